@@ -1,0 +1,72 @@
+# `make` alone lists the targets. Every target sets up .venv first, so a fresh machine needs
+# only python3 (3.11 or newer), make and a package index.
+
+PYTHON  ?= python3
+WORKERS ?= 2
+ARGS    ?=
+
+PY := .venv/bin/python
+# The name depends on where the checkout is, so that a copied or moved one is installed again.
+STAMP := .venv/.installed-$(firstword $(shell printf '%s' '$(CURDIR)' | cksum))
+CODE := $(wildcard src tests scripts bench examples)
+
+# An activated environment of the caller must not leak into ours.
+unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check lint type format bench chaos docs verify clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## Create .venv with Penstock and the development tools
+	@echo "Ready: .venv/bin/penstock"
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Penstock needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PY) -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo "Creating .venv"; $(PYTHON) -m venv --clear .venv; }
+	@echo "Installing Penstock and its tools into .venv"
+	@$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt hatchling editables
+	@$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	@rm -f .venv/.installed-* && touch $@
+
+demo: $(STAMP) ## Watch the queue at work
+	@$(PY) examples/demo_queue.py $(ARGS)
+
+test: $(STAMP) ## Run the tests (ARGS="-k name" narrows, WORKERS=4 widens)
+	@$(PY) -m pytest -q -n $(WORKERS) $(ARGS)
+
+check: ## Everything CI runs: lint, type, verify, test
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory type
+	@$(MAKE) --no-print-directory verify
+	@$(MAKE) --no-print-directory test
+
+lint: $(STAMP) ## Check style and formatting
+	@$(PY) -m ruff check $(CODE)
+	@$(PY) -m ruff format --check $(CODE)
+
+format: $(STAMP) ## Format the code and apply safe fixes
+	@$(PY) -m ruff check --fix $(CODE)
+	@$(PY) -m ruff format $(CODE)
+
+type: $(STAMP) ## Check types
+	@$(PY) -m mypy $(CODE)
+
+bench: $(STAMP) ## Measure against hand-written floors
+	@$(PY) -m bench $(ARGS)
+
+chaos: $(STAMP) ## Run the long crash tests
+	@$(PY) -m pytest -q -m chaos $(ARGS)
+
+docs: $(STAMP) ## Regenerate docs/reference
+	@$(PY) -m scripts.reference
+
+verify: $(STAMP) ## Fail when docs/reference is not current
+	@$(PY) -m scripts.reference --check
+
+clean: ## Remove .venv, caches and build results
+	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	@find src tests scripts bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

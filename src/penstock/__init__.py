@@ -1,0 +1,32 @@
+"""A durable ingestion queue: files, folders, projects, notes and tasks go in, nothing is lost on the way.
+
+``Penstock`` is loaded when it is first asked for, so that ``import penstock`` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.app import Penstock as Penstock
+    from penstock.errors import PenstockError as PenstockError
+    from penstock.service.answers import Receipt as Receipt
+
+__all__ = ["Penstock", "Receipt", "PenstockError"]
+
+_HOMES = {
+    "Penstock": "penstock.app",
+    "Receipt": "penstock.service.answers",
+    "PenstockError": "penstock.errors",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -1,0 +1,308 @@
+"""One Settings, and the only reader of the environment.
+
+Each field carries what it allows, its other names and its description; docs/reference/settings.md is made
+from ``SETTINGS``. Precedence: argument, ``PENSTOCK_*``, the names older tools used, default. An empty
+variable counts as not set.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+from penstock import setting_kinds as kinds
+from penstock.errors import InvalidName, InvalidSetting
+
+ARGUMENT = "argument"
+DEFAULT = "default"
+
+_DAY_S = 86_400
+_YEAR_S = 365 * _DAY_S
+_QUEUE = (1, 10_000_000)
+_DAYS = kinds.whole(0, 36_500)
+
+
+class Setting(NamedTuple):
+    """One row of the settings reference."""
+
+    name: str
+    env: str
+    aliases: tuple[str, ...]
+    allowed: str
+    default: str
+    doc: str
+    read: Callable[[Any], Any]
+
+
+class Described(NamedTuple):
+    """A setting in use: its value as JSON can hold it, secrets masked, and where the value came from."""
+
+    name: str
+    value: object
+    source: str
+
+
+_DERIVED = "(derived)"
+
+
+def _setting(
+    kind: kinds.Kind,
+    default: object,
+    doc: str,
+    *,
+    aliases: tuple[str, ...] = (),
+    env: str = "",
+    shown: str = "",
+) -> Any:
+    metadata = {"kind": kind, "doc": doc, "aliases": aliases, "env": env, "shown": shown or _shown(default)}
+    if default is _DERIVED:
+        return dataclasses.field(metadata=metadata, repr=kind is not kinds.URL)  # it may hold a password
+    return dataclasses.field(default_factory=lambda: default, metadata=metadata)
+
+
+def _shown(default: object) -> str:
+    if isinstance(default, float):
+        return f"{default:g}"
+    if isinstance(default, Mapping) or default is None:
+        return "none"
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that can be set. Made by ``load``; durations end in ``_s`` (seconds) or ``_days``."""
+
+    url: str = _setting(
+        kinds.URL, _DERIVED, "The store that holds the queue.", shown="sqlite:///STATE_DIR/penstock.db"
+    )
+    state_dir: Path = _setting(  # noqa: RUF009 - what it makes is a field
+        kinds.DIRECTORY,
+        _DERIVED,
+        "Where this machine keeps what it must remember.",
+        env="PENSTOCK_STATE",
+        shown="$XDG_STATE_HOME/penstock, else ~/.local/state/penstock",
+    )
+    tenant_id: str = _setting(kinds.name("tenant_id"), "default", "The tenant of a job that names none.")
+    collection: str = _setting(
+        kinds.name("collection"), "default", "The collection of a job that names none."
+    )
+    max_queue: int = _setting(
+        kinds.whole(*_QUEUE),
+        100,
+        "Top-level indexing jobs that may be pending before more are refused.",
+        aliases=("AGENT_BRAIN_MAX_QUEUE",),
+    )
+    max_queue_per_tenant: int | None = _setting(
+        kinds.whole_or_none(*_QUEUE), None, "The same limit for each tenant alone."
+    )
+    max_function_queue: int | None = _setting(
+        kinds.whole_or_none(*_QUEUE), None, "Function jobs that may be pending before more are refused."
+    )
+    max_payload_bytes: int = _setting(
+        kinds.whole(1, 1_000_000_000), 4 * 1024 * 1024, "The largest payload accepted, as JSON text."
+    )
+    max_retries: int = _setting(
+        kinds.whole(0, 1000),
+        3,
+        "Retries after the first attempt of a job that names none.",
+        aliases=("AGENT_BRAIN_MAX_RETRIES", "MAX_TASK_RETRIES"),
+    )
+    job_timeout_s: int = _setting(
+        kinds.whole(1, _YEAR_S),
+        7200,
+        "How long one attempt may run before the job fails.",
+        aliases=("AGENT_BRAIN_JOB_TIMEOUT",),
+    )
+    queue_enabled: bool = _setting(
+        kinds.SWITCH,
+        True,
+        "When false, workers claim nothing; jobs are still accepted and wait.",
+        aliases=("TASK_QUEUE_ENABLED",),
+    )
+    lease_s: float = _setting(
+        kinds.LEASE, 300.0, "How long a claimed job stays its worker's without a sign of life."
+    )
+    lease_by_type: Mapping[str, float] = _setting(
+        kinds.LEASES, MappingProxyType({}), "Other leases for some item types."
+    )
+    task_lease_s: float = _setting(
+        kinds.LEASE, 120.0, "The lease of a page or chunk task.", aliases=("STALE_TASK_TIMEOUT",)
+    )
+    heartbeat_s: float = _setting(
+        kinds.seconds(0.1, _DAY_S),
+        30.0,
+        "How often leases are renewed; shorter than every lease.",
+        aliases=("HEARTBEAT_INTERVAL",),
+    )
+    poll_s: float = _setting(
+        kinds.seconds(0.01, 3600),
+        1.0,
+        "How often an idle worker looks for work when nothing wakes it.",
+        aliases=("WORKER_POLL_INTERVAL",),
+    )
+    upkeep_s: float = _setting(
+        kinds.seconds(0.1, _DAY_S),
+        60.0,
+        "How often lost jobs are taken back and old ones removed.",
+        aliases=("TASK_QUEUE_CHECK_INTERVAL",),
+    )
+    checkpoint_interval: int = _setting(
+        kinds.whole(1, 1_000_000),
+        50,
+        "Files between two progress reports of one job.",
+        aliases=("AGENT_BRAIN_CHECKPOINT_INTERVAL",),
+    )
+    retention_days: int = _setting(
+        _DAYS, 7, "Days until done and cancelled jobs are removed; 0 keeps them for ever."
+    )
+    failed_retention_days: int = _setting(
+        _DAYS, 30, "Days until failed jobs are removed; 0 keeps them for ever."
+    )
+    sqlite_synchronous: Literal["FULL", "NORMAL"] = _setting(
+        kinds.word("FULL", "NORMAL"),
+        "FULL",
+        "FULL survives a power cut; NORMAL is faster and may lose the last commits to one.",
+    )
+    busy_timeout_s: float = _setting(
+        kinds.seconds(0, 3600), 60.0, "How long a write waits for other processes before it gives up."
+    )
+    sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+
+
+def _rows() -> tuple[Setting, ...]:
+    fields = ((field.name, field.metadata) for field in dataclasses.fields(Settings) if field.metadata)
+    return tuple(
+        Setting(
+            name=name,
+            env=about["env"] or f"PENSTOCK_{name.upper()}",
+            aliases=about["aliases"],
+            allowed=about["kind"].allowed,
+            default=about["shown"],
+            doc=about["doc"],
+            read=about["kind"].read,
+        )
+        for name, about in fields
+    )
+
+
+SETTINGS: tuple[Setting, ...] = _rows()
+"""Every setting, in the order of the reference."""
+
+
+def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
+    """The settings from arguments (None: not given), the environment and the defaults, checked."""
+    environ = os.environ if environ is None else environ
+    _refuse_unknown(overrides)
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for setting in SETTINGS:
+        source, given = _given(setting, environ, overrides)
+        sources[setting.name] = source
+        if source != DEFAULT:
+            values[setting.name] = _read(setting, source, given)
+    values["state_dir"] = _absolute(values.get("state_dir") or _default_state(environ), environ)
+    values.setdefault("url", f"sqlite:///{values['state_dir'] / 'penstock.db'}")
+    settings = Settings(**values, sources=MappingProxyType(sources))
+    _check_together(settings)
+    return settings
+
+
+def _refuse_unknown(overrides: Mapping[str, object]) -> None:
+    known = [setting.name for setting in SETTINGS]
+    for name in overrides:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise InvalidSetting(f"unknown setting {name!r}{hint}")
+
+
+def _given(
+    setting: Setting, environ: Mapping[str, str], overrides: Mapping[str, object]
+) -> tuple[str, object]:
+    if overrides.get(setting.name) is not None:
+        return ARGUMENT, overrides[setting.name]
+    for variable in (setting.env, *setting.aliases):
+        if environ.get(variable):
+            return variable, environ[variable]
+    return DEFAULT, None
+
+
+def _read(setting: Setting, source: str, given: object) -> object:
+    try:
+        return setting.read(given)
+    except (ValueError, TypeError) as error:
+        shown = masked_url(given) if setting.name == "url" and isinstance(given, str) else given
+        where = f"{setting.name} (argument)" if source == ARGUMENT else source
+        detail = f" ({error})" if isinstance(error, InvalidName) else ""
+        raise InvalidSetting(f"{where} = {str(shown)[:200]!r}: expected {setting.allowed}{detail}") from None
+
+
+def _default_state(environ: Mapping[str, str]) -> str:
+    # A relative XDG_STATE_HOME is to be ignored, says the XDG specification.
+    xdg = environ.get("XDG_STATE_HOME", "")
+    return f"{xdg}/penstock" if xdg.startswith("/") else "~/.local/state/penstock"
+
+
+def _absolute(path: str, environ: Mapping[str, str]) -> Path:
+    if re.match(r"~(/|$)", path) and environ.get("HOME"):
+        path = environ["HOME"] + path[1:]
+    try:
+        # Fixed now: a later change of the working directory must not change where the queue is.
+        return Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100 - resolve() would follow links
+    except RuntimeError:
+        raise InvalidSetting(f"PENSTOCK_STATE = {path!r}: there is no such home directory") from None
+
+
+def _check_together(settings: Settings) -> None:
+    leases = {"lease_s": settings.lease_s, "task_lease_s": settings.task_lease_s}
+    leases |= {f"lease_by_type {item_type}": lease for item_type, lease in settings.lease_by_type.items()}
+    for name, lease in leases.items():
+        if settings.heartbeat_s >= lease:
+            raise InvalidSetting(
+                f"heartbeat_s = {settings.heartbeat_s:g}: expected less than {name} = {lease:g}",
+                remedy="Shorten PENSTOCK_HEARTBEAT_S or lengthen the lease; a third of it is a good value.",
+            )
+
+
+def describe(settings: Settings) -> list[Described]:
+    """Every setting with its value and where it came from, safe to show."""
+    return [
+        Described(
+            setting.name,
+            _plain(setting.name, getattr(settings, setting.name)),
+            settings.sources.get(setting.name, DEFAULT),
+        )
+        for setting in SETTINGS
+    ]
+
+
+def _plain(name: str, value: object) -> object:
+    if name == "url":
+        return masked_url(str(value))
+    if isinstance(value, Path):
+        return str(value)
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def masked_url(url: str) -> str:
+    """The URL with its password, and any in its query, replaced by ``***``."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    if "@" in authority:
+        span = authority
+    elif ":" not in authority:
+        span = ""
+    else:
+        # A password with an unescaped slash ends the authority early: hide up to the last @ there is.
+        span = rest.partition("?")[0] if re.search(r":[0-9]*$", authority) else rest
+    rest = re.sub(r"^([^:@]*):.*@", r"\1:***@", span, flags=re.DOTALL) + rest[len(span) :]
+    pattern = r"([?&][^=&#]*(?:passw|pwd|secret|token|key)[^=&#]*=)[^&#]*"
+    return f"{scheme}://" + re.sub(pattern, r"\1***", rest, flags=re.IGNORECASE)

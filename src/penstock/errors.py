@@ -1,0 +1,303 @@
+"""Every refusal Penstock makes, as one tree.
+
+PenstockError
+├── InvalidRequest (also ValueError)      the request itself is wrong; nothing was written
+│   ├── UnknownItemType · UnknownOperation · UnsupportedOperation
+│   ├── InvalidPayload · PayloadTooLarge · InvalidText · RelativePath
+│   ├── InvalidPriority · InvalidName · InvalidTime · UnknownStatus · DuplicateId
+├── JobNotFound · AmbiguousId (also LookupError)
+├── Conflict                              the job is not in a state that allows this
+│   ├── CannotCancel · CannotRetry · LiveTwin · LeaseLost
+├── QueueFull                             backpressure; carries retry_after
+├── StoreError                            the store could not do its part
+│   ├── StoreUnavailable · StoreReadOnly · StoreDenied · DiskFull
+│   ├── SchemaMismatch · StateDamaged
+├── JobError                              raised inside a job to say how it ends
+│   ├── PermanentFailure · TransientFailure · Cancelled
+└── ConfigError (also ValueError)
+    ├── InvalidSetting · UnknownScheme
+
+Each class has a stable ``code`` (documented in docs/reference/errors.md) and a ``remedy``: what to do next.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import ClassVar
+
+
+class PenstockError(Exception):
+    """Base of every error Penstock raises on purpose."""
+
+    code: ClassVar[str] = "ERR_PENSTOCK"
+    default_remedy: ClassVar[str] = "Report this as a bug with the full message."
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy or self.default_remedy
+
+
+class InvalidRequest(PenstockError, ValueError):
+    """The request cannot be accepted as it is; nothing was written."""
+
+    code = "ERR_INVALID_REQUEST"
+    default_remedy = "Correct the request and send it again."
+
+
+class UnknownItemType(InvalidRequest):
+    """The item type is not one Penstock knows."""
+
+    code = "ERR_UNKNOWN_ITEM_TYPE"
+    default_remedy = "Use one of the item types named in the message."
+
+
+class UnknownOperation(InvalidRequest):
+    """The operation is not one Penstock knows."""
+
+    code = "ERR_UNKNOWN_OP"
+    default_remedy = "Use one of the operations named in the message."
+
+
+class UnsupportedOperation(InvalidRequest):
+    """Both words are known, but this item type does not have this operation."""
+
+    code = "ERR_UNSUPPORTED_OP"
+    default_remedy = "Use one of the operations this item type has."
+
+
+class InvalidPayload(InvalidRequest):
+    """The payload lacks a field, has a wrong type, or is not JSON."""
+
+    code = "ERR_INVALID_PAYLOAD"
+    default_remedy = "Compare the payload with docs/reference/items.md."
+
+
+class PayloadTooLarge(InvalidRequest):
+    """The payload is larger than the configured limit."""
+
+    code = "ERR_PAYLOAD_TOO_LARGE"
+    default_remedy = "Send a path instead of the content, or raise PENSTOCK_MAX_PAYLOAD_BYTES."
+
+
+class InvalidText(InvalidRequest):
+    """A string holds a NUL or a lone surrogate, which no store can keep."""
+
+    code = "ERR_INVALID_TEXT"
+    default_remedy = "Remove NUL characters and lone surrogates from the text."
+
+
+class RelativePath(InvalidRequest):
+    """A path must be absolute: the worker has another working directory."""
+
+    code = "ERR_RELATIVE_PATH"
+    default_remedy = "Give the absolute path."
+
+
+class InvalidPriority(InvalidRequest):
+    """The priority is not a whole number from 0 to 10."""
+
+    code = "ERR_INVALID_PRIORITY"
+    default_remedy = "Use a whole number from 0 (bulk) to 10 (somebody is waiting)."
+
+
+class InvalidName(InvalidRequest):
+    """A tenant, collection, branch, id or key is empty, too long or not printable."""
+
+    code = "ERR_INVALID_NAME"
+    default_remedy = "Use 1 to 255 printable characters."
+
+
+class InvalidTime(InvalidRequest):
+    """A time has no zone, or a delay is negative or absurd."""
+
+    code = "ERR_INVALID_TIME"
+    default_remedy = "Use ISO 8601 with a zone, such as 2026-01-31T12:00:00Z."
+
+
+class UnknownStatus(InvalidRequest):
+    """The word is not a status at any door."""
+
+    code = "ERR_UNKNOWN_STATUS"
+    default_remedy = "Use pending, in_progress, done, failed or cancelled."
+
+
+class DuplicateId(InvalidRequest):
+    """A door brought its own job id and a job with that id exists already."""
+
+    code = "ERR_DUPLICATE_ID"
+    default_remedy = "Use a new id, or leave it out."
+
+
+class JobNotFound(PenstockError, LookupError):
+    """No job has this id or prefix."""
+
+    code = "ERR_JOB_NOT_FOUND"
+    default_remedy = (
+        "List the jobs with `penstock queue list`; finished ones are removed after the retention time."
+    )
+
+
+class AmbiguousId(PenstockError, LookupError):
+    """More than one job id begins with this prefix."""
+
+    code = "ERR_AMBIGUOUS_ID"
+    default_remedy = "Give more characters of the id."
+
+
+class Conflict(PenstockError):
+    """The job is not in a state that allows this."""
+
+    code = "ERR_CONFLICT"
+    default_remedy = "Look at the job with `penstock queue show ID`."
+
+
+class CannotCancel(Conflict):
+    """The job has already ended."""
+
+    code = "ERR_CANNOT_CANCEL"
+    default_remedy = "Nothing to do: the job has ended."
+
+
+class CannotRetry(Conflict):
+    """Only failed and cancelled jobs can be put back."""
+
+    code = "ERR_CANNOT_RETRY"
+    default_remedy = "Wait for the job to end, or submit it again."
+
+
+class LiveTwin(Conflict):
+    """A live job with the same key exists, so this one cannot come back."""
+
+    code = "ERR_LIVE_TWIN"
+    default_remedy = "Follow the live job named in the message instead."
+
+    def __init__(self, message: str, *, twin: str, remedy: str | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.twin = twin
+
+
+class LeaseLost(Conflict):
+    """The claim was taken away (lease expired, given back, or claimed again); the result is dropped."""
+
+    code = "ERR_LEASE_LOST"
+    default_remedy = "Drop the result; whoever holds the job now will report its own."
+
+
+class QueueFull(PenstockError):
+    """Too many jobs are pending; nothing of this request was written."""
+
+    code = "ERR_QUEUE_FULL"
+    default_remedy = "Try again later, or raise PENSTOCK_MAX_QUEUE."
+
+    def __init__(self, pending: int, *, retry_after: int = 30, remedy: str | None = None) -> None:
+        super().__init__(f"Queue full ({pending} pending)", remedy=remedy)
+        self.pending = pending
+        self.retry_after = retry_after
+
+
+class StoreError(PenstockError):
+    """The store could not do its part; the operation had no effect."""
+
+    code = "ERR_STORE"
+    default_remedy = "Check the store named in the message."
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached, or stayed busy for longer than the timeout."""
+
+    code = "ERR_STORE_UNAVAILABLE"
+    default_remedy = "Check that the store is running and reachable, then try again."
+
+
+class StoreReadOnly(StoreError):
+    """The store can be read but not written."""
+
+    code = "ERR_STORE_READ_ONLY"
+    default_remedy = "Make the file and its directory writable for this user."
+
+
+class StoreDenied(StoreError):
+    """The operating system refuses this user access to the state directory or file."""
+
+    code = "ERR_STORE_DENIED"
+    default_remedy = "Run as the owner of the state directory, or choose another with --state DIR."
+
+
+class DiskFull(StoreError):
+    """No space is left for the write; it had no effect."""
+
+    code = "ERR_DISK_FULL"
+    default_remedy = "Free some space and try again."
+
+
+class SchemaMismatch(StoreError):
+    """The store was written by a newer Penstock, or is not a Penstock store."""
+
+    code = "ERR_SCHEMA_MISMATCH"
+    default_remedy = "Upgrade Penstock, or point it at another store."
+
+
+class StateDamaged(StoreError):
+    """A file of the store cannot be read as what it should be. Nothing was changed or deleted."""
+
+    code = "ERR_STATE_DAMAGED"
+    default_remedy = "Restore the named file from a backup, or repair the named line by hand."
+
+
+class JobError(PenstockError):
+    """Raised by the work itself, to say how this attempt ends."""
+
+    code = "ERR_JOB"
+    default_remedy = "See the job's error message."
+
+
+class PermanentFailure(JobError):
+    """Trying again cannot help; the job fails at once. ``error_code`` goes into the job's row."""
+
+    code = "ERR_PERMANENT"
+    default_remedy = "Mend what the message names, then `penstock queue retry ID`."
+
+    def __init__(self, message: str, *, code: str | None = None, remedy: str | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.error_code = code or self.code
+
+
+class TransientFailure(JobError):
+    """Trying again may help. With ``retry_after`` not before that, else after the usual back-off."""
+
+    code = "ERR_TRANSIENT"
+    default_remedy = "Nothing to do while retries are left."
+
+    def __init__(
+        self, message: str, *, retry_after: timedelta | None = None, remedy: str | None = None
+    ) -> None:
+        super().__init__(message, remedy=remedy)
+        self.retry_after = retry_after
+
+
+class Cancelled(JobError):
+    """The job was asked to stop and reached a checkpoint."""
+
+    code = "ERR_CANCELLED"
+    default_remedy = "`penstock queue retry ID` runs it again from the start."
+
+
+class ConfigError(PenstockError, ValueError):
+    """The configuration cannot be used."""
+
+    code = "ERR_CONFIG"
+    default_remedy = "See docs/reference/settings.md."
+
+
+class InvalidSetting(ConfigError):
+    """A setting has a value outside what it allows."""
+
+    code = "ERR_INVALID_SETTING"
+
+
+class UnknownScheme(ConfigError):
+    """The store URL begins with a scheme no engine has."""
+
+    code = "ERR_UNKNOWN_SCHEME"
+    default_remedy = "Use sqlite:///PATH, jsonl://DIRECTORY or memory://."

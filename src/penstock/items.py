@@ -1,0 +1,179 @@
+"""What can be asked for: item types and their operations, names, keys, locks and priorities."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from penstock.errors import (
+    InvalidName,
+    InvalidPriority,
+    InvalidText,
+    UnknownItemType,
+    UnknownOperation,
+    UnsupportedOperation,
+)
+from penstock.payloads import MODELS, FunctionPayload, Payload, read_payload
+
+MATRIX: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "content": ("ingest", "update", "delete"),
+        "file": ("ingest", "update", "delete"),
+        "folder": ("ingest", "delete", "scan"),
+        "project": ("ingest", "delete", "scan"),
+        "library": ("ingest", "update", "delete"),
+        "delete_tenant": ("delete",),
+        "delete_document": ("delete",),
+        "rename": ("update",),
+        "function": ("run",),
+    }
+)
+"""Which operations each item type has; every other pair is refused."""
+
+ITEM_TYPES: tuple[str, ...] = tuple(MATRIX)
+OPERATIONS: tuple[str, ...] = ("ingest", "update", "delete", "scan", "run")
+
+
+def validate_pair(item_type: str, op: str) -> None:
+    """Refuse an item type, an operation or a pair that Penstock does not have."""
+    if item_type not in ITEM_TYPES:
+        raise UnknownItemType(_unknown("item type", item_type, ITEM_TYPES))
+    if op not in OPERATIONS:
+        raise UnknownOperation(_unknown("operation", op, OPERATIONS))
+    if op not in MATRIX[item_type]:
+        raise UnsupportedOperation(
+            f"item type {item_type!r} has no operation {op!r}; it has {', '.join(MATRIX[item_type])}"
+        )
+
+
+def _unknown(kind: str, word: object, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(str(word), known, n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    return f"unknown {kind} {str(word)[:80]!r}{hint}; known are {', '.join(known)}"
+
+
+def parse_payload(item_type: str, op: str, payload: Mapping[str, Any]) -> Payload:
+    """Check the pair and the payload's known fields. What is stored stays the caller's payload."""
+    validate_pair(item_type, op)
+    return read_payload(MODELS[item_type], op, payload, label=f"{item_type} {op} payload")
+
+
+def idempotency_key(item_type: str, collection: str, payload: Payload) -> str:
+    """``{item_type}:{collection}:{16 hex}``, the hex of the SHA-256 of what identifies the request.
+
+    That is ``payload.identifier`` alone while all options are default. Options that are not are appended as
+    a line feed and their canonical JSON (keys sorted, no spaces, UTF-8), since they ask for another result:
+    ``/docs``, ``\\n``, ``{"include_code":true,"patterns":["*.md"]}``. The operation is no part of it, so that
+    an ingest and a delete of one file meet in one row. Functions have no identity but their caller's key.
+    """
+    if isinstance(payload, FunctionPayload):
+        raise TypeError("a function job has no key of its own; use function_key or a unique one")
+    return f"{item_type}:{collection}:{_digest(_identity(payload))}"
+
+
+def function_key(collection: str, key: str) -> str:
+    """The idempotency key of a function job whose caller gave ``key``."""
+    return f"function:{collection}:{_digest(key)}"
+
+
+def lock_key(payload: Payload, *, tenant_id: str, branch: str, collection: str) -> str | None:
+    """What no other job may work on meanwhile: a document, or a function's entity. None: nothing to guard."""
+    if isinstance(payload, FunctionPayload):
+        return None if payload.entity_type is None else f"entity:{payload.entity_type}:{payload.entity_id}"
+    if payload.lock_target is None:
+        return None
+    # Names hold no line feed, so different documents never give the same text.
+    return "doc:" + _digest("\n".join((tenant_id, branch, collection, payload.lock_target)))
+
+
+def _identity(payload: Payload) -> str:
+    options = payload.changed_options()
+    if not options:
+        return payload.identifier
+    return payload.identifier + "\n" + msgspec.json.encode(options, order="sorted").decode()
+
+
+def _digest(text: str) -> str:
+    try:
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+    except UnicodeEncodeError:
+        raise InvalidText("the text that identifies this job holds a lone surrogate") from None
+
+
+Source: TypeAlias = Literal["mcp", "cli", "http", "redis", "library", "watcher", "active_project", "bulk"]
+
+NOTE = 8
+FUNCTION = 5
+SCAN = 3
+LIBRARY_DOCS = 1
+
+PRIORITY_BY_DOOR: Mapping[str, int] = MappingProxyType(
+    {
+        "mcp": 10,  # somebody waits for the answer
+        "cli": 9,
+        "active_project": 7,  # a change the watcher saw in a project somebody works in
+        "http": 5,
+        "redis": 5,
+        "library": 5,
+        "watcher": 5,
+        "bulk": 0,
+    }
+)
+
+
+def default_priority(door: Source, item_type: str, op: str) -> int:
+    """The priority of a job whose caller named none. What it is counts more than where it came from."""
+    if door == "bulk":
+        return PRIORITY_BY_DOOR[door]
+    if op == "scan":
+        return SCAN
+    if item_type == "content":
+        return NOTE
+    if item_type == "function":
+        return FUNCTION
+    # Removing a library is quick and somebody asked for it; only building one can wait.
+    if item_type == "library" and op != "delete":
+        return LIBRARY_DOCS
+    return PRIORITY_BY_DOOR[door]
+
+
+def child_priority(parent_priority: int) -> int:
+    """One below the parent's, so that a big folder does not outrank the next request like it."""
+    return max(parent_priority - 1, 0)
+
+
+def validate_priority(value: int) -> int:
+    """Refuse what is not a whole number from 0 to 10."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10:
+        raise InvalidPriority(f"priority must be a whole number from 0 to 10, got {str(value)[:80]!r}")
+    return value
+
+
+NameKind: TypeAlias = Literal["tenant_id", "collection", "branch", "worker_id", "job_id"]
+
+_JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+
+
+def validate_name(kind: NameKind, value: str) -> str:
+    """Refuse a name that is empty, too long, not printable, or padded with blanks."""
+    if not isinstance(value, str):
+        raise InvalidName(f"{kind} must be text, got {type(value).__name__}")
+    if not 1 <= len(value) <= 255:
+        raise InvalidName(f"{kind} must have 1 to 255 characters, got {len(value)}")
+    if not value.isprintable() or value != value.strip():
+        raise InvalidName(f"{kind} must be printable, without blanks at its ends, got {value[:80]!a}")
+    if kind == "collection" and ":" in value:
+        # It stands between colons in the idempotency key.
+        raise InvalidName(f"collection must not contain ':', got {value[:80]!r}", remedy="Use '-' instead.")
+    if kind == "job_id" and not _JOB_ID.fullmatch(value):
+        raise InvalidName(
+            f"job_id must be a letter or digit and up to 127 more of these or . _ : -, got {value[:80]!r}",
+            remedy="Use an id such as rag-docs-1700000000-0a1b2c3d, or leave it out.",
+        )
+    return value

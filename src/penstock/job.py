@@ -1,0 +1,351 @@
+"""The values of the queue: what a job is, what may be asked of the queue, and what it answers.
+
+All are frozen and know no store and no clock. Field names are the column names of ``unified_queue``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
+
+import msgspec
+
+CHILDREN = "children"
+"""``waiting_for`` of a job that waits for the jobs it expanded into."""
+
+SUSPECT = -2
+"""``turn`` of a job whose worker was lost: claimed first in its priority, and alone."""
+
+RETURNED = -1
+"""``turn`` of a job that comes back (due retry, given back, woken from a lock): before the numbered ones."""
+
+Changes: TypeAlias = dict[str, Any]
+"""New values for some columns of one row, as the pure rules decide them and the engines write them."""
+
+
+class Status(enum.StrEnum):
+    """Where a job stands. ``done``, ``failed`` and ``cancelled`` are its ends."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+ENDED = frozenset({Status.DONE, Status.FAILED, Status.CANCELLED})
+
+
+class Held(enum.StrEnum):
+    """Why a pending job cannot be claimed now."""
+
+    TIME = "time"
+    LOCK = "lock"
+    PAUSE = "pause"
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One departure from the plain path, kept in the job's bounded history."""
+
+    at: datetime
+    what: str
+    note: str | None = None
+    worker_id: str | None = None
+
+
+class FollowUp(msgspec.Struct, frozen=True):
+    """What was asked for while the job ran; its next run will do it."""
+
+    op: str
+    payload_json: str
+    metadata: str
+    priority: int
+    max_retries: int
+    timeout_s: int
+    run_at: datetime | None = None
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A validated request for one row. The service fills it; engines trust it."""
+
+    queue_id: str
+    item_type: str
+    op: str
+    tenant_id: str
+    collection: str
+    idempotency_key: str
+    payload_json: str
+    priority: int = 5
+    branch: str = "main"
+    metadata: str = "{}"
+    dedupe: bool = True
+    run_at: datetime | None = None
+    lock_key: str | None = None
+    max_retries: int = 3
+    timeout_s: int = 7200
+    submitted_by: str = "library"
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of ``unified_queue``."""
+
+    queue_id: str
+    item_type: str
+    op: str
+    tenant_id: str
+    collection: str
+    branch: str
+    priority: int
+    status: Status
+    created_at: datetime
+    updated_at: datetime
+    idempotency_key: str
+    dedupe: bool
+    retry_count: int
+    max_retries: int
+    timeout_s: int
+    submitted_by: str
+    run: int = 1
+    claim_number: int = 0
+    turn: int = 0
+    held: Held | None = None
+    run_at: datetime | None = None
+    lock_key: str | None = None
+    lock_held: bool = False
+    lease_until: datetime | None = None
+    worker_id: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    parent_id: str | None = None
+    parent_run: int | None = None
+    root_id: str | None = None
+    waiting_for: str | None = None
+    cancel_requested: bool = False
+    lost_count: int = 0
+    children_open: int = 0
+    children_failed: int = 0
+    error_code: str | None = None
+    error_message: str | None = None
+    last_error_at: datetime | None = None
+    payload_json: str
+    metadata: str = "{}"
+    followup_json: str | None = None
+    progress_json: str | None = None
+    result_json: str | None = None
+    history_json: str | None = None
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        payload: dict[str, Any] = msgspec.json.decode(self.payload_json)
+        return payload
+
+    @property
+    def progress(self) -> dict[str, Any] | None:
+        return msgspec.json.decode(self.progress_json) if self.progress_json else None
+
+    @property
+    def result(self) -> Any:
+        return msgspec.json.decode(self.result_json) if self.result_json else None
+
+    @property
+    def history(self) -> list[Event]:
+        return msgspec.json.decode(self.history_json, type=list[Event]) if self.history_json else []
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED
+
+    @property
+    def waiting(self) -> bool:
+        """In progress without a worker: its children or its document have to end first."""
+        return self.status is Status.IN_PROGRESS and self.lease_until is None
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What a worker gets of a job it holds: enough to run it and to settle it, cheap to make."""
+
+    queue_id: str
+    claim_number: int
+    item_type: str
+    op: str
+    tenant_id: str
+    collection: str
+    branch: str
+    priority: int
+    run: int
+    retry_count: int
+    max_retries: int
+    lost_count: int
+    timeout_s: int
+    submitted_by: str
+    lock_key: str | None
+    parent_id: str | None
+    root_id: str | None
+    progress_json: str | None
+    metadata: str
+    payload_json: str
+    created_at: datetime
+    lease_until: datetime
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        payload: dict[str, Any] = msgspec.json.decode(self.payload_json)
+        return payload
+
+    @property
+    def progress(self) -> dict[str, Any] | None:
+        return msgspec.json.decode(self.progress_json) if self.progress_json else None
+
+
+class ClaimRequest(msgspec.Struct, frozen=True):
+    """Who asks for how much, and for how long it will be theirs without renewal."""
+
+    worker_id: str
+    limit: int = 1
+    lease: timedelta = timedelta(seconds=300)
+    lease_by_type: Mapping[str, timedelta] = {}
+    oldest: bool = False
+
+    def lease_of(self, item_type: str) -> timedelta:
+        return self.lease_by_type.get(item_type, self.lease)
+
+
+class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+    """How a claim ends. Made only by the functions of ``lifecycle``, which are named after what happened.
+
+    ``status`` is the state asked for: ``in_progress`` means the job waits (``waiting_for``) or, with
+    ``keep_lease``, goes on after adding some children.
+    """
+
+    queue_id: str
+    claim_number: int
+    status: Status
+    what: str
+    retry_count: int = 0
+    lost_count: int = 0
+    delay: timedelta = timedelta(0)
+    waiting_for: str | None = None
+    keep_lease: bool = False
+    error_code: str | None = None
+    error_message: str | None = None
+    result_json: str | None = None
+    progress_json: str | None = None
+    children: tuple[NewJob, ...] = ()
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """Sign of life for one claim: how long to extend it (None: not now) and progress if it changed."""
+
+    queue_id: str
+    claim_number: int
+    lease: timedelta | None = None
+    progress_json: str | None = None
+
+
+class Renewed(msgspec.Struct, frozen=True):
+    """Whether the claim is still held, and whether its job should stop."""
+
+    held: bool
+    cancel_requested: bool = False
+
+
+class Added(msgspec.Struct, frozen=True):
+    """The answer to one request: the row that will do it, in which of its runs, and whether it was there."""
+
+    queue_id: str
+    status: Status
+    run: int = 1
+    dedupe_hit: bool = False
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Most pending top-level jobs the queue accepts; None is no limit."""
+
+    indexing: int | None = None
+    per_tenant: int | None = None
+    functions: int | None = None
+
+
+class Exchange(msgspec.Struct, frozen=True):
+    """What one fused settle and claim did."""
+
+    settled: list[Status | None]
+    claims: list[Claim]
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    """What a cancel did: ``was`` is the status found, None when there is no such job."""
+
+    queue_id: str
+    was: Status | None
+    now: Status | None
+
+    @property
+    def refused(self) -> bool:
+        return self.was is None or self.was in ENDED
+
+
+class Requeued(msgspec.Struct, frozen=True):
+    """What a requeue did: refused when the job has not ended badly, or has a live twin."""
+
+    queue_id: str
+    was: Status | None
+    now: Status | None
+    twin: str | None = None
+
+    @property
+    def refused(self) -> bool:
+        return self.twin is not None or self.was not in (Status.FAILED, Status.CANCELLED)
+
+
+class Scope(msgspec.Struct, frozen=True, order=True):
+    """What is paused: a tenant, a collection, or a tenant's collection; ``*`` stands for any."""
+
+    tenant_id: str = "*"
+    collection: str = "*"
+
+    def covers(self, tenant_id: str, collection: str) -> bool:
+        return self.tenant_id in ("*", tenant_id) and self.collection in ("*", collection)
+
+
+class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """A closed list of equality filters, paged by id. Nothing free-form, so every engine can answer it."""
+
+    statuses: frozenset[Status] = frozenset()
+    item_type: str | None = None
+    op: str | None = None
+    tenant_id: str | None = None
+    collection: str | None = None
+    branch: str | None = None
+    held: Held | None = None
+    worker_id: str | None = None
+    lock_key: str | None = None
+    idempotency_key: str | None = None
+    parent_id: str | None = None
+    root_id: str | None = None
+    waiting_for: str | None = None
+    top_level: bool | None = None
+    prefix: str | None = None
+    after: str | None = None
+    newest_first: bool = False
+    limit: int = 50
+
+
+class Position(msgspec.Struct, frozen=True):
+    """How many jobs would be claimed before this one (0 = next), and how many are pending in all."""
+
+    ahead: int
+    length: int
+
+
+class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker says of itself, for status pages only; no decision reads it."""
+
+    worker_id: str
+    host: str
+    pid: int
+    started_at: datetime
+    seen_at: datetime | None = None
+    info_json: str = "{}"

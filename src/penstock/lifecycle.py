@@ -1,0 +1,170 @@
+"""What happened to a claim, as a ``Settlement``: the only way to make one.
+
+A worker says what happened (``done``, ``failed_attempt``, ``lease_lost`` …); ``transitions`` says what
+becomes of the row. docs/concepts/state-machine.md draws the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TypeAlias
+
+import msgspec
+
+from penstock import retry
+from penstock.job import CHILDREN, Claim, Job, NewJob, Settlement, Status
+
+Holder: TypeAlias = Claim | Job
+
+CANCELLED_MESSAGE = "Cancelled by user"
+
+TRANSITIONS: Mapping[Status, frozenset[Status]] = {
+    Status.PENDING: frozenset({Status.IN_PROGRESS, Status.CANCELLED}),
+    Status.IN_PROGRESS: frozenset(Status),
+    Status.DONE: frozenset(),
+    Status.FAILED: frozenset({Status.PENDING, Status.IN_PROGRESS}),
+    Status.CANCELLED: frozenset({Status.PENDING, Status.IN_PROGRESS}),
+}
+"""What may follow what. A failed or cancelled parent goes back to in_progress when its children are retried."""
+
+
+def done(claim: Holder, *, result_json: str | None = None) -> Settlement:
+    return Settlement(
+        queue_id=claim.queue_id,
+        claim_number=claim.claim_number,
+        status=Status.DONE,
+        what="done",
+        result_json=result_json,
+    )
+
+
+def waits(
+    claim: Holder,
+    waiting_for: str = CHILDREN,
+    *,
+    children: tuple[NewJob, ...] = (),
+    progress_json: str | None = None,
+) -> Settlement:
+    """The handler's part is over; the job ends when its children, or its document, have ended."""
+    return Settlement(
+        queue_id=claim.queue_id,
+        claim_number=claim.claim_number,
+        status=Status.IN_PROGRESS,
+        what="waits",
+        waiting_for=waiting_for,
+        children=children,
+        progress_json=progress_json,
+    )
+
+
+def expanded(claim: Holder, children: tuple[NewJob, ...], *, progress_json: str | None = None) -> Settlement:
+    """Some children more; the worker keeps the claim. ``progress_json`` carries where to resume."""
+    return Settlement(
+        queue_id=claim.queue_id,
+        claim_number=claim.claim_number,
+        status=Status.IN_PROGRESS,
+        what="expanded",
+        keep_lease=True,
+        children=children,
+        progress_json=progress_json,
+    )
+
+
+def failed_attempt(
+    claim: Holder,
+    failure: retry.Classification,
+    message: str,
+    *,
+    schedule: retry.Backoff = retry.JOB_BACKOFF,
+    jitter: float = 0.0,
+) -> Settlement:
+    """A handler raised: try again later while it may help and retries are left, else the job has failed."""
+    if failure.kind == "cancelled":
+        return cancelled_by_flag(claim)
+    if failure.kind == "permanent" or claim.retry_count >= claim.max_retries:
+        return failed(claim, failure.code, message)
+    number = claim.retry_count + 1
+    delay = failure.retry_after or retry.delay(schedule, number, jitter=jitter)
+    return _returned(claim, "retry", delay, retry_count=number, error=(failure.code, message))
+
+
+def failed(claim: Holder, code: str, message: str) -> Settlement:
+    return Settlement(
+        queue_id=claim.queue_id,
+        claim_number=claim.claim_number,
+        status=Status.FAILED,
+        what="failed",
+        retry_count=claim.retry_count,
+        lost_count=claim.lost_count,
+        error_code=code,
+        error_message=message,
+    )
+
+
+def timed_out(claim: Holder) -> Settlement:
+    return failed(claim, "ERR_JOB_TIMEOUT", f"Timeout after {claim.timeout_s}s")
+
+
+def cancelled_by_flag(claim: Holder) -> Settlement:
+    """The handler saw the cancel flag at a checkpoint, or was stopped because of it."""
+    return Settlement(
+        queue_id=claim.queue_id,
+        claim_number=claim.claim_number,
+        status=Status.CANCELLED,
+        what="cancelled",
+        retry_count=claim.retry_count,
+        lost_count=claim.lost_count,
+        error_code="ERR_CANCELLED",
+        error_message=CANCELLED_MESSAGE,
+    )
+
+
+def released(
+    claim: Holder, reason: str, *, delay: timedelta = timedelta(0), code: str | None = None
+) -> Settlement:
+    """Given back without spending a retry. With ``code`` the reason is shown as the job's error."""
+    return _returned(
+        claim,
+        "released",
+        delay,
+        retry_count=claim.retry_count,
+        error=(code, reason) if code else None,
+        note=reason,
+    )
+
+
+def lease_lost(claim: Holder, *, jitter: float = 0.0) -> Settlement:
+    """The worker died or went silent. That spends a retry; the first loss is due at once."""
+    message = f"Worker lost in attempt {claim.retry_count + 1} of {claim.max_retries + 1}"
+    if claim.retry_count >= claim.max_retries:
+        lost = failed(claim, "ERR_WORKER_LOST", message)
+        return msgspec.structs.replace(lost, what="lost", lost_count=claim.lost_count + 1)
+    number = claim.retry_count + 1
+    first = claim.lost_count == 0
+    delay = timedelta(0) if first else retry.delay(retry.JOB_BACKOFF, number, jitter=jitter)
+    settlement = _returned(claim, "lost", delay, retry_count=number, error=("ERR_WORKER_LOST", message))
+    return msgspec.structs.replace(settlement, lost_count=claim.lost_count + 1)
+
+
+def _returned(
+    claim: Holder,
+    what: str,
+    delay: timedelta,
+    *,
+    retry_count: int,
+    error: tuple[str | None, str] | None,
+    note: str | None = None,
+) -> Settlement:
+    code, message = error or (None, note)
+    return Settlement(
+        queue_id=claim.queue_id,
+        claim_number=claim.claim_number,
+        status=Status.PENDING,
+        what=what,
+        retry_count=retry_count,
+        lost_count=claim.lost_count,
+        delay=delay,
+        error_code=code,
+        error_message=message,
+    )

@@ -1,0 +1,390 @@
+"""What each item type's payload must hold, and how a payload becomes the text that is stored.
+
+Unknown fields are let through and kept: the stored payload is the caller's own, the models only check the
+fields Penstock knows. A field that changes the result of the work is listed in ``OPTIONS``.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from penstock.errors import InvalidPayload, InvalidRequest, InvalidText, PayloadTooLarge, RelativePath
+
+Text: TypeAlias = Annotated[str, Meta(min_length=1)]
+ShortText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+Container: TypeAlias = dict[Any, Any] | list[Any] | tuple[Any, ...]
+Hash: TypeAlias = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
+
+
+class Payload(msgspec.Struct, frozen=True, kw_only=True):
+    """A checked payload."""
+
+    OPTIONS: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def identifier(self) -> str:
+        """What two requests for the same thing have in common; hashed into the idempotency key."""
+        raise NotImplementedError
+
+    @property
+    def lock_target(self) -> str | None:
+        """The document that must not be worked on by two jobs at once."""
+        return None
+
+    def check(self, op: str) -> None:
+        """Refuse what this operation cannot work with."""
+
+    def changed_options(self) -> dict[str, object]:
+        """The options that differ from their defaults."""
+        defaults = _option_defaults(type(self))
+        return {name: value for name in self.OPTIONS if (value := getattr(self, name)) != defaults[name]}
+
+
+@functools.cache
+def _option_defaults(model: type[Payload]) -> dict[str, object]:
+    # Cached: msgspec works the annotations out anew at each call, fifty times the cost of the key itself.
+    return {
+        field.name: field.default for field in msgspec.structs.fields(model) if field.name in model.OPTIONS
+    }
+
+
+class Chunked(Payload, frozen=True, kw_only=True):
+    """How the text is cut; None leaves it to the pipeline."""
+
+    OPTIONS: ClassVar[tuple[str, ...]] = ("chunk_size", "chunk_overlap")
+    chunk_size: Annotated[int, Meta(ge=1)] | None = None
+    chunk_overlap: Count | None = None
+
+    def __post_init__(self) -> None:
+        if self.chunk_size and self.chunk_overlap and self.chunk_overlap >= self.chunk_size:
+            raise InvalidPayload("field 'chunk_overlap': expected less than chunk_size")
+
+
+class ContentPayload(Chunked, frozen=True, kw_only=True):
+    """A note: its text, or the id of an earlier one."""
+
+    content: str | None = None
+    # S0's three, and `api` for programs. Which door brought the note is the job's submitted_by, not this.
+    source_type: Literal["scratchbook", "mcp", "clipboard", "api"] = "scratchbook"
+    main_tag: Text | None = None
+    full_tag: Annotated[str, Meta(pattern=r"^[^/]+(/[^/]+)*\Z")] | None = None
+    document_id: Text | None = None
+
+    @property
+    def identifier(self) -> str:
+        return self.document_id or self.content or ""
+
+    @property
+    def lock_target(self) -> str:
+        return self.identifier
+
+    def check(self, op: str) -> None:
+        if op == "delete":
+            if not (self.document_id or self.content):
+                raise InvalidPayload("a delete needs field 'document_id', or the identical text in 'content'")
+            return
+        if self.content is None or not self.content.strip():
+            raise InvalidPayload("missing required field 'content', or it is blank")
+        if op == "update" and self.document_id is None:
+            raise InvalidPayload("missing required field 'document_id': which note to replace")
+        if op == "ingest" and self.document_id is not None:
+            raise InvalidPayload("field 'document_id': a new note has none; use op 'update' to replace one")
+
+
+class FilePayload(Chunked, frozen=True, kw_only=True):
+    """One file, read by the worker when its turn comes."""
+
+    file_path: str
+    file_type: Text | None = None
+    file_hash: Hash | None = None
+    size_bytes: Count | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require_absolute(self, "file_path")
+
+    @property
+    def identifier(self) -> str:
+        return normal_path(self.file_path)
+
+    @property
+    def lock_target(self) -> str:
+        return self.identifier
+
+
+class Walked(Chunked, frozen=True, kw_only=True):
+    """Which files below a root are taken. Depth None: all the way down."""
+
+    OPTIONS: ClassVar[tuple[str, ...]] = (
+        *Chunked.OPTIONS,
+        "recursive",
+        "recursive_depth",
+        "patterns",
+        "ignore_patterns",
+        "include_code",
+    )
+    recursive: bool = True
+    # S0's 10 is an example; as a default it would leave deep files out without being asked.
+    recursive_depth: Count | None = None
+    patterns: tuple[Text, ...] = ()
+    ignore_patterns: tuple[Text, ...] = ()
+    include_code: bool = False
+
+
+class FolderPayload(Walked, frozen=True, kw_only=True):
+    """A directory, expanded into one job per file."""
+
+    folder_path: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require_absolute(self, "folder_path")
+
+    @property
+    def identifier(self) -> str:
+        return normal_path(self.folder_path)
+
+
+class ProjectPayload(Walked, frozen=True, kw_only=True):
+    """A source tree, walked the way git sees it. Unlike a folder it is not much without its code."""
+
+    project_root: str
+    git_remote: Text | None = None
+    project_type: Text | None = None
+    include_code: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require_absolute(self, "project_root")
+
+    @property
+    def identifier(self) -> str:
+        return normal_path(self.project_root)
+
+
+class LibraryPayload(Chunked, frozen=True, kw_only=True):
+    """The documentation of one version of a library."""
+
+    library_name: Text
+    library_version: Text
+    source_url: Text | None = None
+
+    @property
+    def identifier(self) -> str:
+        return f"{self.library_name}:{self.library_version}"
+
+
+class DeleteTenantPayload(Payload, frozen=True, kw_only=True):
+    """Everything of one tenant."""
+
+    tenant_id_to_delete: ShortText
+    reason: Literal["project_removed", "user_request"] = "user_request"
+
+    @property
+    def identifier(self) -> str:
+        return self.tenant_id_to_delete
+
+
+class DeleteDocumentPayload(Payload, frozen=True, kw_only=True):
+    """One document, by id or by absolute path."""
+
+    document_id: Text
+    point_ids: tuple[Text, ...] = ()
+
+    @property
+    def identifier(self) -> str:
+        return normal_path(self.document_id) if posixpath.isabs(self.document_id) else self.document_id
+
+    @property
+    def lock_target(self) -> str:
+        return self.identifier
+
+
+class RenamePayload(Payload, frozen=True, kw_only=True):
+    """A file or folder has a new path."""
+
+    old_path: str
+    new_path: str
+    is_folder: bool = False
+
+    def __post_init__(self) -> None:
+        _require_absolute(self, "old_path")
+        _require_absolute(self, "new_path")
+        if normal_path(self.old_path) == normal_path(self.new_path):
+            raise InvalidPayload("field 'new_path': expected another path than old_path")
+
+    @property
+    def identifier(self) -> str:
+        return f"{normal_path(self.old_path)}:{normal_path(self.new_path)}"
+
+    @property
+    def lock_target(self) -> str:
+        return normal_path(self.new_path)
+
+
+class FunctionPayload(Payload, frozen=True, kw_only=True):
+    """A registered function, its arguments, and the entity it works on."""
+
+    function_name: ShortText
+    payload: dict[str, Any] | None = None
+    # No colon in the type: it ends there in the lock's name.
+    entity_type: Annotated[str, Meta(pattern=r"^[^:]{1,255}\Z")] | None = None
+    entity_id: ShortText | None = None
+
+    def __post_init__(self) -> None:
+        if (self.entity_type is None) != (self.entity_id is None):
+            raise InvalidPayload("fields 'entity_type' and 'entity_id': expected both or neither")
+
+
+MODELS: Mapping[str, type[Payload]] = MappingProxyType(
+    {
+        "content": ContentPayload,
+        "file": FilePayload,
+        "folder": FolderPayload,
+        "project": ProjectPayload,
+        "library": LibraryPayload,
+        "delete_tenant": DeleteTenantPayload,
+        "delete_document": DeleteDocumentPayload,
+        "rename": RenamePayload,
+        "function": FunctionPayload,
+    }
+)
+
+
+def normal_path(path: str) -> str:
+    """The path without doubled or trailing slashes, ``.`` and ``..``; textual, no file system is asked."""
+    # POSIX lets exactly two leading slashes mean something else; no system Penstock runs on uses that.
+    return posixpath.normpath("/" + path.lstrip("/")) if path.startswith("/") else posixpath.normpath(path)
+
+
+def _require_absolute(payload: Payload, field: str) -> None:
+    path = getattr(payload, field)
+    if not posixpath.isabs(path):
+        raise RelativePath(f"field '{field}': expected an absolute path, got {path[:200]!r}")
+
+
+def read_payload(model: type[Payload], op: str, payload: Mapping[str, Any], *, label: str) -> Payload:
+    """Check a payload against its model; ``label`` begins the message of a refusal."""
+    if not isinstance(payload, Mapping):
+        raise InvalidPayload(f"{label}: expected an object, got {type(payload).__name__}")
+    try:
+        checked = msgspec.convert(payload, model)
+        checked.check(op)
+    except msgspec.ValidationError as error:
+        # msgspec wraps what __post_init__ raises; the refusal inside is the exact one.
+        refusal = error.__cause__ if isinstance(error.__cause__, InvalidRequest) else None
+        kind = type(refusal) if refusal else InvalidPayload
+        raise kind(f"{label}: {refusal or _readable(str(error), model)}") from None
+    except InvalidPayload as refusal:
+        raise InvalidPayload(f"{label}: {refusal}") from None
+    return checked
+
+
+# What msgspec would tell as a regular expression.
+_EXPECTED = {
+    "file_hash": "'sha256:' and 64 lower-case hex digits",
+    "full_tag": "tags joined by '/', such as a/b/c",
+    "entity_type": "1 to 255 characters without ':'",
+}
+
+
+def _readable(complaint: str, model: type[Payload]) -> str:
+    """msgspec's complaint with the field first, such as "field 'size_bytes': expected int >= 0"."""
+    what, _, where = complaint.partition(" - at ")
+    match = re.search(r"\$\.([^`]+)", where)
+    if where.startswith("`key`"):
+        return f"field '{match[1]}': keys must be strings" if match else "keys must be strings"
+    if match is None:
+        return what.removeprefix("Object ").replace("`", "'")
+    field = match[1]
+    if what.startswith("Invalid enum value"):
+        allowed = next(entry.type.__args__ for entry in msgspec.structs.fields(model) if entry.name == field)
+        what = f"expected one of {', '.join(allowed)}"
+    elif "matching regex" in what:
+        what = f"expected {_EXPECTED[field]}"
+    return f"field '{field}': {what.replace('`', '').replace('Expected', 'expected')}"
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder()
+
+
+def encode_payload(payload: Mapping[str, Any], *, max_bytes: int) -> str:
+    """The payload as compact JSON text that reads back as it was given."""
+    if not isinstance(payload, Mapping):
+        raise InvalidPayload(f"payload: expected an object, got {type(payload).__name__}")
+    plain = dict(payload)
+    try:
+        encoded = _encode(plain)
+        if len(encoded) > max_bytes:
+            raise PayloadTooLarge(f"payload is {len(encoded):,} bytes, the limit is {max_bytes:,}")
+        # msgspec writes NaN as null, bytes as base64, the key 1 as "1": none comes back as it went in.
+        # Naming the place costs a walk in Python, so only what looks suspicious is walked.
+        if b"\\u0000" in encoded or _decoder.decode(encoded) != plain:
+            _refuse_first_flaw(plain)
+    except RecursionError:
+        raise InvalidPayload("payload: nested too deeply, or contains itself") from None
+    return encoded.decode()
+
+
+def _encode(plain: dict[str, Any]) -> bytes:
+    try:
+        return _encoder.encode(plain)
+    except (TypeError, ValueError, OverflowError) as error:
+        _refuse_first_flaw(plain)
+        raise InvalidPayload(f"payload: {error}") from None
+
+
+def _refuse_first_flaw(payload: dict[str, Any]) -> None:
+    """Walk the payload and name a place that cannot be kept. Tuples pass: they come back as lists."""
+    places: list[tuple[str, object]] = [("payload", payload)]
+    walked: set[int] = set()
+    while places:
+        place, value = places.pop()
+        if not isinstance(value, dict | list | tuple):
+            _refuse_flawed_leaf(place, value)
+        elif id(value) not in walked:  # a payload may contain itself
+            walked.add(id(value))
+            places.extend(_parts(place, value))
+
+
+def _parts(place: str, value: Container) -> Iterator[tuple[str, object]]:
+    if not isinstance(value, dict):
+        yield from ((f"{place}[{index}]", part) for index, part in enumerate(value))
+        return
+    for key, part in value.items():
+        _refuse_flawed_key(place, key)
+        yield f"{place}.{key}"[:200], part
+
+
+def _refuse_flawed_key(place: str, key: object) -> None:
+    if not isinstance(key, str):
+        raise InvalidPayload(f"{place}: keys must be strings, got {key!r}")
+    _refuse_flawed_text(f"a key of {place}", key)
+
+
+def _refuse_flawed_leaf(place: str, value: object) -> None:
+    if isinstance(value, str):
+        _refuse_flawed_text(place, value)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidPayload(f"{place}: {value} is not a JSON number")
+    elif value is not None and not isinstance(value, bool | int):
+        raise InvalidPayload(f"{place}: {type(value).__name__} is not a JSON value")
+
+
+def _refuse_flawed_text(place: str, text: str) -> None:
+    if "\0" in text:
+        raise InvalidText(f"{place} holds a NUL character")
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidText(f"{place} holds a lone surrogate")

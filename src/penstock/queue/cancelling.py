@@ -1,0 +1,46 @@
+"""Cancelling: the job itself in one step, its children in batches after it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from penstock import transitions
+from penstock.job import Cancelled, Job, Status
+from penstock.queue.rows import Rows
+from penstock.queue.settling import Aftermath
+
+STOPPABLE = frozenset({Status.PENDING, Status.IN_PROGRESS})
+
+
+def cancel(rows: Rows, ids: list[str], now: datetime) -> tuple[list[Cancelled], list[str]]:
+    """What was done to each, and parents whose children are to be stopped next."""
+    aftermath = Aftermath(rows, now)
+    answers = []
+    for queue_id in ids:
+        job = rows.get(queue_id)
+        after = _cancel_one(rows, job, now, aftermath) if job is not None and not job.ended else job
+        answers.append(Cancelled(queue_id, job.status if job else None, after.status if after else None))
+    aftermath.apply()
+    return answers, aftermath.to_stop
+
+
+def stop_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tuple[bool, list[str]]:
+    """One batch. Whether it was the last, and children that are parents with children to be stopped."""
+    parent = rows.get(parent_id)
+    if parent is None or parent.ended:
+        return True, []
+    aftermath = Aftermath(rows, now)
+    batch = rows.children(parent, STOPPABLE, limit)
+    for child in batch:
+        _cancel_one(rows, child, now, aftermath)
+    aftermath.apply()
+    return len(batch) < limit, [queue_id for queue_id in aftermath.to_stop if queue_id != parent_id]
+
+
+def _cancel_one(rows: Rows, job: Job, now: datetime, aftermath: Aftermath) -> Job:
+    after = rows.change(job, transitions.cancelled(job, now))
+    aftermath.note(job, after)
+    if job.status is Status.PENDING and not job.lock_held:
+        # It may have been the one woken to take the lock next.
+        aftermath.unblock(job.lock_key)
+    return after

@@ -1,0 +1,305 @@
+"""The reference engine: every rule over plain dictionaries. Nothing outlives the process."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import chain, islice
+from typing import Any
+
+import msgspec
+
+from penstock import clock, transitions
+from penstock.errors import InvalidRequest
+from penstock.job import (
+    Added,
+    Beat,
+    Cancelled,
+    Claim,
+    ClaimRequest,
+    Exchange,
+    Held,
+    Job,
+    JobQuery,
+    Limits,
+    NewJob,
+    Position,
+    Renewed,
+    Requeued,
+    Scope,
+    Settlement,
+    Status,
+    WorkerReport,
+)
+from penstock.queue import adding, cancelling, pausing, pruning, requeueing, settling
+from penstock.queue.choosing import Candidate, choose
+from penstock.queue.protocol import CASCADE_BATCH, COUNTABLE, NO_LIMITS, POSITION_CAP
+from penstock.queue.table import Table, order
+
+CLAIM_FIELDS = tuple(field for field in Claim.__struct_fields__)
+
+
+class MemoryQueue:
+    def __init__(self) -> None:
+        self._table = Table()
+        self._paused: frozenset[Scope] = frozenset()
+        self._workers: dict[str, WorkerReport] = {}
+        self._changed = threading.Condition(threading.RLock())
+        self._version = 0
+        self._seen = 0
+        self.rows_read = 0
+        """Candidates the last claim looked at: what its cost depends on."""
+
+    @contextmanager
+    def _writing(self, what: str) -> Iterator[Table]:  # noqa: ARG002 - the journal of a subclass names it
+        with self._changed:
+            yield self._table
+            self._version += 1
+            self._changed.notify_all()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Table]:
+        with self._changed:
+            yield self._table
+
+    def add(
+        self,
+        new: Sequence[NewJob],
+        *,
+        limits: Limits = NO_LIMITS,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[Added]:
+        if connection is not None:
+            raise InvalidRequest(
+                "this engine has no transactions to join",
+                remedy="Leave out connection=, or use a sqlite:/// store.",
+            )
+        moment = now or clock.now()
+        with self._writing("add") as table:
+            table.refuse_taken_ids(new)
+            return adding.add(table, new, limits, moment)
+
+    def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
+        moment = now or clock.now()
+        with self._writing("claim") as table:
+            return self._claim(table, request, moment)
+
+    def settle(
+        self, settlements: Sequence[Settlement], *, now: datetime | None = None
+    ) -> list[Status | None]:
+        moment = now or clock.now()
+        with self._writing("settle") as table:
+            answers, parents = settling.settle(table, settlements, moment)
+        self._cascade(parents, moment, cancelling.stop_children, "cancel")
+        return answers
+
+    def exchange(
+        self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
+    ) -> Exchange:
+        moment = now or clock.now()
+        with self._writing("exchange") as table:
+            answers, parents = settling.settle(table, settlements, moment)
+            claims = self._claim(table, request, moment)
+        self._cascade(parents, moment, cancelling.stop_children, "cancel")
+        return Exchange(answers, claims)
+
+    def _claim(self, table: Table, request: ClaimRequest, now: datetime) -> list[Claim]:
+        for job in table.due(now):
+            table.change(job, {"held": None, "run_at": None, "updated_at": now})
+        taken: list[Claim] = []
+        locked = table.lock_holders
+        self.rows_read = 0
+        while len(taken) < request.limit:
+            batch = self._candidates(table, request, first=not taken)
+            self.rows_read += len(batch)
+            choice = choose(
+                [_candidate(job) for job in batch],
+                request.limit - len(taken),
+                first=not taken,
+                locked=locked,
+                paused=self._paused,
+            )
+            for candidate, reason in choice.hold:
+                job = table.rows[str(candidate.row)]
+                table.change(job, pausing.held_back(candidate.turn, reason, now))
+                if reason is Held.PAUSE and candidate.lock_key and not candidate.lock_held:
+                    settling.wake(table, candidate.lock_key, now)
+            for candidate in choice.take:
+                job = table.rows[str(candidate.row)]
+                taken.append(_claim(table.change(job, transitions.claimed(job, request, now))))
+            if choice.closed or not choice.hold:
+                break
+        return taken
+
+    def _candidates(self, table: Table, request: ClaimRequest, *, first: bool) -> list[Job]:
+        ordered: Iterator[Job] = table.claimable()
+        if request.oldest and first:
+            heads = sorted(table.priority_heads(), key=lambda job: (job.created_at, job.queue_id))
+            rest = (job for job in ordered if job.queue_id != heads[0].queue_id)
+            ordered = chain(heads[:1], rest) if heads else ordered
+        return list(islice(ordered, request.limit + 1))
+
+    def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[Renewed]:
+        moment = now or clock.now()
+        with self._writing("renew") as table:
+            return [self._renew(table, beat, moment) for beat in beats]
+
+    def _renew(self, table: Table, beat: Beat, now: datetime) -> Renewed:
+        job = table.rows.get(beat.queue_id)
+        if job is None or job.claim_number != beat.claim_number or job.lease_until is None:
+            return Renewed(held=False)
+        changes = transitions.renewed(beat, now)
+        if changes:
+            table.change(job, changes)
+        return Renewed(held=True, cancel_requested=job.cancel_requested)
+
+    def cancel(self, ids: Sequence[str], *, now: datetime | None = None) -> list[Cancelled]:
+        moment = now or clock.now()
+        with self._writing("cancel") as table:
+            answers, parents = cancelling.cancel(table, list(ids), moment)
+        self._cascade(parents, moment, cancelling.stop_children, "cancel")
+        return answers
+
+    def requeue(self, ids: Sequence[str], *, now: datetime | None = None) -> list[Requeued]:
+        moment = now or clock.now()
+        with self._writing("requeue") as table:
+            answers, parents = requeueing.requeue(table, list(ids), moment)
+        self._cascade(parents, moment, requeueing.return_children, "requeue")
+        return answers
+
+    def _cascade(
+        self,
+        parents: list[str],
+        now: datetime,
+        step: Callable[[Table, str, datetime, int], tuple[bool, list[str]]],
+        what: str,
+    ) -> None:
+        """Work through children in batches of their own, so that no transaction grows with the tree."""
+        waiting = list(parents)
+        while waiting:
+            with self._writing(what) as table:
+                last, more = step(table, waiting[0], now, CASCADE_BATCH)
+            waiting = (waiting[1:] if last else waiting) + more
+
+    def prune(self, ended_before: Mapping[Status, datetime], *, limit: int = CASCADE_BATCH) -> int:
+        with self._writing("prune") as table:
+            return pruning.prune(table, ended_before, limit)
+
+    def pause(self, scope: Scope, *, now: datetime | None = None) -> None:  # noqa: ARG002
+        with self._writing("pause"):
+            self._paused |= {scope}
+
+    def resume(self, scope: Scope, *, now: datetime | None = None) -> int:
+        moment = now or clock.now()
+        with self._writing("resume"):
+            self._paused -= {scope}
+        released, last = 0, None
+        while True:
+            with self._writing("resume") as table:
+                batch, last = pausing.release(table, self._paused, moment, limit=CASCADE_BATCH, after=last)
+            released += batch
+            if last is None:
+                return released
+
+    def paused(self) -> frozenset[Scope]:
+        with self._reading():
+            return self._paused
+
+    def get(self, queue_id: str) -> Job | None:
+        with self._reading() as table:
+            return table.rows.get(queue_id)
+
+    def find(self, query: JobQuery) -> list[Job]:
+        with self._reading() as table:
+            found = [job for job in table.values() if _matches(query, job)]
+        found.sort(key=lambda job: job.queue_id, reverse=query.newest_first)
+        if query.after is not None:
+            found = [job for job in found if (job.queue_id < query.after) is query.newest_first]
+            found = [job for job in found if job.queue_id != query.after]
+        return found[: query.limit]
+
+    def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
+        unknown = set(by) - COUNTABLE
+        if unknown:
+            raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
+        with self._reading() as table:
+            matching = (job for job in table.values() if _matches(query, job))
+            return dict(Counter(tuple(getattr(job, name) for name in by) for job in matching))
+
+    def position(self, queue_id: str) -> Position | None:
+        with self._reading() as table:
+            job = table.rows.get(queue_id)
+            if job is None or job.status is not Status.PENDING:
+                return None
+            own = (-job.priority, order(job))
+            ready = (j for j in table.values() if j.status is Status.PENDING)
+            pending = [(-j.priority, order(j)) for j in ready if j.held is None]
+            length = sum(table.backlog_counts.values()) + table.pending_children
+            ahead = sum(key < own for key in pending)
+            return Position(min(ahead, POSITION_CAP), min(length, POSITION_CAP))
+
+    def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
+        moment = now or clock.now()
+        with self._reading() as table:
+            late = (table.rows[name] for until, name in table.leases.ordered() if until < moment)
+            return list(islice(late, limit))
+
+    def reconcile(self, *, now: datetime | None = None, limit: int = 100) -> int:
+        moment = now or clock.now()
+        with self._writing("reconcile") as table:
+            repaired, parents = settling.reconcile(table, moment, limit)
+        self._cascade(parents, moment, cancelling.stop_children, "cancel")
+        return repaired
+
+    def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
+        seen = msgspec.structs.replace(worker, seen_at=now or clock.now())
+        with self._writing("report"):
+            self._workers[worker.worker_id] = seen
+
+    def workers(self) -> list[WorkerReport]:
+        with self._reading():
+            return sorted(self._workers.values(), key=lambda worker: worker.worker_id)
+
+    def wait(self, timeout: float) -> bool:
+        with self._changed:
+            woken = self._changed.wait_for(lambda: self._version != self._seen, timeout)
+            self._seen = self._version
+            return woken
+
+    def check(self) -> list[str]:
+        return ["memory:// keeps nothing when the process ends"]
+
+    def migrate(self) -> None:
+        """Nothing to bring up to date: the rows are this version's own values."""
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+def _candidate(job: Job) -> Candidate:
+    return Candidate(job.queue_id, job.turn, job.lock_key, job.lock_held, job.tenant_id, job.collection)
+
+
+def _claim(job: Job) -> Claim:
+    return Claim(**{name: getattr(job, name) for name in CLAIM_FIELDS})
+
+
+_EQUAL = (
+    "item_type op tenant_id collection branch held worker_id lock_key idempotency_key "
+    "parent_id root_id waiting_for"
+).split()
+
+
+def _matches(query: JobQuery, job: Job) -> bool:
+    if query.statuses and job.status not in query.statuses:
+        return False
+    if query.top_level is not None and query.top_level is not (job.parent_id is None):
+        return False
+    if query.prefix is not None and not job.queue_id.startswith(query.prefix):
+        return False
+    wanted = ((name, getattr(query, name)) for name in _EQUAL)
+    return all(value is None or getattr(job, name) == value for name, value in wanted)

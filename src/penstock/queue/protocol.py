@@ -1,0 +1,145 @@
+"""The queue protocol: what every engine does, and means the same by.
+
+The contract stands here once; engines carry no docstrings of their own for these methods. ``now=None`` is
+the store's own clock; only tests pass a time. Every write is atomic: it happens whole or not at all, and it
+is durable before the call returns (as far as the engine's settings allow). Engines raise only
+``QueueFull``, ``DuplicateId`` and subclasses of ``StoreError``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from penstock.job import (
+    Added,
+    Beat,
+    Cancelled,
+    Claim,
+    ClaimRequest,
+    Exchange,
+    Job,
+    JobQuery,
+    Limits,
+    NewJob,
+    Position,
+    Renewed,
+    Requeued,
+    Scope,
+    Settlement,
+    Status,
+    WorkerReport,
+)
+
+NO_LIMITS = Limits()
+
+POSITION_CAP = 10_000
+"""``position`` counts no further than this, so that asking it never costs more as the backlog grows."""
+
+CASCADE_BATCH = 1_000
+"""Children cancelled, requeued or released in one transaction."""
+
+
+class Queue(Protocol):
+    def add(
+        self,
+        new: Sequence[NewJob],
+        *,
+        limits: Limits = NO_LIMITS,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[Added]:
+        """All or nothing. A request whose key (tenant, branch, key) is live joins that row: pending, it
+        takes the newest op and payload and the higher priority; in progress, they are kept for its next
+        run. Raises ``QueueFull`` when the rows that would be new do not fit the limits, ``DuplicateId``
+        when an id is taken. With ``connection`` (SQL engines) the rows join the caller's transaction;
+        such requests must have ``dedupe=False``.
+        """
+
+    def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
+        """Up to ``limit`` jobs become this worker's until the lease ends, in the order: priority
+        (highest first), turn, created_at, queue_id. What cannot be claimed (lock taken, tenant paused)
+        is marked held on the way and not read again until released. A crash suspect is claimed alone.
+        ``oldest`` starts with the oldest of the priorities' heads. Empty only when nothing can be claimed.
+        """
+
+    def settle(
+        self, settlements: Sequence[Settlement], *, now: datetime | None = None
+    ) -> list[Status | None]:
+        """End claims. Each applies only if the job is in progress under that claim number; answers the
+        new status, or None where the claim was lost. In one transaction: outcomes and their children in
+        the order given, then parents whose last child ended, then locks passed on.
+        """
+
+    def exchange(
+        self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
+    ) -> Exchange:
+        """Settle and claim in one transaction: one commit where two would cost double."""
+
+    def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[Renewed]:
+        """Extend leases and write progress where the claim is still held and leased."""
+
+    def cancel(self, ids: Sequence[str], *, now: datetime | None = None) -> list[Cancelled]:
+        """Pending: cancelled. In progress: flag. Waiting: flag, and its children are cancelled in
+        batches; it ends with the last of them. Ended: untouched.
+        """
+
+    def requeue(self, ids: Sequence[str], *, now: datetime | None = None) -> list[Requeued]:
+        """Failed or cancelled jobs run again. A parent that waited for children that failed or were
+        cancelled puts those back and waits again; a child re-opens its failed ancestors. Refused with
+        the twin's id when a live job has the same key.
+        """
+
+    def prune(self, ended_before: Mapping[Status, datetime], *, limit: int = CASCADE_BATCH) -> int:
+        """Delete ended top-level jobs with all their descendants, oldest end first, about ``limit`` rows
+        a call; answers how many rows went. Trees with a live descendant stay.
+        """
+
+    def pause(self, scope: Scope, *, now: datetime | None = None) -> None:
+        """Stop claiming from a scope; what runs goes on."""
+
+    def resume(self, scope: Scope, *, now: datetime | None = None) -> int:
+        """Allow it again; rows held by it get new turns at the end. Answers how many were released."""
+
+    def paused(self) -> frozenset[Scope]: ...
+
+    def get(self, queue_id: str) -> Job | None: ...
+
+    def find(self, query: JobQuery) -> list[Job]:
+        """Jobs that match, ordered by id."""
+
+    def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
+        """How many match, grouped by columns of ``COUNTABLE``; paging fields of the query are ignored."""
+
+    def position(self, queue_id: str) -> Position | None:
+        """Where a pending job stands, exact up to ``POSITION_CAP``; None when it is not pending."""
+
+    def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
+        """Jobs past their lease, for ``lifecycle.lease_lost`` and ``settle``: fenced like any worker."""
+
+    def reconcile(self, *, now: datetime | None = None, limit: int = 100) -> int:
+        """Repair what a crash between two transactions can leave: locks nobody passed on, cascades cut
+        short, waiting parents whose count is off. Answers how many rows it put right.
+        """
+
+    def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
+        """Note that a worker is alive, for status pages; no decision reads it."""
+
+    def workers(self) -> list[WorkerReport]: ...
+
+    def wait(self, timeout: float) -> bool:
+        """Sleep until something may have been added or released, at most ``timeout`` seconds. A hint."""
+
+    def check(self) -> list[str]:
+        """Raise when the store cannot be used; answer warnings a person should read."""
+
+    def migrate(self) -> None:
+        """Bring the store to this version's schema."""
+
+    def close(self) -> None: ...
+
+
+COUNTABLE = frozenset(
+    {"status", "item_type", "op", "tenant_id", "collection", "branch", "priority", "held", "worker_id"}
+)

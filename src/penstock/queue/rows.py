@@ -1,0 +1,67 @@
+"""How the rules reach the rows of one engine, inside one transaction of it.
+
+``adding``, ``settling``, ``cancelling``, ``requeueing`` and ``pausing`` decide over this interface, so each
+rule is written once. An engine supplies the rows, the transaction around them, and shortcuts for the plain
+path (``finish``) where a single statement can do what the general path does in three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from penstock.job import Changes, Job, Settlement, Status
+
+
+class ChildCount(NamedTuple):
+    total: int
+    open: int
+    failed: int
+
+
+class Rows(Protocol):
+    def get(self, queue_id: str) -> Job | None: ...
+
+    def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
+        """The live top-level row with this key, if there is one."""
+
+    def try_insert(self, job: Job) -> bool:
+        """False, and nothing written, when its key is live (top level) or known to its parent's run.
+        Raises ``DuplicateId`` when the id is taken.
+        """
+
+    def change(self, job: Job, changes: Changes) -> Job: ...
+
+    def finish(self, settlement: Settlement, now: datetime) -> bool:
+        """End a plain claim as done: no follow-up, no parent, no children. False: take the general path."""
+
+    def backlog(self, *, functions: bool, tenant_id: str | None, cap: int) -> int:
+        """Pending top-level rows of that class, counted up to ``cap``."""
+
+    def head_turn(self, priority: int) -> int | None:
+        """Smallest turn >= 0 that can be claimed now."""
+
+    def last_turn(self, tenant_id: str, priority: int) -> int | None:
+        """Largest turn among the tenant's pending rows of that priority, held ones included."""
+
+    def any_parked(self) -> bool:
+        """Whether any row is held by a lock."""
+
+    def first_parked(self, lock_key: str) -> Job | None: ...
+
+    def lock_holder(self, lock_key: str) -> str | None: ...
+
+    def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
+        """Of the parent's current run, in id order; running ones only while not yet asked to stop."""
+
+    def child_count(self, parent: Job) -> ChildCount: ...
+
+    def paused_rows(self, limit: int, after: Job | None) -> list[Job]:
+        """Rows held by a pause, in claim order, after that one."""
+
+    def idle_locks(self, limit: int) -> Sequence[str]:
+        """Keys with parked rows that nobody holds and no claimable row will take up."""
+
+    def doubtful_parents(self, limit: int) -> Sequence[Job]:
+        """Waiting parents that were asked to stop, or whose count of open children is wrong."""

@@ -1,0 +1,149 @@
+"""Ending claims: outcomes and their children, then parents, then locks, all in one transaction."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from penstock import transitions
+from penstock.job import CHILDREN, RETURNED, SUSPECT, Changes, Job, Settlement, Status
+from penstock.queue.adding import Turns, add_child, numbered
+from penstock.queue.rows import Rows
+
+NAMED_FAILURES = 3
+
+
+class Aftermath:
+    """What changed rows mean for others: parents to count, locks to pass on, children to stop."""
+
+    def __init__(self, rows: Rows, now: datetime) -> None:
+        self._rows = rows
+        self._now = now
+        self._ended: defaultdict[tuple[str, int | None], list[int]] = defaultdict(lambda: [0, 0])
+        self._freed: set[str] = set()
+        self.to_stop: list[str] = []
+
+    def note(self, before: Job, after: Job) -> None:
+        if before.lock_held and not after.lock_held and before.lock_key is not None:
+            self._freed.add(before.lock_key)
+        if after.ended and not before.ended and after.parent_id is not None:
+            self._count(after.parent_id, after.parent_run, 1, int(after.status is Status.FAILED))
+        if after.waiting and after.waiting_for == CHILDREN:
+            if after.children_open == 0:
+                self._count(after.queue_id, after.run, 0, 0)
+            elif after.cancel_requested:
+                self.to_stop.append(after.queue_id)
+
+    def unblock(self, lock_key: str | None) -> None:
+        """A row that could have taken this lock next no longer can."""
+        if lock_key is not None:
+            self._freed.add(lock_key)
+
+    def apply(self) -> None:
+        while self._ended:
+            # In id order, so that two transactions never wait for each other.
+            parents, self._ended = sorted(self._ended.items(), key=_by_parent), defaultdict(lambda: [0, 0])
+            for (parent_id, run), (ended, failed) in parents:
+                self._children_ended(parent_id, run, ended, failed)
+        for key in sorted(self._freed):
+            wake(self._rows, key, self._now)
+
+    def _count(self, parent_id: str, run: int | None, ended: int, failed: int) -> None:
+        counts = self._ended[parent_id, run]
+        counts[0] += ended
+        counts[1] += failed
+
+    def _children_ended(self, parent_id: str, run: int | None, ended: int, failed: int) -> None:
+        parent = self._rows.get(parent_id)
+        if parent is None or parent.run != run:
+            return
+        counted = {
+            "children_open": parent.children_open - ended,
+            "children_failed": parent.children_failed + failed,
+            "updated_at": self._now,
+        }
+        updated = msgspec.structs.replace(parent, **counted)
+        if updated.waiting and updated.waiting_for == CHILDREN and updated.children_open == 0:
+            counted |= numbered(self._rows, updated, self._finish(updated))
+        self.note(parent, self._rows.change(parent, counted))
+
+    def _finish(self, parent: Job) -> Changes:
+        if not parent.children_failed:
+            return transitions.children_ended(parent, self._now, 0, [])
+        named = self._rows.children(parent, {Status.FAILED}, NAMED_FAILURES)
+        total = self._rows.child_count(parent).total
+        return transitions.children_ended(parent, self._now, total, [child.queue_id for child in named])
+
+
+def settle(
+    rows: Rows, settlements: Sequence[Settlement], now: datetime
+) -> tuple[list[Status | None], list[str]]:
+    """New statuses (None: the claim was lost), and parents whose children are to be stopped next."""
+    aftermath = Aftermath(rows, now)
+    # While rows are parked, every ending must be asked for its lock, which only the general path does.
+    plain = not rows.any_parked()
+    answers: list[Status | None] = []
+    for settlement in settlements:
+        if plain and settlement.status is Status.DONE and rows.finish(settlement, now):
+            answers.append(Status.DONE)
+        else:
+            answers.append(_settle_one(rows, settlement, now, aftermath))
+    aftermath.apply()
+    return answers, aftermath.to_stop
+
+
+def _settle_one(rows: Rows, settlement: Settlement, now: datetime, aftermath: Aftermath) -> Status | None:
+    job = rows.get(settlement.queue_id)
+    if (
+        job is None
+        or job.status is not Status.IN_PROGRESS
+        or job.claim_number != settlement.claim_number
+        or (job.lease_until is None and settlement.keep_lease)
+    ):
+        return None
+    counted = job
+    if settlement.children:
+        turns = Turns(rows)
+        fresh = sum(add_child(rows, turns, job, child, now) for child in settlement.children)
+        counted = msgspec.structs.replace(job, children_open=job.children_open + fresh)
+    changes = transitions.settled(counted, settlement, now)
+    changes.setdefault("children_open", counted.children_open)
+    after = rows.change(job, numbered(rows, counted, changes))
+    aftermath.note(job, after)
+    return after.status
+
+
+def wake(rows: Rows, lock_key: str, now: datetime) -> bool:
+    """Let the first row parked for this lock be claimed, unless somebody holds it."""
+    if rows.lock_holder(lock_key) is not None:
+        return False
+    job = rows.first_parked(lock_key)
+    if job is None:
+        return False
+    turn = SUSPECT if job.turn == SUSPECT else RETURNED
+    rows.change(job, {"held": None, "turn": turn, "updated_at": now})
+    return True
+
+
+def reconcile(rows: Rows, now: datetime, limit: int) -> tuple[int, list[str]]:
+    """Rows put right, and parents whose children are to be stopped next."""
+    repaired = sum(wake(rows, key, now) for key in rows.idle_locks(limit))
+    aftermath = Aftermath(rows, now)
+    for parent in rows.doubtful_parents(limit):
+        count = rows.child_count(parent)
+        counted = {"children_open": count.open, "children_failed": count.failed}
+        if (parent.children_open, parent.children_failed) != (count.open, count.failed):
+            repaired += 1
+            aftermath.note(parent, rows.change(parent, counted))
+        else:
+            aftermath.note(parent, parent)
+    aftermath.apply()
+    return repaired, aftermath.to_stop
+
+
+def _by_parent(entry: tuple[tuple[str, int | None], list[int]]) -> tuple[str, int]:
+    parent_id, run = entry[0]
+    return parent_id, run or 0

@@ -1,0 +1,140 @@
+"""SQLite connections of one process: one that writes, one that reads, one that listens."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from penstock.errors import (
+    DiskFull,
+    StateDamaged,
+    StoreDenied,
+    StoreError,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+
+class Connections:
+    def __init__(self, path: Path, *, synchronous: str, busy_timeout_s: float) -> None:
+        self.path = path
+        self._synchronous = synchronous
+        self._busy_timeout_s = busy_timeout_s
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._write_lock = threading.RLock()
+        self._read_lock = threading.Lock()
+        self._open: dict[str, sqlite3.Connection] = {}
+
+    def get(self, role: str) -> sqlite3.Connection:
+        if self._pid != os.getpid():
+            # A connection carried across fork corrupts the file: leave the parent's alone, open our own.
+            self._reset()
+        connection = self._open.get(role)
+        if connection is None:
+            connection = self._open[role] = self._connect(role)
+        return connection
+
+    def _connect(self, role: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path,
+            timeout=self._busy_timeout_s,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        _use_wal(connection, self._busy_timeout_s)
+        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        connection.execute("PRAGMA cache_size = -32768")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        if role != "write":
+            connection.execute("PRAGMA query_only = 1")
+        return connection
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction, begun as a writer so that it can never fail to become one."""
+        with translated(self.path), self._guard("_write_lock"):
+            connection = self.get("write")
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """One snapshot; never waits for a writer."""
+        with translated(self.path), self._guard("_read_lock"):
+            connection = self.get("read")
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _guard(self, name: str) -> Iterator[None]:
+        if self._pid != os.getpid():
+            self._reset()
+        with getattr(self, name):
+            yield
+
+    def close(self) -> None:
+        if self._pid == os.getpid():
+            for connection in self._open.values():
+                connection.close()
+            self._open.clear()
+
+
+def _use_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
+    """Switching to WAL does not wait for other openers by itself, so take the write lock first."""
+    if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
+        return
+    for _ in range(max(1, int(timeout_s))):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            # Waits, by the busy handler, until whoever holds the file lets go.
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+    raise StoreUnavailable(f"{connection} stayed busy while it was opened")
+
+
+_BY_CODE: dict[int, tuple[type[StoreError], str]] = {
+    sqlite3.SQLITE_BUSY: (StoreUnavailable, "stayed busy for longer than the timeout"),
+    sqlite3.SQLITE_LOCKED: (StoreUnavailable, "stayed busy for longer than the timeout"),
+    sqlite3.SQLITE_READONLY: (StoreReadOnly, "cannot be written"),
+    sqlite3.SQLITE_FULL: (DiskFull, "has no space left"),
+    sqlite3.SQLITE_IOERR: (StoreUnavailable, "met a disk error"),
+    sqlite3.SQLITE_CANTOPEN: (StoreDenied, "cannot be opened"),
+    sqlite3.SQLITE_PERM: (StoreDenied, "cannot be opened"),
+    sqlite3.SQLITE_AUTH: (StoreDenied, "cannot be opened"),
+    sqlite3.SQLITE_CORRUPT: (StateDamaged, "is damaged"),
+    sqlite3.SQLITE_NOTADB: (StateDamaged, "is not a SQLite database"),
+}
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """SQLite's errors as ours, with the file named. What is not the store's fault goes on as it is."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        known = _BY_CODE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+        if known is None:
+            raise
+        kind, what = known
+        raise kind(f"{path} {what} ({error})") from error

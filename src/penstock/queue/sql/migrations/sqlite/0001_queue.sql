@@ -1,0 +1,125 @@
+-- The queue. Enumerations are written as OR chains: SQLite builds a temporary b-tree at each execution for
+-- an IN list of three or more constants, which doubled the cost of an insert. Long columns stand last.
+CREATE TABLE unified_queue (
+    queue_id          TEXT    NOT NULL PRIMARY KEY,
+    item_type         TEXT    NOT NULL CHECK (
+        item_type = 'content' OR item_type = 'file' OR item_type = 'folder' OR item_type = 'project'
+        OR item_type = 'library' OR item_type = 'delete_tenant' OR item_type = 'delete_document'
+        OR item_type = 'rename' OR item_type = 'function'),
+    op                TEXT    NOT NULL CHECK (
+        op = 'ingest' OR op = 'update' OR op = 'delete' OR op = 'scan' OR op = 'run'),
+    tenant_id         TEXT    NOT NULL,
+    collection        TEXT    NOT NULL,
+    branch            TEXT    NOT NULL DEFAULT 'main',
+    priority          INTEGER NOT NULL DEFAULT 5 CHECK (priority BETWEEN 0 AND 10),
+    status            TEXT    NOT NULL DEFAULT 'pending' CHECK (
+        status = 'pending' OR status = 'in_progress' OR status = 'done' OR status = 'failed'
+        OR status = 'cancelled'),
+    created_at        TEXT    NOT NULL,
+    updated_at        TEXT    NOT NULL,
+    idempotency_key   TEXT    NOT NULL,
+    dedupe            INTEGER NOT NULL DEFAULT 1 CHECK (dedupe IN (0, 1)),
+    retry_count       INTEGER NOT NULL DEFAULT 0 CHECK (retry_count BETWEEN 0 AND max_retries),
+    max_retries       INTEGER NOT NULL DEFAULT 3 CHECK (max_retries >= 0),
+    timeout_s         INTEGER NOT NULL DEFAULT 7200 CHECK (timeout_s > 0),
+    submitted_by      TEXT    NOT NULL DEFAULT 'library',
+    run               INTEGER NOT NULL DEFAULT 1 CHECK (run >= 1),
+    claim_number      INTEGER NOT NULL DEFAULT 0 CHECK (claim_number >= 0),
+    turn              INTEGER NOT NULL DEFAULT 0 CHECK (turn >= -2),
+    held              TEXT CHECK (held IS NULL OR held = 'time' OR held = 'lock' OR held = 'pause'),
+    run_at            TEXT,
+    lock_key          TEXT,
+    lock_held         TEXT,
+    lease_until       TEXT,
+    worker_id         TEXT,
+    started_at        TEXT,
+    finished_at       TEXT,
+    parent_id         TEXT,
+    parent_run        INTEGER,
+    root_id           TEXT,
+    waiting_for       TEXT,
+    cancel_requested  INTEGER NOT NULL DEFAULT 0 CHECK (cancel_requested IN (0, 1)),
+    lost_count        INTEGER NOT NULL DEFAULT 0 CHECK (lost_count >= 0),
+    children_open     INTEGER NOT NULL DEFAULT 0 CHECK (children_open >= 0),
+    children_failed   INTEGER NOT NULL DEFAULT 0 CHECK (children_failed >= 0),
+    error_code        TEXT,
+    error_message     TEXT,
+    last_error_at     TEXT,
+    -- Empty when the payload is kept in unified_queue_payload.
+    payload_json      TEXT    NOT NULL,
+    metadata          TEXT    NOT NULL DEFAULT '{}',
+    followup_json     TEXT,
+    progress_json     TEXT,
+    result_json       TEXT,
+    history_json      TEXT,
+    CHECK (status <> 'failed' OR error_message IS NOT NULL),
+    CHECK ((finished_at IS NOT NULL) = (status = 'done' OR status = 'failed' OR status = 'cancelled')),
+    CHECK (status <> 'in_progress' OR lease_until IS NOT NULL OR waiting_for IS NOT NULL),
+    CHECK (lease_until IS NULL OR status = 'in_progress'),
+    CHECK (held IS NULL OR status = 'pending'),
+    CHECK ((held IS 'time') = (run_at IS NOT NULL)),
+    CHECK (held IS NOT 'lock' OR lock_key IS NOT NULL),
+    CHECK (lock_held IS NULL OR lock_held = lock_key),
+    CHECK ((parent_id IS NULL) = (parent_run IS NULL))
+);
+
+-- What a claim reads, in the order it reads it.
+CREATE INDEX idx_unified_queue_dequeue ON unified_queue (priority DESC, turn, created_at, queue_id)
+    WHERE status = 'pending' AND held IS NULL;
+-- One live top-level row a key. finished_at instead of status, so that a claim leaves this index alone.
+CREATE UNIQUE INDEX idx_unified_queue_idempotency ON unified_queue (tenant_id, branch, idempotency_key)
+    WHERE finished_at IS NULL AND parent_id IS NULL AND dedupe = 1;
+CREATE INDEX idx_unified_queue_lease_expiry ON unified_queue (lease_until)
+    WHERE status = 'in_progress' AND lease_until IS NOT NULL;
+-- The tenant's largest waiting turn is its last entry of a priority.
+CREATE INDEX idx_unified_queue_collection_tenant ON unified_queue (tenant_id, priority, turn, collection)
+    WHERE status = 'pending';
+CREATE INDEX idx_unified_queue_item_type ON unified_queue (item_type, status)
+    WHERE status = 'failed';
+CREATE INDEX idx_unified_queue_failed ON unified_queue (status, last_error_at)
+    WHERE status = 'failed';
+CREATE INDEX idx_unified_queue_worker ON unified_queue (worker_id, status)
+    WHERE status = 'in_progress';
+
+-- One holder a lock; the last guard behind the claim's own check.
+CREATE UNIQUE INDEX idx_unified_queue_lock ON unified_queue (lock_held)
+    WHERE lock_held IS NOT NULL;
+CREATE INDEX idx_unified_queue_parked ON unified_queue (lock_key, priority DESC, turn, created_at, queue_id)
+    WHERE status = 'pending' AND held = 'lock';
+CREATE INDEX idx_unified_queue_scheduled ON unified_queue (run_at)
+    WHERE status = 'pending' AND held = 'time';
+CREATE INDEX idx_unified_queue_paused ON unified_queue (priority DESC, turn, created_at, queue_id)
+    WHERE status = 'pending' AND held = 'pause';
+-- Children of one run of a parent have a key once, whatever became of them.
+CREATE UNIQUE INDEX idx_unified_queue_children ON unified_queue (parent_id, parent_run, idempotency_key)
+    WHERE parent_id IS NOT NULL;
+CREATE INDEX idx_unified_queue_tree ON unified_queue (root_id)
+    WHERE parent_id IS NOT NULL;
+CREATE INDEX idx_unified_queue_waiting ON unified_queue (queue_id)
+    WHERE status = 'in_progress' AND lease_until IS NULL;
+-- What backpressure counts.
+CREATE INDEX idx_unified_queue_backlog ON unified_queue (tenant_id)
+    WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function';
+CREATE INDEX idx_unified_queue_finished ON unified_queue (finished_at)
+    WHERE finished_at IS NOT NULL AND parent_id IS NULL;
+
+-- SQLite rewrites a whole record at each change; long payloads would be copied twice a job.
+CREATE TABLE unified_queue_payload (
+    queue_id      TEXT NOT NULL PRIMARY KEY,
+    payload_json  TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE queue_pause (
+    tenant_id   TEXT NOT NULL,
+    collection  TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, collection)
+) WITHOUT ROWID;
+
+CREATE TABLE queue_worker (
+    worker_id   TEXT    NOT NULL PRIMARY KEY,
+    host        TEXT    NOT NULL,
+    pid         INTEGER NOT NULL,
+    started_at  TEXT    NOT NULL,
+    seen_at     TEXT,
+    info_json   TEXT    NOT NULL
+) WITHOUT ROWID;

@@ -1,0 +1,44 @@
+-- name: insert_job
+INSERT INTO unified_queue ({job}) VALUES ({values})
+ON CONFLICT (tenant_id, branch, idempotency_key) WHERE finished_at IS NULL AND parent_id IS NULL AND dedupe = 1
+DO NOTHING
+
+-- name: insert_child
+INSERT INTO unified_queue ({job}) VALUES ({values})
+ON CONFLICT (parent_id, parent_run, idempotency_key) WHERE parent_id IS NOT NULL
+DO NOTHING
+
+-- name: head_turn
+SELECT turn FROM unified_queue INDEXED BY idx_unified_queue_dequeue
+WHERE status = 'pending' AND held IS NULL AND priority = ? AND turn >= 0
+ORDER BY turn LIMIT 1
+
+-- name: last_turn
+SELECT turn FROM unified_queue INDEXED BY idx_unified_queue_collection_tenant
+WHERE status = 'pending' AND tenant_id = ? AND priority = ?
+ORDER BY turn DESC LIMIT 1
+
+-- name: backlog_indexing
+SELECT count(*) FROM (
+    SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_backlog
+    WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function' LIMIT ?
+)
+
+-- name: backlog_indexing_of_tenant
+SELECT count(*) FROM (
+    SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_backlog
+    WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function' AND tenant_id = ? LIMIT ?
+)
+
+-- name: backlog_functions
+SELECT count(*) FROM (
+    SELECT 1 FROM unified_queue
+    WHERE status = 'pending' AND parent_id IS NULL AND item_type = 'function' LIMIT ?
+)
+
+-- name: save_payload
+INSERT INTO unified_queue_payload (queue_id, payload_json) VALUES (?, ?)
+ON CONFLICT (queue_id) DO UPDATE SET payload_json = excluded.payload_json
+
+-- name: load_payload
+SELECT payload_json FROM unified_queue_payload WHERE queue_id = ?

@@ -1,0 +1,31 @@
+-- name: promote
+UPDATE unified_queue SET held = NULL, run_at = NULL, updated_at = ?1
+WHERE status = 'pending' AND held = 'time' AND run_at <= ?1
+
+-- name: candidates
+SELECT rowid, turn, lock_key, lock_held IS NOT NULL, {claim}
+FROM unified_queue INDEXED BY idx_unified_queue_dequeue
+WHERE status = 'pending' AND held IS NULL
+ORDER BY priority DESC, turn, created_at, queue_id LIMIT ?
+
+-- name: priority_head
+SELECT rowid, turn, lock_key, lock_held IS NOT NULL, {claim}
+FROM unified_queue INDEXED BY idx_unified_queue_dequeue
+WHERE status = 'pending' AND held IS NULL AND priority = ?
+ORDER BY turn, created_at, queue_id LIMIT 1
+
+-- name: held_locks
+SELECT lock_held FROM unified_queue INDEXED BY idx_unified_queue_lock
+WHERE lock_held IN (SELECT value FROM json_each(?))
+
+-- name: take
+UPDATE unified_queue
+SET status = 'in_progress', worker_id = ?, lease_until = ?, claim_number = claim_number + 1,
+    lock_held = lock_key, started_at = ?, updated_at = ?
+WHERE rowid = ?
+
+-- name: hold_for_lock
+UPDATE unified_queue SET held = 'lock', updated_at = ? WHERE rowid = ?
+
+-- name: hold_for_pause
+UPDATE unified_queue SET held = 'pause', turn = min(turn, 0), updated_at = ? WHERE rowid = ?

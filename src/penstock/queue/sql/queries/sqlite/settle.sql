@@ -1,0 +1,50 @@
+-- The plain path in one statement: no follow-up, no parent, no children. Everything else is decided row by row.
+-- name: finish
+UPDATE unified_queue
+SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, error_message = NULL,
+    result_json = ?, finished_at = ?, updated_at = ?
+WHERE queue_id = ? AND claim_number = ? AND status = 'in_progress'
+  AND followup_json IS NULL AND parent_id IS NULL AND children_open = 0
+
+-- name: any_parked
+SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_parked
+WHERE status = 'pending' AND held = 'lock' LIMIT 1
+
+-- name: first_parked
+SELECT {job} FROM unified_queue INDEXED BY idx_unified_queue_parked
+WHERE status = 'pending' AND held = 'lock' AND lock_key = ?
+ORDER BY priority DESC, turn, created_at, queue_id LIMIT 1
+
+-- name: lock_holder
+SELECT queue_id FROM unified_queue INDEXED BY idx_unified_queue_lock WHERE lock_held = ?
+
+-- name: idle_locks
+SELECT DISTINCT p.lock_key FROM unified_queue p INDEXED BY idx_unified_queue_parked
+WHERE p.status = 'pending' AND p.held = 'lock'
+  AND NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = p.lock_key)
+  AND NOT EXISTS (SELECT 1 FROM unified_queue c INDEXED BY idx_unified_queue_dequeue
+                  WHERE c.status = 'pending' AND c.held IS NULL AND c.lock_key = p.lock_key)
+ORDER BY p.lock_key LIMIT ?
+
+-- name: children
+SELECT {job} FROM unified_queue INDEXED BY idx_unified_queue_children
+WHERE parent_id = ? AND parent_run = ? AND status IN (SELECT value FROM json_each(?))
+  AND NOT (status = 'in_progress' AND cancel_requested = 1)
+ORDER BY queue_id LIMIT ?
+
+-- name: child_count
+SELECT count(*), coalesce(sum(finished_at IS NULL), 0), coalesce(sum(status = 'failed'), 0)
+FROM unified_queue INDEXED BY idx_unified_queue_children
+WHERE parent_id = ? AND parent_run = ?
+
+-- name: doubtful_parents
+SELECT {job} FROM unified_queue p INDEXED BY idx_unified_queue_waiting
+WHERE p.status = 'in_progress' AND p.lease_until IS NULL AND p.waiting_for = 'children'
+  AND (p.cancel_requested = 1
+       OR p.children_open <> (
+            SELECT count(*) FROM unified_queue c INDEXED BY idx_unified_queue_children
+            WHERE c.parent_id = p.queue_id AND c.parent_run = p.run AND c.finished_at IS NULL)
+       OR p.children_failed <> (
+            SELECT count(*) FROM unified_queue c INDEXED BY idx_unified_queue_children
+            WHERE c.parent_id = p.queue_id AND c.parent_run = p.run AND c.status = 'failed'))
+ORDER BY p.queue_id LIMIT ?

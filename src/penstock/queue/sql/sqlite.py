@@ -1,0 +1,176 @@
+"""The SQLite engine: many processes on one machine, one file, no server."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from penstock import clock
+from penstock.clock import format_time
+from penstock.errors import InvalidRequest
+from penstock.job import (
+    Added,
+    Beat,
+    Claim,
+    ClaimRequest,
+    Job,
+    JobQuery,
+    Limits,
+    NewJob,
+    Position,
+    Renewed,
+    Scope,
+    Status,
+    WorkerReport,
+)
+from penstock.queue import adding
+from penstock.queue.doorbell import Doorbell
+from penstock.queue.engine import Engine
+from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
+from penstock.queue.sql import filters, schema
+from penstock.queue.sql.connections import Connections, translated
+from penstock.queue.sql.sqlite_claim import SqliteClaim
+from penstock.queue.sql.sqlite_rows import SQL, SqliteRows, column_value
+
+
+class SqliteQueue(Engine[SqliteRows]):
+    def __init__(self, path: Path | str, *, synchronous: str = "FULL", busy_timeout_s: float = 60) -> None:
+        self.path = Path(path)
+        self.rows_read = 0
+        self._connections = Connections(self.path, synchronous=synchronous, busy_timeout_s=busy_timeout_s)
+        self._doorbell: Doorbell | None = None
+        self._version_seen = -1
+        self.migrate()
+
+    @contextmanager
+    def _writing(self, what: str) -> Iterator[SqliteRows]:  # noqa: ARG002 - SQLite keeps its own record
+        with self._connections.writing() as connection:
+            yield SqliteRows(connection)
+
+    @contextmanager
+    def _reading(self) -> Iterator[SqliteRows]:
+        with self._connections.reading() as connection:
+            yield SqliteRows(connection)
+
+    def add(
+        self,
+        new: Sequence[NewJob],
+        *,
+        limits: Limits = NO_LIMITS,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[Added]:
+        if connection is None:
+            return super().add(new, limits=limits, now=now)
+        if not isinstance(connection, sqlite3.Connection):
+            raise InvalidRequest("connection= must be a sqlite3.Connection to the queue's own database file")
+        if any(item.dedupe for item in new):
+            raise InvalidRequest("a job that joins a transaction must have dedupe=False")
+        with translated(self.path):
+            return adding.add(SqliteRows(connection), new, limits, now or clock.now())
+
+    def _claim(self, rows: SqliteRows, request: ClaimRequest, now: datetime) -> list[Claim] | None:
+        claim = SqliteClaim(rows.cursor, request, now)
+        claims = claim.run(rows)
+        self.rows_read = claim.rows_read
+        return claims
+
+    def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[Renewed]:
+        moment = now or clock.now()
+        with self._writing("renew") as rows:
+            return [rows.renew(beat, moment) for beat in beats]
+
+    def _set_paused(self, rows: SqliteRows, scope: Scope, paused: bool) -> None:
+        rows.cursor.execute(SQL["pause" if paused else "resume"], (scope.tenant_id, scope.collection))
+
+    def paused(self) -> frozenset[Scope]:
+        with self._reading() as rows:
+            return rows.pauses()
+
+    def get(self, queue_id: str) -> Job | None:
+        with self._reading() as rows:
+            return rows.get(queue_id)
+
+    def find(self, query: JobQuery) -> list[Job]:
+        statement, values = filters.find(query)
+        with self._reading() as rows:
+            return rows.select(statement, values)
+
+    def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
+        unknown = set(by) - COUNTABLE
+        if unknown:
+            raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
+        statement, values = filters.count(query, by)
+        with self._reading() as rows:
+            found = rows.cursor.execute(statement, values).fetchall()
+        named = (
+            (tuple(column_value(name, value) for name, value in zip(by, row, strict=False)), row[-1])
+            for row in found
+        )
+        return {group: number for group, number in named if number}
+
+    def position(self, queue_id: str) -> Position | None:
+        with self._reading() as rows:
+            job = rows.get(queue_id)
+            if job is None or job.status is not Status.PENDING:
+                return None
+            place = (job.priority, job.turn, format_time(job.created_at), job.queue_id)
+            ahead = rows.scalar("ahead", *place, POSITION_CAP)
+            return Position(ahead, rows.scalar("pending", POSITION_CAP))
+
+    def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
+        with self._reading() as rows:
+            return rows.select(SQL["expired"], (format_time(now or clock.now()), limit))
+
+    def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
+        started, seen = format_time(worker.started_at), format_time(now or clock.now())
+        values = (worker.worker_id, worker.host, worker.pid, started, seen, worker.info_json)
+        with self._writing("report") as rows:
+            rows.cursor.execute(SQL["report"], values)
+
+    def workers(self) -> list[WorkerReport]:
+        with self._reading() as rows:
+            found = rows.cursor.execute(SQL["workers"]).fetchall()
+        return [
+            WorkerReport(
+                worker_id=worker_id,
+                host=host,
+                pid=pid,
+                started_at=datetime.fromisoformat(started),
+                seen_at=datetime.fromisoformat(seen) if seen else None,
+                info_json=info,
+            )
+            for worker_id, host, pid, started, seen, info in found
+        ]
+
+    def wait(self, timeout: float) -> bool:
+        if self._doorbell is None:
+            self._doorbell = Doorbell(self.path.parent, self._changed)
+        return self._doorbell.wait(timeout)
+
+    def _changed(self) -> bool:
+        """Whether anybody committed since last asked. A connection does not see its own commits here."""
+        with translated(self.path):
+            version: int = self._connections.get("listen").execute("PRAGMA data_version").fetchone()[0]
+        changed = version != self._version_seen
+        self._version_seen = version
+        return changed
+
+    def check(self) -> list[str]:
+        with translated(self.path):
+            schema.verify(self._connections.get("write"), self.path)
+        return []
+
+    def migrate(self) -> None:
+        with translated(self.path):
+            schema.migrate(self._connections, self.path)
+
+    def close(self) -> None:
+        if self._doorbell is not None:
+            self._doorbell.close()
+            self._doorbell = None
+        self._connections.close()

@@ -1,0 +1,115 @@
+"""One claim on SQLite: look, choose, take, hold back; a few rounds in one short transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from penstock.clock import format_time
+from penstock.job import Claim, ClaimRequest, Held
+from penstock.queue import settling
+from penstock.queue.choosing import Candidate, Choice, choose
+from penstock.queue.sql.sqlite_rows import SQL, SqliteRows, as_list
+from penstock.queue.sql.statements import CLAIM_COLUMNS
+
+ROUNDS = 4
+HELD_BACK_AT_ONCE = 1_000
+"""Rows looked at in a round that follows one where rows had to be held back."""
+
+_OWN = 4
+"""Columns of a candidate before those of its claim: rowid, turn, lock_key, whether it holds the lock."""
+_ID_AT = _OWN + CLAIM_COLUMNS.index("queue_id")
+_TENANT_AT = _OWN + CLAIM_COLUMNS.index("tenant_id")
+_COLLECTION_AT = _OWN + CLAIM_COLUMNS.index("collection")
+_TYPE_AT = _OWN + CLAIM_COLUMNS.index("item_type")
+_CREATED_AT = _OWN + CLAIM_COLUMNS.index("created_at")
+_NUMBER_AT = CLAIM_COLUMNS.index("claim_number")
+_PAYLOAD_AT = CLAIM_COLUMNS.index("payload_json")
+_MADE_AT = CLAIM_COLUMNS.index("created_at")
+
+
+class SqliteClaim:
+    def __init__(self, cursor: sqlite3.Cursor, request: ClaimRequest, now: datetime) -> None:
+        self._cursor = cursor
+        self._request = request
+        self._now = now
+        self._at = format_time(now)
+        self.rows_read = 0
+
+    def run(self, rows: SqliteRows) -> list[Claim] | None:
+        self._cursor.execute(SQL["promote"], (self._at,))
+        paused = rows.pauses()
+        taken: list[Claim] = []
+        size = self._request.limit
+        for _ in range(ROUNDS):
+            found = self._candidates(size, first=not taken)
+            choice = self._choose(found, len(taken), paused)
+            self._hold(rows, choice)
+            taken += self._take(rows, choice, found)
+            if choice.closed or not choice.hold:
+                return taken
+            size = max(self._request.limit, HELD_BACK_AT_ONCE)
+        return taken or None
+
+    def _candidates(self, size: int, *, first: bool) -> list[tuple[Any, ...]]:
+        found = self._cursor.execute(SQL["candidates"], (size,)).fetchall()
+        if self._request.oldest and first and found:
+            heads = [self._cursor.execute(SQL["priority_head"], (p,)).fetchone() for p in range(10, -1, -1)]
+            oldest = min((head for head in heads if head), key=lambda row: (row[_CREATED_AT], row[_ID_AT]))
+            found = [oldest, *(row for row in found if row[0] != oldest[0])][:size]
+        self.rows_read += len(found)
+        return found
+
+    def _choose(self, found: list[tuple[Any, ...]], taken: int, paused: frozenset[Any]) -> Choice:
+        candidates = [
+            Candidate(row[0], row[1], row[2], row[3] == 1, row[_TENANT_AT], row[_COLLECTION_AT])
+            for row in found
+        ]
+        return choose(
+            candidates,
+            self._request.limit - taken,
+            first=not taken,
+            locked=self._locked(candidates),
+            paused=paused,
+        )
+
+    def _locked(self, candidates: Sequence[Candidate]) -> set[str]:
+        keys = {each.lock_key for each in candidates if each.lock_key is not None and not each.lock_held}
+        if not keys:
+            return set()
+        return {key for (key,) in self._cursor.execute(SQL["held_locks"], (as_list(keys),)).fetchall()}
+
+    def _hold(self, rows: SqliteRows, choice: Choice) -> None:
+        for candidate, reason in choice.hold:
+            name = "hold_for_lock" if reason is Held.LOCK else "hold_for_pause"
+            self._cursor.execute(SQL[name], (self._at, candidate.row))
+            if reason is Held.PAUSE and candidate.lock_key is not None and not candidate.lock_held:
+                # It may have been the one woken to take the lock next.
+                settling.wake(rows, candidate.lock_key, self._now)
+
+    def _take(self, rows: SqliteRows, choice: Choice, found: list[tuple[Any, ...]]) -> list[Claim]:
+        if not choice.take:
+            return []
+        wanted = {candidate.row for candidate in choice.take}
+        by_row = {row[0]: row for row in found if row[0] in wanted}
+        request, at = self._request, self._at
+        leases = {row[_TYPE_AT]: self._now + request.lease_of(row[_TYPE_AT]) for row in by_row.values()}
+        untils = {item_type: format_time(until) for item_type, until in leases.items()}
+        self._cursor.executemany(
+            SQL["take"],
+            [(request.worker_id, untils[row[_TYPE_AT]], at, at, row[0]) for row in by_row.values()],
+        )
+        taken = (by_row[candidate.row] for candidate in choice.take)
+        return [_claim(row, leases[row[_TYPE_AT]], rows) for row in taken]
+
+
+def _claim(row: tuple[Any, ...], until: datetime, rows: SqliteRows) -> Claim:
+    values = list(row[_OWN:])
+    values[_NUMBER_AT] += 1
+    values[_MADE_AT] = datetime.fromisoformat(values[_MADE_AT])
+    if values[_PAYLOAD_AT] == "":
+        values[_PAYLOAD_AT] = rows.payload(row[_ID_AT])
+    values.append(until)
+    return Claim(*values)

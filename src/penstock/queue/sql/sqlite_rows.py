@@ -1,0 +1,215 @@
+"""The rows of a SQLite queue, inside one transaction, as the rules see them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from penstock.clock import format_time
+from penstock.errors import DuplicateId
+from penstock.job import Beat, Changes, Held, Job, Renewed, Scope, Settlement, Status
+from penstock.queue.rows import ChildCount
+from penstock.queue.sql.statements import CHANGING_COLUMNS, JOB_COLUMNS, load
+
+SQL = load("sqlite")
+
+SPILL_OVER = 2_048
+"""Longer payloads are kept beside the row, which SQLite rewrites whole at each change."""
+
+_TIMES = ("created_at", "updated_at", "run_at", "lease_until", "started_at", "finished_at", "last_error_at")
+_TIME_AT = tuple(JOB_COLUMNS.index(name) for name in _TIMES)
+_FLAG_AT = tuple(JOB_COLUMNS.index(name) for name in ("dedupe", "lock_held", "cancel_requested"))
+_STATUS_AT = JOB_COLUMNS.index("status")
+_HELD_AT = JOB_COLUMNS.index("held")
+_PAYLOAD_AT = JOB_COLUMNS.index("payload_json")
+_STATUSES = {status.value: status for status in Status}
+_HELD = {held.value: held for held in Held}
+_ENCODED = {True: 1, False: 0}
+
+
+class SqliteRows:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.cursor = connection.cursor()
+        # The caller's own connection may build its rows differently.
+        self.cursor.row_factory = None
+
+    def _one(self, name: str, *values: object) -> Job | None:
+        row = self.cursor.execute(SQL[name], values).fetchone()
+        return self._job(row) if row else None
+
+    def _many(self, name: str, *values: object) -> list[Job]:
+        return self.select(SQL[name], values)
+
+    def select(self, statement: str, values: Sequence[object]) -> list[Job]:
+        return [self._job(row) for row in self.cursor.execute(statement, values).fetchall()]
+
+    def scalar(self, name: str, *values: object) -> Any:
+        row = self.cursor.execute(SQL[name], values).fetchone()
+        return row[0] if row else None
+
+    def _job(self, row: tuple[Any, ...]) -> Job:
+        return decoded(row, self.payload)
+
+    def payload(self, queue_id: str) -> str:
+        text: str = self.scalar("load_payload", queue_id)
+        return text
+
+    def get(self, queue_id: str) -> Job | None:
+        return self._one("get", queue_id)
+
+    def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
+        return self._one("live", tenant_id, branch, key)
+
+    def try_insert(self, job: Job) -> bool:
+        statement = SQL["insert_job"] if job.parent_id is None else SQL["insert_child"]
+        try:
+            inserted = self.cursor.execute(statement, encoded(job)).rowcount == 1
+        except sqlite3.IntegrityError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
+                raise
+            raise DuplicateId(f"a job with id {job.queue_id} exists already") from error
+        if inserted and len(job.payload_json) > SPILL_OVER:
+            self.cursor.execute(SQL["save_payload"], (job.queue_id, job.payload_json))
+        return inserted
+
+    def change(self, job: Job, changes: Changes) -> Job:
+        changed = msgspec.structs.replace(job, **changes)
+        row = dict(zip(JOB_COLUMNS, encoded(changed), strict=True))
+        values = [row[name] for name in CHANGING_COLUMNS]
+        self.cursor.execute(SQL["update"], (*values, job.queue_id))
+        if changed.payload_json != job.payload_json and len(changed.payload_json) > SPILL_OVER:
+            self.cursor.execute(SQL["save_payload"], (job.queue_id, changed.payload_json))
+        return changed
+
+    def finish(self, settlement: Settlement, now: datetime) -> bool:
+        at = format_time(now)
+        values = (settlement.result_json, at, at, settlement.queue_id, settlement.claim_number)
+        return self.cursor.execute(SQL["finish"], values).rowcount == 1
+
+    def renew(self, beat: Beat, now: datetime) -> Renewed:
+        claim = (beat.queue_id, beat.claim_number)
+        row = self.cursor.execute(SQL["claim_state"], claim).fetchone()
+        if row is None:
+            return Renewed(held=False)
+        if beat.lease is not None:
+            self.cursor.execute(SQL["renew_lease"], (format_time(now + beat.lease), *claim))
+        if beat.progress_json is not None:
+            self.cursor.execute(SQL["renew_progress"], (beat.progress_json, format_time(now), *claim))
+        return Renewed(held=True, cancel_requested=row[0] == 1)
+
+    def pauses(self) -> frozenset[Scope]:
+        return frozenset(Scope(*row) for row in self.cursor.execute(SQL["pauses"]).fetchall())
+
+    def backlog(self, *, functions: bool, tenant_id: str | None, cap: int) -> int:
+        if functions:
+            return int(self.scalar("backlog_functions", cap))
+        if tenant_id is None:
+            return int(self.scalar("backlog_indexing", cap))
+        return int(self.scalar("backlog_indexing_of_tenant", tenant_id, cap))
+
+    def head_turn(self, priority: int) -> int | None:
+        turn: int | None = self.scalar("head_turn", priority)
+        return turn
+
+    def last_turn(self, tenant_id: str, priority: int) -> int | None:
+        turn: int | None = self.scalar("last_turn", tenant_id, priority)
+        return turn
+
+    def any_parked(self) -> bool:
+        return self.scalar("any_parked") is not None
+
+    def first_parked(self, lock_key: str) -> Job | None:
+        return self._one("first_parked", lock_key)
+
+    def lock_holder(self, lock_key: str) -> str | None:
+        holder: str | None = self.scalar("lock_holder", lock_key)
+        return holder
+
+    def idle_locks(self, limit: int) -> list[str]:
+        return [key for (key,) in self.cursor.execute(SQL["idle_locks"], (limit,)).fetchall()]
+
+    def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
+        return self._many("children", parent.queue_id, parent.run, as_list(sorted(statuses)), limit)
+
+    def child_count(self, parent: Job) -> ChildCount:
+        row = self.cursor.execute(SQL["child_count"], (parent.queue_id, parent.run)).fetchone()
+        return ChildCount(*row)
+
+    def doubtful_parents(self, limit: int) -> list[Job]:
+        return self._many("doubtful_parents", limit)
+
+    def paused_rows(self, limit: int, after: Job | None) -> list[Job]:
+        if after is None:
+            return self._many("paused_rows", None, None, None, None, limit)
+        start = (-after.priority, after.turn, format_time(after.created_at), after.queue_id)
+        return self._many("paused_rows", *start, limit)
+
+    def ended_trees(self, ended_before: Mapping[Status, datetime], limit: int) -> list[Job]:
+        ends = (Status.DONE, Status.FAILED, Status.CANCELLED)
+        # The empty text sorts before every time: nothing ended before it.
+        before = [format_time(ended_before[end]) if end in ended_before else "" for end in ends]
+        return self._many("ended_trees", *before, limit)
+
+    def tree(self, root_id: str, limit: int) -> list[str]:
+        found = self.cursor.execute(SQL["descendants"], (root_id, limit)).fetchall()
+        ids = [queue_id for (queue_id,) in found]
+        return ids if len(ids) == limit else [*ids, root_id]
+
+    def delete(self, ids: Sequence[str]) -> None:
+        rows = [(queue_id,) for queue_id in ids]
+        self.cursor.executemany(SQL["delete"], rows)
+        self.cursor.executemany(SQL["delete_payload"], rows)
+
+
+def column_value(name: str, value: Any) -> Any:
+    """A column's text as the value the job has."""
+    if value is None:
+        return None
+    return _STATUSES[value] if name == "status" else _HELD[value] if name == "held" else value
+
+
+def as_list(values: Collection[str]) -> str:
+    return msgspec.json.encode(list(values)).decode()
+
+
+def encoded(job: Job) -> tuple[Any, ...]:
+    """The job as SQLite keeps it, in column order."""
+    values = list(msgspec.structs.astuple(job))
+    for at in _TIME_AT:
+        moment = values[at]
+        if moment is not None:
+            values[at] = format_time(moment)
+    values[_STATUS_AT] = job.status.value
+    if job.held is not None:
+        values[_HELD_AT] = job.held.value
+    dedupe_at, lock_at, cancel_at = _FLAG_AT
+    values[dedupe_at] = _ENCODED[job.dedupe]
+    values[cancel_at] = _ENCODED[job.cancel_requested]
+    # The lock's own name, so that a unique index can refuse a second holder.
+    values[lock_at] = job.lock_key if job.lock_held else None
+    if len(job.payload_json) > SPILL_OVER:
+        values[_PAYLOAD_AT] = ""
+    return tuple(values)
+
+
+def decoded(row: tuple[Any, ...], payload: Any) -> Job:
+    """``payload`` fetches what was too long for the row."""
+    values = list(row)
+    for at in _TIME_AT:
+        text = values[at]
+        if text is not None:
+            values[at] = datetime.fromisoformat(text)
+    values[_STATUS_AT] = _STATUSES[values[_STATUS_AT]]
+    held = values[_HELD_AT]
+    values[_HELD_AT] = None if held is None else _HELD[held]
+    dedupe_at, lock_at, cancel_at = _FLAG_AT
+    values[dedupe_at] = values[dedupe_at] == 1
+    values[lock_at] = values[lock_at] is not None
+    values[cancel_at] = values[cancel_at] == 1
+    if values[_PAYLOAD_AT] == "":
+        values[_PAYLOAD_AT] = payload(row[0])
+    return Job(**dict(zip(JOB_COLUMNS, values, strict=True)))

@@ -1,0 +1,273 @@
+"""The rows of an in-memory queue with the same indexes the SQL engines have, kept on every change."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice, takewhile
+from typing import TypeAlias
+
+import msgspec
+
+from penstock.errors import DuplicateId
+from penstock.job import CHILDREN, Changes, Held, Job, NewJob, Settlement, Status
+from penstock.queue.liveheap import LiveHeap
+from penstock.queue.rows import ChildCount
+
+Order: TypeAlias = tuple[int, datetime, str]
+"""Claim order within one priority: turn, created_at, queue_id."""
+
+HIGHEST = 10
+
+
+def order(job: Job) -> Order:
+    return (job.turn, job.created_at, job.queue_id)
+
+
+class Table:
+    def __init__(self) -> None:
+        self.rows: dict[str, Job] = {}
+        self.live_keys: dict[tuple[str, str, str], str] = {}
+        self.lock_holders: dict[str, str] = {}
+        self.scheduled: LiveHeap[datetime] = LiveHeap()
+        self.leases: LiveHeap[datetime] = LiveHeap()
+        self.ended_roots: LiveHeap[datetime] = LiveHeap()
+        self.waiting: dict[str, None] = {}
+        self.backlog_counts: Counter[tuple[bool, str]] = Counter()
+        self.pending_children = 0
+        self._returned: list[LiveHeap[Order]] = [LiveHeap() for _ in range(HIGHEST + 1)]
+        self._numbered: list[LiveHeap[Order]] = [LiveHeap() for _ in range(HIGHEST + 1)]
+        self._last_turns: defaultdict[tuple[str, int], LiveHeap[int]] = defaultdict(LiveHeap)
+        self._parked: defaultdict[str, LiveHeap[tuple[int, Order]]] = defaultdict(LiveHeap)
+        self._paused: LiveHeap[tuple[int, Order]] = LiveHeap()
+        self._children: defaultdict[tuple[str, int | None], dict[str, str]] = defaultdict(dict)
+        self._trees: defaultdict[str, dict[str, None]] = defaultdict(dict)
+
+    # Changing rows.
+
+    def refuse_taken_ids(self, new: Sequence[NewJob]) -> None:
+        seen: set[str] = set()
+        for item in new:
+            if item.queue_id in self.rows or item.queue_id in seen:
+                raise DuplicateId(f"a job with id {item.queue_id} exists already")
+            seen.add(item.queue_id)
+
+    def try_insert(self, job: Job) -> bool:
+        if job.parent_id is not None:
+            taken = job.idempotency_key in self._children.get((job.parent_id, job.parent_run), ())
+        else:
+            taken = job.dedupe and (job.tenant_id, job.branch, job.idempotency_key) in self.live_keys
+        if not taken:
+            self.insert(job)
+        return not taken
+
+    def insert(self, job: Job) -> None:
+        self.rows[job.queue_id] = job
+        if job.parent_id is not None:
+            self._children[job.parent_id, job.parent_run][job.idempotency_key] = job.queue_id
+        self._trees[job.root_id or job.queue_id][job.queue_id] = None
+        self._enter(job)
+
+    def change(self, job: Job, changes: Changes) -> Job:
+        changed = msgspec.structs.replace(job, **changes)
+        self._leave(job)
+        self.rows[job.queue_id] = changed
+        self._enter(changed)
+        return changed
+
+    def finish(self, settlement: Settlement, now: datetime) -> bool:  # noqa: ARG002 - no shortcut here
+        return False
+
+    def delete(self, ids: Sequence[str]) -> None:
+        for queue_id in ids:
+            self._delete(queue_id)
+
+    def _delete(self, queue_id: str) -> None:
+        job = self.rows.pop(queue_id)
+        self._leave(job)
+        if job.parent_id is not None:
+            siblings = self._children[job.parent_id, job.parent_run]
+            del siblings[job.idempotency_key]
+            if not siblings:
+                del self._children[job.parent_id, job.parent_run]
+        root = job.root_id or queue_id
+        del self._trees[root][queue_id]
+        if not self._trees[root]:
+            del self._trees[root]
+
+    def _enter(self, job: Job) -> None:
+        if job.status is Status.PENDING:
+            self._enter_pending(job)
+        elif job.status is Status.IN_PROGRESS:
+            if job.lease_until is not None:
+                self.leases.put(job.queue_id, job.lease_until)
+            else:
+                self.waiting[job.queue_id] = None
+        elif job.parent_id is None and job.finished_at is not None:
+            self.ended_roots.put(job.queue_id, job.finished_at)
+        if job.finished_at is None and job.parent_id is None and job.dedupe:
+            self.live_keys[job.tenant_id, job.branch, job.idempotency_key] = job.queue_id
+        if job.lock_held and job.lock_key is not None:
+            self.lock_holders[job.lock_key] = job.queue_id
+
+    def _enter_pending(self, job: Job) -> None:
+        self._last_turns[job.tenant_id, job.priority].put(job.queue_id, -job.turn)
+        if job.parent_id is None:
+            self.backlog_counts[job.item_type == "function", job.tenant_id] += 1
+        else:
+            self.pending_children += 1
+        if job.held is None:
+            heaps = self._numbered if job.turn >= 0 else self._returned
+            heaps[job.priority].put(job.queue_id, order(job))
+        elif job.held is Held.TIME:
+            if job.run_at is not None:
+                self.scheduled.put(job.queue_id, job.run_at)
+        elif job.held is Held.PAUSE:
+            self._paused.put(job.queue_id, (-job.priority, order(job)))
+        elif job.lock_key is not None:
+            self._parked[job.lock_key].put(job.queue_id, (-job.priority, order(job)))
+
+    def _leave(self, job: Job) -> None:
+        if job.status is Status.PENDING:
+            self._leave_pending(job)
+        elif job.status is Status.IN_PROGRESS:
+            self.leases.discard(job.queue_id)
+            self.waiting.pop(job.queue_id, None)
+        else:
+            self.ended_roots.discard(job.queue_id)
+        if job.finished_at is None and job.parent_id is None and job.dedupe:
+            self.live_keys.pop((job.tenant_id, job.branch, job.idempotency_key), None)
+        if job.lock_held and job.lock_key is not None:
+            self.lock_holders.pop(job.lock_key, None)
+
+    def _leave_pending(self, job: Job) -> None:
+        flow = self._last_turns[job.tenant_id, job.priority]
+        flow.discard(job.queue_id)
+        if not flow:
+            del self._last_turns[job.tenant_id, job.priority]
+        if job.parent_id is None:
+            self.backlog_counts[job.item_type == "function", job.tenant_id] -= 1
+        else:
+            self.pending_children -= 1
+        if job.held is None:
+            heaps = self._numbered if job.turn >= 0 else self._returned
+            heaps[job.priority].discard(job.queue_id)
+        elif job.held is Held.TIME:
+            self.scheduled.discard(job.queue_id)
+        elif job.held is Held.PAUSE:
+            self._paused.discard(job.queue_id)
+        elif job.lock_key is not None:
+            parked = self._parked[job.lock_key]
+            parked.discard(job.queue_id)
+            if not parked:
+                del self._parked[job.lock_key]
+
+    # Reading through the indexes.
+
+    def get(self, queue_id: str) -> Job | None:
+        return self.rows.get(queue_id)
+
+    def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
+        queue_id = self.live_keys.get((tenant_id, branch, key))
+        return self.rows[queue_id] if queue_id is not None else None
+
+    def backlog(self, *, functions: bool, tenant_id: str | None, cap: int) -> int:
+        if tenant_id is not None:
+            return min(self.backlog_counts[functions, tenant_id], cap)
+        return min(sum(n for (kind, _), n in self.backlog_counts.items() if kind is functions), cap)
+
+    def claimable(self) -> Iterator[Job]:
+        """In claim order. Do not change rows while reading."""
+        for priority in range(HIGHEST, -1, -1):
+            for heap in (self._returned[priority], self._numbered[priority]):
+                for _, queue_id in heap.ordered():
+                    yield self.rows[queue_id]
+
+    def priority_heads(self) -> Iterator[Job]:
+        for priority in range(HIGHEST, -1, -1):
+            first = self._returned[priority].first() or self._numbered[priority].first()
+            if first is not None:
+                yield self.rows[first[1]]
+
+    def head_turn(self, priority: int) -> int | None:
+        """Smallest turn >= 0 that can be claimed now."""
+        first = self._numbered[priority].first()
+        return first[0][0] if first else None
+
+    def last_turn(self, tenant_id: str, priority: int) -> int | None:
+        """Largest turn of the tenant's pending rows, held ones included."""
+        flow = self._last_turns.get((tenant_id, priority))
+        first = flow.first() if flow else None
+        return -first[0] if first else None
+
+    def any_parked(self) -> bool:
+        return bool(self._parked)
+
+    def lock_holder(self, lock_key: str) -> str | None:
+        return self.lock_holders.get(lock_key)
+
+    def first_parked(self, lock_key: str) -> Job | None:
+        heap = self._parked.get(lock_key)
+        first = heap.first() if heap else None
+        return self.rows[first[1]] if first else None
+
+    def due(self, now: datetime) -> list[Job]:
+        return [self.rows[name] for name in takewhile_due(self.scheduled, now)]
+
+    def paused_rows(self, limit: int, after: Job | None) -> list[Job]:
+        start = (-after.priority, order(after)) if after else None
+        keys = (name for key, name in self._paused.ordered() if start is None or key > start)
+        return [self.rows[name] for name in islice(keys, limit)]
+
+    def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
+        ids = self._children.get((parent.queue_id, parent.run), {})
+        found = (self.rows[queue_id] for queue_id in sorted(ids.values()))
+        wanted = (
+            job
+            for job in found
+            if job.status in statuses and not (job.status is Status.IN_PROGRESS and job.cancel_requested)
+        )
+        return list(islice(wanted, limit))
+
+    def child_count(self, parent: Job) -> ChildCount:
+        ids = self._children.get((parent.queue_id, parent.run), {})
+        statuses = Counter(self.rows[queue_id].status for queue_id in ids.values())
+        opened = statuses[Status.PENDING] + statuses[Status.IN_PROGRESS]
+        return ChildCount(len(ids), opened, statuses[Status.FAILED])
+
+    def idle_locks(self, limit: int) -> list[str]:
+        claimable = {job.lock_key for job in self.claimable()}
+        idle = (key for key in sorted(self._parked) if key not in claimable and key not in self.lock_holders)
+        return list(islice(idle, limit))
+
+    def doubtful_parents(self, limit: int) -> list[Job]:
+        waiting = (self.rows[queue_id] for queue_id in sorted(self.waiting))
+        doubtful = (job for job in waiting if job.waiting_for == CHILDREN and self._doubtful(job))
+        return list(islice(doubtful, limit))
+
+    def _doubtful(self, job: Job) -> bool:
+        count = self.child_count(job)
+        return job.cancel_requested or (job.children_open, job.children_failed) != (count.open, count.failed)
+
+    def ended_trees(self, ended_before: Mapping[Status, datetime], limit: int) -> list[Job]:
+        roots = (self.rows[name] for _, name in self.ended_roots.ordered())
+        old = (job for job in roots if self._prunable(job, ended_before))
+        return list(islice(old, limit))
+
+    def _prunable(self, root: Job, ended_before: Mapping[Status, datetime]) -> bool:
+        before = ended_before.get(root.status)
+        if before is None or root.finished_at is None or root.finished_at >= before:
+            return False
+        return all(self.rows[queue_id].ended for queue_id in self._trees[root.queue_id])
+
+    def tree(self, root_id: str, limit: int) -> list[str]:
+        ids = sorted(self._trees[root_id], key=lambda queue_id: (queue_id == root_id, queue_id))
+        return ids[:limit]
+
+    def values(self) -> Iterator[Job]:
+        return iter(self.rows.values())
+
+
+def takewhile_due(scheduled: LiveHeap[datetime], now: datetime) -> list[str]:
+    return [name for _, name in takewhile(lambda entry: entry[0] <= now, scheduled.ordered())]

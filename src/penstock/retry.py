@@ -1,0 +1,218 @@
+"""When to try again: the back-off schedules, and which errors are worth another attempt.
+
+Pure: chance comes in as ``jitter``, time is added by the caller.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from penstock import errors
+
+Kind: TypeAlias = Literal["transient", "permanent", "cancelled"]
+
+JITTER = 0.1
+"""A delay varies by this share of itself, so that jobs that failed together do not return together."""
+
+MAX_RETRY_AFTER = timedelta(hours=1)
+"""A server's Retry-After is believed up to here; a longer one would park a job out of sight."""
+
+
+class Backoff(msgspec.Struct, frozen=True):
+    """Seconds before the first retries; then the powers of two above the last of them, up to ``cap``."""
+
+    steps: tuple[int, ...]
+    cap: int = 300
+
+    def seconds(self, retry_number: int) -> int:
+        """The delay before the n-th retry, without jitter. The first retry is number 1."""
+        if retry_number < 1:
+            raise ValueError(f"retries are numbered from 1, got {retry_number}")
+        if retry_number <= len(self.steps):
+            return self.steps[retry_number - 1]
+        exponent = self.steps[-1].bit_length() + retry_number - len(self.steps) - 1
+        # 2**exponent is not computed beyond the cap: the number of retries is the caller's.
+        return self.cap if exponent >= self.cap.bit_length() else min(2**exponent, self.cap)
+
+
+JOB_BACKOFF = Backoff((5, 10, 30))
+"""5, 10, 30, then 32, 64, 128, 256, 300, 300 … seconds."""
+
+FUNCTION_BACKOFF = Backoff((1,))
+"""1, 2, 4 … 256, 300, 300 … seconds."""
+
+
+def delay(schedule: Backoff, retry_number: int, *, jitter: float) -> timedelta:
+    """How long to wait before the n-th retry; ``jitter`` is drawn from [-1, 1] by the caller."""
+    if not -1 <= jitter <= 1:
+        raise ValueError(f"jitter must lie in [-1, 1], got {jitter}")
+    # Whole milliseconds: all that the stores keep.
+    return timedelta(milliseconds=round(1000 * schedule.seconds(retry_number) * (1 + JITTER * jitter)))
+
+
+class Classification(msgspec.Struct, frozen=True):
+    """What a failure means for the job: try again or not, and its code in the row."""
+
+    kind: Kind
+    code: str
+    retry_after: timedelta | None = None
+
+
+FAILURE_CODES: Mapping[str, str] = MappingProxyType(
+    {
+        "ERR_BAD_PATH": "The path is too long, loops, or takes a file for a directory or the reverse.",
+        "ERR_BUSY": "Something else was using the resource.",
+        "ERR_CERTIFICATE": "The server's certificate was not accepted; check its name, date and authority.",
+        "ERR_DISK_FULL": "No space was left; free some.",
+        "ERR_FILE_NOT_FOUND": "The file is not there.",
+        "ERR_IO": "The device reported an error.",
+        "ERR_NETWORK": "The other side could not be reached, or the connection broke.",
+        "ERR_NOT_FOUND": "The service answered that it has no such thing (404, 410).",
+        "ERR_OUT_OF_MEMORY": "The process ran out of memory; run fewer workers, or smaller batches.",
+        "ERR_PARSE": "The content is not what its type promises, or is damaged.",
+        "ERR_PERMISSION": "This user may not read the file, or the service refused the credentials.",
+        "ERR_RATE_LIMITED": "The service asked for fewer requests (429).",
+        "ERR_READ_ONLY": "The file system is mounted read-only.",
+        "ERR_REFUSED": "The service refused the request as wrong (4xx).",
+        "ERR_SERVICE": "The service failed (5xx).",
+        "ERR_TIMEOUT": "A call took too long.",
+        "ERR_TOO_LARGE": "The file or request is larger than allowed (413).",
+        "ERR_TOO_MANY_FILES": "Too many files were open; raise the limit or run fewer workers.",
+        "ERR_UNKNOWN": "An error of a kind not in the table; the message has its text.",
+        "ERR_UNSUPPORTED_TYPE": "The service does not take this type of content (415).",
+    }
+)
+"""Codes a job's row can carry besides those of the classes in errors.py and those an application chooses."""
+
+# None as the code: the error's own. Classes that are costly to import stand here by name; the most specific
+# class of an error decides, so the order of the rows means nothing.
+_TYPES: tuple[tuple[Kind, str | None, tuple[type[BaseException] | str, ...]], ...] = (
+    ("permanent", "ERR_FILE_NOT_FOUND", (FileNotFoundError,)),
+    ("permanent", "ERR_BAD_PATH", (IsADirectoryError, NotADirectoryError)),
+    ("permanent", "ERR_PERMISSION", (PermissionError,)),
+    ("permanent", "ERR_CERTIFICATE", ("ssl.SSLCertVerificationError",)),
+    ("permanent", "ERR_PARSE", (UnicodeError, "json.decoder.JSONDecodeError", "msgspec.DecodeError")),
+    ("permanent", "ERR_PARSE", ("zipfile.BadZipFile", "gzip.BadGzipFile", "zlib.error", "_lzma.LZMAError")),
+    ("permanent", "ERR_PARSE", ("tarfile.ReadError", "_csv.Error", "tomllib.TOMLDecodeError")),
+    ("permanent", "ERR_PARSE", ("xml.etree.ElementTree.ParseError", "xml.parsers.expat.ExpatError")),
+    ("permanent", None, (errors.InvalidRequest, errors.ConfigError, errors.PermanentFailure)),
+    (
+        "permanent",
+        None,
+        (errors.StoreReadOnly, errors.StoreDenied, errors.SchemaMismatch, errors.StateDamaged),
+    ),
+    ("transient", None, (errors.PenstockError,)),
+    ("transient", "ERR_OUT_OF_MEMORY", (MemoryError,)),
+    ("transient", "ERR_TIMEOUT", (TimeoutError, "subprocess.TimeoutExpired")),
+    ("transient", "ERR_NETWORK", (ConnectionError, "http.client.HTTPException")),
+    # These two keep numbers of their own where other OSErrors keep an errno.
+    ("transient", "ERR_NETWORK", ("socket.gaierror", "ssl.SSLError")),
+    ("cancelled", None, (errors.Cancelled,)),
+)
+
+_ERRNOS: tuple[tuple[Kind, str, tuple[int, ...]], ...] = (
+    ("permanent", "ERR_BAD_PATH", (errno.ENAMETOOLONG, errno.ELOOP)),
+    ("permanent", "ERR_READ_ONLY", (errno.EROFS,)),
+    ("permanent", "ERR_TOO_LARGE", (errno.EFBIG,)),
+    ("transient", "ERR_DISK_FULL", (errno.ENOSPC, errno.EDQUOT)),
+    ("transient", "ERR_TOO_MANY_FILES", (errno.EMFILE, errno.ENFILE)),
+    ("transient", "ERR_OUT_OF_MEMORY", (errno.ENOMEM,)),
+    ("transient", "ERR_IO", (errno.EIO,)),
+    ("transient", "ERR_BUSY", (errno.EAGAIN, errno.EBUSY, errno.ETXTBSY, errno.ESTALE)),
+    ("transient", "ERR_NETWORK", (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN)),
+)
+
+_STATUSES: tuple[tuple[Kind, str, tuple[int, ...]], ...] = (
+    ("permanent", "ERR_PERMISSION", (401, 403, 407)),
+    ("permanent", "ERR_NOT_FOUND", (404, 410)),
+    ("permanent", "ERR_TOO_LARGE", (413, 414)),
+    ("permanent", "ERR_UNSUPPORTED_TYPE", (415,)),
+    ("transient", "ERR_TIMEOUT", (408, 504)),
+    ("transient", "ERR_BUSY", (409, 423, 425)),
+    ("transient", "ERR_RATE_LIMITED", (429,)),
+)
+
+
+def _qualified(known: type[BaseException] | str) -> str:
+    return known if isinstance(known, str) else f"{known.__module__}.{known.__qualname__}"
+
+
+_BY_TYPE = {_qualified(known): (kind, code) for kind, code, types in _TYPES for known in types}
+_BY_ERRNO = {number: (kind, code) for kind, code, numbers in _ERRNOS for number in numbers}
+_BY_STATUS = {status: (kind, code) for kind, code, statuses in _STATUSES for status in statuses}
+
+
+def classify(error: BaseException) -> Classification:
+    """What this error means. One not in the table is judged by its cause, else is worth another attempt."""
+    for link in _chain(error):
+        verdict = _by_status(link) or _by_type(link)
+        if verdict is not None:
+            return verdict
+    return Classification("transient", "ERR_UNKNOWN")
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and what caused it, as told by ``raise … from`` and by URLError's ``reason``."""
+    seen: set[int] = set()
+    link: object = error
+    while isinstance(link, BaseException) and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__ or getattr(link, "reason", None)
+
+
+def _by_type(error: BaseException) -> Classification | None:
+    for known in type(error).__mro__:
+        name = _qualified(known)
+        if name in _BY_TYPE:
+            kind, code = _BY_TYPE[name]
+            after = _retry_after(error) if kind == "transient" else None
+            return Classification(kind, code or _own_code(error), after)
+        if known is OSError:
+            found = _BY_ERRNO.get(getattr(error, "errno", None) or 0)
+            return None if found is None else Classification(*found)
+    return None
+
+
+def _own_code(error: BaseException) -> str:
+    if isinstance(error, errors.PermanentFailure):
+        return error.error_code
+    return error.code if isinstance(error, errors.PenstockError) else "ERR_UNKNOWN"
+
+
+def _by_status(error: BaseException) -> Classification | None:
+    """Judge by an HTTP status, wherever the client library in use keeps it."""
+    response = getattr(error, "response", None)
+    candidates = (getattr(error, name, None) for name in ("status_code", "status", "code"))
+    for status in (*candidates, getattr(response, "status_code", None), getattr(response, "status", None)):
+        # SystemExit.code and process exit codes are small numbers; only HTTP's own errors count.
+        if isinstance(status, int) and 400 <= status <= 599:
+            fallback: tuple[Kind, str] = (
+                ("permanent", "ERR_REFUSED") if status < 500 else ("transient", "ERR_SERVICE")
+            )
+            kind, code = _BY_STATUS.get(status, fallback)
+            after = _retry_after(error) or _retry_after(response)
+            return Classification(kind, code, after if kind == "transient" else None)
+    return None
+
+
+def _retry_after(source: object) -> timedelta | None:
+    """From a ``retry_after`` attribute or a Retry-After header in seconds; its date form is ignored."""
+    value = getattr(source, "retry_after", None)
+    if value is None:
+        headers = getattr(source, "headers", None)
+        get = getattr(headers, "get", None)
+        value = (get("Retry-After") or get("retry-after")) if callable(get) else None
+    if isinstance(value, timedelta):
+        return max(value, timedelta(0))  # the application's own wish, not a server's
+    try:
+        seconds = float(value) if isinstance(value, int | float | str) else -1.0
+    except ValueError:
+        return None
+    return timedelta(seconds=min(seconds, MAX_RETRY_AFTER.total_seconds())) if seconds >= 0 else None

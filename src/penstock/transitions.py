@@ -1,0 +1,334 @@
+"""What becomes of a row: pure functions from a job and an event to the values that change.
+
+Engines apply them inside a transaction that holds the row. ``turn: None`` in changes means: number it anew.
+docs/concepts/state-machine.md draws the whole.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from penstock.job import (
+    CHILDREN,
+    RETURNED,
+    SUSPECT,
+    Beat,
+    Changes,
+    ClaimRequest,
+    Event,
+    FollowUp,
+    Held,
+    Job,
+    NewJob,
+    Settlement,
+    Status,
+)
+from penstock.lifecycle import cancelled_by_flag, done, failed
+
+HISTORY_LIMIT = 20
+NOTE_LIMIT = 500
+
+_encode = msgspec.json.Encoder().encode
+
+
+def added(new: NewJob, now: datetime, turn: int) -> Job:
+    later = new.run_at is not None and new.run_at > now
+    return Job(
+        queue_id=new.queue_id,
+        item_type=new.item_type,
+        op=new.op,
+        tenant_id=new.tenant_id,
+        collection=new.collection,
+        branch=new.branch,
+        priority=new.priority,
+        status=Status.PENDING,
+        created_at=now,
+        updated_at=now,
+        idempotency_key=new.idempotency_key,
+        dedupe=new.dedupe,
+        retry_count=0,
+        max_retries=new.max_retries,
+        timeout_s=new.timeout_s,
+        submitted_by=new.submitted_by,
+        turn=RETURNED if later else turn,
+        held=Held.TIME if later else None,
+        run_at=new.run_at if later else None,
+        lock_key=new.lock_key,
+        root_id=new.queue_id,
+        payload_json=new.payload_json,
+        metadata=new.metadata,
+    )
+
+
+def added_child(parent: Job, new: NewJob, now: datetime, turn: int) -> Job:
+    return msgspec.structs.replace(
+        added(new, now, turn),
+        parent_id=parent.queue_id,
+        parent_run=parent.run,
+        root_id=parent.root_id,
+    )
+
+
+def coalesced(job: Job, new: NewJob, now: datetime) -> Changes:
+    """The same thing is asked for again. What comes of it depends on whether the job runs already."""
+    if job.status is Status.IN_PROGRESS:
+        return _followed(job, new, now)
+    changes: Changes = {
+        "op": new.op,
+        "payload_json": new.payload_json,
+        "metadata": new.metadata,
+        "max_retries": new.max_retries,
+        "timeout_s": new.timeout_s,
+        "retry_count": 0,
+        "updated_at": now,
+    }
+    if new.priority > job.priority:
+        changes["priority"] = new.priority
+        if job.turn >= 0:
+            changes["turn"] = None
+    if job.held is Held.TIME:
+        # The earlier of the two times serves both requests.
+        if new.run_at is None or new.run_at <= now:
+            changes.update(held=None, run_at=None)
+        elif job.run_at is not None and new.run_at < job.run_at:
+            changes["run_at"] = new.run_at
+    return changes
+
+
+def _followed(job: Job, new: NewJob, now: datetime) -> Changes:
+    before = _followup(job)
+    followup = FollowUp(
+        op=new.op,
+        payload_json=new.payload_json,
+        metadata=new.metadata,
+        priority=max(new.priority, before.priority if before else job.priority),
+        max_retries=new.max_retries,
+        timeout_s=new.timeout_s,
+        run_at=new.run_at,
+    )
+    changes: Changes = {"followup_json": _encode(followup).decode(), "updated_at": now}
+    if new.op == "delete" and job.op != "delete":
+        # What is running is about to be thrown away.
+        changes["cancel_requested"] = True
+    return changes
+
+
+def claimed(job: Job, request: ClaimRequest, now: datetime) -> Changes:
+    return {
+        "status": Status.IN_PROGRESS,
+        "worker_id": request.worker_id,
+        "lease_until": now + request.lease_of(job.item_type),
+        "claim_number": job.claim_number + 1,
+        "lock_held": job.lock_key is not None,
+        "started_at": now,
+        "updated_at": now,
+    }
+
+
+def renewed(beat: Beat, now: datetime) -> Changes:
+    changes: Changes = {}
+    if beat.lease is not None:
+        changes["lease_until"] = now + beat.lease
+    if beat.progress_json is not None:
+        changes.update(progress_json=beat.progress_json, updated_at=now)
+    return changes
+
+
+def settled(job: Job, settlement: Settlement, now: datetime) -> Changes:
+    """What the row becomes. ``job`` already counts the settlement's children."""
+    if settlement.keep_lease:
+        progress = settlement.progress_json or job.progress_json
+        return {"progress_json": progress, "updated_at": now}
+    if settlement.status is Status.IN_PROGRESS:
+        return _waiting(job, settlement, now)
+    if settlement.status is Status.PENDING:
+        if job.cancel_requested:
+            return settled(job, cancelled_by_flag(job), now)
+        return _back(job, settlement, now)
+    if job.children_open and settlement.status is not Status.FAILED:
+        # Neither done nor cancelled before its children have ended.
+        cancelling = job.cancel_requested or settlement.status is Status.CANCELLED
+        held = _waiting(job, msgspec.structs.replace(settlement, waiting_for=CHILDREN), now)
+        return held | {"cancel_requested": cancelling}
+    return _ended(job, settlement, now)
+
+
+def children_ended(job: Job, now: datetime, total: int, failed_ids: list[str]) -> Changes:
+    """A waiting parent whose last child has ended ends too."""
+    if job.children_failed:
+        noun = "files" if job.item_type in ("folder", "project", "library") else "children"
+        named = ", ".join(failed_ids) + (", …" if job.children_failed > len(failed_ids) else "")
+        message = f"{job.children_failed:,} of {total:,} {noun} failed ({named})"
+        return _ended(job, failed(job, "ERR_CHILDREN_FAILED", message), now)
+    if job.cancel_requested:
+        return _ended(job, cancelled_by_flag(job), now)
+    return _ended(job, done(job, result_json=job.result_json), now)
+
+
+def cancelled(job: Job, now: datetime) -> Changes:
+    """A person's cancel: at once where nobody works on it, else as a flag. It drops the follow-up.
+
+    A job with open children becomes (or stays) waiting with the flag, and ends when they have.
+    """
+    stop: Changes = {
+        "cancel_requested": True,
+        "followup_json": None,
+        "history_json": _recorded(job, now, "cancel requested"),
+        "updated_at": now,
+    }
+    if job.lease_until is not None:
+        return stop
+    if job.children_open:
+        return stop | {
+            "status": Status.IN_PROGRESS,
+            "waiting_for": CHILDREN,
+            "held": None,
+            "run_at": None,
+        }
+    return _ended(msgspec.structs.replace(job, followup_json=None), cancelled_by_flag(job), now)
+
+
+def requeued(job: Job, now: datetime) -> Changes:
+    """A person's retry: from the start, with all retries; a crash suspect stays one."""
+    return {
+        "status": Status.PENDING,
+        "run": job.run + 1,
+        "retry_count": 0,
+        "held": None,
+        "run_at": None,
+        "turn": SUSPECT if job.lost_count else None,
+        "waiting_for": None,
+        "cancel_requested": False,
+        "children_open": 0,
+        "children_failed": 0,
+        "progress_json": None,
+        "finished_at": None,
+        "updated_at": now,
+        "history_json": _recorded(job, now, "requeued"),
+    }
+
+
+def reopened(job: Job, now: datetime) -> Changes:
+    """A parent whose child was put back waits again."""
+    return {
+        "status": Status.IN_PROGRESS,
+        "waiting_for": CHILDREN,
+        "claim_number": job.claim_number + 1,
+        "cancel_requested": False,
+        "finished_at": None,
+        "updated_at": now,
+        "history_json": _recorded(job, now, "reopened"),
+    }
+
+
+def next_turn(head: int | None, last: int | None) -> int:
+    """Tenants take turns: after this tenant's own last waiting job, and never before the queue's head."""
+    return max(head or 0, 0 if last is None else last + 1)
+
+
+def _waiting(job: Job, settlement: Settlement, now: datetime) -> Changes:
+    # A new claim number shuts out the worker that has just handed the job over.
+    return {
+        "lease_until": None,
+        "waiting_for": settlement.waiting_for,
+        "claim_number": job.claim_number + 1,
+        "progress_json": settlement.progress_json or job.progress_json,
+        "result_json": settlement.result_json or job.result_json,
+        "updated_at": now,
+    }
+
+
+def _back(job: Job, settlement: Settlement, now: datetime) -> Changes:
+    """Back to pending: retry, loss or release. The lock is kept until the job ends."""
+    later = settlement.delay > timedelta(0)
+    changes: Changes = {
+        "status": Status.PENDING,
+        "lease_until": None,
+        "waiting_for": None,
+        "retry_count": settlement.retry_count,
+        "lost_count": settlement.lost_count,
+        "held": Held.TIME if later else None,
+        "run_at": now + settlement.delay if later else None,
+        "turn": SUSPECT if settlement.lost_count else RETURNED,
+        "updated_at": now,
+        "history_json": _recorded(job, now, settlement.what, settlement.error_message),
+    }
+    if settlement.error_code:
+        changes |= {
+            "error_code": settlement.error_code,
+            "error_message": settlement.error_message,
+            "last_error_at": now,
+        }
+    followup = _followup(job)
+    if followup:
+        changes |= _next_run(job, followup)
+        changes["retry_count"] = min(settlement.retry_count, followup.max_retries)
+        changes["history_json"] = _recorded(job, now, settlement.what, "goes on with the follow-up")
+    return changes
+
+
+def _ended(job: Job, settlement: Settlement, now: datetime) -> Changes:
+    failing = settlement.status is not Status.DONE
+    changes: Changes = {
+        "status": settlement.status,
+        "lease_until": None,
+        "held": None,
+        "run_at": None,
+        "lock_held": False,
+        "lost_count": settlement.lost_count if failing else job.lost_count,
+        "error_code": settlement.error_code,
+        "error_message": settlement.error_message,
+        "finished_at": now,
+        "updated_at": now,
+        "result_json": settlement.result_json,
+    }
+    if failing:
+        changes["last_error_at"] = now
+        changes["history_json"] = _recorded(job, now, settlement.what, settlement.error_message)
+    followup = _followup(job)
+    return changes | _restarted(job, followup, now) if followup else changes
+
+
+def _restarted(job: Job, followup: FollowUp, now: datetime) -> Changes:
+    """The run is over and something newer was asked for: the same row runs again from the start."""
+    later = followup.run_at is not None and followup.run_at > now
+    return _next_run(job, followup) | {
+        "status": Status.PENDING,
+        "retry_count": 0,
+        "lost_count": 0,
+        "held": Held.TIME if later else None,
+        "run_at": followup.run_at if later else None,
+        "turn": RETURNED if later else None,
+        "waiting_for": None,
+        "finished_at": None,
+        "history_json": _recorded(job, now, "follow-up", f"run {job.run + 1}: {followup.op}"),
+    }
+
+
+def _next_run(job: Job, followup: FollowUp) -> Changes:
+    return {
+        "run": job.run + 1,
+        "op": followup.op,
+        "payload_json": followup.payload_json,
+        "metadata": followup.metadata,
+        "priority": followup.priority,
+        "max_retries": followup.max_retries,
+        "timeout_s": followup.timeout_s,
+        "followup_json": None,
+        "cancel_requested": False,
+        "children_open": 0,
+        "children_failed": 0,
+        "progress_json": None,
+    }
+
+
+def _followup(job: Job) -> FollowUp | None:
+    return msgspec.json.decode(job.followup_json, type=FollowUp) if job.followup_json else None
+
+
+def _recorded(job: Job, now: datetime, what: str, note: str | None = None) -> str:
+    note = note[:NOTE_LIMIT] if note else None
+    events = [*job.history, Event(at=now, what=what, note=note, worker_id=job.worker_id)]
+    return _encode(events[-HISTORY_LIMIT:]).decode()

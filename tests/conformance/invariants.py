@@ -1,0 +1,91 @@
+"""What is true of the rows of any queue, whatever was called before: read from the jobs alone."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+from penstock.job import CHILDREN, ENDED, SUSPECT, Held, Job, Status
+
+
+def breaches(jobs: Sequence[Job], *, cut_trees: frozenset[str] = frozenset()) -> list[str]:
+    """Every broken promise, in words. ``cut_trees``: roots of which a prune has taken some children."""
+    return [
+        *_broken_rows(jobs),
+        *_broken_counts(jobs, cut_trees),
+        *_shared_locks(jobs),
+        *_forgotten_locks(jobs),
+        *_shared_keys(jobs),
+    ]
+
+
+def _broken_rows(jobs: Sequence[Job]) -> Iterator[str]:
+    for job in jobs:
+        for name, true in _facts(job):
+            if not true:
+                yield f"{job.queue_id}: {name}"
+
+
+def _facts(job: Job) -> Iterator[tuple[str, bool]]:
+    pending = job.status is Status.PENDING
+    running = job.status is Status.IN_PROGRESS
+    yield "ended without a time, or a time without an end", job.ended is (job.finished_at is not None)
+    yield "leased though not in progress", running or job.lease_until is None
+    yield "in progress with neither lease nor anything to wait for", not running or _occupied(job)
+    yield "waits for children that have all ended", not _waits_in_vain(job)
+    yield "held though not pending", pending or job.held is None
+    yield "scheduled without a time, or a time without being scheduled", _scheduled(job)
+    yield "parked for a lock that it does not want or already has", job.held is not Held.LOCK or _wants(job)
+    yield "turn below the suspects", job.turn >= SUSPECT
+    yield "more retries than allowed", job.retry_count <= job.max_retries
+    yield "failed without a message", job.status is not Status.FAILED or bool(job.error_message)
+    yield "ended and still holds its lock", not (job.ended and job.lock_held)
+
+
+def _occupied(job: Job) -> bool:
+    return job.lease_until is not None or job.waiting_for is not None
+
+
+def _waits_in_vain(job: Job) -> bool:
+    return job.waiting and job.waiting_for == CHILDREN and job.children_open == 0
+
+
+def _scheduled(job: Job) -> bool:
+    return (job.held is Held.TIME) is (job.run_at is not None)
+
+
+def _wants(job: Job) -> bool:
+    return job.lock_key is not None and not job.lock_held
+
+
+def _broken_counts(jobs: Sequence[Job], cut_trees: frozenset[str]) -> Iterator[str]:
+    opened: Counter[tuple[str | None, int | None]] = Counter()
+    failed: Counter[tuple[str | None, int | None]] = Counter()
+    for job in jobs:
+        opened[job.parent_id, job.parent_run] += job.status not in ENDED
+        failed[job.parent_id, job.parent_run] += job.status is Status.FAILED
+    for job in jobs:
+        counted = (opened[job.queue_id, job.run], failed[job.queue_id, job.run])
+        if (job.children_open, job.children_failed) != counted and job.root_id not in cut_trees:
+            yield f"{job.queue_id}: counts {job.children_open, job.children_failed}, has {counted}"
+
+
+def _shared_locks(jobs: Sequence[Job]) -> Iterator[str]:
+    holders = Counter(job.lock_key for job in jobs if job.lock_held)
+    yield from (f"lock {key} has {count} holders" for key, count in holders.items() if count > 1)
+
+
+def _forgotten_locks(jobs: Sequence[Job]) -> Iterator[str]:
+    taken = {job.lock_key for job in jobs if job.lock_held}
+    claimable = {job.lock_key for job in jobs if job.status is Status.PENDING and job.held is None}
+    for job in jobs:
+        if job.held is Held.LOCK and job.lock_key not in taken | claimable:
+            yield f"{job.queue_id}: parked for {job.lock_key}, which nobody holds or is about to take"
+
+
+def _shared_keys(jobs: Sequence[Job]) -> Iterator[str]:
+    owners: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for job in jobs:
+        if job.dedupe and job.parent_id is None and not job.ended:
+            owners[job.tenant_id, job.branch, job.idempotency_key].append(job.queue_id)
+    yield from (f"{key} is live in {ids}" for key, ids in owners.items() if len(ids) > 1)

@@ -1,0 +1,445 @@
+"""Drives an engine and the reference with the same calls and compares everything they hold."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+import msgspec
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from penstock import lifecycle
+from penstock.errors import PenstockError
+from penstock.job import (
+    Beat,
+    Claim,
+    ClaimRequest,
+    Exchange,
+    Held,
+    Job,
+    JobQuery,
+    Limits,
+    NewJob,
+    Scope,
+    Settlement,
+    Status,
+    WorkerReport,
+)
+from penstock.queue.memory import MemoryQueue
+from penstock.queue.protocol import NO_LIMITS, Queue
+from penstock.retry import Classification
+from tests.conformance.invariants import breaches
+
+Opener: TypeAlias = Callable[[Path], Queue]
+Ended: TypeAlias = Mapping[Status, timedelta]
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+TICK = timedelta(milliseconds=1)
+EVERYTHING = JobQuery(limit=10_000)
+LONG = "long " * 1_000
+"""Longer than what an engine keeps in the row itself."""
+
+
+class Difference(AssertionError):
+    """The engine and the reference disagree, or the reference broke a promise of its own."""
+
+
+class Spec(NamedTuple):
+    """What is drawn of a new job; few values of each, so that jobs meet."""
+
+    key: int
+    tenant_id: str
+    priority: int
+    item_type: str
+    op: str
+    branch: str
+    collection: str
+    lock: str | None
+    delay: int | None
+    dedupe: bool
+    text: str
+    max_retries: int
+
+
+class Ending(NamedTuple):
+    """How which claim is to end. ``pick`` counts among those in progress, or with ``stale`` all ever made."""
+
+    way: str
+    pick: int
+    stale: bool
+    children: list[Spec]
+
+
+def _delayed(seconds: int) -> timedelta:
+    return timedelta(seconds=seconds)
+
+
+def _failure(kind: Any, after: timedelta | None = None) -> Callable[..., Settlement]:
+    failure = Classification(kind, f"ERR_{kind.upper()}", after)
+    return lambda holder, _: lifecycle.failed_attempt(holder, failure, "it broke", jitter=0.5)
+
+
+WAYS: dict[str, Callable[[Claim | Job, tuple[NewJob, ...]], Settlement]] = {
+    "done": lambda holder, _: lifecycle.done(holder),
+    "done with a result": lambda holder, _: lifecycle.done(holder, result_json='{"pages":3}'),
+    "transient": _failure("transient"),
+    "transient, told when": _failure("transient", timedelta(seconds=7)),
+    "permanent": _failure("permanent"),
+    "cancelled": _failure("cancelled"),
+    "timed out": lambda holder, _: lifecycle.timed_out(holder),
+    "released": lambda holder, _: lifecycle.released(holder, "shutting down"),
+    "released for later": lambda holder, _: lifecycle.released(holder, "no handler", delay=_delayed(30)),
+    "released with a code": lambda holder, _: lifecycle.released(holder, "down", code="ERR_SERVICE"),
+    "lost": lambda holder, _: lifecycle.lease_lost(holder, jitter=-0.5),
+    "waits": lambda holder, children: lifecycle.waits(holder, children=children),
+    "waits, with progress": lambda holder, children: lifecycle.waits(
+        holder, children=children, progress_json='{"at":9}'
+    ),
+    "waits for a document": lambda holder, _: lifecycle.waits(holder, "document"),
+    "expanded": lambda holder, children: lifecycle.expanded(holder, children),
+    "expanded, with progress": lambda holder, children: lifecycle.expanded(
+        holder, children, progress_json='{"at":1}'
+    ),
+}
+
+TENANTS = ["ann", "bob", "cyd"]
+COLLECTIONS = ["docs", "code"]
+SPECS = st.builds(
+    Spec,
+    key=st.integers(0, 4),
+    tenant_id=st.sampled_from(TENANTS),
+    priority=st.sampled_from([5, 5, 9, 0]),
+    item_type=st.sampled_from(["file", "folder", "function"]),
+    op=st.sampled_from(["add", "update", "delete"]),
+    branch=st.sampled_from(["main", "main", "dev"]),
+    collection=st.sampled_from(COLLECTIONS),
+    lock=st.sampled_from([None, None, "disk", "gpu"]),
+    delay=st.sampled_from([None, None, None, 40, 5, -5]),
+    dedupe=st.sampled_from([True, True, False]),
+    text=st.sampled_from(["a", "é☃", LONG]),
+    max_retries=st.sampled_from([3, 1, 0]),
+)
+ENDINGS = st.builds(
+    Ending,
+    way=st.sampled_from(sorted(WAYS)),
+    pick=st.integers(0, 7),
+    stale=st.sampled_from([False, False, False, False, True]),
+    children=st.lists(SPECS, max_size=3),
+)
+LIMITS = st.builds(
+    Limits,
+    indexing=st.sampled_from([None, 6, 3]),
+    per_tenant=st.sampled_from([None, 3]),
+    functions=st.sampled_from([None, 2]),
+)
+REQUESTS = st.builds(
+    ClaimRequest,
+    worker_id=st.sampled_from(["w1", "w2"]),
+    limit=st.sampled_from([3, 1, 2, 5]),
+    lease=st.sampled_from([timedelta(seconds=20), timedelta(seconds=300)]),
+    lease_by_type=st.sampled_from([{}, {"folder": timedelta(seconds=60)}]),
+    oldest=st.sampled_from([False, False, True]),
+)
+PICKS = st.lists(st.integers(0, 40), min_size=1, max_size=3)
+SCOPES = st.builds(Scope, st.sampled_from(["*", *TENANTS]), st.sampled_from(["*", *COLLECTIONS]))
+AGES = st.sampled_from([timedelta(0), timedelta(seconds=30)])
+QUERIES = st.builds(
+    JobQuery,
+    statuses=st.frozensets(st.sampled_from(list(Status)), max_size=2),
+    tenant_id=st.sampled_from([None, "ann"]),
+    item_type=st.sampled_from([None, "file"]),
+    lock_key=st.sampled_from([None, None, "disk"]),
+    held=st.sampled_from([None, None, *Held]),
+    waiting_for=st.sampled_from([None, None, "children"]),
+    top_level=st.sampled_from([None, True, False]),
+    after=st.sampled_from([None, "job_0004"]),
+    newest_first=st.booleans(),
+    limit=st.sampled_from([50, 2]),
+)
+
+
+class Oracle(RuleBasedStateMachine):
+    """Two handles of one store stand for two processes; ``self.engine`` is the one in use."""
+
+    open_engine: ClassVar[Opener]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory(prefix="penstock-oracle-")
+        self.engine, self.other = self.opened(), self.opened()
+        self.reference = MemoryQueue()
+        self.now = START
+        self.ids: list[str] = []
+        self.claims: list[Claim] = []
+        self.numbers: dict[str, int] = {}
+        self.cut_trees: frozenset[str] = frozenset()
+
+    def opened(self) -> Queue:
+        return type(self).open_engine(Path(self.folder.name) / "store")
+
+    def teardown(self) -> None:
+        self.engine.close()
+        self.other.close()
+        self.folder.cleanup()
+
+    # The same call on both sides.
+
+    def both(self, method: str, *args: Any, timed: bool = True, **kwargs: Any) -> Any:
+        if timed:
+            self.now += TICK
+            kwargs["now"] = self.now
+        expected = _outcome(self.reference, method, args, kwargs)
+        found = _outcome(self.engine, method, args, kwargs)
+        if found != expected:
+            raise Difference(f"{method} answered {found!r}, the reference {expected!r}")
+        return expected
+
+    def new(self, spec: Spec) -> NewJob:
+        queue_id = f"job_{len(self.ids):04}"
+        self.ids.append(queue_id)
+        return NewJob(
+            queue_id=queue_id,
+            item_type=spec.item_type,
+            op=spec.op,
+            tenant_id=spec.tenant_id,
+            collection=spec.collection,
+            idempotency_key=f"key-{spec.key}",
+            payload_json=msgspec.json.encode({"id": queue_id, "text": spec.text}).decode(),
+            priority=spec.priority,
+            branch=spec.branch,
+            metadata=msgspec.json.encode({"from": queue_id}).decode(),
+            dedupe=spec.dedupe,
+            run_at=None if spec.delay is None else self.now + timedelta(seconds=spec.delay),
+            lock_key=spec.lock,
+            max_retries=spec.max_retries,
+            timeout_s=60 + spec.key,
+            submitted_by=f"door-{spec.key}",
+        )
+
+    def picked(self, picks: Sequence[int]) -> list[str]:
+        """Ids that were made, newest first; beyond them one that was not."""
+        known = ["job_none", *self.ids]
+        return [known[-1 - pick % len(known)] for pick in picks]
+
+    def in_progress(self) -> list[Job]:
+        return self.reference.find(JobQuery(statuses=frozenset({Status.IN_PROGRESS}), limit=10_000))
+
+    def holder(self, pick: int, stale: bool) -> Claim | Job | None:
+        holders: Sequence[Claim | Job] = self.claims[::-1] if stale else self.in_progress()
+        return holders[pick % len(holders)] if holders else None
+
+    def settlements(self, endings: Sequence[Ending]) -> list[Settlement]:
+        made = []
+        for ending in endings:
+            holder = self.holder(ending.pick, ending.stale)
+            if holder is not None:
+                children = tuple(self.new(spec) for spec in ending.children)
+                made.append(WAYS[ending.way](holder, children))
+        return made
+
+    # Adding.
+
+    @rule(spec=SPECS)
+    def add(self, spec: Spec) -> None:
+        self.both("add", [self.new(spec)])
+
+    @rule(specs=st.lists(SPECS, max_size=6), limits=st.sampled_from([NO_LIMITS, None]) | LIMITS)
+    def add_many(self, specs: list[Spec], limits: Limits | None) -> None:
+        self.both("add", [self.new(spec) for spec in specs], limits=limits or NO_LIMITS)
+
+    @rule(specs=st.lists(SPECS, min_size=1, max_size=3), pick=st.integers(0, 9))
+    def add_with_a_known_id(self, specs: list[Spec], pick: int) -> None:
+        known = self.picked([pick])[0]
+        new = [self.new(spec) for spec in specs]
+        self.both("add", [*new[:-1], msgspec.structs.replace(new[-1], queue_id=known)])
+        self.ids.append(known)
+
+    # Claiming and settling.
+
+    @rule(request=REQUESTS)
+    def claim(self, request: ClaimRequest) -> None:
+        self.claims += self.both("claim", request)
+
+    @rule(request=REQUESTS)
+    def claim_again(self, request: ClaimRequest) -> None:
+        self.claim(request)
+
+    @rule(endings=st.lists(ENDINGS, min_size=1, max_size=4))
+    def settle(self, endings: list[Ending]) -> None:
+        self.both("settle", self.settlements(endings))
+
+    @rule(ending=ENDINGS)
+    def settle_one(self, ending: Ending) -> None:
+        self.both("settle", self.settlements([ending]))
+
+    @rule(first=ENDINGS, second=ENDINGS)
+    def settle_one_claim_twice(self, first: Ending, second: Ending) -> None:
+        same = second._replace(pick=first.pick, stale=first.stale)
+        self.both("settle", self.settlements([first, same]))
+
+    @rule(endings=st.lists(ENDINGS, max_size=3), request=REQUESTS)
+    def exchange(self, endings: list[Ending], request: ClaimRequest) -> None:
+        answer: Exchange = self.both("exchange", self.settlements(endings), request)
+        self.claims += answer.claims
+
+    @rule(count=st.integers(1, 5))
+    def finish(self, count: int) -> None:
+        """The plain path, so that trees come to an end and locks change hands."""
+        leased = [job for job in self.in_progress() if job.lease_until is not None]
+        self.both("settle", [lifecycle.done(job) for job in leased[:count]])
+
+    @rule(
+        pick=st.integers(0, 7),
+        stale=st.sampled_from([False, False, True]),
+        lease=st.sampled_from([None, timedelta(seconds=100)]),
+        progress=st.sampled_from([None, '{"percent":50}']),
+    )
+    def renew(self, pick: int, stale: bool, lease: timedelta | None, progress: str | None) -> None:
+        holders = [self.holder(pick, stale), self.holder(pick + 1, not stale)]
+        beats = [
+            Beat(holder.queue_id, holder.claim_number, lease, progress)
+            for holder in holders
+            if holder is not None
+        ]
+        self.both("renew", beats)
+
+    @rule(limit=st.sampled_from([100, 2]))
+    def reap(self, limit: int) -> None:
+        late = self.both("expired", limit=limit)
+        self.both("settle", [lifecycle.lease_lost(job) for job in late])
+
+    # A person's calls.
+
+    @rule(picks=PICKS)
+    def cancel(self, picks: list[int]) -> None:
+        self.both("cancel", self.picked(picks))
+
+    @rule(picks=PICKS)
+    def requeue(self, picks: list[int]) -> None:
+        self.both("requeue", self.picked(picks))
+
+    @rule(pick=st.integers(0, 9))
+    def requeue_one_that_ended_badly(self, pick: int) -> None:
+        bad = frozenset({Status.FAILED, Status.CANCELLED})
+        ended = self.reference.find(JobQuery(statuses=bad, limit=10_000))
+        self.both("requeue", [ended[pick % len(ended)].queue_id] if ended else [])
+
+    @rule(scope=SCOPES)
+    def pause(self, scope: Scope) -> None:
+        self.both("pause", scope)
+
+    @rule(scope=SCOPES, pick=st.integers(0, 3))
+    def resume(self, scope: Scope, pick: int) -> None:
+        paused = [*sorted(self.reference.paused()), scope]
+        self.both("resume", paused[pick % len(paused)])
+
+    # Time, upkeep and processes.
+
+    @rule(seconds=st.sampled_from([1, 6, 35, 100, 400]))
+    def clock_forward(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    @rule(
+        ages=st.dictionaries(st.sampled_from([Status.DONE, Status.FAILED, Status.CANCELLED]), AGES),
+        limit=st.sampled_from([1_000, 1, 3]),
+    )
+    def prune(self, ages: Ended, limit: int) -> None:
+        before = {status: self.now - age for status, age in ages.items()}
+        trees = {job.root_id for job in self.reference.find(EVERYTHING) if job.parent_id is not None}
+        if self.both("prune", before, limit=limit, timed=False) >= limit:
+            self.cut_trees |= frozenset(filter(None, trees))
+
+    @rule()
+    def reconcile(self) -> None:
+        self.both("reconcile")
+
+    @rule()
+    def close_and_reopen(self) -> None:
+        self.engine.close()
+        self.engine = self.opened()
+
+    @rule()
+    def go_on_in_the_other_process(self) -> None:
+        self.engine, self.other = self.other, self.engine
+
+    # Reading.
+
+    @rule(query=QUERIES, by=st.sampled_from([(), ("status",), ("tenant_id", "held"), ("priority",)]))
+    def read(self, query: JobQuery, by: tuple[str, ...]) -> None:
+        self.both("find", query, timed=False)
+        self.both("count", query, by=by, timed=False)
+
+    @rule(pick=st.integers(0, 40))
+    def read_one(self, pick: int) -> None:
+        queue_id = self.picked([pick])[0]
+        self.both("get", queue_id, timed=False)
+        self.both("position", queue_id, timed=False)
+
+    @rule(worker_id=st.sampled_from(["w1", "w2"]))
+    def report(self, worker_id: str) -> None:
+        self.both("report", WorkerReport(worker_id=worker_id, host="here", pid=7, started_at=START))
+        self.both("workers", timed=False)
+
+    # After every call.
+
+    @invariant()
+    def same_state(self) -> None:
+        expected, found = self.reference.find(EVERYTHING), self.engine.find(EVERYTHING)
+        if found != expected:
+            raise Difference("rows differ:\n" + "\n".join(_differences(found, expected)))
+        if self.engine.paused() != self.reference.paused():
+            raise Difference(f"paused {self.engine.paused()}, reference {self.reference.paused()}")
+
+    @invariant()
+    def promises_are_kept(self) -> None:
+        jobs = self.reference.find(EVERYTHING)
+        broken = breaches(jobs, cut_trees=self.cut_trees)
+        for job in jobs:
+            if job.claim_number < self.numbers.get(job.queue_id, 0):
+                broken.append(f"{job.queue_id}: claim number shrank to {job.claim_number}")
+            self.numbers[job.queue_id] = job.claim_number
+        if broken:
+            raise Difference("the reference broke its promises:\n" + "\n".join(broken))
+
+
+def explore(opener: Opener, *, examples: int, steps: int = 50, shrink: bool = True) -> None:
+    """Run the machine over one engine; raises what the shortest failing sequence raised."""
+    machine = type("Machine", (Oracle,), {"open_engine": staticmethod(opener)})
+    phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            phases=phases,
+            database=None,
+            deadline=None,
+            report_multiple_bugs=False,
+            print_blob=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def _outcome(queue: Queue, method: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    try:
+        return getattr(queue, method)(*args, **kwargs)
+    except PenstockError as error:
+        return type(error).__name__, str(error)
+
+
+def _differences(found: Sequence[Job], expected: Sequence[Job]) -> list[str]:
+    here = {job.queue_id: msgspec.structs.asdict(job) for job in found}
+    there = {job.queue_id: msgspec.structs.asdict(job) for job in expected}
+    lines = [f"  {name} is only in the engine" for name in here.keys() - there.keys()]
+    lines += [f"  {name} is only in the reference" for name in there.keys() - here.keys()]
+    for name in sorted(here.keys() & there.keys()):
+        for field, value in here[name].items():
+            if value != there[name][field]:
+                lines.append(f"  {name}.{field} = {value!r}, reference {there[name][field]!r}")
+    return lines

@@ -1,0 +1,327 @@
+"""The arrows between modules, and the limits every file keeps.
+
+values ← protocols ← stores, pipeline, worker, service ← doors ← app. The checks take source text, so that the
+tests below can show them wrong code as well as the package's own.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "src" / "penstock"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+FILES = sorted(path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+
+# The longest matching prefix counts. What is not named here has no place yet: add it on purpose.
+GROUPS = {
+    "job": "rules",
+    "lifecycle": "rules",
+    "transitions": "rules",
+    "retry": "rules",
+    "items": "rules",
+    "payloads": "rules",
+    "vocabulary": "rules",
+    "errors": "errors",
+    "config": "config",
+    "clock": "clock",
+    "queue": "stores",
+    "queue.protocol": "protocols",
+    "catalog": "stores",
+    "catalog.protocol": "protocols",
+    "pipeline": "pipeline",
+    "handlers": "handlers",
+    "worker": "worker",
+    "service": "service",
+    "client": "client",
+    "http": "http",
+    "cli": "cli",
+    "cli.main": "app",
+    "mcp": "mcp",
+    "redis_contract": "redis_contract",
+    "watch": "watch",
+    "dashboard": "dashboard",
+    "legacy": "legacy",
+    "app": "app",
+    "__init__": "app",
+    "__main__": "app",
+}
+VALUES = {"rules", "errors", "config", "clock"}
+BELOW_SERVICE = VALUES | {"protocols", "pipeline", "handlers"}
+DOORS = {"http", "cli", "mcp", "redis_contract", "watch", "dashboard", "legacy"}
+ALLOWED = {
+    "rules": {"errors"},
+    "errors": set(),
+    "config": {"rules", "errors"},
+    "clock": {"errors"},
+    "protocols": VALUES,
+    "stores": VALUES | {"protocols"},
+    "pipeline": VALUES | {"protocols"},
+    "handlers": VALUES | {"protocols", "pipeline"},
+    "worker": BELOW_SERVICE,
+    "service": BELOW_SERVICE,
+    "client": VALUES,
+    **{door: VALUES | {"protocols", "service", "client"} for door in DOORS},
+    "app": set(GROUPS.values()),
+}
+
+IMPURE = frozenset(
+    "asyncio fcntl http io logging multiprocessing os pathlib random secrets select shutil signal socket "
+    "sqlite3 subprocess tempfile threading time urllib uuid".split()
+)
+CLOCK_AND_IDS = frozenset(
+    "time.time time.time_ns time.localtime time.gmtime datetime.datetime.now datetime.datetime.utcnow "
+    "datetime.datetime.today datetime.date.today uuid.uuid1 uuid.uuid4 uuid.uuid6 uuid.uuid7 secrets "
+    "os.urandom".split()
+)
+STOPWATCH = frozenset(["time.monotonic", "time.monotonic_ns", "time.perf_counter", "time.perf_counter_ns"])
+ENVIRONMENT = frozenset(["os.environ", "os.environb", "os.getenv", "os.getenvb", "os.putenv", "os.unsetenv"])
+BANNED_NAMES = frozenset("utils util helpers helper common manager misc base core".split())
+
+
+def module_name(path: Path) -> str:
+    """``queue/sql/store.py`` → ``queue.sql.store``; a package is named without its ``__init__``."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
+
+
+def group(module: str) -> str | None:
+    parts = module.split(".")
+    prefixes = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return next((GROUPS[prefix] for prefix in prefixes if prefix in GROUPS), None)
+
+
+def imports(tree: ast.AST, module: str, *, package: bool = False) -> Iterator[tuple[int, str]]:
+    """Every imported dotted name, relative ones resolved, wherever in the file the import stands."""
+    here = [] if module in ("__init__", "__main__") else module.split(".")
+    if not package and here:
+        here = here[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = [node.module] if node.module else []
+            if node.level:
+                origin = ["penstock", *here[: len(here) - node.level + 1], *origin]
+            yield from ((node.lineno, ".".join([*origin, alias.name])) for alias in node.names)
+
+
+def inner(name: str) -> str | None:
+    """The module of Penstock that an imported name belongs to; the bare package is the composition root."""
+    if name.split(".")[0] != "penstock":
+        return None
+    parts = name.split(".")[1:]
+    return ".".join(parts) if parts and group(".".join(parts)) else "__init__"
+
+
+def wrong_arrows(source: str, module: str, *, package: bool = False) -> list[str]:
+    mine = group(module)
+    if mine is None:
+        return [f"{module}: has no place in GROUPS"]
+    found = []
+    for line, name in imports(ast.parse(source), module, package=package):
+        target = inner(name)
+        if target is not None:
+            theirs = group(target)
+            if theirs != mine and theirs not in ALLOWED[mine]:
+                found.append(f"{module}:{line}: {mine} must not import {theirs} ({name})")
+        elif mine == "rules" and name.split(".")[0] in IMPURE and not name.startswith("pathlib.Pure"):
+            found.append(f"{module}:{line}: a pure module must not import {name}")
+    return found
+
+
+def names_used(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Every dotted name the code refers to, with import aliases undone."""
+    origin: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.split(".")[0]
+                origin[alias.asname or top] = alias.name if alias.asname else top
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            origin.update({(a.asname or a.name): f"{node.module}.{a.name}" for a in node.names})
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute):
+            head, _, rest = ast.unparse(node).partition(".")
+            if head in origin:
+                yield node.lineno, f"{origin[head]}.{rest}" if rest else origin[head]
+
+
+def uses(source: str, module: str, banned: frozenset[str]) -> list[str]:
+    return sorted(
+        {
+            f"{module}:{line}: {name}"
+            for line, name in names_used(ast.parse(source))
+            if name in banned or name.partition(".")[0] in banned
+        }
+    )
+
+
+def asks_the_time(source: str, module: str) -> list[str]:
+    if module == "clock":
+        return []
+    may_measure = module.split(".")[0] in ("queue", "worker")
+    return uses(source, module, CLOCK_AND_IDS if may_measure else CLOCK_AND_IDS | STOPWATCH)
+
+
+def reads_the_environment(source: str, module: str) -> list[str]:
+    return [] if module == "config" else uses(source, module, ENVIRONMENT)
+
+
+def long_functions(source: str, module: str) -> list[str]:
+    return [
+        f"{module}:{node.lineno}: {node.name}"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or node.lineno) - node.lineno + 1 > 60
+    ]
+
+
+def async_outside_the_edge(source: str, module: str) -> list[str]:
+    if module.split(".")[0] in ("http", "mcp"):
+        return []
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.AsyncFunctionDef)]
+    return [f"{module}:{node.lineno}: {node.name}" for node in nodes]
+
+
+each_module = pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+
+
+def test_there_is_something_to_check():
+    assert {"errors.py", "job.py"} <= {path.name for path in MODULES}
+
+
+@each_module
+def test_imports_point_one_way(path: Path):
+    package = path.name == "__init__.py"
+
+    assert [] == wrong_arrows(path.read_text(encoding="utf-8"), module_name(path), package=package)
+
+
+@each_module
+def test_only_the_clock_asks_the_time_or_makes_ids(path: Path):
+    assert [] == asks_the_time(path.read_text(encoding="utf-8"), module_name(path))
+
+
+@each_module
+def test_only_config_reads_the_environment(path: Path):
+    assert [] == reads_the_environment(path.read_text(encoding="utf-8"), module_name(path))
+
+
+@each_module
+def test_functions_have_at_most_60_lines(path: Path):
+    assert [] == long_functions(path.read_text(encoding="utf-8"), module_name(path))
+
+
+@each_module
+def test_async_stays_at_the_edge(path: Path):
+    assert [] == async_outside_the_edge(path.read_text(encoding="utf-8"), module_name(path))
+
+
+def test_files_have_at_most_400_lines():
+    assert [] == [path.name for path in FILES if len(path.read_text(encoding="utf-8").splitlines()) > 400]
+
+
+def test_no_module_is_a_grab_bag():
+    named = [part for path in FILES for part in path.relative_to(PACKAGE).with_suffix("").parts]
+
+    assert [] == [name for name in named if name.strip("_") in BANNED_NAMES]
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("job", "from penstock.config import Settings"),
+        ("job", "from penstock import clock"),
+        ("job", "import os.path"),
+        ("retry", "import random"),
+        ("items", "from pathlib import Path"),
+        ("errors", "from penstock.job import Job"),
+        ("clock", "from penstock.config import Settings"),
+        ("lifecycle", "from penstock.queue.protocol import Queue"),
+        ("queue.protocol", "from penstock.queue.memory import MemoryQueue"),
+        ("queue.protocol", "from .memory import MemoryQueue"),
+        ("queue.memory", "from penstock.service.jobs import Jobs"),
+        ("queue.memory", "from ..worker import child"),
+        ("queue.sql.store", "def late():\n    from ... import cli"),
+        ("pipeline.plan", "import penstock.catalog.sql.store"),
+        ("worker.child", "from penstock.service import jobs"),
+        ("worker.child", "from penstock.queue.opening import open_queue"),
+        ("service.jobs", "from penstock.worker.child import run"),
+        ("service.jobs", "from penstock.queue.memory import MemoryQueue"),
+        ("service.jobs", "from penstock import Penstock"),
+        ("cli.queue", "from penstock.queue.opening import open_queue"),
+        ("cli.queue", "from penstock.http import routes"),
+        ("cli.queue", "import penstock"),
+        ("http.routes", "from penstock.app import Penstock"),
+        ("somewhere.new", "import json"),
+    ],
+)
+def test_a_wrong_arrow_is_seen(module: str, source: str):
+    assert wrong_arrows(source, module)
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("lifecycle", "from penstock import retry\nfrom penstock.job import Job"),
+        ("items", "from pathlib import PurePosixPath\nfrom penstock.errors import InvalidPayload"),
+        ("queue.memory", "from .protocol import Queue\nfrom penstock import clock, errors"),
+        ("queue.sql.store", "from ..protocol import Queue\nfrom penstock.queue.sql import queries"),
+        ("service.jobs", "from penstock.queue.protocol import Queue"),
+        ("cli.queue", "from penstock.service.jobs import Jobs\nfrom penstock.cli import tables"),
+        ("cli.main", "from penstock.app import Penstock"),
+        ("app", "from penstock.queue.opening import open_queue\nfrom penstock.service.jobs import Jobs"),
+    ],
+)
+def test_a_right_arrow_is_let_through(module: str, source: str):
+    assert [] == wrong_arrows(source, module)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time\ntime.time()",
+        "import time as t\nt.time_ns()",
+        "from time import time\ntime()",
+        "from datetime import datetime\nfield(default_factory=datetime.now)",
+        "import datetime as dt\ndt.datetime.now(dt.UTC)",
+        "from datetime import date\ndate.today()",
+        "import uuid\nuuid.uuid4()",
+        "from secrets import token_hex\ntoken_hex(4)",
+        "import secrets\nsecrets.token_hex(4)",
+        "import os\nos.urandom(8)",
+    ],
+)
+def test_asking_the_time_is_seen(source: str):
+    assert asks_the_time(source, "queue.memory")
+    assert [] == asks_the_time(source, "clock")
+
+
+def test_a_stopwatch_is_for_waiting_only():
+    source = "import time\ntime.monotonic()"
+
+    assert [] == asks_the_time(source, "queue.doorbell")
+    assert asks_the_time(source, "service.jobs")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import os\nos.environ['HOME']",
+        "import os\nos.environ.get('HOME')",
+        "from os import environ as e\ne['HOME']",
+        "import os\nos.getenv('HOME')",
+    ],
+)
+def test_reading_the_environment_is_seen(source: str):
+    assert reads_the_environment(source, "cli.main")
+    assert [] == reads_the_environment(source, "config")
+
+
+def test_a_long_function_is_seen():
+    assert long_functions("def long():\n" + "    pass\n" * 60, "job")
+    assert [] == long_functions("def short():\n" + "    pass\n" * 59, "job")

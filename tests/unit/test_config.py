@@ -1,0 +1,336 @@
+"""Every setting, under every name it has, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock import config, errors
+
+HOME = {"HOME": "/users/ada"}
+
+# One value other than the default for each setting: the text of the variable, and what it becomes.
+TURNED = {
+    "url": ("jsonl:///srv/queue", "jsonl:///srv/queue"),
+    "state_dir": ("/srv/state", Path("/srv/state")),
+    "tenant_id": ("acme", "acme"),
+    "collection": ("notes", "notes"),
+    "max_queue": ("7", 7),
+    "max_queue_per_tenant": ("8", 8),
+    "max_function_queue": ("9", 9),
+    "max_payload_bytes": ("1024", 1024),
+    "max_retries": ("0", 0),
+    "job_timeout_s": ("5", 5),
+    "queue_enabled": ("false", False),
+    "lease_s": ("45.5", 45.5),
+    "lease_by_type": ("file=600, folder=900", {"file": 600.0, "folder": 900.0}),
+    "task_lease_s": ("90", 90.0),
+    "heartbeat_s": ("10", 10.0),
+    "poll_s": ("5", 5.0),
+    "upkeep_s": ("15", 15.0),
+    "checkpoint_interval": ("10", 10),
+    "retention_days": ("0", 0),
+    "failed_retention_days": ("7", 7),
+    "sqlite_synchronous": ("normal", "NORMAL"),
+    "busy_timeout_s": ("0", 0.0),
+}
+ALIASES = {
+    "AGENT_BRAIN_MAX_QUEUE": "max_queue",
+    "AGENT_BRAIN_JOB_TIMEOUT": "job_timeout_s",
+    "AGENT_BRAIN_MAX_RETRIES": "max_retries",
+    "AGENT_BRAIN_CHECKPOINT_INTERVAL": "checkpoint_interval",
+    "TASK_QUEUE_ENABLED": "queue_enabled",
+    "TASK_QUEUE_CHECK_INTERVAL": "upkeep_s",
+    "WORKER_POLL_INTERVAL": "poll_s",
+    "HEARTBEAT_INTERVAL": "heartbeat_s",
+    "STALE_TASK_TIMEOUT": "task_lease_s",
+    "MAX_TASK_RETRIES": "max_retries",
+}
+BY_NAME = {setting.name: setting for setting in config.SETTINGS}
+
+
+def load(environ=None, **overrides):
+    return config.load({**HOME, **(environ or {})}, **overrides)
+
+
+def test_every_setting_is_turned_here_and_every_alias():
+    assert list(TURNED) == [name for name in TURNED if name in BY_NAME]
+    assert set(BY_NAME) == set(TURNED)
+    assert set(ALIASES) == {alias for setting in config.SETTINGS for alias in setting.aliases}
+    assert [*BY_NAME, "sources"] == [field.name for field in dataclasses.fields(config.Settings)]
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_its_variable_turns_a_setting(name):
+    text, expected = TURNED[name]
+    settings = load({BY_NAME[name].env: text})
+
+    assert expected == getattr(settings, name)
+    assert expected != getattr(load(), name)
+    assert BY_NAME[name].env == settings.sources[name]
+
+
+@pytest.mark.parametrize(("alias", "name"), ALIASES.items())
+def test_the_name_an_older_tool_used_turns_a_setting(alias, name):
+    text, expected = TURNED[name]
+    settings = load({alias: text})
+
+    assert expected == getattr(settings, name)
+    assert alias == settings.sources[name]
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_an_argument_turns_a_setting_as_text_and_as_value(name):
+    text, expected = TURNED[name]
+
+    assert expected == getattr(load(**{name: text}), name)
+    assert expected == getattr(load(**{name: expected}), name)
+
+
+def test_defaults_are_those_of_the_design():
+    expected = {
+        "url": "sqlite:////users/ada/.local/state/penstock/penstock.db",
+        "state_dir": "/users/ada/.local/state/penstock",
+        "tenant_id": "default",
+        "collection": "default",
+        "max_queue": 100,
+        "max_queue_per_tenant": None,
+        "max_function_queue": None,
+        "max_payload_bytes": 4_194_304,
+        "max_retries": 3,
+        "job_timeout_s": 7200,
+        "queue_enabled": True,
+        "lease_s": 300.0,
+        "lease_by_type": {},
+        "task_lease_s": 120.0,
+        "heartbeat_s": 30.0,
+        "poll_s": 1.0,
+        "upkeep_s": 60.0,
+        "checkpoint_interval": 50,
+        "retention_days": 7,
+        "failed_retention_days": 30,
+        "sqlite_synchronous": "FULL",
+        "busy_timeout_s": 60.0,
+    }
+
+    assert expected == {name: value for name, value, _ in config.describe(load())}
+    assert {"default"} == {source for _, _, source in config.describe(load())}
+
+
+@pytest.mark.parametrize(
+    ("environ", "overrides", "expected", "source"),
+    [
+        ({}, {}, 3, "default"),
+        ({"MAX_TASK_RETRIES": "4"}, {}, 4, "MAX_TASK_RETRIES"),
+        (
+            {"MAX_TASK_RETRIES": "4", "AGENT_BRAIN_MAX_RETRIES": "5"},
+            {},
+            5,
+            "AGENT_BRAIN_MAX_RETRIES",
+        ),
+        ({"AGENT_BRAIN_MAX_RETRIES": "5", "PENSTOCK_MAX_RETRIES": "6"}, {}, 6, "PENSTOCK_MAX_RETRIES"),
+        ({"PENSTOCK_MAX_RETRIES": "6"}, {"max_retries": 7}, 7, "argument"),
+        ({"PENSTOCK_MAX_RETRIES": "6"}, {"max_retries": 0}, 0, "argument"),
+        ({"PENSTOCK_MAX_RETRIES": "6"}, {"max_retries": None}, 6, "PENSTOCK_MAX_RETRIES"),
+        ({"PENSTOCK_MAX_RETRIES": "", "MAX_TASK_RETRIES": "4"}, {}, 4, "MAX_TASK_RETRIES"),
+    ],
+)
+def test_argument_then_own_variable_then_older_name_then_default(environ, overrides, expected, source):
+    settings = load(environ, **overrides)
+
+    assert (expected, source) == (settings.max_retries, settings.sources["max_retries"])
+
+
+def test_a_bad_value_behind_a_better_one_does_no_harm():
+    assert 6 == load({"PENSTOCK_MAX_RETRIES": "6", "MAX_TASK_RETRIES": "many"}).max_retries
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "allowed"),
+    [
+        ("PENSTOCK_MAX_QUEUE", "many", "a whole number from 1 to 10000000"),
+        ("PENSTOCK_MAX_QUEUE", "0", "from 1"),
+        ("PENSTOCK_MAX_QUEUE", "1e3", "whole number"),
+        ("PENSTOCK_MAX_QUEUE", "1_000", "whole number"),
+        ("PENSTOCK_MAX_QUEUE", "9" * 5000, "whole number"),
+        ("AGENT_BRAIN_MAX_QUEUE", "-1", "from 1"),
+        ("PENSTOCK_MAX_QUEUE_PER_TENANT", "off", "or none"),
+        ("PENSTOCK_MAX_RETRIES", "-1", "from 0 to 1000"),
+        ("PENSTOCK_JOB_TIMEOUT_S", "1.5", "whole number"),
+        ("PENSTOCK_LEASE_S", "0", "seconds from 1"),
+        ("PENSTOCK_LEASE_S", "nan", "seconds"),
+        ("PENSTOCK_LEASE_S", "inf", "seconds"),
+        ("PENSTOCK_LEASE_S", "5 minutes", "seconds"),
+        ("HEARTBEAT_INTERVAL", "30s", "seconds"),
+        ("PENSTOCK_LEASE_BY_TYPE", "file", "file=600,folder=900"),
+        ("PENSTOCK_LEASE_BY_TYPE", "fiel=600", "item types"),
+        ("PENSTOCK_LEASE_BY_TYPE", "file=0", "seconds from 1"),
+        ("TASK_QUEUE_ENABLED", "perhaps", "true or false"),
+        ("PENSTOCK_SQLITE_SYNCHRONOUS", "OFF", "FULL or NORMAL"),
+        ("PENSTOCK_RETENTION_DAYS", "99999999999", "from 0 to 36500"),
+        ("PENSTOCK_URL", "queue.db", "sqlite:///PATH"),
+        ("PENSTOCK_URL", "sqlite:///a\0b", "a URL"),
+        ("PENSTOCK_TENANT_ID", "a\nb", "printable"),
+        ("PENSTOCK_COLLECTION", "a:b", "must not contain ':'"),
+        ("PENSTOCK_STATE", "a\0b", "a directory"),
+        ("PENSTOCK_STATE", "~no-such-user-here/x", "home directory"),
+    ],
+)
+def test_a_bad_value_is_refused_with_its_variable_and_what_is_allowed(variable, value, allowed):
+    with pytest.raises(errors.InvalidSetting) as refusal:
+        load({variable: value})
+
+    assert refusal.value.message.startswith(f"{variable} = {value[:200]!r}: ")
+    assert allowed in refusal.value.message
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"max_queue": True},
+        {"max_queue": 1.5},
+        {"lease_s": True},
+        {"lease_s": [5]},
+        {"state_dir": 5},
+        {"state_dir": b"/srv"},
+        {"url": 5},
+        {"tenant_id": 5},
+        {"lease_by_type": {"fiel": 5}},
+        {"lease_by_type": ["file"]},
+    ],
+)
+def test_a_bad_argument_is_refused_by_name(overrides):
+    with pytest.raises(errors.InvalidSetting, match=rf"{next(iter(overrides))} \(argument\)"):
+        load(**overrides)
+
+
+def test_an_unknown_argument_is_refused_with_a_hint():
+    with pytest.raises(errors.InvalidSetting, match="did you mean 'max_queue'"):
+        load(max_queu=5)
+
+
+@pytest.mark.parametrize("word", ["true", "TRUE", "yes", "on", "1", True])
+def test_words_that_mean_yes(word):
+    assert load(queue_enabled=word).queue_enabled is True
+
+
+@pytest.mark.parametrize("word", ["false", "False", "no", "off", "0", False])
+def test_words_that_mean_no(word):
+    assert load(queue_enabled=word).queue_enabled is False
+
+
+def test_none_in_a_variable_takes_a_limit_away():
+    assert load({"PENSTOCK_MAX_QUEUE_PER_TENANT": "none"}).max_queue_per_tenant is None
+
+
+@pytest.mark.parametrize(
+    ("environ", "named"),
+    [
+        ({"PENSTOCK_HEARTBEAT_S": "300"}, "lease_s = 300"),
+        ({"PENSTOCK_LEASE_S": "20"}, "lease_s = 20"),
+        ({"STALE_TASK_TIMEOUT": "30"}, "task_lease_s = 30"),
+        ({"PENSTOCK_LEASE_BY_TYPE": "file=5"}, "lease_by_type file = 5"),
+    ],
+)
+def test_a_heartbeat_that_comes_too_late_is_refused(environ, named):
+    with pytest.raises(errors.InvalidSetting, match="heartbeat_s") as refusal:
+        load(environ)
+
+    assert named in refusal.value.message
+    assert "PENSTOCK_HEARTBEAT_S" in refusal.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, "/users/ada/.local/state/penstock"),
+        ({"XDG_STATE_HOME": "/var/xdg"}, "/var/xdg/penstock"),
+        ({"XDG_STATE_HOME": "relative/is/ignored"}, "/users/ada/.local/state/penstock"),
+        ({"PENSTOCK_STATE": "/srv/a/../b/"}, "/srv/b"),
+        ({"PENSTOCK_STATE": "~"}, "/users/ada"),
+        ({"PENSTOCK_STATE": "~/queue"}, "/users/ada/queue"),
+        ({"PENSTOCK_STATE": "/srv/~/x"}, "/srv/~/x"),
+    ],
+)
+def test_where_the_state_is(environ, expected):
+    settings = load(environ)
+
+    assert Path(expected) == settings.state_dir
+    assert f"sqlite:///{expected}/penstock.db" == settings.url
+
+
+def test_a_relative_state_directory_is_fixed_when_loaded(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    assert tmp_path / "state" == load(state_dir="state").state_dir
+
+
+def test_a_url_of_its_own_is_not_moved_by_the_state_directory():
+    assert "memory://" == load(url="memory://", state_dir="/srv").url
+
+
+def test_without_an_argument_the_process_environment_is_read():
+    script = "from penstock import config; print(config.load().max_queue)"
+    environ = {**os.environ, "PENSTOCK_MAX_QUEUE": "41", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=True
+    )
+
+    assert "41" == done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("postgresql://ada:s3cret@host:5432/db?x=1", "postgresql://ada:***@host:5432/db?x=1"),
+        ("postgresql://ada:s3@cret@host/db", "postgresql://ada:***@host/db"),
+        ("postgresql://ada:s3/cret@host/db", "postgresql://ada:***@host/db"),
+        ("postgresql://ada:12/34@host/db", "postgresql://ada:***@host/db"),
+        ("postgresql://ada:s3?cret@host/db", "postgresql://ada:***@host/db"),
+        ("redis://:s3cret@host", "redis://:***@host"),
+        (
+            "postgresql://host/db?user=ada&password=s3cret&x=1",
+            "postgresql://host/db?user=ada&password=***&x=1",
+        ),
+        ("postgresql://host/db?sslPassword=s3cret", "postgresql://host/db?sslPassword=***"),
+        ("postgresql://ada@host/db", "postgresql://ada@host/db"),
+        ("redis://host:6379/0?name=a@b", "redis://host:6379/0?name=a@b"),
+        ("postgresql://[::1]:5432/db", "postgresql://[::1]:5432/db"),
+        ("sqlite:////srv/a:b@c/queue.db", "sqlite:////srv/a:b@c/queue.db"),
+        ("jsonl://a/b:c@d", "jsonl://a/b:c@d"),
+        ("memory://", "memory://"),
+        ("no url", "no url"),
+    ],
+)
+def test_passwords_in_urls_are_masked(url, expected):
+    assert expected == config.masked_url(url)
+
+
+def test_no_password_is_shown():
+    settings = load(url="postgresql://ada:s3cret@host/db")
+    with pytest.raises(errors.InvalidSetting) as refusal:
+        load(url="POSTGRESQL://ada:s3cret@host/db")
+
+    shown = [repr(settings), str(config.describe(settings)), refusal.value.message]
+    assert [] == [text for text in shown if "s3cret" in text]
+
+
+def test_what_is_described_can_be_written_as_json():
+    described = config.describe(load({"PENSTOCK_LEASE_BY_TYPE": "file=600"}, state_dir="/srv"))
+
+    assert ["lease_by_type", {"file": 600.0}, "PENSTOCK_LEASE_BY_TYPE"] in json.loads(json.dumps(described))
+    assert ["state_dir", "/srv", "argument"] in json.loads(json.dumps(described))
+
+
+@pytest.mark.parametrize("setting", config.SETTINGS, ids=lambda setting: setting.name)
+def test_each_setting_says_what_it_is_for(setting):
+    assert setting.doc.endswith(".")
+    assert setting.allowed
+    assert setting.default
+    assert setting.env.startswith("PENSTOCK_")
