@@ -26,7 +26,14 @@ TRANSITIONS: Mapping[Status, frozenset[Status]] = {
     Status.FAILED: frozenset({Status.PENDING, Status.IN_PROGRESS}),
     Status.CANCELLED: frozenset({Status.PENDING, Status.IN_PROGRESS}),
 }
-"""What may follow what. A failed or cancelled parent goes back to in_progress when its children are retried."""
+"""What may follow what. A failed parent goes back to in_progress when its children are retried."""
+
+FAILURE_CODES: Mapping[str, str] = {
+    "ERR_JOB_TIMEOUT": "The job ran longer than its timeout. Final: it is not retried.",
+    "ERR_WORKER_LOST": "The worker died or stopped renewing its lease. Spends a retry.",
+    "ERR_CHILDREN_FAILED": "Some of the jobs this one expanded into failed; the message counts and names them.",
+}
+"""Codes a job can carry in ``error_code`` that no exception has."""
 
 
 def done(claim: Holder, *, result_json: str | None = None) -> Settlement:

@@ -349,8 +349,7 @@ def _refuse_first_flaw(payload: dict[str, Any]) -> None:
     """Walk the payload and name a place that cannot be kept. Tuples pass: they come back as lists."""
     places: list[tuple[str, object]] = [("payload", payload)]
     walked: set[int] = set()
-    while places:
-        place, value = places.pop()
+    for place, value in places:  # it grows meanwhile, so that the outermost flaw is found first
         if not isinstance(value, dict | list | tuple):
             _refuse_flawed_leaf(place, value)
         elif id(value) not in walked:  # a payload may contain itself

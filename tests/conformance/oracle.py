@@ -402,7 +402,7 @@ class Oracle(RuleBasedStateMachine):
         for job in jobs:
             if job.claim_number < self.numbers.get(job.queue_id, 0):
                 broken.append(f"{job.queue_id}: claim number shrank to {job.claim_number}")
-            self.numbers[job.queue_id] = job.claim_number
+        self.numbers = {job.queue_id: job.claim_number for job in jobs}
         if broken:
             raise Difference("the reference broke its promises:\n" + "\n".join(broken))
 

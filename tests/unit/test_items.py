@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import errors, items
@@ -65,11 +65,11 @@ def test_unknown_words_are_refused_and_the_known_ones_named(item_type, op, error
     assert named in refusal.value.message
 
 
-FOLDER = {"folder_path": "/absolute/path/to/folder"}
-PROJECT = {"project_root": "/absolute/path"}
+FOLDER: dict[str, object] = {"folder_path": "/absolute/path/to/folder"}
+PROJECT: dict[str, object] = {"project_root": "/absolute/path"}
 
 # The hex was made with sha256sum, of the text in the comment.
-GOLDEN = [
+GOLDEN: list[tuple[str, dict[str, object], str]] = [
     ("content", {"content": "The actual text content"}, "content:notes:b7339c1748006378"),
     ("content", {"content": "Grüße 🌊"}, "content:notes:6763aba617424e62"),
     ("file", {"file_path": "/absolute/path/to/file"}, "file:notes:d7d2cea9060abfcc"),
@@ -176,6 +176,7 @@ def test_a_note_is_known_by_its_id_when_it_has_one():
     assert by_id != key("content", {"content": "new text"}, "delete")
 
 
+@settings(deadline=None)
 @given(st.permutations(["folder_path", "patterns", "recursive", "recursive_depth", "chunk_size", "extra"]))
 def test_the_order_of_fields_does_not_matter(names):
     payload = {"folder_path": "/a", "patterns": ["*.md"], "recursive": False, "recursive_depth": 2}

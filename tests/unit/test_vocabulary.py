@@ -64,7 +64,7 @@ def test_all_synonyms_are_understood_in_any_case(words, expected):
 
 @pytest.mark.parametrize("word", ["", "finished", "pendng", None, 3])
 def test_other_words_are_refused_and_the_known_ones_named(word):
-    with pytest.raises(errors.UnknownStatus, match="known are .*queued"):
+    with pytest.raises(errors.UnknownStatus, match=r"known are .*queued"):
         vocabulary.understand(word)
 
 

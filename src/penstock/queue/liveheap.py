@@ -10,7 +10,7 @@ K = TypeVar("K")
 
 
 class LiveHeap(Generic[K]):
-    """Names ordered by key, smallest first. Entries that were moved or removed are skipped when they surface."""
+    """Names ordered by key, smallest first. What was moved or removed is skipped when it surfaces."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[K, str]] = []

@@ -63,9 +63,7 @@ def _sqlite(rest: str, settings: Settings) -> Queue:
         raise InvalidSetting("sqlite:///:memory: is not a file", remedy="Use memory:// instead.")
     path = _absolute(name)
     _make_usable(path.parent, create=_belongs_to_state(path, settings))
-    return SqliteQueue(
-        path, synchronous=settings.sqlite_synchronous, busy_timeout_s=settings.busy_timeout_s
-    )
+    return SqliteQueue(path, synchronous=settings.sqlite_synchronous, busy_timeout_s=settings.busy_timeout_s)
 
 
 def _jsonl(rest: str, settings: Settings) -> Queue:
@@ -73,7 +71,8 @@ def _jsonl(rest: str, settings: Settings) -> Queue:
 
     if not rest:
         raise InvalidSetting(
-            "jsonl:// names no directory", remedy="Write jsonl://queue, or jsonl:///srv/queue for an absolute path."
+            "jsonl:// names no directory",
+            remedy="Write jsonl://queue, or jsonl:///srv/queue for an absolute path.",
         )
     path = _absolute(rest)
     if _belongs_to_state(path, settings):
@@ -106,7 +105,9 @@ def _make_usable(directory: Path, *, create: bool) -> None:
         return
     if owner == os.geteuid() and os.access(directory, os.R_OK | os.X_OK):
         raise StoreReadOnly(f"{directory} is not writable")
-    raise StoreDenied(f"{directory} belongs to uid {owner}; this process (uid {os.geteuid()}) may not write there")
+    raise StoreDenied(
+        f"{directory} belongs to uid {owner}; this process (uid {os.geteuid()}) may not write there"
+    )
 
 
 def _refusal(directory: Path, error: OSError) -> StoreError:

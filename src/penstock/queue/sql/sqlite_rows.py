@@ -36,6 +36,7 @@ class SqliteRows:
         self.cursor = connection.cursor()
         # The caller's own connection may build its rows differently.
         self.cursor.row_factory = None
+        self._last_time: tuple[datetime | None, str] = (None, "")
 
     def _one(self, name: str, *values: object) -> Job | None:
         row = self.cursor.execute(SQL[name], values).fetchone()
@@ -86,7 +87,9 @@ class SqliteRows:
         return changed
 
     def finish(self, settlement: Settlement, now: datetime) -> bool:
-        at = format_time(now)
+        if self._last_time[0] is not now:
+            self._last_time = (now, format_time(now))
+        at = self._last_time[1]
         values = (settlement.result_json, at, at, settlement.queue_id, settlement.claim_number)
         return self.cursor.execute(SQL["finish"], values).rowcount == 1
 
@@ -179,10 +182,11 @@ def as_list(values: Collection[str]) -> str:
 def encoded(job: Job) -> tuple[Any, ...]:
     """The job as SQLite keeps it, in column order."""
     values = list(msgspec.structs.astuple(job))
+    created, text = job.created_at, format_time(job.created_at)
     for at in _TIME_AT:
         moment = values[at]
         if moment is not None:
-            values[at] = format_time(moment)
+            values[at] = text if moment is created else format_time(moment)
     values[_STATUS_AT] = job.status.value
     if job.held is not None:
         values[_HELD_AT] = job.held.value

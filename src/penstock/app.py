@@ -1,0 +1,71 @@
+"""The composition root: settings become a store, a store becomes a service."""
+
+from __future__ import annotations
+
+from os import PathLike
+from types import TracebackType
+from typing import Self
+
+from penstock import config
+from penstock.config import Settings
+from penstock.errors import InvalidSetting
+from penstock.job import Job
+from penstock.queue.opening import open_queue
+from penstock.queue.waiting import wait_for
+from penstock.service.jobs import Jobs
+
+
+class Penstock(Jobs):
+    """An open queue and everything that can be asked of it.
+
+        with Penstock("sqlite:///queue.db") as app:
+            receipt = app.submit(item_type="content", op="ingest", payload={"content": "The mill runs."})
+            print(app.job(receipt.job_id).status)
+
+    Without a URL the queue is the one the settings name: by default SQLite in the state directory.
+    ``queue`` is the protocol itself, for workers.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        state_dir: str | PathLike[str] | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        if settings is not None and (url is not None or state_dir is not None):
+            raise InvalidSetting("settings say where the queue is; leave out url and state_dir")
+        settings = settings or config.load(url=url, state_dir=state_dir)
+        super().__init__(open_queue(settings), settings)
+
+    def wait(self, id_or_prefix: str, *, run: int | None = None, timeout: float | None = None) -> Job:
+        """The job, once the given run of it has ended; without ``run``, once nothing more is to be done.
+
+            receipt = app.submit(item_type="file", op="ingest", payload={"file_path": "/srv/a.pdf"})
+            job = app.wait(receipt.job_id, run=receipt.run, timeout=60)
+
+        The status answered may belong to a later run that began meanwhile. Raises ``TimeoutError`` when
+        ``timeout`` seconds went by before.
+        """
+        job = self.job(id_or_prefix)
+
+        def reached() -> bool:
+            nonlocal job
+            job = self.job(job.queue_id)
+            return job.ended or (run is not None and job.run > run)
+
+        if not wait_for(self.queue, reached, timeout):
+            raise TimeoutError(f"job {job.queue_id} was still {job.status} after {timeout:g} seconds")
+        return job
+
+    def close(self) -> None:
+        """Release the store."""
+        self.queue.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,345 @@
+"""Every use case about jobs, once. A door parses, calls one method here, and renders the answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from datetime import timedelta
+from typing import Any, TypedDict, Unpack, cast
+
+import msgspec
+
+from penstock import clock, items, vocabulary
+from penstock.config import Settings
+from penstock.errors import (
+    AmbiguousId,
+    CannotCancel,
+    CannotRetry,
+    InvalidRequest,
+    InvalidTime,
+    JobNotFound,
+    LiveTwin,
+    UnknownStatus,
+)
+from penstock.job import (
+    ENDED,
+    Added,
+    Held,
+    Job,
+    JobQuery,
+    Limits,
+    Position,
+    Requeued,
+    Scope,
+    Status,
+)
+from penstock.queue.protocol import CASCADE_BATCH, Queue
+from penstock.service import explaining
+from penstock.service.answers import CancelAnswer, Details, HistoryEntry, Receipt, RetryAnswer, Stats
+from penstock.service.requests import Submission, new_jobs
+
+MAX_PAGE = 1000
+_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+
+class JobFilter(TypedDict, total=False):
+    """Which jobs are meant; all given fields must match. ``status`` takes any door's word, or several."""
+
+    status: str | Collection[str] | None
+    item_type: str | None
+    op: str | None
+    tenant_id: str | None
+    collection: str | None
+    branch: str | None
+    held: str | None
+    parent_id: str | None
+    top_level: bool | None
+    after: str | None
+    newest_first: bool
+    limit: int
+
+
+class Jobs:
+    """The jobs of one queue, as one door sees them: the door decides default priorities and status words."""
+
+    def __init__(self, queue: Queue, settings: Settings, *, door: items.Source = "library") -> None:
+        self.queue = queue
+        self.settings = settings
+        self.door: items.Source = door
+
+    def submit(self, *, connection: Any = None, **submission: Unpack[Submission]) -> Receipt:
+        """Put one job into the queue; it is kept once this returns.
+
+            receipt = app.submit(item_type="file", op="ingest", payload={"file_path": "/srv/a.pdf"})
+            app.submit(item_type="function", op="run", payload={"function_name": "mail"}, delay=60)
+
+        A live job that is the same request answers for this one (``dedupe_hit``). ``force=True`` makes it a
+        job of its own that also ignores "unchanged"; its two halves are ``dedupe=False`` and ``rebuild=True``.
+        ``run_at`` (a datetime with a zone, or ISO text) or ``delay`` (seconds or timedelta) say not before
+        when. ``key`` says which calls of a function are one. ``connection``, on SQL engines, adds the row in
+        the caller's own transaction: it exists when the caller commits, and is always a row of its own.
+
+        Raises a subclass of ``InvalidRequest``, or ``QueueFull``; then nothing was written.
+        """
+        (added,) = self._add([submission], connection)
+        position = None if connection is not None else self.queue.position(added.queue_id)
+        return self._receipt(added, position)
+
+    def submit_many(self, submissions: Sequence[Submission], *, connection: Any = None) -> list[Receipt]:
+        """Put many jobs into the queue in one transaction: all, or none.
+
+        app.submit_many([{"item_type": "file", "op": "ingest", "payload": {"file_path": p}} for p in paths])
+        """
+        if not submissions:
+            return []
+        return [self._receipt(added, None) for added in self._add(list(submissions), connection)]
+
+    def _add(self, submissions: Sequence[Submission], connection: Any) -> list[Added]:
+        settings = self.settings
+        new = new_jobs(submissions, settings, door=self.door, joins=connection is not None)
+        limits = Limits(
+            indexing=settings.max_queue,
+            per_tenant=settings.max_queue_per_tenant,
+            functions=settings.max_function_queue,
+        )
+        return self.queue.add(new, limits=limits, connection=connection)
+
+    def _receipt(self, added: Added, position: Position | None) -> Receipt:
+        hit = f"Duplicate: job {added.queue_id} already {self._word(added.status)}"
+        return Receipt(
+            job_id=added.queue_id,
+            status=added.status,
+            message=hit if added.dedupe_hit else "Job queued",
+            run=added.run,
+            dedupe_hit=added.dedupe_hit,
+            queue_position=position.ahead if position else None,
+            queue_length=position.length if position else None,
+        )
+
+    def job(self, id_or_prefix: str) -> Job:
+        """One job, by its id or by any prefix that only one id has.
+
+        Raises ``JobNotFound`` or ``AmbiguousId``.
+        """
+        if not isinstance(id_or_prefix, str) or not _ID.fullmatch(id_or_prefix):
+            raise JobNotFound(f"no job has the id {str(id_or_prefix)[:80]!a}")
+        exact = self.queue.get(id_or_prefix)
+        if exact is not None:
+            return exact
+        found = self.queue.find(JobQuery(prefix=id_or_prefix, limit=6))
+        if not found:
+            raise JobNotFound(f"no job has the id or prefix {id_or_prefix!r}")
+        if len(found) > 1:
+            named = ", ".join(job.queue_id for job in found[:5]) + (", …" if len(found) > 5 else "")
+            raise AmbiguousId(f"{id_or_prefix!r} is the beginning of several ids: {named}")
+        return found[0]
+
+    def jobs(self, **filters: Unpack[JobFilter]) -> list[Job]:
+        """Jobs that match, newest id first, at most ``limit`` (50) of them.
+
+            app.jobs(status="failed", tenant_id="me")
+
+        ``after`` is the last id of the page before.
+        """
+        return self.queue.find(_query(filters))
+
+    def details(self, id_or_prefix: str) -> Details:
+        """One job with its place in the queue, the reason why it is not running, and its history."""
+        job = self.job(id_or_prefix)
+        position = self.queue.position(job.queue_id) if job.status is Status.PENDING else None
+        return Details(
+            job=job,
+            reason=explaining.reason(self.queue, job, position),
+            queue_position=position.ahead if position else None,
+            queue_length=position.length if position else None,
+            history=explaining.history(job),
+        )
+
+    def history(self, id_or_prefix: str) -> list[HistoryEntry]:
+        """What happened to a job, in the order of time. Departures from the plain path are kept up to 20."""
+        return explaining.history(self.job(id_or_prefix))
+
+    def cancel(self, id_or_prefix: str) -> CancelAnswer:
+        """Stop a job and the jobs it expanded into. Raises ``CannotCancel`` when it has ended.
+
+        A pending job is cancelled at once; a running one is asked to stop at its next checkpoint.
+        """
+        job_id = self.job(id_or_prefix).queue_id
+        (answer,) = self.queue.cancel([job_id])
+        if answer.was is None:
+            raise JobNotFound(f"job {job_id} has been removed")
+        if answer.refused:
+            raise CannotCancel(f"Cannot cancel job with status: {self._word(answer.was)}")
+        # Children are stopped after the answer was made; the last of them may have ended the job.
+        after = self.queue.get(job_id)
+        if after is None or after.status is Status.CANCELLED:
+            return CancelAnswer(job_id, "cancelled", "Job cancelled")
+        return CancelAnswer(job_id, "cancel_requested", "Worker will stop at next checkpoint")
+
+    def retry(self, id_or_prefix: str) -> Job:
+        """Put a failed or cancelled job back, with all its retries; of a parent, the children that failed.
+
+        Raises ``CannotRetry`` when it has not ended badly, ``LiveTwin`` when a live job does the same.
+        """
+        job_id = self.job(id_or_prefix).queue_id
+        (answer,) = self.queue.requeue([job_id])
+        if answer.was is None:
+            raise JobNotFound(f"job {job_id} has been removed")
+        if answer.twin is not None:
+            raise LiveTwin(f"job {answer.twin} is live and does the same", twin=answer.twin)
+        if answer.refused:
+            raise CannotRetry(f"Cannot retry job with status: {self._word(answer.was)}")
+        return self.job(job_id)
+
+    def retry_failed(self, **filters: Unpack[JobFilter]) -> RetryAnswer:
+        """Put back every failed job that matches. Those with a live twin stay, and are named.
+
+        app.retry_failed(tenant_id="me")
+        """
+        retried, twins = 0, dict[str, str]()
+        # Parents first: putting one back takes its failed children along.
+        for top_level in (True, False):
+            for answer in self._requeue_failed(filters, top_level=top_level):
+                retried += not answer.refused
+                if answer.twin is not None:
+                    twins[answer.queue_id] = answer.twin
+        return RetryAnswer(retried, twins)
+
+    def _requeue_failed(self, filters: JobFilter, *, top_level: bool) -> Iterator[Requeued]:
+        query = msgspec.structs.replace(
+            _query(filters),
+            statuses=frozenset({Status.FAILED}),
+            top_level=top_level,
+            newest_first=False,
+            limit=CASCADE_BATCH,
+        )
+        while found := self.queue.find(query):
+            ids = [job.queue_id for job in found]
+            yield from self.queue.requeue(ids)
+            query = msgspec.structs.replace(query, after=ids[-1])
+
+    def pause(self, *, tenant_id: str | None = None, collection: str | None = None) -> Scope:
+        """Stop claiming from a tenant, a collection, or a tenant's collection; what runs goes on.
+
+        app.pause(tenant_id="me")
+        app.pause(tenant_id="*")  # everything
+        """
+        scope = _scope(tenant_id, collection)
+        self.queue.pause(scope)
+        return scope
+
+    def resume(self, *, tenant_id: str | None = None, collection: str | None = None) -> int:
+        """Undo a pause of exactly this scope. Answers how many held jobs were released."""
+        return self.queue.resume(_scope(tenant_id, collection))
+
+    def paused(self) -> list[Scope]:
+        """Every scope that is paused."""
+        return sorted(self.queue.paused())
+
+    def stats(self) -> Stats:
+        """How many jobs stand where, how long the oldest has waited, what is paused, and who works."""
+        by_status = dict.fromkeys((status.value for status in Status), 0)
+        by_item_type: dict[str, dict[str, int]] = {}
+        for (status, item_type), number in self.queue.count(JobQuery(), by=("status", "item_type")).items():
+            by_status[status] += number
+            by_item_type.setdefault(item_type, {})[status] = number
+        pending = JobQuery(statuses=frozenset({Status.PENDING}))
+        held = self.queue.count(pending, by=("held",))
+        oldest = self._oldest_pending()
+        return Stats(
+            by_status=by_status,
+            by_held={reason.value: held.get((reason,), 0) for reason in Held},
+            by_item_type=dict(sorted(by_item_type.items())),
+            oldest_pending_at=oldest.created_at if oldest else None,
+            oldest_pending_age_s=(clock.now() - oldest.created_at).total_seconds() if oldest else None,
+            paused=self.paused(),
+            workers=self.queue.workers(),
+        )
+
+    def _oldest_pending(self) -> Job | None:
+        """Our own ids sort by time; of ids that doors brought, the first after ours is looked at as well."""
+        pending = JobQuery(statuses=frozenset({Status.PENDING}), limit=1)
+        after_ours = msgspec.structs.replace(pending, after="job_g")
+        found = self.queue.find(pending) + self.queue.find(after_ours)
+        return min(found, key=lambda job: job.created_at, default=None)
+
+    def purge(
+        self, *, status: str | Collection[str] = ("done", "cancelled"), older_than: timedelta = timedelta(0)
+    ) -> int:
+        """Remove jobs that ended longer ago than ``older_than``, their children with them. Answers how many.
+
+        app.purge(status="done", older_than=timedelta(days=7))
+        """
+        wanted = _statuses(status)
+        if not wanted or not wanted <= ENDED:
+            raise InvalidRequest(
+                "purge removes only jobs that have ended", remedy="Use done, failed or cancelled."
+            )
+        if older_than < timedelta(0):
+            raise InvalidTime("older_than: expected a duration that is not negative", remedy="Use 0 for all.")
+        before = clock.now() - older_than
+        removed = 0
+        while gone := self.queue.prune(dict.fromkeys(wanted, before)):
+            removed += gone
+        return removed
+
+    def _word(self, status: Status) -> str:
+        spoken = self.door if self.door in vocabulary.DOORS else "job"
+        return vocabulary.speak(status, cast("vocabulary.Door", spoken))
+
+
+def _query(filters: JobFilter) -> JobQuery:
+    unknown = sorted(set(filters) - JobFilter.__optional_keys__)
+    if unknown:
+        raise InvalidRequest(f"unknown filter {unknown[0]!r}")
+    limit = filters.get("limit", 50)
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
+        raise InvalidRequest(f"limit: expected a whole number from 1 to {MAX_PAGE}, got {str(limit)[:80]!r}")
+    held = filters.get("held")
+    return JobQuery(
+        statuses=_statuses(filters.get("status")),
+        item_type=filters.get("item_type"),
+        op=filters.get("op"),
+        tenant_id=filters.get("tenant_id"),
+        collection=filters.get("collection"),
+        branch=filters.get("branch"),
+        held=_held(held) if held is not None else None,
+        parent_id=filters.get("parent_id"),
+        top_level=filters.get("top_level"),
+        after=filters.get("after"),
+        newest_first=filters.get("newest_first", True),
+        limit=limit,
+    )
+
+
+def _statuses(words: str | Collection[str] | None) -> frozenset[Status]:
+    if words is None:
+        return frozenset()
+    return frozenset(_status(word) for word in ([words] if isinstance(words, str) else words))
+
+
+def _status(word: str) -> Status:
+    canonical = vocabulary.understand(word)
+    if canonical not in set(Status):
+        raise UnknownStatus(f"{word!r} is a status of tasks, not of jobs")
+    return Status(canonical)
+
+
+def _held(word: str) -> Held:
+    if word not in set(Held):
+        raise InvalidRequest(f"held: expected one of {', '.join(Held)}, got {str(word)[:80]!r}")
+    return Held(word)
+
+
+def _scope(tenant_id: str | None, collection: str | None) -> Scope:
+    if tenant_id is None and collection is None:
+        raise InvalidRequest(
+            "name a tenant or a collection",
+            remedy="Give a tenant, a collection or both; tenant * is everything.",
+        )
+    names = Scope(tenant_id or "*", collection or "*")
+    if names.tenant_id != "*":
+        items.validate_name("tenant_id", names.tenant_id)
+    if names.collection != "*":
+        items.validate_name("collection", names.collection)
+    return names

@@ -1,0 +1,217 @@
+"""From what a caller says to what the queue takes: every check of a submission, before it is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Required, TypedDict, TypeVar
+
+from penstock import clock, items
+from penstock.config import Settings
+from penstock.errors import InvalidName, InvalidPayload, InvalidRequest, InvalidTime
+from penstock.job import NewJob
+from penstock.payloads import FunctionPayload, Payload, encode_payload
+
+T = TypeVar("T")
+
+FARTHEST = timedelta(days=3650)
+MAX_RETRIES = 1000
+MAX_TIMEOUT_S = 365 * 86_400
+
+
+class Submission(TypedDict, total=False):
+    """One request for a job. What is left out comes from the settings, the door and the item type."""
+
+    item_type: Required[str]
+    op: Required[str]
+    payload: Required[Mapping[str, Any]]
+    tenant_id: str | None
+    collection: str | None
+    branch: str
+    priority: int | None
+    run_at: datetime | str | None
+    delay: timedelta | float | None
+    force: bool
+    dedupe: bool
+    rebuild: bool
+    key: str | None
+    metadata: Mapping[str, Any] | None
+    max_retries: int | None
+    timeout_s: int | None
+    job_id: str | None
+
+
+def new_jobs(
+    submissions: Sequence[Submission], settings: Settings, *, door: items.Source, joins: bool = False
+) -> list[NewJob]:
+    """The rows that were asked for. ``joins``: they go into the caller's transaction, so none may dedupe."""
+    now = clock.now()
+    built = []
+    for number, queue_id in enumerate(clock.new_ids(len(submissions))):
+        try:
+            built.append(_Builder(submissions[number], settings, door, joins).build(queue_id, now))
+        except InvalidRequest as refusal:
+            if len(submissions) == 1:
+                raise
+            message = f"submission {number + 1} of {len(submissions)}: {refusal.message}"
+            raise type(refusal)(message, remedy=refusal.remedy) from None
+    return built
+
+
+class _Builder:
+    def __init__(self, given: Submission, settings: Settings, door: items.Source, joins: bool) -> None:
+        _refuse_misshapen(given)
+        self._given = given
+        self._settings = settings
+        self._door: items.Source = door
+        self._joins = joins
+        self._tenant_id = items.validate_name("tenant_id", _or(given.get("tenant_id"), settings.tenant_id))
+        self._collection = items.validate_name(
+            "collection", _or(given.get("collection"), settings.collection)
+        )
+        self._branch = items.validate_name("branch", given.get("branch", "main"))
+        self._flags = {name: _flag(given, name, default=name == "dedupe") for name in FLAGS}
+
+    def build(self, queue_id: str, now: datetime) -> NewJob:
+        given = self._given
+        item_type, op = given["item_type"], given["op"]
+        payload = items.parse_payload(item_type, op, given["payload"])
+        encoded = encode_payload(given["payload"], max_bytes=self._settings.max_payload_bytes)
+        if given.get("job_id") is not None:
+            queue_id = items.validate_name("job_id", given["job_id"] or "")
+        priority = given.get("priority")
+        return NewJob(
+            queue_id=queue_id,
+            item_type=item_type,
+            op=op,
+            tenant_id=self._tenant_id,
+            collection=self._collection,
+            branch=self._branch,
+            idempotency_key=self._key(payload, queue_id),
+            payload_json=encoded,
+            priority=items.validate_priority(
+                _or(priority, items.default_priority(self._door, item_type, op))
+            ),
+            metadata=self._metadata(),
+            dedupe=self._dedupes(payload),
+            run_at=due_at(given.get("run_at"), given.get("delay"), now),
+            lock_key=items.lock_key(
+                payload, tenant_id=self._tenant_id, branch=self._branch, collection=self._collection
+            ),
+            max_retries=_count(given, "max_retries", self._settings.max_retries, 0, MAX_RETRIES),
+            timeout_s=_count(given, "timeout_s", self._settings.job_timeout_s, 1, MAX_TIMEOUT_S),
+            submitted_by=self._door,
+        )
+
+    def _dedupes(self, payload: Payload) -> bool:
+        if self._joins or self._flags["force"] or not self._flags["dedupe"]:
+            return False
+        # Two calls of one function are two calls, unless the caller says by a key that they are one.
+        return not isinstance(payload, FunctionPayload) or self._given.get("key") is not None
+
+    def _key(self, payload: Payload, queue_id: str) -> str:
+        key = self._given.get("key")
+        if isinstance(payload, FunctionPayload):
+            return items.function_key(self._collection, queue_id if key is None else _checked_key(key))
+        if key is not None:
+            raise InvalidRequest(
+                "key: only function jobs have one; other jobs are known by what they are about",
+                remedy="Leave out the key; use force to run a duplicate.",
+            )
+        return items.idempotency_key(self._given["item_type"], self._collection, payload)
+
+    def _metadata(self) -> str:
+        given = self._given.get("metadata")
+        if given is not None and not isinstance(given, Mapping):
+            raise InvalidPayload(f"metadata: expected an object, got {type(given).__name__}")
+        metadata = dict(given or {})
+        if self._flags["force"] or self._flags["rebuild"]:
+            metadata["rebuild"] = True
+        try:
+            return encode_payload(metadata, max_bytes=self._settings.max_payload_bytes)
+        except InvalidRequest as refusal:
+            message = refusal.message.replace("payload", "metadata", 1)
+            raise type(refusal)(message, remedy=refusal.remedy) from None
+
+
+FLAGS = ("force", "dedupe", "rebuild")
+
+
+def _refuse_misshapen(given: Submission) -> None:
+    if not isinstance(given, Mapping):
+        raise InvalidRequest(f"a submission is a mapping of fields, got {type(given).__name__}")
+    known = Submission.__required_keys__ | Submission.__optional_keys__
+    unknown = sorted(map(str, set(given) - known))
+    if unknown:
+        raise InvalidRequest(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}")
+    missing = sorted(Submission.__required_keys__ - set(given))
+    if missing:
+        raise InvalidRequest(f"missing field {missing[0]!r}", remedy="Give item_type, op and payload.")
+
+
+def _or(given: T | None, default: T) -> T:
+    return default if given is None else given
+
+
+def _flag(given: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    value = given.get(name, default)
+    if not isinstance(value, bool):
+        # "false" would count as true.
+        raise InvalidRequest(f"{name}: expected true or false, got {str(value)[:80]!r}")
+    return value
+
+
+def _count(given: Mapping[str, Any], name: str, default: int, low: int, high: int) -> int:
+    value = _or(given.get(name), default)
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidRequest(f"{name}: expected a whole number from {low} to {high}, got {str(value)[:80]!r}")
+    return value
+
+
+def _checked_key(key: str) -> str:
+    if not isinstance(key, str) or not 1 <= len(key) <= 255 or not key.isprintable():
+        raise InvalidName(f"key must be 1 to 255 printable characters, got {str(key)[:80]!a}")
+    return key
+
+
+def due_at(run_at: datetime | str | None, delay: timedelta | float | None, now: datetime) -> datetime | None:
+    """The moment before which the job must not run, if any."""
+    if run_at is not None and delay is not None:
+        raise InvalidTime("run_at and delay: expected one of them", remedy="Leave one of them out.")
+    moment = read_time(run_at) if run_at is not None else None
+    if delay is not None:
+        moment = now + _checked_delay(delay)
+    if moment is not None and moment > now + FARTHEST:
+        raise InvalidTime(f"run_at: {moment.isoformat()} is more than ten years ahead")
+    return moment
+
+
+def read_time(value: datetime | str) -> datetime:
+    """A time with a zone, from itself or from ISO 8601 text, in UTC."""
+    moment = value
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value.strip())
+        except ValueError:
+            raise InvalidTime(f"run_at: {value[:80]!a} is not an ISO 8601 time") from None
+    if not isinstance(moment, datetime):
+        raise InvalidTime(f"run_at: expected a time, got {type(value).__name__}")
+    if moment.tzinfo is None:
+        raise InvalidTime(f"run_at: {moment.isoformat()} has no zone")
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise InvalidTime(f"run_at: {moment.isoformat()} is out of range") from None
+
+
+def _checked_delay(delay: timedelta | float) -> timedelta:
+    if not isinstance(delay, timedelta):
+        if isinstance(delay, bool) or not isinstance(delay, int | float) or not math.isfinite(delay):
+            raise InvalidTime(
+                f"delay: expected seconds or a timedelta, got {str(delay)[:80]!r}", remedy="Use seconds."
+            )
+        delay = min(timedelta(seconds=min(delay, FARTHEST.total_seconds() + 1)), 2 * FARTHEST)
+    if not timedelta(0) <= delay <= FARTHEST:
+        raise InvalidTime(f"delay: expected 0 to {FARTHEST.days} days", remedy="Use seconds from now on.")
+    return delay

@@ -1,0 +1,271 @@
+"""What only the SQLite engine has: its schema, its plans, its file."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from penstock import items, lifecycle
+from penstock.errors import InvalidRequest, SchemaMismatch, StateDamaged
+from penstock.job import ClaimRequest, Job, JobQuery, NewJob, Status
+from penstock.queue.sql.sqlite import SqliteQueue
+from penstock.queue.sql.sqlite_rows import SPILL_OVER, SQL
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def new(number: int, **fields: object) -> NewJob:
+    values: dict[str, object] = {
+        "queue_id": f"job_{number:06d}",
+        "item_type": "file",
+        "op": "ingest",
+        "tenant_id": "t",
+        "collection": "c",
+        "idempotency_key": f"file:c:{number:016x}",
+        "payload_json": "{}",
+    }
+    return NewJob(**(values | fields))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "queue.db"
+
+
+@pytest.fixture
+def queue(path: Path):
+    queue = SqliteQueue(path)
+    yield queue
+    queue.close()
+
+
+def plan(path: Path, name: str, *values: object) -> str:
+    connection = sqlite3.connect(path)
+    rows = connection.execute("EXPLAIN QUERY PLAN " + SQL[name], values).fetchall()
+    connection.close()
+    return " | ".join(row[3] for row in rows)
+
+
+def test_the_file_is_in_wal_mode_with_full_sync(queue: SqliteQueue) -> None:
+    with queue._connections.writing() as connection:
+        assert ("wal",) == connection.execute("PRAGMA journal_mode").fetchone()
+        assert (2,) == connection.execute("PRAGMA synchronous").fetchone()
+
+
+def test_normal_sync_is_a_setting(path: Path) -> None:
+    queue = SqliteQueue(path, synchronous="NORMAL")
+    with queue._connections.writing() as connection:
+        assert (1,) == connection.execute("PRAGMA synchronous").fetchone()
+    queue.close()
+
+
+def test_the_indexes_have_the_names_of_the_schema_document(queue: SqliteQueue, path: Path) -> None:
+    connection = sqlite3.connect(path)
+    names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
+    connection.close()
+    expected = {"dequeue", "idempotency", "lease_expiry", "collection_tenant", "item_type", "failed", "worker"}
+
+    assert {f"idx_unified_queue_{name}" for name in expected} <= names
+
+
+@pytest.mark.parametrize("backlog", [0, 1_000, 20_000])
+def test_a_claim_reads_the_claim_index_in_its_own_order(
+    queue: SqliteQueue, path: Path, backlog: int
+) -> None:
+    queue.add([new(n) for n in range(backlog)], now=T0)
+
+    found = plan(path, "candidates", 10)
+
+    assert "USING INDEX idx_unified_queue_dequeue" in found
+    assert "TEMP B-TREE" not in found
+
+
+@pytest.mark.parametrize("name", ["promote", "finish", "take", "get", "first_parked", "expired"])
+def test_no_statement_of_the_hot_path_scans_the_table(queue: SqliteQueue, path: Path, name: str) -> None:
+    values = ["x"] * SQL[name].count("?")
+    if name == "promote":
+        values = ["x"]
+
+    assert "SCAN unified_queue" not in plan(path, name, *values).replace("SCAN unified_queue USING", "")
+
+
+BAD_ROWS = {
+    "unknown item type": "item_type = 'video'",
+    "unknown op": "op = 'explode'",
+    "priority 11": "priority = 11",
+    "unknown status": "status = 'stuck'",
+    "retries beyond the maximum": "retry_count = 4",
+    "negative retries": "retry_count = -1",
+    "failed without a reason": "status = 'failed', finished_at = 'x'",
+    "done without an end": "status = 'done'",
+    "pending with an end": "finished_at = 'x'",
+    "running without lease or wait": "status = 'in_progress'",
+    "pending with a lease": "lease_until = 'x'",
+    "held for no known reason": "held = 'mood'",
+    "held by time without a time": "held = 'time'",
+    "held by a lock it does not have": "held = 'lock'",
+    "holding another lock than its own": "lock_key = 'a', lock_held = 'b'",
+    "turn below the codes": "turn = -3",
+}
+
+
+@pytest.mark.parametrize("bad", BAD_ROWS)
+def test_the_database_itself_refuses_a_row_that_is(queue: SqliteQueue, path: Path, bad: str) -> None:
+    queue.add([new(1)], now=T0)
+    connection = sqlite3.connect(path)
+
+    with pytest.raises(sqlite3.IntegrityError):
+        connection.execute(f"UPDATE unified_queue SET {BAD_ROWS[bad]}")
+    connection.close()
+
+
+@pytest.mark.parametrize(("item_type", "op"), [(t, ops[0]) for t, ops in items.MATRIX.items()])
+def test_every_item_type_of_the_matrix_fits_the_table(queue: SqliteQueue, item_type: str, op: str) -> None:
+    queue.add([new(1, item_type=item_type, op=op)], now=T0)
+
+    assert item_type == job(queue).item_type
+
+
+def test_two_holders_of_one_lock_are_refused_by_the_database(queue: SqliteQueue, path: Path) -> None:
+    queue.add([new(1, lock_key="a"), new(2, lock_key="a")], now=T0)
+    queue.claim(ClaimRequest("w"), now=T0)
+    connection = sqlite3.connect(path)
+
+    with pytest.raises(sqlite3.IntegrityError, match="lock_held"):
+        connection.execute("UPDATE unified_queue SET lock_held = 'a' WHERE queue_id = 'job_000002'")
+    connection.close()
+
+
+def test_a_long_payload_lives_beside_the_row_and_comes_back_whole(queue: SqliteQueue, path: Path) -> None:
+    text = '{"content":"' + "x" * SPILL_OVER + '"}'
+    queue.add([new(1, payload_json=text), new(2)], now=T0)
+    connection = sqlite3.connect(path)
+    stored = connection.execute("SELECT payload_json FROM unified_queue ORDER BY queue_id").fetchall()
+    connection.close()
+
+    assert [("",), ("{}",)] == stored
+    assert text == job(queue).payload_json
+    assert [text, "{}"] == [c.payload_json for c in queue.claim(ClaimRequest("w", 2), now=T0)]
+
+
+def test_a_long_payload_goes_with_its_row(queue: SqliteQueue, path: Path) -> None:
+    queue.add([new(1, payload_json='"' + "x" * SPILL_OVER + '"')], now=T0)
+    queue.settle([lifecycle.done(c) for c in queue.claim(ClaimRequest("w"), now=T0)], now=T0)
+    queue.prune({Status.DONE: T0 + timedelta(seconds=1)})
+    connection = sqlite3.connect(path)
+
+    assert (0,) == connection.execute("SELECT count(*) FROM unified_queue_payload").fetchone()
+    connection.close()
+
+
+@pytest.mark.parametrize("lengths", [(10, 5_000), (5_000, 10), (5_000, 6_000)])
+def test_a_payload_replaced_by_a_newer_request_is_the_newer_one(
+    queue: SqliteQueue, lengths: tuple[int, int]
+) -> None:
+    first, second = ('"' + str(i) + "x" * length + '"' for i, length in enumerate(lengths))
+    queue.add([new(1, payload_json=first)], now=T0)
+    queue.add([new(2, payload_json=second, idempotency_key=new(1).idempotency_key)], now=T0)
+
+    assert second == job(queue).payload_json
+
+
+def test_a_job_joins_the_callers_transaction(queue: SqliteQueue, path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.row_factory = sqlite3.Row
+    queue.add([new(1, dedupe=False)], connection=connection, now=T0)
+    assert queue.get("job_000001") is None
+    connection.commit()
+
+    assert queue.get("job_000001") is not None
+    connection.close()
+
+
+def test_a_job_goes_with_the_callers_rollback(queue: SqliteQueue, path: Path) -> None:
+    connection = sqlite3.connect(path)
+    queue.add([new(1, dedupe=False)], connection=connection, now=T0)
+    connection.rollback()
+    connection.close()
+
+    assert queue.get("job_000001") is None
+
+
+def test_only_rows_of_their_own_join_a_transaction(queue: SqliteQueue, path: Path) -> None:
+    connection = sqlite3.connect(path)
+    with pytest.raises(InvalidRequest, match="dedupe=False"):
+        queue.add([new(1)], connection=connection, now=T0)
+    with pytest.raises(InvalidRequest, match=r"sqlite3\.Connection"):
+        queue.add([new(1, dedupe=False)], connection=object(), now=T0)
+    connection.close()
+
+
+def test_a_database_of_a_newer_schema_is_refused_and_left_alone(path: Path) -> None:
+    SqliteQueue(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute("INSERT INTO penstock_migration VALUES (9999, '')")
+    connection.commit()
+    connection.close()
+
+    with pytest.raises(SchemaMismatch, match="9999"):
+        SqliteQueue(path)
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> None:
+    path.write_bytes(b"this is not a database, but it is long enough to be looked at" * 20)
+    before = path.read_bytes()
+
+    with pytest.raises(StateDamaged, match=r"queue\.db"):
+        SqliteQueue(path)
+    assert before == path.read_bytes()
+
+
+def test_the_queue_lives_beside_an_applications_own_tables(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE orders (id INTEGER)")
+    connection.commit()
+    connection.close()
+    queue = SqliteQueue(path)
+    queue.add([new(1)], now=T0)
+
+    assert Status.PENDING is job(queue).status
+    queue.close()
+
+
+def _open_and_add(path: str, number: int) -> None:
+    queue = SqliteQueue(path)
+    queue.add([new(number)])
+    queue.close()
+
+
+def test_many_processes_may_open_a_fresh_file_at_once(path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_open_and_add, args=(str(path), n)) for n in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+
+    assert [0] * 4 == [process.exitcode for process in processes]
+    queue = SqliteQueue(path)
+    assert {(): 4} == queue.count(JobQuery())
+    queue.close()
+
+
+def test_a_forked_child_uses_connections_of_its_own(queue: SqliteQueue) -> None:
+    queue.add([new(1)], now=T0)
+    child = os.fork()
+    if child == 0:
+        queue.add([new(2)], now=T0)
+        os._exit(0 if queue.get("job_000001") is not None else 1)
+
+    assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    queue.add([new(3)], now=T0)
+    assert {(): 3} == queue.count(JobQuery())
+
+
+def job(queue: SqliteQueue) -> Job:
+    return queue.find(JobQuery())[0]
