@@ -53,9 +53,10 @@ def validate_pair(item_type: str, op: str) -> None:
 
 
 def _unknown(kind: str, word: object, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(str(word), known, n=1)
+    said = str(word)[:80]
+    close = difflib.get_close_matches(said, known, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
-    return f"unknown {kind} {str(word)[:80]!r}{hint}; known are {', '.join(known)}"
+    return f"unknown {kind} {said!r}{hint}; known are {', '.join(known)}"
 
 
 def parse_payload(item_type: str, op: str, payload: Mapping[str, Any]) -> Payload:
@@ -79,7 +80,7 @@ def idempotency_key(item_type: str, collection: str, payload: Payload) -> str:
 
 def function_key(collection: str, key: str) -> str:
     """The idempotency key of a function job whose caller gave ``key``."""
-    return f"function:{collection}:{_digest(key)}"
+    return f"function:{collection}:{_digest(validate_name('key', key))}"
 
 
 def lock_key(payload: Payload, *, tenant_id: str, branch: str, collection: str) -> str | None:
@@ -96,7 +97,10 @@ def _identity(payload: Payload) -> str:
     options = payload.changed_options()
     if not options:
         return payload.identifier
-    return payload.identifier + "\n" + msgspec.json.encode(options, order="sorted").decode()
+    try:
+        return payload.identifier + "\n" + msgspec.json.encode(options, order="sorted").decode()
+    except UnicodeEncodeError:
+        raise InvalidText(f"one of the options {', '.join(options)} holds a lone surrogate") from None
 
 
 def _digest(text: str) -> str:
@@ -155,7 +159,7 @@ def validate_priority(value: int) -> int:
     return value
 
 
-NameKind: TypeAlias = Literal["tenant_id", "collection", "branch", "worker_id", "job_id"]
+NameKind: TypeAlias = Literal["tenant_id", "collection", "branch", "worker_id", "job_id", "key"]
 
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 

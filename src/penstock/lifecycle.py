@@ -31,7 +31,7 @@ TRANSITIONS: Mapping[Status, frozenset[Status]] = {
 FAILURE_CODES: Mapping[str, str] = {
     "ERR_JOB_TIMEOUT": "The job ran longer than its timeout. Final: it is not retried.",
     "ERR_WORKER_LOST": "The worker died or stopped renewing its lease. Spends a retry.",
-    "ERR_CHILDREN_FAILED": "Some of the jobs this one expanded into failed; the message counts and names them.",
+    "ERR_CHILDREN_FAILED": "Some of the jobs it expanded into failed; the message counts and names them.",
 }
 """Codes a job can carry in ``error_code`` that no exception has."""
 

@@ -65,10 +65,8 @@ def understand(word: str) -> str:
     """The canonical status meant by any door's word, in any case."""
     canonical = SYNONYMS.get(word.strip().lower()) if isinstance(word, str) else None
     if canonical is None:
-        raise UnknownStatus(f"{word!r} is not a status{_hint(word)}; known are {', '.join(sorted(SYNONYMS))}")
+        said = str(word)[:80]
+        close = difflib.get_close_matches(said.lower(), SYNONYMS, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise UnknownStatus(f"{said!r} is not a status{hint}; known are {', '.join(sorted(SYNONYMS))}")
     return canonical
-
-
-def _hint(word: object) -> str:
-    close = difflib.get_close_matches(str(word).lower(), SYNONYMS, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""

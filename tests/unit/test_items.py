@@ -191,9 +191,23 @@ def test_functions_have_a_key_only_from_their_caller():
         key("function", {"function_name": "plan"})
 
 
-def test_a_lone_surrogate_has_no_key():
+@pytest.mark.parametrize("bad", ["", "x" * 256, "a\0b", None])
+def test_a_callers_key_is_a_name(bad):
+    with pytest.raises(errors.InvalidName, match="key"):
+        items.function_key("notes", bad)
+
+
+@pytest.mark.parametrize(
+    ("item_type", "payload"),
+    [
+        ("content", {"content": "\ud800"}),
+        ("file", {"file_path": "/\udc80"}),
+        ("folder", {"folder_path": "/a", "patterns": ["\ud800"]}),
+    ],
+)
+def test_a_lone_surrogate_has_no_key(item_type, payload):
     with pytest.raises(errors.InvalidText):
-        key("content", {"content": "\ud800"})
+        key(item_type, payload)
 
 
 @pytest.mark.parametrize(

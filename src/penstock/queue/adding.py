@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from penstock import transitions
-from penstock.errors import QueueFull
+from penstock.errors import DuplicateId, QueueFull
 from penstock.job import Added, Changes, Job, Limits, NewJob, Status
 from penstock.queue.rows import Rows
 
@@ -49,6 +49,7 @@ def numbered(rows: Rows, job: Job, changes: Changes) -> Changes:
 
 
 def add(rows: Rows, new: Sequence[NewJob], limits: Limits, now: datetime) -> list[Added]:
+    rows.refuse_taken([item.queue_id for item in new])
     _refuse_when_full(rows, new, limits)
     turns = Turns(rows)
     return [_add_one(rows, turns, item, now) for item in new]
@@ -62,6 +63,8 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> Added:
     twin = rows.live(new.tenant_id, new.branch, new.idempotency_key)
     if twin is None:
         raise AssertionError(f"insert of {new.idempotency_key} met a live row that is not there")
+    if rows.get(new.queue_id) is not None:
+        raise DuplicateId(f"a job with id {new.queue_id} exists already")
     rows.change(twin, numbered(rows, twin, transitions.coalesced(twin, new, now)))
     turns.forget()
     run = twin.run + 1 if twin.status is Status.IN_PROGRESS else twin.run

@@ -1,78 +1,138 @@
-"""Waking a process when a directory's files change, on one machine, without a server.
-
-The bell only says "look again": ``changed`` decides whether anything happened. Linux's inotify rings it at
-once; elsewhere it is a poll that slows down while nothing happens.
-"""
+"""Sleeping until files of a directory change: inotify where there is one, else looking again and again."""
 
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import select
-import sys
+import struct
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.queue import forking
+
+FASTEST_S = 0.002
+SLOWEST_S = 0.025
+SLOWDOWN = 1.3
+
+LONGEST_S = 1.0
+"""With inotify, look this often all the same: it does not see what another host writes."""
+
 _MODIFY, _MOVED_TO, _CREATE = 0x2, 0x80, 0x100
-_NONBLOCK_CLOEXEC = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
-FASTEST_POLL_S, SLOWEST_POLL_S = 0.002, 0.025
+_IGNORED = 0x8000
+_EVENT = struct.Struct("iIII")
 
 
 class Doorbell:
+    """``changed`` decides whether a wake-up was real; it is asked at least once in every ``wait``."""
+
     def __init__(self, directory: Path, changed: Callable[[], bool]) -> None:
         self._directory = directory
         self._changed = changed
-        self._fd: int | None = None
-        self._pid = 0
+        self._arming = threading.Lock()
+        self._watch: _Watch | None = None
+        self._unwatchable = False
+        self._pause = FASTEST_S
+        forking.watch(self)
 
     def wait(self, timeout: float) -> bool:
-        """Whether something changed before the time was up."""
+        """Sleep until something changed, at most ``timeout`` seconds; False when nothing did."""
         deadline = time.monotonic() + timeout
-        # Armed before the first look, so that nothing can happen between looking and waiting.
-        fd = self._armed()
-        pause = FASTEST_POLL_S
-        while not self._changed():
+        while True:
+            # Armed before it is asked: what happens in between rings, so no change is slept through.
+            watch = self._armed()
+            if self._changed():
+                self._pause = FASTEST_S
+                return True
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            if fd is None:
-                time.sleep(min(pause, left))
-                pause = min(pause * 1.2, SLOWEST_POLL_S)
-            else:
-                self._listen(fd, left)
-        return True
-
-    def _listen(self, fd: int, left: float) -> None:
-        ready = select.poll()
-        ready.register(fd, select.POLLIN)
-        if ready.poll(left * 1000):
-            try:
-                os.read(fd, 65536)
-            except BlockingIOError:
-                return
-
-    def _armed(self) -> int | None:
-        if self._pid != os.getpid():
-            # A forked child must not eat its parent's events.
-            self._pid, self._fd = os.getpid(), _inotify(self._directory)
-        return self._fd
+            if watch is None:
+                time.sleep(min(left, self._pause))
+                self._pause = min(self._pause * SLOWDOWN, SLOWEST_S)
+            elif not watch.sleep(min(left, LONGEST_S)):
+                self._disarm(watch)
 
     def close(self) -> None:
-        if self._fd is not None and self._pid == os.getpid():
-            os.close(self._fd)
-        self._fd, self._pid = None, 0
+        """A later ``wait`` arms it again."""
+        self._disarm(self._watch)
+
+    def _disarm(self, watch: _Watch | None) -> None:
+        with self._arming:
+            if watch is not None and watch is self._watch:
+                self._watch = None
+                watch.close()
+
+    def after_fork(self) -> None:
+        # Events read here would be missing in the parent: both ends share one queue of them.
+        self._arming = threading.Lock()
+        self.close()
+
+    def _armed(self) -> _Watch | None:
+        with self._arming:
+            if self._watch is None and not self._unwatchable:
+                try:
+                    self._watch = _Watch(self._directory)
+                except FileNotFoundError:
+                    # May be made again; until then look now and then.
+                    return None
+                except (OSError, AttributeError):
+                    # Not Linux, or the user's allowance of watches is spent.
+                    self._unwatchable = True
+            return self._watch
 
 
-def _inotify(directory: Path) -> int | None:
-    if not sys.platform.startswith("linux"):
-        return None
-    libc = ctypes.CDLL(None, use_errno=True)
-    fd: int = libc.inotify_init1(_NONBLOCK_CLOEXEC)
-    if fd < 0:
-        return None
-    mask = _MODIFY | _MOVED_TO | _CREATE
-    if libc.inotify_add_watch(fd, os.fsencode(directory), ctypes.c_uint32(mask)) < 0:
-        os.close(fd)
-        return None
-    return fd
+class _Watch:
+    """An inotify descriptor for one directory. The directory, as files in it are replaced by new ones."""
+
+    def __init__(self, directory: Path) -> None:
+        libc = ctypes.CDLL(None, use_errno=True)
+        # IN_NONBLOCK and IN_CLOEXEC are the values of O_NONBLOCK and O_CLOEXEC.
+        self._fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._fd < 0:
+            raise _last_error(directory)
+        if libc.inotify_add_watch(self._fd, os.fsencode(directory), _MODIFY | _MOVED_TO | _CREATE) < 0:
+            error = _last_error(directory)
+            self.close()
+            raise error
+        self._poll = select.poll()
+        self._poll.register(self._fd, select.POLLIN)
+
+    def sleep(self, seconds: float) -> bool:
+        """Until the next event. False when the watch is of no use any more."""
+        ready = self._poll.poll(math.ceil(seconds * 1000))
+        if not ready:
+            return True
+        if ready[0][1] & (select.POLLNVAL | select.POLLERR | select.POLLHUP):
+            return False
+        return self._drain()
+
+    def _drain(self) -> bool:
+        usable = True
+        while True:
+            try:
+                events = os.read(self._fd, 65536)
+            except BlockingIOError:
+                return usable
+            except OSError:
+                # Closed by another thread.
+                return False
+            position = 0
+            while position < len(events):
+                _, mask, _, name_length = _EVENT.unpack_from(events, position)
+                # The directory is gone, and the watch with it.
+                usable = usable and not mask & _IGNORED
+                position += _EVENT.size + name_length
+
+    def close(self) -> None:
+        # First forgotten, then closed: the number may be another file's at once, and a thread may still drain.
+        closing, self._fd = self._fd, -1
+        os.close(closing)
+
+
+def _last_error(directory: Path) -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number), str(directory))

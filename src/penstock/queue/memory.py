@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import chain, islice
@@ -15,34 +15,28 @@ import msgspec
 from penstock import clock, transitions
 from penstock.errors import InvalidRequest
 from penstock.job import (
-    Added,
     Beat,
-    Cancelled,
     Claim,
     ClaimRequest,
-    Exchange,
     Held,
     Job,
     JobQuery,
-    Limits,
-    NewJob,
     Position,
     Renewed,
-    Requeued,
     Scope,
-    Settlement,
     Status,
     WorkerReport,
 )
-from penstock.queue import adding, cancelling, pausing, pruning, requeueing, settling
+from penstock.queue import pausing, settling
 from penstock.queue.choosing import Candidate, choose
-from penstock.queue.protocol import CASCADE_BATCH, COUNTABLE, NO_LIMITS, POSITION_CAP
+from penstock.queue.engine import Engine
+from penstock.queue.protocol import COUNTABLE, POSITION_CAP
 from penstock.queue.table import Table, order
 
 CLAIM_FIELDS = tuple(field for field in Claim.__struct_fields__)
 
 
-class MemoryQueue:
+class MemoryQueue(Engine[Table]):
     def __init__(self) -> None:
         self._table = Table()
         self._paused: frozenset[Scope] = frozenset()
@@ -65,56 +59,17 @@ class MemoryQueue:
         with self._changed:
             yield self._table
 
-    def add(
-        self,
-        new: Sequence[NewJob],
-        *,
-        limits: Limits = NO_LIMITS,
-        connection: Any = None,
-        now: datetime | None = None,
-    ) -> list[Added]:
-        if connection is not None:
-            raise InvalidRequest(
-                "this engine has no transactions to join",
-                remedy="Leave out connection=, or use a sqlite:/// store.",
-            )
-        moment = now or clock.now()
-        with self._writing("add") as table:
-            table.refuse_taken_ids(new)
-            return adding.add(table, new, limits, moment)
-
-    def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
-        moment = now or clock.now()
-        with self._writing("claim") as table:
-            return self._claim(table, request, moment)
-
-    def settle(
-        self, settlements: Sequence[Settlement], *, now: datetime | None = None
-    ) -> list[Status | None]:
-        moment = now or clock.now()
-        with self._writing("settle") as table:
-            answers, parents = settling.settle(table, settlements, moment)
-        self._cascade(parents, moment, cancelling.stop_children, "cancel")
-        return answers
-
-    def exchange(
-        self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
-    ) -> Exchange:
-        moment = now or clock.now()
-        with self._writing("exchange") as table:
-            answers, parents = settling.settle(table, settlements, moment)
-            claims = self._claim(table, request, moment)
-        self._cascade(parents, moment, cancelling.stop_children, "cancel")
-        return Exchange(answers, claims)
-
-    def _claim(self, table: Table, request: ClaimRequest, now: datetime) -> list[Claim]:
+    def _claim(self, rows: Table, request: ClaimRequest, now: datetime) -> list[Claim]:
+        table = rows
         for job in table.due(now):
             table.change(job, {"held": None, "run_at": None, "updated_at": now})
         taken: list[Claim] = []
         locked = table.lock_holders
         self.rows_read = 0
+        oldest = request.oldest
         while len(taken) < request.limit:
-            batch = self._candidates(table, request, first=not taken)
+            batch = self._candidates(table, request.limit, oldest=oldest)
+            oldest = False
             self.rows_read += len(batch)
             choice = choose(
                 [_candidate(job) for job in batch],
@@ -135,13 +90,13 @@ class MemoryQueue:
                 break
         return taken
 
-    def _candidates(self, table: Table, request: ClaimRequest, *, first: bool) -> list[Job]:
+    def _candidates(self, table: Table, limit: int, *, oldest: bool) -> list[Job]:
         ordered: Iterator[Job] = table.claimable()
-        if request.oldest and first:
+        if oldest:
             heads = sorted(table.priority_heads(), key=lambda job: (job.created_at, job.queue_id))
             rest = (job for job in ordered if job.queue_id != heads[0].queue_id)
             ordered = chain(heads[:1], rest) if heads else ordered
-        return list(islice(ordered, request.limit + 1))
+        return list(islice(ordered, limit))
 
     def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[Renewed]:
         moment = now or clock.now()
@@ -157,53 +112,8 @@ class MemoryQueue:
             table.change(job, changes)
         return Renewed(held=True, cancel_requested=job.cancel_requested)
 
-    def cancel(self, ids: Sequence[str], *, now: datetime | None = None) -> list[Cancelled]:
-        moment = now or clock.now()
-        with self._writing("cancel") as table:
-            answers, parents = cancelling.cancel(table, list(ids), moment)
-        self._cascade(parents, moment, cancelling.stop_children, "cancel")
-        return answers
-
-    def requeue(self, ids: Sequence[str], *, now: datetime | None = None) -> list[Requeued]:
-        moment = now or clock.now()
-        with self._writing("requeue") as table:
-            answers, parents = requeueing.requeue(table, list(ids), moment)
-        self._cascade(parents, moment, requeueing.return_children, "requeue")
-        return answers
-
-    def _cascade(
-        self,
-        parents: list[str],
-        now: datetime,
-        step: Callable[[Table, str, datetime, int], tuple[bool, list[str]]],
-        what: str,
-    ) -> None:
-        """Work through children in batches of their own, so that no transaction grows with the tree."""
-        waiting = list(parents)
-        while waiting:
-            with self._writing(what) as table:
-                last, more = step(table, waiting[0], now, CASCADE_BATCH)
-            waiting = (waiting[1:] if last else waiting) + more
-
-    def prune(self, ended_before: Mapping[Status, datetime], *, limit: int = CASCADE_BATCH) -> int:
-        with self._writing("prune") as table:
-            return pruning.prune(table, ended_before, limit)
-
-    def pause(self, scope: Scope, *, now: datetime | None = None) -> None:  # noqa: ARG002
-        with self._writing("pause"):
-            self._paused |= {scope}
-
-    def resume(self, scope: Scope, *, now: datetime | None = None) -> int:
-        moment = now or clock.now()
-        with self._writing("resume"):
-            self._paused -= {scope}
-        released, last = 0, None
-        while True:
-            with self._writing("resume") as table:
-                batch, last = pausing.release(table, self._paused, moment, limit=CASCADE_BATCH, after=last)
-            released += batch
-            if last is None:
-                return released
+    def _set_paused(self, rows: Table, scope: Scope, paused: bool) -> None:  # noqa: ARG002 - not kept as rows
+        self._paused = self._paused | {scope} if paused else self._paused - {scope}
 
     def paused(self) -> frozenset[Scope]:
         with self._reading():
@@ -247,13 +157,6 @@ class MemoryQueue:
         with self._reading() as table:
             late = (table.rows[name] for until, name in table.leases.ordered() if until < moment)
             return list(islice(late, limit))
-
-    def reconcile(self, *, now: datetime | None = None, limit: int = 100) -> int:
-        moment = now or clock.now()
-        with self._writing("reconcile") as table:
-            repaired, parents = settling.reconcile(table, moment, limit)
-        self._cascade(parents, moment, cancelling.stop_children, "cancel")
-        return repaired
 
     def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
         seen = msgspec.structs.replace(worker, seen_at=now or clock.now())

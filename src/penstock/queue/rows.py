@@ -26,6 +26,9 @@ class Rows(Protocol):
     def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
         """The live top-level row with this key, if there is one."""
 
+    def refuse_taken(self, ids: Sequence[str]) -> None:
+        """Raise ``DuplicateId`` before anything is written, where ``try_insert`` could not be undone."""
+
     def try_insert(self, job: Job) -> bool:
         """False, and nothing written, when its key is live (top level) or known to its parent's run.
         Raises ``DuplicateId`` when the id is taken.

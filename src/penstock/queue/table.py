@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from penstock.errors import DuplicateId
-from penstock.job import CHILDREN, Changes, Held, Job, NewJob, Settlement, Status
+from penstock.job import CHILDREN, Changes, Held, Job, Settlement, Status
 from penstock.queue.liveheap import LiveHeap
 from penstock.queue.rows import ChildCount
 
@@ -46,12 +46,12 @@ class Table:
 
     # Changing rows.
 
-    def refuse_taken_ids(self, new: Sequence[NewJob]) -> None:
+    def refuse_taken(self, ids: Sequence[str]) -> None:
         seen: set[str] = set()
-        for item in new:
-            if item.queue_id in self.rows or item.queue_id in seen:
-                raise DuplicateId(f"a job with id {item.queue_id} exists already")
-            seen.add(item.queue_id)
+        for queue_id in ids:
+            if queue_id in self.rows or queue_id in seen:
+                raise DuplicateId(f"a job with id {queue_id} exists already")
+            seen.add(queue_id)
 
     def try_insert(self, job: Job) -> bool:
         if job.parent_id is not None:

@@ -19,6 +19,8 @@ from penstock.errors import (
     InvalidTime,
     JobNotFound,
     LiveTwin,
+    UnknownItemType,
+    UnknownOperation,
     UnknownStatus,
 )
 from penstock.job import (
@@ -39,6 +41,7 @@ from penstock.service.answers import CancelAnswer, Details, HistoryEntry, Receip
 from penstock.service.requests import Submission, new_jobs
 
 MAX_PAGE = 1000
+_UNKNOWN = {"held": InvalidRequest, "item_type": UnknownItemType, "op": UnknownOperation}
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -74,7 +77,7 @@ class Jobs:
             app.submit(item_type="function", op="run", payload={"function_name": "mail"}, delay=60)
 
         A live job that is the same request answers for this one (``dedupe_hit``). ``force=True`` makes it a
-        job of its own that also ignores "unchanged"; its two halves are ``dedupe=False`` and ``rebuild=True``.
+        job of its own that also ignores "unchanged"; ``dedupe=False`` and ``rebuild=True`` are the two parts.
         ``run_at`` (a datetime with a zone, or ISO text) or ``delay`` (seconds or timedelta) say not before
         when. ``key`` says which calls of a function are one. ``connection``, on SQL engines, adds the row in
         the caller's own transaction: it exists when the caller commits, and is always a row of its own.
@@ -241,8 +244,8 @@ class Jobs:
         by_status = dict.fromkeys((status.value for status in Status), 0)
         by_item_type: dict[str, dict[str, int]] = {}
         for (status, item_type), number in self.queue.count(JobQuery(), by=("status", "item_type")).items():
-            by_status[status] += number
-            by_item_type.setdefault(item_type, {})[status] = number
+            by_status[Status(status).value] += number
+            by_item_type.setdefault(item_type, {})[Status(status).value] = number
         pending = JobQuery(statuses=frozenset({Status.PENDING}))
         held = self.queue.count(pending, by=("held",))
         oldest = self._oldest_pending()
@@ -295,18 +298,18 @@ def _query(filters: JobFilter) -> JobQuery:
     limit = filters.get("limit", 50)
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
         raise InvalidRequest(f"limit: expected a whole number from 1 to {MAX_PAGE}, got {str(limit)[:80]!r}")
-    held = filters.get("held")
+    held = _one_of(tuple(Held), "held", filters.get("held"))
     return JobQuery(
         statuses=_statuses(filters.get("status")),
-        item_type=filters.get("item_type"),
-        op=filters.get("op"),
-        tenant_id=filters.get("tenant_id"),
-        collection=filters.get("collection"),
-        branch=filters.get("branch"),
-        held=_held(held) if held is not None else None,
-        parent_id=filters.get("parent_id"),
+        item_type=_one_of(items.ITEM_TYPES, "item_type", filters.get("item_type")),
+        op=_one_of(items.OPERATIONS, "op", filters.get("op")),
+        tenant_id=_name("tenant_id", filters.get("tenant_id")),
+        collection=_name("collection", filters.get("collection")),
+        branch=_name("branch", filters.get("branch")),
+        held=Held(held) if held else None,
+        parent_id=_name("job_id", filters.get("parent_id")),
         top_level=filters.get("top_level"),
-        after=filters.get("after"),
+        after=_name("job_id", filters.get("after")),
         newest_first=filters.get("newest_first", True),
         limit=limit,
     )
@@ -325,10 +328,15 @@ def _status(word: str) -> Status:
     return Status(canonical)
 
 
-def _held(word: str) -> Held:
-    if word not in set(Held):
-        raise InvalidRequest(f"held: expected one of {', '.join(Held)}, got {str(word)[:80]!r}")
-    return Held(word)
+def _one_of(known: tuple[str, ...], field: str, word: str | None) -> str | None:
+    # A filter that can match nothing is a typing mistake, not an empty answer.
+    if word is not None and word not in known:
+        raise _UNKNOWN[field](f"{field}: expected one of {', '.join(known)}, got {str(word)[:80]!a}")
+    return word
+
+
+def _name(kind: items.NameKind, value: str | None) -> str | None:
+    return None if value is None else items.validate_name(kind, value)
 
 
 def _scope(tenant_id: str | None, collection: str | None) -> Scope:

@@ -43,8 +43,8 @@ class SqliteClaim:
         paused = rows.pauses()
         taken: list[Claim] = []
         size = self._request.limit
-        for _ in range(ROUNDS):
-            found = self._candidates(size, first=not taken)
+        for number in range(ROUNDS):
+            found = self._candidates(size, oldest=self._request.oldest and number == 0)
             choice = self._choose(found, len(taken), paused)
             self._hold(rows, choice)
             taken += self._take(rows, choice, found)
@@ -53,12 +53,12 @@ class SqliteClaim:
             size = max(self._request.limit, HELD_BACK_AT_ONCE)
         return taken or None
 
-    def _candidates(self, size: int, *, first: bool) -> list[tuple[Any, ...]]:
+    def _candidates(self, size: int, *, oldest: bool) -> list[tuple[Any, ...]]:
         found = self._cursor.execute(SQL["candidates"], (size,)).fetchall()
-        if self._request.oldest and first and found:
+        if oldest and found:
             heads = [self._cursor.execute(SQL["priority_head"], (p,)).fetchone() for p in range(10, -1, -1)]
-            oldest = min((head for head in heads if head), key=lambda row: (row[_CREATED_AT], row[_ID_AT]))
-            found = [oldest, *(row for row in found if row[0] != oldest[0])][:size]
+            first = min((head for head in heads if head), key=lambda row: (row[_CREATED_AT], row[_ID_AT]))
+            found = [first, *(row for row in found if row[0] != first[0])][:size]
         self.rows_read += len(found)
         return found
 

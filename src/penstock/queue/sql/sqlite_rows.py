@@ -65,6 +65,9 @@ class SqliteRows:
     def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
         return self._one("live", tenant_id, branch, key)
 
+    def refuse_taken(self, ids: Sequence[str]) -> None:
+        """The primary key refuses them, and the transaction is rolled back."""
+
     def try_insert(self, job: Job) -> bool:
         statement = SQL["insert_job"] if job.parent_id is None else SQL["insert_child"]
         try:

@@ -1,0 +1,88 @@
+"""What is measured: an engine of Penstock or a floor, behind the same few calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+from bench.floor_jsonl import JournalFloor
+from bench.floor_sqlite import SqliteFloor
+from penstock import lifecycle
+from penstock.job import Claim, ClaimRequest, NewJob
+from penstock.queue.protocol import Queue
+
+ENGINES = ("sqlite", "jsonl")
+LEASE = timedelta(seconds=300)
+
+
+class Contender(Protocol):
+    def prepare(self, new: Sequence[NewJob]) -> Sequence[Any]:
+        """Jobs in the form this contender's ``add`` takes; never timed."""
+
+    def add(self, prepared: Sequence[Any]) -> None: ...
+
+    def exchange(self, held: Sequence[Any], limit: int) -> Sequence[Any]:
+        """End what is held as done and claim up to ``limit`` more, in one transaction."""
+
+    def settle(self, held: Sequence[Any]) -> None: ...
+
+    def wait(self, timeout: float) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Engine:
+    """Penstock's own queue, used as a custom worker uses it."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def prepare(self, new: Sequence[NewJob]) -> Sequence[NewJob]:
+        return new
+
+    def add(self, prepared: Sequence[NewJob]) -> None:
+        self._queue.add(prepared)
+
+    def exchange(self, held: Sequence[Claim], limit: int) -> Sequence[Claim]:
+        done = [lifecycle.done(claim) for claim in held]
+        return self._queue.exchange(done, ClaimRequest("bench", limit, LEASE)).claims
+
+    def settle(self, held: Sequence[Claim]) -> None:
+        self._queue.settle([lifecycle.done(claim) for claim in held])
+
+    def wait(self, timeout: float) -> None:
+        self._queue.wait(timeout)
+
+    def close(self) -> None:
+        self._queue.close()
+
+
+def open_engine(engine: str, directory: Path) -> Contender:
+    return Engine(_queue(engine, directory))
+
+
+def open_floor(engine: str, directory: Path) -> Contender:
+    return SqliteFloor(directory) if engine == "sqlite" else JournalFloor(directory)
+
+
+Opener = Callable[[str, Path], Contender]
+OPENERS: dict[str, Opener] = {"ours": open_engine, "floor": open_floor}
+
+
+def open_contender(side: str, engine: str, directory: Path) -> Contender:
+    """``side`` is a name, not an object, so that a child process can be told to open the same thing."""
+    directory.mkdir(parents=True, exist_ok=True)
+    return OPENERS[side](engine, directory)
+
+
+def _queue(engine: str, directory: Path) -> Queue:
+    # Only the engine that is measured is imported.
+    if engine == "sqlite":
+        from penstock.queue.sql.sqlite import SqliteQueue
+
+        return SqliteQueue(directory / "queue.db")
+    from penstock.queue.jsonl import JsonlQueue
+
+    return JsonlQueue(directory)

@@ -1,0 +1,37 @@
+"""What the exit code of ``penstock`` means. docs/reference/exit-codes.md is made from this table."""
+
+from __future__ import annotations
+
+from penstock import errors
+
+OK = 0
+REFUSED = 1
+USAGE = 2
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+
+EXIT_CODES: dict[int, str] = {
+    OK: "Done.",
+    REFUSED: "The request was refused, or one of several was; nothing of a refused request was written.",
+    USAGE: "The command line could not be understood.",
+    3: "The configuration cannot be used.",
+    4: "No job has this id, or several begin with it.",
+    5: "The job is not in a state that allows this.",
+    6: "The queue is full. Try again later.",
+    7: "The store cannot be reached, written or read, or is damaged.",
+    INTERRUPTED: "Interrupted from the keyboard.",
+    PIPE_CLOSED: "Whoever was reading the output has gone, as in `penstock queue list | head`.",
+}
+
+_BY_ERROR: tuple[tuple[type[errors.PenstockError], int], ...] = (
+    (errors.ConfigError, 3),
+    (errors.JobNotFound, 4),
+    (errors.AmbiguousId, 4),
+    (errors.Conflict, 5),
+    (errors.QueueFull, 6),
+    (errors.StoreError, 7),
+)
+
+
+def exit_code(error: errors.PenstockError) -> int:
+    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), REFUSED)

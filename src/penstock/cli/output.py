@@ -1,0 +1,118 @@
+"""What goes to the terminal: tables and fields for people, JSON for programs, one line for an error."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+
+from penstock import clock
+from penstock.cli.exits import PIPE_CLOSED
+from penstock.errors import PenstockError
+
+WIDE = 100_000
+"""Columns of what is no terminal: programs and files want whole values, not lines that fit."""
+
+STYLES = {"pending": "yellow", "running": "cyan", "done": "green", "failed": "red", "cancelled": "magenta"}
+
+
+def emit(text: str) -> None:
+    """The only way to standard output."""
+    try:
+        click.echo(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads has seen enough. Python flushes once more at exit, which must not complain either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(PIPE_CLOSED) from None
+
+
+def emit_json(value: Any) -> None:
+    import json
+
+    import msgspec
+
+    plain = msgspec.to_builtins(value, builtin_types=(datetime,))
+    emit(json.dumps(plain, indent=2, ensure_ascii=False, default=clock.format_time))
+
+
+def emit_error(error: PenstockError, *, as_json: bool) -> None:
+    if as_json:
+        emit_json({"error": {"code": error.code, "message": error.message, "remedy": error.remedy}})
+    else:
+        message = printable(error.message).rstrip(".")
+        click.echo(f"error: {message} ({error.code}). {printable(error.remedy)}", err=True)
+
+
+def printable(value: object) -> str:
+    """One line without control characters: what was queued must not be able to drive the terminal."""
+    text = "" if value is None else str(value)
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, styles: dict[int, str] | None = None) -> str:
+    """Aligned columns. On a terminal what does not fit is cut; ``styles`` colours whole columns.
+
+    A cell that is a status word has the colour of the status.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for number, title in enumerate(header):
+        style = (styles or {}).get(number)
+        grid.add_column(title, style=style, no_wrap=True, overflow="ellipsis", ratio=None)
+    for row in rows:
+        words = [printable(value) for value in row]
+        grid.add_row(*(Text(word, STYLES.get(word.partition(" ")[0], "")) for word in words))
+    return _rendered(grid)
+
+
+def fields(pairs: Iterable[tuple[str, object]]) -> str:
+    """Names and values below each other; what has no value is left out."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        if value is not None and value != "":
+            grid.add_row(name, Text(printable(value), STYLES.get(str(value).partition(" ")[0], "")))
+    return _rendered(grid)
+
+
+def _rendered(grid: Any) -> str:
+    from rich.console import Console
+
+    terminal = Console(file=sys.stdout, highlight=False)
+    console = terminal if terminal.is_terminal else Console(file=io.StringIO(), width=WIDE, highlight=False)
+    with console.capture() as captured:
+        console.print(grid, crop=False)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def age(moment: datetime | None) -> str:
+    """How long ago, or how far ahead, in the unit a person would say."""
+    if moment is None:
+        return ""
+    seconds = (clock.now() - moment).total_seconds()
+    spoken = span(abs(seconds))
+    if spoken == "0 s":
+        return "now"
+    return f"in {spoken}" if seconds < 0 else f"{spoken} ago"
+
+
+def span(seconds: float) -> str:
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size or (unit != "d" and seconds >= size):
+            return f"{seconds // size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,104 @@
+"""Values as people type them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from penstock import vocabulary
+from penstock.errors import InvalidPayload, RelativePath
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+class Duration(click.ParamType):
+    """Seconds, or a number with a unit: ``90``, ``90s``, ``5m``, ``2h``, ``7d``, ``2w``."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) *([smhdw]?)", str(value).strip().lower())
+        if match is None:
+            self.fail(f"{str(value)[:80]!r} is not a duration such as 90s, 5m, 2h or 7d", param, ctx)
+        seconds = float(match[1]) * _UNITS[match[2]]
+        return timedelta(seconds=min(seconds, 10_000 * 86_400.0))
+
+
+class StatusWord(click.ParamType):
+    """A status in any door's word, or several joined by commas."""
+
+    name = "status"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:  # noqa: ARG002 - click's signature
+        return tuple(vocabulary.understand(word) for word in str(value).split(","))
+
+
+def all_words(groups: Sequence[tuple[str, ...]]) -> list[str]:
+    return [word for group in groups for word in group]
+
+
+def read_payload(text: str | None) -> dict[str, Any]:
+    """The object in JSON text, in a file (``@name``) or on standard input (``-``)."""
+    if text is None:
+        return {}
+    import msgspec
+
+    try:
+        payload = msgspec.json.decode(_source(text))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidPayload(f"--payload: {error}", remedy='Give a JSON object such as {"content": "…"}.') from None
+    if not isinstance(payload, dict):
+        raise InvalidPayload(f"--payload: expected an object, got {type(payload).__name__}")
+    return payload
+
+
+def _source(text: str) -> bytes:
+    if text == "-":
+        return sys.stdin.buffer.read()
+    if not text.startswith("@"):
+        return text.encode(errors="surrogateescape")
+    try:
+        return Path(text[1:]).read_bytes()
+    except OSError as error:
+        raise InvalidPayload(
+            f"--payload: {text[1:]}: {error.strerror}", remedy="Name a file that can be read."
+        ) from None
+
+
+PATH_FIELDS = {"file": "file_path", "folder": "folder_path", "project": "project_root"}
+
+
+def add_path(payload: dict[str, Any], item_type: str, path: str | None) -> None:
+    """Put ``--path`` where this item type has its path, absolute and with links resolved."""
+    if path is None:
+        return
+    field = PATH_FIELDS.get(item_type)
+    if field is None:
+        raise InvalidPayload(f"--path: only {', '.join(PATH_FIELDS)} have one", remedy="Use --payload instead.")
+    if field in payload:
+        raise InvalidPayload(f"--path: the payload has {field!r} already", remedy="Leave out one of them.")
+    try:
+        payload[field] = str(Path(path).expanduser().resolve())
+    except (OSError, RuntimeError, ValueError) as error:
+        raise RelativePath(f"--path: {path[:200]!r} cannot be resolved ({error})") from None
+
+
+def add_text(payload: dict[str, Any], item_type: str, text: str | None) -> None:
+    """Put ``--text`` where a note has its text."""
+    if text is None:
+        return
+    if item_type != "content":
+        raise InvalidPayload("--text: only content has one", remedy="Use --payload or --path instead.")
+    if "content" in payload:
+        raise InvalidPayload("--text: the payload has 'content' already", remedy="Leave out one of them.")
+    payload["content"] = text

@@ -1,0 +1,44 @@
+"""The engines whose rows outlive the process, by name, for tests that run several processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from penstock.queue.protocol import Queue
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _sqlite(place: Path) -> Queue:
+    from penstock.queue.sql.sqlite import SqliteQueue
+
+    return SqliteQueue(place / "queue.db", synchronous="FULL", busy_timeout_s=60)
+
+
+def _jsonl(place: Path) -> Queue:
+    from penstock.queue.jsonl import JsonlQueue
+
+    return JsonlQueue(place / "jobs")
+
+
+DURABLE: dict[str, Callable[[Path], Queue]] = {"sqlite": _sqlite, "jsonl": _jsonl}
+
+
+def opened(engine: str, place: Path) -> Queue:
+    place.mkdir(parents=True, exist_ok=True)
+    queue = DURABLE[engine](place)
+    queue.migrate()
+    return queue
+
+
+def started(module: str, *arguments: object) -> subprocess.Popen[str]:
+    """A process that runs ``tests.conformance.<module>`` and talks over its stdin and stdout."""
+    command = [sys.executable, "-m", f"tests.conformance.{module}", *map(str, arguments)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, sys.path)])
+    return subprocess.Popen(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": path}, **pipes)

@@ -1,0 +1,203 @@
+"""The fence: whoever lost a claim can no longer touch the job, however the claim was lost."""
+
+import pytest
+
+from penstock import lifecycle
+from penstock.job import Beat, JobQuery, Renewed, Status
+from tests.conformance.conftest import LEASE, T0, at, claim_all, claim_one, many, new, put, reap, row, running
+
+
+def reaped(queue):
+    stale = running(queue)
+    reap(queue, at(301))
+    return stale
+
+
+def reaped_and_claimed_by_another(queue):
+    stale = reaped(queue)
+    claim_one(queue, at(302), worker="w2")
+    return stale
+
+
+def reaped_and_claimed_by_the_same_worker(queue):
+    stale = reaped(queue)
+    claim_one(queue, at(302))
+    return stale
+
+
+def given_back_at_shutdown(queue):
+    stale = running(queue)
+    queue.settle([lifecycle.released(stale, "shutdown")], now=at(1))
+    return stale
+
+
+def given_back_and_claimed_by_another(queue):
+    stale = given_back_at_shutdown(queue)
+    claim_one(queue, at(2), worker="w2")
+    return stale
+
+
+def given_back_and_claimed_by_the_same_worker(queue):
+    stale = given_back_at_shutdown(queue)
+    claim_one(queue, at(2))
+    return stale
+
+
+def handed_over_to_wait(queue):
+    stale = running(queue)
+    queue.settle([lifecycle.waits(stale, "document")], now=at(1))
+    return stale
+
+
+def handed_over_to_children(queue):
+    stale = running(queue, new("parent", item_type="folder"))
+    queue.settle([lifecycle.waits(stale, children=tuple(many(2, "child")))], now=at(1))
+    return stale
+
+
+def ended(queue):
+    stale = running(queue)
+    queue.settle([lifecycle.done(stale)], now=at(1))
+    return stale
+
+
+def failed_and_requeued(queue):
+    stale = running(queue)
+    queue.settle([lifecycle.timed_out(stale)], now=at(1))
+    queue.requeue([stale.queue_id], now=at(2))
+    claim_one(queue, at(3))
+    return stale
+
+
+def in_the_next_run(queue):
+    stale = running(queue)
+    put(queue, new(payload_json='{"v":2}'))
+    queue.settle([lifecycle.done(stale)], now=at(1))
+    claim_one(queue, at(2))
+    return stale
+
+
+def reopened_parent(queue):
+    stale = running(queue, new("parent", item_type="folder"))
+    queue.settle([lifecycle.waits(stale, children=(new("child"),))], now=at(1))
+    queue.settle([lifecycle.timed_out(claim_one(queue, at(2)))], now=at(2))
+    queue.requeue([stale.queue_id], now=at(3))
+    return stale
+
+
+def pruned(queue):
+    stale = ended(queue)
+    queue.prune({Status.DONE: at(100)})
+    return stale
+
+
+WAYS = [
+    reaped,
+    reaped_and_claimed_by_another,
+    reaped_and_claimed_by_the_same_worker,
+    given_back_at_shutdown,
+    given_back_and_claimed_by_another,
+    given_back_and_claimed_by_the_same_worker,
+    handed_over_to_wait,
+    handed_over_to_children,
+    ended,
+    failed_and_requeued,
+    in_the_next_run,
+    reopened_parent,
+    pruned,
+]
+
+ENDINGS = {
+    "done": lifecycle.done,
+    "failed": lifecycle.timed_out,
+    "released": lambda claim: lifecycle.released(claim, "shutdown"),
+    "lost": lifecycle.lease_lost,
+    "cancelled": lifecycle.cancelled_by_flag,
+    "waits": lambda claim: lifecycle.waits(claim, children=tuple(many(2, "late child"))),
+    "expanded": lambda claim: lifecycle.expanded(claim, tuple(many(2, "late child"))),
+}
+
+
+@pytest.fixture(params=WAYS, ids=lambda way: way.__name__)
+def stale(request, queue):
+    """A claim that was lost in one of many ways."""
+    return request.param(queue)
+
+
+@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
+def test_a_lost_claim_cannot_settle(queue, stale, ending):
+    before = queue.find(JobQuery())
+    assert [None] == queue.settle([ending(stale)], now=at(400))
+    assert before == queue.find(JobQuery())
+
+
+def test_a_lost_claim_cannot_renew(queue, stale):
+    before = queue.find(JobQuery())
+    assert [Renewed(held=False)] == queue.renew([Beat(stale.queue_id, stale.claim_number, LEASE)], now=at(400))
+    assert before == queue.find(JobQuery())
+
+
+def test_a_lost_claim_cannot_report_progress(queue, stale):
+    before = queue.find(JobQuery())
+    beat = Beat(stale.queue_id, stale.claim_number, None, '{"done":99}')
+    assert [Renewed(held=False)] == queue.renew([beat], now=at(400))
+    assert before == queue.find(JobQuery())
+
+
+def test_the_present_holder_is_not_disturbed_by_a_lost_claim(queue):
+    stale = running(queue)
+    queue.settle([lifecycle.released(stale, "shutdown")], now=at(1))
+    present = claim_one(queue, at(2))
+    queue.settle([lifecycle.timed_out(stale)], now=at(3))
+    assert [Status.DONE] == queue.settle([lifecycle.done(present)], now=at(4))
+
+
+def test_the_second_settlement_of_one_claim_in_a_batch_is_lost(queue):
+    claim = running(queue)
+    settlements = [lifecycle.done(claim), lifecycle.timed_out(claim)]
+    assert [Status.DONE, None] == queue.settle(settlements, now=T0)
+    assert Status.DONE is row(queue, claim.queue_id).status
+
+
+def test_a_claim_that_was_given_back_in_the_same_batch_is_lost(queue):
+    claim = running(queue)
+    settlements = [lifecycle.released(claim, "shutdown"), lifecycle.done(claim)]
+    assert [Status.PENDING, None] == queue.settle(settlements, now=T0)
+
+
+def test_a_claim_number_from_the_future_is_refused(queue):
+    claim = running(queue)
+    done = lifecycle.done(claim)
+    ahead = type(done)(
+        queue_id=done.queue_id, claim_number=claim.claim_number + 1, status=done.status, what=done.what
+    )
+    assert [None] == queue.settle([ahead], now=T0)
+    assert Status.IN_PROGRESS is row(queue, claim.queue_id).status
+
+
+def test_an_unknown_job_cannot_be_settled(queue):
+    claim = running(queue)
+    (other,) = put(queue, new("other"))
+    queue.prune({Status.DONE: at(1)})
+    unknown = lifecycle.Settlement(queue_id="job_none", claim_number=1, status=Status.DONE, what="done")
+    unclaimed = lifecycle.Settlement(queue_id=other, claim_number=0, status=Status.DONE, what="done")
+    assert [None, None, Status.DONE] == queue.settle([unknown, unclaimed, lifecycle.done(claim)], now=T0)
+
+
+def test_one_lost_claim_does_not_spoil_the_batch(queue):
+    put(queue, *many(3))
+    first, second, third = claim_all(queue)
+    queue.settle([lifecycle.released(second, "shutdown")], now=at(1))
+    settlements = [lifecycle.done(first), lifecycle.done(second), lifecycle.done(third)]
+    assert [Status.DONE, None, Status.DONE] == queue.settle(settlements, now=at(2))
+
+
+def test_claim_numbers_never_shrink(queue):
+    claim = running(queue)
+    numbers = [claim.claim_number]
+    for step in (lifecycle.done, lifecycle.timed_out, lambda c: lifecycle.released(c, "x"), lifecycle.lease_lost):
+        put(queue, new())
+        queue.settle([step(claim)], now=at(1))
+        claim = claim_one(queue, at(2))
+        numbers.append(claim.claim_number)
+    assert sorted(set(numbers)) == numbers

@@ -1,0 +1,109 @@
+"""Workers that died or went silent: expired leases, and what a loss costs."""
+
+from penstock import lifecycle
+from penstock.job import ClaimRequest, Held, Status
+from tests.conformance.conftest import (
+    LEASE,
+    T0,
+    at,
+    claim_all,
+    claim_one,
+    done,
+    many,
+    new,
+    put,
+    reap,
+    retry,
+    row,
+    running,
+)
+
+
+def test_a_job_past_its_lease_is_expired(queue):
+    claim = running(queue)
+    assert [] == queue.expired(now=T0 + LEASE)
+    assert [row(queue, claim.queue_id)] == queue.expired(now=at(300.001))
+
+
+def test_only_leased_jobs_expire(queue):
+    put(queue, *many(4))
+    waiting, ended, retried, expiring = claim_all(queue)
+    queue.settle([lifecycle.waits(waiting, "document"), lifecycle.done(ended)], now=T0)
+    retry(queue, retried)
+    assert [expiring.queue_id] == [job.queue_id for job in queue.expired(now=at(10_000))]
+
+
+def test_the_longest_expired_come_first_and_no_more_than_asked_for(queue):
+    put(queue, *many(3))
+    ids = [claim_one(queue, at(second)).queue_id for second in (0, 1, 2)]
+    assert ids[:2] == [job.queue_id for job in queue.expired(now=at(1000), limit=2)]
+
+
+def test_the_first_loss_is_due_at_once_and_spends_a_retry(queue):
+    claim = running(queue)
+    reap(queue, at(301))
+    job = row(queue, claim.queue_id)
+    assert (Status.PENDING, None, None) == (job.status, job.held, job.lease_until)
+    assert (1, 1) == (job.retry_count, job.lost_count)
+    assert ("ERR_WORKER_LOST", "Worker lost in attempt 1 of 4") == (job.error_code, job.error_message)
+
+
+def test_a_loss_after_a_retry_is_still_the_first_loss(queue):
+    retry(queue, running(queue))
+    claim = claim_one(queue, at(5))
+    reap(queue, at(400))
+    job = row(queue, claim.queue_id)
+    assert (None, 2, 1) == (job.held, job.retry_count, job.lost_count)
+
+
+def test_the_second_loss_waits_for_the_back_off(queue):
+    claim = running(queue)
+    reap(queue, at(301))
+    claim_one(queue, at(301))
+    reap(queue, at(700))
+    job = row(queue, claim.queue_id)
+    assert (Held.TIME, at(710), 2, 2) == (job.held, job.run_at, job.retry_count, job.lost_count)
+
+
+def test_a_job_that_takes_its_worker_down_every_time_fails(queue):
+    (queue_id,) = put(queue, new(max_retries=3))
+    attempts = 0
+    while claim_all(queue, at(1000 * attempts)):
+        reap(queue, at(1000 * attempts + 301))
+        attempts += 1
+    job = row(queue, queue_id)
+    assert (4, Status.FAILED, 4) == (attempts, job.status, job.lost_count)
+    assert ("ERR_WORKER_LOST", "Worker lost in attempt 4 of 4") == (job.error_code, job.error_message)
+
+
+def test_a_job_that_ends_well_after_a_loss_is_done(queue):
+    claim = running(queue)
+    reap(queue, at(301))
+    done(queue, claim_one(queue, at(301)), at(302))
+    job = row(queue, claim.queue_id)
+    assert (Status.DONE, None) == (job.status, job.error_message)
+
+
+def test_a_holder_that_settled_in_time_is_not_lost(queue):
+    claim = running(queue)
+    (expired,) = queue.expired(now=at(301))
+    done(queue, claim, at(301))
+    assert [None] == queue.settle([lifecycle.lease_lost(expired)], now=at(302))
+    assert Status.DONE is row(queue, claim.queue_id).status
+
+
+def test_two_reapers_spend_one_retry(queue):
+    claim = running(queue)
+    losses = [lifecycle.lease_lost(queue.expired(now=at(301))[0]) for _ in range(2)]
+    assert [Status.PENDING] == queue.settle(losses[:1], now=at(301))
+    assert [None] == queue.settle(losses[1:], now=at(301))
+    assert 1 == row(queue, claim.queue_id).retry_count
+
+
+def test_a_reaper_does_not_take_what_was_claimed_again_meanwhile(queue):
+    running(queue)
+    (expired,) = queue.expired(now=at(301))
+    reap(queue, at(301))
+    (claim,) = queue.claim(ClaimRequest("w2"), now=at(301))
+    assert [None] == queue.settle([lifecycle.lease_lost(expired)], now=at(302))
+    assert [Status.DONE] == queue.settle([lifecycle.done(claim)], now=at(303))
