@@ -60,7 +60,9 @@ class Engine:
 
 
 def open_engine(engine: str, directory: Path) -> Contender:
-    return Engine(_queue(engine, directory))
+    queue = _queue(engine, directory)
+    queue.migrate()
+    return Engine(queue)
 
 
 def open_floor(engine: str, directory: Path) -> Contender:

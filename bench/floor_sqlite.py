@@ -62,7 +62,7 @@ class SqliteFloor:
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(_INSERT, prepared)
         connection.execute("COMMIT")
-        os.write(self._ring, b".")
+        os.pwrite(self._ring, b".", 0)
 
     def exchange(self, held: Sequence[tuple[Any, ...]], limit: int) -> list[tuple[Any, ...]]:
         connection = self._connection

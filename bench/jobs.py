@@ -1,4 +1,4 @@
-"""The jobs every measurement uses: 20 tenants, 3 priorities, half files and half functions, 250 bytes each."""
+"""The jobs every measurement uses: 20 tenants, 3 priorities, half files, half functions, 250 bytes each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KINDS = (("file", "ingest"), ("function", "run"))
 
 
 def new_jobs(count: int, *, locks: bool = True) -> list[NewJob]:
-    """Every job has a key of its own; with ``locks`` also a lock of its own, so that none waits for another."""
+    """Every job has a key of its own; with ``locks`` also a lock of its own: none waits for another."""
     return [_new_job(number, queue_id, locks) for number, queue_id in enumerate(clock.new_ids(count))]
 
 
@@ -28,7 +28,7 @@ def _new_job(number: int, queue_id: str, locks: bool) -> NewJob:
         op=op,
         tenant_id=f"tenant-{number % TENANTS:02d}",
         collection="documents",
-        idempotency_key=key[:32],
+        idempotency_key=f"{item_type}:documents:{key[:16]}",
         payload_json=_payload(key),
         priority=PRIORITIES[number // (TENANTS * len(KINDS)) % len(PRIORITIES)],
         lock_key=f"doc:{key[32:48]}" if locks else None,

@@ -27,6 +27,7 @@ GROUPS = {
     "vocabulary": "rules",
     "errors": "errors",
     "config": "config",
+    "setting_kinds": "config",
     "clock": "clock",
     "queue": "stores",
     "queue.protocol": "protocols",
@@ -46,6 +47,7 @@ GROUPS = {
     "dashboard": "dashboard",
     "legacy": "legacy",
     "app": "app",
+    "working": "app",
     "__init__": "app",
     "__main__": "app",
 }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from os import PathLike
 from types import TracebackType
 from typing import Self
@@ -12,10 +15,10 @@ from penstock.errors import InvalidSetting
 from penstock.job import Job
 from penstock.queue.opening import open_queue
 from penstock.queue.waiting import wait_for
-from penstock.service.jobs import Jobs
+from penstock.service.functions import FunctionJobs
 
 
-class Penstock(Jobs):
+class Penstock(FunctionJobs):
     """An open queue and everything that can be asked of it.
 
         with Penstock("sqlite:///queue.db") as app:
@@ -57,6 +60,49 @@ class Penstock(Jobs):
         if not wait_for(self.queue, reached, timeout):
             raise TimeoutError(f"job {job.queue_id} was still {job.status} after {timeout:g} seconds")
         return job
+
+    def run_worker(
+        self,
+        *,
+        processes: int = 1,
+        until_idle: bool = False,
+        grace: float = 30.0,
+        app: str | None = None,
+    ) -> None:
+        """Work on this queue with child processes, until a signal or (``until_idle``) nothing is left to do.
+
+            if __name__ == "__main__":
+                app.run_worker(processes=4)
+
+        Children load the application again by its name: it has to be a global of a module. ``app`` names it
+        (``mypkg.tasks:app``) where it cannot be found. ``grace`` is how many seconds running jobs have to
+        finish after the first SIGTERM or SIGINT; then they are given back, no retry spent.
+        """
+        from penstock import working
+
+        name = app if app is not None else working.name_of(self)
+        working.Worker(self.settings, app=name, processes=processes, until_idle=until_idle, grace=grace).run()
+
+    @contextmanager
+    def worker_thread(self) -> Iterator[None]:
+        """Work on this queue in a thread of this process, for tests and small scripts.
+
+            with app.worker_thread():
+                receipt = app.call("double", {"n": 21})
+                app.wait(receipt.job_id, timeout=10)
+
+        Nothing is killed here: timeouts are not enforced, and a cancel counts at the next checkpoint.
+        """
+        from penstock.worker.thread import ThreadWorker
+        from penstock.working import leases
+
+        lease = timedelta(seconds=self.settings.lease_s)
+        worker = ThreadWorker(self.queue, self.handlers(), lease=lease, lease_by_type=leases(self.settings))
+        worker.start()
+        try:
+            yield
+        finally:
+            worker.stop()
 
     def close(self) -> None:
         """Release the store."""

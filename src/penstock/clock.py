@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+import uuid
 from datetime import UTC, datetime
 
 _last_id = 0
@@ -34,6 +35,11 @@ def new_ids(count: int) -> list[str]:
         _last_id = first + count - 1
     tail = secrets.token_hex(4)
     return [f"job_{first + i:014x}{tail}" for i in range(count)]
+
+
+def new_task_id() -> str:
+    """32 hex digits at random, as function tasks have them."""
+    return uuid.uuid4().hex
 
 
 def new_id() -> str:

@@ -5,17 +5,21 @@ PenstockError
 │   ├── UnknownItemType · UnknownOperation · UnsupportedOperation
 │   ├── InvalidPayload · PayloadTooLarge · InvalidText · RelativePath
 │   ├── InvalidPriority · InvalidName · InvalidTime · UnknownStatus · DuplicateId
+│   ├── UnknownFunction · UnknownEntity
 ├── JobNotFound · AmbiguousId (also LookupError)
+│   ├── TaskNotFound (also ValueError)
 ├── Conflict                              the job is not in a state that allows this
-│   ├── CannotCancel · CannotRetry · LiveTwin · LeaseLost
+│   ├── CannotCancel · CannotRetry · LiveTwin · LeaseLost · NoResult
+│   ├── InvalidTransition (also ValueError)
 ├── QueueFull                             backpressure; carries retry_after
 ├── StoreError                            the store could not do its part
 │   ├── StoreUnavailable · StoreReadOnly · StoreDenied · DiskFull
 │   ├── SchemaMismatch · StateDamaged
 ├── JobError                              raised inside a job to say how it ends
-│   ├── PermanentFailure · TransientFailure · Cancelled
+│   ├── PermanentFailure · TransientFailure · ServiceUnavailable · Cancelled
+├── WorkerFailed                          a worker cannot do its part
 └── ConfigError (also ValueError)
-    ├── InvalidSetting · UnknownScheme
+    ├── InvalidSetting · UnknownScheme · AppNotFound
 
 Each class has a stable ``code`` (documented in docs/reference/errors.md) and a ``remedy``: what to do next.
 """
@@ -129,6 +133,20 @@ class DuplicateId(InvalidRequest):
     default_remedy = "Use a new id, or leave it out."
 
 
+class UnknownFunction(InvalidRequest):
+    """No function of this name is registered in this process."""
+
+    code = "ERR_UNKNOWN_FUNCTION"
+    default_remedy = "Register it with @app.function(NAME), or import the module that does."
+
+
+class UnknownEntity(InvalidRequest):
+    """The application has no entity of this type, or none with this id."""
+
+    code = "ERR_UNKNOWN_ENTITY"
+    default_remedy = "Use an entity that exists, or register its type with app.entity_type(NAME)."
+
+
 class JobNotFound(PenstockError, LookupError):
     """No job has this id or prefix."""
 
@@ -136,6 +154,12 @@ class JobNotFound(PenstockError, LookupError):
     default_remedy = (
         "List the jobs with `penstock queue list`; finished ones are removed after the retention time."
     )
+
+
+class TaskNotFound(JobNotFound, ValueError):
+    """No function task has this id."""
+
+    code = "ERR_TASK_NOT_FOUND"
 
 
 class AmbiguousId(PenstockError, LookupError):
@@ -182,6 +206,20 @@ class LeaseLost(Conflict):
 
     code = "ERR_LEASE_LOST"
     default_remedy = "Drop the result; whoever holds the job now will report its own."
+
+
+class NoResult(Conflict):
+    """The job has not ended, or not well, so there is no result to read; the message says which."""
+
+    code = "ERR_NO_RESULT"
+    default_remedy = "Wait for the job with app.wait(ID), or look at its error."
+
+
+class InvalidTransition(Conflict, ValueError):
+    """A task cannot go from its status to the one asked for."""
+
+    code = "ERR_INVALID_TRANSITION"
+    default_remedy = "See the statuses of tasks in docs/guides/functions.md."
 
 
 class QueueFull(PenstockError):
@@ -276,11 +314,37 @@ class TransientFailure(JobError):
         self.retry_after = retry_after
 
 
+class ServiceUnavailable(JobError):
+    """A service the job needs is down: the job waits for it and spends no retry."""
+
+    code = "ERR_SERVICE_DOWN"
+    default_remedy = "Bring the service named in the message back; its jobs go on by themselves."
+
+    def __init__(
+        self,
+        service: str,
+        message: str | None = None,
+        *,
+        retry_after: timedelta | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        super().__init__(message or f"{service} is not available", remedy=remedy)
+        self.service = service
+        self.retry_after = retry_after
+
+
 class Cancelled(JobError):
     """The job was asked to stop and reached a checkpoint."""
 
     code = "ERR_CANCELLED"
     default_remedy = "`penstock queue retry ID` runs it again from the start."
+
+
+class WorkerFailed(PenstockError):
+    """A worker's processes end before they can take a job."""
+
+    code = "ERR_WORKER_FAILED"
+    default_remedy = "Mend what the message names, then start the worker again."
 
 
 class ConfigError(PenstockError, ValueError):
@@ -301,3 +365,10 @@ class UnknownScheme(ConfigError):
 
     code = "ERR_UNKNOWN_SCHEME"
     default_remedy = "Use sqlite:///PATH, jsonl://DIRECTORY or memory://."
+
+
+class AppNotFound(ConfigError):
+    """The application a worker should serve cannot be loaded."""
+
+    code = "ERR_APP_NOT_FOUND"
+    default_remedy = "Name it as MODULE:NAME, such as mypkg.tasks:app, from the directory that holds mypkg."

@@ -31,6 +31,7 @@ TRANSITIONS: Mapping[Status, frozenset[Status]] = {
 FAILURE_CODES: Mapping[str, str] = {
     "ERR_JOB_TIMEOUT": "The job ran longer than its timeout. Final: it is not retried.",
     "ERR_WORKER_LOST": "The worker died or stopped renewing its lease. Spends a retry.",
+    "ERR_STALE": "A task showed no progress and was reset by cleanup_stale_tasks; no retry is spent.",
     "ERR_CHILDREN_FAILED": "Some of the jobs it expanded into failed; the message counts and names them.",
 }
 """Codes a job can carry in ``error_code`` that no exception has."""

@@ -190,12 +190,12 @@ def cancelled(job: Job, now: datetime) -> Changes:
     return _ended(msgspec.structs.replace(job, followup_json=None), cancelled_by_flag(job), now)
 
 
-def requeued(job: Job, now: datetime) -> Changes:
-    """A person's retry: from the start, with all retries; a crash suspect stays one."""
+def requeued(job: Job, now: datetime, *, keep_retries: bool = False) -> Changes:
+    """A person's retry: from the start, with all retries unless told otherwise; a crash suspect stays one."""
     return {
         "status": Status.PENDING,
         "run": job.run + 1,
-        "retry_count": 0,
+        "retry_count": job.retry_count if keep_retries else 0,
         "held": None,
         "run_at": None,
         "turn": SUSPECT if job.lost_count else None,
@@ -255,6 +255,8 @@ def _back(job: Job, settlement: Settlement, now: datetime) -> Changes:
         "updated_at": now,
         "history_json": _recorded(job, now, settlement.what, settlement.error_message),
     }
+    if settlement.progress_json is not None:
+        changes["progress_json"] = settlement.progress_json
     if settlement.error_code:
         changes |= {
             "error_code": settlement.error_code,

@@ -37,13 +37,14 @@ def _memory(place: Path) -> Queue:
 def _sqlite(place: Path) -> Queue:
     from penstock.queue.sql.sqlite import SqliteQueue
 
-    return SqliteQueue(place / "queue.db")
+    # Durability has its own tests (test_crash); here the sync would only cost time.
+    return SqliteQueue(place / "queue.db", synchronous="NORMAL")
 
 
 def _jsonl(place: Path) -> Queue:
     from penstock.queue.jsonl import JsonlQueue
 
-    return JsonlQueue(place / "jobs")
+    return JsonlQueue(place / "queue")
 
 
 ENGINES: dict[str, Callable[[Path], Queue]] = {"memory": _memory, "sqlite": _sqlite, "jsonl": _jsonl}

@@ -46,7 +46,7 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True):
     end: float
     worker: str
     added: list[Entry] = []
-    settled: list[tuple[str, int, str | None]] = []
+    settled: list[tuple[str, int, Status | None]] = []
     claimed: list[tuple[str, int]] = []
 
 

@@ -12,6 +12,8 @@ from typing import Any
 from penstock.queue.protocol import Queue
 
 ROOT = Path(__file__).resolve().parents[2]
+MEMORY_DISK = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""A place where a sync costs nothing, for what need not outlive the machine; None is the usual place."""
 
 
 def _sqlite(place: Path) -> Queue:
@@ -23,7 +25,7 @@ def _sqlite(place: Path) -> Queue:
 def _jsonl(place: Path) -> Queue:
     from penstock.queue.jsonl import JsonlQueue
 
-    return JsonlQueue(place / "jobs")
+    return JsonlQueue(place)
 
 
 DURABLE: dict[str, Callable[[Path], Queue]] = {"sqlite": _sqlite, "jsonl": _jsonl}

@@ -19,8 +19,6 @@ from penstock.job import (
     Beat,
     Claim,
     ClaimRequest,
-    Exchange,
-    Held,
     Job,
     JobQuery,
     Limits,
@@ -31,8 +29,21 @@ from penstock.job import (
     WorkerReport,
 )
 from penstock.queue.memory import MemoryQueue
-from penstock.queue.protocol import NO_LIMITS, Queue
-from penstock.retry import Classification
+from penstock.queue.protocol import Queue
+from tests.conformance.drawing import (
+    AGES,
+    ENDINGS,
+    LIMITS,
+    PICKS,
+    QUERIES,
+    REQUESTS,
+    SCOPES,
+    SPECS,
+    WAYS,
+    Ending,
+    Spec,
+)
+from tests.conformance.durable import MEMORY_DISK
 from tests.conformance.invariants import breaches
 
 Opener: TypeAlias = Callable[[Path], Queue]
@@ -41,126 +52,17 @@ Ended: TypeAlias = Mapping[Status, timedelta]
 START = datetime(2030, 1, 1, tzinfo=UTC)
 TICK = timedelta(milliseconds=1)
 EVERYTHING = JobQuery(limit=10_000)
-LONG = "long " * 1_000
-"""Longer than what an engine keeps in the row itself."""
 
 
 class Difference(AssertionError):
     """The engine and the reference disagree, or the reference broke a promise of its own."""
 
 
-class Spec(NamedTuple):
-    """What is drawn of a new job; few values of each, so that jobs meet."""
+class Refusal(NamedTuple):
+    """The answer of a call that raised one of our errors."""
 
-    key: int
-    tenant_id: str
-    priority: int
-    item_type: str
-    op: str
-    branch: str
-    collection: str
-    lock: str | None
-    delay: int | None
-    dedupe: bool
-    text: str
-    max_retries: int
-
-
-class Ending(NamedTuple):
-    """How which claim is to end. ``pick`` counts among those in progress, or with ``stale`` all ever made."""
-
-    way: str
-    pick: int
-    stale: bool
-    children: list[Spec]
-
-
-def _delayed(seconds: int) -> timedelta:
-    return timedelta(seconds=seconds)
-
-
-def _failure(kind: Any, after: timedelta | None = None) -> Callable[..., Settlement]:
-    failure = Classification(kind, f"ERR_{kind.upper()}", after)
-    return lambda holder, _: lifecycle.failed_attempt(holder, failure, "it broke", jitter=0.5)
-
-
-WAYS: dict[str, Callable[[Claim | Job, tuple[NewJob, ...]], Settlement]] = {
-    "done": lambda holder, _: lifecycle.done(holder),
-    "done with a result": lambda holder, _: lifecycle.done(holder, result_json='{"pages":3}'),
-    "transient": _failure("transient"),
-    "transient, told when": _failure("transient", timedelta(seconds=7)),
-    "permanent": _failure("permanent"),
-    "cancelled": _failure("cancelled"),
-    "timed out": lambda holder, _: lifecycle.timed_out(holder),
-    "released": lambda holder, _: lifecycle.released(holder, "shutting down"),
-    "released for later": lambda holder, _: lifecycle.released(holder, "no handler", delay=_delayed(30)),
-    "released with a code": lambda holder, _: lifecycle.released(holder, "down", code="ERR_SERVICE"),
-    "lost": lambda holder, _: lifecycle.lease_lost(holder, jitter=-0.5),
-    "waits": lambda holder, children: lifecycle.waits(holder, children=children),
-    "waits, with progress": lambda holder, children: lifecycle.waits(
-        holder, children=children, progress_json='{"at":9}'
-    ),
-    "waits for a document": lambda holder, _: lifecycle.waits(holder, "document"),
-    "expanded": lambda holder, children: lifecycle.expanded(holder, children),
-    "expanded, with progress": lambda holder, children: lifecycle.expanded(
-        holder, children, progress_json='{"at":1}'
-    ),
-}
-
-TENANTS = ["ann", "bob", "cyd"]
-COLLECTIONS = ["docs", "code"]
-SPECS = st.builds(
-    Spec,
-    key=st.integers(0, 4),
-    tenant_id=st.sampled_from(TENANTS),
-    priority=st.sampled_from([5, 5, 9, 0]),
-    item_type=st.sampled_from(["file", "folder", "function"]),
-    op=st.sampled_from(["ingest", "update", "delete"]),
-    branch=st.sampled_from(["main", "main", "dev"]),
-    collection=st.sampled_from(COLLECTIONS),
-    lock=st.sampled_from([None, None, "disk", "gpu"]),
-    delay=st.sampled_from([None, None, None, 40, 5, -5]),
-    dedupe=st.sampled_from([True, True, False]),
-    text=st.sampled_from(["a", "é☃", LONG]),
-    max_retries=st.sampled_from([3, 1, 0]),
-)
-ENDINGS = st.builds(
-    Ending,
-    way=st.sampled_from(sorted(WAYS)),
-    pick=st.integers(0, 7),
-    stale=st.sampled_from([False, False, False, False, True]),
-    children=st.lists(SPECS, max_size=3),
-)
-LIMITS = st.builds(
-    Limits,
-    indexing=st.sampled_from([None, 6, 3]),
-    per_tenant=st.sampled_from([None, 3]),
-    functions=st.sampled_from([None, 2]),
-)
-REQUESTS = st.builds(
-    ClaimRequest,
-    worker_id=st.sampled_from(["w1", "w2"]),
-    limit=st.sampled_from([3, 1, 2, 5]),
-    lease=st.sampled_from([timedelta(seconds=20), timedelta(seconds=300)]),
-    lease_by_type=st.sampled_from([{}, {"folder": timedelta(seconds=60)}]),
-    oldest=st.sampled_from([False, False, True]),
-)
-PICKS = st.lists(st.integers(0, 40), min_size=1, max_size=3)
-SCOPES = st.builds(Scope, st.sampled_from(["*", *TENANTS]), st.sampled_from(["*", *COLLECTIONS]))
-AGES = st.sampled_from([timedelta(0), timedelta(seconds=30)])
-QUERIES = st.builds(
-    JobQuery,
-    statuses=st.frozensets(st.sampled_from(list(Status)), max_size=2),
-    tenant_id=st.sampled_from([None, "ann"]),
-    item_type=st.sampled_from([None, "file"]),
-    lock_key=st.sampled_from([None, None, "disk"]),
-    held=st.sampled_from([None, None, *Held]),
-    waiting_for=st.sampled_from([None, None, "children"]),
-    top_level=st.sampled_from([None, True, False]),
-    after=st.sampled_from([None, "job_0004"]),
-    newest_first=st.booleans(),
-    limit=st.sampled_from([50, 2]),
-)
+    error: str
+    message: str
 
 
 class Oracle(RuleBasedStateMachine):
@@ -170,7 +72,7 @@ class Oracle(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory(prefix="penstock-oracle-")
+        self.folder = tempfile.TemporaryDirectory(prefix="penstock-oracle-", dir=MEMORY_DISK)
         self.engine, self.other = self.opened(), self.opened()
         self.reference = MemoryQueue()
         self.now = START
@@ -180,7 +82,9 @@ class Oracle(RuleBasedStateMachine):
         self.cut_trees: frozenset[str] = frozenset()
 
     def opened(self) -> Queue:
-        return type(self).open_engine(Path(self.folder.name) / "store")
+        queue = type(self).open_engine(Path(self.folder.name))
+        queue.migrate()
+        return queue
 
     def teardown(self) -> None:
         self.engine.close()
@@ -197,6 +101,8 @@ class Oracle(RuleBasedStateMachine):
         found = _outcome(self.engine, method, args, kwargs)
         if found != expected:
             raise Difference(f"{method} answered {found!r}, the reference {expected!r}")
+        if method in ("claim", "exchange") and not isinstance(expected, Refusal):
+            self.claims += expected.claims if method == "exchange" else expected
         return expected
 
     def new(self, spec: Spec) -> NewJob:
@@ -238,9 +144,15 @@ class Oracle(RuleBasedStateMachine):
         for ending in endings:
             holder = self.holder(ending.pick, ending.stale)
             if holder is not None:
-                children = tuple(self.new(spec) for spec in ending.children)
-                made.append(WAYS[ending.way](holder, children))
+                made.append(WAYS[ending.way](holder, self.children(ending)))
         return made
+
+    def children(self, ending: Ending) -> tuple[NewJob, ...]:
+        children = [self.new(spec) for spec in ending.children]
+        if children and ending.known_id is not None:
+            known = self.picked([ending.known_id])[0]
+            children[0] = msgspec.structs.replace(children[0], queue_id=known)
+        return tuple(children)
 
     # Adding.
 
@@ -248,22 +160,25 @@ class Oracle(RuleBasedStateMachine):
     def add(self, spec: Spec) -> None:
         self.both("add", [self.new(spec)])
 
-    @rule(specs=st.lists(SPECS, max_size=6), limits=st.sampled_from([NO_LIMITS, None]) | LIMITS)
-    def add_many(self, specs: list[Spec], limits: Limits | None) -> None:
-        self.both("add", [self.new(spec) for spec in specs], limits=limits or NO_LIMITS)
+    @rule(specs=st.lists(SPECS, min_size=2, max_size=6))
+    def add_many(self, specs: list[Spec]) -> None:
+        self.both("add", [self.new(spec) for spec in specs])
+
+    @rule(specs=st.lists(SPECS, max_size=4), limits=LIMITS)
+    def add_while_there_is_room(self, specs: list[Spec], limits: Limits) -> None:
+        self.both("add", [self.new(spec) for spec in specs], limits=limits)
 
     @rule(specs=st.lists(SPECS, min_size=1, max_size=3), pick=st.integers(0, 9))
     def add_with_a_known_id(self, specs: list[Spec], pick: int) -> None:
         known = self.picked([pick])[0]
         new = [self.new(spec) for spec in specs]
         self.both("add", [*new[:-1], msgspec.structs.replace(new[-1], queue_id=known)])
-        self.ids.append(known)
 
     # Claiming and settling.
 
     @rule(request=REQUESTS)
     def claim(self, request: ClaimRequest) -> None:
-        self.claims += self.both("claim", request)
+        self.both("claim", request)
 
     @rule(request=REQUESTS)
     def claim_again(self, request: ClaimRequest) -> None:
@@ -284,8 +199,23 @@ class Oracle(RuleBasedStateMachine):
 
     @rule(endings=st.lists(ENDINGS, max_size=3), request=REQUESTS)
     def exchange(self, endings: list[Ending], request: ClaimRequest) -> None:
-        answer: Exchange = self.both("exchange", self.settlements(endings), request)
-        self.claims += answer.claims
+        self.both("exchange", self.settlements(endings), request)
+
+    @rule(pick=st.integers(0, 7), request=REQUESTS)
+    def hand_over(self, pick: int, request: ClaimRequest) -> None:
+        """Given back and claimed again: the same worker may hold it twice, and only the second counts."""
+        holder = self.holder(pick, stale=False)
+        given_back = [lifecycle.released(holder, "shutting down")] if holder else []
+        self.both("exchange", given_back, request)
+
+    @rule(pick=st.integers(0, 7), way=st.just("done") | st.sampled_from(sorted(WAYS)))
+    def old_holder_returns(self, pick: int, way: str) -> None:
+        running = {job.queue_id: job.claim_number for job in self.in_progress()}
+        old = [claim for claim in self.claims if running.get(claim.queue_id, 0) > claim.claim_number]
+        if old:
+            claim = old[-1 - pick % len(old)]
+            self.both("renew", [Beat(claim.queue_id, claim.claim_number, timedelta(hours=1), "{}")])
+            self.both("settle", [WAYS[way](claim, ())])
 
     @rule(count=st.integers(1, 5))
     def finish(self, count: int) -> None:
@@ -354,35 +284,30 @@ class Oracle(RuleBasedStateMachine):
         if self.both("prune", before, limit=limit, timed=False) >= limit:
             self.cut_trees |= frozenset(filter(None, trees))
 
-    @rule()
-    def reconcile(self) -> None:
-        self.both("reconcile")
-
-    @rule()
-    def close_and_reopen(self) -> None:
-        self.engine.close()
-        self.engine = self.opened()
-
-    @rule()
-    def go_on_in_the_other_process(self) -> None:
-        self.engine, self.other = self.other, self.engine
+    @rule(reopens=st.booleans(), reconciles=st.booleans())
+    def go_on_in_another_process(self, reopens: bool, reconciles: bool) -> None:
+        if reopens:
+            self.engine.close()
+            self.engine = self.opened()
+        else:
+            self.engine, self.other = self.other, self.engine
+        if reconciles:
+            self.both("reconcile")
 
     # Reading.
 
-    @rule(query=QUERIES, by=st.sampled_from([(), ("status",), ("tenant_id", "held"), ("priority",)]))
-    def read(self, query: JobQuery, by: tuple[str, ...]) -> None:
+    @rule(
+        query=QUERIES,
+        by=st.sampled_from([(), ("status",), ("tenant_id", "held"), ("priority",)]),
+        pick=st.integers(0, 9),
+    )
+    def read(self, query: JobQuery, by: tuple[str, ...], pick: int) -> None:
         self.both("find", query, timed=False)
         self.both("count", query, by=by, timed=False)
-
-    @rule(pick=st.integers(0, 40))
-    def read_one(self, pick: int) -> None:
         queue_id = self.picked([pick])[0]
         self.both("get", queue_id, timed=False)
         self.both("position", queue_id, timed=False)
-
-    @rule(worker_id=st.sampled_from(["w1", "w2"]))
-    def report(self, worker_id: str) -> None:
-        self.both("report", WorkerReport(worker_id=worker_id, host="here", pid=7, started_at=START))
+        self.both("report", WorkerReport(worker_id=f"w{pick}", host="here", pid=7, started_at=START))
         self.both("workers", timed=False)
 
     # After every call.
@@ -430,7 +355,7 @@ def _outcome(queue: Queue, method: str, args: Sequence[Any], kwargs: Mapping[str
     try:
         return getattr(queue, method)(*args, **kwargs)
     except PenstockError as error:
-        return type(error).__name__, str(error)
+        return Refusal(type(error).__name__, str(error))
 
 
 def _differences(found: Sequence[Job], expected: Sequence[Job]) -> list[str]:

@@ -61,7 +61,10 @@ def test_a_batch_is_answered_in_the_order_it_was_asked(queue):
 
 def test_text_of_any_script_comes_back_as_it_was(queue):
     request = new(
-        "ключ-鍵-🗝️", tenant_id="größe", collection="文書", payload_json='{"name":"Ω≈ç√ \\u0001 “quoted” \'x\' 🏞️"}'
+        "ключ-鍵-🗝️",
+        tenant_id="größe",
+        collection="文書",
+        payload_json='{"name":"Ω≈ç√ \\u0001 “quoted” \'x\' 🏞️"}',
     )
     put(queue, request)
     job = row(queue, request.queue_id)

@@ -30,7 +30,7 @@ def test_four_processes_drain_one_store_and_keep_every_promise(engine: str, tmp_
     assert {(Status.DONE,): JOBS} == queue.count(JobQuery(), by=("status",))
     queue.close()
     if CHECKER.exists():
-        assert "0 breaches" in _checked_from_outside(calls, tmp_path / "sample.jsonl")
+        assert "0 breaches\n" == _checked_from_outside(calls, tmp_path / "sample.jsonl")
 
 
 def _contend(engine: str, place: Path) -> list[Call]:
@@ -43,12 +43,12 @@ def _contend(engine: str, place: Path) -> list[Call]:
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        ended = [(process.communicate(timeout=PATIENCE_S), process.returncode) for process in processes]
+        said = [process.communicate(timeout=PATIENCE_S)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()
             process.communicate()
-    assert [(("", None), 0)] * PROCESSES == ended
+    assert [("", 0)] * PROCESSES == [*zip(said, (process.returncode for process in processes), strict=True)]
     return [call for number in range(PROCESSES) for call in _recorded(history_of(place, number))]
 
 
@@ -63,14 +63,12 @@ class Story(msgspec.Struct):
     added: Call
     place: int
     claimed: list[tuple[Call, int]] = []
-    settled: list[tuple[Call, str | None]] = []
+    settled: list[tuple[Call, Status | None]] = []
 
 
 def stories_of(calls: Sequence[Call]) -> dict[str, Story]:
     stories = {
-        entry.queue_id: Story(entry, call, place)
-        for call in calls
-        for place, entry in enumerate(call.added)
+        entry.queue_id: Story(entry, call, place) for call in calls for place, entry in enumerate(call.added)
     }
     for call in calls:
         for place, (queue_id, _) in enumerate(call.claimed):
@@ -92,8 +90,9 @@ def _not_once(stories: dict[str, Story]) -> Iterator[str]:
     for queue_id, story in stories.items():
         if len(story.claimed) != 1:
             yield f"{queue_id} was claimed {len(story.claimed)} times"
-        if [status for _, status in story.settled] != ["done"]:
-            yield f"{queue_id} was settled as {[status for _, status in story.settled]}"
+        endings = [str(status) for _, status in story.settled]
+        if endings != ["done"]:
+            yield f"{queue_id} was settled as {endings}"
 
 
 def _overlapping_locks(stories: dict[str, Story]) -> Iterator[str]:
@@ -172,7 +171,7 @@ def _events(calls: Sequence[Call]) -> Iterator[dict[str, object]]:
                 yield {"op": "claim", **timed, "job": queue_id, **lease}
         for queue_id, number, status in call.settled:
             if queue_id in sample:
-                yield {"op": "ack", **timed, "job": queue_id, "token": number, "ok": status == "done"}
+                yield {"op": "ack", **timed, "job": queue_id, "token": number, "ok": status is Status.DONE}
     yield {"op": "final", "jobs": dict.fromkeys(sample, "done")}
 
 
@@ -191,7 +190,7 @@ def _claimed(start: float, *ids: str) -> Call:
 
 
 def _done(start: float, *ids: str) -> Call:
-    return Call(start, start + 1, "w", settled=[(queue_id, 1, "done") for queue_id in ids])
+    return Call(start, start + 1, "w", settled=[(queue_id, 1, Status.DONE) for queue_id in ids])
 
 
 def test_a_history_without_fault_has_no_breach() -> None:

@@ -1,9 +1,10 @@
 """The fence: whoever lost a claim can no longer touch the job, however the claim was lost."""
 
+import msgspec
 import pytest
 
 from penstock import lifecycle
-from penstock.job import Beat, JobQuery, Renewed, Status
+from penstock.job import Beat, JobQuery, Renewed, Settlement, Status
 from tests.conformance.conftest import LEASE, T0, at, claim_all, claim_one, many, new, put, reap, row, running
 
 
@@ -133,7 +134,9 @@ def test_a_lost_claim_cannot_settle(queue, stale, ending):
 
 def test_a_lost_claim_cannot_renew(queue, stale):
     before = queue.find(JobQuery())
-    assert [Renewed(held=False)] == queue.renew([Beat(stale.queue_id, stale.claim_number, LEASE)], now=at(400))
+    assert [Renewed(held=False)] == queue.renew(
+        [Beat(stale.queue_id, stale.claim_number, LEASE)], now=at(400)
+    )
     assert before == queue.find(JobQuery())
 
 
@@ -167,20 +170,16 @@ def test_a_claim_that_was_given_back_in_the_same_batch_is_lost(queue):
 
 def test_a_claim_number_from_the_future_is_refused(queue):
     claim = running(queue)
-    done = lifecycle.done(claim)
-    ahead = type(done)(
-        queue_id=done.queue_id, claim_number=claim.claim_number + 1, status=done.status, what=done.what
-    )
+    ahead = msgspec.structs.replace(lifecycle.done(claim), claim_number=claim.claim_number + 1)
     assert [None] == queue.settle([ahead], now=T0)
     assert Status.IN_PROGRESS is row(queue, claim.queue_id).status
 
 
-def test_an_unknown_job_cannot_be_settled(queue):
+def test_what_is_unknown_or_was_never_claimed_cannot_be_settled(queue):
     claim = running(queue)
     (other,) = put(queue, new("other"))
-    queue.prune({Status.DONE: at(1)})
-    unknown = lifecycle.Settlement(queue_id="job_none", claim_number=1, status=Status.DONE, what="done")
-    unclaimed = lifecycle.Settlement(queue_id=other, claim_number=0, status=Status.DONE, what="done")
+    unknown = Settlement(queue_id="job_none", claim_number=1, status=Status.DONE, what="done")
+    unclaimed = Settlement(queue_id=other, claim_number=0, status=Status.DONE, what="done")
     assert [None, None, Status.DONE] == queue.settle([unknown, unclaimed, lifecycle.done(claim)], now=T0)
 
 
@@ -195,9 +194,9 @@ def test_one_lost_claim_does_not_spoil_the_batch(queue):
 def test_claim_numbers_never_shrink(queue):
     claim = running(queue)
     numbers = [claim.claim_number]
-    for step in (lifecycle.done, lifecycle.timed_out, lambda c: lifecycle.released(c, "x"), lifecycle.lease_lost):
+    for end in ("done", "failed", "released", "lost"):
         put(queue, new())
-        queue.settle([step(claim)], now=at(1))
+        queue.settle([ENDINGS[end](claim)], now=at(1))
         claim = claim_one(queue, at(2))
         numbers.append(claim.claim_number)
     assert sorted(set(numbers)) == numbers

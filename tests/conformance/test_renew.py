@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import msgspec
+
 from penstock import lifecycle
 from penstock.job import Beat, Renewed
 from tests.conformance.conftest import LEASE, T0, at, claim_all, done, many, new, put, reap, row, running
@@ -45,6 +47,14 @@ def test_progress_outlives_a_lost_worker(queue):
     queue.renew([Beat(claim.queue_id, claim.claim_number, None, '{"page":7}')], now=at(10))
     reap(queue, at(301))
     assert [{"page": 7}] == [claim.progress for claim in claim_all(queue, at(301))]
+
+
+def test_what_is_given_back_can_carry_its_progress(queue):
+    claim = running(queue)
+    queue.renew([Beat(claim.queue_id, claim.claim_number, None, '{"page":7}')], now=at(10))
+    released = msgspec.structs.replace(lifecycle.released(claim, "shutdown"), progress_json='{"page":8}')
+    queue.settle([released], now=at(11))
+    assert {"page": 8} == row(queue, claim.queue_id).progress
 
 
 def test_a_beat_tells_that_the_job_should_stop(queue):

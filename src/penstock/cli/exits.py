@@ -1,4 +1,4 @@
-"""What the exit code of ``penstock`` means. docs/reference/exit-codes.md is made from this table."""
+"""What the exit code of ``penstock`` means. docs/reference/exit-codes.md says the same."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -58,21 +58,20 @@ def printable(value: object) -> str:
     )
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, styles: dict[int, str] | None = None) -> str:
-    """Aligned columns. On a terminal what does not fit is cut; ``styles`` colours whole columns.
-
-    A cell that is a status word has the colour of the status.
-    """
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Aligned columns. On a terminal the last one is cut to fit, and a status has its colour."""
     from rich.table import Table
     from rich.text import Text
 
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for number, title in enumerate(header):
-        style = (styles or {}).get(number)
-        grid.add_column(title, style=style, no_wrap=True, overflow="ellipsis", ratio=None)
+        numbers = all(isinstance(row[number], int) or row[number] == "" for row in rows)
+        justify: Literal["left", "right"] = "right" if rows and numbers else "left"
+        # Only a column that may wrap gives way when the terminal is narrow; its cells are cut, not wrapped.
+        grid.add_column(title, justify=justify, no_wrap=number < len(header) - 1)
     for row in rows:
         words = [printable(value) for value in row]
-        grid.add_row(*(Text(word, STYLES.get(word.partition(" ")[0], "")) for word in words))
+        grid.add_row(*(Text(word, _style(word), no_wrap=True, overflow="ellipsis") for word in words))
     return _rendered(grid)
 
 
@@ -86,8 +85,13 @@ def fields(pairs: Iterable[tuple[str, object]]) -> str:
     grid.add_column(overflow="fold")
     for name, value in pairs:
         if value is not None and value != "":
-            grid.add_row(name, Text(printable(value), STYLES.get(str(value).partition(" ")[0], "")))
+            word = printable(value)
+            grid.add_row(name, Text(word, _style(word)))
     return _rendered(grid)
+
+
+def _style(word: str) -> str:
+    return STYLES.get(word.partition(" (")[0], "")
 
 
 def _rendered(grid: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -15,12 +15,28 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+class Worker(Protocol):
+    """A worker that is ready to run."""
+
+    serves: list[str]
+    where: str
+    processes: int
+
+    def run(self) -> None: ...
+
+
 class Session:
     """Commands get it by ``@click.pass_obj``. How a store is opened is the composition root's to say."""
 
-    def __init__(self, load: Callable[[], Settings], open_jobs: Callable[[Settings], Jobs]) -> None:
+    def __init__(
+        self,
+        load: Callable[[], Settings],
+        open_jobs: Callable[[Settings], Jobs],
+        make_worker: Callable[..., Worker],
+    ) -> None:
         self._load = load
         self._open = open_jobs
+        self.make_worker = make_worker
         self.as_json = False
 
     @functools.cached_property

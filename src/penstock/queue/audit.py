@@ -3,73 +3,64 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
 from penstock.queue.records import Record
 
 ROTATE_AT = 10 * 1024 * 1024
+LOOK_EVERY = 64
+"""Lines between two looks at the file: whether it is full, or another process has put a new one there."""
 
 
 class Audit:
-    """Written under the journal's lock, so lines stand in order and rotation meets no other writer."""
+    """Written under the journal's lock, so that lines stand in order and rotation meets no other writer."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd = -1
-        self._inode = 0
+        self._lines = 0
 
     def note(self, record: Record) -> None:
         # What the line tells has happened and is durable. A caller told of an error here would do it again.
         with suppress(OSError):
-            self._open()
+            if self._lines % LOOK_EVERY == 0:
+                self._open()
+            self._lines += 1
             os.write(self._fd, describe(record).encode(errors="replace"))
 
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
+        self._lines = 0
 
     def _open(self) -> None:
-        """Make the descriptor that of the file at the path: another process may have rotated it."""
-        try:
-            status = os.stat(self._path)  # noqa: PTH116 - on every write
-        except FileNotFoundError:
-            self.close()
-        else:
-            if status.st_size >= ROTATE_AT:
+        self.close()
+        with suppress(FileNotFoundError):
+            if self._path.stat().st_size >= ROTATE_AT:
                 self._path.rename(self._path.with_name(self._path.name + ".1"))
-                self.close()
-            elif status.st_ino != self._inode:
-                self.close()
-        if self._fd < 0:
-            self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            self._inode = os.fstat(self._fd).st_ino
+        self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def describe(record: Record) -> str:
-    """``2026-01-01T12:00:00.000+00:00 claim 100 jobs by w1, in_progress 100: job_0 … job_99``."""
-    parts = [record.at.isoformat(timespec="milliseconds"), record.do]
+    """``2026-01-01T12:00:00.000+00:00 claim by w1: 100 in_progress, job_0 … job_99``."""
     ids = [job.queue_id for job in record.new]
-    became: Counter[str] = Counter(added=len(ids)) if ids else Counter()
+    became = {"added": len(ids)} if ids else {}
     for group, changes in record.changed:
         ids += group
-        became[changes.get("status", "updated")] += len(group)
-    ids += record.gone
+        status = changes.get("status", "updated")
+        became[status] = became.get(status, 0) + len(group)
     if record.gone:
-        became["removed"] += len(record.gone)
-    if ids:
-        parts.append(f"{len(ids)} jobs" if len(ids) > 1 else "1 job")
+        ids += record.gone
+        became["removed"] = len(record.gone)
     worker = _worker(record)
-    if worker:
-        parts.append(f"by {worker}")
+    line = f"{record.at.isoformat(timespec='milliseconds')} {record.do}" + (f" by {worker}" if worker else "")
     if record.paused is not None:
-        parts.append(f"paused: {', '.join('/'.join(pair) for pair in record.paused) or 'nothing'}")
-    line = " ".join(parts)
+        line += f": paused {', '.join('/'.join(pair) for pair in record.paused) or 'nothing'}"
     if ids:
-        counts = ", ".join(f"{what} {number}" for what, number in became.items())
-        line += f", {counts}: {ids[0]}" + (f" … {ids[-1]}" if len(ids) > 1 else "")
+        counts = ", ".join([f"{number} {what}" for what, number in became.items()])
+        line += f": {counts}, {ids[0]}" + (f" … {ids[-1]}" if len(ids) > 1 else "")
     return line + "\n"
 
 

@@ -128,7 +128,7 @@ class _Watch:
                 position += _EVENT.size + name_length
 
     def close(self) -> None:
-        # First forgotten, then closed: the number may be another file's at once, and a thread may still drain.
+        # Forgotten before it is closed: a thread may still drain, and the number may be reused at once.
         closing, self._fd = self._fd, -1
         os.close(closing)
 

@@ -102,10 +102,12 @@ class Engine(ABC, Generic[R]):
         self._cascade(parents, moment, cancelling.stop_children, "cancel")
         return answers
 
-    def requeue(self, ids: Sequence[str], *, now: datetime | None = None) -> list[Requeued]:
+    def requeue(
+        self, ids: Sequence[str], *, keep_retries: bool = False, now: datetime | None = None
+    ) -> list[Requeued]:
         moment = now or clock.now()
         with self._writing("requeue") as rows:
-            answers, parents = requeueing.requeue(rows, list(ids), moment)
+            answers, parents = requeueing.requeue(rows, list(ids), moment, keep_retries=keep_retries)
         self._cascade(parents, moment, requeueing.return_children, "requeue")
         return answers
 
@@ -117,9 +119,15 @@ class Engine(ABC, Generic[R]):
                 last, more = step(rows, waiting[0], now, CASCADE_BATCH)
             waiting = (waiting[1:] if last else waiting) + more
 
-    def prune(self, ended_before: Mapping[Status, datetime], *, limit: int = CASCADE_BATCH) -> int:
+    def prune(
+        self,
+        ended_before: Mapping[Status, datetime],
+        *,
+        item_type: str | None = None,
+        limit: int = CASCADE_BATCH,
+    ) -> int:
         with self._writing("prune") as rows:
-            return pruning.prune(rows, ended_before, limit)
+            return pruning.prune(rows, ended_before, item_type, limit)
 
     def pause(self, scope: Scope, *, now: datetime | None = None) -> None:  # noqa: ARG002 - as the protocol
         with self._writing("pause") as rows:

@@ -1,7 +1,7 @@
 """Telling objects that their process has become another one.
 
-A child of ``fork`` inherits locks that threads it does not have may hold, and descriptors whose file locks and
-events it shares with its parent. The hook runs before anything else in the child; looking at the process
+A child of ``fork`` inherits locks that threads it does not have may hold, and descriptors whose file locks
+and events it shares with its parent. The hook runs before anything else in the child; looking at the process
 number on each call instead would let two threads of the child find out at once.
 """
 

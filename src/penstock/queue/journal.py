@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from penstock.errors import (
     DiskFull,
-    StateDamaged,
     StoreDenied,
     StoreError,
     StoreReadOnly,
@@ -41,38 +40,47 @@ class Journal:
         self.snapshot = directory / "index_queue.snapshot"
         self._lock_path = directory / ".queue.lock"
         self._lock_fd = self._fd = -1
-        self._inode = 0
-        self._writable = True
-        self._fresh = True
-        self._base = 0
+        self._names = os.fspath(self._lock_path), os.fspath(self.path)
+        self._inodes = 0, 0
+        self.writable = True
+        self.base = 0
+        """The last record that the snapshot is known to hold."""
+        self._rewound = True
+        self._snapshot_size = 0
+        self._size = 0
         self._offset = 0
         self._line = 1
 
     # The lock.
 
     def lock(self, *, exclusive: bool) -> None:
-        """Wait for it; ``unlock`` gives it back. Raises when the files cannot be opened, or not for writing."""
-        with self._refusals(self.directory):
+        """Wait for it; ``unlock`` gives it back. Raises when the files cannot be opened as is asked."""
+        try:
             while True:
                 self._open()
-                if exclusive and not self._writable:
-                    raise StoreReadOnly(f"{self.directory}: this user may read the queue but not write it")
+                if exclusive and not self.writable:
+                    raise self.read_only()
                 fcntl.flock(self._lock_fd, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
                 if self._still_there():
                     return
                 # Whoever came later locked another file: this lock keeps nobody out.
                 self.close()
+        except OSError as error:
+            raise _refusal(self.directory, error) from error
 
     def unlock(self) -> None:
         fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """A later ``lock`` opens again and starts from the snapshot."""
+        """A later ``lock`` opens again and starts over."""
+        self.rewind()
         for fd in (self._lock_fd, self._fd):
             if fd >= 0:
                 os.close(fd)
         self._lock_fd = self._fd = -1
-        self._fresh = True
+
+    def read_only(self) -> StoreReadOnly:
+        return StoreReadOnly(f"{self.directory}: this user may read the queue but not write it")
 
     def create(self) -> None:
         """Make the directory, for this user alone: what is queued may be private."""
@@ -85,12 +93,12 @@ class Journal:
             return
         try:
             self._open_both(os.O_RDWR | os.O_CREAT)
-            self._writable = True
+            self.writable = True
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
             self._open_both(os.O_RDONLY)
-            self._writable = False
+            self.writable = False
 
     def _open_both(self, flags: int) -> None:
         lock_fd = os.open(self._lock_path, flags | os.O_CLOEXEC, _PRIVATE)
@@ -100,33 +108,45 @@ class Journal:
             os.close(lock_fd)
             raise
         self._lock_fd = lock_fd
-        self._inode = os.fstat(self._fd).st_ino
+        self._inodes = os.fstat(lock_fd).st_ino, os.fstat(self._fd).st_ino
 
     def _still_there(self) -> bool:
         """Whether both descriptors are of the files at their paths, which a person may have replaced."""
         try:
-            lock, journal = os.stat(self._lock_path), os.stat(self.path)  # noqa: PTH116 - on every call
+            lock, journal = os.stat(self._names[0]), os.stat(self._names[1])  # noqa: PTH116 - on every call
         except FileNotFoundError:
             return False
         self._size = journal.st_size
-        return lock.st_ino == os.fstat(self._lock_fd).st_ino and journal.st_ino == self._inode
+        return (lock.st_ino, journal.st_ino) == self._inodes
 
     # Reading.
 
+    def rewind(self) -> None:
+        """What was read counts no more: start over from the snapshot."""
+        self._rewound = True
+
     def overtaken(self, n: int) -> bool:
-        """Whether the snapshot has to be read by somebody who has seen the records up to ``n``."""
+        """Whether somebody who has seen the records up to ``n`` has to read the snapshot."""
         text = os.pread(self._lock_fd, 32, 0).strip()
         base = int(text) if text.isdigit() else 0
-        if self._fresh or self._size < self._offset and base == self._base:
-            overtaken = True
-        elif base == self._base:
+        # A journal shorter than what was read of it was replaced by a person.
+        anew = self._rewound or (base == self.base and self._size < self._offset)
+        if base == self.base and not anew:
             return False
-        else:
-            overtaken = n < base
-        # Compacted: what is in the journal now begins anew, and may have grown to any size since.
-        self._base, self._fresh = base, False
+        # Compacted: the journal begins anew, and may have grown to any size since.
+        self.base, self._rewound = base, False
         self._offset, self._line = 0, 1
-        return overtaken
+        self._snapshot_size = self._size_of_snapshot()
+        return anew or n < base
+
+    def overgrown(self, least: int) -> bool:
+        return self._offset > max(least, 2 * self._snapshot_size)
+
+    def _size_of_snapshot(self) -> int:
+        try:
+            return self.snapshot.stat().st_size
+        except FileNotFoundError:
+            return 0
 
     def tail(self) -> Tail:
         """What was appended since the last call, by others or before this process."""
@@ -144,26 +164,21 @@ class Journal:
         """Its lines, without their ends; None when there is none."""
         with self._refusals(self.snapshot):
             try:
-                data = self.snapshot.read_bytes()
+                return self.snapshot.read_bytes().removesuffix(b"\n").split(b"\n")
             except FileNotFoundError:
                 return None
-        lines = data.split(b"\n")
-        if lines.pop() != b"":
-            raise damaged(self.snapshot, len(lines) + 1, "it breaks off")
-        return lines
 
     # Writing.
 
     def append(self, line: bytes) -> None:
         """Durable when it returns. When it raises, the journal is as it was."""
-        with self._refusals(self.path):
-            try:
-                _write(self._fd, line)
-                _sync(self._fd)
-            except OSError:
-                with suppress(OSError):
-                    os.ftruncate(self._fd, self._offset)
-                raise
+        try:
+            _write(self._fd, line)
+            _sync(self._fd)
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._fd, self._offset)
+            raise _refusal(self.path, error) from error
         self._offset += len(line)
         self._line += 1
 
@@ -179,13 +194,18 @@ class Journal:
         """
         with self._refusals(self.directory):
             new = self.snapshot.with_name(self.snapshot.name + ".tmp")
-            _write_file(new, chunks)
-            new.rename(self.snapshot)
+            try:
+                _write_file(new, chunks)
+                new.rename(self.snapshot)
+            except OSError:
+                new.unlink(missing_ok=True)
+                raise
             _sync_directory(self.directory)
             os.pwrite(self._lock_fd, b"%020d\n" % n, 0)
-            self._base = n
+            self.base = n
             os.ftruncate(self._fd, 0)
             self._offset, self._line = 0, 1
+            self._snapshot_size = self._size_of_snapshot()
 
     @contextmanager
     def _refusals(self, path: Path) -> Iterator[None]:
@@ -193,10 +213,6 @@ class Journal:
             yield
         except OSError as error:
             raise _refusal(path, error) from error
-
-
-def damaged(path: Path, line: int, reason: object) -> StateDamaged:
-    return StateDamaged(f"{path}, line {line}: {reason}")
 
 
 def _refusal(path: Path, error: OSError) -> StoreError:

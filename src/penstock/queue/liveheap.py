@@ -1,53 +1,101 @@
-"""A heap whose entries can be taken out or moved by name."""
+"""An order of rows that need not be told when a row goes elsewhere."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Generic, TypeVar
+
+from penstock.job import Job
 
 K = TypeVar("K")
 
+_SLACK = 64
+"""Dead entries that are not worth clearing away."""
+
 
 class LiveHeap(Generic[K]):
-    """Names ordered by key, smallest first. What was moved or removed is skipped when it surfaces."""
+    """Rows ordered by key, smallest first. An entry lives as long as its row is that very object.
 
-    def __init__(self) -> None:
-        self._heap: list[tuple[K, str]] = []
-        self._live: dict[str, K] = {}
+    A changed row is another object, so nothing has to be taken out: what died is skipped when it surfaces.
+    Most rows come in order. Those stand in a sorted run, where they cost next to nothing; the others in a
+    heap beside it. Nothing is put in its place before somebody reads.
+    """
 
-    def __len__(self) -> int:
-        return len(self._live)
+    def __init__(self, rows: Mapping[str, Job]) -> None:
+        self._rows = rows
+        self._put = 0
+        self._fresh: list[tuple[K, int, Job]] = []
+        self._run: list[tuple[K, int, Job]] = []
+        self._head = 0
+        self._heap: list[tuple[K, int, Job]] = []
+        self._room = _SLACK
 
-    def put(self, name: str, key: K) -> None:
-        self._live[name] = key
-        heapq.heappush(self._heap, (key, name))
+    def put(self, key: K, job: Job) -> None:
+        # The number keeps two entries with one key from being ordered by their jobs, which have no order.
+        self._put += 1
+        self._fresh.append((key, self._put, job))
+        if len(self._fresh) > self._room:
+            self._sort()
 
-    def discard(self, name: str) -> None:
-        if self._live.pop(name, None) is not None and len(self._heap) > 2 * len(self._live) + 64:
-            # Dead entries below the top never surface in a heap that is always in use.
-            self._heap = [(key, name) for name, key in self._live.items()]
-            heapq.heapify(self._heap)
+    def __bool__(self) -> bool:
+        """False only if it is empty; what is in it may all be dead."""
+        return bool(self._fresh or self._run or self._heap)
 
-    def first(self) -> tuple[K, str] | None:
-        heap, live = self._heap, self._live
-        while heap:
-            key, name = heap[0]
-            if live.get(name) == key:
-                return heap[0]
-            heapq.heappop(heap)
-        return None
+    def first(self) -> Job | None:
+        self._settle()
+        heads = self._run[self._head : self._head + 1] + self._heap[:1]
+        return min(heads)[2] if heads else None
 
-    def ordered(self) -> Iterator[tuple[K, str]]:
-        """All entries in order; what is yielded stays in. Do not change the heap meanwhile."""
-        taken: list[tuple[K, str]] = []
+    def ordered(self) -> Iterator[Job]:
+        """All rows in order. Do not change any meanwhile."""
+        self._settle()
+        if not self._heap:
+            return (entry[2] for entry in self._running())
+        return (entry[2] for entry in heapq.merge(self._running(), self._popped()))
+
+    def _running(self) -> Iterator[tuple[K, int, Job]]:
+        rows, run = self._rows, self._run
+        for position in range(self._head, len(run)):
+            entry = run[position]
+            if rows.get(entry[2].queue_id) is entry[2]:
+                yield entry
+
+    def _popped(self) -> Iterator[tuple[K, int, Job]]:
+        taken: list[tuple[K, int, Job]] = []
         try:
-            while (entry := self.first()) is not None:
-                heapq.heappop(self._heap)
-                # The same name may have been put twice with one key.
-                if not taken or taken[-1] != entry:
+            while self._heap:
+                entry = heapq.heappop(self._heap)
+                if self._lives(entry):
                     taken.append(entry)
                     yield entry
         finally:
             for entry in taken:
                 heapq.heappush(self._heap, entry)
+
+    def _lives(self, entry: tuple[K, int, Job]) -> bool:
+        return self._rows.get(entry[2].queue_id) is entry[2]
+
+    def _settle(self) -> None:
+        """Put fresh entries in their place, and leave behind what died at the heads of run and heap."""
+        if len(self._fresh) + len(self._heap) > _SLACK + len(self._run) // 8:
+            self._sort()
+        for entry in self._fresh:
+            if not self._run or entry > self._run[-1]:
+                self._run.append(entry)
+            else:
+                heapq.heappush(self._heap, entry)
+        self._fresh.clear()
+        if len(self._run) > self._room:
+            self._sort()
+        while self._head < len(self._run) and not self._lives(self._run[self._head]):
+            self._head += 1
+        while self._heap and not self._lives(self._heap[0]):
+            heapq.heappop(self._heap)
+
+    def _sort(self) -> None:
+        entries = self._run[self._head :] + self._heap + self._fresh
+        self._run = sorted(entry for entry in entries if self._lives(entry))
+        self._head, self._heap, self._fresh = 0, [], []
+        # Twice as many before the next time: so each row pays for a few steps only.
+        self._room = 2 * len(self._run) + _SLACK

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from typing import Any
 
 import msgspec
@@ -28,12 +28,13 @@ from penstock.job import (
     WorkerReport,
 )
 from penstock.queue import pausing, settling
-from penstock.queue.choosing import Candidate, choose
+from penstock.queue.choosing import HELD_BACK_AT_ONCE, ROUNDS, choose
 from penstock.queue.engine import Engine
 from penstock.queue.protocol import COUNTABLE, POSITION_CAP
 from penstock.queue.table import Table, order
 
-CLAIM_FIELDS = tuple(field for field in Claim.__struct_fields__)
+FREEING = frozenset({"add", "settle", "exchange", "cancel", "requeue", "resume", "reconcile"})
+"""Writes after which more can be claimed. A claim is none: an idle worker would wake itself for ever."""
 
 
 class MemoryQueue(Engine[Table]):
@@ -48,47 +49,46 @@ class MemoryQueue(Engine[Table]):
         """Candidates the last claim looked at: what its cost depends on."""
 
     @contextmanager
-    def _writing(self, what: str) -> Iterator[Table]:  # noqa: ARG002 - the journal of a subclass names it
+    def _writing(self, what: str) -> Iterator[Table]:
         with self._changed:
             yield self._table
-            self._version += 1
-            self._changed.notify_all()
+            if what in FREEING:
+                self._version += 1
+                self._changed.notify_all()
 
     @contextmanager
     def _reading(self) -> Iterator[Table]:
         with self._changed:
             yield self._table
 
-    def _claim(self, rows: Table, request: ClaimRequest, now: datetime) -> list[Claim]:
+    def _claim(self, rows: Table, request: ClaimRequest, now: datetime) -> list[Claim] | None:
         table = rows
         for job in table.due(now):
             table.change(job, {"held": None, "run_at": None, "updated_at": now})
-        taken: list[Claim] = []
+        taken: list[Job] = []
         locked = table.lock_holders
         self.rows_read = 0
-        oldest = request.oldest
-        while len(taken) < request.limit:
-            batch = self._candidates(table, request.limit, oldest=oldest)
-            oldest = False
+        size = request.limit
+        for number in range(ROUNDS):
+            batch = self._candidates(table, size, oldest=request.oldest and number == 0)
             self.rows_read += len(batch)
             choice = choose(
-                [_candidate(job) for job in batch],
-                request.limit - len(taken),
-                first=not taken,
-                locked=locked,
-                paused=self._paused,
+                batch, request.limit - len(taken), first=not taken, locked=locked, paused=self._paused
             )
-            for candidate, reason in choice.hold:
-                job = table.rows[str(candidate.row)]
-                table.change(job, pausing.held_back(candidate.turn, reason, now))
-                if reason is Held.PAUSE and candidate.lock_key and not candidate.lock_held:
-                    settling.wake(table, candidate.lock_key, now)
-            for candidate in choice.take:
-                job = table.rows[str(candidate.row)]
-                taken.append(_claim(table.change(job, transitions.claimed(job, request, now))))
+            for _, alike in groupby(choice.take, _what_a_claim_looks_at):
+                jobs = list(alike)
+                taken += table.change_alike(jobs, transitions.claimed(jobs[0], request, now))
+            for job, reason in choice.hold:
+                table.change(job, pausing.held_back(job.turn, reason, now))
+                if reason is Held.PAUSE and job.lock_key and not job.lock_held:
+                    settling.wake(table, job.lock_key, now)
             if choice.closed or not choice.hold:
                 break
-        return taken
+            size = max(request.limit, HELD_BACK_AT_ONCE)
+        else:
+            if not taken:
+                return None
+        return msgspec.convert(taken, list[Claim], from_attributes=True)
 
     def _candidates(self, table: Table, limit: int, *, oldest: bool) -> list[Job]:
         ordered: Iterator[Job] = table.claimable()
@@ -155,8 +155,7 @@ class MemoryQueue(Engine[Table]):
     def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
         moment = now or clock.now()
         with self._reading() as table:
-            late = (table.rows[name] for until, name in table.leases.ordered() if until < moment)
-            return list(islice(late, limit))
+            return table.expired(moment)[:limit]
 
     def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
         seen = msgspec.structs.replace(worker, seen_at=now or clock.now())
@@ -183,12 +182,9 @@ class MemoryQueue(Engine[Table]):
         """Nothing to release."""
 
 
-def _candidate(job: Job) -> Candidate:
-    return Candidate(job.queue_id, job.turn, job.lock_key, job.lock_held, job.tenant_id, job.collection)
-
-
-def _claim(job: Job) -> Claim:
-    return Claim(**{name: getattr(job, name) for name in CLAIM_FIELDS})
+def _what_a_claim_looks_at(job: Job) -> tuple[str, int, bool]:
+    """Jobs that are alike in this change alike, see ``transitions.claimed``."""
+    return job.item_type, job.claim_number, job.lock_key is None
 
 
 _EQUAL = (

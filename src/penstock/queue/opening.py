@@ -62,7 +62,7 @@ def _sqlite(rest: str, settings: Settings) -> Queue:
     if name.startswith(":memory:"):
         raise InvalidSetting("sqlite:///:memory: is not a file", remedy="Use memory:// instead.")
     path = _absolute(name)
-    _make_usable(path.parent, create=_belongs_to_state(path, settings))
+    _make_directory(path.parent, settings)
     return SqliteQueue(path, synchronous=settings.sqlite_synchronous, busy_timeout_s=settings.busy_timeout_s)
 
 
@@ -75,38 +75,37 @@ def _jsonl(rest: str, settings: Settings) -> Queue:
             remedy="Write jsonl://queue, or jsonl:///srv/queue for an absolute path.",
         )
     path = _absolute(rest)
-    if _belongs_to_state(path, settings):
-        _make_usable(settings.state_dir, create=True)
-    _make_usable(path, create=True)
+    _make_directory(path, settings)
     return JsonlQueue(path)
 
 
 def _absolute(name: str) -> Path:
-    # Fixed now: a later change of the working directory must not change where the queue is.
-    return Path(name).expanduser().absolute()
-
-
-def _belongs_to_state(path: Path, settings: Settings) -> bool:
-    return path.is_relative_to(settings.state_dir)
-
-
-def _make_usable(directory: Path, *, create: bool) -> None:
-    """Find out now, with a name in the message, what would otherwise come up as a driver's I/O error."""
     try:
-        if create:
-            # What is queued may be private, so nobody else may look into a directory we make.
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        owner = directory.stat().st_uid
+        # Fixed now: a later change of the working directory must not change where the queue is.
+        return Path(name).expanduser().absolute()
+    except RuntimeError:
+        raise InvalidSetting(f"{name[:200]!r}: there is no such home directory") from None
+
+
+def _make_directory(directory: Path, settings: Settings) -> None:
+    try:
+        # What is queued may be private, so nobody else may look into a directory we make.
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if directory.is_relative_to(settings.state_dir):
+            _refuse_unusable(settings.state_dir)
     except OSError as error:
         raise _refusal(directory, error) from error
-    if not directory.is_dir():
-        raise StoreUnavailable(f"{directory} is not a directory", remedy="Choose another place.")
-    if os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+
+
+def _refuse_unusable(state_dir: Path) -> None:
+    """The state directory is this user's own. A store elsewhere may be there to be read only."""
+    if os.access(state_dir, os.R_OK | os.W_OK | os.X_OK):
         return
-    if owner == os.geteuid() and os.access(directory, os.R_OK | os.X_OK):
-        raise StoreReadOnly(f"{directory} is not writable")
+    owner, me = state_dir.stat().st_uid, os.geteuid()
+    if owner == me and os.access(state_dir, os.R_OK | os.X_OK):
+        raise StoreReadOnly(f"{state_dir} is not writable")
     raise StoreDenied(
-        f"{directory} belongs to uid {owner}; this process (uid {os.geteuid()}) may not write there"
+        f"{state_dir} belongs to uid {owner}; this process has uid {me} and may not write there"
     )
 
 
@@ -119,7 +118,5 @@ def _refusal(directory: Path, error: OSError) -> StoreError:
             return StoreReadOnly(message)
         case errno.ENOSPC | errno.EDQUOT:
             return DiskFull(message)
-        case errno.ENOENT:
-            return StoreUnavailable(message, remedy="Create the directory first, or correct the URL.")
         case _:
             return StoreUnavailable(message, remedy="Choose a directory that can be used.")

@@ -85,15 +85,23 @@ class Queue(Protocol):
         batches; it ends with the last of them. Ended: untouched.
         """
 
-    def requeue(self, ids: Sequence[str], *, now: datetime | None = None) -> list[Requeued]:
-        """Failed or cancelled jobs run again. A parent that waited for children that failed or were
-        cancelled puts those back and waits again; a child re-opens its failed ancestors. Refused with
-        the twin's id when a live job has the same key.
+    def requeue(
+        self, ids: Sequence[str], *, keep_retries: bool = False, now: datetime | None = None
+    ) -> list[Requeued]:
+        """Failed or cancelled jobs run again, with all their retries or (``keep_retries``) those left. A
+        parent that waited for children that failed or were cancelled puts those back and waits again; a
+        child re-opens its failed ancestors. Refused with the twin's id when a live job has the same key.
         """
 
-    def prune(self, ended_before: Mapping[Status, datetime], *, limit: int = CASCADE_BATCH) -> int:
-        """Delete ended top-level jobs with all their descendants, oldest end first, about ``limit`` rows
-        a call; answers how many rows went. Trees with a live descendant stay.
+    def prune(
+        self,
+        ended_before: Mapping[Status, datetime],
+        *,
+        item_type: str | None = None,
+        limit: int = CASCADE_BATCH,
+    ) -> int:
+        """Delete ended top-level jobs (of one item type, or all) with all their descendants, oldest end
+        first, about ``limit`` rows a call; answers how many rows went. Trees with a live descendant stay.
         """
 
     def pause(self, scope: Scope, *, now: datetime | None = None) -> None:

@@ -10,8 +10,12 @@ from penstock.job import Job, Status
 
 
 class Prunable(Protocol):
-    def ended_trees(self, ended_before: Mapping[Status, datetime], limit: int) -> Sequence[Job]:
-        """Top-level rows that ended before their status's time, oldest end first, no live descendant."""
+    def ended_trees(
+        self, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int
+    ) -> Sequence[Job]:
+        """Top-level rows (of one item type, or all) that ended before their status's time, oldest end
+        first, no live descendant.
+        """
 
     def tree(self, root_id: str, limit: int) -> list[str]:
         """Ids of the root's tree, descendants first and the root last."""
@@ -19,10 +23,10 @@ class Prunable(Protocol):
     def delete(self, ids: Sequence[str]) -> None: ...
 
 
-def prune(rows: Prunable, ended_before: Mapping[Status, datetime], limit: int) -> int:
+def prune(rows: Prunable, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int) -> int:
     """Descendants go before their root, so a batch that ends in the middle of a tree is taken up again."""
     gone = 0
-    for root in rows.ended_trees(ended_before, limit):
+    for root in rows.ended_trees(ended_before, item_type, limit):
         ids = rows.tree(root.queue_id, limit - gone)
         rows.delete(ids)
         gone += len(ids)

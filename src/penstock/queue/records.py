@@ -50,12 +50,19 @@ class RecordedTable(Table):
         self.new.append(job)
 
     def change(self, job: Job, changes: Changes) -> Job:
-        after = super().change(job, changes)
+        self._note([job.queue_id], changes)
+        return super().change(job, changes)
+
+    def change_alike(self, jobs: Sequence[Job], changes: Changes) -> list[Job]:
+        self._note([job.queue_id for job in jobs], changes)
+        change = super().change
+        return [change(job, changes) for job in jobs]
+
+    def _note(self, ids: list[str], changes: Changes) -> None:
         if self.changed and self.changed[-1][1] == changes:
-            self.changed[-1][0].append(job.queue_id)
+            self.changed[-1][0].extend(ids)
         else:
-            self.changed.append(([job.queue_id], changes))
-        return after
+            self.changed.append((ids, changes))
 
     def delete(self, ids: Sequence[str]) -> None:
         super().delete(ids)
@@ -91,7 +98,7 @@ def _typed(plain: Changes) -> Changes:
     return {name: msgspec.convert(value, _FIELD_TYPES[name]) for name, value in plain.items()}
 
 
-class _Row(Job, omit_defaults=True):
+class _Row(Job, frozen=True, omit_defaults=True):
     """A job as it is written: without the many fields that still are as they begin."""
 
 

@@ -12,11 +12,13 @@ from penstock.queue.rows import Rows
 RETRYABLE = frozenset({Status.FAILED, Status.CANCELLED})
 
 
-def requeue(rows: Rows, ids: list[str], now: datetime) -> tuple[list[Requeued], list[str]]:
+def requeue(
+    rows: Rows, ids: list[str], now: datetime, *, keep_retries: bool = False
+) -> tuple[list[Requeued], list[str]]:
     """What was done to each, and parents whose children are to be put back next."""
     answers, parents = [], []
     for queue_id in ids:
-        answer, job = _requeue_one(rows, queue_id, now)
+        answer, job = _requeue_one(rows, queue_id, now, keep_retries)
         answers.append(answer)
         if job is not None and job.status is Status.IN_PROGRESS:
             parents.append(queue_id)
@@ -33,7 +35,7 @@ def return_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tu
     return len(batch) < limit, parents
 
 
-def _requeue_one(rows: Rows, queue_id: str, now: datetime) -> tuple[Requeued, Job | None]:
+def _requeue_one(rows: Rows, queue_id: str, now: datetime, keep_retries: bool) -> tuple[Requeued, Job | None]:
     job = rows.get(queue_id)
     if job is None or job.status not in RETRYABLE:
         status = job.status if job else None
@@ -44,7 +46,10 @@ def _requeue_one(rows: Rows, queue_id: str, now: datetime) -> tuple[Requeued, Jo
     was_waiting = job.waiting_for == CHILDREN and (
         job.children_open > 0 or bool(rows.children(job, RETRYABLE, 1))
     )
-    changes = transitions.reopened(job, now) if was_waiting else transitions.requeued(job, now)
+    if was_waiting:
+        changes = transitions.reopened(job, now)
+    else:
+        changes = transitions.requeued(job, now, keep_retries=keep_retries)
     after = rows.change(job, numbered(rows, job, changes))
     _reopen_parent(rows, job, now)
     return Requeued(queue_id, job.status, after.status), after

@@ -36,8 +36,8 @@ class Rows(Protocol):
 
     def change(self, job: Job, changes: Changes) -> Job: ...
 
-    def finish(self, settlement: Settlement, now: datetime) -> bool:
-        """End a plain claim as done: no follow-up, no parent, no children. False: take the general path."""
+    def finish(self, settlements: Sequence[Settlement], now: datetime) -> list[bool]:
+        """End plain claims as done: no follow-up, no parent, no children. False: take the general path."""
 
     def backlog(self, *, functions: bool, tenant_id: str | None, cap: int) -> int:
         """Pending top-level rows of that class, counted up to ``cap``."""

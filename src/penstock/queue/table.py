@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from penstock import transitions
 from penstock.errors import DuplicateId
 from penstock.job import CHILDREN, Changes, Held, Job, Settlement, Status
 from penstock.queue.liveheap import LiveHeap
@@ -19,6 +20,8 @@ Order: TypeAlias = tuple[int, datetime, str]
 """Claim order within one priority: turn, created_at, queue_id."""
 
 HIGHEST = 10
+
+FEW = 64
 
 
 def order(job: Job) -> Order:
@@ -30,17 +33,18 @@ class Table:
         self.rows: dict[str, Job] = {}
         self.live_keys: dict[tuple[str, str, str], str] = {}
         self.lock_holders: dict[str, str] = {}
-        self.scheduled: LiveHeap[datetime] = LiveHeap()
-        self.leases: LiveHeap[datetime] = LiveHeap()
-        self.ended_roots: LiveHeap[datetime] = LiveHeap()
+        self.leased: dict[str, None] = {}
         self.waiting: dict[str, None] = {}
         self.backlog_counts: Counter[tuple[bool, str]] = Counter()
         self.pending_children = 0
-        self._returned: list[LiveHeap[Order]] = [LiveHeap() for _ in range(HIGHEST + 1)]
-        self._numbered: list[LiveHeap[Order]] = [LiveHeap() for _ in range(HIGHEST + 1)]
-        self._last_turns: defaultdict[tuple[str, int], LiveHeap[int]] = defaultdict(LiveHeap)
-        self._parked: defaultdict[str, LiveHeap[tuple[int, Order]]] = defaultdict(LiveHeap)
-        self._paused: LiveHeap[tuple[int, Order]] = LiveHeap()
+        self._returned: list[LiveHeap[Order]] = [LiveHeap(self.rows) for _ in range(HIGHEST + 1)]
+        self._numbered: list[LiveHeap[Order]] = [LiveHeap(self.rows) for _ in range(HIGHEST + 1)]
+        self._scheduled: LiveHeap[tuple[datetime, str]] = LiveHeap(self.rows)
+        self._ended_roots: LiveHeap[tuple[datetime, str]] = LiveHeap(self.rows)
+        self._last_turns: dict[tuple[str, int], LiveHeap[int]] = {}
+        self._flows_room = FEW
+        self._parked: dict[str, LiveHeap[tuple[int, Order]]] = {}
+        self._paused: LiveHeap[tuple[int, Order]] = LiveHeap(self.rows)
         self._children: defaultdict[tuple[str, int | None], dict[str, str]] = defaultdict(dict)
         self._trees: defaultdict[str, dict[str, None]] = defaultdict(dict)
 
@@ -58,6 +62,8 @@ class Table:
             taken = job.idempotency_key in self._children.get((job.parent_id, job.parent_run), ())
         else:
             taken = job.dedupe and (job.tenant_id, job.branch, job.idempotency_key) in self.live_keys
+        if not taken and job.queue_id in self.rows:
+            raise DuplicateId(f"a job with id {job.queue_id} exists already")
         if not taken:
             self.insert(job)
         return not taken
@@ -68,16 +74,39 @@ class Table:
             self._children[job.parent_id, job.parent_run][job.idempotency_key] = job.queue_id
         self._trees[job.root_id or job.queue_id][job.queue_id] = None
         self._enter(job)
+        self._enter_key(job)
+        if job.lock_held:
+            self._pass_lock(job)
 
     def change(self, job: Job, changes: Changes) -> Job:
         changed = msgspec.structs.replace(job, **changes)
-        self._leave(job)
         self.rows[job.queue_id] = changed
+        self._leave(job)
         self._enter(changed)
+        if changed.finished_at is not job.finished_at:
+            self._leave_key(job)
+            self._enter_key(changed)
+        if changed.lock_held is not job.lock_held and job.lock_key is not None:
+            self._pass_lock(changed)
         return changed
 
-    def finish(self, settlement: Settlement, now: datetime) -> bool:  # noqa: ARG002 - no shortcut here
-        return False
+    def change_alike(self, jobs: Sequence[Job], changes: Changes) -> list[Job]:
+        return [self.change(job, changes) for job in jobs]
+
+    def finish(self, settlement: Settlement, now: datetime) -> bool:
+        job = self.rows.get(settlement.queue_id)
+        if (
+            job is None
+            or job.status is not Status.IN_PROGRESS
+            or job.claim_number != settlement.claim_number
+            or job.followup_json is not None
+            or job.parent_id is not None
+            or job.children_open
+            or settlement.children
+        ):
+            return False
+        self.change(job, transitions.settled(job, settlement, now))
+        return True
 
     def delete(self, ids: Sequence[str]) -> None:
         for queue_id in ids:
@@ -86,6 +115,9 @@ class Table:
     def _delete(self, queue_id: str) -> None:
         job = self.rows.pop(queue_id)
         self._leave(job)
+        self._leave_key(job)
+        if job.lock_held and job.lock_key is not None:
+            self.lock_holders.pop(job.lock_key, None)
         if job.parent_id is not None:
             siblings = self._children[job.parent_id, job.parent_run]
             del siblings[job.idempotency_key]
@@ -100,68 +132,67 @@ class Table:
         if job.status is Status.PENDING:
             self._enter_pending(job)
         elif job.status is Status.IN_PROGRESS:
-            if job.lease_until is not None:
-                self.leases.put(job.queue_id, job.lease_until)
-            else:
-                self.waiting[job.queue_id] = None
+            (self.waiting if job.lease_until is None else self.leased)[job.queue_id] = None
         elif job.parent_id is None and job.finished_at is not None:
-            self.ended_roots.put(job.queue_id, job.finished_at)
-        if job.finished_at is None and job.parent_id is None and job.dedupe:
-            self.live_keys[job.tenant_id, job.branch, job.idempotency_key] = job.queue_id
-        if job.lock_held and job.lock_key is not None:
-            self.lock_holders[job.lock_key] = job.queue_id
+            self._ended_roots.put((job.finished_at, job.queue_id), job)
 
     def _enter_pending(self, job: Job) -> None:
-        self._last_turns[job.tenant_id, job.priority].put(job.queue_id, -job.turn)
-        if job.parent_id is None:
-            self.backlog_counts[job.item_type == "function", job.tenant_id] += 1
-        else:
-            self.pending_children += 1
+        self._flow(job).put(-job.turn, job)
+        self._count_pending(job, 1)
         if job.held is None:
             heaps = self._numbered if job.turn >= 0 else self._returned
-            heaps[job.priority].put(job.queue_id, order(job))
+            heaps[job.priority].put(order(job), job)
         elif job.held is Held.TIME:
             if job.run_at is not None:
-                self.scheduled.put(job.queue_id, job.run_at)
+                self._scheduled.put((job.run_at, job.queue_id), job)
         elif job.held is Held.PAUSE:
-            self._paused.put(job.queue_id, (-job.priority, order(job)))
+            self._paused.put((-job.priority, order(job)), job)
         elif job.lock_key is not None:
-            self._parked[job.lock_key].put(job.queue_id, (-job.priority, order(job)))
+            parked = self._parked.setdefault(job.lock_key, LiveHeap(self.rows))
+            parked.put((-job.priority, order(job)), job)
+
+    def _flow(self, job: Job) -> LiveHeap[int]:
+        flow = self._last_turns.get((job.tenant_id, job.priority))
+        if flow is None:
+            if len(self._last_turns) > self._flows_room:
+                # Tenants that left; asked for only now, as leaving must cost nothing.
+                self._last_turns = {key: flow for key, flow in self._last_turns.items() if flow.first()}
+                self._flows_room = 2 * len(self._last_turns) + FEW
+            flow = self._last_turns[job.tenant_id, job.priority] = LiveHeap(self.rows)
+        return flow
+
+    def _count_pending(self, job: Job, number: int) -> None:
+        if job.parent_id is None:
+            self.backlog_counts[job.item_type == "function", job.tenant_id] += number
+        else:
+            self.pending_children += number
 
     def _leave(self, job: Job) -> None:
+        """The row is changed or gone by now, so the heaps know already."""
         if job.status is Status.PENDING:
-            self._leave_pending(job)
+            self._count_pending(job, -1)
+            if job.held is Held.LOCK and job.lock_key is not None:
+                self._forget_empty(job.lock_key)
         elif job.status is Status.IN_PROGRESS:
-            self.leases.discard(job.queue_id)
-            self.waiting.pop(job.queue_id, None)
-        else:
-            self.ended_roots.discard(job.queue_id)
+            del (self.waiting if job.lease_until is None else self.leased)[job.queue_id]
+
+    def _forget_empty(self, lock_key: str) -> None:
+        if self._parked[lock_key].first() is None:
+            del self._parked[lock_key]
+
+    def _enter_key(self, job: Job) -> None:
+        if job.finished_at is None and job.parent_id is None and job.dedupe:
+            self.live_keys[job.tenant_id, job.branch, job.idempotency_key] = job.queue_id
+
+    def _leave_key(self, job: Job) -> None:
         if job.finished_at is None and job.parent_id is None and job.dedupe:
             self.live_keys.pop((job.tenant_id, job.branch, job.idempotency_key), None)
-        if job.lock_held and job.lock_key is not None:
-            self.lock_holders.pop(job.lock_key, None)
 
-    def _leave_pending(self, job: Job) -> None:
-        flow = self._last_turns[job.tenant_id, job.priority]
-        flow.discard(job.queue_id)
-        if not flow:
-            del self._last_turns[job.tenant_id, job.priority]
-        if job.parent_id is None:
-            self.backlog_counts[job.item_type == "function", job.tenant_id] -= 1
-        else:
-            self.pending_children -= 1
-        if job.held is None:
-            heaps = self._numbered if job.turn >= 0 else self._returned
-            heaps[job.priority].discard(job.queue_id)
-        elif job.held is Held.TIME:
-            self.scheduled.discard(job.queue_id)
-        elif job.held is Held.PAUSE:
-            self._paused.discard(job.queue_id)
+    def _pass_lock(self, job: Job) -> None:
+        if job.lock_key is not None and job.lock_held:
+            self.lock_holders[job.lock_key] = job.queue_id
         elif job.lock_key is not None:
-            parked = self._parked[job.lock_key]
-            parked.discard(job.queue_id)
-            if not parked:
-                del self._parked[job.lock_key]
+            self.lock_holders.pop(job.lock_key, None)
 
     # Reading through the indexes.
 
@@ -181,25 +212,25 @@ class Table:
         """In claim order. Do not change rows while reading."""
         for priority in range(HIGHEST, -1, -1):
             for heap in (self._returned[priority], self._numbered[priority]):
-                for _, queue_id in heap.ordered():
-                    yield self.rows[queue_id]
+                if heap:
+                    yield from heap.ordered()
 
     def priority_heads(self) -> Iterator[Job]:
         for priority in range(HIGHEST, -1, -1):
             first = self._returned[priority].first() or self._numbered[priority].first()
             if first is not None:
-                yield self.rows[first[1]]
+                yield first
 
     def head_turn(self, priority: int) -> int | None:
         """Smallest turn >= 0 that can be claimed now."""
         first = self._numbered[priority].first()
-        return first[0][0] if first else None
+        return first.turn if first else None
 
     def last_turn(self, tenant_id: str, priority: int) -> int | None:
         """Largest turn of the tenant's pending rows, held ones included."""
         flow = self._last_turns.get((tenant_id, priority))
-        first = flow.first() if flow else None
-        return -first[0] if first else None
+        last = flow.first() if flow else None
+        return last.turn if last else None
 
     def any_parked(self) -> bool:
         return bool(self._parked)
@@ -209,16 +240,25 @@ class Table:
 
     def first_parked(self, lock_key: str) -> Job | None:
         heap = self._parked.get(lock_key)
-        first = heap.first() if heap else None
-        return self.rows[first[1]] if first else None
+        return heap.first() if heap else None
 
     def due(self, now: datetime) -> list[Job]:
-        return [self.rows[name] for name in takewhile_due(self.scheduled, now)]
+        return list(
+            takewhile(lambda job: job.run_at is not None and job.run_at <= now, self._scheduled.ordered())
+        )
+
+    def expired(self, now: datetime) -> list[Job]:
+        """Few are in progress at a time, so a look at each is cheaper than an order kept at every claim."""
+        leased = ((self.rows[queue_id].lease_until, queue_id) for queue_id in self.leased)
+        late = sorted((until, queue_id) for until, queue_id in leased if until is not None and until < now)
+        return [self.rows[queue_id] for _, queue_id in late]
 
     def paused_rows(self, limit: int, after: Job | None) -> list[Job]:
         start = (-after.priority, order(after)) if after else None
-        keys = (name for key, name in self._paused.ordered() if start is None or key > start)
-        return [self.rows[name] for name in islice(keys, limit)]
+        rows = self._paused.ordered()
+        return list(
+            islice((job for job in rows if start is None or (-job.priority, order(job)) > start), limit)
+        )
 
     def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
         ids = self._children.get((parent.queue_id, parent.run), {})
@@ -250,9 +290,13 @@ class Table:
         count = self.child_count(job)
         return job.cancel_requested or (job.children_open, job.children_failed) != (count.open, count.failed)
 
-    def ended_trees(self, ended_before: Mapping[Status, datetime], limit: int) -> list[Job]:
-        roots = (self.rows[name] for _, name in self.ended_roots.ordered())
-        old = (job for job in roots if self._prunable(job, ended_before))
+    def ended_trees(
+        self, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int
+    ) -> list[Job]:
+        meant = (
+            job for job in self._ended_roots.ordered() if item_type is None or job.item_type == item_type
+        )
+        old = (job for job in meant if self._prunable(job, ended_before))
         return list(islice(old, limit))
 
     def _prunable(self, root: Job, ended_before: Mapping[Status, datetime]) -> bool:
@@ -267,7 +311,3 @@ class Table:
 
     def values(self) -> Iterator[Job]:
         return iter(self.rows.values())
-
-
-def takewhile_due(scheduled: LiveHeap[datetime], now: datetime) -> list[str]:
-    return [name for _, name in takewhile(lambda entry: entry[0] <= now, scheduled.ordered())]

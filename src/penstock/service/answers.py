@@ -14,8 +14,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a submission.
 
     ``run`` is the run that will do what was asked: pass it to ``wait``. ``queue_position`` counts the jobs
-    that would be claimed before this one (0: it is next). It is None when the job runs already, when it joins
-    a transaction that is not committed yet, and in a batch, where counting would cost more than adding.
+    that would be claimed before this one (0: it is next). It is None when the job runs already, waits for its
+    ``run_at``, or joins a transaction, and in a batch, where counting would cost more than adding.
     """
 
     job_id: str
@@ -25,6 +25,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     dedupe_hit: bool = False
     queue_position: int | None = None
     queue_length: int | None = None
+    run_at: datetime | None = None
 
 
 class CancelAnswer(msgspec.Struct, frozen=True):

@@ -84,9 +84,12 @@ class Jobs:
 
         Raises a subclass of ``InvalidRequest``, or ``QueueFull``; then nothing was written.
         """
-        (added,) = self._add([submission], connection)
-        position = None if connection is not None else self.queue.position(added.queue_id)
-        return self._receipt(added, position)
+        (new,) = new_jobs([submission], self.settings, door=self.door, joins=connection is not None)
+        (added,) = self.queue.add([new], limits=self._limits(), connection=connection)
+        later = not added.dedupe_hit and new.run_at is not None and new.run_at > clock.now()
+        asked = connection is None and not later
+        receipt = self._receipt(added, self.queue.position(added.queue_id) if asked else None)
+        return msgspec.structs.replace(receipt, run_at=new.run_at) if later else receipt
 
     def submit_many(self, submissions: Sequence[Submission], *, connection: Any = None) -> list[Receipt]:
         """Put many jobs into the queue in one transaction: all, or none.
@@ -95,17 +98,16 @@ class Jobs:
         """
         if not submissions:
             return []
-        return [self._receipt(added, None) for added in self._add(list(submissions), connection)]
+        new = new_jobs(submissions, self.settings, door=self.door, joins=connection is not None)
+        added = self.queue.add(new, limits=self._limits(), connection=connection)
+        return [self._receipt(answer, None) for answer in added]
 
-    def _add(self, submissions: Sequence[Submission], connection: Any) -> list[Added]:
-        settings = self.settings
-        new = new_jobs(submissions, settings, door=self.door, joins=connection is not None)
-        limits = Limits(
-            indexing=settings.max_queue,
-            per_tenant=settings.max_queue_per_tenant,
-            functions=settings.max_function_queue,
+    def _limits(self) -> Limits:
+        return Limits(
+            indexing=self.settings.max_queue,
+            per_tenant=self.settings.max_queue_per_tenant,
+            functions=self.settings.max_function_queue,
         )
-        return self.queue.add(new, limits=limits, connection=connection)
 
     def _receipt(self, added: Added, position: Position | None) -> Receipt:
         hit = f"Duplicate: job {added.queue_id} already {self._word(added.status)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Required, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from penstock import clock, items
 from penstock.config import Settings
@@ -20,12 +20,17 @@ MAX_RETRIES = 1000
 MAX_TIMEOUT_S = 365 * 86_400
 
 
-class Submission(TypedDict, total=False):
+class Asked(TypedDict):
+    """What every submission has to say."""
+
+    item_type: str
+    op: str
+    payload: Mapping[str, Any]
+
+
+class Submission(Asked, total=False):
     """One request for a job. What is left out comes from the settings, the door and the item type."""
 
-    item_type: Required[str]
-    op: Required[str]
-    payload: Required[Mapping[str, Any]]
     tenant_id: str | None
     collection: str | None
     branch: str

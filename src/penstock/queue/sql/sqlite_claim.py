@@ -10,13 +10,9 @@ from typing import Any
 from penstock.clock import format_time
 from penstock.job import Claim, ClaimRequest, Held
 from penstock.queue import settling
-from penstock.queue.choosing import Candidate, Choice, choose
+from penstock.queue.choosing import HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
 from penstock.queue.sql.sqlite_rows import SQL, SqliteRows, as_list
 from penstock.queue.sql.statements import CLAIM_COLUMNS
-
-ROUNDS = 4
-HELD_BACK_AT_ONCE = 1_000
-"""Rows looked at in a round that follows one where rows had to be held back."""
 
 _OWN = 4
 """Columns of a candidate before those of its claim: rowid, turn, lock_key, whether it holds the lock."""
@@ -46,8 +42,9 @@ class SqliteClaim:
         for number in range(ROUNDS):
             found = self._candidates(size, oldest=self._request.oldest and number == 0)
             choice = self._choose(found, len(taken), paused)
-            self._hold(rows, choice)
+            # First what is taken: a row held back must not wake another for a lock that is taken now.
             taken += self._take(rows, choice, found)
+            self._hold(rows, choice)
             if choice.closed or not choice.hold:
                 return taken
             size = max(self._request.limit, HELD_BACK_AT_ONCE)

@@ -154,11 +154,13 @@ class SqliteRows:
         start = (-after.priority, after.turn, format_time(after.created_at), after.queue_id)
         return self._many("paused_rows", *start, limit)
 
-    def ended_trees(self, ended_before: Mapping[Status, datetime], limit: int) -> list[Job]:
+    def ended_trees(
+        self, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int
+    ) -> list[Job]:
         ends = (Status.DONE, Status.FAILED, Status.CANCELLED)
         # The empty text sorts before every time: nothing ended before it.
         before = [format_time(ended_before[end]) if end in ended_before else "" for end in ends]
-        return self._many("ended_trees", *before, limit)
+        return self._many("ended_trees", *before, item_type, limit)
 
     def tree(self, root_id: str, limit: int) -> list[str]:
         found = self.cursor.execute(SQL["descendants"], (root_id, limit)).fetchall()

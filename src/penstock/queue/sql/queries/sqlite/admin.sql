@@ -38,9 +38,10 @@ WHERE r.finished_at IS NOT NULL AND r.parent_id IS NULL
   AND ((r.status = 'done' AND r.finished_at < ?1)
     OR (r.status = 'failed' AND r.finished_at < ?2)
     OR (r.status = 'cancelled' AND r.finished_at < ?3))
+  AND (?4 IS NULL OR r.item_type = ?4)
   AND NOT EXISTS (SELECT 1 FROM unified_queue c INDEXED BY idx_unified_queue_tree
                   WHERE c.parent_id IS NOT NULL AND c.root_id = r.queue_id AND c.finished_at IS NULL)
-ORDER BY r.finished_at, r.queue_id LIMIT ?4
+ORDER BY r.finished_at, r.queue_id LIMIT ?5
 
 -- name: descendants
 SELECT queue_id FROM unified_queue INDEXED BY idx_unified_queue_tree

@@ -1,0 +1,56 @@
+"""How much is measured: the full plan, and the quick one that only shows that everything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    directory: Path
+    repetitions: int
+    singles: int
+    bulks: int
+    drained_by_batch: dict[int, int]
+    two_process_batches: tuple[int, ...]
+    pickups: int
+    pickup_rounds: int
+    idle_s: float
+    backlogs: dict[str, tuple[int, ...]]
+    backlog_drained: int
+
+
+BULK = 1_000
+
+
+def full(directory: Path, repetitions: int | None) -> Plan:
+    return Plan(
+        directory=directory,
+        repetitions=repetitions or 5,
+        singles=500,
+        bulks=20,
+        drained_by_batch={1: 1_000, 10: 5_000, 100: 20_000, 1_000: 20_000},
+        two_process_batches=(1, 10, 100, 1_000),
+        pickups=200,
+        pickup_rounds=3,
+        idle_s=3.0,
+        backlogs={"sqlite": (1_000, 100_000, 1_000_000), "jsonl": (1_000, 100_000)},
+        backlog_drained=5_000,
+    )
+
+
+def quick(directory: Path, repetitions: int | None) -> Plan:
+    return Plan(
+        directory=directory,
+        repetitions=repetitions or 2,
+        singles=50,
+        bulks=2,
+        drained_by_batch={1: 100, 10: 500, 100: 2_000, 1_000: 2_000},
+        two_process_batches=(100,),
+        pickups=20,
+        pickup_rounds=1,
+        idle_s=1.0,
+        backlogs={"sqlite": (1_000, 10_000), "jsonl": (1_000, 10_000)},
+        backlog_drained=1_000,
+    )

@@ -1,0 +1,92 @@
+"""The ``penstock`` command. Heavy packages are imported by what needs them, never for ``--help``."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from penstock.cli import config_commands, queue_commands, worker
+from penstock.cli.exits import INTERRUPTED, exit_code
+from penstock.cli.output import emit_error
+from penstock.cli.session import Session, Worker
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.config import Settings
+    from penstock.service.jobs import Jobs
+
+
+class Root(click.Group):
+    """Turns what went wrong into one line and an exit code, wherever below it was raised."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PenstockError as error:
+            session = ctx.find_object(Session)
+            emit_error(error, as_json=session is not None and session.as_json)
+            ctx.exit(exit_code(error))
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--state", metavar="DIR", help="Directory with the state, instead of PENSTOCK_STATE.")
+@click.option("--url", metavar="URL", help="Store of the queue, instead of PENSTOCK_URL.")
+@click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for programs.")
+@click.version_option(package_name="penstock", message="penstock %(version)s")
+@click.pass_context
+def cli(context: click.Context, state: str | None, url: str | None, as_json: bool) -> None:
+    """A durable queue for everything that should become searchable.
+
+    Without --url and --state the queue is an SQLite file in the state directory; `penstock config show` says
+    where. Exit codes: 0 done, 1 refused, 2 usage, 3 configuration, 4 not found, 5 conflict, 6 queue full,
+    7 store.
+    """
+
+    def load() -> Settings:
+        from penstock import config
+
+        return config.load(url=url, state_dir=state)
+
+    session = Session(load, _open_jobs, _make_worker)
+    session.as_json = as_json
+    context.obj = session
+    context.call_on_close(session.close)
+
+
+def _open_jobs(settings: Settings) -> Jobs:
+    from penstock.queue.opening import open_queue
+    from penstock.service.jobs import Jobs
+
+    return Jobs(open_queue(settings), settings, door="cli")
+
+
+def _make_worker(settings: Settings, **options: Any) -> Worker:
+    from penstock import working
+
+    working.log_to_stderr(logging.INFO)
+    return working.Worker(settings, **options)
+
+
+cli.add_command(queue_commands.queue)
+cli.add_command(config_commands.config)
+cli.add_command(worker.worker)
+
+
+def main() -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that cannot show a character gets its number, not a traceback.
+            stream.reconfigure(errors="backslashreplace")
+    cli(prog_name="penstock")
+    raise AssertionError("click leaves by SystemExit")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""``penstock queue add``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import click
+
+from penstock.cli.output import age, emit, emit_json
+from penstock.cli.session import Session, json_option
+from penstock.cli.values import add_path, add_text, duration, read_payload
+from penstock.cli.views import receipt_as_json
+
+if TYPE_CHECKING:
+    from penstock.service.answers import Receipt
+
+
+class Options(TypedDict):
+    """The options of ``add`` as click hands them over."""
+
+    payload: str | None
+    path: str | None
+    text: str | None
+    tenant: str | None
+    collection: str | None
+    branch: str
+    priority: int | None
+    run_at: str | None
+    delay: timedelta | None
+    force: bool
+    key: str | None
+    job_id: str | None
+
+
+@click.command()
+@click.argument("item_type")
+@click.argument("op")
+@click.option("--payload", metavar="JSON", help="The payload: JSON, @FILE, or - for standard input.")
+@click.option("--path", metavar="PATH", help="The path of a file, folder or project; made absolute.")
+@click.option("--text", metavar="TEXT", help="The text of content.")
+@click.option("--tenant", metavar="NAME", help="Whose job it is.")
+@click.option("--collection", metavar="NAME", help="Where the result goes.")
+@click.option("--branch", metavar="NAME", default="main", show_default=True, help="The branch it belongs to.")
+@click.option(
+    "--priority", type=int, metavar="0-10", help="10 is claimed first. Default: by item type, else 9."
+)
+@click.option("--run-at", metavar="TIME", help="Not before this time, such as 2026-01-31T12:00:00Z.")
+@click.option(
+    "--delay",
+    metavar="DURATION",
+    callback=duration,
+    help="Not before this much time has passed: 90s, 5m, 2h, 7d.",
+)
+@click.option(
+    "--force", is_flag=True, help="A job of its own even if a live one is the same; ignore 'unchanged'."
+)
+@click.option(
+    "--key", metavar="TEXT", help="Of a function: calls with the same key are one job while it lives."
+)
+@click.option("--id", "job_id", metavar="ID", help="An id of your own choice.")
+@json_option
+@click.pass_obj
+def add(session: Session, item_type: str, op: str, **options: Unpack[Options]) -> None:
+    """Put one job into the queue.
+
+    \b
+    penstock queue add file ingest --path report.pdf
+    penstock queue add content ingest --text "The mill runs at dawn."
+    penstock queue add folder ingest --path docs --payload '{"patterns": ["*.md"]}'
+    penstock queue add function run --payload @call.json --delay 5m
+    """
+    payload = read_payload(options["payload"])
+    add_path(payload, item_type, options["path"])
+    add_text(payload, item_type, options["text"])
+    receipt = session.jobs.submit(
+        item_type=item_type,
+        op=op,
+        payload=payload,
+        tenant_id=options["tenant"],
+        collection=options["collection"],
+        branch=options["branch"],
+        priority=options["priority"],
+        run_at=options["run_at"],
+        delay=options["delay"],
+        force=options["force"],
+        key=options["key"],
+        job_id=options["job_id"],
+    )
+    if session.as_json:
+        emit_json(receipt_as_json(receipt))
+    else:
+        emit(_told(receipt))
+
+
+def _told(receipt: Receipt) -> str:
+    # A duplicate's message names the job already.
+    lines = [receipt.message if receipt.dedupe_hit else f"{receipt.message}: {receipt.job_id}"]
+    if receipt.queue_position is not None:
+        lines.append(f"Queue position: {receipt.queue_position + 1:,} of {receipt.queue_length:,}")
+    elif receipt.run_at is not None:
+        lines.append(f"Not before {receipt.run_at:%Y-%m-%d %H:%M:%S} UTC ({age(receipt.run_at)})")
+    elif receipt.dedupe_hit:
+        lines.append(f"Run {receipt.run} of that job will do this.")
+    return "\n".join(lines)

@@ -1,0 +1,78 @@
+"""``penstock worker``."""
+
+from __future__ import annotations
+
+import click
+
+from penstock.cli.output import emit, emit_json
+from penstock.cli.session import Session, Worker, json_option
+
+SHOWN = 8
+
+
+@click.command()
+@click.option(
+    "--app",
+    metavar="MODULE:NAME",
+    help="The application whose functions to run, such as mypkg.tasks:app; it says where its queue is.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="How many jobs run at the same time.",
+)
+@click.option(
+    "--lanes",
+    type=click.Choice(["jobs"]),
+    default="jobs",
+    show_default=True,
+    help="What to take from.",
+)
+@click.option("--until-idle", is_flag=True, help="Stop once nothing is left that could be done now.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(0, 86_400),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long running jobs may go on after a signal to stop; then they are given back.",
+)
+@json_option
+@click.pass_obj
+def worker(
+    session: Session,
+    app: str | None,
+    processes: int,
+    lanes: str,  # noqa: ARG001 - there is one so far, and click has checked it
+    until_idle: bool,
+    grace: float,
+) -> None:
+    """Work on the queue until a signal asks to stop.
+
+    The first SIGTERM or Ctrl-C lets running jobs finish, a second one does not wait. Whatever happens, no job
+    is lost: what did not finish is given back. What is logged goes to standard error.
+
+    \b
+    penstock worker --app mypkg.tasks:app --processes 4
+    penstock worker --app mypkg.tasks --until-idle
+    """
+    made = session.make_worker(
+        session.settings, app=app, processes=processes, until_idle=until_idle, grace=grace
+    )
+    if session.as_json:
+        emit_json({"serves": made.serves, "store": made.where, "processes": made.processes, "app": app})
+    else:
+        emit(_told(made))
+    made.run()
+
+
+def _told(made: Worker) -> str:
+    named = ", ".join(made.serves[:SHOWN]) + (", …" if len(made.serves) > SHOWN else "")
+    serves = named or "nothing yet (name an application with --app)"
+    if not made.processes:
+        return f"Watching over {made.where}; nothing is claimed, since queue_enabled is false."
+    number = "1 process" if made.processes == 1 else f"{made.processes} processes"
+    return f"Serving {serves} from {made.where} with {number}."

@@ -1,0 +1,197 @@
+"""Every use case about an application's functions: registering them, calling them, reading their results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Required, TypedDict, TypeVar, Unpack
+
+from penstock import items, vocabulary
+from penstock.config import Settings
+from penstock.errors import InvalidRequest, NoResult
+from penstock.handlers.functions import BackoffGiven, Exists, Functions
+from penstock.handlers.registry import Registry
+from penstock.job import Status
+from penstock.queue.protocol import Queue
+from penstock.service.answers import Receipt
+from penstock.service.jobs import Jobs
+from penstock.service.requests import Submission
+from penstock.service.tasks import Tasks
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class CallOptions(TypedDict, total=False):
+    """What may be said of a call. What is left out comes from the function, then from the settings."""
+
+    tenant_id: str | None
+    collection: str | None
+    priority: int | None
+    run_at: datetime | str | None
+    delay: timedelta | float | None
+    key: str | None
+    metadata: Mapping[str, Any] | None
+    max_retries: int | None
+    timeout: int | None
+    job_id: str | None
+
+
+class Call(CallOptions, total=False):
+    """One of many calls."""
+
+    name: Required[str]
+    payload: Mapping[str, Any] | None
+    entity: tuple[str, str] | None
+
+
+class FunctionJobs(Jobs):
+    """Jobs, and an application's functions among them."""
+
+    def __init__(self, queue: Queue, settings: Settings, *, door: items.Source = "library") -> None:
+        super().__init__(queue, settings, door=door)
+        self.functions = Functions()
+
+    def function(
+        self,
+        name: str,
+        *,
+        requires: Iterable[str] = (),
+        max_retries: int | None = None,
+        timeout: int | None = None,
+        backoff: BackoffGiven | None = None,
+    ) -> Callable[[F], F]:
+        """Register a function that workers will run.
+
+            @app.function("send_mail", requires=["to"], max_retries=5, timeout=60)
+            def send_mail(payload, context): ...
+
+        It may be async, and may leave out ``context``. What it returns, as JSON, is the job's result.
+        ``timeout`` is in seconds. ``backoff`` is the seconds before the first retry, or a list of them; after
+        these come the powers of two above the last. By default 1, 2, 4 … 300 seconds.
+        """
+        if not isinstance(name, str):
+            raise InvalidRequest("function: the name is missing", remedy='Write @app.function("name").')
+
+        def register(call: F) -> F:
+            self.functions.add(
+                name, call, requires=requires, max_retries=max_retries, timeout=timeout, backoff=backoff
+            )
+            return call
+
+        return register
+
+    def entity_type(self, name: str, *, exists: Exists | None = None) -> None:
+        """Allow entities of this type; ``exists(entity_id)`` says which there are.
+
+            app.entity_type("planner", exists=planners.__contains__)
+
+        Until the first is registered every type is allowed, from then on only those that are.
+        """
+        self.functions.add_entity_type(name, exists)
+
+    def call(
+        self,
+        name: str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        entity: tuple[str, str] | None = None,
+        connection: Any = None,
+        **options: Unpack[CallOptions],
+    ) -> Receipt:
+        """Queue one call of a registered function.
+
+            app.call("send_mail", {"to": "miller@example.org"}, entity=("customer", "c1"), delay=60)
+
+        Calls with the same entity run one at a time, in order, also while one of them waits for a retry.
+        ``key``: calls with the same key are one job while it lives. ``connection``, on SQL engines, adds the
+        call in the caller's own transaction.
+        """
+        call: Call = {"name": name, "payload": payload, "entity": entity, **options}
+        return self.submit(connection=connection, **self._submission(call))
+
+    def call_many(self, calls: Sequence[Call], *, connection: Any = None) -> list[Receipt]:
+        """Queue many calls in one transaction: all, or none.
+
+        app.call_many([{"name": "resize", "payload": {"image": path}} for path in paths])
+        """
+        submissions = []
+        for number, call in enumerate(calls, 1):
+            try:
+                submissions.append(self._submission(call))
+            except InvalidRequest as refusal:
+                if len(calls) == 1:
+                    raise
+                message = f"call {number} of {len(calls)}: {refusal.message}"
+                raise type(refusal)(message, remedy=refusal.remedy) from None
+        return self.submit_many(submissions, connection=connection)
+
+    def _submission(self, call: Call) -> Submission:
+        _refuse_misshapen(call)
+        function = self.functions.get(call["name"])
+        payload = call.get("payload")
+        function.check({} if payload is None else payload)
+        asked: dict[str, Any] = {"function_name": function.name, "payload": payload}
+        entity = _entity(call.get("entity"))
+        if entity is not None:
+            self.functions.check_entity(*entity)
+            asked["entity_type"], asked["entity_id"] = entity
+        timeout, retries = call.get("timeout"), call.get("max_retries")
+        return Submission(
+            item_type="function",
+            op="run",
+            payload=asked,
+            tenant_id=call.get("tenant_id"),
+            collection=call.get("collection"),
+            priority=call.get("priority"),
+            run_at=call.get("run_at"),
+            delay=call.get("delay"),
+            key=call.get("key"),
+            metadata=call.get("metadata"),
+            max_retries=function.max_retries if retries is None else retries,
+            timeout_s=function.timeout_s if timeout is None else timeout,
+            job_id=call.get("job_id"),
+        )
+
+    def result(self, id_or_prefix: str) -> Any:
+        """What the function returned. Raises ``NoResult`` unless the job is done."""
+        job = self.job(id_or_prefix)
+        if job.status is Status.DONE:
+            return job.result
+        stands = f"job {job.queue_id} is {vocabulary.speak(job.status, 'cli')}"
+        raise NoResult(f"{stands}: {job.error_message}" if job.error_message else stands)
+
+    @property
+    def tasks(self) -> Tasks:
+        """The same jobs in the words of a function task queue: PENDING, IN_PROGRESS, COMPLETED, FAILED."""
+        return Tasks(self)
+
+    def handlers(self) -> Registry:
+        """What a worker runs for this application."""
+        registry = Registry()
+        self.functions.register_in(registry)
+        return registry
+
+
+_KNOWN = Call.__required_keys__ | Call.__optional_keys__
+
+
+def _refuse_misshapen(call: Call) -> None:
+    if not isinstance(call, Mapping):
+        raise InvalidRequest(f"a call is a mapping of fields, got {type(call).__name__}")
+    unknown = sorted(map(str, set(call) - _KNOWN))
+    if unknown:
+        raise InvalidRequest(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(_KNOWN))}")
+    if "name" not in call:
+        raise InvalidRequest("missing field 'name'", remedy="Name the function to call.")
+
+
+def _entity(given: tuple[str, str] | None) -> tuple[str, str] | None:
+    if given is None:
+        return None
+    pair = tuple(given) if isinstance(given, tuple | list) else ()
+    if len(pair) != 2 or not all(isinstance(part, str) and part for part in pair):
+        raise InvalidRequest(
+            f"entity: expected a type and an id, got {str(given)[:80]!a}",
+            remedy='Write entity=("worker", "w1").',
+        )
+    return pair[0], pair[1]

@@ -1,0 +1,278 @@
+"""Function jobs in the words of a task queue for agents: the same rows, its columns, its statuses.
+
+``docs/guides/functions.md`` lists where the two differ, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock import clock, lifecycle, vocabulary
+from penstock.errors import (
+    InvalidRequest,
+    InvalidTime,
+    InvalidTransition,
+    LeaseLost,
+    LiveTwin,
+    TaskNotFound,
+    UnknownEntity,
+    UnknownStatus,
+)
+from penstock.job import Held, Job, JobQuery, Settlement, Status
+
+if TYPE_CHECKING:
+    from penstock.service.functions import Call, FunctionJobs
+
+MAX_RETRIES = 3
+STALE_MESSAGE = "Task timed out and was reset"
+PAGE = 1_000
+
+TRANSITIONS: Mapping[str, tuple[str, ...]] = {
+    "PENDING": ("IN_PROGRESS",),
+    "IN_PROGRESS": ("COMPLETED", "FAILED"),
+    "FAILED": ("PENDING",),
+    "COMPLETED": (),
+}
+"""What a caller may ask for. A worker may also give a task back, from IN_PROGRESS to PENDING."""
+
+_FIELDS = {"entity_type", "entity_id", "function_name", "payload", "max_retries"}
+
+
+class Tasks:
+    """What a function task queue offers, over an application's queue."""
+
+    def __init__(self, app: FunctionJobs) -> None:
+        self._app = app
+        self._queue = app.queue
+
+    # Checks that answer True or False.
+
+    def validate_function_name(self, function_name: str) -> bool:
+        return self._app.functions.find(function_name) is not None
+
+    def validate_entity_exists(self, entity_type: str, entity_id: str) -> bool:
+        """Whether a task may name this entity. While no entity type is registered, any may be named."""
+        if not all(isinstance(part, str) and part for part in (entity_type, entity_id)):
+            return False
+        try:
+            self._app.functions.check_entity(entity_type, entity_id)
+        except UnknownEntity:
+            return False
+        return True
+
+    def validate_task_payload(self, function_name: str, payload: Mapping[str, Any] | None) -> bool:
+        """Whether the payload has the fields the function requires; False for an unknown function."""
+        function = self._app.functions.find(function_name)
+        if function is None or not isinstance(payload, Mapping | None):
+            return False
+        return not function.missing(payload or {})
+
+    def validate_status_transition(self, current_status: str, new_status: str) -> bool:
+        try:
+            return _word(new_status) in TRANSITIONS[_word(current_status)]
+        except UnknownStatus:
+            return False
+
+    def should_retry_task(self, task: Mapping[str, Any]) -> bool:
+        """Whether a task, as ``get_task`` answers it, failed with retries left."""
+        left = task.get("retry_count", 0) < task.get("max_retries", MAX_RETRIES)
+        return task.get("status") == "FAILED" and left
+
+    # Putting tasks in.
+
+    def enqueue_task(
+        self,
+        entity_type: str,
+        entity_id: str,
+        function_name: str,
+        payload: Mapping[str, Any] | None = None,
+        max_retries: int | None = None,
+    ) -> str:
+        """Queue one task; answers its id. ``max_retries`` is the function's own, else 3."""
+        call = self._call(entity_type, entity_id, function_name, payload, max_retries)
+        return self._app.call_many([call])[0].job_id
+
+    def enqueue_multiple_tasks(self, tasks: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Queue many tasks in one transaction: all, or none. Each has the arguments of ``enqueue_task``."""
+        calls = [self._call(**_fields(task)) for task in tasks]
+        return [receipt.job_id for receipt in self._app.call_many(calls)]
+
+    def _call(
+        self,
+        entity_type: str,
+        entity_id: str,
+        function_name: str,
+        payload: Mapping[str, Any] | None = None,
+        max_retries: int | None = None,
+    ) -> Call:
+        function = self._app.functions.find(function_name)
+        own = function.max_retries if function else None
+        retries = max_retries if max_retries is not None else own if own is not None else MAX_RETRIES
+        return {
+            "name": function_name,
+            "payload": payload,
+            "entity": (entity_type, entity_id),
+            "max_retries": retries,
+            "job_id": clock.new_task_id(),
+        }
+
+    # Looking.
+
+    def get_task(self, task_id: str) -> dict[str, Any]:
+        """One task as a row of ``task_queue``. Raises ``TaskNotFound``, a ``ValueError``."""
+        return as_task(self._task(task_id))
+
+    def get_pending_tasks(self, limit: int = 100) -> list[dict[str, Any]]:
+        """Tasks that could start now, oldest first: one for each entity, none of an entity that is busy.
+
+        An entity is also busy while one of its tasks waits for a retry. Workers do not use this: they claim.
+        """
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise InvalidRequest(f"limit: expected a whole number from 1, got {str(limit)[:80]!r}")
+        now = clock.now()
+        first: dict[str, Job] = {}
+        busy: set[str] = set()
+        for job in self._tasks(Status.PENDING, Status.IN_PROGRESS):
+            entity = job.lock_key or job.queue_id
+            asleep = job.held is Held.TIME and job.run_at is not None and job.run_at > now
+            if job.status is Status.IN_PROGRESS or (job.lock_held and (asleep or job.held is Held.PAUSE)):
+                busy.add(entity)
+            elif not asleep and job.held is not Held.PAUSE:
+                first[entity] = min(first.get(entity, job), job, key=_order)
+        ready = [job for entity, job in first.items() if entity not in busy]
+        return [as_task(job) for job in sorted(ready, key=lambda job: _order(job)[1:])[:limit]]
+
+    def _task(self, task_id: str) -> Job:
+        job = self._queue.get(task_id) if isinstance(task_id, str) else None
+        if job is None or job.item_type != "function":
+            raise TaskNotFound(f"Task {str(task_id)[:80]!a} not found")
+        return job
+
+    def _tasks(self, *statuses: Status) -> Iterator[Job]:
+        query = JobQuery(item_type="function", statuses=frozenset(statuses), limit=PAGE)
+        while found := self._queue.find(query):
+            yield from found
+            query = msgspec.structs.replace(query, after=found[-1].queue_id)
+
+    # Changing their course.
+
+    def update_task_status(self, task_id: str, new_status: str, error_message: str | None = None) -> None:
+        """End a task that somebody works on, or put a failed one back.
+
+        Raises ``TaskNotFound`` or ``InvalidTransition``, both ``ValueError``. Only a worker's claim starts a
+        task. Whoever works on a task that is ended here has its own result refused.
+        """
+        job = self._task(task_id)
+        current, new = _word(job.status), _word(new_status)
+        if not self.validate_status_transition(current, new):
+            raise InvalidTransition(f"Invalid status transition: {current} → {new}")
+        if new == "IN_PROGRESS":
+            raise InvalidTransition(f"Task {task_id} is started by a worker's claim, not by hand")
+        if new == "PENDING":
+            self._put_back(task_id)
+        elif new == "COMPLETED":
+            self._settle(lifecycle.done(job))
+        elif error_message:
+            self._settle(lifecycle.failed(job, "ERR_UNKNOWN", error_message))
+        else:
+            raise InvalidRequest("error_message: a task that failed has to say why")
+
+    def _settle(self, settlement: Settlement) -> None:
+        if self._queue.settle([settlement]) == [None]:
+            raise LeaseLost(f"Task {settlement.queue_id} changed meanwhile")
+
+    def _put_back(self, task_id: str) -> None:
+        (answer,) = self._queue.requeue([task_id], keep_retries=True)
+        if answer.twin is not None:
+            raise LiveTwin(f"job {answer.twin} with the same key is live", twin=answer.twin)
+        if answer.refused:
+            raise InvalidTransition(f"Task {task_id} changed meanwhile")
+
+    def enqueue_retry(self, task_id: str) -> bool:
+        """Put a failed task back; what it spent of its retries stays spent. False when it may not be."""
+        try:
+            if not self.should_retry_task(self.get_task(task_id)):
+                return False
+            self._put_back(task_id)
+        except (TaskNotFound, InvalidTransition, LiveTwin):
+            return False
+        return True
+
+    def detect_stale_tasks(self, threshold_minutes: float = 30) -> list[str]:
+        """Tasks in progress that said nothing for so long, although their worker may well be alive."""
+        silent_since = clock.now() - _duration("threshold_minutes", minutes=threshold_minutes)
+        running = self._tasks(Status.IN_PROGRESS)
+        return [job.queue_id for job in running if job.updated_at < silent_since]
+
+    def cleanup_stale_tasks(self, stale_task_ids: Sequence[str]) -> int:
+        """Take tasks from their workers and make them PENDING, no retry spent; answers how many."""
+        found = [self._queue.get(task_id) for task_id in stale_task_ids]
+        stale = [
+            lifecycle.released(job, STALE_MESSAGE, code="ERR_STALE")
+            for job in found
+            if job is not None and job.item_type == "function" and job.lease_until is not None
+        ]
+        return sum(status is not None for status in self._queue.settle(stale)) if stale else 0
+
+    def cleanup_completed_tasks(self, retention_days: float = 7) -> int:
+        """Remove tasks that ended longer ago; answers how many. Jobs that are no functions stay."""
+        before = clock.now() - _duration("retention_days", days=retention_days)
+        ends = dict.fromkeys((Status.DONE, Status.FAILED, Status.CANCELLED), before)
+        removed = 0
+        while gone := self._queue.prune(ends, item_type="function"):
+            removed += gone
+        return removed
+
+
+def as_task(job: Job) -> dict[str, Any]:
+    """A function job in the columns of ``task_queue``, and no others."""
+    asked = job.payload
+    return {
+        "task_id": job.queue_id,
+        "entity_type": asked.get("entity_type"),
+        "entity_id": asked.get("entity_id"),
+        "function_name": asked["function_name"],
+        "payload": asked.get("payload"),
+        "status": vocabulary.speak(job.status, "function"),
+        "error_message": job.error_message,
+        "retry_count": job.retry_count,
+        "max_retries": job.max_retries,
+        "created_at": job.created_at,
+        "updated_at": job.updated_at,
+    }
+
+
+def _word(status: str) -> str:
+    return vocabulary.speak(vocabulary.understand(status), "function")
+
+
+def _order(job: Job) -> tuple[bool, Any, int, str]:
+    """Of one entity's tasks, who has its lock comes first; those of one batch keep their order by turn."""
+    return (not job.lock_held, job.created_at, job.turn, job.queue_id)
+
+
+def _fields(task: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(task, Mapping):
+        raise InvalidRequest(f"a task is a mapping of fields, got {type(task).__name__}")
+    missing = sorted({"entity_type", "entity_id", "function_name"} - set(task))
+    unknown = sorted(map(str, set(task) - _FIELDS))
+    if missing or unknown:
+        what = f"missing field {missing[0]!r}" if missing else f"unknown field {unknown[0]!r}"
+        raise InvalidRequest(f"task: {what}; known are {', '.join(sorted(_FIELDS))}")
+    return dict(task)
+
+
+def _duration(name: str, **amount: float) -> timedelta:
+    try:
+        duration = timedelta(**amount)
+    except (TypeError, ValueError, OverflowError):
+        duration = timedelta(-1)
+    if not timedelta(0) <= duration <= timedelta(days=36_500):
+        raise InvalidTime(
+            f"{name}: expected 0 or more, got {str(*amount.values())[:80]!r}", remedy="Use 0 for all."
+        )
+    return duration

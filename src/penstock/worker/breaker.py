@@ -1,0 +1,123 @@
+"""Circuit breakers: while a service is down, jobs that need it wait instead of spending their retries.
+
+closed: calls go through. open: none does until the probe is due. half-open: one does and decides.
+A process has its own; it learns of an outage from its own jobs, three at most.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from penstock.errors import ServiceUnavailable
+
+OPENS_AFTER = 3
+FIRST_PROBE_S = 10.0
+LONGEST_PROBE_S = 300.0
+STUMBLE_S = 1.0
+"""How long a job waits after a failure that did not open the breaker yet."""
+
+State: TypeAlias = Literal["closed", "open", "half-open"]
+
+
+class Refused(ServiceUnavailable):
+    """The breaker is open: the service was not asked at all."""
+
+
+class Breaker(msgspec.Struct, frozen=True):
+    """What is known of one service. Time is passed in, as seconds of a clock that never goes back."""
+
+    failures: int = 0
+    probe_at: float = 0.0
+    pause_s: float = 0.0
+    probing_until: float = 0.0
+    """Until then a probe is out, or was lost together with its job."""
+
+    def state(self, now: float) -> State:
+        if self.failures < OPENS_AFTER:
+            return "closed"
+        return "open" if now < self.probe_at else "half-open"
+
+    def allows(self, now: float) -> bool:
+        state = self.state(now)
+        return state == "closed" or (state == "half-open" and now >= self.probing_until)
+
+    def entered(self, now: float) -> Breaker:
+        """A call that was allowed begins."""
+        if self.state(now) == "closed":
+            return self
+        return msgspec.structs.replace(self, probing_until=now + self.pause_s)
+
+    def failed(self, now: float) -> Breaker:
+        """Of calls that began before it opened, only the first ones count: one outage is one outage."""
+        failures = self.failures + 1
+        if self.state(now) == "open":
+            return self
+        if failures < OPENS_AFTER:
+            return msgspec.structs.replace(self, failures=failures)
+        pause = min(self.pause_s * 2, LONGEST_PROBE_S) if self.pause_s else FIRST_PROBE_S
+        return Breaker(failures=failures, probe_at=now + pause, pause_s=pause)
+
+    def undecided(self) -> Breaker:
+        """The probe ended for a reason of its own; the next call is a probe again."""
+        return msgspec.structs.replace(self, probing_until=0.0)
+
+    def wait_s(self, now: float) -> float:
+        """How long until a call makes sense."""
+        if self.state(now) == "closed":
+            return STUMBLE_S * self.failures
+        return max(self.probe_at - now, self.probing_until - now, STUMBLE_S)
+
+
+class Breakers:
+    """All services this process has met."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known: dict[str, Breaker] = {}
+        self._inside: set[str] = set()
+
+    @contextmanager
+    def calling(self, service: str) -> Iterator[None]:
+        """Around calls to a service: refused while it is down, and what shows that it is up again.
+
+        Failures are counted by ``delay``, where they arrive whether they met this or not.
+        """
+        if service in self._inside:
+            yield
+            return
+        breaker, now = self._known.get(service, Breaker()), self._clock()
+        if not breaker.allows(now):
+            raise Refused(service)
+        self._known[service] = breaker.entered(now)
+        self._inside.add(service)
+        try:
+            yield
+        except ServiceUnavailable:
+            raise
+        except BaseException:
+            self._known[service] = self._known[service].undecided()
+            raise
+        else:
+            # What is not remembered is up.
+            del self._known[service]
+        finally:
+            self._inside.discard(service)
+
+    def delay(self, error: ServiceUnavailable) -> timedelta:
+        """Count the failure; how long the job that met it waits."""
+        breaker, now = self._known.get(error.service, Breaker()), self._clock()
+        if not isinstance(error, Refused):
+            breaker = self._known[error.service] = breaker.failed(now)
+        wait = timedelta(milliseconds=round(1000 * breaker.wait_s(now)))
+        return max(wait, error.retry_after or wait)
+
+    def states(self) -> dict[str, State]:
+        """The services that are not known to be up."""
+        now = self._clock()
+        return {service: breaker.state(now) for service, breaker in self._known.items()}

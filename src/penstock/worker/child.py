@@ -1,0 +1,300 @@
+"""A child process: claim a batch, run it one by one, settle in batches. It owns no lease and no timer.
+
+The supervisor renews its leases, watches its clock and kills it if need be; what the child executes stands
+in the shared slot. A thread of its own sends finished results off while a long handler runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+
+from penstock import lifecycle
+from penstock.errors import DiskFull, StoreError, StoreUnavailable
+from penstock.handlers.context import Context
+from penstock.handlers.registry import Registry
+from penstock.job import Claim, ClaimRequest, Settlement
+from penstock.queue.protocol import Queue
+from penstock.worker.breaker import Breakers
+from penstock.worker.execute import Executor, describe
+from penstock.worker.guard import Guard, Stopped
+from penstock.worker.outbox import Outbox, Result
+from penstock.worker.pace import Pace
+from penstock.worker.slot import MOST_MEMBERS, Member, Slot
+
+SETTLE_AT = 100
+SETTLE_AFTER_S = 0.05
+HAND_BACK_AFTER_S = 1.0
+"""How long claimed jobs wait behind a slow one before others may have them."""
+OLDEST_EVERY = 16
+LOOK_UP_S = 0.5
+"""How often a child that waits for work looks whether it should leave."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
+PATIENCE_S = 60.0
+"""A store that is away for longer may only be so for this process, so another one takes over."""
+MEMORY_EVERY_S = 1.0
+
+log = logging.getLogger("penstock.worker")
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What a child is told at birth."""
+
+    worker_id: str
+    slot_path: str
+    parent_pid: int
+    lease: timedelta
+    lease_by_type: dict[str, timedelta]
+    poll_s: float
+    recycle_after: int | None = None
+    recycle_growth_mb: int | None = None
+
+
+class Child:
+    def __init__(self, queue: Queue, registry: Registry, guard: Guard, slot: Slot, terms: Terms) -> None:
+        self._queue = queue
+        self._guard = guard
+        self._slot = slot
+        self._terms = terms
+        self._breakers = Breakers()
+        self._executor = Executor(registry, self._breakers)
+        self._outbox = Outbox(queue, slot)
+        self._pace = Pace()
+        self._waiting: deque[Claim] = deque()
+        self._lock = threading.Lock()
+        self._unsent_since = 0.0
+        self._executing_since = 0.0
+        self._busy = threading.Event()
+        self._rounds = 0
+        self._jobs = 0
+        self._services: dict[str, str] = {}
+
+    def run(self) -> None:
+        threading.Thread(target=self._send_while_busy, daemon=True).start()
+        wear = _Wear(self._terms)
+        self._slot.say_ready()
+        try:
+            while not self._leaving() and not (wear.out(self._jobs) and not self._waiting):
+                if not self._waiting:
+                    self._patiently(lambda: self._fetch(self._pace.limit(wear.left(self._jobs))))
+                if self._waiting:
+                    self._run_next()
+                else:
+                    self._rest()
+        except Stopped:
+            # What becomes of the jobs that were executing, the supervisor says; the others are given back.
+            log.debug("stopped by the supervisor")
+        self._leave()
+
+    def _leaving(self) -> bool:
+        return self._guard.asked_to_leave or self._slot.asked_to_leave()
+
+    def _rest(self) -> None:
+        """Wait until something may be there, in pieces, so that a long poll does not delay a stop."""
+        self._busy.clear()
+        self._slot.say_idle(True)
+        until = time.monotonic() + self._terms.poll_s
+        while not self._leaving() and (left := until - time.monotonic()) > 0:
+            self._guard.leave_with_parent()
+            if self._queue.wait(min(left, LOOK_UP_S)):
+                break
+        self._slot.say_idle(False)
+
+    def _patiently(self, step: Callable[[], None]) -> None:
+        """A store that is away for a while costs time, not the process."""
+        pause, give_up_at = FIRST_PAUSE_S, time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return step()
+            except (StoreUnavailable, DiskFull) as error:
+                if self._leaving() or time.monotonic() > give_up_at:
+                    raise
+                log.warning("the store is away, trying again in %.1f s: %s", pause, error)
+                time.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(pause * 2, LONGEST_PAUSE_S)
+
+    def _fetch(self, limit: int) -> None:
+        self._rounds += 1
+        request = ClaimRequest(
+            self._terms.worker_id,
+            limit,
+            self._terms.lease,
+            self._terms.lease_by_type,
+            oldest=self._rounds % OLDEST_EVERY == 0,
+        )
+        claims = self._outbox.exchange(request)
+        if claims:
+            with self._lock:
+                self._waiting.extend(claims)
+            self._busy.set()
+
+    # Running.
+
+    def _run_next(self) -> None:
+        claims = self._take_next()
+        if not claims:
+            return
+        kind = (claims[0].item_type, claims[0].op)
+        if len(self._outbox) and (claims[0].lost_count or self._pace.slow(kind)):
+            # Finished work must not hang on a job that may take long, or take the process down.
+            self._patiently(self._outbox.send)
+        started = time.monotonic()
+        settlements = self._execute(claims, started)
+        ended = time.monotonic()
+        self._pace.note(kind, (ended - started) / len(claims))
+        self._finish([Result(*pair) for pair in zip(claims, settlements, strict=True)], ended)
+
+    def _take_next(self) -> list[Claim]:
+        """The next job, with others of its kind when its handler takes many."""
+        with self._lock:
+            if not self._waiting:
+                return []
+            first = self._waiting.popleft()
+        size = min(self._executor.batch_size(first), MOST_MEMBERS)
+        if size == 1:
+            return [first]
+        if len(self._waiting) < size - 1:
+            self._patiently(lambda: self._fetch(size - 1 - len(self._waiting)))
+        return [first, *self._like(first, size - 1)]
+
+    def _like(self, first: Claim, most: int) -> list[Claim]:
+        with self._lock:
+            alike = [
+                claim
+                for claim in self._waiting
+                if (claim.item_type, claim.op) == (first.item_type, first.op) and not claim.lost_count
+            ][:most]
+            taken = {claim.queue_id for claim in alike}
+            self._waiting = deque(claim for claim in self._waiting if claim.queue_id not in taken)
+        return alike
+
+    def _execute(self, claims: list[Claim], started: float) -> list[Settlement]:
+        slot, calling = self._slot, self._breakers.calling
+        members = tuple(Member(claim.queue_id, claim.claim_number, claim.timeout_s) for claim in claims)
+        self._executing_since = started
+        number = slot.begin(members, started)
+
+        def context(index: int, claim: Claim) -> Context:
+            return Context(
+                claim,
+                tell=lambda text: slot.tell(number, index, text),
+                asked_to_stop=lambda: slot.asked_to_stop(number, index),
+                calling=calling,
+            )
+
+        with self._guard.around(number):
+            settlements = self._executor.run(claims, context)
+        if slot.relieved(number):
+            # They were given back in our name while we could not.
+            with self._lock:
+                self._waiting.clear()
+        return settlements
+
+    def _finish(self, results: list[Result], now: float) -> None:
+        if not len(self._outbox):
+            self._unsent_since = now
+        self._outbox.put(results)
+        # Only now: until its result is in the box, the job counts as being executed.
+        self._slot.end(len(results))
+        self._executing_since = 0.0
+        self._jobs += len(results)
+        self._tell_services()
+        due = len(self._outbox) >= SETTLE_AT or now - self._unsent_since > SETTLE_AFTER_S
+        if due and self._waiting:
+            self._patiently(self._outbox.send)
+
+    def _tell_services(self) -> None:
+        states = self._breakers.states()
+        if states != self._services:
+            self._services = dict(states)
+            self._slot.note(msgspec.json.encode({"services": states}).decode())
+
+    # Sending.
+
+    def _send_while_busy(self) -> None:
+        """Results of quick jobs do not wait for a slow one, nor do the jobs claimed with it."""
+        while True:
+            self._busy.wait()
+            time.sleep(SETTLE_AFTER_S)
+            self._guard.leave_with_parent()
+            now, since = time.monotonic(), self._executing_since
+            self._slot.beat(now)
+            if since and now - since > SETTLE_AFTER_S:
+                try:
+                    if now - since > HAND_BACK_AFTER_S:
+                        self._hand_back("behind a slow job")
+                    self._outbox.send()
+                except StoreError as error:
+                    # Kept in the box; the main thread, or the next round, tries again.
+                    log.warning("results could not be sent yet: %s", error)
+
+    def _hand_back(self, reason: str) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting, deque()
+        self._outbox.put([Result(claim, lifecycle.released(claim, reason)) for claim in waiting])
+
+    def _leave(self) -> None:
+        """Everything claimed is settled or given back; nothing is left to a lease."""
+        self._hand_back("worker is stopping")
+        self._patiently(self._outbox.send)
+
+
+class _Wear:
+    """Whether it is time for a fresh process: enough jobs, or memory that was not given back."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._jobs = terms.recycle_after
+        self._growth = terms.recycle_growth_mb
+        self._memory_at_start = _resident_mb()
+        self._look_at = 0.0
+
+    def left(self, jobs: int) -> int | None:
+        return None if self._jobs is None else self._jobs - jobs
+
+    def out(self, jobs: int) -> bool:
+        if self._jobs is not None and jobs >= self._jobs:
+            return True
+        if self._growth is None or time.monotonic() < self._look_at:
+            return False
+        self._look_at = time.monotonic() + MEMORY_EVERY_S
+        return _resident_mb() - self._memory_at_start > self._growth
+
+
+def main(terms: Terms, open_queue: Callable[[], Queue], registry: Callable[[], Registry]) -> None:
+    """The process's whole life. ``open_queue`` and ``registry`` are called here, in the child."""
+    slot = Slot(Path(terms.slot_path))
+    code = 1
+    try:
+        guard = Guard(slot, terms.parent_pid)
+        guard.settle_in()
+        handlers = registry()
+        Child(open_queue(), handlers, guard, slot, terms).run()
+        code = 0
+    except BaseException as error:  # whatever it is, the supervisor passes it on
+        slot.note(msgspec.json.encode({"died": describe(error)}).decode())
+        log.exception("a worker process ends")
+    finally:
+        # Not by returning: that would wait for threads a handler left behind.
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()
+        os._exit(code)
+
+
+def _resident_mb() -> float:
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

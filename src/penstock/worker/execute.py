@@ -1,0 +1,162 @@
+"""One call of a handler: its answer, whatever it is, becomes a settlement for each of its jobs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from penstock import lifecycle, retry
+from penstock.errors import PermanentFailure, ServiceUnavailable
+from penstock.handlers.context import Context
+from penstock.handlers.registry import NotHandledHere, Registered, Registry, Wait
+from penstock.job import Claim, Settlement
+from penstock.worker.breaker import Breakers
+from penstock.worker.guard import Stopped
+
+RESULT_LIMIT = 1 << 20
+MESSAGE_LIMIT = 4_000
+FIRST_HANDLER_WAIT = timedelta(seconds=30)
+LONGEST_HANDLER_WAIT = timedelta(minutes=5)
+
+FAILURE_CODES = {
+    "ERR_NO_HANDLER": "No worker that took the job can run its type. It waits, unspent, for one that can.",
+    "ERR_BAD_RESULT": "The handler's answer cannot be kept: not JSON, too large, or not one for each job.",
+}
+
+# Kept among a job's progress between attempts, where other workers find them too.
+_TRIED = "no_handler"
+_NEEDS = "service"
+
+
+class Executor:
+    def __init__(self, registry: Registry, breakers: Breakers) -> None:
+        self._registry = registry
+        self._breakers = breakers
+
+    def batch_size(self, claim: Claim) -> int:
+        """How many jobs like this one go into one call. A crash suspect goes alone."""
+        handler = self._registry.find(claim.item_type, claim.op)
+        return 1 if handler is None or claim.lost_count else max(handler.batch, 1)
+
+    def run(self, claims: Sequence[Claim], make_context: Callable[[int, Claim], Context]) -> list[Settlement]:
+        handler = self._registry.find(claims[0].item_type, claims[0].op)
+        if handler is None:
+            return [self._without_handler(claim) for claim in claims]
+        answers: Sequence[object]
+        try:
+            contexts = [make_context(index, claim) for index, claim in enumerate(claims)]
+            with self._needed(claims[0]):
+                answers = _answers(handler, contexts)
+        except Stopped:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a handler may raise anything, SystemExit too
+            answers = [error] * len(claims)
+        return [
+            self._settlement(claim, answer, handler) for claim, answer in zip(claims, answers, strict=True)
+        ]
+
+    def _needed(self, claim: Claim) -> AbstractContextManager[None]:
+        """A job that met a service that was down is not tried while it still is."""
+        needs = (claim.progress or {}).get(_NEEDS) if claim.progress_json else None
+        return self._breakers.calling(needs) if isinstance(needs, str) else nullcontext()
+
+    def _settlement(self, claim: Claim, answer: object, handler: Registered) -> Settlement:
+        try:
+            if not isinstance(answer, BaseException):
+                return _succeeded(claim, answer)
+            error = answer
+        except BaseException as refusal:  # noqa: BLE001 - encoding runs the answer's own code
+            error = refusal
+        if isinstance(error, ServiceUnavailable):
+            return self._waits_for_service(claim, error)
+        if isinstance(error, NotHandledHere):
+            return _not_handled(claim, str(error))
+        return failure(claim, error, handler)
+
+    def _waits_for_service(self, claim: Claim, error: ServiceUnavailable) -> Settlement:
+        reason = f"waits for {error.service}: {describe(error)}"
+        given_back = lifecycle.released(claim, reason, delay=self._breakers.delay(error), code=error.code)
+        return _remembering(given_back, claim, _NEEDS, error.service)
+
+    def _without_handler(self, claim: Claim) -> Settlement:
+        known = ", ".join(self._registry.kinds()) or "nothing"
+        return _not_handled(
+            claim, f"no handler for {claim.item_type}/{claim.op} here (this worker runs {known})"
+        )
+
+
+def _not_handled(claim: Claim, reason: str) -> Settlement:
+    """Another worker may know it: given back unspent, each time for longer, never failed."""
+    tried = (claim.progress or {}).get(_TRIED, 0)
+    wait = min(FIRST_HANDLER_WAIT * 2 ** min(tried, 10), LONGEST_HANDLER_WAIT)
+    given_back = lifecycle.released(claim, reason, delay=wait, code="ERR_NO_HANDLER")
+    return _remembering(given_back, claim, _TRIED, tried + 1)
+
+
+def _answers(handler: Registered, contexts: list[Context]) -> Sequence[object]:
+    if not handler.batch:
+        return [handler.call(contexts[0])]
+    answers = handler.call(contexts)
+    if not isinstance(answers, Sequence) or isinstance(answers, str | bytes):
+        raise _bad_result(f"the batch handler answered {type(answers).__name__} instead of a list")
+    if len(answers) != len(contexts):
+        raise _bad_result(f"the batch handler answered {len(answers)} results for {len(contexts)} jobs")
+    return answers
+
+
+def _succeeded(claim: Claim, answer: object) -> Settlement:
+    if isinstance(answer, Wait):
+        return lifecycle.waits(claim, answer.waiting_for, children=answer.children)
+    return lifecycle.done(claim, result_json=encode_result(answer))
+
+
+def _remembering(given_back: Settlement, claim: Claim, key: str, value: object) -> Settlement:
+    """Beside what the handler keeps there: it may say where to resume."""
+    progress = msgspec.json.encode((claim.progress or {}) | {key: value}).decode()
+    return msgspec.structs.replace(given_back, progress_json=progress)
+
+
+def failure(claim: Claim, error: BaseException, handler: Registered) -> Settlement:
+    try:
+        classified, schedule = retry.classify(error), handler.backoff_of(claim)
+    except Exception:  # noqa: BLE001 - both run code of the application's
+        classified, schedule = retry.Classification("transient", "ERR_UNKNOWN"), retry.JOB_BACKOFF
+    return lifecycle.failed_attempt(
+        claim,
+        classified,
+        describe(error),
+        schedule=schedule,
+        jitter=random.uniform(-1, 1),
+    )
+
+
+def describe(error: BaseException) -> str:
+    """The error as text that every store can keep."""
+    name = type(error).__name__
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - an error whose text cannot be made is still an error
+        said = "(its text cannot be shown)"
+    text = f"{name}: {said}" if said else name
+    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()[:MESSAGE_LIMIT]
+
+
+def encode_result(result: Any) -> str | None:
+    if result is None:
+        return None
+    try:
+        encoded = msgspec.json.encode(result)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise _bad_result(f"the handler's result cannot be kept as JSON: {describe(error)}") from error
+    if len(encoded) > RESULT_LIMIT:
+        raise _bad_result(f"the handler's result has {len(encoded):,} bytes; the limit is {RESULT_LIMIT:,}")
+    return encoded.decode()
+
+
+def _bad_result(message: str) -> PermanentFailure:
+    return PermanentFailure(message, code="ERR_BAD_RESULT")

@@ -1,0 +1,92 @@
+"""What keeps a child whole whatever a handler does to its process: signals, forks, directories, stdin."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from penstock.worker.slot import Slot
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Stopped(BaseException):
+    """The supervisor stops this execution, and says what becomes of its jobs. Not an error: nobody's."""
+
+
+class Guard:
+    def __init__(self, slot: Slot, parent_pid: int) -> None:
+        self._slot = slot
+        self._parent_pid = parent_pid
+        self._pid = os.getpid()
+        self._home = os.getcwd()  # noqa: PTH109 - compared as text after every job
+        self._number = 0
+        self._stopped = False
+        self.asked_to_leave = False
+
+    def settle_in(self) -> None:
+        """Make this process the child of its supervisor and nobody else's."""
+        if os.getpid() != os.getpgrp():
+            # What a handler starts belongs to its group, and goes when the child goes.
+            os.setpgid(0, 0)
+        if sys.platform.startswith("linux"):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        self.leave_with_parent()
+        # The supervisor decides when to stop; a terminal's Ctrl-C may reach everybody.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, self._heard)
+        os.register_at_fork(after_in_child=_forget_signals)
+        self._mend_stdin()
+
+    def leave_with_parent(self) -> None:
+        if os.getppid() != self._parent_pid:
+            os._exit(1)
+
+    def _heard(self, _number: int, _frame: object) -> None:
+        """The supervisor's SIGTERM is for one execution; anybody else's asks the whole child to finish."""
+        if self._number and self._slot.condemned(self._number):
+            self._stopped = True
+            raise Stopped
+        self.asked_to_leave = True
+
+    @contextmanager
+    def around(self, number: int) -> Iterator[None]:
+        """A handler runs in here: it can be stopped, and what it did to the process is mended after it."""
+        try:
+            self._number = number
+            yield
+        finally:
+            self._number = 0
+            if os.getpid() != self._pid:
+                # The handler forked and both came back. One of them must not go on claiming.
+                os._exit(0)
+            self._mend()
+        if self._stopped:
+            # The handler swallowed it; it does not get to say how the job ended.
+            raise Stopped
+
+    def _mend(self) -> None:
+        try:
+            moved = os.getcwd() != self._home  # noqa: PTH109 - as above
+        except OSError:
+            moved = True
+        if moved:
+            os.chdir(self._home)
+        if sys.stdin is None or sys.stdin.closed:
+            self._mend_stdin()
+
+    def _mend_stdin(self) -> None:
+        fd = os.open(os.devnull, os.O_RDONLY)
+        if fd != 0:
+            os.dup2(fd, 0)
+            os.close(fd)
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the life of the process
+
+
+def _forget_signals() -> None:
+    # Whoever sends SIGTERM to a process that a handler forked means to end it.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)

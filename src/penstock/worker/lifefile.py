@@ -1,0 +1,111 @@
+"""A supervisor's life is a lock on its file, not a process number: a number is soon somebody else's.
+
+The file names the supervisor's children. Whoever can lock it knows that the supervisor is dead, reads which
+jobs its children were executing from their slots, and gives their claims back.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+from penstock.queue.protocol import Queue
+from penstock.worker import losses
+from penstock.worker.slot import SIZE, Slot
+
+SUFFIX = ".worker"
+
+
+class LifeFile:
+    def __init__(self, directory: Path, supervisor_id: str) -> None:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path = directory / f"{supervisor_id}{SUFFIX}"
+        # Locked under another name first: nobody may see it unlocked while its owner lives.
+        young = self.path.with_suffix(".young")
+        self._fd = os.open(young, os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        young.rename(self.path)
+        _open.add(self)
+
+    def adopt(self, worker_id: str) -> None:
+        """Name a child before it can claim anything."""
+        os.write(self._fd, f"{worker_id}\n".encode())
+        os.fsync(self._fd)
+
+    def close(self, *, remove: bool = True) -> None:
+        """Kept, the file says that there are claims to give back."""
+        if remove:
+            self.path.unlink(missing_ok=True)
+        self.let_go()
+
+    def let_go(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+_open: weakref.WeakSet[LifeFile] = weakref.WeakSet()
+
+
+def _let_go_of_all() -> None:
+    # A forked child shares the lock, and would keep its dead supervisor alive with it.
+    for life in list(_open):
+        life.let_go()
+
+
+os.register_at_fork(after_in_child=_let_go_of_all)
+
+
+def slot_path(directory: Path, worker_id: str) -> Path:
+    return directory / f"{worker_id}.slot"
+
+
+def release_dead(queue: Queue, directory: Path) -> int:
+    """Give back what supervisors that died on this host left behind; answers how many jobs."""
+    released = 0
+    for path, fd in _dead(directory):
+        try:
+            for worker_id in _read(fd).splitlines():
+                released += _release_child(queue, slot_path(directory, worker_id), worker_id)
+            path.unlink(missing_ok=True)
+        finally:
+            os.close(fd)
+    return released
+
+
+def _read(fd: int) -> str:
+    return os.pread(fd, os.fstat(fd).st_size, 0).decode()
+
+
+def _release_child(queue: Queue, slot_file: Path, worker_id: str) -> int:
+    executing = None
+    if slot_file.exists() and slot_file.stat().st_size == SIZE:
+        slot = Slot(slot_file)
+        executing = slot.executing()
+        slot.close()
+    released = losses.settle_dead(queue, worker_id, losses.unless_executing(executing))
+    # Last: should the store be away, whoever tries again needs to know what was executing.
+    slot_file.unlink(missing_ok=True)
+    return released
+
+
+def _dead(directory: Path) -> Iterator[tuple[Path, int]]:
+    """The files of dead supervisors, locked: two heirs do not share one."""
+    for path in sorted(directory.glob(f"*{SUFFIX}")):
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            continue
+        if os.fstat(fd).st_nlink == 0:
+            # Another heir was quicker.
+            os.close(fd)
+            continue
+        yield path, fd

@@ -1,0 +1,155 @@
+"""Starts children, notices their deaths, and sees to it that the jobs they held go on."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from multiprocessing.connection import wait as wait_for_any
+from pathlib import Path
+
+import msgspec
+
+from penstock.handlers.registry import Registry
+from penstock.queue.protocol import Queue
+from penstock.worker import child, losses
+from penstock.worker.lifefile import LifeFile, slot_path
+from penstock.worker.slot import Slot
+from penstock.worker.ward import Ward
+
+CRASH_PAUSE_S = 0.2
+LONGEST_CRASH_PAUSE_S = 10.0
+
+log = logging.getLogger("penstock.worker")
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker runs. ``open_queue`` and ``registry`` are called again in every child."""
+
+    open_queue: Callable[[], Queue]
+    registry: Callable[[], Registry]
+    directory: Path
+    processes: int = 1
+    lease: timedelta = timedelta(seconds=300)
+    lease_by_type: dict[str, timedelta] = {}
+    heartbeat_s: float = 30.0
+    poll_s: float = 1.0
+    upkeep_s: float = 60.0
+    retention: dict[str, timedelta] = {}
+    grace_s: float = 10.0
+    shutdown_grace_s: float = 30.0
+    until_idle: bool = False
+    recycle_after: int | None = None
+    recycle_growth_mb: int | None = 512
+    start_method: str = "spawn"
+
+
+class Tally(msgspec.Struct):
+    """What became of the children so far; those that live count for themselves."""
+
+    executed: int = 0
+    refused: int = 0
+    deaths: int = 0
+    stillborn: int = 0
+    """Children in a row that died before they had done anything."""
+    last_death: str | None = None
+
+
+class Nursery:
+    def __init__(self, queue: Queue, terms: Terms, name: str) -> None:
+        self._queue = queue
+        self._terms = terms
+        self._name = name
+        self._context = multiprocessing.get_context(terms.start_method)
+        self._life = LifeFile(terms.directory, name)
+        self._unsettled: list[tuple[Ward, losses.Verdict]] = []
+        self._born = 0
+        self._start_at = 0.0
+        self.wards: list[Ward] = []
+        self.tally = Tally()
+
+    def fill_up(self, now: float) -> None:
+        while len(self.wards) < self._terms.processes and now >= self._start_at:
+            self.wards.append(self._bear())
+
+    def _bear(self) -> Ward:
+        self._born += 1
+        worker_id = f"{self._name}-{self._born}"
+        self._life.adopt(worker_id)
+        slot = Slot.create(slot_path(self._terms.directory, worker_id))
+        terms = child.Terms(
+            worker_id=worker_id,
+            slot_path=str(slot.path),
+            parent_pid=os.getpid(),
+            lease=self._terms.lease,
+            lease_by_type=self._terms.lease_by_type,
+            poll_s=self._terms.poll_s,
+            recycle_after=self._terms.recycle_after,
+            recycle_growth_mb=self._terms.recycle_growth_mb,
+        )
+        process = self._context.Process(  # type: ignore[attr-defined]
+            target=child.main, args=(terms, self._terms.open_queue, self._terms.registry)
+        )
+        process.start()
+        return Ward(worker_id, slot, process)
+
+    def wait(self, seconds: float) -> None:
+        """Sleep, but not longer than until the next death."""
+        if self.wards:
+            wait_for_any([ward.process.sentinel for ward in self.wards], seconds)
+        else:
+            time.sleep(seconds)
+
+    def bury(self) -> None:
+        for ward in [ward for ward in self.wards if not ward.process.is_alive()]:
+            self.wards.remove(ward)
+            self._unsettled.append((ward, ward.bury()))
+            self._count(ward)
+
+    def settle(self) -> None:
+        """End what the dead held. A store that is away is asked again; until then nothing is forgotten."""
+        while self._unsettled:
+            ward, verdict = self._unsettled[0]
+            held = losses.settle_dead(self._queue, ward.worker_id, verdict)
+            if held and ward.process.exitcode:
+                log.warning("%d jobs of a dead process were settled", held)
+            ward.slot.close(remove=True)
+            del self._unsettled[0]
+
+    def _count(self, ward: Ward) -> None:
+        tally, slot = self.tally, ward.slot
+        tally.executed += slot.executed
+        tally.refused += slot.refused
+        if not ward.process.exitcode or ward.stopped:
+            tally.stillborn = 0
+            return
+        tally.deaths += 1
+        tally.last_death = ward.notes().get("died") or _exit_reason(ward.process.exitcode)
+        log.warning("process %s died: %s", ward.worker_id, tally.last_death)
+        self._pause_starts(stillborn=slot.executed == 0 and ward.executing is None)
+
+    def _pause_starts(self, *, stillborn: bool) -> None:
+        """A child that dies before it did anything may do so for ever; do not spend the machine on it."""
+        self.tally.stillborn = self.tally.stillborn + 1 if stillborn else 0
+        if self.tally.stillborn:
+            pause = min(CRASH_PAUSE_S * 2 ** min(self.tally.stillborn, 10), LONGEST_CRASH_PAUSE_S)
+            self._start_at = time.monotonic() + pause
+
+    def dismiss(self) -> None:
+        """No more waiting: kill what lives."""
+        for ward in self.wards:
+            ward.dismiss()
+        for ward in self.wards:
+            ward.process.join()
+        self.bury()
+
+    def close(self) -> None:
+        """With jobs still unsettled, the next worker on this host finds the file and does it."""
+        self._life.close(remove=not self._unsettled)
+
+
+def _exit_reason(code: int) -> str:
+    return f"killed by signal {-code}" if code < 0 else f"exit code {code}"

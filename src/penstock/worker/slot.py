@@ -1,0 +1,234 @@
+"""Memory shared by a child and its supervisor: what the child executes, and whether to stop it.
+
+It is a file, so that it outlives both: a new supervisor reads from it which jobs its dead predecessor's
+children were executing. Every field has one writer. Words are stored whole; what is longer is a ``_Record``.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.errors import DiskFull
+
+MOST_MEMBERS = 100
+"""Jobs that one call of a batch handler can take."""
+PROGRESS_LIMIT = 4_000
+NOTES_LIMIT = 4_000
+_PAGE = 4096
+
+# Word numbers (8 bytes each). The child writes the first group, the supervisor the second.
+_READY, _EXECUTED, _REFUSED, _BEAT_AT, _IDLE = range(5)
+_LEAVE, _RELIEVED, _CONDEMNED = range(16, 19)
+_STOPS = 64
+"""One word a member: the number of the execution it is asked to stop."""
+
+_NOTES_AT = _PAGE
+_MEMBERS_AT = 2 * _PAGE
+_MEMBERS_LIMIT = 6 * _PAGE - 64
+_PROGRESS_AT = 8 * _PAGE
+SIZE = _PROGRESS_AT + MOST_MEMBERS * _PAGE
+
+_TRIES = 1_000
+
+
+class Member(NamedTuple):
+    """One of the jobs a call was made for."""
+
+    queue_id: str
+    claim_number: int
+    timeout_s: int
+
+
+class Executing(NamedTuple):
+    """One call of a handler. ``number`` is its own: claim numbers repeat from job to job."""
+
+    number: int
+    started: float
+    members: tuple[Member, ...]
+
+
+class _Record:
+    """A sequence number, two words, and some bytes. The number is odd while the rest is being written.
+
+    Left odd, its writer died over it: then there is nothing to read, and no handler was running.
+    """
+
+    def __init__(self, view: memoryview, at: int) -> None:
+        self._words = view.cast("Q")
+        self._times = view.cast("d")
+        self._bytes = view
+        self._at = at
+        self._word = at // 8
+        self._sequence = 0
+
+    def write(self, number: int, moment: float, body: bytes) -> None:
+        words, word = self._words, self._word
+        words[word] = self._sequence + 1
+        words[word + 1] = number
+        self._times[word + 2] = moment
+        words[word + 3] = len(body)
+        self._bytes[self._at + 32 : self._at + 32 + len(body)] = body
+        self._sequence += 2
+        words[word] = self._sequence
+
+    def read(self) -> tuple[int, float, bytes] | None:
+        words, word = self._words, self._word
+        for _ in range(_TRIES):
+            before = words[word]
+            number, moment, length = words[word + 1], self._times[word + 2], words[word + 3]
+            body = bytes(self._bytes[self._at + 32 : self._at + 32 + length])
+            if before % 2 == 0 and words[word] == before:
+                return number, moment, body
+        return None
+
+    def release(self) -> None:
+        self._words.release()
+        self._times.release()
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_members = msgspec.msgpack.Decoder(tuple[Member, ...]).decode
+
+
+class Slot:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open("r+b") as file:
+            self._page = mmap.mmap(file.fileno(), SIZE)
+        self._view = memoryview(self._page)
+        self._words = self._view.cast("Q")
+        self._times = self._view.cast("d")
+        self._members = _Record(self._view, _MEMBERS_AT)
+        self._notes = _Record(self._view, _NOTES_AT)
+        self._told: dict[int, _Record] = {}
+        self._number = 0
+
+    @classmethod
+    def create(cls, path: Path) -> Slot:
+        fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            # A hole would be filled by the first write to it, and on a full disk that write is a SIGBUS.
+            os.posix_fallocate(fd, 0, SIZE)
+        except OSError as error:
+            path.unlink()
+            raise DiskFull(f"{path}: no room for the memory shared with a child ({error})") from error
+        finally:
+            os.close(fd)
+        return cls(path)
+
+    def _progress(self, index: int) -> _Record:
+        record = self._told.get(index)
+        if record is None:
+            record = self._told[index] = _Record(self._view, _PROGRESS_AT + index * _PAGE)
+        return record
+
+    # The child's side.
+
+    def say_ready(self) -> None:
+        self._words[_READY] = 1
+
+    def begin(self, members: tuple[Member, ...], started: float) -> int:
+        """Say what is about to run; answers the number of this execution."""
+        self._number += 1
+        self._members.write(self._number, started, _encode(members))
+        return self._number
+
+    def end(self, executed: int) -> None:
+        self._members.write(0, 0.0, b"")
+        self._words[_EXECUTED] += executed
+
+    def tell(self, number: int, index: int, progress_json: str) -> None:
+        # A thread that outlived its job must not speak for the next one.
+        if number == self._number:
+            self._progress(index).write(number, 0.0, progress_json.encode()[:PROGRESS_LIMIT])
+
+    def note(self, text: str) -> None:
+        """What the supervisor should pass on: the state of services, or the reason to die."""
+        self._notes.write(0, 0.0, text.encode(errors="replace")[:NOTES_LIMIT])
+
+    def count_refused(self, number: int) -> None:
+        self._words[_REFUSED] += number
+
+    def beat(self, now: float) -> None:
+        self._times[_BEAT_AT] = now
+
+    def say_idle(self, idle: bool) -> None:
+        self._words[_IDLE] = idle
+
+    def asked_to_stop(self, number: int, index: int) -> bool:
+        return self._words[_STOPS + index] == number
+
+    def asked_to_leave(self) -> bool:
+        return self._words[_LEAVE] == 1
+
+    def relieved(self, number: int) -> bool:
+        return self._words[_RELIEVED] == number
+
+    def condemned(self, number: int) -> bool:
+        return self._words[_CONDEMNED] == number
+
+    # The supervisor's side.
+
+    @property
+    def ready(self) -> bool:
+        return self._words[_READY] == 1
+
+    @property
+    def executed(self) -> int:
+        return self._words[_EXECUTED]
+
+    @property
+    def refused(self) -> int:
+        return self._words[_REFUSED]
+
+    @property
+    def idle(self) -> bool:
+        return self._words[_IDLE] == 1
+
+    @property
+    def beat_at(self) -> float:
+        return self._times[_BEAT_AT]
+
+    def executing(self) -> Executing | None:
+        record = self._members.read()
+        if record is None or not record[2]:
+            return None
+        return Executing(record[0], record[1], _decode_members(record[2]))
+
+    def progress(self, number: int, index: int) -> str | None:
+        record = self._progress(index).read()
+        if record is None or record[0] != number:
+            return None
+        return record[2].decode(errors="replace") or None
+
+    def notes(self) -> str:
+        record = self._notes.read()
+        return record[2].decode(errors="replace") if record else ""
+
+    def ask_to_stop(self, number: int, index: int) -> None:
+        self._words[_STOPS + index] = number
+
+    def ask_to_leave(self) -> None:
+        self._words[_LEAVE] = 1
+
+    def relieve(self, number: int) -> None:
+        """The jobs that wait behind this execution were given back in the child's name."""
+        self._words[_RELIEVED] = number
+
+    def condemn(self, number: int) -> None:
+        self._words[_CONDEMNED] = number
+
+    def close(self, *, remove: bool = False) -> None:
+        for record in (self._members, self._notes, *self._told.values()):
+            record.release()
+        self._words.release()
+        self._times.release()
+        self._view.release()
+        self._page.close()
+        if remove:
+            self.path.unlink(missing_ok=True)

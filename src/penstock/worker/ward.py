@@ -1,0 +1,146 @@
+"""A child as its supervisor sees it: its process, its slot, and what is to become of the jobs it executes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from multiprocessing.process import BaseProcess
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock import lifecycle
+from penstock.job import Job, Settlement
+from penstock.worker import losses
+from penstock.worker.slot import Executing, Slot
+
+
+class Sentence(NamedTuple):
+    """An execution is stopped because of some of its members; the process goes with it."""
+
+    number: int
+    guilty: frozenset[int]
+    verdict: losses.Verdict
+    kill_at: float
+
+
+class Ward:
+    def __init__(self, worker_id: str, slot: Slot, process: BaseProcess) -> None:
+        self.worker_id = worker_id
+        self.slot = slot
+        self.process = process
+        self._sentence: Sentence | None = None
+        self._dismissed = False
+        self._stop_asked: dict[tuple[int, int], float] = {}
+        self._told: dict[int, tuple[int, str]] = {}
+        self._relieved = 0
+
+    @property
+    def executing(self) -> Executing | None:
+        return self.slot.executing()
+
+    @property
+    def condemned(self) -> bool:
+        return self._sentence is not None
+
+    @property
+    def stopped(self) -> bool:
+        """Its death is the supervisor's doing."""
+        return self._dismissed or self.condemned
+
+    def notes(self) -> dict[str, Any]:
+        text = self.slot.notes()
+        try:
+            notes: dict[str, Any] = msgspec.json.decode(text) if text else {}
+        except msgspec.DecodeError:
+            # Cut at the end of its place.
+            notes = {"died": text}
+        return notes
+
+    # Progress and cancelling.
+
+    def fresh_progress(self, number: int, index: int) -> str | None:
+        """What the member said since last asked."""
+        said = self.slot.progress(number, index)
+        if said is None or self._told.get(index) == (number, said):
+            return None
+        self._told[index] = (number, said)
+        return said
+
+    def ask_to_stop(self, number: int, index: int, now: float) -> None:
+        if (number, index) not in self._stop_asked:
+            self._stop_asked = {key: at for key, at in self._stop_asked.items() if key[0] == number}
+            self._stop_asked[number, index] = now
+            self.slot.ask_to_stop(number, index)
+
+    def ignored_stops(self, number: int, grace_s: float, now: float) -> frozenset[int]:
+        """Members that were asked to stop, and did not within the grace."""
+        asked = self._stop_asked.items()
+        return frozenset(index for (which, index), at in asked if which == number and now - at > grace_s)
+
+    def starves(self, doing: Executing, after_s: float, now: float) -> bool:
+        """A handler that keeps the interpreter to itself: not even the child's own threads can run."""
+        long = now - doing.started > after_s and now - self.slot.beat_at > after_s
+        return long and self._relieved != doing.number
+
+    def relieve(self, number: int) -> None:
+        self._relieved = number
+        self.slot.relieve(number)
+
+    # The end.
+
+    def condemn(
+        self, doing: Executing, guilty: frozenset[int], verdict: losses.Verdict, kill_at: float
+    ) -> None:
+        self._sentence = Sentence(doing.number, guilty, verdict, kill_at)
+        self.slot.condemn(doing.number)
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGTERM)
+
+    def execute_sentence(self, doing: Executing | None, now: float) -> None:
+        """Only while it is still that execution: whoever finished in time leaves by itself."""
+        sentence = self._sentence
+        if sentence and doing and doing.number == sentence.number and now > sentence.kill_at:
+            self.kill()
+
+    def dismiss(self) -> None:
+        """Killed for no fault of its own: what it executes is given back unspent."""
+        self._dismissed = True
+        self.kill()
+
+    def kill(self) -> None:
+        """Together with whatever its handlers started."""
+        self._kill_group()
+        # Too young for a group of its own, perhaps.
+        self.process.kill()
+
+    def bury(self) -> losses.Verdict:
+        """After its death: nothing it started stays behind. Answers what becomes of each job it held."""
+        self.process.join()
+        self._kill_group()
+        executing = self.executing
+        return lambda job: self._verdict(job, executing)
+
+    def _verdict(self, job: Job, executing: Executing | None) -> Settlement:
+        if not losses.was_executing(job, executing) or executing is None:
+            return losses.given_back(job)
+        sentence = self._sentence
+        if sentence and sentence.number == executing.number:
+            index = [member.queue_id for member in executing.members].index(job.queue_id)
+            if index in sentence.guilty:
+                return sentence.verdict(job)
+            return lifecycle.released(job, "its batch was stopped")
+        if self._dismissed:
+            return lifecycle.released(job, "worker stopped")
+        return losses.lost(job)
+
+    def _kill_group(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._pid, signal.SIGKILL)
+
+    @property
+    def _pid(self) -> int:
+        pid = self.process.pid
+        assert pid is not None
+        return pid

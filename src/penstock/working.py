@@ -1,0 +1,231 @@
+"""A worker put together: from settings and an application's name to a supervisor that runs.
+
+Children are new processes. They get the application's name, not the application, and load it again.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock import config
+from penstock.config import Settings, masked_url
+from penstock.errors import AppNotFound, InvalidSetting, PenstockError, StoreDenied
+from penstock.handlers.registry import Registry
+from penstock.queue.opening import open_queue
+from penstock.queue.protocol import Queue
+
+if TYPE_CHECKING:
+    from penstock.app import Penstock
+    from penstock.worker.supervisor import Terms
+
+LANES = ("jobs",)
+MAX_PROCESSES = 256
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s%(job)s: %(message)s"
+
+
+class Worker:
+    """A worker that is ready to run: what it serves, where, and with how many processes."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        app: str | None = None,
+        processes: int = 1,
+        until_idle: bool = False,
+        grace: float = 30.0,
+    ) -> None:
+        loaded = load_app(app) if app is not None else None
+        self._settings = _common(settings, loaded.settings) if loaded else settings
+        if self._settings.url.startswith("memory://"):
+            raise InvalidSetting(
+                "memory:// lives in one process, a worker has several",
+                remedy="Use a sqlite:/// or jsonl:// store, or app.worker_thread() in a test.",
+            )
+        _refuse_outside("processes", processes, 1, MAX_PROCESSES)
+        _refuse_outside("grace", grace, 0, 86_400)
+        self._app = app
+        self._until_idle = until_idle
+        self._grace = grace
+        # Told not to claim, it still keeps the queue healthy.
+        self.processes = processes if self._settings.queue_enabled else 0
+        self.where = masked_url(self._settings.url)
+        self.serves = _served(loaded)
+
+    def run(self) -> None:
+        """Until a signal asks it to stop, or (``until_idle``) nothing is left that could be done now."""
+        from penstock.worker.supervisor import Supervisor
+
+        if self.processes or not self._until_idle:
+            Supervisor(self._terms()).run()
+
+    def _terms(self) -> Terms:
+        from penstock.worker.supervisor import Terms
+
+        settings, plain = self._settings, _plain(self._settings)
+        level = logging.getLogger().getEffectiveLevel()
+        return Terms(
+            open_queue=functools.partial(open_again, plain),
+            registry=functools.partial(load_handlers, self._app, level),
+            directory=_own_directory(settings, plain["url"]),
+            processes=self.processes,
+            lease=timedelta(seconds=settings.lease_s),
+            lease_by_type=leases(settings),
+            heartbeat_s=settings.heartbeat_s,
+            poll_s=settings.poll_s,
+            upkeep_s=settings.upkeep_s,
+            retention=_retention(settings),
+            shutdown_grace_s=self._grace,
+            until_idle=self._until_idle,
+        )
+
+
+# What children call.
+
+
+def open_again(values: Mapping[str, Any]) -> Queue:
+    return open_queue(config.load({}, **values))
+
+
+def load_handlers(app: str | None, level: int) -> Registry:
+    log_to_stderr(level)
+    return load_app(app).handlers() if app is not None else Registry()
+
+
+# The application.
+
+
+def load_app(name: str) -> Penstock:
+    """The application named ``MODULE:NAME``; without a name after the colon, ``app``."""
+    from penstock.app import Penstock
+
+    module_name, _, path = name.partition(":")
+    found: object = _load_module(module_name, name)
+    for part in (path or "app").split("."):
+        if not hasattr(found, part):
+            raise AppNotFound(f"{name}: module {module_name} has no {path or 'app'!r}")
+        found = getattr(found, part)
+    if not isinstance(found, Penstock):
+        raise AppNotFound(f"{name}: expected a Penstock, found {type(found).__name__}")
+    return found
+
+
+def _load_module(module_name: str, name: str) -> object:
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        raise AppNotFound(f"{name!r} is not the name of an application")
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        # As `python -m` does; the command itself stands in a directory of programs.
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(module_name)
+    except PenstockError:
+        raise
+    except ModuleNotFoundError as error:
+        raise AppNotFound(f"{name}: there is no module {error.name}") from error
+    except Exception as error:
+        raise AppNotFound(f"{name}: {type(error).__name__} while it was imported: {error}") from error
+
+
+def name_of(app: Penstock) -> str:
+    """Where children will find this very application: the module and the global that hold it."""
+    found = [
+        f"{module_name}:{name}"
+        for module_name, module in list(sys.modules.items())
+        for name, value in list(getattr(module, "__dict__", {}).items())
+        if value is app
+    ]
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    usable = [
+        name for name in found if main is not None or not name.startswith(("__main__:", "__mp_main__:"))
+    ]
+    if not usable:
+        raise AppNotFound(
+            "this application is no global of a module, so worker processes cannot load it",
+            remedy='Make it one, or say where it is: app.run_worker(app="mypkg.tasks:app").',
+        )
+    # The module's own name first: what is called __main__ runs a script again.
+    return min(usable, key=lambda name: (name.startswith("__m"), name))
+
+
+def _served(app: Penstock | None) -> list[str]:
+    return [f"function {name}" for name in app.functions.names()] if app else []
+
+
+# Settings.
+
+
+def _common(given: Settings, own: Settings) -> Settings:
+    """The application says where its queue is; a command line that says otherwise is a mistake."""
+    for name in ("url", "state_dir"):
+        if given.sources.get(name) == config.ARGUMENT and getattr(given, name) != getattr(own, name):
+            said = masked_url(str(getattr(own, name)))
+            raise InvalidSetting(
+                f"the application has {name} = {said}", remedy=f"Leave {name} out, or change the application."
+            )
+    return own
+
+
+def _plain(settings: Settings) -> dict[str, Any]:
+    """The settings as they can be sent to another process, with nothing that depends on where it runs."""
+    values = {setting.name: getattr(settings, setting.name) for setting in config.SETTINGS}
+    plain = {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+    scheme, _, rest = settings.url.partition("://")
+    if scheme == "sqlite":
+        plain["url"] = f"sqlite:///{Path(rest[1:]).expanduser().absolute()}"
+    elif scheme == "jsonl":
+        plain["url"] = f"jsonl://{Path(rest).expanduser().absolute()}"
+    return plain
+
+
+def leases(settings: Settings) -> dict[str, timedelta]:
+    return {item_type: timedelta(seconds=lease) for item_type, lease in settings.lease_by_type.items()}
+
+
+def _retention(settings: Settings) -> dict[str, timedelta]:
+    days = {
+        "done": settings.retention_days,
+        "cancelled": settings.retention_days,
+        "failed": settings.failed_retention_days,
+    }
+    return {status: timedelta(days=kept) for status, kept in days.items() if kept}
+
+
+def _own_directory(settings: Settings, url: str) -> Path:
+    """One for each store: a worker gives back what dead ones left, and knows only its own store."""
+    directory = settings.state_dir / "workers" / hashlib.sha256(url.encode()).hexdigest()[:12]
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreDenied(f"{directory} cannot be made ({error.strerror})") from error
+    return directory
+
+
+def _refuse_outside(name: str, value: float, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise InvalidSetting(f"{name}: expected {low:g} to {high:g}, got {str(value)[:80]!r}")
+
+
+# Logging.
+
+
+class _JobLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        record.job = f" {record.job_id}" if hasattr(record, "job_id") else ""
+        return super().format(record)
+
+
+def log_to_stderr(level: int) -> None:
+    """Where nothing else was set up: lines on standard error, each with its job's id if it has one."""
+    if logging.getLogger().handlers:
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(_JobLines(LOG_FORMAT))
+    logging.basicConfig(level=level, handlers=[handler])

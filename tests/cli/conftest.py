@@ -1,0 +1,62 @@
+"""The command on a state directory of its own, and the queue behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from penstock import Penstock, lifecycle
+from penstock.cli.main import cli
+from penstock.job import ClaimRequest
+from penstock.retry import Classification
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith(("PENSTOCK_", "AGENT_BRAIN_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "60")
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def run(state: Path) -> Run:
+    def run(*arguments: str, code: int = 0, stdin: str | bytes | None = None) -> Result:
+        result = CliRunner().invoke(cli, ["--state", str(state), *arguments], input=stdin)
+        assert code == result.exit_code, result.output
+        return result
+
+    return run
+
+
+@pytest.fixture
+def ask(run: Run) -> Callable[..., Any]:
+    def ask(*arguments: str, **more: Any) -> Any:
+        return json.loads(run("--json", *arguments, **more).stdout)
+
+    return ask
+
+
+@pytest.fixture
+def app(state: Path) -> Penstock:
+    return Penstock(state_dir=state)
+
+
+def add(run: Run, text: str = "The mill runs.", *more: str) -> str:
+    answer = run("--json", "queue", "add", "content", "ingest", "--text", text, *more)
+    job_id: str = json.loads(answer.stdout)["job_id"]
+    return job_id
+
+
+def fail(app: Penstock) -> None:
+    claims = app.queue.claim(ClaimRequest("w1", 10))
+    cause = Classification("permanent", "ERR_PARSE")
+    app.queue.settle([lifecycle.failed_attempt(claim, cause, "torn page") for claim in claims])

@@ -1,0 +1,232 @@
+"""``penstock worker`` as a process of its own: what it says, what it does, and how it leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Penstock, config
+from penstock.job import Held, Status
+
+APP = """
+import os, time
+from penstock import Penstock
+
+app = Penstock({url!r}, state_dir={state!r})
+
+@app.function("double")
+def double(payload):
+    return payload["n"] * 2
+
+@app.function("pid")
+async def pid(payload, context):
+    context.log.info("told by a job")
+    return os.getpid()
+
+@app.function("endless")
+def endless(payload):
+    time.sleep(600)
+
+if __name__ == "__main__":
+    app.run_worker(until_idle=True)
+"""
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture(params=["sqlite", "jsonl"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return {"sqlite": f"sqlite:///{tmp_path}/queue.db", "jsonl": f"jsonl://{tmp_path}/queue"}[request.param]
+
+
+@pytest.fixture
+def app(url: str, tmp_path: Path) -> Iterator[Penstock]:
+    package = tmp_path / "mypkg"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "tasks.py").write_text(APP.format(url=url, state=str(tmp_path / "state")))
+    settings = config.load({}, url=url, state_dir=tmp_path / "state")
+    with Penstock(settings=settings) as opened:
+        for name in ("double", "pid", "endless"):
+            opened.function(name)(lambda payload: None)
+        yield opened
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str, program: tuple[str, ...] = ("-m", "penstock")) -> subprocess.Popen[str]:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("PENSTOCK_", "AGENT_BRAIN_"))}
+        process = subprocess.Popen(
+            [sys.executable, *program, *arguments],
+            cwd=tmp_path,
+            env=clean,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def finished(process: subprocess.Popen[str], code: int = 0) -> tuple[str, str]:
+    out, err = process.communicate(timeout=60)
+    assert code == process.returncode, (out, err)
+    return out, err
+
+
+def wait_until(reached: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_it_runs_the_functions_of_an_application_and_says_what_it_serves(app: Penstock, start: Start):
+    receipts = app.call_many([{"name": "double", "payload": {"n": n}} for n in range(20)])
+    own = app.call("pid")
+    process = start("worker", "--app", "mypkg.tasks:app", "--processes", "2", "--until-idle")
+    out, err = finished(process)
+
+    assert out.startswith("Serving function double, function endless, function pid from ")
+    assert out.endswith(" with 2 processes.\n")
+    assert [n * 2 for n in range(20)] == [app.result(receipt.job_id) for receipt in receipts]
+    assert process.pid != app.result(own.job_id) != os.getpid()
+    assert f" {own.job_id}: told by a job" in err
+
+
+def test_the_name_app_may_be_left_out_and_the_start_be_json(app: Penstock, start: Start, url: str):
+    out, _ = finished(start("worker", "--app", "mypkg.tasks", "--until-idle", "--json"))
+
+    assert {
+        "serves": ["function double", "function endless", "function pid"],
+        "store": url,
+        "processes": 1,
+        "app": "mypkg.tasks",
+    } == json.loads(out)
+
+
+def test_without_an_application_jobs_are_given_back_with_the_reason(app: Penstock, start: Start, url: str):
+    receipt = app.call("double", {"n": 1})
+    state = str(app.settings.state_dir)
+    out, _ = finished(start("--url", url, "--state", state, "worker", "--until-idle"))
+    job = app.job(receipt.job_id)
+
+    assert "nothing yet (name an application with --app)" in out
+    assert (Status.PENDING, Held.TIME, 0) == (job.status, job.held, job.retry_count)
+    assert "no handler for function/run here" in (job.error_message or "")
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_signal_stops_it_and_the_job_in_hand_is_given_back_unspent(
+    app: Penstock, start: Start, signals: int
+):
+    receipt = app.call("endless")
+    process = start("worker", "--app", "mypkg.tasks:app", "--grace", "0.5" if signals == 1 else "60")
+    wait_until(lambda: app.job(receipt.job_id).status is Status.IN_PROGRESS)
+    began = time.monotonic()
+    for _ in range(signals):
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+    finished(process)
+    job = app.job(receipt.job_id)
+
+    assert time.monotonic() - began < 15
+    assert (Status.PENDING, 0, 0) == (job.status, job.retry_count, job.lost_count)
+
+
+def test_an_idle_worker_leaves_at_the_first_signal(app: Penstock, start: Start):
+    process = start("worker", "--app", "mypkg.tasks:app")
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("Serving ")
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+
+    finished(process)
+
+
+def test_a_script_may_run_its_own_worker(app: Penstock, start: Start):
+    receipt = app.call("double", {"n": 4})
+    finished(start(program=("-m", "mypkg.tasks")))
+
+    assert 8 == app.result(receipt.job_id)
+
+
+def test_told_not_to_claim_it_claims_nothing(app: Penstock, start: Start, tmp_path: Path):
+    receipt = app.call("double", {"n": 1})
+    tasks = tmp_path / "mypkg" / "tasks.py"
+    asleep = tasks.read_text().replace(
+        "app = Penstock(", "import os\nos.environ['PENSTOCK_QUEUE_ENABLED'] = 'false'\napp = Penstock("
+    )
+    tasks.write_text(asleep)
+    out, _ = finished(start("worker", "--app", "mypkg.tasks:app", "--until-idle"))
+
+    assert "nothing is claimed, since queue_enabled is false" in out
+    assert Status.PENDING is app.job(receipt.job_id).status
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("1 / 0")
+    (tmp_path / "needy.py").write_text("import no_such_module_anywhere")
+    (tmp_path / "other.py").write_text("app = 7")
+
+
+@pytest.mark.usefixtures("broken")
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("nowhere.tasks:app", "there is no module nowhere"),
+        ("broken:app", "ZeroDivisionError while it was imported: division by zero"),
+        ("needy:app", "there is no module no_such_module_anywhere"),
+        ("other:app", "expected a Penstock, found int"),
+        ("other:missing", "has no 'missing'"),
+        ("other:app.deeper", "has no 'app.deeper'"),
+        ("", "is not the name of an application"),
+        ("../tasks.py", "is not the name of an application"),
+        (":app", "is not the name of an application"),
+    ],
+)
+def test_an_application_that_cannot_be_loaded_is_one_line_and_exit_code_3(
+    start: Start, name: str, reason: str
+):
+    _, err = finished(start("worker", "--app", name), code=3)
+
+    assert reason in err
+    assert "ERR_APP_NOT_FOUND" in err
+    assert 1 == len(err.splitlines())
+
+
+def test_an_application_with_another_queue_than_the_command_line_is_refused(app: Penstock, start: Start):
+    _, err = finished(start("--url", "sqlite:///elsewhere.db", "worker", "--app", "mypkg.tasks"), code=3)
+
+    assert "the application has url = " in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--processes", "0"), ("--processes", "many"), ("--lanes", "unheard-of"), ("--grace", "-1")],
+)
+def test_options_that_make_no_sense_are_usage_errors(start: Start, arguments: Any):
+    finished(start("worker", *arguments), code=2)
+
+
+def test_a_memory_is_not_for_workers(start: Start):
+    _, err = finished(start("--url", "memory://", "worker"), code=3)
+
+    assert "memory:// lives in one process" in err

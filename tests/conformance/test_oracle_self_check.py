@@ -1,0 +1,26 @@
+"""The oracle is worth its time: with one wrong word in the SQLite engine's SQL, it finds a difference."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.queue.sql.sqlite_rows import SQL
+from tests.conformance.durable import DURABLE
+from tests.conformance.oracle import Difference, explore
+
+WRONG_WORDS = {
+    "a settle without the fence": ("finish", "claim_number = ?", "? IS NOT NULL"),
+    "a settle that keeps the lock": ("finish", "lock_held = NULL, ", ""),
+    "a claim that knows no turns": ("candidates", "DESC, turn, created_at", "DESC, created_at"),
+    "a claim that keeps its number": ("take", "claim_number + 1", "claim_number"),
+    "a claim that forgets due retries": ("promote", "run_at <= ?1", "run_at < '' AND ?1 <> ''"),
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG_WORDS)
+def test_the_oracle_finds(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, right, wrong = WRONG_WORDS[mistake]
+    assert 1 == SQL[name].count(right)
+    monkeypatch.setitem(SQL, name, SQL[name].replace(right, wrong))
+    with pytest.raises(Difference):
+        explore(DURABLE["sqlite"], examples=1_000, shrink=False)

@@ -1,0 +1,163 @@
+"""Reconciling takes up what a crash between two transactions cut short, and leaves the rest alone."""
+
+import pytest
+
+from penstock import lifecycle
+from penstock.job import JobQuery, Scope, Status
+from penstock.queue import cancelling, requeueing
+from tests.conformance.conftest import (
+    T0,
+    at,
+    claim_all,
+    claim_one,
+    done,
+    fail,
+    many,
+    new,
+    put,
+    retry,
+    running,
+)
+
+
+def busy(queue):
+    """A queue with something in every state."""
+    parent = running(queue, new("parent", item_type="folder"))
+    children = (*many(3, "child"), new("nested", item_type="folder", priority=9))
+    queue.settle([lifecycle.waits(parent, children=children)], now=T0)
+    nested = claim_one(queue)
+    queue.settle([lifecycle.waits(nested, children=(new("leaf", priority=0),))], now=T0)
+    fail(queue, claim_one(queue))
+    done(queue, claim_one(queue))
+    put(
+        queue, *many(3, "locked", lock_key="doc:1"), new("paused", tenant_id="P"), new("later", run_at=at(60))
+    )
+    queue.pause(Scope("P"), now=T0)
+    claims = claim_all(queue)
+    retry(queue, claims[-1])
+    return parent
+
+
+def test_an_empty_queue_needs_nothing(queue):
+    assert 0 == queue.reconcile(now=T0)
+
+
+def test_a_healthy_queue_needs_nothing(queue):
+    busy(queue)
+    before = queue.find(JobQuery())
+    assert 0 == queue.reconcile(now=at(1))
+    assert before == queue.find(JobQuery())
+
+
+def test_a_woken_job_that_nobody_claimed_yet_needs_nothing(queue):
+    put(queue, *many(3, lock_key="doc:1"))
+    (holder,) = claim_all(queue)
+    done(queue, holder)
+    before = queue.find(JobQuery())
+    assert 0 == queue.reconcile(now=at(1))
+    assert before == queue.find(JobQuery())
+
+
+def test_a_parent_that_was_asked_to_stop_and_waits_for_a_running_child_needs_nothing(queue):
+    parent = running(queue, new("parent", item_type="folder"))
+    queue.settle([lifecycle.waits(parent, children=tuple(many(2, "c")))], now=T0)
+    claim_one(queue)
+    queue.cancel([parent.queue_id], now=at(1))
+    before = queue.find(JobQuery())
+    assert 0 == queue.reconcile(now=at(2))
+    assert before == queue.find(JobQuery())
+
+
+def test_a_requeued_tree_needs_nothing(queue):
+    parent = running(queue, new("parent", item_type="folder"))
+    queue.settle([lifecycle.waits(parent, children=tuple(many(2, "c")))], now=T0)
+    queue.settle([lifecycle.timed_out(claim) for claim in claim_all(queue)], now=T0)
+    queue.requeue([parent.queue_id], now=at(1))
+    before = queue.find(JobQuery())
+    assert 0 == queue.reconcile(now=at(2))
+    assert before == queue.find(JobQuery())
+
+
+# Cut short: the call's first transaction is there, what was to follow is not.
+
+
+CUT_SHORT = pytest.mark.xfail(
+    reason="a requeue cut short leaves a parent that waits for nobody; on every engine"
+)
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture
+def crash(monkeypatch):
+    """Runs a call that dies when it comes to the named step; the step works again afterwards."""
+
+    def dying(*_args):
+        raise Crash
+
+    def run(module, step, call):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, step, dying)
+            with pytest.raises(Crash):
+                call()
+
+    return run
+
+
+def folder(queue, *children):
+    claim = running(queue, new("parent", item_type="folder"))
+    queue.settle([lifecycle.waits(claim, children=children)], now=T0)
+    return claim.queue_id
+
+
+def statuses(queue):
+    return {status: number for (status,), number in queue.count(JobQuery(), by=["status"]).items()}
+
+
+def test_a_cancel_cut_short_is_carried_on(queue, crash):
+    parent = folder(queue, *many(3, "c"))
+    crash(cancelling, "stop_children", lambda: queue.cancel([parent], now=at(1)))
+    assert {Status.IN_PROGRESS: 1, Status.PENDING: 3} == statuses(queue)
+    queue.reconcile(now=at(2))
+    assert {Status.CANCELLED: 4} == statuses(queue)
+
+
+@CUT_SHORT
+def test_a_requeue_cut_short_is_carried_on(queue, crash):
+    parent = folder(queue, *many(3, "c"))
+    first, second, third = claim_all(queue)
+    queue.settle([lifecycle.done(first), lifecycle.timed_out(second), lifecycle.timed_out(third)], now=T0)
+    crash(requeueing, "return_children", lambda: queue.requeue([parent], now=at(1)))
+    queue.reconcile(now=at(2))
+    assert {Status.IN_PROGRESS: 1, Status.PENDING: 2, Status.DONE: 1} == statuses(queue)
+    queue.settle([lifecycle.done(claim) for claim in claim_all(queue, at(3))], now=at(3))
+    assert {Status.DONE: 4} == statuses(queue)
+
+
+@CUT_SHORT
+def test_the_requeue_of_a_cancelled_tree_cut_short_is_carried_on(queue, crash):
+    parent = folder(queue, *many(2, "c"))
+    queue.cancel([parent], now=at(1))
+    crash(requeueing, "return_children", lambda: queue.requeue([parent], now=at(2)))
+    queue.reconcile(now=at(3))
+    assert {Status.IN_PROGRESS: 1, Status.PENDING: 2} == statuses(queue)
+
+
+def test_a_settle_that_was_to_stop_children_is_carried_on(queue, crash):
+    parent = running(queue, new("parent", item_type="folder"))
+    queue.cancel([parent.queue_id], now=at(1))
+    waits = lifecycle.waits(parent, children=tuple(many(2, "c")))
+    crash(cancelling, "stop_children", lambda: queue.settle([waits], now=at(2)))
+    queue.reconcile(now=at(3))
+    assert {Status.CANCELLED: 3} == statuses(queue)
+
+
+def test_what_was_put_right_stays_right(queue, crash):
+    parent = folder(queue, *many(2, "c"))
+    crash(cancelling, "stop_children", lambda: queue.cancel([parent], now=at(1)))
+    queue.reconcile(now=at(2))
+    before = queue.find(JobQuery())
+    assert 0 == queue.reconcile(now=at(3))
+    assert before == queue.find(JobQuery())

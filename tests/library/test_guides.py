@@ -1,0 +1,83 @@
+"""The code in the README and in the guides runs as it stands there."""
+
+from __future__ import annotations
+
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Penstock, lifecycle
+from penstock.job import ClaimRequest, Status
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def run_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.chdir(tmp_path)
+
+    def run_page(name: str) -> dict[str, Any]:
+        blocks = BLOCK.findall((ROOT / name).read_text(encoding="utf-8"))
+        assert blocks
+        names: dict[str, Any] = {}
+        for block in blocks:
+            exec(compile(block, name, "exec"), names)  # noqa: S102 - our own pages
+        return names
+
+    return run_page
+
+
+def test_the_readme_runs(run_page: Any, capsys: pytest.CaptureFixture[str]):
+    names = run_page("README.md")
+
+    assert f"{names['answer'].job_id} pending 0\n" == capsys.readouterr().out
+
+
+def test_the_first_steps_run(run_page: Any, capsys: pytest.CaptureFixture[str]):
+    run_page("docs/guides/first-steps.md")
+    told = capsys.readouterr().out
+
+    assert told.startswith("Job queued job_")
+    assert "ERR_UNSUPPORTED_OP" in told
+    assert "something has to do the work, too" in told
+    with Penstock("sqlite:///queue.db") as app:
+        rivers = [job for job in app.jobs() if job.payload.get("file_path") == "/srv/papers/rivers.pdf"]
+        assert 1 == len(rivers)
+
+
+def test_the_custom_worker_works(run_page: Any, capsys: pytest.CaptureFixture[str]):
+    names = run_page("docs/guides/custom-worker.md")
+    app: Penstock = names["app"]
+    stop = threading.Event()
+    thread = threading.Thread(target=names["work"], args=(stop,))
+    thread.start()
+    with Penstock("sqlite:///queue.db") as other:
+        receipt = other.submit(item_type="content", op="ingest", payload={"content": "The mill runs."})
+        ended = other.wait(receipt.job_id, run=receipt.run, timeout=30)
+    stop.set()
+    thread.join()
+
+    assert Status.DONE is ended.status
+    assert "content ingest {'content': 'The mill runs.'}" in capsys.readouterr().out
+    assert ["worker-1"] == [worker.worker_id for worker in app.stats().workers]
+    app.close()
+
+
+def test_the_custom_worker_expands_renews_and_reaps(run_page: Any):
+    names = run_page("docs/guides/custom-worker.md")
+    app: Penstock = names["app"]
+    folder = app.submit(item_type="folder", op="ingest", payload={"folder_path": "/docs"})
+    (claim,) = app.queue.claim(ClaimRequest("w1"))
+
+    assert names["still_mine"](claim, 1, 2)
+    assert {"done": 1, "total": 2} == app.job(folder.job_id).progress
+    app.queue.settle([names["expand"](claim, ["/docs/a", "/docs/b"])])
+    assert not names["still_mine"](claim, 2, 2)
+    names["upkeep"]()
+    app.queue.settle([lifecycle.done(child) for child in app.queue.claim(ClaimRequest("w1", 10))])
+    assert Status.DONE is app.job(folder.job_id).status
+    app.close()

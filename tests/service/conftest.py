@@ -1,0 +1,49 @@
+"""A queue per engine, and the few things the tests of the service do with one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Penstock, Receipt, config, lifecycle
+from penstock.job import Claim, ClaimRequest
+from penstock.queue.memory import MemoryQueue
+from penstock.retry import Classification
+from penstock.service.jobs import Jobs
+
+BROKEN = Classification("permanent", "ERR_PARSE")
+FLAKY = Classification("transient", "ERR_NETWORK")
+
+
+@pytest.fixture(params=["memory", "sqlite", "jsonl"])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Penstock]:
+    urls = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}/queue.db", "jsonl": f"jsonl://{tmp_path}"}
+    with Penstock(
+        settings=config.load({}, url=urls[request.param], state_dir=tmp_path, sqlite_synchronous="NORMAL")
+    ) as opened:
+        yield opened
+
+
+@pytest.fixture
+def jobs() -> Jobs:
+    """For what is refused before any engine is asked."""
+    return Jobs(MemoryQueue(), config.load({}))
+
+
+def note(app: Jobs, text: str = "The mill runs.", **more: Any) -> Receipt:
+    return app.submit(item_type="content", op="ingest", payload={"content": text}, **more)
+
+
+def call(app: Jobs, name: str = "mail", **more: Any) -> Receipt:
+    return app.submit(item_type="function", op="run", payload={"function_name": name}, **more)
+
+
+def claim(app: Jobs, limit: int = 1) -> list[Claim]:
+    return app.queue.claim(ClaimRequest("w1", limit))
+
+
+def fail(app: Jobs, *claims: Claim) -> None:
+    app.queue.settle([lifecycle.failed_attempt(each, BROKEN, "torn page") for each in claims])

@@ -1,0 +1,288 @@
+"""Handlers that do what handlers in the field do to their workers, chosen by the job's payload."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock import clock
+from penstock.errors import PermanentFailure, ServiceUnavailable
+from penstock.handlers.context import Context
+from penstock.handlers.registry import Registry, Wait
+from penstock.job import NewJob
+
+
+class Catastrophe(BaseException):
+    def __str__(self) -> str:
+        return "not an Exception"
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def record(context: Context, what: str) -> None:
+    """A side effect anybody can count: one line a call, whole whatever happens."""
+    path = context.payload.get("record")
+    if path:
+        line = f"{what} {context.job_id} {context.claim.claim_number} {os.getpid()} {time.monotonic():.6f}\n"
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.write(fd, line.encode())
+        os.close(fd)
+
+
+def noop(context: Context) -> Any:
+    return {"ran": context.attempt}
+
+
+def sleep(context: Context) -> None:
+    time.sleep(context.payload["seconds"])
+
+
+def sleep_unless_retried(context: Context) -> int:
+    """Long the first time, quick ever after."""
+    if context.claim.claim_number == 1:
+        time.sleep(context.payload["seconds"])
+    return context.claim.claim_number
+
+
+def busy(context: Context) -> None:
+    while True:
+        pass
+
+
+def regex(context: Context) -> None:
+    """Keeps the interpreter for ever: no other thread of the process runs."""
+    re.match(r"(a|a)+$", "a" * 60 + "b")
+
+
+def digest(context: Context) -> str:
+    """One C call of minutes that gives the interpreter away."""
+    huge = bytearray(1 << 20)
+    return hashlib.pbkdf2_hmac("sha512", huge, b"salt", 1 << 30).hex()
+
+
+def stubborn(context: Context) -> None:
+    """Swallows whatever is raised to stop it."""
+    while True:
+        try:
+            time.sleep(60)
+        except BaseException:
+            continue
+
+
+def checkpoints(context: Context) -> None:
+    while True:
+        context.progress(3, 4, "three of four", files=3)
+        time.sleep(0.01)
+
+
+def tidy(context: Context) -> None:
+    """Cleans up behind itself when it is stopped."""
+    try:
+        time.sleep(60)
+    finally:
+        record(context, "tidied")
+
+
+def kill_self(context: Context) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def exit_hard(context: Context) -> None:
+    os._exit(3)
+
+
+def sys_exit(context: Context) -> None:
+    sys.exit("enough")
+
+
+def catastrophe(context: Context) -> None:
+    raise Catastrophe
+
+
+def interrupt(context: Context) -> None:
+    raise KeyboardInterrupt
+
+
+def unspeakable(context: Context) -> None:
+    raise Unspeakable
+
+
+def surrogates(context: Context) -> None:
+    raise PermanentFailure("bad \ud800 text \0 here")
+
+
+def fork(context: Context) -> str:
+    """Both come back from the handler."""
+    os.fork()
+    return "back"
+
+
+def fork_and_stay(context: Context) -> int:
+    """Leaves a process behind that would live on for a minute."""
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(60)
+        os._exit(0)
+    return pid
+
+
+def close_stdin(context: Context) -> None:
+    sys.stdin.close()
+    os.close(0)
+
+
+def read_stdin(context: Context) -> str:
+    return sys.stdin.read()
+
+
+def chdir(context: Context) -> None:
+    os.chdir("/")
+
+
+def where(context: Context) -> str:
+    return str(Path.cwd())
+
+
+def leak_threads(context: Context) -> None:
+    for _ in range(5):
+        threading.Thread(target=time.sleep, args=(60,)).start()
+
+
+def garbage(context: Context) -> object:
+    return object()
+
+
+def hostile(context: Context) -> object:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    return deep
+
+
+def too_large(context: Context) -> str:
+    return "x" * 2_000_000
+
+
+def no_text(context: Context) -> str:
+    return "\ud800"
+
+
+def down(context: Context) -> None:
+    raise ServiceUnavailable("qdrant")
+
+
+def up_when_there(context: Context) -> str:
+    with context.service("qdrant"):
+        if not Path(context.payload["there"]).exists():
+            raise ServiceUnavailable("qdrant")
+    return "stored"
+
+
+def parent(context: Context) -> Wait:
+    child = NewJob(
+        queue_id=clock.new_id(),
+        item_type="content",
+        op="ingest",
+        tenant_id="acme",
+        collection="docs",
+        idempotency_key="child",
+        payload_json=msgspec.json.encode(context.payload["child"]).decode(),
+        priority=4,
+    )
+    return Wait((child,))
+
+
+def taken_child(context: Context) -> Wait:
+    """A child under an id that another job has: the store refuses the whole answer."""
+    child = NewJob(
+        queue_id=context.job_id,
+        item_type="content",
+        op="ingest",
+        tenant_id="acme",
+        collection="docs",
+        idempotency_key="child",
+        payload_json="{}",
+    )
+    return Wait((child,))
+
+
+HANDLERS: dict[str, Callable[[Context], Any]] = {
+    handler.__name__: handler
+    for handler in (
+        noop,
+        sleep,
+        sleep_unless_retried,
+        busy,
+        regex,
+        digest,
+        stubborn,
+        checkpoints,
+        tidy,
+        kill_self,
+        exit_hard,
+        sys_exit,
+        catastrophe,
+        interrupt,
+        unspeakable,
+        surrogates,
+        fork,
+        fork_and_stay,
+        close_stdin,
+        read_stdin,
+        chdir,
+        where,
+        leak_threads,
+        garbage,
+        hostile,
+        too_large,
+        no_text,
+        down,
+        up_when_there,
+        parent,
+        taken_child,
+    )
+}
+
+
+def run(context: Context) -> Any:
+    record(context, "began")
+    answer = HANDLERS[context.payload["do"]](context)
+    record(context, "ended")
+    return answer
+
+
+def together(contexts: Sequence[Context]) -> Any:
+    """A batch handler: each job's own outcome, and how many came with it."""
+    for context in contexts:
+        if context.payload.get("do") == "kill_self":
+            kill_self(context)
+        if context.payload.get("do") == "garbage":
+            return "not a list of results"
+    return [
+        PermanentFailure("asked to fail") if context.payload.get("do") == "fail" else len(contexts)
+        for context in contexts
+    ]
+
+
+def registry() -> Registry:
+    handlers = Registry()
+    handlers.register("content", "ingest", run)
+    handlers.register("content", "update", together, batch=10)
+    return handlers
+
+
+def broken_registry() -> Registry:
+    raise ImportError("no module named 'their_tasks'")

@@ -1,0 +1,182 @@
+"""Real workers, started, watched and killed from outside, and the queue they share with the test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from penstock.job import Job, JobQuery, NewJob, Status
+from penstock.queue.protocol import Queue
+from tests.worker.serving import opened
+
+ROOT = Path(__file__).resolve().parents[2]
+T = TypeVar("T")
+
+
+def until(condition: Callable[[], T], timeout: float = 30.0) -> T:
+    """What the condition answers as soon as that is true; fails when it is not within the time."""
+    deadline = time.monotonic() + timeout
+    while not (answer := condition()):
+        assert time.monotonic() < deadline, f"not within {timeout} s"
+        time.sleep(0.01)
+    return answer
+
+
+def children_of(pid: int) -> list[int]:
+    """All descendants of a process, as the kernel knows them now."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                if fields[0] != "Z":
+                    parents.setdefault(int(fields[1]), []).append(int(entry.name))
+    found, look = [], [pid]
+    while look:
+        below = parents.get(look.pop(), [])
+        found += below
+        look += below
+    return found
+
+
+def alive(pids: Iterable[int]) -> list[int]:
+    states = {pid: Path(f"/proc/{pid}/stat") for pid in pids}
+    return [pid for pid, path in states.items() if path.exists() and ") Z " not in path.read_text()]
+
+
+class Worker:
+    """One supervisor and its children."""
+
+    def __init__(self, field: Field, name: str, given: dict[str, Any]) -> None:
+        self._log = field.place / f"{name}-{time.monotonic_ns()}.log"
+        command = [sys.executable, "-m", "tests.worker.serving", field.engine, str(field.place), name]
+        path = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, sys.path)])
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*command, msgspec.json.encode(given).decode()],
+                cwd=ROOT,
+                env=os.environ | {"PYTHONPATH": path},
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+            )
+        self.pid = self.process.pid
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def children(self) -> list[int]:
+        return children_of(self.pid)
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def tree(self, number: int) -> None:
+        """To the supervisor first, then to whoever is left of its descendants."""
+        below = self.children()
+        self.signal(number)
+        for pid in below:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def ended(self, timeout: float = 30.0) -> int:
+        return self.process.wait(timeout)
+
+    def kill(self) -> None:
+        below = [] if self.process.poll() is not None else self.children()
+        for pid in [self.pid, *below]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+
+class Begun(NamedTuple):
+    pid: int
+    at: float
+
+
+class Field:
+    """A store, the jobs in it, and the workers on it."""
+
+    def __init__(self, engine: str, place: Path) -> None:
+        self.engine = engine
+        self.place = place
+        self.queue: Queue = opened(engine, place)
+        self.record = place / "record"
+        self._workers: list[Worker] = []
+        self._numbers = count(1)
+
+    def worker(self, name: str = "here", **given: Any) -> Worker:
+        self._workers.append(Worker(self, name, given))
+        return self._workers[-1]
+
+    def new(self, do: str = "noop", *, payload: dict[str, Any] | None = None, **fields: Any) -> NewJob:
+        number = next(self._numbers)
+        body = {"do": do, "record": str(self.record)} | (payload or {})
+        plain: dict[str, Any] = {
+            "queue_id": f"job_{number:08d}",
+            "item_type": "content",
+            "op": "ingest",
+            "tenant_id": "acme",
+            "collection": "docs",
+            "idempotency_key": f"key {number}",
+            "payload_json": msgspec.json.encode(body).decode(),
+        }
+        return NewJob(**plain | fields)
+
+    def put(self, do: str = "noop", *, payload: dict[str, Any] | None = None, **fields: Any) -> str:
+        new = self.new(do, payload=payload, **fields)
+        self.queue.add([new])
+        return new.queue_id
+
+    def put_many(self, number: int, do: str = "noop", **fields: Any) -> list[str]:
+        new = [self.new(do, **fields) for _ in range(number)]
+        self.queue.add(new)
+        return [job.queue_id for job in new]
+
+    def job(self, queue_id: str) -> Job:
+        job = self.queue.get(queue_id)
+        assert job is not None
+        return job
+
+    def count(self, status: Status) -> int:
+        return sum(self.queue.count(JobQuery(statuses=frozenset({status}))).values())
+
+    def jobs(self) -> list[Job]:
+        return self.queue.find(JobQuery(limit=1_000_000))
+
+    def ended(self, queue_id: str, timeout: float = 30.0) -> Job:
+        until(lambda: self.job(queue_id).ended, timeout)
+        return self.job(queue_id)
+
+    def recorded(self, what: str, queue_id: str | None = None) -> list[list[str]]:
+        """What handlers wrote down: what, job, claim number, process, time."""
+        if not self.record.exists():
+            return []
+        lines = [line.split() for line in self.record.read_text().splitlines()]
+        return [line for line in lines if line[0] == what and queue_id in (None, line[1])]
+
+    def began(self, queue_id: str, times: int = 1) -> Begun:
+        """Wait until the job was begun that often: when that was, and in which process."""
+        until(lambda: len(self.recorded("began", queue_id)) >= times)
+        line = self.recorded("began", queue_id)[times - 1]
+        return Begun(int(line[3]), float(line[4]))
+
+    def info(self, key: str) -> list[Any]:
+        return [msgspec.json.decode(report.info_json).get(key) for report in self.queue.workers()]
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+        self.queue.close()

@@ -1,0 +1,86 @@
+"""Children come and go: recycled, replaced, and not started in vain for ever."""
+
+from __future__ import annotations
+
+import time
+
+from penstock.job import Status
+from tests.worker.processes import Field, until
+
+
+def test_children_are_replaced_after_a_number_of_jobs(field: Field):
+    ids = field.put_many(20)
+    worker = field.worker(recycle_after=5, until_idle=True)
+
+    assert 0 == worker.ended()
+
+    pids = [field.began(job_id).pid for job_id in ids]
+    assert {5} == {pids.count(pid) for pid in pids}
+    assert "died" not in worker.log
+
+
+def test_a_worker_whose_code_cannot_be_loaded_says_so_and_does_not_spin(field: Field):
+    worker = field.worker(broken=1, processes=2)
+    began = time.monotonic()
+
+    until(lambda: any("their_tasks" in (reason or "") for reason in field.info("last_death")))
+    until(lambda: time.monotonic() - began > 2)
+
+    assert worker.process.poll() is None
+    assert 2 <= worker.log.count("ImportError: no module named 'their_tasks'\n") < 20
+    assert "process" in worker.log
+
+
+def test_with_nothing_else_to_wait_for_a_worker_whose_code_cannot_be_loaded_gives_up(field: Field):
+    job_id = field.put()
+    worker = field.worker(broken=1, until_idle=True)
+
+    assert 1 == worker.ended()
+
+    assert "WorkerFailed: no process lives" in worker.log
+    assert "their_tasks" in worker.log
+    assert (Status.PENDING, 0) == (field.job(job_id).status, field.job(job_id).retry_count)
+
+
+def test_a_type_nobody_here_knows_is_given_back_unspent_with_the_reason(field: Field):
+    job_id = field.put(item_type="file")
+
+    assert 0 == field.worker(until_idle=True).ended()
+
+    job = field.job(job_id)
+    assert (Status.PENDING, 0, "ERR_NO_HANDLER") == (job.status, job.retry_count, job.error_code)
+    expected = "no handler for file/ingest here (this worker runs content/ingest, content/update)"
+    assert expected == job.error_message
+    assert job.run_at is not None
+    assert 30 == round((job.run_at - job.updated_at).total_seconds())
+
+
+def test_a_batch_handler_gets_many_jobs_at_once_and_each_has_its_own_outcome(field: Field):
+    field.queue.add([field.new("fail" if i % 5 == 0 else "noop", op="update") for i in range(30)])
+
+    assert 0 == field.worker(until_idle=True).ended()
+
+    jobs = field.jobs()
+    assert (24, 6) == (field.count(Status.DONE), field.count(Status.FAILED))
+    assert {10} == {job.result for job in jobs if job.status is Status.DONE}
+    assert {"PermanentFailure: asked to fail"} == {job.error_message for job in jobs if job.error_message}
+
+
+def test_a_batch_that_dies_is_run_one_by_one_and_only_the_guilty_job_fails(field: Field):
+    ids = field.put_many(9, op="update")
+    killer = field.put("kill_self", op="update", max_retries=1)
+
+    assert 0 == field.worker(until_idle=True).ended()
+
+    assert (Status.FAILED, 2) == (field.job(killer).status, field.job(killer).lost_count)
+    others = [field.job(job_id) for job_id in ids]
+    assert {(Status.DONE, 1)} == {(job.status, job.retry_count) for job in others}
+    assert {1} == {job.result for job in others}
+
+
+def test_a_batch_handler_that_answers_garbage_fails_its_jobs_with_the_reason(field: Field):
+    ids = field.put_many(3, "garbage", op="update")
+
+    assert 0 == field.worker(until_idle=True).ended()
+
+    assert {"ERR_BAD_RESULT"} == {field.job(job_id).error_code for job_id in ids}

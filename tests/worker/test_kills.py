@@ -1,0 +1,132 @@
+"""Whatever is killed, and when: no job is lost, none is stuck, and the guilty one ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from penstock.job import Status
+from tests.worker.processes import Field, alive, until
+
+QUICK = 2.0
+"""Seconds in which a job of a killed process must be running again on its host."""
+
+
+@pytest.mark.parametrize("start_method", ["spawn", "fork"])
+def test_a_job_whose_process_is_killed_runs_again_at_once(field: Field, start_method: str, slowness: float):
+    field.worker(start_method=start_method)
+    job_id = field.put("sleep_unless_retried", payload={"seconds": 60})
+
+    os.kill(field.began(job_id).pid, signal.SIGKILL)
+    killed = time.monotonic()
+
+    assert field.began(job_id, times=2).at - killed < QUICK + slowness
+    job = field.ended(job_id)
+    assert (Status.DONE, 1, 1) == (job.status, job.retry_count, job.lost_count)
+    assert ["lost"] == [event.what for event in job.history]
+
+
+@pytest.mark.parametrize("start_method", ["spawn", "fork"])
+def test_children_die_with_their_supervisor_and_the_next_worker_takes_over(
+    field: Field, start_method: str, slowness: float
+):
+    first = field.worker(start_method=start_method, processes=2)
+    job_id = field.put("sleep_unless_retried", payload={"seconds": 60})
+    field.began(job_id)
+    children = until(lambda: len(first.children()) >= 2 and first.children())
+
+    first.signal(signal.SIGKILL)
+    first.ended()
+    until(lambda: not alive(children), timeout=1.0 + slowness)
+    started = time.monotonic()
+    field.worker(start_method=start_method)
+
+    assert field.began(job_id, times=2).at - started < QUICK + slowness
+    assert 1 == field.ended(job_id).retry_count
+
+
+def test_a_neighbour_that_lives_takes_over_without_a_new_worker(field: Field, slowness: float):
+    first = field.worker()
+    job_id = field.put("sleep_unless_retried", payload={"seconds": 60})
+    field.began(job_id)
+    until(field.worker().children)
+
+    first.tree(signal.SIGKILL)
+    killed = time.monotonic()
+
+    assert field.began(job_id, times=2).at - killed < QUICK + slowness
+    assert Status.DONE is field.ended(job_id).status
+
+
+def test_another_host_takes_over_when_the_lease_is_over_and_the_late_result_is_refused(field: Field):
+    silent = field.worker("there", lease_s=1.0)
+    job_id = field.put("sleep_unless_retried", payload={"seconds": 2.0})
+    field.began(job_id)
+    silent.tree(signal.SIGSTOP)
+
+    field.worker("here", lease_s=1.0, upkeep_s=0.2)
+    taken_over = field.ended(job_id)
+    silent.tree(signal.SIGCONT)
+
+    until(lambda: "came too late" in silent.log)
+    until(lambda: 1 in field.info("refused"))
+    job = field.job(job_id)
+    assert (taken_over.status, taken_over.result, taken_over.claim_number) == (Status.DONE, 2, 2)
+    assert (job.status, job.result, job.finished_at) == (Status.DONE, 2, taken_over.finished_at)
+
+
+def test_a_job_that_kills_its_process_every_time_fails_and_takes_nobody_with_it(field: Field):
+    before = field.put_many(100)
+    killer = field.put("kill_self", max_retries=1)
+    after = field.put_many(99)
+    worker = field.worker(until_idle=True)
+
+    assert 0 == worker.ended(20)
+
+    job = field.job(killer)
+    assert (Status.FAILED, "ERR_WORKER_LOST") == (job.status, job.error_code)
+    assert "Worker lost in attempt 2 of 2" == job.error_message
+    assert 2 == len(field.recorded("began", killer))
+    others = [field.job(job_id) for job_id in before + after]
+    assert {(Status.DONE, 0)} == {(job.status, job.retry_count) for job in others}
+    assert [2] == field.info("deaths")
+
+
+def test_when_the_whole_tree_is_killed_at_most_what_was_executing_spends_a_retry(field: Field):
+    ids = field.put_many(200)
+    ids += [field.put("sleep_unless_retried", payload={"seconds": 60}), *field.put_many(99)]
+    first = field.worker()
+    field.began(ids[200])
+    first.tree(signal.SIGKILL)
+    first.ended()
+
+    assert 0 == field.worker(until_idle=True).ended(20)
+
+    jobs = {job_id: field.job(job_id) for job_id in ids}
+    assert {Status.DONE} == {job.status for job in jobs.values()}
+    assert [ids[200]] == [job_id for job_id, job in jobs.items() if job.retry_count]
+    assert [] == list((field.place / "here").iterdir())
+
+
+def test_a_child_that_is_killed_while_idle_is_replaced(field: Field):
+    worker = field.worker()
+    first = until(worker.children)
+    until(lambda: field.queue.workers())
+
+    os.kill(first[0], signal.SIGKILL)
+    until(lambda: worker.children() not in ([], first))
+
+    assert Status.DONE is field.ended(field.put()).status
+    assert "killed by signal 9" in worker.log
+
+
+def test_nothing_a_handler_started_outlives_its_process(field: Field):
+    field.worker(recycle_after=1)
+    job_id = field.put("fork_and_stay")
+
+    left_behind = field.ended(job_id).result
+
+    until(lambda: not alive([left_behind]))

@@ -1,0 +1,99 @@
+"""Timeouts and cancels: asked for at checkpoints, and enforced on code that never comes to one."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from penstock.job import Status
+from tests.worker.processes import Field, until
+
+NEVER_YIELD = ("sleep", "busy", "regex", "digest", "stubborn")
+"""A system call, Python, C that keeps the interpreter, C that gives it away, and one that swallows the stop."""
+
+
+def put_each(field: Field, **fields: int) -> dict[str, str]:
+    return {do: field.put(do, payload={"seconds": 600}, **fields) for do in NEVER_YIELD}
+
+
+def test_code_that_never_yields_is_stopped_within_5_s_of_its_timeout(field: Field, slowness: float):
+    ids = put_each(field, timeout_s=1)
+    field.worker(processes=len(NEVER_YIELD))
+
+    for do, job_id in ids.items():
+        begun = field.began(job_id)
+        job = field.ended(job_id)
+        assert (Status.FAILED, "ERR_JOB_TIMEOUT") == (job.status, job.error_code), do
+        assert ("Timeout after 1s", 0) == (job.error_message, job.retry_count), do
+        assert job.started_at and job.finished_at
+        assert time.monotonic() - begun.at < 1 + 5 + 2 * slowness, do
+    assert Status.DONE is field.ended(field.put()).status
+
+
+def test_code_that_never_yields_is_stopped_on_cancel_within_the_grace_and_2_s(field: Field, slowness: float):
+    ids = put_each(field)
+    field.worker(processes=len(NEVER_YIELD), grace_s=0.5)
+    for job_id in ids.values():
+        field.began(job_id)
+
+    field.queue.cancel(list(ids.values()))
+    asked = time.monotonic()
+
+    for do, job_id in ids.items():
+        assert Status.CANCELLED is field.ended(job_id).status, do
+    assert time.monotonic() - asked < 0.5 + 2 + slowness
+    assert Status.DONE is field.ended(field.put()).status
+
+
+def test_progress_reaches_the_row_and_a_checkpoint_ends_a_cancelled_job(field: Field, slowness: float):
+    worker = field.worker()
+    job_id = field.put("checkpoints")
+
+    progress = until(lambda: field.job(job_id).progress)
+    field.queue.cancel([job_id])
+    asked = time.monotonic()
+    job = field.ended(job_id)
+
+    assert time.monotonic() - asked < 2 + slowness
+    assert {"current": 3, "total": 4, "percent": 75.0, "message": "three of four"} == {
+        key: progress[key] for key in ("current", "total", "percent", "message")
+    }
+    assert (Status.CANCELLED, "ERR_CANCELLED") == (job.status, job.error_code)
+    assert "died" not in worker.log
+
+
+def test_a_cancel_never_hits_the_job_that_comes_next(field: Field):
+    """Claim numbers repeat from job to job, so the flag must be for the execution, not for the number."""
+    field.worker()
+    first = field.put("checkpoints")
+    field.began(first)
+    next_ones = field.put_many(5, "checkpoints", timeout_s=1)
+
+    field.queue.cancel([first])
+    field.ended(first)
+
+    assert {Status.FAILED} == {field.ended(job_id).status for job_id in next_ones[:1]}
+    assert [] == [event.what for event in field.job(next_ones[0]).history if event.what == "cancelled"]
+
+
+def test_a_handler_can_clean_up_when_it_is_stopped(field: Field):
+    field.worker()
+    job_id = field.put("tidy", timeout_s=1)
+
+    assert Status.FAILED is field.ended(job_id).status
+
+    assert 1 == len(field.recorded("tidied", job_id))
+
+
+@pytest.mark.parametrize("do", ["sleep", "regex"])
+def test_jobs_claimed_behind_a_slow_one_go_to_others(field: Field, do: str):
+    quick = field.put_many(150)
+    slow = field.put(do, payload={"seconds": 600})
+    behind = field.put_many(60)
+    field.worker(processes=2)
+
+    until(lambda: field.count(Status.DONE) == len(quick) + len(behind))
+
+    assert Status.IN_PROGRESS is field.job(slow).status
+    assert {0} == {field.job(job_id).retry_count for job_id in quick + behind}

@@ -1,0 +1,69 @@
+"""Handlers that do what they should not: the worker survives, and the job ends with a clear reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock.job import Status
+from tests.worker.processes import ROOT, Field
+
+FAILING = {
+    "sys_exit": ("ERR_UNKNOWN", "SystemExit: enough"),
+    "catastrophe": ("ERR_UNKNOWN", "Catastrophe: not an Exception"),
+    "interrupt": ("ERR_UNKNOWN", "KeyboardInterrupt"),
+    "unspeakable": ("ERR_UNKNOWN", "Unspeakable: (its text cannot be shown)"),
+    "surrogates": ("ERR_PERMANENT", r"PermanentFailure: bad \ud800 text \0 here"),
+    "garbage": ("ERR_BAD_RESULT", "cannot be kept as JSON"),
+    "hostile": ("ERR_BAD_RESULT", "cannot be kept as JSON"),
+    "no_text": ("ERR_BAD_RESULT", "cannot be kept as JSON"),
+    "too_large": ("ERR_BAD_RESULT", "2,000,002 bytes"),
+    "taken_child": ("ERR_DUPLICATE_ID", "the store refused its result"),
+    "exit_hard": ("ERR_WORKER_LOST", "Worker lost"),
+    "not a handler": ("ERR_UNKNOWN", "KeyError"),
+}
+ENDING = ("fork", "fork_and_stay", "close_stdin", "chdir", "leak_threads")
+AFTERWARDS = {"where": str(ROOT), "read_stdin": "", "noop": {"ran": 1}}
+
+
+def test_whatever_a_handler_does_its_worker_goes_on(field: Field):
+    failing = {do: field.put(do, max_retries=0) for do in FAILING}
+    ending = {do: field.put(do) for do in ENDING}
+    afterwards = {do: field.put(do, priority=1) for do in AFTERWARDS}
+    worker = field.worker(until_idle=True)
+
+    assert 0 == worker.ended()
+
+    for do, (code, message) in FAILING.items():
+        job = field.job(failing[do])
+        assert (Status.FAILED, code) == (job.status, job.error_code), (do, job.error_message)
+        assert message in (job.error_message or ""), do
+        assert 1 == len(field.recorded("began", job.queue_id)), do
+    for do, job_id in ending.items():
+        assert (Status.DONE, 0) == (field.job(job_id).status, field.job(job_id).retry_count), do
+    for do, result in AFTERWARDS.items():
+        assert result == field.job(afterwards[do]).result, do
+    # A fork came back twice, but only one of the two settled, and went on claiming.
+    assert 2 == len(field.recorded("ended", ending["fork"]))
+    assert [0] == field.info("refused")
+    assert [1] == field.info("deaths")
+
+
+def test_a_payload_that_cannot_be_read_fails_its_job_only(field: Field):
+    bad = field.put(payload_json="{")
+    good = field.put()
+
+    assert 0 == field.worker(until_idle=True).ended()
+
+    assert (Status.FAILED, "ERR_PARSE") == (field.job(bad).status, field.job(bad).error_code)
+    assert Status.DONE is field.job(good).status
+
+
+def test_threads_that_were_left_behind_do_not_keep_a_process(field: Field):
+    worker = field.worker(recycle_after=1)
+    first = field.put("leak_threads")
+    second = field.put()
+
+    pids = {field.began(job_id).pid for job_id in (first, second) if field.ended(job_id)}
+
+    assert 2 == len(pids)
+    assert not Path(f"/proc/{field.began(first).pid}").exists() or worker.children()

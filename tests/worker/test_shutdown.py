@@ -1,0 +1,98 @@
+"""Stopping a worker: nothing lost, no retry spent, nobody left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+
+import pytest
+
+from penstock.job import Status
+from tests.worker.processes import Field, Worker, alive, until
+
+
+def stopped(worker: Worker, number: int = signal.SIGTERM) -> tuple[float, list[int]]:
+    """How long it took, and which of its processes are left."""
+    children = worker.children()
+    asked = time.monotonic()
+    worker.signal(number)
+    assert 0 == worker.ended()
+    return time.monotonic() - asked, alive(children)
+
+
+@pytest.mark.parametrize("start_method", ["spawn", "fork"])
+def test_a_stop_under_load_loses_nothing_and_spends_no_retry(field: Field, start_method: str):
+    field.put_many(5_000, priority=5)
+    worker = field.worker(processes=2, start_method=start_method, shutdown_grace_s=5)
+    until(lambda: field.count(Status.DONE) > 100)
+
+    took, left = stopped(worker)
+
+    assert [] == left
+    assert took < 5
+    assert 0 == field.count(Status.IN_PROGRESS)
+    jobs = field.jobs()
+    assert {0} == {job.retry_count for job in jobs}
+    # Whatever was begun was also settled: nobody did work for nothing.
+    assert len(field.recorded("began")) == field.count(Status.DONE) < len(jobs)
+    assert [] == list((field.place / "here").iterdir())
+
+
+def test_a_short_job_is_finished_and_a_long_one_is_given_back(field: Field):
+    short = field.put("sleep", payload={"seconds": 0.7})
+    long = field.put("sleep", payload={"seconds": 600})
+    worker = field.worker(processes=2, shutdown_grace_s=1.5)
+    field.began(short)
+    field.began(long)
+
+    took, left = stopped(worker)
+
+    assert 1.5 <= took < 5
+    assert [] == left
+    assert Status.DONE is field.job(short).status
+    job = field.job(long)
+    assert (Status.PENDING, 0, 0, None) == (job.status, job.retry_count, job.lost_count, job.lease_until)
+    assert ["released"] == [event.what for event in job.history]
+
+
+def test_a_second_signal_does_not_wait(field: Field):
+    job_id = field.put("sleep", payload={"seconds": 600})
+    worker = field.worker(shutdown_grace_s=60)
+    field.began(job_id)
+
+    worker.signal(signal.SIGINT)
+    # Signals that arrive together count as one.
+    until(lambda: worker.process.poll() is None and "" == "", timeout=1)
+    time.sleep(0.3)
+    took, left = stopped(worker, signal.SIGINT)
+
+    assert took < 5
+    assert [] == left
+    assert (Status.PENDING, 0) == (field.job(job_id).status, field.job(job_id).retry_count)
+
+
+def test_a_signal_to_every_process_at_once_is_a_stop_like_any_other(field: Field):
+    """As service managers do it: children get the signal too, and finish what they have in hand."""
+    job_id = field.put("sleep", payload={"seconds": 1})
+    worker = field.worker(processes=2, shutdown_grace_s=20)
+    field.began(job_id)
+
+    for pid in [*worker.children(), worker.pid]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+    assert 0 == worker.ended()
+    assert (Status.DONE, 0) == (field.job(job_id).status, field.job(job_id).retry_count)
+
+
+def test_until_idle_ends_when_only_paused_and_later_jobs_are_left(field: Field):
+    field.put_many(30)
+    unknown = field.put(item_type="file", lock_key="busy")
+    behind = field.put(lock_key="busy")
+
+    assert 0 == field.worker(until_idle=True).ended()
+
+    assert 30 == field.count(Status.DONE)
+    assert {Status.PENDING} == {field.job(unknown).status, field.job(behind).status}
