@@ -34,16 +34,12 @@ class Spec(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How which claim is to end. ``pick`` counts among those in progress, or with ``stale`` all ever made.
-
-    ``known_id`` picks an id that is taken already, for one of the children.
-    """
+    """How which claim is to end. ``pick`` counts among those in progress, or with ``stale`` all ever made."""
 
     way: str
     pick: int
     stale: bool
     children: list[Spec]
-    known_id: int | None
 
 
 def _delayed(seconds: int) -> timedelta:
@@ -101,7 +97,6 @@ ENDINGS = st.builds(
     pick=st.integers(0, 7),
     stale=st.sampled_from([False, False, False, False, True]),
     children=st.lists(SPECS, max_size=3),
-    known_id=st.sampled_from([None] * 15 + [0, 5]),
 )
 LIMITS = st.builds(
     Limits,

@@ -144,15 +144,9 @@ class Oracle(RuleBasedStateMachine):
         for ending in endings:
             holder = self.holder(ending.pick, ending.stale)
             if holder is not None:
-                made.append(WAYS[ending.way](holder, self.children(ending)))
+                children = tuple(self.new(spec) for spec in ending.children)
+                made.append(WAYS[ending.way](holder, children))
         return made
-
-    def children(self, ending: Ending) -> tuple[NewJob, ...]:
-        children = [self.new(spec) for spec in ending.children]
-        if children and ending.known_id is not None:
-            known = self.picked([ending.known_id])[0]
-            children[0] = msgspec.structs.replace(children[0], queue_id=known)
-        return tuple(children)
 
     # Adding.
 
@@ -196,6 +190,14 @@ class Oracle(RuleBasedStateMachine):
     def settle_one_claim_twice(self, first: Ending, second: Ending) -> None:
         same = second._replace(pick=first.pick, stale=first.stale)
         self.both("settle", self.settlements([first, same]))
+
+    @rule(specs=st.lists(SPECS, min_size=1, max_size=3), pick=st.integers(0, 7))
+    def settle_with_a_taken_id(self, specs: list[Spec], pick: int) -> None:
+        holder = self.holder(pick, stale=False)
+        if holder is not None:
+            children = [self.new(spec) for spec in specs]
+            children[-1] = msgspec.structs.replace(children[-1], queue_id=holder.queue_id)
+            self.both("settle", [lifecycle.waits(holder, children=tuple(children))])
 
     @rule(endings=st.lists(ENDINGS, max_size=3), request=REQUESTS)
     def exchange(self, endings: list[Ending], request: ClaimRequest) -> None:

@@ -69,7 +69,8 @@ class Journal:
             raise _refusal(self.directory, error) from error
 
     def unlock(self) -> None:
-        fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+        if self._lock_fd >= 0:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """A later ``lock`` opens again and starts over."""
@@ -83,7 +84,7 @@ class Journal:
         return StoreReadOnly(f"{self.directory}: this user may read the queue but not write it")
 
     def create(self) -> None:
-        """Make the directory, for this user alone: what is queued may be private."""
+        """Make the directory if there is none, for this user alone: what is queued may be private."""
         with self._refusals(self.directory):
             self.directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.directory.mkdir(mode=0o700, exist_ok=True)
@@ -108,7 +109,11 @@ class Journal:
             os.close(lock_fd)
             raise
         self._lock_fd = lock_fd
-        self._inodes = os.fstat(lock_fd).st_ino, os.fstat(self._fd).st_ino
+        journal = os.fstat(self._fd)
+        self._inodes = os.fstat(lock_fd).st_ino, journal.st_ino
+        if journal.st_size == 0 and flags & os.O_CREAT:
+            # It may be new; what is fsynced into a file whose name is lost in a power cut is lost too.
+            _sync_directory(self.directory)
 
     def _still_there(self) -> bool:
         """Whether both descriptors are of the files at their paths, which a person may have replaced."""
@@ -127,8 +132,7 @@ class Journal:
 
     def overtaken(self, n: int) -> bool:
         """Whether somebody who has seen the records up to ``n`` has to read the snapshot."""
-        text = os.pread(self._lock_fd, 32, 0).strip()
-        base = int(text) if text.isdigit() else 0
+        base = self._read_base()
         # A journal shorter than what was read of it was replaced by a person.
         anew = self._rewound or (base == self.base and self._size < self._offset)
         if base == self.base and not anew:
@@ -138,6 +142,13 @@ class Journal:
         self._offset, self._line = 0, 1
         self._snapshot_size = self._size_of_snapshot()
         return anew or n < base
+
+    def _read_base(self) -> int:
+        try:
+            text = os.pread(self._lock_fd, 32, 0).strip()
+        except OSError as error:
+            raise _refusal(self._lock_path, error) from error
+        return int(text) if text.isdigit() else 0
 
     def overgrown(self, least: int) -> bool:
         return self._offset > max(least, 2 * self._snapshot_size)

@@ -40,6 +40,7 @@ class JsonlQueue(MemoryQueue):
     def __init__(self, directory: Path, *, audit: bool = True) -> None:
         super().__init__()
         self._journal = Journal(directory / "jobs")
+        self._journal.create()
         self._audit = Audit(self._journal.directory / "index_queue.log") if audit else None
         self._doorbell = Doorbell(self._journal.directory, self._news)
         self._adopt(snapshot.empty())
@@ -49,8 +50,8 @@ class JsonlQueue(MemoryQueue):
     @contextmanager
     def _writing(self, what: str) -> Iterator[Table]:
         with self._changed:
-            self._journal.lock(exclusive=True)
             try:
+                self._journal.lock(exclusive=True)
                 if self._catch_up():
                     self._journal.cut_torn()
                 try:
@@ -67,8 +68,8 @@ class JsonlQueue(MemoryQueue):
     @contextmanager
     def _reading(self) -> Iterator[Table]:
         with self._changed:
-            self._journal.lock(exclusive=False)
             try:
+                self._journal.lock(exclusive=False)
                 self._catch_up()
             finally:
                 self._journal.unlock()
@@ -190,7 +191,6 @@ class JsonlQueue(MemoryQueue):
         return warnings
 
     def migrate(self) -> None:
-        self._journal.create()
         with self._writing("migrate"):
             if not self._journal.snapshot.exists():
                 self._compact()

@@ -93,7 +93,10 @@ class Table:
     def change_alike(self, jobs: Sequence[Job], changes: Changes) -> list[Job]:
         return [self.change(job, changes) for job in jobs]
 
-    def finish(self, settlement: Settlement, now: datetime) -> bool:
+    def finish(self, settlements: Sequence[Settlement], now: datetime) -> list[bool]:
+        return [self._finish(settlement, now) for settlement in settlements]
+
+    def _finish(self, settlement: Settlement, now: datetime) -> bool:
         job = self.rows.get(settlement.queue_id)
         if (
             job is None

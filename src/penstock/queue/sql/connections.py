@@ -52,6 +52,8 @@ class Connections:
         _use_wal(connection, self._busy_timeout_s)
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA cache_size = -32768")
+        # Hot pages are copied back once for many commits; the log stays below 32 MB.
+        connection.execute("PRAGMA wal_autocheckpoint = 8000")
         connection.execute("PRAGMA temp_store = MEMORY")
         if role != "write":
             connection.execute("PRAGMA query_only = 1")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
 from penstock.clock import format_time
-from penstock.job import Claim, ClaimRequest, Held
+from penstock.job import SUSPECT, Claim, ClaimRequest, Held
 from penstock.queue import settling
 from penstock.queue.choosing import HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
 from penstock.queue.sql.sqlite_rows import SQL, SqliteRows, as_list
@@ -21,9 +21,7 @@ _TENANT_AT = _OWN + CLAIM_COLUMNS.index("tenant_id")
 _COLLECTION_AT = _OWN + CLAIM_COLUMNS.index("collection")
 _TYPE_AT = _OWN + CLAIM_COLUMNS.index("item_type")
 _CREATED_AT = _OWN + CLAIM_COLUMNS.index("created_at")
-_NUMBER_AT = CLAIM_COLUMNS.index("claim_number")
-_PAYLOAD_AT = CLAIM_COLUMNS.index("payload_json")
-_MADE_AT = CLAIM_COLUMNS.index("created_at")
+_PAYLOAD_AT = _OWN + CLAIM_COLUMNS.index("payload_json")
 
 
 class SqliteClaim:
@@ -41,9 +39,12 @@ class SqliteClaim:
         size = self._request.limit
         for number in range(ROUNDS):
             found = self._candidates(size, oldest=self._request.oldest and number == 0)
+            if not paused and not taken and self._all_free(found):
+                return self._take(rows, found)
             choice = self._choose(found, len(taken), paused)
+            by_row = {row[0]: row for row in found}
             # First what is taken: a row held back must not wake another for a lock that is taken now.
-            taken += self._take(rows, choice, found)
+            taken += self._take(rows, [by_row[candidate.row] for candidate in choice.take])
             self._hold(rows, choice)
             if choice.closed or not choice.hold:
                 return taken
@@ -58,6 +59,13 @@ class SqliteClaim:
             found = [first, *(row for row in found if row[0] != first[0])][:size]
         self.rows_read += len(found)
         return found
+
+    def _all_free(self, found: list[tuple[Any, ...]]) -> bool:
+        """The usual case, in which there is nothing to choose: no suspect, and every lock can be had."""
+        if len(found) > self._request.limit or any(row[1] == SUSPECT for row in found):
+            return False
+        keys = [row[2] for row in found if row[2] is not None and not row[3]]
+        return not keys or (len(set(keys)) == len(keys) and not self._held_locks(keys))
 
     def _choose(self, found: list[tuple[Any, ...]], taken: int, paused: frozenset[Any]) -> Choice:
         candidates = [
@@ -74,8 +82,9 @@ class SqliteClaim:
 
     def _locked(self, candidates: Sequence[Candidate]) -> set[str]:
         keys = {each.lock_key for each in candidates if each.lock_key is not None and not each.lock_held}
-        if not keys:
-            return set()
+        return self._held_locks(keys) if keys else set()
+
+    def _held_locks(self, keys: Collection[str]) -> set[str]:
         return {key for (key,) in self._cursor.execute(SQL["held_locks"], (as_list(keys),)).fetchall()}
 
     def _hold(self, rows: SqliteRows, choice: Choice) -> None:
@@ -86,27 +95,18 @@ class SqliteClaim:
                 # It may have been the one woken to take the lock next.
                 settling.wake(rows, candidate.lock_key, self._now)
 
-    def _take(self, rows: SqliteRows, choice: Choice, found: list[tuple[Any, ...]]) -> list[Claim]:
-        if not choice.take:
-            return []
-        wanted = {candidate.row for candidate in choice.take}
-        by_row = {row[0]: row for row in found if row[0] in wanted}
+    def _take(self, rows: SqliteRows, found: list[tuple[Any, ...]]) -> list[Claim]:
         request, at = self._request, self._at
-        leases = {row[_TYPE_AT]: self._now + request.lease_of(row[_TYPE_AT]) for row in by_row.values()}
+        types = {row[_TYPE_AT] for row in found}
+        leases = {item_type: self._now + request.lease_of(item_type) for item_type in types}
         untils = {item_type: format_time(until) for item_type, until in leases.items()}
-        self._cursor.executemany(
-            SQL["take"],
-            [(request.worker_id, untils[row[_TYPE_AT]], at, at, row[0]) for row in by_row.values()],
-        )
-        taken = (by_row[candidate.row] for candidate in choice.take)
-        return [_claim(row, leases[row[_TYPE_AT]], rows) for row in taken]
+        taken = [(request.worker_id, untils[row[_TYPE_AT]], at, at, row[0]) for row in found]
+        self._cursor.executemany(SQL["take"], taken)
+        return [_claim(row, leases[row[_TYPE_AT]], rows) for row in found]
 
 
 def _claim(row: tuple[Any, ...], until: datetime, rows: SqliteRows) -> Claim:
-    values = list(row[_OWN:])
-    values[_NUMBER_AT] += 1
-    values[_MADE_AT] = datetime.fromisoformat(values[_MADE_AT])
-    if values[_PAYLOAD_AT] == "":
-        values[_PAYLOAD_AT] = rows.payload(row[_ID_AT])
-    values.append(until)
+    """The payload and the time it was made stand last in a claim, before the end of its lease."""
+    payload = row[_PAYLOAD_AT] or rows.payload(row[_ID_AT])
+    values = (*row[_OWN:_PAYLOAD_AT], payload, datetime.fromisoformat(row[_CREATED_AT]), until)
     return Claim(*values)

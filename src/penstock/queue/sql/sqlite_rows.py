@@ -36,7 +36,6 @@ class SqliteRows:
         self.cursor = connection.cursor()
         # The caller's own connection may build its rows differently.
         self.cursor.row_factory = None
-        self._last_time: tuple[datetime | None, str] = (None, "")
 
     def _one(self, name: str, *values: object) -> Job | None:
         row = self.cursor.execute(SQL[name], values).fetchone()
@@ -89,12 +88,19 @@ class SqliteRows:
             self.cursor.execute(SQL["save_payload"], (job.queue_id, changed.payload_json))
         return changed
 
-    def finish(self, settlement: Settlement, now: datetime) -> bool:
-        if self._last_time[0] is not now:
-            self._last_time = (now, format_time(now))
-        at = self._last_time[1]
-        values = (settlement.result_json, at, at, settlement.queue_id, settlement.claim_number)
-        return self.cursor.execute(SQL["finish"], values).rowcount == 1
+    def finish(self, settlements: Sequence[Settlement], now: datetime) -> list[bool]:
+        at, run = format_time(now), self.cursor.execute
+        rows = [(each.result_json, at, at, each.queue_id, each.claim_number) for each in settlements]
+        if len(rows) > 1:
+            # All in one call; only when some row is not plain does it matter which.
+            run("SAVEPOINT finish")
+            whole = self.cursor.executemany(SQL["finish"], rows).rowcount == len(rows)
+            if not whole:
+                run("ROLLBACK TO finish")
+            run("RELEASE finish")
+            if whole:
+                return [True] * len(rows)
+        return [run(SQL["finish"], row).rowcount == 1 for row in rows]
 
     def renew(self, beat: Beat, now: datetime) -> Renewed:
         claim = (beat.queue_id, beat.claim_number)

@@ -28,7 +28,8 @@ def load(dialect: str) -> dict[str, str]:
     lists = {
         "job": ", ".join(JOB_COLUMNS),
         "values": ", ".join("?" for _ in JOB_COLUMNS),
-        "claim": ", ".join(CLAIM_COLUMNS),
+        # As it will be once taken.
+        "claim": ", ".join(CLAIM_COLUMNS).replace("claim_number", "claim_number + 1"),
         "changing": ", ".join(f"{name} = ?" for name in CHANGING_COLUMNS),
     }
     statements: dict[str, str] = {}

@@ -97,8 +97,9 @@ CREATE INDEX idx_unified_queue_tree ON unified_queue (root_id)
     WHERE parent_id IS NOT NULL;
 CREATE INDEX idx_unified_queue_waiting ON unified_queue (queue_id)
     WHERE status = 'in_progress' AND lease_until IS NULL;
--- What backpressure counts.
-CREATE INDEX idx_unified_queue_backlog ON unified_queue (tenant_id)
+-- What backpressure counts. The column is constant there: entries lie in the order of arrival, so that a
+-- claim touches one page of it and not one a tenant.
+CREATE INDEX idx_unified_queue_backlog ON unified_queue (parent_id)
     WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function';
 CREATE INDEX idx_unified_queue_finished ON unified_queue (finished_at)
     WHERE finished_at IS NOT NULL AND parent_id IS NULL;

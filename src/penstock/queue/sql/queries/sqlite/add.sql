@@ -26,7 +26,7 @@ SELECT count(*) FROM (
 
 -- name: backlog_indexing_of_tenant
 SELECT count(*) FROM (
-    SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_backlog
+    SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_collection_tenant
     WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function' AND tenant_id = ? LIMIT ?
 )
 

@@ -1,0 +1,185 @@
+"""The doorbell wakes for every change that counts, whichever way it looks, and costs next to nothing."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.queue import doorbell
+from penstock.queue.doorbell import Doorbell
+
+LONG = 30.0
+SOON = 10.0
+"""Far less than ``LONG``, far more than a wake-up takes on a busy machine."""
+
+
+class Store:
+    """A directory with a file whose size is its state."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.asked = 0
+        self.then: Callable[[], None] = lambda: None
+        self._seen = 0
+
+    def write(self) -> None:
+        with (self.directory / "file").open("ab") as file:
+            file.write(b".")
+
+    def changed(self) -> bool:
+        self.asked += 1
+        path = self.directory / "file"
+        size = path.stat().st_size if path.exists() else 0
+        changed, self._seen = size != self._seen, size
+        if not changed:
+            then, self.then = self.then, lambda: None
+            then()
+        return changed
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path)
+
+
+@pytest.fixture(params=["inotify", "polling"])
+def bell(request: pytest.FixtureRequest, store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Doorbell]:
+    # Only the event itself may wake it.
+    monkeypatch.setattr(doorbell, "LONGEST_S", 2 * LONG)
+    if request.param == "polling":
+        monkeypatch.setattr(doorbell, "_Watch", _unwatchable)
+    bell = Doorbell(store.directory, store.changed)
+    yield bell
+    bell.close()
+
+
+def _unwatchable(directory: Path) -> None:
+    raise OSError(24, "too many watches", str(directory))
+
+
+def rings(bell: Doorbell) -> bool:
+    start = time.monotonic()
+    return bell.wait(LONG) and time.monotonic() - start < SOON
+
+
+def test_what_happened_before_is_answered_at_once(bell: Doorbell, store: Store):
+    store.write()
+
+    assert bell.wait(0)
+    assert not bell.wait(0)
+
+
+def test_nothing_is_answered_after_the_time(bell: Doorbell, store: Store):
+    assert not bell.wait(0.05)
+    assert store.asked >= 2
+
+
+def test_a_change_between_the_look_and_the_sleep_rings(bell: Doorbell, store: Store):
+    store.then = store.write
+
+    assert rings(bell)
+
+
+def test_a_change_by_another_thread_rings(bell: Doorbell, store: Store):
+    looked = threading.Event()
+    store.then = looked.set
+    writer = threading.Thread(target=lambda: (looked.wait(LONG), store.write()))
+    writer.start()
+
+    assert rings(bell)
+    writer.join()
+
+
+def test_a_file_put_in_the_place_of_another_rings(bell: Doorbell, store: Store, tmp_path_factory):
+    store.write()
+    assert bell.wait(0)
+    new = tmp_path_factory.mktemp("elsewhere") / "new"
+    new.write_bytes(b"longer")
+    store.then = lambda: (new.rename(store.directory / "file"), None)[1]
+
+    assert rings(bell)
+
+
+def test_a_directory_made_anew_rings(bell: Doorbell, store: Store):
+    def replace() -> None:
+        store.directory.rmdir()
+        store.directory.mkdir()
+        store.write()
+
+    store.then = replace
+
+    assert rings(bell)
+    store.then = store.write
+    assert rings(bell)
+
+
+def test_it_can_be_used_after_close(bell: Doorbell, store: Store):
+    assert not bell.wait(0.01)
+    bell.close()
+    store.then = store.write
+
+    assert rings(bell)
+
+
+def test_close_leaves_no_descriptor_open(bell: Doorbell):
+    before = os.listdir("/proc/self/fd")
+    bell.wait(0.01)
+    bell.close()
+
+    assert len(before) == len(os.listdir("/proc/self/fd"))
+
+
+def test_a_forked_child_takes_no_event_from_its_parent(bell: Doorbell, store: Store):
+    assert not bell.wait(0.01)
+    store.write()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        # Sees the change, and having its own watch reads nothing of the parent's.
+        os._exit(0 if bell.wait(LONG) and not bell.wait(0.01) else 1)
+
+    assert (child, 0) == os.waitpid(child, 0)
+    assert rings(bell)
+
+
+def test_an_idle_second_costs_less_than_a_hundredth_of_it(bell: Doorbell):
+    start = time.thread_time()
+    assert not bell.wait(1.0)
+
+    assert time.thread_time() - start < 0.01
+
+
+def test_polling_slows_down_and_is_fast_again_after_a_change(store: Store, monkeypatch: pytest.MonkeyPatch):
+    slept: list[float] = []
+    monkeypatch.setattr(doorbell, "_Watch", _unwatchable)
+    monkeypatch.setattr(doorbell.time, "sleep", slept.append)
+    bell = Doorbell(store.directory, store.changed)
+    assert not bell.wait(0.01)
+    assert slept[0] == doorbell.FASTEST_S
+    assert max(slept) == doorbell.SLOWEST_S
+    slept.clear()
+    store.write()
+    assert bell.wait(0)
+
+    assert not bell.wait(0.01)
+    assert slept[0] == doorbell.FASTEST_S
+
+
+def test_with_inotify_it_still_looks_now_and_then(store: Store, monkeypatch: pytest.MonkeyPatch):
+    # What another host writes makes no event.
+    monkeypatch.setattr(doorbell, "LONGEST_S", 0.01)
+    bell = Doorbell(store.directory, store.changed)
+
+    def write_unseen() -> None:
+        store._seen = -1
+
+    store.then = write_unseen
+    assert rings(bell)
+    bell.close()
