@@ -145,6 +145,18 @@ def cli_page(module: ModuleType) -> str:
     return page("Commands", "What `--help` says, for every command.", *sections)
 
 
+def exit_codes_page(module: ModuleType) -> str:
+    rows = [[str(code), meaning] for code, meaning in module.EXIT_CODES.items()]
+    return page(
+        "Exit codes",
+        "What `penstock` answers to the shell. An error is one line on standard error,\n"
+        "`error: message (CODE). remedy`; with `--json` it is an object on standard output,\n"
+        '`{"error": {"code": …, "message": …, "remedy": …}}`. A command that takes several ids goes\n'
+        "on after a refusal and exits with the code of the first.",
+        table(["code", "meaning"], rows),
+    )
+
+
 # Item types
 
 
@@ -254,6 +266,7 @@ PAGES: dict[str, tuple[str, str, Callable[[ModuleType], str]]] = {
     "errors.md": ("Errors", "penstock.errors", errors_page),
     "settings.md": ("Settings", "penstock.config", settings_page),
     "cli.md": ("Commands", "penstock.cli.main", cli_page),
+    "exit-codes.md": ("Exit codes", "penstock.cli.exits", exit_codes_page),
     "items.md": ("Item types and payloads", "penstock.items", items_page),
 }
 

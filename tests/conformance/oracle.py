@@ -193,11 +193,16 @@ class Oracle(RuleBasedStateMachine):
 
     @rule(specs=st.lists(SPECS, min_size=1, max_size=3), pick=st.integers(0, 7))
     def settle_with_a_taken_id(self, specs: list[Spec], pick: int) -> None:
+        """Refused as a whole. The reference is not asked: it cannot undo the children before the last."""
         holder = self.holder(pick, stale=False)
         if holder is not None:
             children = [self.new(spec) for spec in specs]
-            children[-1] = msgspec.structs.replace(children[-1], queue_id=holder.queue_id)
-            self.both("settle", [lifecycle.waits(holder, children=tuple(children))])
+            wrong = {"queue_id": holder.queue_id, "idempotency_key": "taken"}
+            children[-1] = msgspec.structs.replace(children[-1], **wrong)
+            settlements = [lifecycle.waits(holder, children=tuple(children))]
+            found = _outcome(self.engine, "settle", [settlements], {"now": self.now})
+            if not isinstance(found, Refusal) or found.error != "DuplicateId":
+                raise Difference(f"settle answered {found!r}, though an id of a child was taken")
 
     @rule(endings=st.lists(ENDINGS, max_size=3), request=REQUESTS)
     def exchange(self, endings: list[Ending], request: ClaimRequest) -> None:

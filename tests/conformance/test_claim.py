@@ -193,6 +193,15 @@ def test_a_suspect_in_the_middle_ends_the_batch_before_it(queue):
     assert [higher, [lost], lower] == batches
 
 
+def test_a_suspect_behind_rows_that_were_held_back_does_not_join_the_batch(queue):
+    lost = suspect(queue, new("suspect", priority=5))
+    running(queue, new("holder", lock_key="l", priority=9), at(301))
+    (free,) = put(queue, new("free", priority=9), now=at(302))
+    put(queue, *many(2, "stuck", lock_key="l", priority=9), now=at(303))
+    batches = [[claim.queue_id for claim in claim_all(queue, at(304), limit=3)] for _ in range(2)]
+    assert [[free], [lost]] == batches
+
+
 def test_a_suspect_does_not_pass_a_higher_priority(queue):
     suspect(queue, new("suspect", priority=5))
     (higher,) = put(queue, new("higher", priority=6), now=at(301))

@@ -151,3 +151,15 @@ def test_a_tree_larger_than_a_batch_goes_in_several_with_its_root_last(queue, li
     while queue.get(parent.queue_id) is not None:
         assert 0 < queue.prune(EVERYTHING, limit=limit) <= limit
     assert [] == left(queue)
+
+
+def test_one_item_type_can_be_pruned_alone_with_its_trees(queue):
+    parent = folder(queue, *many(2, "c"))
+    queue.settle([lifecycle.done(claim) for claim in claim_all(queue)], now=at(1))
+    call = running(queue, new("call", item_type="function", op="run"))
+    done(queue, call)
+    assert 0 == queue.prune(EVERYTHING, item_type="file")
+    assert 1 == queue.prune(EVERYTHING, item_type="function")
+    assert parent.queue_id in left(queue)
+    assert 3 == queue.prune(EVERYTHING, item_type="folder")
+    assert [] == left(queue)

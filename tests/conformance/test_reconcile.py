@@ -81,11 +81,6 @@ def test_a_requeued_tree_needs_nothing(queue):
 # Cut short: the call's first transaction is there, what was to follow is not.
 
 
-CUT_SHORT = pytest.mark.xfail(
-    reason="a requeue cut short leaves a parent that waits for nobody; on every engine"
-)
-
-
 class Crash(BaseException):
     """The process ends here."""
 
@@ -124,7 +119,6 @@ def test_a_cancel_cut_short_is_carried_on(queue, crash):
     assert {Status.CANCELLED: 4} == statuses(queue)
 
 
-@CUT_SHORT
 def test_a_requeue_cut_short_is_carried_on(queue, crash):
     parent = folder(queue, *many(3, "c"))
     first, second, third = claim_all(queue)
@@ -136,7 +130,6 @@ def test_a_requeue_cut_short_is_carried_on(queue, crash):
     assert {Status.DONE: 4} == statuses(queue)
 
 
-@CUT_SHORT
 def test_the_requeue_of_a_cancelled_tree_cut_short_is_carried_on(queue, crash):
     parent = folder(queue, *many(2, "c"))
     queue.cancel([parent], now=at(1))

@@ -330,3 +330,13 @@ def test_requeueing_what_failed_leaves_other_jobs_alone(queue):
     before = row(queue, other)
     queue.requeue([failed], now=at(1))
     assert [before] == queue.find(JobQuery(statuses=frozenset({Status.FAILED})))
+
+
+@pytest.mark.parametrize(("keep", "expected"), [(False, 0), (True, 1)])
+def test_a_requeued_job_has_all_its_retries_or_those_it_had_left(queue, keep, expected):
+    claim = running(queue)
+    retry(queue, claim)
+    fail(queue, claim_one(queue, at(3600)), at(3600))
+    (answer,) = queue.requeue([claim.queue_id], keep_retries=keep, now=at(3601))
+    assert Status.PENDING is answer.now
+    assert expected == row(queue, claim.queue_id).retry_count

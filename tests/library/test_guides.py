@@ -49,6 +49,15 @@ def test_the_first_steps_run(run_page: Any, capsys: pytest.CaptureFixture[str]):
         assert 1 == len(rivers)
 
 
+def test_the_function_guide_runs(run_page: Any, capsys: pytest.CaptureFixture[str]):
+    names = run_page("docs/guides/functions.md")
+    app: Penstock = names["app"]
+
+    assert "there is no customer 'c9'" in capsys.readouterr().out
+    assert ["PENDING"] == [task["status"] for task in app.tasks.get_pending_tasks()]
+    app.close()
+
+
 def test_the_custom_worker_works(run_page: Any, capsys: pytest.CaptureFixture[str]):
     names = run_page("docs/guides/custom-worker.md")
     app: Penstock = names["app"]

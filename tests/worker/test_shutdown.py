@@ -13,13 +13,16 @@ from penstock.job import Status
 from tests.worker.processes import Field, Worker, alive, until
 
 
-def stopped(worker: Worker, number: int = signal.SIGTERM) -> tuple[float, list[int]]:
-    """How long it took, and which of its processes are left."""
+def stopped(worker: Worker, number: int = signal.SIGTERM) -> float:
+    """How long it took. None of its processes may be left."""
     children = worker.children()
     asked = time.monotonic()
     worker.signal(number)
     assert 0 == worker.ended()
-    return time.monotonic() - asked, alive(children)
+    took = time.monotonic() - asked
+    # Python's own resource tracker notices a little later that nobody needs it.
+    until(lambda: not alive(children), timeout=2)
+    return took
 
 
 @pytest.mark.parametrize("start_method", ["spawn", "fork"])
@@ -28,10 +31,8 @@ def test_a_stop_under_load_loses_nothing_and_spends_no_retry(field: Field, start
     worker = field.worker(processes=2, start_method=start_method, shutdown_grace_s=5)
     until(lambda: field.count(Status.DONE) > 100)
 
-    took, left = stopped(worker)
+    assert stopped(worker) < 5
 
-    assert [] == left
-    assert took < 5
     assert 0 == field.count(Status.IN_PROGRESS)
     jobs = field.jobs()
     assert {0} == {job.retry_count for job in jobs}
@@ -47,10 +48,8 @@ def test_a_short_job_is_finished_and_a_long_one_is_given_back(field: Field):
     field.began(short)
     field.began(long)
 
-    took, left = stopped(worker)
+    assert 1.5 <= stopped(worker) < 5
 
-    assert 1.5 <= took < 5
-    assert [] == left
     assert Status.DONE is field.job(short).status
     job = field.job(long)
     assert (Status.PENDING, 0, 0, None) == (job.status, job.retry_count, job.lost_count, job.lease_until)
@@ -63,13 +62,9 @@ def test_a_second_signal_does_not_wait(field: Field):
     field.began(job_id)
 
     worker.signal(signal.SIGINT)
-    # Signals that arrive together count as one.
-    until(lambda: worker.process.poll() is None and "" == "", timeout=1)
-    time.sleep(0.3)
-    took, left = stopped(worker, signal.SIGINT)
+    until(lambda: "finishing" in worker.log)
 
-    assert took < 5
-    assert [] == left
+    assert stopped(worker, signal.SIGINT) < 5
     assert (Status.PENDING, 0) == (field.job(job_id).status, field.job(job_id).retry_count)
 
 

@@ -148,6 +148,7 @@ class Engine(ABC, Generic[R]):
     def reconcile(self, *, now: datetime | None = None, limit: int = 100) -> int:
         moment = now or clock.now()
         with self._writing("reconcile") as rows:
-            repaired, parents = settling.reconcile(rows, moment, limit)
-        self._cascade(parents, moment, cancelling.stop_children, "cancel")
-        return repaired
+            repairs = settling.reconcile(rows, moment, limit)
+        self._cascade(repairs.to_stop, moment, cancelling.stop_children, "cancel")
+        self._cascade(repairs.to_return, moment, requeueing.return_children, "requeue")
+        return repairs.rows

@@ -67,4 +67,4 @@ class Rows(Protocol):
         """Keys with parked rows that nobody holds and no claimable row will take up."""
 
     def doubtful_parents(self, limit: int) -> Sequence[Job]:
-        """Waiting parents that were asked to stop, or whose count of open children is wrong."""
+        """Waiting parents that were asked to stop, wait for nobody, or count their children wrongly."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
 from penstock import transitions
 from penstock.job import CHILDREN, RETURNED, SUSPECT, Changes, Job, Settlement, Status
 from penstock.queue.adding import Turns, add_child, numbered
+from penstock.queue.requeueing import RETRYABLE
 from penstock.queue.rows import Rows
 
 NAMED_FAILURES = 3
@@ -136,20 +138,31 @@ def wake(rows: Rows, lock_key: str, now: datetime) -> bool:
     return True
 
 
-def reconcile(rows: Rows, now: datetime, limit: int) -> tuple[int, list[str]]:
-    """Rows put right, and parents whose children are to be stopped next."""
+class Repairs(NamedTuple):
+    rows: int
+    to_stop: list[str]
+    """Parents whose children are to be stopped next."""
+    to_return: list[str]
+    """Parents whose children are to be put back next."""
+
+
+def reconcile(rows: Rows, now: datetime, limit: int) -> Repairs:
     repaired = sum(wake(rows, key, now) for key in rows.idle_locks(limit))
     aftermath = Aftermath(rows, now)
+    to_return: list[str] = []
     for parent in rows.doubtful_parents(limit):
         count = rows.child_count(parent)
-        counted = {"children_open": count.open, "children_failed": count.failed}
+        counted = parent
         if (parent.children_open, parent.children_failed) != (count.open, count.failed):
+            counted = rows.change(parent, {"children_open": count.open, "children_failed": count.failed})
             repaired += 1
-            aftermath.note(parent, rows.change(parent, counted))
+        if not count.open and not parent.cancel_requested and rows.children(parent, RETRYABLE, 1):
+            # It waits for nobody: a requeue was cut short before it came to the children.
+            to_return.append(parent.queue_id)
         else:
-            aftermath.note(parent, parent)
+            aftermath.note(parent, counted)
     aftermath.apply()
-    return repaired, aftermath.to_stop
+    return Repairs(repaired + len(to_return), aftermath.to_stop, to_return)
 
 
 def _by_parent(entry: tuple[tuple[str, int | None], list[int]]) -> tuple[str, int]:

@@ -291,7 +291,8 @@ class Table:
 
     def _doubtful(self, job: Job) -> bool:
         count = self.child_count(job)
-        return job.cancel_requested or (job.children_open, job.children_failed) != (count.open, count.failed)
+        counted = (job.children_open, job.children_failed) == (count.open, count.failed)
+        return job.cancel_requested or not counted or not job.children_open
 
     def ended_trees(
         self, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int

@@ -28,7 +28,7 @@ from penstock.queue.protocol import Queue
 from penstock.worker.breaker import Breakers
 from penstock.worker.execute import Executor, describe
 from penstock.worker.guard import Guard, Stopped
-from penstock.worker.outbox import Outbox, Result
+from penstock.worker.outbox import Outbox
 from penstock.worker.pace import Pace
 from penstock.worker.slot import MOST_MEMBERS, Member, Slot
 
@@ -152,7 +152,7 @@ class Child:
         settlements = self._execute(claims, started)
         ended = time.monotonic()
         self._pace.note(kind, (ended - started) / len(claims))
-        self._finish([Result(*pair) for pair in zip(claims, settlements, strict=True)], ended)
+        self._finish(settlements, ended)
 
     def _take_next(self) -> list[Claim]:
         """The next job, with others of its kind when its handler takes many."""
@@ -200,10 +200,11 @@ class Child:
                 self._waiting.clear()
         return settlements
 
-    def _finish(self, results: list[Result], now: float) -> None:
+    def _finish(self, results: list[Settlement], now: float) -> None:
         if not len(self._outbox):
             self._unsent_since = now
-        self._outbox.put(results)
+        if not self._outbox.put(results):
+            self._patiently(self._outbox.send)
         # Only now: until its result is in the box, the job counts as being executed.
         self._slot.end(len(results))
         self._executing_since = 0.0
@@ -241,7 +242,7 @@ class Child:
     def _hand_back(self, reason: str) -> None:
         with self._lock:
             waiting, self._waiting = self._waiting, deque()
-        self._outbox.put([Result(claim, lifecycle.released(claim, reason)) for claim in waiting])
+        self._outbox.put([lifecycle.released(claim, reason) for claim in waiting])
 
     def _leave(self) -> None:
         """Everything claimed is settled or given back; nothing is left to a lease."""

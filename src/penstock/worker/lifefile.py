@@ -81,12 +81,12 @@ def _read(fd: int) -> str:
 
 
 def _release_child(queue: Queue, slot_file: Path, worker_id: str) -> int:
-    executing = None
+    executing, results = None, []
     if slot_file.exists() and slot_file.stat().st_size == SIZE:
         slot = Slot(slot_file)
-        executing = slot.executing()
+        executing, results = slot.executing(), slot.results()
         slot.close()
-    released = losses.settle_dead(queue, worker_id, losses.unless_executing(executing))
+    released = losses.settle_dead(queue, worker_id, results, losses.unless_executing(executing))
     # Last: should the store be away, whoever tries again needs to know what was executing.
     slot_file.unlink(missing_ok=True)
     return released

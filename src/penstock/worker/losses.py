@@ -10,6 +10,7 @@ from penstock import lifecycle
 from penstock.job import Job, JobQuery, Settlement, Status
 from penstock.queue.protocol import Queue
 from penstock.worker import paging
+from penstock.worker.outbox import settle_all
 from penstock.worker.slot import Executing
 
 Verdict: TypeAlias = Callable[[Job], Settlement]
@@ -29,8 +30,9 @@ def held_by(queue: Queue, worker_id: str) -> list[Job]:
     return [job for job in paging.every(queue, query) if job.lease_until is not None]
 
 
-def settle_dead(queue: Queue, worker_id: str, verdict: Verdict) -> int:
-    """End everything a dead worker held, each job as ``verdict`` says; answers how many."""
+def settle_dead(queue: Queue, worker_id: str, results: list[Settlement], verdict: Verdict) -> int:
+    """End everything a dead worker held: by the results it had, else as ``verdict`` says. How many it was."""
+    settle_all(queue, results)
     settlements = [verdict(job) for job in held_by(queue, worker_id)]
     if settlements:
         queue.settle(settlements)

@@ -113,7 +113,7 @@ class Nursery:
         """End what the dead held. A store that is away is asked again; until then nothing is forgotten."""
         while self._unsettled:
             ward, verdict = self._unsettled[0]
-            held = losses.settle_dead(self._queue, ward.worker_id, verdict)
+            held = losses.settle_dead(self._queue, ward.worker_id, ward.slot.results(), verdict)
             if held and ward.process.exitcode:
                 log.warning("%d jobs of a dead process were settled", held)
             ward.slot.close(remove=True)

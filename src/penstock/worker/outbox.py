@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from penstock import lifecycle
 from penstock.errors import PenstockError, StoreError
@@ -17,51 +16,49 @@ from penstock.worker.slot import Slot
 log = logging.getLogger("penstock.worker")
 
 
-class Result(NamedTuple):
-    claim: Claim
-    settlement: Settlement
-
-
 class Outbox:
-    """Filled by the main thread, emptied by it or by the sender."""
+    """Filled by the main thread, emptied by it or by the sender. What is in it is also kept in the slot."""
 
     def __init__(self, queue: Queue, slot: Slot) -> None:
         self._queue = queue
         self._slot = slot
-        self._results: list[Result] = []
+        self._results: list[Settlement] = []
         self._lock = threading.Lock()
         self._sending = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._results)
 
-    def put(self, results: Sequence[Result]) -> None:
+    def put(self, results: Sequence[Settlement]) -> bool:
+        """False: the slot has no room for them, so they should be sent at once."""
         with self._lock:
             self._results += results
+            return self._slot.keep(results)
 
     def send(self) -> None:
         """Settle all there is; on a ``StoreError`` nothing is lost and the next call tries again."""
         if not self._results:
             return
-        with self._sending, self._taken() as results:
-            if results:
-                self._count_refused(self._settle(results))
+        with self._sending:
+            with self._taken() as results:
+                statuses = settle_all(self._queue, results)
+            self._count_refused(statuses)
 
     def exchange(self, request: ClaimRequest) -> list[Claim]:
         """Settle all there is and claim: in one transaction, unless the store refuses one of the results."""
         with self._sending:
             with self._taken() as results:
                 try:
-                    exchange = self._queue.exchange([result.settlement for result in results], request)
+                    exchange = self._queue.exchange(results, request)
                 except StoreError:
                     raise
                 except Exception:  # noqa: BLE001 - whatever it is, it must not hold up the other results
-                    exchange = Exchange(self._settle(results), [])
+                    exchange = Exchange(settle_all(self._queue, results), [])
             self._count_refused(exchange.settled)
             return exchange.claims
 
     @contextmanager
-    def _taken(self) -> Iterator[list[Result]]:
+    def _taken(self) -> Iterator[list[Settlement]]:
         """All results; put back in front when the block fails."""
         with self._lock:
             results, self._results = self._results, []
@@ -71,28 +68,39 @@ class Outbox:
             with self._lock:
                 self._results = results + self._results
             raise
-
-    def _settle(self, results: list[Result]) -> list[Status | None]:
-        try:
-            return self._queue.settle([result.settlement for result in results])
-        except StoreError:
-            raise
-        except Exception:  # noqa: BLE001 - found out one by one which of them it is
-            return [status for result in results for status in self._settle_one(result)]
-
-    def _settle_one(self, result: Result) -> list[Status | None]:
-        try:
-            return self._queue.settle([result.settlement])
-        except StoreError:
-            raise
-        except Exception as error:  # noqa: BLE001 - the job ends with the reason its result was refused
-            code = error.code if isinstance(error, PenstockError) else "ERR_BAD_RESULT"
-            log.warning("the result of job %s was refused: %s", result.claim.queue_id, error)
-            message = f"the store refused its result: {type(error).__name__}: {error}"
-            return self._queue.settle([lifecycle.failed(result.claim, code, message)])
+        with self._lock:
+            if not self._results:
+                self._slot.forget_results()
 
     def _count_refused(self, statuses: Sequence[Status | None]) -> None:
         refused = sum(status is None for status in statuses)
         if refused:
             self._slot.count_refused(refused)
             log.warning("%d results came too late: the jobs were no longer ours", refused)
+
+
+def settle_all(queue: Queue, settlements: Sequence[Settlement]) -> list[Status | None]:
+    """Together if possible; when the store refuses that, each alone, and the one it refuses fails its job."""
+    if not settlements:
+        return []
+    try:
+        return queue.settle(settlements)
+    except StoreError:
+        raise
+    except Exception:  # noqa: BLE001 - found out one by one which of them it is
+        return [_settle_one(queue, settlement) for settlement in settlements]
+
+
+def _settle_one(queue: Queue, settlement: Settlement) -> Status | None:
+    try:
+        return queue.settle([settlement])[0]
+    except StoreError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the job ends with the reason its result was refused
+        log.warning("the result of job %s was refused: %s", settlement.queue_id, error)
+        job = queue.get(settlement.queue_id)
+        if job is None or job.claim_number != settlement.claim_number:
+            return None
+        code = error.code if isinstance(error, PenstockError) else "ERR_BAD_RESULT"
+        message = f"the store refused its result: {type(error).__name__}: {error}"
+        return queue.settle([lifecycle.failed(job, code, message)])[0]

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import mmap
 import os
+import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from penstock.errors import DiskFull
+from penstock.job import Settlement
 
 MOST_MEMBERS = 100
 """Jobs that one call of a batch handler can take."""
@@ -22,7 +25,7 @@ NOTES_LIMIT = 4_000
 _PAGE = 4096
 
 # Word numbers (8 bytes each). The child writes the first group, the supervisor the second.
-_READY, _EXECUTED, _REFUSED, _BEAT_AT, _IDLE = range(5)
+_READY, _EXECUTED, _REFUSED, _BEAT_AT, _IDLE, _RESULTS = range(6)
 _LEAVE, _RELIEVED, _CONDEMNED = range(16, 19)
 _STOPS = 64
 """One word a member: the number of the execution it is asked to stop."""
@@ -31,7 +34,9 @@ _NOTES_AT = _PAGE
 _MEMBERS_AT = 2 * _PAGE
 _MEMBERS_LIMIT = 6 * _PAGE - 64
 _PROGRESS_AT = 8 * _PAGE
-SIZE = _PROGRESS_AT + MOST_MEMBERS * _PAGE
+_RESULTS_AT = _PROGRESS_AT + MOST_MEMBERS * _PAGE
+RESULTS_LIMIT = 64 * _PAGE
+SIZE = _RESULTS_AT + RESULTS_LIMIT
 
 _TRIES = 1_000
 
@@ -93,6 +98,12 @@ class _Record:
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_members = msgspec.msgpack.Decoder(tuple[Member, ...]).decode
+_decode_result = msgspec.msgpack.Decoder(Settlement).decode
+_LENGTH = struct.Struct("<I")
+
+
+def _framed(body: bytes) -> bytes:
+    return _LENGTH.pack(len(body)) + body
 
 
 class Slot:
@@ -147,6 +158,20 @@ class Slot:
         if number == self._number:
             self._progress(index).write(number, 0.0, progress_json.encode()[:PROGRESS_LIMIT])
 
+    def keep(self, results: Sequence[Settlement]) -> bool:
+        """Results that were not sent yet, so that they outlive this process. False: they do not fit."""
+        # Counted by one word, after the bytes: whoever dies in between has kept nothing.
+        length = self._words[_RESULTS]
+        body = b"".join(_framed(_encode(result)) for result in results)
+        if length + len(body) > RESULTS_LIMIT:
+            return False
+        self._view[_RESULTS_AT + length : _RESULTS_AT + length + len(body)] = body
+        self._words[_RESULTS] = length + len(body)
+        return True
+
+    def forget_results(self) -> None:
+        self._words[_RESULTS] = 0
+
     def note(self, text: str) -> None:
         """What the supervisor should pass on: the state of services, or the reason to die."""
         self._notes.write(0, 0.0, text.encode(errors="replace")[:NOTES_LIMIT])
@@ -199,6 +224,16 @@ class Slot:
         if record is None or not record[2]:
             return None
         return Executing(record[0], record[1], _decode_members(record[2]))
+
+    def results(self) -> list[Settlement]:
+        """What the child had finished but may not have sent. Settled twice, a result is refused."""
+        kept = bytes(self._view[_RESULTS_AT : _RESULTS_AT + self._words[_RESULTS]])
+        found, at = [], 0
+        while at < len(kept):
+            (length,) = _LENGTH.unpack_from(kept, at)
+            at += _LENGTH.size + length
+            found.append(_decode_result(kept[at - length : at]))
+        return found
 
     def progress(self, number: int, index: int) -> str | None:
         record = self._progress(index).read()

@@ -23,6 +23,7 @@ from penstock.job import Beat, Job, WorkerReport
 from penstock.worker import idleness, losses
 from penstock.worker.lifefile import release_dead
 from penstock.worker.nursery import Nursery, Terms
+from penstock.worker.outbox import settle_all
 from penstock.worker.rota import AWAY, Rota
 from penstock.worker.slot import Executing
 from penstock.worker.upkeep.overdue import OverdueEnder
@@ -36,10 +37,10 @@ TICK_S = 0.1
 LOOK_S = 1.0
 """How often progress is written, cancel flags are read, and dead neighbours are looked for."""
 IDLE_EVERY_S = 0.2
-TIMEOUT_UNWIND_S, CANCEL_UNWIND_S = 3.0, 0.5
+TIMEOUT_UNWIND_S, CANCEL_UNWIND_S = 2.0, 0.5
 """From SIGTERM to SIGKILL. Whoever is cancelled had the grace before."""
 STARVES_AFTER_S = 2.0
-STILLBORN_LIMIT = 5
+STILLBORN_LIMIT = 3
 SPREAD = 0.1
 
 log = logging.getLogger("penstock.worker")
@@ -92,6 +93,7 @@ class Supervisor:
 
     def _drain(self) -> None:
         """Stop claiming, let what runs finish, hand back the rest unspent. Leases are renewed to the end."""
+        log.info("finishing what runs, within %.0f s", self._terms.shutdown_grace_s)
         for ward in self._nursery.wards:
             ward.slot.ask_to_leave()
         rota = self._rota()
@@ -194,12 +196,13 @@ class Supervisor:
 
     def _relieve(self, ward: Ward, doing: Executing) -> None:
         """Do for a child what its own sender cannot: give back the jobs behind the one that takes so long."""
+        ward.relieve(doing.number)
+        settle_all(self._queue, ward.slot.results())
         behind = [
             lifecycle.released(job, "behind a slow job")
             for job in losses.held_by(self._queue, ward.worker_id)
             if not losses.was_executing(job, doing)
         ]
-        ward.relieve(doing.number)
         if behind:
             self._queue.settle(behind)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock import clock
 from penstock.clock import format_time
-from penstock.errors import InvalidRequest
+from penstock.errors import InvalidRequest, StoreError
 from penstock.job import (
     Added,
     Beat,
@@ -44,7 +44,11 @@ class SqliteQueue(Engine[SqliteRows]):
         self._connections = Connections(self.path, synchronous=synchronous, busy_timeout_s=busy_timeout_s)
         self._doorbell: Doorbell | None = None
         self._version_seen = -1
-        self.migrate()
+        try:
+            self.migrate()
+        except StoreError:
+            self._connections.close()
+            raise
 
     @contextmanager
     def _writing(self, what: str) -> Iterator[SqliteRows]:  # noqa: ARG002 - SQLite keeps its own record

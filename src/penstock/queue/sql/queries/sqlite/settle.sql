@@ -41,6 +41,7 @@ WHERE parent_id = ? AND parent_run = ?
 SELECT {job} FROM unified_queue p INDEXED BY idx_unified_queue_waiting
 WHERE p.status = 'in_progress' AND p.lease_until IS NULL AND p.waiting_for = 'children'
   AND (p.cancel_requested = 1
+       OR p.children_open = 0
        OR p.children_open <> (
             SELECT count(*) FROM unified_queue c INDEXED BY idx_unified_queue_children
             WHERE c.parent_id = p.queue_id AND c.parent_run = p.run AND c.finished_at IS NULL)
