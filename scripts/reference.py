@@ -64,7 +64,7 @@ def error_classes(module: ModuleType) -> list[type[Any]]:
 def failure_codes() -> dict[str, str]:
     """What else can stand in a job's ``error_code``: the tables of the modules that put it there."""
     found: dict[str, str] = {}
-    for name in ("penstock.retry", "penstock.lifecycle"):
+    for name in ("penstock.retry", "penstock.lifecycle", "penstock.worker.execute"):
         found.update(getattr(load(name), "FAILURE_CODES", {}))
     return found
 

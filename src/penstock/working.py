@@ -164,11 +164,12 @@ def _served(app: Penstock | None) -> list[str]:
 
 def _common(given: Settings, own: Settings) -> Settings:
     """The application says where its queue is; a command line that says otherwise is a mistake."""
-    for name in ("url", "state_dir"):
+    for name, variable in (("url", "PENSTOCK_URL"), ("state_dir", "PENSTOCK_STATE")):
         if given.sources.get(name) == config.ARGUMENT and getattr(given, name) != getattr(own, name):
             said = masked_url(str(getattr(own, name)))
             raise InvalidSetting(
-                f"the application has {name} = {said}", remedy=f"Leave {name} out, or change the application."
+                f"the application has {name} = {said}, not what was asked for",
+                remedy=f"Leave it out; an application that names no place of its own follows {variable}.",
             )
     return own
 

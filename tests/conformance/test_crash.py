@@ -46,7 +46,10 @@ def test_two_hundred_killed_processes_leave_what_they_acknowledged(engine: str, 
 def _kill_again_and_again(engine: str, folder: Path, *, rounds: int) -> None:
     seed = SystemRandom().getrandbits(32)
     random = Random(seed)
-    with TemporaryDirectory(dir=MEMORY_DISK) as quick, _forking(engine, folder / "warm") as parent:
+    with (
+        TemporaryDirectory(prefix="penstock-crash-", dir=MEMORY_DISK) as quick,
+        _forking(engine, folder / "warm") as parent,
+    ):
         # On a disk most kills meet a process that waits for a sync, in memory one that computes.
         places = [folder / "disk", Path(quick) / "memory"]
         ledgers = [Ledger([]) for _ in places]

@@ -134,13 +134,18 @@ def test_a_function_may_have_a_back_off_of_its_own(registering: Penstock, backof
 
 
 def test_the_last_failure_is_final(app: Penstock):
-    calls = []
-    app.function("flaky", backoff=0, max_retries=1)(lambda payload: calls.append(1) or 1 / 0)
+    attempts: list[int] = []
+
+    @app.function("flaky", backoff=0, max_retries=1)
+    def flaky(payload: Payload, context: Context) -> float:
+        attempts.append(context.attempt)
+        return 1 / 0
+
     receipt = app.call("flaky")
 
     with app.worker_thread():
         job = app.wait(receipt.job_id, timeout=20)
-    assert (Status.FAILED, 1, 2) == (job.status, job.retry_count, len(calls))
+    assert (Status.FAILED, 1, [1, 2]) == (job.status, job.retry_count, attempts)
     assert "ZeroDivisionError: division by zero" == job.error_message
 
 

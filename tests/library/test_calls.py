@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -275,6 +276,22 @@ def test_a_store_that_fails_ends_the_worker_thread_and_is_told(tmp_path: Path):
     with pytest.raises(OSError, match="disk on fire"), app.worker_thread():
         pass
     app.close()
+
+
+def test_a_worker_thread_keeps_the_lease_of_a_job_that_outlasts_it(tmp_path: Path):
+    app = Penstock(settings=config.load({}, url="memory://", lease_s=1, heartbeat_s=0.5))
+    late: list[int] = []
+
+    @app.function("slow")
+    def slow(payload: dict[str, Any]) -> None:
+        for _ in range(15):
+            time.sleep(0.1)
+            late.append(len(app.queue.expired()))
+
+    receipt = app.call("slow")
+    with app.worker_thread():
+        app.wait(receipt.job_id, timeout=20)
+    assert [0] * 15 == late
 
 
 def test_processes_cannot_serve_a_memory():

@@ -63,6 +63,10 @@ def _unwatchable(directory: Path) -> None:
     raise OSError(24, "too many watches", str(directory))
 
 
+def open_descriptors() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
 def rings(bell: Doorbell) -> bool:
     start = time.monotonic()
     return bell.wait(LONG) and time.monotonic() - start < SOON
@@ -89,7 +93,12 @@ def test_a_change_between_the_look_and_the_sleep_rings(bell: Doorbell, store: St
 def test_a_change_by_another_thread_rings(bell: Doorbell, store: Store):
     looked = threading.Event()
     store.then = looked.set
-    writer = threading.Thread(target=lambda: (looked.wait(LONG), store.write()))
+
+    def write_after_the_look() -> None:
+        looked.wait(LONG)
+        store.write()
+
+    writer = threading.Thread(target=write_after_the_look)
     writer.start()
 
     assert rings(bell)
@@ -128,11 +137,11 @@ def test_it_can_be_used_after_close(bell: Doorbell, store: Store):
 
 
 def test_close_leaves_no_descriptor_open(bell: Doorbell):
-    before = os.listdir("/proc/self/fd")
+    before = open_descriptors()
     bell.wait(0.01)
     bell.close()
 
-    assert len(before) == len(os.listdir("/proc/self/fd"))
+    assert before == open_descriptors()
 
 
 def test_a_forked_child_takes_no_event_from_its_parent(bell: Doorbell, store: Store):
@@ -159,7 +168,7 @@ def test_an_idle_second_costs_less_than_a_hundredth_of_it(bell: Doorbell):
 def test_polling_slows_down_and_is_fast_again_after_a_change(store: Store, monkeypatch: pytest.MonkeyPatch):
     slept: list[float] = []
     monkeypatch.setattr(doorbell, "_Watch", _unwatchable)
-    monkeypatch.setattr(doorbell.time, "sleep", slept.append)
+    monkeypatch.setattr(time, "sleep", slept.append)
     bell = Doorbell(store.directory, store.changed)
     assert not bell.wait(0.05)
     assert slept[0] == doorbell.FASTEST_S

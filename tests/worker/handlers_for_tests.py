@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +77,8 @@ def digest(context: Context) -> str:
 def stubborn(context: Context) -> None:
     """Swallows whatever is raised to stop it."""
     while True:
-        try:
+        with suppress(BaseException):
             time.sleep(60)
-        except BaseException:
-            continue
 
 
 def checkpoints(context: Context) -> None:

@@ -36,7 +36,8 @@ def test_children_die_with_their_supervisor_and_the_next_worker_takes_over(
     first = field.worker(start_method=start_method, processes=2)
     job_id = field.put("sleep_unless_retried", payload={"seconds": 60})
     field.began(job_id)
-    children = until(lambda: len(first.children()) >= 2 and first.children())
+    until(lambda: len(first.children()) >= 2)
+    children = first.children()
 
     first.signal(signal.SIGKILL)
     first.ended()

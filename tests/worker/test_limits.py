@@ -8,7 +8,7 @@ from penstock.job import Status
 from tests.worker.processes import Field, until
 
 NEVER_YIELD = ("sleep", "busy", "regex", "digest", "stubborn")
-"""A system call, Python, C that keeps the interpreter, C that gives it away, and one that swallows the stop."""
+"""A system call, Python, C that keeps the interpreter, C that gives it away, and one that will not stop."""
 
 
 def put_each(field: Field, **fields: int) -> dict[str, str]:
@@ -24,7 +24,6 @@ def test_code_that_never_yields_is_stopped_within_5_s_of_its_timeout(field: Fiel
         job = field.ended(job_id)
         assert (Status.FAILED, "ERR_JOB_TIMEOUT") == (job.status, job.error_code), do
         assert ("Timeout after 1s", 0) == (job.error_message, job.retry_count), do
-        assert job.started_at and job.finished_at
         assert time.monotonic() - begun.at < 1 + 5 + 2 * slowness, do
     assert Status.DONE is field.ended(field.put()).status
 
@@ -54,9 +53,8 @@ def test_progress_reaches_the_row_and_a_checkpoint_ends_a_cancelled_job(field: F
     job = field.ended(job_id)
 
     assert time.monotonic() - asked < 2 + slowness
-    assert {"current": 3, "total": 4, "percent": 75.0, "message": "three of four"} == {
-        key: progress[key] for key in ("current", "total", "percent", "message")
-    }
+    expected = {"current": 3, "total": 4, "percent": 75.0, "message": "three of four", "counts": {"files": 3}}
+    assert expected == progress
     assert (Status.CANCELLED, "ERR_CANCELLED") == (job.status, job.error_code)
     assert "died" not in worker.log
 
@@ -66,13 +64,12 @@ def test_a_cancel_never_hits_the_job_that_comes_next(field: Field):
     field.worker()
     first = field.put("checkpoints")
     field.began(first)
-    next_ones = field.put_many(5, "checkpoints", timeout_s=1)
+    following = field.put("checkpoints", timeout_s=1)
 
     field.queue.cancel([first])
-    field.ended(first)
 
-    assert {Status.FAILED} == {field.ended(job_id).status for job_id in next_ones[:1]}
-    assert [] == [event.what for event in field.job(next_ones[0]).history if event.what == "cancelled"]
+    assert Status.CANCELLED is field.ended(first).status
+    assert "ERR_JOB_TIMEOUT" == field.ended(following).error_code
 
 
 def test_a_handler_can_clean_up_when_it_is_stopped(field: Field):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import islice, takewhile
+from itertools import groupby, islice, takewhile
 from typing import TypeAlias
 
 import msgspec
@@ -84,9 +84,8 @@ class Table:
         self._leave(job)
         self._enter(changed)
         if changed.finished_at is not job.finished_at:
-            self._leave_key(job)
-            self._enter_key(changed)
-        if changed.lock_held is not job.lock_held and job.lock_key is not None:
+            (self._leave_key if job.finished_at is None else self._enter_key)(changed)
+        if changed.lock_held is not job.lock_held:
             self._pass_lock(changed)
         return changed
 
@@ -94,9 +93,15 @@ class Table:
         return [self.change(job, changes) for job in jobs]
 
     def finish(self, settlements: Sequence[Settlement], now: datetime) -> list[bool]:
-        return [self._finish(settlement, now) for settlement in settlements]
+        plain = [self._plain(settlement) for settlement in settlements]
+        claims = [(job, each) for job, each in zip(plain, settlements, strict=True) if job is not None]
+        # Claims that are alike in this end alike, see ``transitions.settled``.
+        for _, group in groupby(claims, key=lambda claim: (claim[0].lost_count, claim[1].result_json)):
+            alike = list(group)
+            self.change_alike([job for job, _ in alike], transitions.settled(*alike[0], now))
+        return [job is not None for job in plain]
 
-    def _finish(self, settlement: Settlement, now: datetime) -> bool:
+    def _plain(self, settlement: Settlement) -> Job | None:
         job = self.rows.get(settlement.queue_id)
         if (
             job is None
@@ -107,9 +112,8 @@ class Table:
             or job.children_open
             or settlement.children
         ):
-            return False
-        self.change(job, transitions.settled(job, settlement, now))
-        return True
+            return None
+        return job
 
     def delete(self, ids: Sequence[str]) -> None:
         for queue_id in ids:
@@ -118,7 +122,8 @@ class Table:
     def _delete(self, queue_id: str) -> None:
         job = self.rows.pop(queue_id)
         self._leave(job)
-        self._leave_key(job)
+        if job.finished_at is None:
+            self._leave_key(job)
         if job.lock_held and job.lock_key is not None:
             self.lock_holders.pop(job.lock_key, None)
         if job.parent_id is not None:
@@ -188,7 +193,7 @@ class Table:
             self.live_keys[job.tenant_id, job.branch, job.idempotency_key] = job.queue_id
 
     def _leave_key(self, job: Job) -> None:
-        if job.finished_at is None and job.parent_id is None and job.dedupe:
+        if job.parent_id is None and job.dedupe:
             self.live_keys.pop((job.tenant_id, job.branch, job.idempotency_key), None)
 
     def _pass_lock(self, job: Job) -> None:

@@ -129,7 +129,9 @@ class Nursery:
         tally.deaths += 1
         tally.last_death = ward.notes().get("died") or _exit_reason(ward.process.exitcode)
         log.warning("process %s died: %s", ward.worker_id, tally.last_death)
-        self._pause_starts(stillborn=slot.executed == 0 and ward.executing is None)
+        unused = slot.executed == 0 and ward.executing is None
+        # Killed later than at its start it says nothing about the next one.
+        self._pause_starts(stillborn=unused and (not slot.ready or ward.process.exitcode > 0))
 
     def _pause_starts(self, *, stillborn: bool) -> None:
         """A child that dies before it did anything may do so for ever; do not spend the machine on it."""

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Mapping
 from datetime import timedelta
 
+from penstock.errors import StoreError
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
 from penstock.job import Beat, Claim, ClaimRequest
@@ -88,7 +89,10 @@ class _Pulse:
         while not self._ended.wait(BEAT_S):
             told, self._told = self._told, None
             beat = Beat(self._claim.queue_id, self._claim.claim_number, self._lease, told)
-            (answer,) = self._queue.renew([beat])
+            try:
+                (answer,) = self._queue.renew([beat])
+            except StoreError:
+                continue  # the lease outlasts a few missed beats; settling will tell if the store stays away
             if answer.cancel_requested or not answer.held:
                 self._cancelled.set()
 

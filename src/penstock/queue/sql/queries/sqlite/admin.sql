@@ -1,11 +1,11 @@
 -- name: expired
 SELECT {job} FROM unified_queue INDEXED BY idx_unified_queue_lease_expiry
-WHERE status = 'in_progress' AND lease_until IS NOT NULL AND lease_until < ?
+WHERE lease_until IS NOT NULL AND lease_until < ?
 ORDER BY lease_until, queue_id LIMIT ?
 
 -- name: paused_rows
 SELECT {job} FROM unified_queue INDEXED BY idx_unified_queue_paused
-WHERE status = 'pending' AND held = 'pause'
+WHERE held = 'pause'
   AND (?1 IS NULL OR (-priority, turn, created_at, queue_id) > (?1, ?2, ?3, ?4))
 ORDER BY priority DESC, turn, created_at, queue_id LIMIT ?5
 

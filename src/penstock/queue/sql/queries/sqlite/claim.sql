@@ -1,6 +1,6 @@
 -- name: promote
 UPDATE unified_queue SET held = NULL, run_at = NULL, updated_at = ?1
-WHERE status = 'pending' AND held = 'time' AND run_at <= ?1
+WHERE held = 'time' AND run_at <= ?1
 
 -- name: candidates
 SELECT rowid, turn, lock_key, lock_held IS NOT NULL, {claim}

@@ -8,11 +8,11 @@ WHERE queue_id = ? AND claim_number = ? AND status = 'in_progress'
 
 -- name: any_parked
 SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_parked
-WHERE status = 'pending' AND held = 'lock' LIMIT 1
+WHERE held = 'lock' LIMIT 1
 
 -- name: first_parked
 SELECT {job} FROM unified_queue INDEXED BY idx_unified_queue_parked
-WHERE status = 'pending' AND held = 'lock' AND lock_key = ?
+WHERE held = 'lock' AND lock_key = ?
 ORDER BY priority DESC, turn, created_at, queue_id LIMIT 1
 
 -- name: lock_holder
@@ -20,7 +20,7 @@ SELECT queue_id FROM unified_queue INDEXED BY idx_unified_queue_lock WHERE lock_
 
 -- name: idle_locks
 SELECT DISTINCT p.lock_key FROM unified_queue p INDEXED BY idx_unified_queue_parked
-WHERE p.status = 'pending' AND p.held = 'lock'
+WHERE p.held = 'lock'
   AND NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = p.lock_key)
   AND NOT EXISTS (SELECT 1 FROM unified_queue c INDEXED BY idx_unified_queue_dequeue
                   WHERE c.status = 'pending' AND c.held IS NULL AND c.lock_key = p.lock_key)
@@ -39,7 +39,8 @@ WHERE parent_id = ? AND parent_run = ?
 
 -- name: doubtful_parents
 SELECT {job} FROM unified_queue p INDEXED BY idx_unified_queue_waiting
-WHERE p.status = 'in_progress' AND p.lease_until IS NULL AND p.waiting_for = 'children'
+WHERE p.waiting_for = 'children' AND p.finished_at IS NULL AND p.lease_until IS NULL
+  AND p.status = 'in_progress'
   AND (p.cancel_requested = 1
        OR p.children_open = 0
        OR p.children_open <> (

@@ -1,0 +1,112 @@
+"""Kill at random, for as long as there is work: every job ends exactly once, nothing is left in progress."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import sqlite3
+import time
+from contextlib import suppress
+
+import pytest
+
+from penstock.job import Status
+from tests.worker.processes import Field, Worker, until
+
+JOB_S = 0.003
+
+
+def watch_endings(field: Field) -> None:
+    """Let the database itself write down how often each job became done."""
+    if field.engine == "sqlite":
+        with sqlite3.connect(field.place / "queue.db") as connection:
+            connection.executescript(
+                "CREATE TABLE endings (queue_id TEXT);"
+                "CREATE TRIGGER ending AFTER UPDATE OF status ON unified_queue"
+                " WHEN new.status = 'done' AND old.status <> 'done'"
+                " BEGIN INSERT INTO endings VALUES (new.queue_id); END;"
+            )
+        connection.close()
+
+
+def endings(field: Field) -> int:
+    if field.engine == "sqlite":
+        connection = sqlite3.connect(field.place / "queue.db")
+        number: int = connection.execute("SELECT count(*) FROM endings").fetchone()[0]
+        connection.close()
+        return number
+    # A process killed between the journal and its log leaves a line out, but none is there twice.
+    logs = field.place.glob("queue/jobs/index_queue.log*")
+    return sum(int(number) for log in logs for number in re.findall(r"(\d+) done", log.read_text()))
+
+
+class Chaos:
+    def __init__(self, field: Field, chance: random.Random) -> None:
+        self._field = field
+        self._chance = chance
+        self._worker = self._start()
+        self.kills = 0
+
+    def _start(self) -> Worker:
+        return self._field.worker(processes=2, lease_s=30.0)
+
+    def strike(self) -> None:
+        """Mostly a child; now and then the supervisor, everybody, or a polite stop."""
+        what = self._chance.random()
+        if what < 0.75:
+            with suppress(ProcessLookupError, IndexError):
+                os.kill(self._chance.choice(self._worker.children()), signal.SIGKILL)
+                self.kills += 1
+            return
+        if what < 0.85:
+            self._worker.signal(signal.SIGKILL)
+        elif what < 0.95:
+            self._worker.tree(signal.SIGKILL)
+        else:
+            self._worker.signal(signal.SIGTERM)
+        self.kills += 1
+        self._worker.ended()
+        self._worker = self._start()
+
+
+def live(field: Field) -> int:
+    return field.count(Status.PENDING) + field.count(Status.IN_PROGRESS)
+
+
+def wreak(field: Field, jobs: int, kills: int, pause_s: float) -> None:
+    chance = random.Random(jobs)
+    field.put_many(jobs, "sleep", payload={"seconds": JOB_S}, max_retries=1000)
+    watch_endings(field)
+    chaos = Chaos(field, chance)
+    while chaos.kills < kills and live(field):
+        time.sleep(chance.uniform(0, 2 * pause_s))
+        chaos.strike()
+    # Retries of jobs that were hit more than once come after a while.
+    until(lambda: live(field) == 0, timeout=120)
+
+    assert chaos.kills >= kills * 0.9
+    everything = field.jobs()
+    assert {Status.DONE: jobs} == {status: field.count(status) for status in Status if field.count(status)}
+    ended_at = {(line[1], line[2]) for line in field.recorded("ended")}
+    finished = {(job.queue_id, str(job.claim_number)) for job in everything}
+    assert finished <= ended_at
+    lost = sum(job.lost_count for job in everything)
+    assert lost <= 2 * chaos.kills
+    assert jobs - (0 if field.engine == "sqlite" else chaos.kills * 100) <= endings(field) <= jobs
+    twice = sum(job.lost_count > 1 for job in everything)
+    print(
+        f"{field.engine}: {jobs:,} jobs, {chaos.kills} kills, {lost} spent a retry ({twice} more than one),",
+        end=" ",
+    )
+    print(f"{len(field.recorded('began')) - jobs} handler calls more than jobs")
+
+
+def test_some_kills_over_some_jobs(field: Field):
+    wreak(field, jobs=2_000, kills=20, pause_s=0.15)
+
+
+@pytest.mark.chaos
+def test_1_000_kills_over_50_000_jobs(field: Field):
+    wreak(field, jobs=50_000, kills=1_000, pause_s=0.15)

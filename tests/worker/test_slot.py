@@ -1,0 +1,119 @@
+"""The memory a child and its supervisor share: what is read is what was written, whoever dies when."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.job import Settlement, Status
+from penstock.worker.slot import MOST_MEMBERS, RESULTS_LIMIT, Executing, Member, Slot
+
+LONG_ID = "é" * 64
+"""128 bytes: the longest id a door may bring."""
+
+
+@pytest.fixture
+def child(tmp_path: Path) -> Iterator[Slot]:
+    slot = Slot.create(tmp_path / "w.slot")
+    yield slot
+    slot.close()
+
+
+@pytest.fixture
+def supervisor(child: Slot) -> Iterator[Slot]:
+    slot = Slot(child.path)
+    yield slot
+    slot.close()
+
+
+def settled(number: int, result: str = "{}") -> Settlement:
+    return Settlement(
+        queue_id=f"job_{number}", claim_number=1, status=Status.DONE, what="done", result_json=result
+    )
+
+
+def test_the_supervisor_reads_what_the_child_executes(child: Slot, supervisor: Slot):
+    assert supervisor.executing() is None
+    members = tuple(Member(f"{LONG_ID}{i}", i, 7200) for i in range(MOST_MEMBERS))
+
+    number = child.begin(members, 12.5)
+
+    assert Executing(number, 12.5, members) == supervisor.executing()
+    child.end(len(members))
+    assert supervisor.executing() is None
+    assert len(members) == supervisor.executed
+
+
+def test_a_death_in_the_middle_of_writing_reads_as_nothing(child: Slot, supervisor: Slot):
+    child.begin((Member("job_1", 1, 60),), 1.0)
+    page = child.path.read_bytes()
+    at = page.index(b"job_1") // 4096 * 4096
+    (sequence,) = struct.unpack_from("Q", page, at)
+    with child.path.open("r+b") as file:
+        file.seek(at)
+        file.write(struct.pack("Q", sequence + 1))
+
+    assert supervisor.executing() is None
+
+
+def test_a_reader_never_sees_half_of_a_change(child: Slot, supervisor: Slot):
+    """Members, start and number of an execution belong together however the two sides interleave."""
+    stop = threading.Event()
+
+    def write() -> None:
+        turn = 0
+        while not stop.is_set():
+            turn += 1
+            size = turn % 50 + 1
+            child.begin(tuple(Member(f"job_{turn}", turn, size) for _ in range(size)), float(turn))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        seen = [supervisor.executing() for _ in range(3_000)]
+    finally:
+        stop.set()
+        writer.join()
+    whole = [doing for doing in seen if doing is not None]
+    assert whole
+    for number, started, members in whole:
+        assert {Member(f"job_{number}", number, len(members))} == set(members)
+        assert number == started
+
+
+def test_a_stop_is_for_one_member_of_one_execution(child: Slot, supervisor: Slot):
+    first = child.begin((Member("job_1", 1, 60), Member("job_2", 1, 60)), 1.0)
+    supervisor.ask_to_stop(first, 1)
+
+    assert [False, True] == [child.asked_to_stop(first, index) for index in (0, 1)]
+    child.end(2)
+    second = child.begin((Member("job_3", 1, 60), Member("job_4", 1, 60)), 2.0)
+    assert not any(child.asked_to_stop(second, index) for index in (0, 1))
+
+
+def test_a_thread_that_outlived_its_job_does_not_speak_for_the_next(child: Slot, supervisor: Slot):
+    first = child.begin((Member("job_1", 1, 60),), 1.0)
+    child.tell(first, 0, '{"current":1}')
+    assert '{"current":1}' == supervisor.progress(first, 0)
+    second = child.begin((Member("job_2", 1, 60),), 2.0)
+
+    child.tell(first, 0, '{"current":2}')
+
+    assert supervisor.progress(second, 0) is None
+
+
+def test_results_are_kept_until_they_are_sent(child: Slot, supervisor: Slot):
+    results = [settled(1), settled(2, '"' + "x" * 10_000 + '"')]
+
+    assert child.keep(results[:1])
+    assert child.keep(results[1:])
+
+    assert results == supervisor.results()
+    assert not child.keep([settled(3, "x" * RESULTS_LIMIT)])
+    assert results == supervisor.results()
+    child.forget_results()
+    assert [] == supervisor.results()
