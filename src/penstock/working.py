@@ -143,9 +143,9 @@ def name_of(app: Penstock) -> str:
         if value is app
     ]
     main = getattr(sys.modules.get("__main__"), "__file__", None)
-    usable = [
-        name for name in found if main is not None or not name.startswith(("__main__:", "__mp_main__:"))
-    ]
+    # A child runs the script again; what was typed, or came from standard input, it cannot.
+    script = main is not None and Path(main).is_file()
+    usable = [name for name in found if script or not name.startswith("__m")]
     if not usable:
         raise AppNotFound(
             "this application is no global of a module, so worker processes cannot load it",

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import penstock
 from penstock import Penstock, config
 from penstock.job import Held, Status
 
@@ -67,6 +68,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
     def start(*arguments: str, program: tuple[str, ...] = ("-m", "penstock")) -> subprocess.Popen[str]:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("PENSTOCK_", "AGENT_BRAIN_"))}
+        clean["PYTHONPATH"] = str(Path(penstock.__file__).resolve().parents[1])
         process = subprocess.Popen(
             [sys.executable, *program, *arguments],
             cwd=tmp_path,
@@ -163,6 +165,15 @@ def test_a_script_may_run_its_own_worker(app: Penstock, start: Start):
     finished(start(program=("-m", "mypkg.tasks")))
 
     assert 8 == app.result(receipt.job_id)
+
+
+def test_what_was_typed_cannot_be_loaded_again_and_says_so(start: Start):
+    typed = (
+        "from penstock import Penstock; app = Penstock('sqlite:///queue.db', state_dir='.'); app.run_worker()"
+    )
+    _, err = finished(start(program=("-c", typed)), code=1)
+
+    assert "AppNotFound: this application is no global of a module" in err
 
 
 def test_told_not_to_claim_it_claims_nothing(app: Penstock, start: Start, tmp_path: Path):

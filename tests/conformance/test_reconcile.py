@@ -4,7 +4,7 @@ import pytest
 
 from penstock import lifecycle
 from penstock.job import JobQuery, Scope, Status
-from penstock.queue import cancelling, requeueing
+from penstock.queue import cancelling, pausing, requeueing
 from tests.conformance.conftest import (
     T0,
     at,
@@ -89,7 +89,7 @@ class Crash(BaseException):
 def crash(monkeypatch):
     """Runs a call that dies when it comes to the named step; the step works again afterwards."""
 
-    def dying(*_args):
+    def dying(*_args, **_named):
         raise Crash
 
     def run(module, step, call):
@@ -154,3 +154,12 @@ def test_what_was_put_right_stays_right(queue, crash):
     before = queue.find(JobQuery())
     assert 0 == queue.reconcile(now=at(3))
     assert before == queue.find(JobQuery())
+
+
+def test_a_resume_cut_short_is_carried_on(queue, crash):
+    put(queue, *many(3, "c", tenant_id="A"))
+    queue.pause(Scope("A"), now=T0)
+    assert [] == claim_all(queue)
+    crash(pausing, "release", lambda: queue.resume(Scope("A"), now=at(1)))
+    assert 3 == queue.reconcile(now=at(2))
+    assert 3 == len(claim_all(queue, at(3)))

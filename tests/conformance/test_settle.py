@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from penstock import lifecycle
-from penstock.job import Held, Status
+from penstock.errors import DuplicateId
+from penstock.job import Held, JobQuery, Status
 from penstock.retry import FUNCTION_BACKOFF, Classification
 from tests.conformance.conftest import (
     T0,
@@ -216,3 +217,16 @@ def test_a_late_holder_that_was_not_reaped_may_settle(queue):
 
 def test_nothing_to_settle_is_no_work(queue):
     assert [] == queue.settle([], now=T0)
+
+
+def test_a_settle_with_a_childs_id_taken_changes_nothing(queue):
+    first, second = running(queue, new("first")), running(queue, new("second"))
+    (other,) = put(queue, new("other"))
+    before = queue.find(JobQuery())
+    settlements = [
+        lifecycle.done(first),
+        lifecycle.waits(second, children=(new("child"), new("bad", queue_id=other))),
+    ]
+    with pytest.raises(DuplicateId):
+        queue.settle(settlements, now=T0)
+    assert before == queue.find(JobQuery())

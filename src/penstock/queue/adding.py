@@ -49,7 +49,7 @@ def numbered(rows: Rows, job: Job, changes: Changes) -> Changes:
 
 
 def add(rows: Rows, new: Sequence[NewJob], limits: Limits, now: datetime) -> list[Added]:
-    rows.refuse_taken([item.queue_id for item in new])
+    rows.refuse_taken(new)
     _refuse_when_full(rows, new, limits)
     turns = Turns(rows)
     return [_add_one(rows, turns, item, now) for item in new]

@@ -137,10 +137,13 @@ class Engine(ABC, Generic[R]):
         moment = now or clock.now()
         with self._writing("resume") as rows:
             self._set_paused(rows, scope, False)
+        return self._release_resumed(moment)
+
+    def _release_resumed(self, now: datetime) -> int:
         still, released, last = self.paused(), 0, None
         while True:
             with self._writing("resume") as rows:
-                batch, last = pausing.release(rows, still, moment, limit=CASCADE_BATCH, after=last)
+                batch, last = pausing.release(rows, still, now, limit=CASCADE_BATCH, after=last)
             released += batch
             if last is None:
                 return released
@@ -151,4 +154,6 @@ class Engine(ABC, Generic[R]):
             repairs = settling.reconcile(rows, moment, limit)
         self._cascade(repairs.to_stop, moment, cancelling.stop_children, "cancel")
         self._cascade(repairs.to_return, moment, requeueing.return_children, "requeue")
-        return repairs.rows
+        # While anything is paused, telling what a cut-short resume left apart would mean reading it all.
+        released = 0 if self.paused() else self._release_resumed(moment)
+        return repairs.rows + released

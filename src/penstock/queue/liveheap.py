@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from typing import Generic, TypeVar
 
 from penstock.job import Job
@@ -22,21 +23,23 @@ class LiveHeap(Generic[K]):
     heap beside it. Nothing is put in its place before somebody reads.
     """
 
-    def __init__(self, rows: Mapping[str, Job]) -> None:
+    def __init__(self, rows: Mapping[str, Job], key: Callable[[Job], K]) -> None:
         self._rows = rows
-        self._put = 0
-        self._fresh: list[tuple[K, int, Job]] = []
+        self._key = key
+        self._fresh: list[Job] = []
+        self._fresh_room = _SLACK
         self._run: list[tuple[K, int, Job]] = []
         self._head = 0
         self._heap: list[tuple[K, int, Job]] = []
         self._room = _SLACK
+        self._numbers = count()
 
-    def put(self, key: K, job: Job) -> None:
-        # The number keeps two entries with one key from being ordered by their jobs, which have no order.
-        self._put += 1
-        self._fresh.append((key, self._put, job))
-        if len(self._fresh) > self._room:
-            self._sort()
+    def put(self, job: Job) -> None:
+        self._fresh.append(job)
+        if len(self._fresh) > self._fresh_room:
+            self._fresh = [job for job in self._fresh if self._rows.get(job.queue_id) is job]
+            # Room for as many again: so each row pays for a few looks only.
+            self._fresh_room = 2 * len(self._fresh) + _SLACK
 
     def __bool__(self) -> bool:
         """False only if it is empty; what is in it may all be dead."""
@@ -77,25 +80,27 @@ class LiveHeap(Generic[K]):
         return self._rows.get(entry[2].queue_id) is entry[2]
 
     def _settle(self) -> None:
-        """Put fresh entries in their place, and leave behind what died at the heads of run and heap."""
-        if len(self._fresh) + len(self._heap) > _SLACK + len(self._run) // 8:
-            self._sort()
-        for entry in self._fresh:
-            if not self._run or entry > self._run[-1]:
-                self._run.append(entry)
-            else:
-                heapq.heappush(self._heap, entry)
-        self._fresh.clear()
-        if len(self._run) > self._room:
-            self._sort()
+        """Put fresh rows in their place, and leave behind what died at the heads of run and heap."""
+        if self._fresh:
+            self._place_fresh()
         while self._head < len(self._run) and not self._lives(self._run[self._head]):
             self._head += 1
         while self._heap and not self._lives(self._heap[0]):
             heapq.heappop(self._heap)
 
-    def _sort(self) -> None:
-        entries = self._run[self._head :] + self._heap + self._fresh
-        self._run = sorted(entry for entry in entries if self._lives(entry))
-        self._head, self._heap, self._fresh = 0, [], []
-        # Twice as many before the next time: so each row pays for a few steps only.
-        self._room = 2 * len(self._run) + _SLACK
+    def _place_fresh(self) -> None:
+        # The number keeps two entries with one key from being ordered by their jobs, which have no order.
+        entries = [(self._key(job), next(self._numbers), job) for job in self._fresh]
+        self._fresh = []
+        for entry in entries:
+            if not self._run or entry > self._run[-1]:
+                self._run.append(entry)
+            else:
+                self._heap.append(entry)
+        if len(self._run) + len(self._heap) > self._room or len(self._heap) > _SLACK + len(self._run) // 8:
+            entries = self._run[self._head :] + self._heap
+            self._run = sorted(entry for entry in entries if self._lives(entry))
+            self._head, self._heap = 0, []
+            self._room = 2 * len(self._run) + _SLACK
+        else:
+            heapq.heapify(self._heap)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from penstock.job import Changes, Job, Settlement, Status
+from penstock.job import Changes, Job, NewJob, Settlement, Status
 
 
 class ChildCount(NamedTuple):
@@ -26,8 +26,10 @@ class Rows(Protocol):
     def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
         """The live top-level row with this key, if there is one."""
 
-    def refuse_taken(self, ids: Sequence[str]) -> None:
-        """Raise ``DuplicateId`` before anything is written, where ``try_insert`` could not be undone."""
+    def refuse_taken(self, new: Sequence[NewJob], parent: Job | None = None) -> None:
+        """Raise ``DuplicateId`` before anything is written, where ``try_insert`` could not be undone.
+        A child the parent's run has already is none: an expansion may be sent twice.
+        """
 
     def try_insert(self, job: Job) -> bool:
         """False, and nothing written, when its key is live (top level) or known to its parent's run.

@@ -84,6 +84,9 @@ def settle(
     rows: Rows, settlements: Sequence[Settlement], now: datetime
 ) -> tuple[list[Status | None], list[str]]:
     """New statuses (None: the claim was lost), and parents whose children are to be stopped next."""
+    for settlement in settlements:
+        if settlement.children and (parent := _held(rows, settlement)):
+            rows.refuse_taken(settlement.children, parent)
     aftermath = Aftermath(rows, now)
     finished = _finish_plain(rows, settlements, now)
     answers = [
@@ -106,13 +109,8 @@ def _finish_plain(rows: Rows, settlements: Sequence[Settlement], now: datetime) 
 
 
 def _settle_one(rows: Rows, settlement: Settlement, now: datetime, aftermath: Aftermath) -> Status | None:
-    job = rows.get(settlement.queue_id)
-    if (
-        job is None
-        or job.status is not Status.IN_PROGRESS
-        or job.claim_number != settlement.claim_number
-        or (job.lease_until is None and settlement.keep_lease)
-    ):
+    job = _held(rows, settlement)
+    if job is None:
         return None
     counted = job
     if settlement.children:
@@ -124,6 +122,19 @@ def _settle_one(rows: Rows, settlement: Settlement, now: datetime, aftermath: Af
     after = rows.change(job, numbered(rows, counted, changes))
     aftermath.note(job, after)
     return after.status
+
+
+def _held(rows: Rows, settlement: Settlement) -> Job | None:
+    """The job, if the claim still counts."""
+    job = rows.get(settlement.queue_id)
+    if (
+        job is None
+        or job.status is not Status.IN_PROGRESS
+        or job.claim_number != settlement.claim_number
+        or (job.lease_until is None and settlement.keep_lease)
+    ):
+        return None
+    return job
 
 
 def wake(rows: Rows, lock_key: str, now: datetime) -> bool:

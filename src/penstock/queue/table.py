@@ -12,7 +12,7 @@ import msgspec
 
 from penstock import transitions
 from penstock.errors import DuplicateId
-from penstock.job import CHILDREN, Changes, Held, Job, Settlement, Status
+from penstock.job import CHILDREN, Changes, Held, Job, NewJob, Settlement, Status
 from penstock.queue.liveheap import LiveHeap
 from penstock.queue.rows import ChildCount
 
@@ -28,6 +28,15 @@ def order(job: Job) -> Order:
     return (job.turn, job.created_at, job.queue_id)
 
 
+def claim_order(job: Job) -> tuple[int, Order]:
+    """Over all priorities."""
+    return (-job.priority, order(job))
+
+
+def backwards(job: Job) -> int:
+    return -job.turn
+
+
 class Table:
     def __init__(self) -> None:
         self.rows: dict[str, Job] = {}
@@ -37,25 +46,30 @@ class Table:
         self.waiting: dict[str, None] = {}
         self.backlog_counts: Counter[tuple[bool, str]] = Counter()
         self.pending_children = 0
-        self._returned: list[LiveHeap[Order]] = [LiveHeap(self.rows) for _ in range(HIGHEST + 1)]
-        self._numbered: list[LiveHeap[Order]] = [LiveHeap(self.rows) for _ in range(HIGHEST + 1)]
-        self._scheduled: LiveHeap[tuple[datetime, str]] = LiveHeap(self.rows)
-        self._ended_roots: LiveHeap[tuple[datetime, str]] = LiveHeap(self.rows)
+        self._returned = [LiveHeap(self.rows, order) for _ in range(HIGHEST + 1)]
+        self._numbered = [LiveHeap(self.rows, order) for _ in range(HIGHEST + 1)]
+        self._scheduled = LiveHeap(self.rows, lambda job: (job.run_at, job.queue_id))
+        self._ended_roots = LiveHeap(self.rows, lambda job: (job.finished_at, job.queue_id))
         self._last_turns: dict[tuple[str, int], LiveHeap[int]] = {}
         self._flows_room = FEW
         self._parked: dict[str, LiveHeap[tuple[int, Order]]] = {}
-        self._paused: LiveHeap[tuple[int, Order]] = LiveHeap(self.rows)
+        self._paused = LiveHeap(self.rows, claim_order)
         self._children: defaultdict[tuple[str, int | None], dict[str, str]] = defaultdict(dict)
         self._trees: defaultdict[str, dict[str, None]] = defaultdict(dict)
 
     # Changing rows.
 
-    def refuse_taken(self, ids: Sequence[str]) -> None:
-        seen: set[str] = set()
-        for queue_id in ids:
-            if queue_id in self.rows or queue_id in seen:
-                raise DuplicateId(f"a job with id {queue_id} exists already")
-            seen.add(queue_id)
+    def refuse_taken(self, new: Sequence[NewJob], parent: Job | None = None) -> None:
+        siblings = self._children.get((parent.queue_id, parent.run), {}) if parent else {}
+        ids: set[str] = set()
+        keys = set(siblings)
+        for item in new:
+            if parent is not None and item.idempotency_key in keys:
+                continue
+            if item.queue_id in self.rows or item.queue_id in ids:
+                raise DuplicateId(f"a job with id {item.queue_id} exists already")
+            ids.add(item.queue_id)
+            keys.add(item.idempotency_key)
 
     def try_insert(self, job: Job) -> bool:
         if job.parent_id is not None:
@@ -142,22 +156,21 @@ class Table:
         elif job.status is Status.IN_PROGRESS:
             (self.waiting if job.lease_until is None else self.leased)[job.queue_id] = None
         elif job.parent_id is None and job.finished_at is not None:
-            self._ended_roots.put((job.finished_at, job.queue_id), job)
+            self._ended_roots.put(job)
 
     def _enter_pending(self, job: Job) -> None:
-        self._flow(job).put(-job.turn, job)
+        self._flow(job).put(job)
         self._count_pending(job, 1)
         if job.held is None:
             heaps = self._numbered if job.turn >= 0 else self._returned
-            heaps[job.priority].put(order(job), job)
+            heaps[job.priority].put(job)
         elif job.held is Held.TIME:
             if job.run_at is not None:
-                self._scheduled.put((job.run_at, job.queue_id), job)
+                self._scheduled.put(job)
         elif job.held is Held.PAUSE:
-            self._paused.put((-job.priority, order(job)), job)
+            self._paused.put(job)
         elif job.lock_key is not None:
-            parked = self._parked.setdefault(job.lock_key, LiveHeap(self.rows))
-            parked.put((-job.priority, order(job)), job)
+            self._parked.setdefault(job.lock_key, LiveHeap(self.rows, claim_order)).put(job)
 
     def _flow(self, job: Job) -> LiveHeap[int]:
         flow = self._last_turns.get((job.tenant_id, job.priority))
@@ -166,7 +179,7 @@ class Table:
                 # Tenants that left; asked for only now, as leaving must cost nothing.
                 self._last_turns = {key: flow for key, flow in self._last_turns.items() if flow.first()}
                 self._flows_room = 2 * len(self._last_turns) + FEW
-            flow = self._last_turns[job.tenant_id, job.priority] = LiveHeap(self.rows)
+            flow = self._last_turns[job.tenant_id, job.priority] = LiveHeap(self.rows, backwards)
         return flow
 
     def _count_pending(self, job: Job, number: int) -> None:
@@ -262,11 +275,9 @@ class Table:
         return [self.rows[queue_id] for _, queue_id in late]
 
     def paused_rows(self, limit: int, after: Job | None) -> list[Job]:
-        start = (-after.priority, order(after)) if after else None
+        start = claim_order(after) if after else None
         rows = self._paused.ordered()
-        return list(
-            islice((job for job in rows if start is None or (-job.priority, order(job)) > start), limit)
-        )
+        return list(islice((job for job in rows if start is None or claim_order(job) > start), limit))
 
     def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
         ids = self._children.get((parent.queue_id, parent.run), {})

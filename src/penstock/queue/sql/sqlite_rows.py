@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.clock import format_time
 from penstock.errors import DuplicateId
-from penstock.job import Beat, Changes, Held, Job, Renewed, Scope, Settlement, Status
+from penstock.job import Beat, Changes, Held, Job, NewJob, Renewed, Scope, Settlement, Status
 from penstock.queue.rows import ChildCount
 from penstock.queue.sql.statements import CHANGING_COLUMNS, JOB_COLUMNS, load
 
@@ -64,7 +64,7 @@ class SqliteRows:
     def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
         return self._one("live", tenant_id, branch, key)
 
-    def refuse_taken(self, ids: Sequence[str]) -> None:
+    def refuse_taken(self, new: Sequence[NewJob], parent: Job | None = None) -> None:
         """The primary key refuses them, and the transaction is rolled back."""
 
     def try_insert(self, job: Job) -> bool:
