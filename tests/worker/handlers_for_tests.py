@@ -160,6 +160,14 @@ def leak_threads(context: Context) -> None:
         threading.Thread(target=time.sleep, args=(60,)).start()
 
 
+_hoard: list[bytearray] = []
+
+
+def hoard(context: Context) -> None:
+    """Memory that is never given back."""
+    _hoard.append(bytearray(b"x") * (30 << 20))
+
+
 def garbage(context: Context) -> object:
     return object()
 
@@ -244,6 +252,7 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         chdir,
         where,
         leak_threads,
+        hoard,
         garbage,
         hostile,
         too_large,

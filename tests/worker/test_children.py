@@ -19,6 +19,16 @@ def test_children_are_replaced_after_a_number_of_jobs(field: Field):
     assert "died" not in worker.log
 
 
+def test_a_child_that_keeps_its_memory_is_replaced(field: Field):
+    worker = field.worker(recycle_growth_mb=20)
+    ids = [field.put("hoard"), field.put("sleep", payload={"seconds": 1.1}), field.put()]
+
+    until(lambda: field.count(Status.DONE) == 3)
+
+    assert field.began(ids[0]).pid != field.began(ids[2]).pid
+    assert "died" not in worker.log
+
+
 def test_a_worker_whose_code_cannot_be_loaded_says_so_and_does_not_spin(field: Field):
     worker = field.worker(broken=1, processes=2)
     began = time.monotonic()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+
+import pytest
 
 from penstock.job import ClaimRequest, Settlement, Status
 from penstock.worker.lifefile import LifeFile, release_dead, slot_path
@@ -56,20 +59,24 @@ def test_the_living_are_left_alone(field: Field):
     life.close()
 
 
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_a_forked_child_does_not_keep_its_dead_supervisor_alive(field: Field):
     directory = field.place / "workers"
     life = LifeFile(directory, "dead")
-    read, write = os.pipe()
+    running, write_running = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.read(read, 1)
-        os._exit(0)
-    life.close(remove=False)
+        os.write(write_running, b".")
+        signal.pause()
+    try:
+        os.read(running, 1)
+        life.close(remove=False)
 
-    release_dead(field.queue, directory)
+        release_dead(field.queue, directory)
 
-    assert [] == list(directory.iterdir())
-    os.write(write, b".")
-    os.waitpid(pid, 0)
-    os.close(read)
-    os.close(write)
+        assert [] == list(directory.iterdir())
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(running)
+        os.close(write_running)

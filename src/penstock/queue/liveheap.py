@@ -85,6 +85,8 @@ class LiveHeap(Generic[K]):
             self._place_fresh()
         while self._head < len(self._run) and not self._lives(self._run[self._head]):
             self._head += 1
+        if self._head == len(self._run):
+            self._run, self._head = [], 0
         while self._heap and not self._lives(self._heap[0]):
             heapq.heappop(self._heap)
 
@@ -96,11 +98,9 @@ class LiveHeap(Generic[K]):
             if not self._run or entry > self._run[-1]:
                 self._run.append(entry)
             else:
-                self._heap.append(entry)
+                heapq.heappush(self._heap, entry)
         if len(self._run) + len(self._heap) > self._room or len(self._heap) > _SLACK + len(self._run) // 8:
             entries = self._run[self._head :] + self._heap
             self._run = sorted(entry for entry in entries if self._lives(entry))
             self._head, self._heap = 0, []
             self._room = 2 * len(self._run) + _SLACK
-        else:
-            heapq.heapify(self._heap)

@@ -37,6 +37,12 @@ FREEING = frozenset({"add", "settle", "exchange", "cancel", "requeue", "resume",
 """Writes after which more can be claimed. A claim is none: an idle worker would wake itself for ever."""
 
 
+class _Taken(msgspec.Struct):
+    """``list[Claim]`` for ``convert``, which works out a struct once but a list on every call."""
+
+    claims: list[Claim]
+
+
 class MemoryQueue(Engine[Table]):
     def __init__(self) -> None:
         self._table = Table()
@@ -88,7 +94,7 @@ class MemoryQueue(Engine[Table]):
         else:
             if not taken:
                 return None
-        return msgspec.convert(taken, list[Claim], from_attributes=True)
+        return msgspec.convert({"claims": taken}, _Taken, from_attributes=True).claims
 
     def _candidates(self, table: Table, limit: int, *, oldest: bool) -> list[Job]:
         ordered: Iterator[Job] = table.claimable()

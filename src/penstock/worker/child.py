@@ -90,7 +90,7 @@ class Child:
                 if self._waiting:
                     self._run_next()
                 else:
-                    self._rest()
+                    self._patiently(self._rest)
         except Stopped:
             # What becomes of the jobs that were executing, the supervisor says; the others are given back.
             log.debug("stopped by the supervisor")
