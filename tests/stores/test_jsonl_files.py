@@ -545,22 +545,33 @@ def test_a_full_disk_changes_nothing(place: Path, journal: Path, queue: JsonlQue
     assert state(queue) == reopened(place)
 
 
-def test_a_compaction_that_finds_no_room_fails_nothing(place: Path, queue: JsonlQueue):
+def test_a_compaction_that_finds_no_room_fails_nothing(place: Path, snapshot: Path, queue: JsonlQueue):
     queue.add([new(number) for number in range(20)])
+    compact(queue)
+    before = snapshot.read_bytes()
 
     def fill() -> list[object]:
         import resource
 
-        resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+        # Room for a record in the empty journal, not for a snapshot of twenty rows.
+        limit = len(before) // 2
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        refused = ""
+        try:
+            compact(queue)
+        except DiskFull as error:
+            refused = error.code
         jsonl.COMPACT_AFTER_BYTES = 1
-        for row in range(20, 22):
-            queue.add([new(row, payload_json='{"text":"' + "x" * 100 + '"}')])
-        return [len(queue.find(JobQuery())), sorted(files(place))]
+        queue._journal._snapshot_size = 0
+        queue.add([new(20)])
+        return [refused, queue._retry_compaction_at > 0, len(queue.find(JobQuery())), sorted(files(place))]
 
-    found, names = in_child(fill)
-    assert 22 == found == len(queue.find(JobQuery()))
+    refused, tried, found, names = in_child(fill)
+    assert (DiskFull.code, True, 21) == (refused, tried, found)
     assert not any(name.endswith(".tmp") for name in names)
+    assert before == snapshot.read_bytes()
+    assert 21 == len(queue.find(JobQuery()))
 
 
 @pytest.mark.parametrize("error", ["EIO", "EROFS"])

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
+import random
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
+from penstock.errors import StoreUnavailable
 from penstock.queue.protocol import Queue
 from penstock.worker.supervisor import Supervisor, Terms
 from tests.worker import handlers_for_tests
@@ -32,12 +35,37 @@ def opened(engine: str, place: Path) -> Queue:
     return queue
 
 
+class Flaky:
+    """A store that is away for every few calls."""
+
+    def __init__(self, queue: Queue, share: float) -> None:
+        self._queue = queue
+        self._share = share
+        self._chance = random.Random(os.getpid())
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("wait", "close") and self._chance.random() < self._share:
+            return self._refuse
+        return getattr(self._queue, name)
+
+    def _refuse(self, *_: object, **__: object) -> None:
+        raise StoreUnavailable("the network is down")
+
+
+def flaky(engine: str, place: Path, share: float) -> Queue:
+    return cast("Queue", Flaky(opened(engine, place), share))
+
+
 def terms(engine: str, place: Path, name: str, given: dict[str, Any]) -> Terms:
     lease_s = given.pop("lease_s", 30.0)
     registry = handlers_for_tests.broken_registry if given.pop("broken", 0) else handlers_for_tests.registry
     retention = {status: timedelta(seconds=kept) for status, kept in given.pop("retention", {}).items()}
+    share = given.pop("away", 0.0)
+    opening = (
+        functools.partial(flaky, engine, place, share) if share else functools.partial(opened, engine, place)
+    )
     return Terms(
-        open_queue=functools.partial(opened, engine, place),
+        open_queue=opening,
         registry=registry,
         directory=place / name,
         lease=timedelta(seconds=lease_s),

@@ -52,6 +52,19 @@ def test_with_nothing_else_to_wait_for_a_worker_whose_code_cannot_be_loaded_give
     assert (Status.PENDING, 0) == (field.job(job_id).status, field.job(job_id).retry_count)
 
 
+def test_a_store_that_is_away_now_and_then_costs_time_only(field: Field):
+    ids = field.put_many(400) + field.put_many(3, "kill_self", max_retries=1)
+    worker = field.worker(away=0.25, processes=2, until_idle=True, upkeep_s=0.3)
+
+    assert 0 == worker.ended()
+
+    assert "the store is away" in worker.log
+    assert (400, 3) == (field.count(Status.DONE), field.count(Status.FAILED))
+    assert {0} == {field.job(job_id).retry_count for job_id in ids[:400]}
+    assert 400 == len(field.recorded("ended"))
+    assert [] == list((field.place / "here").iterdir())
+
+
 def test_a_type_nobody_here_knows_is_given_back_unspent_with_the_reason(field: Field):
     job_id = field.put(item_type="file")
 

@@ -109,6 +109,10 @@ class Nursery:
             self._unsettled.append((ward, ward.bury()))
             self._count(ward)
 
+    @property
+    def unsettled(self) -> bool:
+        return bool(self._unsettled)
+
     def settle(self) -> None:
         """End what the dead held. A store that is away is asked again; until then nothing is forgotten."""
         while self._unsettled:

@@ -34,13 +34,14 @@ class Rota:
         for duty in self._duties:
             if now >= duty.due_at:
                 duty.due_at = now + duty.every_s * random.uniform(1 - duty.spread, 1 + duty.spread)
-                if self._patiently(duty.do):
+                if patiently(duty.do):
                     duty.due_at = now
 
-    def _patiently(self, do: Callable[[], bool | None]) -> bool | None:
-        """A store that is away fails a duty, not the supervisor; leases outlast a short absence."""
-        try:
-            return do()
-        except AWAY as error:
-            log.warning("the store is away: %s", error)
-            return False
+
+def patiently(do: Callable[[], bool | None]) -> bool | None:
+    """A store that is away fails a duty, not the supervisor; leases outlast a short absence."""
+    try:
+        return do()
+    except AWAY as error:
+        log.warning("the store is away: %s", error)
+        return None

@@ -24,7 +24,7 @@ from penstock.worker import idleness, losses
 from penstock.worker.lifefile import release_dead
 from penstock.worker.nursery import Nursery, Terms
 from penstock.worker.outbox import settle_all
-from penstock.worker.rota import AWAY, Rota
+from penstock.worker.rota import Rota, patiently
 from penstock.worker.slot import Executing
 from penstock.worker.upkeep.overdue import OverdueEnder
 from penstock.worker.upkeep.pruner import Pruner
@@ -41,6 +41,7 @@ TIMEOUT_UNWIND_S, CANCEL_UNWIND_S = 2.0, 0.5
 """From SIGTERM to SIGKILL. Whoever is cancelled had the grace before."""
 STARVES_AFTER_S = 2.0
 STILLBORN_LIMIT = 3
+LAST_TRIES, LAST_PAUSE_S = 5, 0.2
 SPREAD = 0.1
 
 log = logging.getLogger("penstock.worker")
@@ -105,16 +106,20 @@ class Supervisor:
             self._nursery.bury()
 
     def _settle_at_last(self) -> None:
-        try:
-            self._nursery.settle()
-            self._report()
-        except AWAY as error:
-            log.warning("the store is away; the next worker on this host gives the jobs back: %s", error)
+        for _ in range(LAST_TRIES):
+            patiently(self._nursery.settle)
+            if not self._nursery.unsettled:
+                break
+            time.sleep(LAST_PAUSE_S)
+        else:
+            log.warning("the store is away; the next worker on this host gives the jobs back")
+        patiently(self._report)
 
     def _rota(self) -> Rota:
         rota = Rota()
         rota.add(self._terms.heartbeat_s, self._renew)
         rota.add(LOOK_S, self._look)
+        rota.add(LOOK_S, self._relieve)
         rota.add(0.0, self._nursery.settle)
         return rota
 
@@ -137,7 +142,7 @@ class Supervisor:
         if now < self._idle_at or any(ward.slot.ready and not ward.slot.idle for ward in self._nursery.wards):
             return False
         self._idle_at = now + IDLE_EVERY_S
-        return idleness.idle(self._queue)
+        return bool(patiently(lambda: idleness.idle(self._queue)))
 
     # Leases, progress, cancels.
 
@@ -191,20 +196,21 @@ class Supervisor:
             ward.condemn(doing, late, lifecycle.timed_out, now + TIMEOUT_UNWIND_S)
         elif deaf:
             ward.condemn(doing, deaf, lifecycle.cancelled_by_flag, now + CANCEL_UNWIND_S)
-        elif ward.starves(doing, STARVES_AFTER_S, now):
-            self._relieve(ward, doing)
 
-    def _relieve(self, ward: Ward, doing: Executing) -> None:
+    def _relieve(self) -> None:
         """Do for a child what its own sender cannot: give back the jobs behind the one that takes so long."""
-        ward.relieve(doing.number)
-        settle_all(self._queue, ward.slot.results())
-        behind = [
-            lifecycle.released(job, "behind a slow job")
-            for job in losses.held_by(self._queue, ward.worker_id)
-            if not losses.was_executing(job, doing)
-        ]
-        if behind:
-            self._queue.settle(behind)
+        now = time.monotonic()
+        for ward in self._nursery.wards:
+            doing = ward.executing
+            if doing is None or not ward.starves(doing, STARVES_AFTER_S, now):
+                continue
+            held = losses.held_by(self._queue, ward.worker_id)
+            if ward.executing != doing:
+                continue
+            behind = [job for job in held if not losses.was_executing(job, doing)]
+            settle_all(self._queue, ward.slot.results())
+            settle_all(self._queue, [lifecycle.released(job, "behind a slow job") for job in behind])
+            ward.relieve(doing.number)
 
     # Neighbours and reports.
 

@@ -33,9 +33,7 @@ class Connections:
         self._open: dict[str, sqlite3.Connection] = {}
 
     def get(self, role: str) -> sqlite3.Connection:
-        if self._pid != os.getpid():
-            # A connection carried across fork corrupts the file: leave the parent's alone, open our own.
-            self._reset()
+        self._notice_fork()
         connection = self._open.get(role)
         if connection is None:
             connection = self._open[role] = self._connect(role)
@@ -62,21 +60,28 @@ class Connections:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """One transaction, begun as a writer so that it can never fail to become one."""
-        with translated(self.path), self._guard("_write_lock"):
-            connection = self.get("write")
-            connection.execute("BEGIN IMMEDIATE")
+        self._notice_fork()
+        with self._write_lock:
+            connection: sqlite3.Connection | None = None
             try:
+                connection = self.get("write")
+                connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 connection.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-                raise
+            except BaseException as error:
+                if connection is not None:
+                    with suppress(sqlite3.Error):
+                        connection.execute("ROLLBACK")
+                translation = ours(error, self.path)
+                if translation is None:
+                    raise
+                raise translation from error
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """One snapshot; never waits for a writer."""
-        with translated(self.path), self._guard("_read_lock"):
+        self._notice_fork()
+        with self._read_lock, translated(self.path):
             connection = self.get("read")
             connection.execute("BEGIN")
             try:
@@ -84,12 +89,10 @@ class Connections:
             finally:
                 connection.execute("ROLLBACK")
 
-    @contextmanager
-    def _guard(self, name: str) -> Iterator[None]:
+    def _notice_fork(self) -> None:
         if self._pid != os.getpid():
+            # A connection carried across fork corrupts the file: leave the parent's alone, open our own.
             self._reset()
-        with getattr(self, name):
-            yield
 
     def close(self) -> None:
         if self._pid == os.getpid():
@@ -131,12 +134,20 @@ _BY_CODE: dict[int, tuple[type[StoreError], str]] = {
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """SQLite's errors as ours, with the file named. What is not the store's fault goes on as it is."""
+    """SQLite's errors as ours. What is not the store's fault goes on as it is."""
     try:
         yield
     except sqlite3.DatabaseError as error:
-        known = _BY_CODE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
-        if known is None:
+        translation = ours(error, path)
+        if translation is None:
             raise
-        kind, what = known
-        raise kind(f"{path} {what} ({error})") from error
+        raise translation from error
+
+
+def ours(error: BaseException, path: Path) -> StoreError | None:
+    """The error as one of ours, with the file named, where it is the store's fault."""
+    known = _BY_CODE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+    if known is None:
+        return None
+    kind, what = known
+    return kind(f"{path} {what} ({error})")

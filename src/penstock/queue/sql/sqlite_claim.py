@@ -33,7 +33,8 @@ class SqliteClaim:
         self.rows_read = 0
 
     def run(self, rows: SqliteRows) -> list[Claim] | None:
-        self._cursor.execute(SQL["promote"], (self._at,))
+        if rows.scalar("any_due", self._at):
+            self._cursor.execute(SQL["promote"], (self._at,))
         paused = rows.pauses()
         taken: list[Claim] = []
         size = self._request.limit
@@ -85,6 +86,8 @@ class SqliteClaim:
         return self._held_locks(keys) if keys else set()
 
     def _held_locks(self, keys: Collection[str]) -> set[str]:
+        if len(keys) == 1:
+            return {key for key in keys if self._cursor.execute(SQL["lock_holder"], (key,)).fetchone()}
         return {key for (key,) in self._cursor.execute(SQL["held_locks"], (as_list(keys),)).fetchall()}
 
     def _hold(self, rows: SqliteRows, choice: Choice) -> None:

@@ -1,3 +1,7 @@
+-- An update that finds nothing still opens every index; a look is a quarter of its price.
+-- name: any_due
+SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_scheduled WHERE held = 'time' AND run_at <= ? LIMIT 1
+
 -- name: promote
 UPDATE unified_queue SET held = NULL, run_at = NULL, updated_at = ?1
 WHERE held = 'time' AND run_at <= ?1
