@@ -109,4 +109,4 @@ def test_some_kills_over_some_jobs(field: Field):
 
 @pytest.mark.chaos
 def test_1_000_kills_over_50_000_jobs(field: Field):
-    wreak(field, jobs=50_000, kills=1_000, pause_s=0.15)
+    wreak(field, jobs=50_000, kills=1_000, pause_s=0.12)
