@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -37,10 +39,9 @@ def children_of(pid: int) -> list[int]:
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            with suppress(OSError):
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                if fields[0] != "Z":
-                    parents.setdefault(int(fields[1]), []).append(int(entry.name))
+            fields = _stat(int(entry.name)).rpartition(")")[2].split()
+            if fields and fields[0] != "Z":
+                parents.setdefault(int(fields[1]), []).append(int(entry.name))
     found, look = [], [pid]
     while look:
         below = parents.get(look.pop(), [])
@@ -49,9 +50,15 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
+def _stat(pid: int) -> str:
+    """The kernel's line on a process; empty when there is none."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text()
+    return ""
+
+
 def alive(pids: Iterable[int]) -> list[int]:
-    states = {pid: Path(f"/proc/{pid}/stat") for pid in pids}
-    return [pid for pid, path in states.items() if path.exists() and ") Z " not in path.read_text()]
+    return [pid for pid in pids if (stat := _stat(pid)) and ") Z " not in stat]
 
 
 class Worker:
@@ -175,6 +182,32 @@ class Field:
 
     def info(self, key: str) -> list[Any]:
         return [msgspec.json.decode(report.info_json).get(key) for report in self.queue.workers()]
+
+    def freeze(self, worker: Worker) -> None:
+        """Stop all its processes where they are, but not in the middle of a write: that would stop everybody."""
+        while True:
+            worker.tree(signal.SIGSTOP)
+            until(lambda: all(") T " in _stat(pid) for pid in [worker.pid, *worker.children()]))
+            if self._writable():
+                return
+            worker.tree(signal.SIGCONT)
+
+    def _writable(self) -> bool:
+        if self.engine == "sqlite":
+            connection = sqlite3.connect(self.place / "queue.db", timeout=0, isolation_level=None)
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            finally:
+                connection.close()
+            return True
+        with (self.place / "queue/jobs/.queue.lock").open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            return True
 
     def close(self) -> None:
         for worker in self._workers:

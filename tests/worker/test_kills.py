@@ -66,7 +66,7 @@ def test_another_host_takes_over_when_the_lease_is_over_and_the_late_result_is_r
     silent = field.worker("there", lease_s=1.0)
     job_id = field.put("sleep_unless_retried", payload={"seconds": 2.0})
     field.began(job_id)
-    silent.tree(signal.SIGSTOP)
+    field.freeze(silent)
 
     field.worker("here", lease_s=1.0, upkeep_s=0.2)
     taken_over = field.ended(job_id)

@@ -99,9 +99,12 @@ class Ward:
             os.kill(self._pid, signal.SIGTERM)
 
     def execute_sentence(self, doing: Executing | None, now: float) -> None:
-        """Only while it is still that execution: whoever finished in time leaves by itself."""
-        sentence = self._sentence
-        if sentence and doing and doing.number == sentence.number and now > sentence.kill_at:
+        """Only while it is still that execution: whoever finished in time leaves after the job it is at."""
+        if self._sentence is None or doing is None:
+            return
+        if doing.number != self._sentence.number:
+            self._sentence = None
+        elif now > self._sentence.kill_at:
             self.kill()
 
     def dismiss(self) -> None:
