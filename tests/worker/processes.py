@@ -184,7 +184,7 @@ class Field:
         return [msgspec.json.decode(report.info_json).get(key) for report in self.queue.workers()]
 
     def freeze(self, worker: Worker) -> None:
-        """Stop all its processes where they are, but not in the middle of a write: that would stop everybody."""
+        """Stop all its processes, but not in the middle of a write: that would stop everybody."""
         while True:
             worker.tree(signal.SIGSTOP)
             until(lambda: all(") T " in _stat(pid) for pid in [worker.pid, *worker.children()]))

@@ -11,10 +11,10 @@ from penstock.job import Status
 from tests.worker.processes import Field
 
 
-def check_order(field: Field, processes: int, entities: int, tasks: int) -> None:
+def check_order(field: Field, processes: int, entities: int, tasks: int, seconds: float) -> None:
     field.queue.add(
         [
-            field.new("sleep", payload={"seconds": 0.001}, lock_key=f"worker:w{entity}")
+            field.new("sleep", payload={"seconds": seconds}, lock_key=f"worker:w{entity}")
             for _ in range(tasks)
             for entity in range(entities)
         ]
@@ -44,9 +44,10 @@ def overlaps(began: dict[str, list[str]], ended: dict[str, list[str]]) -> int:
 
 
 def test_two_processes_and_a_few_entities(field: Field):
-    check_order(field, processes=2, entities=20, tasks=10)
+    # Long enough for the second process to come up while the first is still at work.
+    check_order(field, processes=2, entities=20, tasks=6, seconds=0.03)
 
 
 @pytest.mark.chaos
 def test_4_processes_200_entities_and_50_tasks_each(field: Field):
-    check_order(field, processes=4, entities=200, tasks=50)
+    check_order(field, processes=4, entities=200, tasks=50, seconds=0.001)
