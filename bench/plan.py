@@ -44,13 +44,13 @@ def quick(directory: Path, repetitions: int | None) -> Plan:
     return Plan(
         directory=directory,
         repetitions=repetitions or 2,
-        singles=50,
+        singles=30,
         bulks=2,
-        drained_by_batch={1: 100, 10: 500, 100: 2_000, 1_000: 2_000},
+        drained_by_batch={1: 50, 10: 300, 100: 2_000, 1_000: 2_000},
         two_process_batches=(100,),
-        pickups=20,
+        pickups=10,
         pickup_rounds=1,
-        idle_s=1.0,
-        backlogs={"sqlite": (1_000, 10_000), "jsonl": (1_000, 10_000)},
+        idle_s=0.5,
+        backlogs={"sqlite": (1_000, 5_000), "jsonl": (1_000, 5_000)},
         backlog_drained=1_000,
     )

@@ -11,7 +11,10 @@ from bench.sampling import Pair, Sample
 
 
 class Line(msgspec.Struct, kw_only=True):
-    """``compared`` is ours over the floor, ours less the floor, or ours alone, as ``how`` says."""
+    """``compared`` is ours over the floor, ours less the floor, or ours alone, as ``how`` says.
+
+    ``compared_by_cpu`` says the same of CPU time: blind to the disk, but steady on a busy machine.
+    """
 
     engine: str
     what: str
@@ -27,12 +30,14 @@ class Line(msgspec.Struct, kw_only=True):
     floor_runs: list[float]
     cpu_us_per_job: tuple[float, float] | None = None
     bytes_written_per_job: tuple[float, float] | None = None
+    compared_by_cpu: float | None = None
 
 
 def rates(engine: str, what: str, pair: Pair, *, budget: float | None = None) -> Line:
     line = _ratio(engine, what, "jobs/s", [s.rate for s in pair.ours], [s.rate for s in pair.floor], budget)
     line.cpu_us_per_job = _both(pair, lambda sample: sample.cpu_us)
     line.bytes_written_per_job = _both(pair, lambda sample: sample.written_per_job)
+    line.compared_by_cpu = line.cpu_us_per_job[1] / line.cpu_us_per_job[0]
     return line
 
 
@@ -40,7 +45,10 @@ def kept(engine: str, what: str, short: Pair, long: Pair, *, budget: float) -> L
     """Which part of its rate each side keeps, and ours over the floor's."""
     ours = [b.rate / a.rate for a, b in zip(short.ours, long.ours, strict=True)]
     floor = [b.rate / a.rate for a, b in zip(short.floor, long.floor, strict=True)]
-    return _ratio(engine, what, "kept", ours, floor, budget)
+    line = _ratio(engine, what, "kept", ours, floor, budget)
+    before, after = (_both(pair, lambda sample: sample.cpu_us) for pair in (short, long))
+    line.compared_by_cpu = (before[0] / after[0]) / (before[1] / after[1])
+    return line
 
 
 def delays(engine: str, what: str, ours: Sequence[float], floor: Sequence[float], *, budget: float) -> Line:

@@ -6,19 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from bench.results import Line
 
-HEAD = (
-    "engine",
-    "what",
-    "ours",
-    "floor",
-    "unit",
-    "compared",
-    "spread",
-    "budget",
-    "",
-    "CPU µs a job",
-    "bytes a job",
-)
+HEAD = tuple("engine|what|ours|floor|unit|compared|spread|budget||by CPU|CPU µs a job|bytes a job".split("|"))
 _LEFT = frozenset({0, 1, 4, 8})
 _BOUND = {"over": "≥ {:.2f}", "less": "≤ +{:g} ms", "alone": "< {:g} %"}
 
@@ -48,6 +36,7 @@ def _cells(line: Line) -> tuple[str, ...]:
         "–".join(_compared(line, end) for end in line.spread),
         "" if line.budget is None else _BOUND[line.how].format(line.budget),
         {None: "", True: "met", False: "MISSED"}[line.met],
+        "" if line.compared_by_cpu is None else f"{line.compared_by_cpu:.2f}",
         _two(line.cpu_us_per_job, ".1f"),
         _two(line.bytes_written_per_job, ",.0f"),
     )

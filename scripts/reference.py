@@ -127,7 +127,13 @@ def commands(
 ) -> Iterator[tuple[click.Command, click.Context]]:
     """Every visible command with a context to ask it for help, groups before what they contain."""
     context = click.Context(
-        command, info_name=name, parent=parent, terminal_width=HELP_WIDTH, max_content_width=HELP_WIDTH
+        command,
+        info_name=name,
+        parent=parent,
+        terminal_width=HELP_WIDTH,
+        max_content_width=HELP_WIDTH,
+        # As the command is really called; click keeps the first help option it made.
+        **command.context_settings,
     )
     yield command, context
     if isinstance(command, click.Group):

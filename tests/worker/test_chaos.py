@@ -84,7 +84,7 @@ def wreak(field: Field, jobs: int, kills: int, pause_s: float) -> None:
         time.sleep(chance.uniform(0, 2 * pause_s))
         chaos.strike()
     # Retries of jobs that were hit more than once come after a while.
-    until(lambda: live(field) == 0, timeout=120)
+    until(lambda: live(field) == 0, timeout=600)
 
     assert chaos.kills >= kills * 0.9
     everything = field.jobs()

@@ -9,30 +9,28 @@ import time
 import pytest
 
 from penstock.job import Status
-from tests.worker.processes import Field, alive, until
+from tests.worker.processes import Field, alive, until, within
 
 QUICK = 2.0
 """Seconds in which a job of a killed process must be running again on its host."""
 
 
 @pytest.mark.parametrize("start_method", ["spawn", "fork"])
-def test_a_job_whose_process_is_killed_runs_again_at_once(field: Field, start_method: str, slowness: float):
+def test_a_job_whose_process_is_killed_runs_again_at_once(field: Field, start_method: str):
     field.worker(start_method=start_method)
     job_id = field.put("sleep_unless_retried", payload={"seconds": 60})
 
     os.kill(field.began(job_id).pid, signal.SIGKILL)
     killed = time.monotonic()
 
-    assert field.began(job_id, times=2).at - killed < QUICK + slowness
+    assert within(QUICK, field.began(job_id, times=2).at - killed)
     job = field.ended(job_id)
     assert (Status.DONE, 1, 1) == (job.status, job.retry_count, job.lost_count)
     assert ["lost"] == [event.what for event in job.history]
 
 
 @pytest.mark.parametrize("start_method", ["spawn", "fork"])
-def test_children_die_with_their_supervisor_and_the_next_worker_takes_over(
-    field: Field, start_method: str, slowness: float
-):
+def test_children_die_with_their_supervisor_and_the_next_worker_takes_over(field: Field, start_method: str):
     first = field.worker(start_method=start_method, processes=2)
     job_id = field.put("sleep_unless_retried", payload={"seconds": 60})
     field.began(job_id)
@@ -41,15 +39,15 @@ def test_children_die_with_their_supervisor_and_the_next_worker_takes_over(
 
     first.signal(signal.SIGKILL)
     first.ended()
-    until(lambda: not alive(children), timeout=1.0 + slowness)
+    until(lambda: not alive(children), timeout=5.0)
     started = time.monotonic()
     field.worker(start_method=start_method)
 
-    assert field.began(job_id, times=2).at - started < QUICK + slowness
+    assert within(QUICK, field.began(job_id, times=2).at - started)
     assert 1 == field.ended(job_id).retry_count
 
 
-def test_a_neighbour_that_lives_takes_over_without_a_new_worker(field: Field, slowness: float):
+def test_a_neighbour_that_lives_takes_over_without_a_new_worker(field: Field):
     first = field.worker()
     job_id = field.put("sleep_unless_retried", payload={"seconds": 60})
     field.began(job_id)
@@ -58,7 +56,7 @@ def test_a_neighbour_that_lives_takes_over_without_a_new_worker(field: Field, sl
     first.tree(signal.SIGKILL)
     killed = time.monotonic()
 
-    assert field.began(job_id, times=2).at - killed < QUICK + slowness
+    assert within(QUICK, field.began(job_id, times=2).at - killed)
     assert Status.DONE is field.ended(job_id).status
 
 
