@@ -230,3 +230,12 @@ def test_a_settle_with_a_childs_id_taken_changes_nothing(queue):
     with pytest.raises(DuplicateId):
         queue.settle(settlements, now=T0)
     assert before == queue.find(JobQuery())
+
+
+def test_an_error_that_quotes_bytes_which_are_no_text_is_kept_readable(queue):
+    message = "no such file: caf\udce9\x00.txt"
+    first, second = running(queue, new("first")), running(queue, new("second"))
+    again = lifecycle.failed_attempt(second, Classification("transient", "ERR_X"), message)
+    queue.settle([lifecycle.failed(first, "ERR_X", message), again], now=T0)
+    for claim in (first, second):
+        assert "no such file: caf\\udce9\\x00.txt" == row(queue, claim.queue_id).error_message
