@@ -187,6 +187,9 @@ class Field:
         lines = [line.split() for line in self.record.read_text().splitlines()]
         return [line for line in lines if line[0] == what and queue_id in (None, line[1])]
 
+    def recorded_bytes(self) -> int:
+        return self.record.stat().st_size if self.record.exists() else 0
+
     def began(self, queue_id: str, times: int = 1) -> Begun:
         """Wait until the job was begun that often: when that was, and in which process."""
         until(lambda: len(self.recorded("began", queue_id)) >= times)
