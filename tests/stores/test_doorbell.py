@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.queue import doorbell
-from penstock.queue.doorbell import Doorbell
+from penstock.queue.doorbell import LONGEST_S, Doorbell
 
 LONG = 30.0
 SOON = 10.0
@@ -191,4 +191,24 @@ def test_with_inotify_it_still_looks_now_and_then(store: Store, monkeypatch: pyt
 
     store.then = write_unseen
     assert rings(bell)
+    bell.close()
+
+
+def test_a_change_that_shows_only_after_its_event_is_not_slept_through(tmp_path: Path) -> None:
+    """SQLite's write rings before its sync; what it wrote can be seen after it, and nothing rings then."""
+    shown = threading.Event()
+    bell = Doorbell(tmp_path, shown.is_set)
+
+    def write_then_show() -> None:
+        (tmp_path / "wal").write_bytes(b"x")
+        time.sleep(0.1)
+        shown.set()
+
+    writer = threading.Timer(0.1, write_then_show)
+    writer.start()
+    started = time.monotonic()
+
+    assert bell.wait(10)
+    assert time.monotonic() - started < LONGEST_S
+    writer.join()
     bell.close()

@@ -21,6 +21,11 @@ SLOWDOWN = 1.3
 LONGEST_S = 1.0
 """With inotify, look this often all the same: it does not see what another host writes."""
 
+ALERT_S = 1.0
+"""How long to look again and again after a ring: SQLite writes, syncs, and only then lets others see it."""
+FIRST_ALERT_S = 0.05
+"""As long at the start of every wait, for the ring that came just before it."""
+
 _MODIFY, _MOVED_TO, _CREATE = 0x2, 0x80, 0x100
 _IGNORED = 0x8000
 _EVENT = struct.Struct("iIII")
@@ -40,21 +45,29 @@ class Doorbell:
 
     def wait(self, timeout: float) -> bool:
         """Sleep until something changed, at most ``timeout`` seconds; False when nothing did."""
-        deadline = time.monotonic() + timeout
+        now = time.monotonic()
+        deadline, alert_until, self._pause = now + timeout, now + FIRST_ALERT_S, FASTEST_S
         while True:
             # Armed before it is asked: what happens in between rings, so no change is slept through.
             watch = self._armed()
             if self._changed():
                 self._pause = FASTEST_S
                 return True
-            left = deadline - time.monotonic()
+            now = time.monotonic()
+            left = deadline - now
             if left <= 0:
                 return False
             if watch is None:
                 time.sleep(min(left, self._pause))
                 self._pause = min(self._pause * SLOWDOWN, SLOWEST_S)
-            elif not watch.sleep(min(left, LONGEST_S)):
+                continue
+            asked = min(left, self._pause if now < alert_until else LONGEST_S)
+            if not watch.sleep(asked):
                 self._disarm(watch)
+            if time.monotonic() - now < asked:
+                alert_until, self._pause = time.monotonic() + ALERT_S, FASTEST_S
+            else:
+                self._pause = min(self._pause * SLOWDOWN, SLOWEST_S)
 
     def close(self) -> None:
         """A later ``wait`` arms it again."""
