@@ -55,7 +55,8 @@ format: $(STAMP) ## Format the code and apply safe fixes
 type: $(STAMP) ## Check types
 	@$(PY) -m mypy $(CODE)
 
-bench: $(STAMP) ## Measure against hand-written floors
+bench: $(STAMP) ## Measure against hand-written floors and peers
+	@$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[peers]'
 	@$(PY) -m bench $(ARGS)
 
 chaos: $(STAMP) ## Run the long crash tests

@@ -27,16 +27,16 @@ def measure(engine: str, plan: Plan) -> Iterator[Line]:
     idle: dict[str, list[float]] = {"ours": [], "floor": []}
     for _ in range(plan.pickup_rounds):
         for side in waits:
-            cpu, pickups = _one_round(side, engine, plan)
+            cpu, pickups = one_round(side, engine, plan)
             idle[side].append(cpu)
             waits[side].append(pickups)
     for name, part, budget in (("p50", 0.50, 1.5), ("p99", 0.99, 10.0)):
-        ours, floor = ([_quantile(pickups, part) for pickups in waits[side]] for side in ("ours", "floor"))
+        ours, floor = ([quantile(pickups, part) for pickups in waits[side]] for side in ("ours", "floor"))
         yield delays(engine, f"pick-up {name}", ours, floor, budget=budget)
     yield share(engine, "idle worker, of a core", idle["ours"], idle["floor"], budget=1.0)
 
 
-def _one_round(side: str, engine: str, plan: Plan) -> tuple[float, list[float]]:
+def one_round(side: str, engine: str, plan: Plan) -> tuple[float, list[float]]:
     """Percent of a core while idle, then milliseconds from the call of ``add`` to the claim's return."""
     context = multiprocessing.get_context("spawn")
     mine, theirs = context.Pipe()
@@ -93,5 +93,5 @@ def _idle(contender: Contender, seconds: float) -> None:
         contender.wait(min(left, WORKER_SLEEP_S))
 
 
-def _quantile(values: list[float], part: float) -> float:
+def quantile(values: list[float], part: float) -> float:
     return statistics.quantiles(values, n=100, method="inclusive")[round(part * 100) - 1]

@@ -19,6 +19,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float
     backlogs: dict[str, tuple[int, ...]]
     backlog_drained: int
+    function_calls: int
 
 
 BULK = 1_000
@@ -37,6 +38,7 @@ def full(directory: Path, repetitions: int | None) -> Plan:
         idle_s=3.0,
         backlogs={"sqlite": (1_000, 100_000, 1_000_000), "jsonl": (1_000, 100_000)},
         backlog_drained=5_000,
+        function_calls=20_000,
     )
 
 
@@ -53,4 +55,5 @@ def quick(directory: Path, repetitions: int | None) -> Plan:
         idle_s=0.5,
         backlogs={"sqlite": (1_000, 5_000), "jsonl": (1_000, 5_000)},
         backlog_drained=1_000,
+        function_calls=2_000,
     )

@@ -152,6 +152,19 @@ class Settings:
         "How often lost jobs are taken back and old ones removed.",
         aliases=("TASK_QUEUE_CHECK_INTERVAL",),
     )
+    cancel_grace_s: float = _setting(
+        kinds.seconds(0, 3600),
+        10.0,
+        "How long a cancelled job may take to come to a checkpoint before its process is stopped.",
+    )
+    recycle_after_jobs: int | None = _setting(
+        kinds.whole_or_none(1, 1_000_000_000), None, "Jobs after which a worker process is replaced."
+    )
+    recycle_growth_mb: int | None = _setting(
+        kinds.whole_or_none(1, 1_000_000),
+        512,
+        "A worker process whose memory grew by so many MB is replaced after the job it is at.",
+    )
     checkpoint_interval: int = _setting(
         kinds.whole(1, 1_000_000),
         50,

@@ -349,3 +349,8 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime
     seen_at: datetime | None = None
     info_json: str = "{}"
+
+    @property
+    def info(self) -> dict[str, Any]:
+        info: dict[str, Any] = msgspec.json.decode(self.info_json)
+        return info

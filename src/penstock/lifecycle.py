@@ -106,7 +106,7 @@ def failed(claim: Holder, code: str, message: str) -> Settlement:
         retry_count=claim.retry_count,
         lost_count=claim.lost_count,
         error_code=code,
-        error_message=_printable(message),
+        error_message=printable(message),
     )
 
 
@@ -174,10 +174,10 @@ def _returned(
         lost_count=claim.lost_count,
         delay=delay,
         error_code=code,
-        error_message=_printable(message) if message else message,
+        error_message=printable(message) if message else message,
     )
 
 
-def _printable(message: str) -> str:
+def printable(message: str) -> str:
     """As every store can keep it: an error that quotes a file name may hold bytes that are no text."""
     return message.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")

@@ -83,6 +83,9 @@ class Worker:
             poll_s=settings.poll_s,
             upkeep_s=settings.upkeep_s,
             retention=_retention(settings),
+            grace_s=settings.cancel_grace_s,
+            recycle_after=settings.recycle_after_jobs,
+            recycle_growth_mb=settings.recycle_growth_mb,
             shutdown_grace_s=self._grace,
             until_idle=self._until_idle,
         )

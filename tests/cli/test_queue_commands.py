@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock import Penstock
-from penstock.job import ClaimRequest
+from penstock.job import ClaimRequest, WorkerReport
 from tests.cli.conftest import Run, add, fail
 
 # add
@@ -220,6 +221,23 @@ def test_stats_count_in_the_words_of_the_command_line(run: Run, ask: Callable[..
     told = run("queue", "stats").stdout
     assert told.splitlines()[0].split() == ["pending", "running", "done", "failed", "cancelled"]
     assert "1 by time" in told
+
+
+def test_stats_show_what_workers_did_and_which_services_are_down(
+    run: Run, ask: Callable[..., Any], app: Penstock
+):
+    info = {"processes": 2, "executed": 1204, "refused": 1, "deaths": 1, "last_death": "killed by signal 9"}
+    info |= {"stuck": 0, "services": {"qdrant": "open"}}
+    started = datetime(2026, 1, 1, tzinfo=UTC)
+    app.queue.report(
+        WorkerReport(worker_id="w1", host="here", pid=7, started_at=started, info_json=json.dumps(info))
+    )
+
+    told = run("queue", "stats").stdout
+    assert "2 processes, 1,204 jobs run, 1 late result refused, 1 process died (last: killed by sig" in told
+    assert "qdrant is down; jobs that need it wait (w1)" in told
+    (worker,) = ask("queue", "stats")["workers"]
+    assert ("w1", info) == (worker["worker_id"], worker["info"])
 
 
 # cancel, retry, purge, pause

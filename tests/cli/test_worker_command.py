@@ -160,6 +160,17 @@ def test_an_idle_worker_leaves_at_the_first_signal(app: Penstock, start: Start):
     finished(process)
 
 
+def test_a_process_is_replaced_after_as_many_jobs_as_the_setting_says(
+    app: Penstock, start: Start, tmp_path: Path
+):
+    tasks = tmp_path / "mypkg" / "tasks.py"
+    tasks.write_text("import os\nos.environ['PENSTOCK_RECYCLE_AFTER_JOBS'] = '1'\n" + tasks.read_text())
+    receipts = [app.call("pid") for _ in range(3)]
+    finished(start("worker", "--app", "mypkg.tasks:app", "--until-idle"))
+
+    assert 3 == len({app.result(receipt.job_id) for receipt in receipts})
+
+
 def test_a_script_may_run_its_own_worker(app: Penstock, start: Start):
     receipt = app.call("double", {"n": 4})
     finished(start(program=("-m", "mypkg.tasks")))

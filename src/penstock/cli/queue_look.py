@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.output import age, emit, emit_json, fields, printable, span, table
+from penstock.cli.output import age, emit, emit_json, fields, span, table
 from penstock.cli.session import Session, json_option
 from penstock.cli.values import all_words
 from penstock.cli.views import details_as_json, job_as_json, spoken, stats_as_json, status_and_held, target
 
 if TYPE_CHECKING:
     from penstock.config import Settings
-    from penstock.job import Job
+    from penstock.job import Job, WorkerReport
     from penstock.service.answers import Details, Stats
 
 
@@ -150,4 +150,28 @@ def _circumstances(found: Stats) -> Iterator[tuple[str, object]]:
     paused = [f"tenant {scope.tenant_id}, collection {scope.collection}" for scope in found.paused]
     yield "Paused", "; ".join(paused)
     for worker in found.workers:
-        yield "Worker", f"{printable(worker.worker_id)} on {worker.host}, seen {age(worker.seen_at)}"
+        yield "Worker", _worker(worker)
+        for service, state in worker.info.get("services", {}).items():
+            yield "Service", f"{service} is {_BREAKER.get(state, state)} ({worker.worker_id})"
+
+
+_DID = {
+    "processes": ("process", "processes"),
+    "executed": ("job run", "jobs run"),
+    "refused": ("late result refused", "late results refused"),
+    "stuck": ("job without progress", "jobs without progress"),
+    "deaths": ("process died", "processes died"),
+}
+_BREAKER = {
+    "closed": "failing now and then",
+    "open": "down; jobs that need it wait",
+    "half-open": "being tried again",
+}
+
+
+def _worker(worker: WorkerReport) -> str:
+    info = worker.info
+    parts = [f"{worker.worker_id} on {worker.host}, seen {age(worker.seen_at)}"]
+    parts += [f"{info[name]:,} {words[info[name] != 1]}" for name, words in _DID.items() if info.get(name)]
+    last_death = info.get("last_death")
+    return ", ".join(parts) + (f" (last: {last_death})" if last_death else "")

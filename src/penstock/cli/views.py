@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import vocabulary
 
 if TYPE_CHECKING:
-    from penstock.job import Job
+    from penstock.job import Job, WorkerReport
     from penstock.service.answers import Details, Receipt, Stats
 
 _TARGETS = (
@@ -69,4 +69,10 @@ def stats_as_json(stats: Stats) -> dict[str, Any]:
     return {name: getattr(stats, name) for name in stats.__struct_fields__} | {
         "by_status": renamed(stats.by_status),
         "by_item_type": {name: renamed(counts) for name, counts in stats.by_item_type.items()},
+        "workers": [_worker_as_json(worker) for worker in stats.workers],
     }
+
+
+def _worker_as_json(worker: WorkerReport) -> dict[str, Any]:
+    columns = {name: getattr(worker, name) for name in worker.__struct_fields__ if name != "info_json"}
+    return columns | {"info": worker.info}

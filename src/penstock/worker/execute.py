@@ -143,7 +143,7 @@ def describe(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - an error whose text cannot be made is still an error
         said = "(its text cannot be shown)"
     text = f"{name}: {said}" if said else name
-    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()[:MESSAGE_LIMIT]
+    return lifecycle.printable(text)[:MESSAGE_LIMIT]
 
 
 def encode_result(result: Any) -> str | None:

@@ -1,0 +1,157 @@
+"""Whole workers, as a user starts them: functions a second beside a peer, pick-up, and the cost of idling."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+
+from bench import pickup
+from bench.plan import Plan
+from bench.results import Line, delays, rates, share
+from bench.sampling import Sample, in_turns
+from bench.stores import fresh_directory
+from penstock import Penstock, config
+
+LOOK_S = 0.02
+PATIENCE_S = 300.0
+SETTLED_S = 1.5
+"""After a worker's first job, until it counts as idle."""
+
+_OURS = (sys.executable, "-m", "penstock", "worker", "--app", "bench.apps.ours:app", "--processes")
+_HUEY = (sys.executable, "-m", "huey.bin.huey_consumer", "bench.apps.with_huey.huey", "-qkprocess", "-w")
+
+
+def measure(engine: str, plan: Plan) -> Iterator[Line]:
+    if engine == "sqlite":
+        for processes in (1, 2):
+            run = partial(_drained, processes=processes, plan=plan)
+            number = f"{processes} process{'es' if processes > 1 else ''}"
+            pair = in_turns(plan.repetitions, run)
+            yield rates(engine, f"no-op functions, {number}; floor: huey", pair, budget=1.0)
+    yield from _waiting(engine, plan)
+
+
+# Throughput.
+
+
+def _drained(side: str, *, processes: int, plan: Plan) -> Sample:
+    prepare = {"ours": _fill_ours, "floor": _fill_huey}[side]
+    command = {"ours": _OURS, "floor": _HUEY}[side]
+    with fresh_directory(plan.directory) as directory:
+        environment, done = prepare(directory, plan.function_calls)
+        with _started((*command, str(processes)), environment) as worker:
+            _wait_for(lambda: done() > 0)
+            begun, start = done(), time.perf_counter()
+            _wait_for(lambda: done() == plan.function_calls)
+            wall = time.perf_counter() - start
+            cpu = _cpu_seconds(worker)
+    share_timed = (plan.function_calls - begun) / plan.function_calls
+    # What was done before the first look is not in the time, so its jobs are not counted either.
+    return Sample(jobs=plan.function_calls - begun, wall_s=wall, cpu_s=cpu * share_timed)
+
+
+def _fill_ours(directory: Path, calls: int) -> tuple[dict[str, str], Callable[[], int]]:
+    environment, app = _ours("sqlite", directory)
+    with app:
+        for start in range(0, calls, 1_000):
+            numbers = range(start, min(start + 1_000, calls))
+            app.call_many([{"name": "noop", "payload": {"number": number}} for number in numbers])
+    query = "SELECT count(*) FROM unified_queue WHERE finished_at IS NULL"
+    return environment, lambda: calls - _number(directory / "queue.db", query)
+
+
+def _fill_huey(directory: Path, calls: int) -> tuple[dict[str, str], Callable[[], int]]:
+    environment = {"BENCH_HUEY": str(directory / "huey.db")}
+    fill = f"from bench.apps.with_huey import noop\nfor n in range({calls}): noop({{'number': n}})"
+    subprocess.run([sys.executable, "-c", fill], env=os.environ | environment, check=True)
+    return environment, lambda: _number(directory / "huey.db", "SELECT count(*) FROM kv")
+
+
+def _number(path: Path, query: str) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        number: int = connection.execute(query).fetchone()[0]
+        return number
+
+
+# Pick-up and idling.
+
+
+def _waiting(engine: str, plan: Plan) -> Iterator[Line]:
+    idle, waits = [], []
+    floors = [pickup.one_round("floor", engine, plan) for _ in range(plan.pickup_rounds)]
+    for _ in range(plan.pickup_rounds):
+        cpu, pickups = _one_round(engine, plan)
+        idle.append(cpu)
+        waits.append(pickups)
+    for name, part, budget in (("p50", 0.50, 1.5), ("p99", 0.99, 10.0)):
+        ours = [pickup.quantile(values, part) for values in waits]
+        floor = [pickup.quantile(values, part) for _, values in floors]
+        yield delays(engine, f"call to function, {name}", ours, floor, budget=budget)
+    yield share(engine, "idle worker, whole tree", idle, [cpu for cpu, _ in floors], budget=1.0)
+
+
+def _one_round(engine: str, plan: Plan) -> tuple[float, list[float]]:
+    """Percent of a core while idle, then milliseconds from ``call`` to the first line of the function."""
+    with fresh_directory(plan.directory) as directory:
+        environment, app = _ours(engine, directory)
+        with app, _started((*_OURS, "1"), environment) as worker:
+            app.wait(app.call("moment", {}).job_id, timeout=PATIENCE_S)
+            time.sleep(SETTLED_S)
+            before, start = _cpu_seconds(worker), time.monotonic()
+            time.sleep(plan.idle_s)
+            cpu = (_cpu_seconds(worker) - before) / (time.monotonic() - start) * 100
+            pickups = []
+            for _ in range(plan.pickups):
+                # Not in step with anything the worker does by the clock.
+                time.sleep(random.uniform(0.005, 0.025))
+                start = time.monotonic()
+                receipt = app.call("moment", {})
+                app.wait(receipt.job_id, timeout=PATIENCE_S)
+                pickups.append((app.result(receipt.job_id) - start) * 1000)
+    return cpu, pickups
+
+
+def _ours(engine: str, directory: Path) -> tuple[dict[str, str], Penstock]:
+    url = {"sqlite": f"sqlite:///{directory}/queue.db", "jsonl": f"jsonl://{directory}/queue"}[engine]
+    environment = {"PENSTOCK_URL": url, "PENSTOCK_STATE": str(directory / "state")}
+    app = Penstock(settings=config.load(environment))
+    for name in ("noop", "moment"):
+        app.function(name)(lambda payload: payload)
+    return environment, app
+
+
+# Processes.
+
+
+@contextmanager
+def _started(command: tuple[str, ...], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    worker = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.DEVNULL)
+    try:
+        yield worker
+    finally:
+        worker.send_signal(signal.SIGINT)
+        worker.wait(timeout=60)
+
+
+def _wait_for(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not reached():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"a worker did not get there within {PATIENCE_S:g} s")
+        time.sleep(LOOK_S)
+
+
+def _cpu_seconds(worker: subprocess.Popen[bytes]) -> float:
+    """What the processes that live have used so far; from the scheduler, in nanoseconds."""
+    children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+    tasks = [task for pid in (worker.pid, *children) for task in Path(f"/proc/{pid}/task").iterdir()]
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
