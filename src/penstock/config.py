@@ -157,13 +157,13 @@ class Settings:
         10.0,
         "How long a cancelled job may take to come to a checkpoint before its process is stopped.",
     )
-    recycle_after_jobs: int | None = _setting(
-        kinds.whole_or_none(1, 1_000_000_000), None, "Jobs after which a worker process is replaced."
+    recycle_after_jobs: int = _setting(
+        kinds.whole(0, 1_000_000_000), 0, "Jobs after which a worker process is replaced; 0: never for that."
     )
-    recycle_growth_mb: int | None = _setting(
-        kinds.whole_or_none(1, 1_000_000),
+    recycle_growth_mb: int = _setting(
+        kinds.whole(0, 1_000_000),
         512,
-        "A worker process whose memory grew by so many MB is replaced after the job it is at.",
+        "A worker process whose memory grew by so many MB is replaced after its job; 0: never for that.",
     )
     checkpoint_interval: int = _setting(
         kinds.whole(1, 1_000_000),

@@ -84,8 +84,8 @@ class Worker:
             upkeep_s=settings.upkeep_s,
             retention=_retention(settings),
             grace_s=settings.cancel_grace_s,
-            recycle_after=settings.recycle_after_jobs,
-            recycle_growth_mb=settings.recycle_growth_mb,
+            recycle_after=settings.recycle_after_jobs or None,
+            recycle_growth_mb=settings.recycle_growth_mb or None,
             shutdown_grace_s=self._grace,
             until_idle=self._until_idle,
         )
