@@ -212,6 +212,29 @@ def parent(context: Context) -> Wait:
     return Wait((child,))
 
 
+def expand(context: Context) -> Wait:
+    """Three pages of children, dying after the first page of the first attempt."""
+    for page in range(context.cursor or 0, 3):
+        context.expand([_child(context, f"{page}-{number}") for number in range(5)], cursor=page + 1)
+        context.progress(page + 1, 3)
+        if context.attempt == 1:
+            kill_self(context)
+    return Wait()
+
+
+def _child(context: Context, key: str) -> NewJob:
+    return NewJob(
+        queue_id=clock.new_id(),
+        item_type="content",
+        op="ingest",
+        tenant_id="acme",
+        collection="docs",
+        idempotency_key=key,
+        payload_json=msgspec.json.encode({"do": "noop", "record": context.payload["record"]}).decode(),
+        priority=4,
+    )
+
+
 def taken_child(context: Context) -> Wait:
     """A child under an id that another job has: the store refuses the whole answer."""
     child = NewJob(
@@ -260,6 +283,7 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         down,
         up_when_there,
         parent,
+        expand,
         taken_child,
     )
 }

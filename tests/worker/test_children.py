@@ -107,3 +107,14 @@ def test_a_batch_handler_that_answers_garbage_fails_its_jobs_with_the_reason(fie
     assert 0 == field.worker(until_idle=True).ended()
 
     assert {"ERR_BAD_RESULT"} == {field.job(job_id).error_code for job_id in ids}
+
+
+def test_a_job_that_dies_while_it_expands_goes_on_where_it_was(field: Field):
+    job_id = field.put("expand")
+    assert 0 == field.worker(until_idle=True).ended(20)
+
+    parent = field.job(job_id)
+    children = [job for job in field.jobs() if job.parent_id == job_id]
+    assert (Status.DONE, 1) == (parent.status, parent.lost_count)
+    assert (15, {Status.DONE}) == (len(children), {child.status for child in children})
+    assert {"cursor": 3} == {key: value for key, value in (parent.progress or {}).items() if key == "cursor"}

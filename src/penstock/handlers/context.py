@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
 
-from penstock.errors import Cancelled
-from penstock.job import Claim
+from penstock import lifecycle
+from penstock.errors import Cancelled, LeaseLost
+from penstock.job import Claim, NewJob, Settlement, Status
 
 PROGRESS_LIMIT = 3_500
 """Bytes of encoded progress: it travels through a fixed place in shared memory."""
+MOST_CHILDREN = 1_000
+"""Children that one call of ``expand`` takes: one transaction holds no more."""
+_CURSOR = "cursor"
+
+
+def _refuse(settlement: Settlement) -> Status | None:
+    raise RuntimeError(f"nobody here can settle job {settlement.queue_id}")
 
 
 class Context:
@@ -29,6 +37,7 @@ class Context:
         tell: Callable[[str], None],
         asked_to_stop: Callable[[], bool],
         calling: Callable[[str], AbstractContextManager[None]] = nullcontext,  # type: ignore[assignment]
+        settle: Callable[[Settlement], Status | None] = _refuse,
     ) -> None:
         self.claim = claim
         self.job_id = claim.queue_id
@@ -38,6 +47,9 @@ class Context:
         self._tell = tell
         self._asked_to_stop = asked_to_stop
         self._calling = calling
+        self._settle = settle
+        self.cursor: Any = (claim.progress or {}).get(_CURSOR) if claim.progress_json else None
+        """Where ``expand`` had come to, in an earlier attempt or this one."""
 
     def progress(
         self, current: int, total: int | None = None, message: str | None = None, **counts: int
@@ -45,11 +57,31 @@ class Context:
         """Say how far the work is. Cheap: it is written out at most once a second by somebody else."""
         percent = round(current / total * 100, 1) if total else 0.0
         said = {"current": current, "total": total, "percent": percent, "message": message, "counts": counts}
+        self._tell(self._with_cursor(said))
+        self.checkpoint()
+
+    def expand(self, children: Sequence[NewJob], cursor: Any) -> None:
+        """Add children now and go on; the job keeps running, and later waits for them by ``Wait()``.
+
+        ``cursor`` is where a next attempt goes on, should this one die: it is kept with the children, in one
+        transaction. Children that are there already are not added twice.
+        """
+        if len(children) > MOST_CHILDREN:
+            raise ValueError(f"at most {MOST_CHILDREN:,} children a call, got {len(children):,}")
+        self.cursor = cursor
+        progress = self._with_cursor(self.claim.progress or {})
+        if self._settle(lifecycle.expanded(self.claim, tuple(children), progress_json=progress)) is None:
+            raise LeaseLost(f"job {self.job_id} was taken away from this worker")
+        self.checkpoint()
+
+    def _with_cursor(self, said: dict[str, Any]) -> str:
+        """Beside the progress, not in its place: whoever writes one keeps the other."""
+        if self.cursor is not None:
+            said = said | {_CURSOR: self.cursor}
         encoded = msgspec.json.encode(said)
         if len(encoded) > PROGRESS_LIMIT:
             encoded = msgspec.json.encode(said | {"message": None, "counts": {}})
-        self._tell(encoded.decode())
-        self.checkpoint()
+        return encoded.decode()
 
     def checkpoint(self) -> None:
         """Stop here if somebody cancelled the job. Call it wherever stopping is safe."""

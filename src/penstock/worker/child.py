@@ -190,6 +190,7 @@ class Child:
                 tell=lambda text: slot.tell(number, index, text),
                 asked_to_stop=lambda: slot.asked_to_stop(number, index),
                 calling=calling,
+                settle=self._outbox.settle_now,
             )
 
         with self._guard.around(number):

@@ -78,7 +78,12 @@ class _Pulse:
         self._told: str | None = None
         self._cancelled = threading.Event()
         self._ended = threading.Event()
-        self.context = Context(claim, tell=self._tell, asked_to_stop=self._cancelled.is_set)
+        self.context = Context(
+            claim,
+            tell=self._tell,
+            asked_to_stop=self._cancelled.is_set,
+            settle=lambda settlement: queue.settle([settlement])[0],
+        )
         self._thread = threading.Thread(target=self._beat, daemon=True)
         self._thread.start()
 
