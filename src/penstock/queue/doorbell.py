@@ -15,6 +15,8 @@ from pathlib import Path
 from penstock.queue import forking
 
 FASTEST_S = 0.002
+SOONEST_S = 0.0003
+"""The first look after a ring: a commit is seen within about a sync of being written."""
 SLOWEST_S = 0.025
 SLOWDOWN = 1.3
 
@@ -40,34 +42,33 @@ class Doorbell:
         self._arming = threading.Lock()
         self._watch: _Watch | None = None
         self._unwatchable = False
-        self._pause = FASTEST_S
         forking.watch(self)
 
     def wait(self, timeout: float) -> bool:
         """Sleep until something changed, at most ``timeout`` seconds; False when nothing did."""
         now = time.monotonic()
-        deadline, alert_until, self._pause = now + timeout, now + FIRST_ALERT_S, FASTEST_S
+        deadline, alert_until, pause = now + timeout, now + FIRST_ALERT_S, SOONEST_S
         while True:
             # Armed before it is asked: what happens in between rings, so no change is slept through.
             watch = self._armed()
             if self._changed():
-                self._pause = FASTEST_S
                 return True
             now = time.monotonic()
             left = deadline - now
             if left <= 0:
                 return False
             if watch is None:
-                time.sleep(min(left, self._pause))
-                self._pause = min(self._pause * SLOWDOWN, SLOWEST_S)
+                pause = max(pause, FASTEST_S)
+                time.sleep(min(left, pause))
+                pause = min(pause * SLOWDOWN, SLOWEST_S)
                 continue
-            asked = min(left, self._pause if now < alert_until else LONGEST_S)
-            if not watch.sleep(asked):
+            rang = watch.sleep(min(left, pause if now < alert_until else LONGEST_S))
+            if rang is None:
                 self._disarm(watch)
-            if time.monotonic() - now < asked:
-                alert_until, self._pause = time.monotonic() + ALERT_S, FASTEST_S
+            if rang:
+                alert_until, pause = time.monotonic() + ALERT_S, SOONEST_S
             else:
-                self._pause = min(self._pause * SLOWDOWN, SLOWEST_S)
+                pause = min(pause * SLOWDOWN, SLOWEST_S)
 
     def close(self) -> None:
         """A later ``wait`` arms it again."""
@@ -114,14 +115,18 @@ class _Watch:
         self._poll = select.poll()
         self._poll.register(self._fd, select.POLLIN)
 
-    def sleep(self, seconds: float) -> bool:
-        """Until the next event. False when the watch is of no use any more."""
+    def sleep(self, seconds: float) -> bool | None:
+        """Whether it rang meanwhile; None when the watch is of no use any more."""
+        if seconds < 0.001:
+            # poll counts in milliseconds; what rings meanwhile is read the next time.
+            time.sleep(seconds)
+            return False
         ready = self._poll.poll(math.ceil(seconds * 1000))
         if not ready:
-            return True
-        if ready[0][1] & (select.POLLNVAL | select.POLLERR | select.POLLHUP):
             return False
-        return self._drain()
+        if ready[0][1] & (select.POLLNVAL | select.POLLERR | select.POLLHUP):
+            return None
+        return True if self._drain() else None
 
     def _drain(self) -> bool:
         usable = True
