@@ -6,11 +6,12 @@ PenstockError
 │   ├── InvalidPayload · PayloadTooLarge · InvalidText · RelativePath
 │   ├── InvalidPriority · InvalidName · InvalidTime · UnknownStatus · DuplicateId
 │   ├── UnknownFunction · UnknownEntity
+│   ├── UnknownDocument (also LookupError) · InvalidVector
 ├── JobNotFound · AmbiguousId (also LookupError)
 │   ├── TaskNotFound (also ValueError)
 ├── Conflict                              the job is not in a state that allows this
 │   ├── CannotCancel · CannotRetry · LiveTwin · LeaseLost · NoResult
-│   ├── InvalidTransition (also ValueError)
+│   ├── InvalidTransition (also ValueError) · FingerprintMismatch
 ├── QueueFull                             backpressure; carries retry_after
 ├── StoreError                            the store could not do its part
 │   ├── StoreUnavailable · StoreReadOnly · StoreDenied · DiskFull
@@ -147,6 +148,20 @@ class UnknownEntity(InvalidRequest):
     default_remedy = "Use an entity that exists, or register its type with app.entity_type(NAME)."
 
 
+class UnknownDocument(InvalidRequest, LookupError):
+    """The catalog has no source or generation with this id."""
+
+    code = "ERR_UNKNOWN_DOCUMENT"
+    default_remedy = "Look it up by its path; it may have been removed or replaced."
+
+
+class InvalidVector(InvalidRequest):
+    """A vector is not as long as the others of its space, or is not float32."""
+
+    code = "ERR_INVALID_VECTOR"
+    default_remedy = "Use one space per model, dimension and pooling."
+
+
 class JobNotFound(PenstockError, LookupError):
     """No job has this id or prefix."""
 
@@ -220,6 +235,13 @@ class InvalidTransition(Conflict, ValueError):
 
     code = "ERR_INVALID_TRANSITION"
     default_remedy = "See the statuses of tasks in docs/guides/functions.md."
+
+
+class FingerprintMismatch(Conflict):
+    """A worker would do a phase otherwise than the catalog is set to; it gets no tasks of that phase."""
+
+    code = "ERR_FINGERPRINT_MISMATCH"
+    default_remedy = "Give the worker the settings the index was made with, or change the index by command."
 
 
 class QueueFull(PenstockError):

@@ -1,0 +1,253 @@
+"""The catalog protocol: what is known of sources, and the durable tasks that make it so.
+
+The contract stands here once; engines carry no docstrings of their own for these methods. ``now=None`` is the
+store's own clock; only tests pass a time. Every write is one transaction (those that take a ``limit`` do part
+of the work and say whether there is more), durable before the call returns. Engines raise only
+``FingerprintMismatch``, ``UnknownDocument``, ``InvalidVector`` and subclasses of ``StoreError``.
+
+Reading goes through ``snapshot``: everything read from one snapshot belongs to the same moment. A generation
+becomes visible by one update of its source's row, so no snapshot sees a half of one or two of a source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from penstock.catalog.answers import (
+    ChunkView,
+    Document,
+    Filters,
+    KeywordHit,
+    KnownSource,
+    Missing,
+    PageState,
+    Progress,
+    Source,
+    Space,
+    TenantCount,
+    VectorBatch,
+    VectorChanges,
+    Why,
+)
+from penstock.catalog.values import (
+    Adoption,
+    Claimed,
+    Entry,
+    EntryKind,
+    LedgerEntry,
+    NewGeneration,
+    Phase,
+    Place,
+    Removal,
+    Removed,
+    Rename,
+    Renamed,
+    Stored,
+    Task,
+    TaskOutcome,
+    TaskRequest,
+    TaskStatus,
+    Touch,
+)
+
+BATCH = 1_000
+"""Sources removed or renamed, chunks swept, in one transaction unless told otherwise."""
+
+TASK_LEASE = timedelta(seconds=120)
+"""A task without a sign of life for this long is lost."""
+
+
+class Snapshot(Protocol):
+    """One moment of the catalog. Not for several threads at once."""
+
+    def known(
+        self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
+    ) -> list[KnownSource]:
+        """Sources at or below a folder (None: all of the place) in the order of their paths, from the first
+        path greater than ``after``. What a walk compares the disk with."""
+
+    def find(self, place: Place, path: str) -> Source | None: ...
+
+    def get(self, source_id: str) -> Source | None: ...
+
+    def twins(self, tenant_id: str, content_hash: str, *, limit: int = 10) -> list[Source]:
+        """Published sources of a tenant with this content: what a moved file may have been."""
+
+    def sources(self, filters: Filters, *, after: str = "", limit: int = 50) -> list[Source]:
+        """Sources with a published generation, ordered by id, from the first id greater than ``after``."""
+
+    def document(self, document_id: int) -> Document | None: ...
+
+    def generations(self, source_id: str) -> list[Document]:
+        """All generations still there, newest first."""
+
+    def pages(self, document_id: int, *, after: int = -1, limit: int = 100) -> list[PageState]:
+        """Pages by number, from the first number greater than ``after``."""
+
+    def missing(self, document_id: int, *, limit: int = 100) -> list[Missing]:
+        """What failed for good in ocr or vector."""
+
+    def progress(self, document_id: int) -> Progress | None: ...
+
+    def statistics(self) -> dict[tuple[str, TaskStatus], int]:
+        """Tasks by type (``ocr_pages``, ``vector_chunks``, ``graphrag_chunks``) and status."""
+
+    def ready(self, phase: Phase, *, limit: int = 100) -> list[Progress]:
+        """Documents whose earlier phase is completed and whose ``phase`` (vector, graphrag) is pending."""
+
+    def tenants(self, tenant_id: str | None = None) -> list[TenantCount]: ...
+
+    def open_tasks(self, lane: Phase) -> int:
+        """Tasks of a lane not settled yet, counted no further than 10,000: bounds work in flight."""
+
+    def why(self, place: Place, path: str) -> Why: ...
+
+    def ledger(
+        self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
+    ) -> list[LedgerEntry]:
+        """Skipped and failed paths at or below a folder, by path."""
+
+    def fingerprints(self) -> dict[Phase, str]: ...
+
+    def vectors(
+        self, tenant_id: str, space: str, hashes: Collection[str], *, source_id: str | None = None
+    ) -> dict[str, bytes]:
+        """Known vectors by text hash: from the cache, and from the source's own live generations."""
+
+    def keyword(
+        self, query: str, filters: Filters, *, limit: int = 10, marks: tuple[str, str] = ("", "")
+    ) -> list[KeywordHit]:
+        """Best published chunks for words in ``query`` (any of them; "quoted words" as a phrase), best first.
+        Nothing in the query is an operator; a query without a word finds nothing."""
+
+    def matching(self, filters: Filters) -> list[int] | None:
+        """``source_key`` of every published source the filters let through; None: all of the tenant's."""
+
+    def spaces(self, tenant_id: str) -> list[Space]:
+        """Spaces with vectors of published chunks, largest first."""
+
+    def changes(self, tenant_id: str, since: int | None = None) -> VectorChanges:
+        """What a cache that was right at sequence ``since`` has to do to be right for this snapshot."""
+
+    def load(
+        self, tenant_id: str, space: str, source_keys: Collection[int] | None = None
+    ) -> Iterator[VectorBatch]:
+        """Vectors of published chunks of some sources (None: all of the tenant's), in batches."""
+
+    def hydrate(self, content_ids: Sequence[int]) -> list[ChunkView | None]:
+        """Each chunk as it stands in its published generation; None where it is in none."""
+
+    def locate(self, source_id: str, chunk_ids: Sequence[str]) -> dict[str, int]:
+        """``content_id`` of published chunks by the id outside stores know them by."""
+
+
+class Catalog(Protocol):
+    def snapshot(self) -> AbstractContextManager[Snapshot]: ...
+
+    def store(self, generations: Sequence[NewGeneration], *, now: datetime | None = None) -> list[Stored]:
+        """Write generations, all in one transaction, each with its own outcome.
+
+        One whose pages all have their chunks and whose chunks all have (or find) their vectors is published
+        at once. Any other is built by tasks: pages without chunks get ocr tasks, chunks without a vector
+        get vector tasks; it is published by the settle that ends its last one. At most one generation per
+        source is being built: one of the same hash and fingerprints is adopted (its failed tasks start
+        again, the pages given are not used), any other is dropped.
+
+        A chunk whose text (and how often it occurred before) the source had already keeps id and vector.
+        """
+
+    def adopt(self, adoption: Adoption, *, now: datetime | None = None) -> bool:
+        """Take over a generation being built, before reading the source again: its failed tasks start again,
+        its job is told of the end. False when it is not being built any more."""
+
+    def drop(self, document_id: int, note: str, *, now: datetime | None = None) -> bool:
+        """Give up a generation being built; the published one stays. Its running tasks will find their
+        claims lost. False when it is not being built."""
+
+    def claim(self, request: TaskRequest, *, now: datetime | None = None) -> list[Task]:
+        """Up to ``limit`` tasks of a lane become this worker's, across documents: due retries first (each
+        spends one retry), then by priority, turn (one turn per 32 tasks of a document) and age. A task whose
+        worker was lost is claimed alone. Gates hold: a chunk is there only after its page's ocr, graphrag
+        only after the chunk's vector, with ``Gate.DOCUMENT`` after the whole document's. Raises
+        ``FingerprintMismatch`` when the catalog is set to another fingerprint for this lane."""
+
+    def settle(
+        self, outcomes: Sequence[TaskOutcome], *, now: datetime | None = None
+    ) -> list[TaskStatus | None]:
+        """End claims, in one transaction with everything that follows: chunks of a page whose ocr ended,
+        vectors, later phases skipped behind a gate that failed for good, pages and documents brought up to
+        their parts, publishing. Each applies only while its claim number holds; None: the claim was lost."""
+
+    def renew(self, claims: Sequence[Claimed | Task], *, now: datetime | None = None) -> list[bool]:
+        """A sign of life for claims still held; False where the claim was lost."""
+
+    def expired(
+        self, *, lease: timedelta = TASK_LEASE, now: datetime | None = None, limit: int = 100
+    ) -> list[Claimed]:
+        """Claims without a sign of life for longer than the lease, for ``outcomes.lost`` and ``settle``."""
+
+    def held(self, worker_id: str) -> list[Claimed]:
+        """A worker's claims, for ``outcomes.released`` (or ``lost``) and ``settle``."""
+
+    def retry(self, document_id: int, *, now: datetime | None = None) -> int:
+        """Failed tasks of a document start again, with what was skipped behind them; how many. Works on
+        published ones too: what then succeeds appears. 0 when nothing had failed or it is dropped."""
+
+    def touch(self, touches: Sequence[Touch]) -> None:
+        """Remember sizes and times of files whose content is unchanged."""
+
+    def rename(self, rename: Rename, *, limit: int = BATCH, now: datetime | None = None) -> Renamed:
+        """Give sources their new paths, at most ``limit`` a call. Nothing is read or embedded; ids, chunks
+        and vectors stay. What stood at a new path is removed."""
+
+    def remove(self, removal: Removal, *, limit: int = BATCH, now: datetime | None = None) -> Removed:
+        """Write a tombstone, then make sources invisible, at most ``limit`` a call, and drop generations
+        being built. A generation asked for not later than the tombstone is never published afterwards.
+        Rows go through the outbox, sources with the last of theirs."""
+
+    def outbox(self, kind: EntryKind | None = None, *, after: int = 0, limit: int = 100) -> list[Entry]:
+        """What is left to do after transactions that are over, oldest first."""
+
+    def leftovers(self, entry_id: int, *, limit: int = BATCH) -> list[str]:
+        """``chunk_id`` of a leftover that no live generation of its source has: to be deleted in outside
+        stores before ``clear``. Parts that a live generation kept are not among them."""
+
+    def clear(self, entry_ids: Sequence[int], *, limit: int = BATCH, now: datetime | None = None) -> bool:
+        """Job entries go. Of leftovers, up to ``limit`` chunks are removed with text, keyword entry and
+        vector (which goes to the cache); the entry goes with the last. True: nothing of these is left.
+        Until then no vector task of a newer generation of that source is claimed."""
+
+    def note(self, entries: Sequence[LedgerEntry], *, now: datetime | None = None) -> None:
+        """Record why paths are not indexed. A later ``store`` or ``remove`` of the path takes it back."""
+
+    def unnote(self, place: Place, paths: Sequence[str]) -> None:
+        """Take records back: the paths are gone."""
+
+    def remember(
+        self, tenant_id: str, space: str, vectors: Mapping[str, bytes], *, now: datetime | None = None
+    ) -> None:
+        """Put vectors into the cache by text hash, before they are stored: so that a crash costs nothing."""
+
+    def set_fingerprints(self, fingerprints: Mapping[Phase, str], *, replace: bool = False) -> None:
+        """Say what phases are done with. Without ``replace`` only what was not said yet; raises
+        ``FingerprintMismatch`` where something else was."""
+
+    def sweep(self, before: datetime, *, limit: int = BATCH) -> int:
+        """Forget tombstones, cached vectors and traces of removals older than ``before``; how many went."""
+
+    def audit(self) -> list[str]:
+        """Every broken invariant in words: orphans, wrong counts, pointers to nothing. Reads everything."""
+
+    def wait(self, timeout: float) -> bool:
+        """Sleep until something may have changed, at most ``timeout`` seconds. A hint."""
+
+    def check(self) -> list[str]:
+        """Raise when the store cannot be used; answer warnings a person should read."""
+
+    def migrate(self) -> None:
+        """Bring the store to this version's schema."""
+
+    def close(self) -> None: ...

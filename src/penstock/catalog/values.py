@@ -1,0 +1,339 @@
+"""The values of the catalog that are written: sources, generations, pages, chunks, tasks and their outcomes.
+
+All are frozen and know no store and no clock. A *source* is what a user calls a document; one *generation* of
+it is a row of ``documents``. Numbers named ``…_id`` without quotes are handles: they are never used again for
+another row, and mean nothing outside this catalog. What lasts are ``source_id`` and ``chunk_id``.
+"""
+
+from __future__ import annotations
+
+import enum
+from datetime import datetime, timedelta
+
+import msgspec
+
+NO_EXTRACTOR = "no extractor configured"
+NO_EMBEDDER = "no embedder configured"
+NO_TEXT = "no text"
+
+
+class Phase(enum.StrEnum):
+    """What is done to a document, in this order; also the name of the lane that does it."""
+
+    OCR = "ocr"
+    VECTOR = "vector"
+    GRAPHRAG = "graphrag"
+
+
+class TaskStatus(enum.StrEnum):
+    """Where a task, or a page or document in one phase, stands."""
+
+    PENDING = "pending"
+    PROCESSING = "processing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+SETTLED = frozenset({TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.SKIPPED})
+"""Of a page or document: nothing of this phase is left to do (a failure with retries left is ``pending``)."""
+
+
+class Gate(enum.StrEnum):
+    """What a phase waits for: the same page's (chunk's) earlier phase, or the whole document's."""
+
+    PAGE = "page"
+    DOCUMENT = "document"
+
+
+class State(enum.StrEnum):
+    """Of a generation. ``building`` until it is published or dropped, also while kept back after failures; a
+    published one is the current one only while its source says so."""
+
+    BUILDING = "building"
+    PUBLISHED = "published"
+    DROPPED = "dropped"
+
+
+class Fault(enum.StrEnum):
+    """Why a task failed for good: the content cannot be read, or something else was down."""
+
+    CONTENT = "content"
+    OUTAGE = "outage"
+
+
+class Place(msgspec.Struct, frozen=True, order=True):
+    """Where paths live. One path is one source per place."""
+
+    tenant_id: str
+    collection: str
+    branch: str = "main"
+
+
+class Fingerprints(msgspec.Struct, frozen=True):
+    """What each phase was done with. Equal text means: nothing to do again."""
+
+    ocr: str = ""
+    vector: str = ""
+    graphrag: str = ""
+
+
+class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A piece of a page. ``start`` and ``end`` are characters of the page's text, lines count from 1.
+
+    ``vector``: float32, little endian. None: to be embedded, unless the source's own chunks or the cache know
+    the text already, or the generation has no space.
+    """
+
+    text: str
+    text_hash: str
+    start: int
+    end: int
+    first_line: int | None = None
+    last_line: int | None = None
+    heading_path: str = ""
+    symbols: str = ""
+    vector: bytes | None = None
+
+
+class Failure(msgspec.Struct, frozen=True):
+    code: str
+    message: str
+    fault: Fault = Fault.CONTENT
+
+
+class NewPage(msgspec.Struct, frozen=True, kw_only=True):
+    """``chunks=None``: its ocr is still to be done, or (with ``failure``) has failed for good.
+
+    ``text`` is kept beside the page when given: worth it where making it was dear. ``file_path``: where a
+    copy of the page lies outside the catalog.
+    """
+
+    number: int
+    chunks: tuple[NewChunk, ...] | None = None
+    text: str | None = None
+    file_path: str | None = None
+    failure: Failure | None = None
+
+
+class NewGeneration(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of a source, as it was read at ``read_at`` for a request made at ``asked_at``.
+
+    ``space``: name of the vector space its chunks belong to; None: no vectors wanted. ``graph``: chunks get
+    graphrag tasks. ``source_id``: the id to give when the path is new (whoever writes to an outside store
+    first needs one); made here when left out. ``tags`` are slash-separated and filtered by prefix.
+    """
+
+    place: Place
+    path: str
+    content_hash: str
+    asked_at: datetime
+    read_at: datetime
+    pages: tuple[NewPage, ...]
+    space: str | None = None
+    graph: bool = False
+    fingerprints: Fingerprints = Fingerprints()
+    size: int = 0
+    mtime_ns: int = 0
+    file_type: str = ""
+    title: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: str = "{}"
+    source_id: str | None = None
+    job_id: str | None = None
+    priority: int = 5
+    max_retries: int = 3
+    gate: Gate = Gate.PAGE
+
+
+class Outcome(enum.StrEnum):
+    """What became of a generation given to ``store``."""
+
+    PUBLISHED = "published"
+    BUILDING = "building"
+    SUPERSEDED = "superseded"
+    REMOVED = "removed"
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """``kept``: chunks whose text was there already, with its id and vector; the other ``chunks`` are new.
+
+    ``published``: also partial ones, whose missing parts are in ``failed``. ``building``: wait for
+    ``document_id``; ``adopted`` when it is a generation begun before. ``superseded``: a later reading of the
+    source is published. ``removed``: the source was deleted by a request not older than this one.
+    """
+
+    outcome: Outcome
+    source_id: str | None = None
+    document_id: int | None = None
+    chunks: int = 0
+    kept: int = 0
+    failed: int = 0
+    adopted: bool = False
+
+
+class Adoption(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that finds its generation begun already, and takes it over."""
+
+    document_id: int
+    asked_at: datetime
+    read_at: datetime
+    job_id: str | None = None
+    priority: int = 5
+
+
+class TaskRequest(msgspec.Struct, frozen=True):
+    """Who asks for how many tasks of a lane. ``fingerprint``: what it would do them with."""
+
+    lane: Phase
+    worker_id: str
+    limit: int = 1
+    fingerprint: str | None = None
+
+
+class TaskSource(msgspec.Struct, frozen=True, kw_only=True):
+    """What tasks of one document share."""
+
+    document_id: int
+    source_id: str
+    place: Place
+    path: str
+    content_hash: str
+    space: str | None
+    job_id: str | None
+    title: str
+    file_type: str
+    graph: bool
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A claimed (page, phase) or (chunk, phase). ``chunk_id``, ``text`` and what follows: not in lane ocr."""
+
+    lane: Phase
+    task_id: int
+    claim_number: int
+    page_id: int
+    page_number: int
+    retry_count: int
+    max_retries: int
+    suspect: bool
+    source: TaskSource
+    file_path: str | None = None
+    chunk_id: str = ""
+    text_hash: str = ""
+    text: str = ""
+    heading_path: str = ""
+    symbols: str = ""
+
+
+class Claimed(msgspec.Struct, frozen=True, gc=False):
+    """As much of a claimed task as it takes to renew or to end it. A ``Task`` has it too."""
+
+    lane: Phase
+    task_id: int
+    claim_number: int
+    retry_count: int = 0
+    max_retries: int = 3
+
+
+class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How a claim ends. Made only by the functions of ``catalog.outcomes``, named after what happened."""
+
+    lane: Phase
+    task_id: int
+    claim_number: int
+    status: TaskStatus
+    retry_count: int = 0
+    retry_after: timedelta | None = None
+    suspect: bool = False
+    code: str | None = None
+    message: str | None = None
+    fault: Fault | None = None
+    page: NewPage | None = None
+    vector: bytes | None = None
+    entities: int = 0
+    relationships: int = 0
+
+
+class EntryKind(enum.StrEnum):
+    """``job``: look whether this job can end. ``leftover``: parts of a generation nobody sees any more."""
+
+    JOB = "job"
+    LEFTOVER = "leftover"
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the outbox. Doing it twice does no harm."""
+
+    entry_id: int
+    kind: EntryKind
+    document_id: int
+    source_id: str
+    place: Place
+    job_id: str | None = None
+
+
+class Removal(msgspec.Struct, frozen=True, kw_only=True):
+    """What to forget: everything of a tenant, narrowed by what is given. ``path`` means itself and all below.
+
+    Only what was asked for before or at ``asked_at`` goes; later generations stay.
+    """
+
+    tenant_id: str
+    asked_at: datetime
+    collection: str | None = None
+    branch: str | None = None
+    path: str | None = None
+    source_id: str | None = None
+    reason: str = ""
+
+
+class Removed(msgspec.Struct, frozen=True):
+    """``sources`` became invisible in this call; ``more`` are left for the next."""
+
+    sources: int
+    more: bool
+
+
+class Rename(msgspec.Struct, frozen=True, kw_only=True):
+    """A path, or a folder and all below it, has another name now."""
+
+    place: Place
+    old: str
+    new: str
+    asked_at: datetime
+    folder: bool = False
+
+
+class Renamed(msgspec.Struct, frozen=True):
+    """``replaced``: sources that stood at a new path and went; ``more``: call again."""
+
+    sources: int
+    replaced: int
+    more: bool
+
+
+class Touch(msgspec.Struct, frozen=True, gc=False):
+    """Size or time of a file changed, its content did not."""
+
+    source_id: str
+    size: int
+    mtime_ns: int
+
+
+class LedgerKind(enum.StrEnum):
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a path that was seen is not indexed: the rule that skipped it, or the code of its failure."""
+
+    place: Place
+    path: str
+    kind: LedgerKind
+    rule: str
+    cause: str
+    remedy: str = ""
+    job_id: str | None = None
+    at: datetime | None = None
