@@ -1,0 +1,1 @@
+"""What turns a source into pages, chunks and vectors. It decides and computes; it never opens a store."""

@@ -1,0 +1,1 @@
+"""From a page of text to chunks whose boundaries find each other again after an edit."""

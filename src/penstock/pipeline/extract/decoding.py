@@ -1,0 +1,142 @@
+"""From bytes to text whose characters every store can keep."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import unicodedata
+from typing import NamedTuple
+
+from penstock.errors import UnsupportedType
+
+SNIFFED = 8192
+"""How many bytes from the start tell binary from text."""
+
+SAMPLED = 128 * 1024
+"""How many bytes the guess at a legacy encoding is made from."""
+
+# The longer mark first: that of UTF-32 begins with that of UTF-16.
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+# ESC, SO and SI stay out of it: the ISO 2022 encodings are made of them.
+_CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b\x0e\x0f")) + b"\x7f"
+_UNKEEPABLE = re.compile("[\x00\ud800-\udfff]")
+_ESCAPES = ((b"\x1b$)C", "iso2022_kr"), (b"\x1b$", "iso2022_jp_2"), (b"\x1b(J", "iso2022_jp_2"))
+
+
+class Decoded(NamedTuple):
+    text: str
+    encoding: str
+    guessed: bool
+    """Nothing in the bytes named the encoding; it is the likeliest."""
+    replaced: int
+    """Characters that could not be decoded and became U+FFFD."""
+
+
+def decode(data: bytes, declared: str | None = None) -> Decoded:
+    """Byte order mark, the declared encoding, strict UTF-8, then the likeliest legacy encoding.
+
+    Raises UnsupportedType when the bytes are no text at all.
+    """
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            return _decoded(data, encoding)
+    if looks_binary(data):
+        raise UnsupportedType("the content is binary, not text")
+    encoding_found = wide_encoding(data[:SNIFFED]) or _escaped_encoding(data)
+    if encoding_found is not None:
+        return _decoded(data, encoding_found)
+    for encoding in filter(None, ("utf-8", _known(declared))):
+        try:
+            return Decoded(data.decode(encoding), encoding, False, 0)
+        except (UnicodeDecodeError, LookupError):
+            continue
+    return _guessed(data)
+
+
+def clean(text: str) -> str:
+    """``\\n`` line ends, composed characters, and nothing that a store refuses: no NUL, no lone surrogate."""
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text.removeprefix("\ufeff"))
+    if "\x00" in text or not text.isascii():
+        text = _UNKEEPABLE.sub(lambda found: "" if found[0] == "\x00" else "\ufffd", text)
+    return text
+
+
+def looks_binary(head: bytes) -> bool:
+    """No text in any encoding: NULs outside UTF-16 and UTF-32, or more than a few control characters."""
+    head = head[:SNIFFED]
+    if not head or head.startswith(tuple(mark for mark, _ in _MARKS)):
+        return False
+    if b"\x00" in head:
+        return wide_encoding(head) is None
+    control = len(head) - len(head.translate(None, _CONTROL))
+    return control > len(head) // 20
+
+
+def wide_encoding(head: bytes) -> str | None:
+    """UTF-16 or UTF-32 without a mark: where the NULs stand tells which."""
+    if b"\x00" not in head or len(head) < 4:
+        return None
+    for width, encodings in ((4, ("utf-32-be", "utf-32-le")), (2, ("utf-16-be", "utf-16-le"))):
+        usable = head[: len(head) - len(head) % width]
+        zeros = [usable[offset::width].count(0) / (len(usable) // width) for offset in range(width)]
+        for encoding, high, low in zip(encodings, (0, width - 1), (width - 1, 0), strict=True):
+            if zeros[high] > 0.1 and zeros[low] < 0.01 and _reads_well(usable, encoding):
+                return encoding
+    return None
+
+
+def _reads_well(head: bytes, encoding: str) -> bool:
+    text = head.decode(encoding, "replace")
+    odd = sum(char == "\ufffd" or (char < " " and char not in "\t\n\r\f") for char in text)
+    return odd <= len(text) // 50
+
+
+def _escaped_encoding(data: bytes) -> str | None:
+    """The seven-bit encodings of East Asia are valid UTF-8 as well; their escape sequences tell."""
+    if b"\x1b" not in data[:SAMPLED]:
+        return None
+    for escape, encoding in _ESCAPES:
+        if escape in data[:SAMPLED]:
+            try:
+                data.decode(encoding)
+            except UnicodeDecodeError:
+                return None
+            return encoding
+    return None
+
+
+def _known(encoding: str | None) -> str | None:
+    """The codec for a declared name, as browsers read it: what calls itself Latin-1 is Windows-1252."""
+    if encoding is None:
+        return None
+    try:
+        name = codecs.lookup(encoding.strip()).name
+    except (LookupError, ValueError):
+        return None
+    return {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "shift_jis": "cp932"}.get(
+        name, name
+    )
+
+
+def _decoded(data: bytes, encoding: str) -> Decoded:
+    text = data.decode(encoding, "replace")
+    return Decoded(text, encoding, False, text.count("\ufffd"))
+
+
+def _guessed(data: bytes) -> Decoded:
+    from charset_normalizer import from_bytes
+
+    best = from_bytes(data[:SAMPLED]).best()
+    encoding = best.encoding if best is not None else "cp1252"
+    text = data.decode(encoding, "replace")
+    return Decoded(text, encoding, True, text.count("\ufffd"))

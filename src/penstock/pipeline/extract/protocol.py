@@ -1,0 +1,100 @@
+"""What an extractor takes and gives."""
+
+from __future__ import annotations
+
+import enum
+from typing import Protocol
+
+import msgspec
+
+
+class Shape(enum.StrEnum):
+    """What a page's text is made of; the chunker follows it."""
+
+    PROSE = "prose"
+    """Paragraphs between blank lines."""
+    MARKDOWN = "markdown"
+    """The same with headings, lists, fenced code and tables."""
+    ROWS = "rows"
+    """One record a line: a line is never cut while it fits a chunk."""
+    CODE = "code"
+    """Source code of ``Extracted.language``."""
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A type of file: its media type, which extractor reads it, and the language of source code."""
+
+    media_type: str
+    extractor: str
+    language: str | None = None
+
+
+class Content(msgspec.Struct, frozen=True):
+    """The bytes to extract from and the name they go by; only the name's suffix counts."""
+
+    name: str
+    data: bytes
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One page, numbered from 1. Text is NFC with ``\\n`` line ends, no NUL and no lone surrogate."""
+
+    number: int
+    text: str
+    needs_ocr: bool = False
+    """The page shows something, but has no text layer that can be used."""
+    failure: str | None = None
+    """Why this page could not be read, while others could."""
+
+
+class Extracted(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a file. ``pages`` may be a part of it, see ``page_count``."""
+
+    pages: tuple[Page, ...]
+    kind: Kind
+    shape: Shape
+    page_count: int
+    """How many pages the whole document has."""
+    title: str | None = None
+    line_numbers: bool = False
+    """A line of page 1 is the line of that number in the file."""
+    warnings: tuple[str, ...] = ()
+    """What was lost or guessed on the way, for people."""
+
+    @property
+    def needs_ocr(self) -> bool:
+        return any(page.needs_ocr for page in self.pages)
+
+    @property
+    def blank(self) -> bool:
+        """There is nothing in it: not even something OCR could read. A blank document is no failure."""
+        return not any(page.text or page.needs_ocr or page.failure for page in self.pages)
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What one file may cost."""
+
+    file_bytes: int = 64 * 1024 * 1024
+    text_chars: int = 64 * 1024 * 1024
+    """All pages together; the parsers of archives stop there as well."""
+    pages: int = 50_000
+    parser_memory_bytes: int = 1024 * 1024 * 1024
+    """Address space of the child process that runs a parser of ``BOXED``."""
+    parser_seconds: int = 120
+    """CPU time of that child for one call; three times that by the clock."""
+
+
+class Extractor(Protocol):
+    """Reads one family of types. Pure but for its libraries: the same bytes give the same pages."""
+
+    name: str
+    """The word ``Kind.extractor`` uses."""
+    version: str
+    """Part of the fingerprint: changes whenever the same bytes may give other text."""
+
+    def extract(self, content: Content, kind: Kind, limits: Limits, pages: range | None = None) -> Extracted:
+        """The pages whose numbers are in ``pages``, or all.
+
+        Raises an ``UnreadableDocument``; nothing else is expected of a damaged file.
+        """
+        ...

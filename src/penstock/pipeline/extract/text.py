@@ -1,0 +1,76 @@
+"""Text that is text already: plain, Markdown, source code, one record a line."""
+
+from __future__ import annotations
+
+import re
+
+from penstock.errors import DocumentTooLarge
+from penstock.pipeline.extract.decoding import Decoded, clean, decode
+from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Page, Shape
+
+_SHAPES = {"markdown": Shape.MARKDOWN, "code": Shape.CODE, "rows": Shape.ROWS}
+_TITLE = re.compile(r"^#\s+(\S.*?)\s*#*$", re.MULTILINE)
+
+
+class TextExtractor:
+    """Keeps the text as it is, so that its lines are the file's lines."""
+
+    version = "1"
+
+    def __init__(self, name: str = "text") -> None:
+        self.name = name
+
+    def extract(
+        self,
+        content: Content,
+        kind: Kind,
+        limits: Limits,
+        pages: range | None = None,  # noqa: ARG002 - there is one page
+    ) -> Extracted:
+        decoded = decode(content.data)
+        text = clean(decoded.text)
+        return one_page(
+            text,
+            kind,
+            limits,
+            shape=_SHAPES.get(self.name, Shape.PROSE),
+            title=_title(text) if self.name == "markdown" else None,
+            line_numbers=True,
+            warnings=decoding_warnings(decoded),
+        )
+
+
+def one_page(
+    text: str,
+    kind: Kind,
+    limits: Limits,
+    *,
+    shape: Shape,
+    title: str | None = None,
+    line_numbers: bool = False,
+    warnings: tuple[str, ...] = (),
+) -> Extracted:
+    """A document without pages of its own is one page; white space alone is an empty one."""
+    if len(text) > limits.text_chars:
+        raise DocumentTooLarge(f"the text has {len(text):,} characters; the limit is {limits.text_chars:,}")
+    page = Page(1, text if text.strip() else "")
+    return Extracted(
+        pages=(page,),
+        kind=kind,
+        shape=shape,
+        page_count=1,
+        title=title,
+        line_numbers=line_numbers,
+        warnings=warnings,
+    )
+
+
+def decoding_warnings(decoded: Decoded) -> tuple[str, ...]:
+    if decoded.replaced:
+        return (f"{decoded.replaced} characters are not {decoded.encoding} and were replaced",)
+    return (f"encoding guessed: {decoded.encoding}",) if decoded.guessed else ()
+
+
+def _title(text: str) -> str | None:
+    found = _TITLE.search(text[:4096])
+    return found[1] if found else None
