@@ -83,7 +83,9 @@ def _pieces(text: str, unit: Unit, end: int, size: int, finer: int = 0) -> list[
             return [
                 small
                 for piece, stop in zip(pieces, ends, strict=True)
-                for small in ([piece] if stop - piece.start <= size else _pieces(text, piece, stop, size, step))
+                for small in (
+                    [piece] if stop - piece.start <= size else _pieces(text, piece, stop, size, step)
+                )
             ]
     # No place to cut by meaning: a base64 blob, a line of digits.
     return [unit, *(Unit(start, ANYWHERE) for start in range(unit.start + size, end, size))]

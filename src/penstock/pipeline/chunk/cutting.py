@@ -3,8 +3,8 @@
 A text is a row of units (paragraphs, headings, lines …), none longer than a chunk may be. Each unit's start
 is a possible cut with a key: how good a place it is, then a hash of the words there. A start is cut when its
 key is the smallest within reach on both sides. So whether there is a cut depends on the text within reach
-alone: an edit moves cuts near itself, and further on all is as before. What is still too long between two such
-cuts is halved, again at the smallest key.
+alone: an edit moves cuts near itself, and further on all is as before. What is still too long between two
+such cuts is halved, again at the smallest key.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Vectors from a table of word pieces: no network, no GPU, thousands of texts a second.
 
-The table is a data file of the ``wordllama`` package, whose code is not used: its loader wants to download, and
-it reads a text as one string of pieces. Here a text is a bag of words. That is faster, since a word is taken to
-pieces once in a process, and it finds more: a long text does not drown in the word it repeats, and neither page
-numbers nor tables of figures outweigh the prose beside them.
+The table is a data file of the ``wordllama`` package, whose code is not used: its loader wants to download,
+and it reads a text as one string of pieces. Here a text is a bag of words. That is faster, since a word is
+taken to pieces once in a process, and it finds more: a long text does not drown in the word it repeats, and
+neither page numbers nor tables of figures outweigh the prose beside them.
 """
 
 from __future__ import annotations
@@ -182,7 +182,11 @@ def _mapped(path: Path) -> npt.NDArray[np.float16]:
         head = msgspec.json.decode(file.read(length))
     about = head["embedding.weight"]
     return np.memmap(
-        path, dtype=np.float16, mode="r", offset=8 + length + about["data_offsets"][0], shape=tuple(about["shape"])
+        path,
+        dtype=np.float16,
+        mode="r",
+        offset=8 + length + about["data_offsets"][0],
+        shape=tuple(about["shape"]),
     )
 
 

@@ -111,7 +111,8 @@ _BINARY_SUFFIXES = frozenset(
     "m4v mkv avi mov webm wmv zip gz tgz bz2 tbz xz txz zst lz4 7z rar tar jar war ear whl egg deb rpm "
     "apk dmg iso img exe dll so dylib a o obj lib pyc pyo pyd class wasm beam elc node ttf otf woff woff2 "
     "eot bin dat db sqlite sqlite3 mdb parquet feather arrow orc avro npy npz pt pth onnx safetensors "
-    "gguf h5 hdf5 pkl pickle mo swp swo lockb ds_store pack idx rev gpg pgp p12 pfx jks keystore der crt".split()
+    "gguf h5 hdf5 pkl pickle mo swp swo lockb ds_store pack idx rev gpg pgp p12 pfx jks "
+    "keystore der crt".split()
 )
 
 _OFFICE_SUFFIXES = frozenset("doc ppt pptx xls xlsx odt ods odp rtf epub msg".split())
@@ -164,6 +165,11 @@ def by_name(name: str) -> Kind | None:
 def is_binary_name(name: str) -> bool:
     """The suffix alone says that there is no text in it."""
     return suffix_of(name) in _BINARY_SUFFIXES
+
+
+def is_unreadable_name(name: str) -> bool:
+    """A document, but of a type nothing here reads."""
+    return suffix_of(name) in _OFFICE_SUFFIXES
 
 
 def is_code_name(name: str) -> bool:

@@ -15,8 +15,10 @@ class Rule(enum.StrEnum):
     PENSTOCKIGNORE = "penstockignore"
     HIDDEN = "hidden"
     BINARY = "binary"
+    UNSUPPORTED = "unsupported"
     CODE = "code"
-    EMPTY = "empty"
+    GENERATED = "generated"
+    SECRET = "secret"
     TOO_LARGE = "too_large"
     TOO_DEEP = "too_deep"
     EXCLUDED = "excluded"
@@ -39,8 +41,10 @@ _MEANINGS = {
     Rule.PENSTOCKIGNORE: "a .penstockignore leaves it out",
     Rule.HIDDEN: "its name begins with a dot",
     Rule.BINARY: "its type is one that holds no text",
+    Rule.UNSUPPORTED: "its type cannot be read yet",
     Rule.CODE: "it is source code, and code was not asked for",
-    Rule.EMPTY: "it has no bytes",
+    Rule.GENERATED: "a tool made or installed it",
+    Rule.SECRET: "its name is that of a key or password file",
     Rule.TOO_LARGE: "it is larger than the limit",
     Rule.TOO_DEEP: "it lies deeper than the walk may go",
     Rule.EXCLUDED: "an exclude pattern matches it",

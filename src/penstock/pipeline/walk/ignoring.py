@@ -1,0 +1,124 @@
+"""Ignore files: which of them apply where, and what they say of a path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from pathspec import GitIgnoreSpec
+from pathspec.patterns.gitignore import GitIgnorePatternError
+
+from penstock.pipeline.walk.protocol import Rule
+
+FILES = ((".penstockignore", Rule.PENSTOCKIGNORE), (".gitignore", Rule.GITIGNORE))
+"""What .penstockignore says at any level goes before all .gitignore files."""
+
+_LONGEST = 1_000_000
+"""Bytes read of an ignore file."""
+
+
+class Ignored(NamedTuple):
+    rule: Rule
+    pattern: str
+
+
+class Patterns(NamedTuple):
+    """One ignore file: its patterns, and the directory they count from, ending in ``/`` unless the top."""
+
+    spec: GitIgnoreSpec
+    below: str
+    rule: Rule
+
+    def verdict(self, path: str) -> Ignored | bool | None:
+        """``path`` is relative to the top of all ignore files, directories with a ``/`` at the end."""
+        result = self.spec.check_file(path[len(self.below) :])
+        if not result.include:
+            return result.include
+        written = getattr(self.spec.patterns[result.index or 0], "pattern", "")
+        return Ignored(self.rule, f"{self.below}{_FILE_NAMES[self.rule]}: {written}")
+
+
+_FILE_NAMES = {rule: name for name, rule in FILES}
+
+
+class Ignores(NamedTuple):
+    """The ignore files that apply in one directory, the nearest first."""
+
+    files: tuple[Patterns, ...] = ()
+
+    def verdict(self, path: str) -> Ignored | None:
+        for rule in (Rule.PENSTOCKIGNORE, Rule.GITIGNORE):
+            for patterns in self.files:
+                if patterns.rule is rule:
+                    verdict = patterns.verdict(path)
+                    if verdict is not None:
+                        # The nearest file that says anything decides; a negation lets the path through.
+                        return verdict if isinstance(verdict, Ignored) else None
+        return None
+
+    def entering(self, directory: str, below: str, names: Iterable[str], *, use_gitignore: bool) -> Ignores:
+        """With the ignore files among ``names`` of ``directory`` added."""
+        present = set(names)
+        found = [
+            patterns
+            for name, rule in FILES
+            if name in present and (use_gitignore or rule is not Rule.GITIGNORE)
+            for patterns in _read(os.path.join(directory, name), below, rule)
+        ]
+        if use_gitignore and ".git" in present:
+            exclude = os.path.join(directory, ".git", "info", "exclude")
+            found += _read(exclude, below, Rule.GITIGNORE)
+        return Ignores((*found, *self.files)) if found else self
+
+
+def from_above(top: str, root: str, *, use_gitignore: bool) -> Ignores:
+    """What applies at ``root`` because of the directories from ``top`` down to it, ``root`` left out."""
+    ignores = Ignores()
+    below = ""
+    for part in Path(root).relative_to(top).parts:
+        directory = os.path.join(top, below)
+        try:
+            names = os.listdir(directory)
+        except OSError:
+            names = []
+        ignores = ignores.entering(directory, below, names, use_gitignore=use_gitignore)
+        below += part + "/"
+    return ignores
+
+
+def _read(path: str, below: str, rule: Rule) -> list[Patterns]:
+    # An ignore file that is a pipe would block for ever, so it is opened without waiting.
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return []
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            lines = file.read(_LONGEST).decode("utf-8", "surrogateescape").splitlines()
+        except (OSError, TypeError):  # a directory, or a pipe with nothing in it
+            return []
+    spec = compiled(lines)
+    return [Patterns(spec, below, rule)] if spec.patterns else []
+
+
+def compiled(lines: Iterable[str]) -> GitIgnoreSpec:
+    """The patterns that git would understand; like git, the others are passed over."""
+    lines = list(lines)
+    try:
+        return GitIgnoreSpec.from_lines(line for line in lines if _says_something(line))
+    except GitIgnorePatternError:
+        return GitIgnoreSpec.from_lines(line for line in lines if _says_something(line) and _valid(line))
+
+
+def _says_something(line: str) -> bool:
+    return bool(line.strip()) and not line.startswith("#")
+
+
+def _valid(line: str) -> bool:
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except GitIgnorePatternError:
+        return False
+    return True

@@ -1,0 +1,131 @@
+"""What a git repository says about itself, read from its files: git need not be installed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+DETACHED = "HEAD"
+"""The branch of a repository that has none checked out."""
+
+_LONGEST = 1_000_000
+_SECTION = re.compile(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
+_SCP = re.compile(r"(?:[^@/]+@)?(\[[^\]]+\]|[^:/]+):(.*)", re.DOTALL)
+
+
+class GitRepository(msgspec.Struct, frozen=True):
+    """``git_dir`` is this work tree's own; what all work trees share is in ``common_dir``."""
+
+    root: str
+    git_dir: str
+    common_dir: str
+
+
+def find_repository(path: str) -> GitRepository | None:
+    """The repository whose work tree ``path`` lies in."""
+    here = Path(os.path.realpath(path))
+    for directory in (here, *here.parents):
+        found = _at(directory)
+        if found is not None:
+            return found
+    return None
+
+
+def branch_of(repository: GitRepository) -> str:
+    """The branch that is checked out, also when it has no commit yet."""
+    head = _text(Path(repository.git_dir, "HEAD")).strip()
+    name = head.removeprefix("ref:").strip().removeprefix("refs/heads/") if head.startswith("ref:") else ""
+    return DETACHED if name in ("", ".invalid") else name
+
+
+def remote_of(repository: GitRepository) -> str | None:
+    """The URL of ``origin``, or of the first remote there is."""
+    urls = _remotes(_text(Path(repository.common_dir, "config")))
+    return urls.get("origin") or next(iter(urls.values()), None)
+
+
+def normalised_remote(url: str) -> str:
+    """``host/path`` whatever way the URL is written: ssh and https name the same repository."""
+    url = url.strip()
+    if "://" in url:
+        parts = urlsplit(url)
+        host, path = _host(parts.netloc), unquote(parts.path)
+        if parts.scheme.lower() == "file":
+            host = ""
+    else:
+        scp = None if url.startswith(("/", ".")) else _SCP.fullmatch(url)
+        host, path = (scp[1].lower(), scp[2]) if scp else ("", url)
+    path = re.sub(r"/+", "/", path).strip("/").removesuffix(".git").rstrip("/")
+    return f"{host}/{path}"
+
+
+def tenant_of(path: str) -> str:
+    """SHA-256 of the normalised remote; without one, of the project's own path."""
+    repository = find_repository(path)
+    remote = remote_of(repository) if repository else None
+    identity = (
+        normalised_remote(remote) if remote else os.path.realpath(repository.root if repository else path)
+    )
+    return hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _at(directory: Path) -> GitRepository | None:
+    mark = directory / ".git"
+    if mark.is_dir():
+        git_dir = mark
+    else:
+        # A work tree of its own, or a submodule: a file that names the place.
+        named = _text(mark).strip()
+        if not named.startswith("gitdir:"):
+            return None
+        git_dir = Path(os.path.normpath(directory / named.removeprefix("gitdir:").strip()))
+    if not (git_dir / "HEAD").is_file():
+        return None
+    common = _text(git_dir / "commondir").strip()
+    common_dir = os.path.normpath(git_dir / common) if common else str(git_dir)
+    return GitRepository(str(directory), str(git_dir), common_dir)
+
+
+def _text(path: Path) -> str:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            return file.read(_LONGEST).decode("utf-8", "surrogateescape")
+        except (OSError, TypeError):
+            return ""
+
+
+def _remotes(config: str) -> dict[str, str]:
+    """Name to URL, in the order of the file. Included files are not read."""
+    urls: dict[str, str] = {}
+    name: str | None = None
+    for line in config.splitlines():
+        stripped = line.strip()
+        section = _SECTION.match(stripped)
+        if section:
+            name = re.sub(r"\\(.)", r"\1", section[2] or "") if section[1].lower() == "remote" else None
+            continue
+        key, separator, value = stripped.partition("=")
+        if name and separator and key.strip().lower() == "url":
+            urls.setdefault(name, _unquoted(value.strip()))
+    return urls
+
+
+def _unquoted(value: str) -> str:
+    if value.startswith('"'):
+        return re.sub(r"\\(.)", r"\1", value[1:].partition('"')[0])
+    return re.split(r"\s[#;]", value, maxsplit=1)[0].strip()
+
+
+def _host(netloc: str) -> str:
+    """Without user and port."""
+    host = netloc.rpartition("@")[2].lower()
+    return re.sub(r":\d*$", "", host)
