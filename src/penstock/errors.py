@@ -326,6 +326,13 @@ class PermanentFailure(JobError):
         self.error_code = code or self.code
 
 
+class NothingToIndex(PermanentFailure):
+    """A folder or project holds nothing that can be indexed, and nothing of it was indexed before."""
+
+    code = "ERR_NOTHING_TO_INDEX"
+    default_remedy = "See `penstock why PATH` for the rules that left files out; --allow-empty accepts it."
+
+
 class UnreadableDocument(PermanentFailure):
     """The content of a file cannot become text; the kinds below say why."""
 

@@ -20,14 +20,16 @@ from pathlib import Path
 import msgspec
 
 from penstock import lifecycle
+from penstock.catalog.values import Phase
 from penstock.errors import DiskFull, StoreError, StoreUnavailable
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
-from penstock.job import Claim, ClaimRequest, Settlement
+from penstock.job import CHILDREN, Claim, ClaimRequest, Settlement
 from penstock.queue.protocol import Queue
 from penstock.worker.breaker import Breakers
 from penstock.worker.execute import Executor, describe
 from penstock.worker.guard import Guard, Stopped
+from penstock.worker.lanes import Documents, Lanes
 from penstock.worker.outbox import Outbox
 from penstock.worker.pace import Pace
 from penstock.worker.slot import MOST_MEMBERS, Member, Slot
@@ -58,10 +60,23 @@ class Terms(msgspec.Struct, frozen=True):
     poll_s: float
     recycle_after: int | None = None
     recycle_growth_mb: int | None = None
+    takes_jobs: bool = True
+    lanes: tuple[Phase, ...] = ()
 
 
 class Child:
-    def __init__(self, queue: Queue, registry: Registry, guard: Guard, slot: Slot, terms: Terms) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        registry: Registry,
+        guard: Guard,
+        slot: Slot,
+        terms: Terms,
+        documents: Documents | None = None,
+    ) -> None:
+        self._lanes = (
+            Lanes(documents, queue, slot, terms.worker_id, terms.lanes) if documents is not None else None
+        )
         self._queue = queue
         self._guard = guard
         self._slot = slot
@@ -85,11 +100,14 @@ class Child:
         self._slot.say_ready()
         try:
             while not self._leaving() and not (wear.out(self._jobs) and not self._waiting):
+                worked = False
                 if not self._waiting:
                     self._patiently(lambda: self._fetch(self._pace.limit(wear.left(self._jobs))))
+                    # After the results of jobs are sent, and once for every batch of them.
+                    worked = self._work_on_tasks()
                 if self._waiting:
                     self._run_next()
-                else:
+                elif not worked:
                     self._patiently(self._rest)
         except Stopped:
             # What becomes of the jobs that were executing, the supervisor says; the others are given back.
@@ -123,7 +141,27 @@ class Child:
                 time.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, LONGEST_PAUSE_S)
 
+    def _work_on_tasks(self) -> bool:
+        lanes, worked = self._lanes, False
+        if lanes is None:
+            return False
+
+        def step() -> None:
+            nonlocal worked
+            worked = lanes.step(self._guard)
+
+        self._executing_since = time.monotonic()
+        self._busy.set()
+        try:
+            self._patiently(step)
+        finally:
+            self._executing_since = 0.0
+        return worked
+
     def _fetch(self, limit: int) -> None:
+        if not self._terms.takes_jobs:
+            self._outbox.send()
+            return
         self._rounds += 1
         request = ClaimRequest(
             self._terms.worker_id,
@@ -211,6 +249,8 @@ class Child:
         self._executing_since = 0.0
         self._jobs += len(results)
         self._tell_services()
+        if self._lanes is not None and any(result.waiting_for not in (None, CHILDREN) for result in results):
+            self._lanes.wake()
         due = len(self._outbox) >= SETTLE_AT or now - self._unsent_since > SETTLE_AFTER_S
         if due and self._waiting:
             self._patiently(self._outbox.send)
@@ -272,15 +312,21 @@ class _Wear:
         return _resident_mb() - self._memory_at_start > self._growth
 
 
-def main(terms: Terms, open_queue: Callable[[], Queue], registry: Callable[[], Registry]) -> None:
-    """The process's whole life. ``open_queue`` and ``registry`` are called here, in the child."""
+def main(
+    terms: Terms,
+    open_queue: Callable[[], Queue],
+    registry: Callable[[], Registry],
+    open_documents: Callable[[Registry], Documents] | None = None,
+) -> None:
+    """The process's whole life. Everything is opened here, in the child."""
     slot = Slot(Path(terms.slot_path))
     code = 1
     try:
         guard = Guard(slot, terms.parent_pid)
         guard.settle_in()
         handlers = registry()
-        Child(open_queue(), handlers, guard, slot, terms).run()
+        documents = open_documents(handlers) if open_documents is not None else None
+        Child(open_queue(), handlers, guard, slot, terms, documents).run()
         code = 0
     except BaseException as error:  # whatever it is, the supervisor passes it on
         slot.note(msgspec.json.encode({"died": describe(error)}).decode())

@@ -12,8 +12,10 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
+from penstock.catalog.protocol import Catalog
 from penstock.queue.protocol import Queue
 from penstock.worker import losses
+from penstock.worker.lanes import MEMBER, settle_dead
 from penstock.worker.slot import SIZE, Slot
 
 SUFFIX = ".worker"
@@ -63,13 +65,13 @@ def slot_path(directory: Path, worker_id: str) -> Path:
     return directory / f"{worker_id}.slot"
 
 
-def release_dead(queue: Queue, directory: Path) -> int:
-    """Give back what supervisors that died on this host left behind; answers how many jobs."""
+def release_dead(queue: Queue, directory: Path, catalog: Catalog | None = None) -> int:
+    """Give back what supervisors that died on this host left behind; answers how many jobs and tasks."""
     released = 0
     for path, fd in _dead(directory):
         try:
             for worker_id in _read(fd).splitlines():
-                released += _release_child(queue, slot_path(directory, worker_id), worker_id)
+                released += _release_child(queue, catalog, slot_path(directory, worker_id), worker_id)
             path.unlink(missing_ok=True)
         finally:
             os.close(fd)
@@ -80,13 +82,16 @@ def _read(fd: int) -> str:
     return os.pread(fd, os.fstat(fd).st_size, 0).decode()
 
 
-def _release_child(queue: Queue, slot_file: Path, worker_id: str) -> int:
+def _release_child(queue: Queue, catalog: Catalog | None, slot_file: Path, worker_id: str) -> int:
     executing, results = None, []
     if slot_file.exists() and slot_file.stat().st_size == SIZE:
         slot = Slot(slot_file)
         executing, results = slot.executing(), slot.results()
         slot.close()
     released = losses.settle_dead(queue, worker_id, results, losses.unless_executing(executing))
+    if catalog is not None:
+        over_tasks = executing is not None and executing.members[0].queue_id.startswith(MEMBER)
+        released += settle_dead(catalog, worker_id, lost=over_tasks)
     # Last: should the store be away, whoever tries again needs to know what was executing.
     slot_file.unlink(missing_ok=True)
     return released

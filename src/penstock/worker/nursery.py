@@ -13,9 +13,12 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import Phase
 from penstock.handlers.registry import Registry
 from penstock.queue.protocol import Queue
 from penstock.worker import child, losses
+from penstock.worker.lanes import Documents, settle_dead
 from penstock.worker.lifefile import LifeFile, slot_path
 from penstock.worker.slot import Slot
 from penstock.worker.ward import Ward
@@ -45,6 +48,10 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     recycle_after: int | None = None
     recycle_growth_mb: int | None = 512
     start_method: str = "spawn"
+    open_catalog: Callable[[], Catalog] | None = None
+    open_documents: Callable[[Registry], Documents] | None = None
+    takes_jobs: bool = True
+    lanes: tuple[Phase, ...] = ()
 
 
 class Tally(msgspec.Struct):
@@ -59,8 +66,9 @@ class Tally(msgspec.Struct):
 
 
 class Nursery:
-    def __init__(self, queue: Queue, terms: Terms, name: str) -> None:
+    def __init__(self, queue: Queue, catalog: Catalog | None, terms: Terms, name: str) -> None:
         self._queue = queue
+        self._catalog = catalog
         self._terms = terms
         self._name = name
         self._context = multiprocessing.get_context(terms.start_method)
@@ -89,9 +97,12 @@ class Nursery:
             poll_s=self._terms.poll_s,
             recycle_after=self._terms.recycle_after,
             recycle_growth_mb=self._terms.recycle_growth_mb,
+            takes_jobs=self._terms.takes_jobs,
+            lanes=self._terms.lanes,
         )
         process = self._context.Process(  # type: ignore[attr-defined]
-            target=child.main, args=(terms, self._terms.open_queue, self._terms.registry)
+            target=child.main,
+            args=(terms, self._terms.open_queue, self._terms.registry, self._terms.open_documents),
         )
         process.start()
         return Ward(worker_id, slot, process)
@@ -118,6 +129,8 @@ class Nursery:
         while self._unsettled:
             ward, verdict = self._unsettled[0]
             held = losses.settle_dead(self._queue, ward.worker_id, ward.slot.results(), verdict)
+            if self._catalog is not None:
+                held += settle_dead(self._catalog, ward.worker_id, lost=ward.lost_tasks)
             if held and ward.process.exitcode:
                 log.warning("%d jobs of a dead process were settled", held)
             ward.slot.close(remove=True)

@@ -26,11 +26,13 @@ from penstock.worker.nursery import Nursery, Terms
 from penstock.worker.outbox import settle_all
 from penstock.worker.rota import Rota, patiently
 from penstock.worker.slot import Executing
+from penstock.worker.telling import Teller
 from penstock.worker.upkeep.overdue import OverdueEnder
 from penstock.worker.upkeep.pruner import Pruner
 from penstock.worker.upkeep.reaper import Reaper
 from penstock.worker.upkeep.reconciler import Reconciler
 from penstock.worker.upkeep.stuck import StuckWarner
+from penstock.worker.upkeep.sweeper import Sweeper
 from penstock.worker.ward import Ward
 
 TICK_S = 0.1
@@ -53,6 +55,7 @@ class Supervisor:
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
         self._queue = terms.open_queue()
+        self._catalog = terms.open_catalog() if terms.open_catalog is not None else None
         self._host = socket.gethostname()
         self._name = f"{self._host}-{os.getpid()}-{clock.new_id()[-8:]}"
         self._stuck = StuckWarner(self._queue)
@@ -64,7 +67,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Until a signal, ``stop`` or, if so asked, until nothing is left to do."""
-        self._nursery = Nursery(self._queue, self._terms, self._name)
+        self._nursery = Nursery(self._queue, self._catalog, self._terms, self._name)
         try:
             with self._listening():
                 self._work()
@@ -74,6 +77,8 @@ class Supervisor:
             self._settle_at_last()
             self._nursery.close()
             self._queue.close()
+            if self._catalog is not None:
+                self._catalog.close()
 
     def stop(self) -> None:
         """Ask to stop from another thread; twice: not to wait."""
@@ -133,6 +138,13 @@ class Supervisor:
         rota.add(terms.upkeep_s, OverdueEnder(queue).step, spread=SPREAD)
         rota.add(terms.upkeep_s, Pruner(queue, terms.retention).step, spread=SPREAD)
         rota.add(terms.upkeep_s, self._stuck.step, spread=SPREAD)
+        if self._catalog is not None:
+            teller, sweeper = Teller(queue, self._catalog), Sweeper(self._catalog)
+            rota.add(LOOK_S, teller.step)
+            rota.add(LOOK_S, teller.look_around)
+            rota.add(LOOK_S, sweeper.clear_leftovers)
+            rota.add(terms.upkeep_s, sweeper.take_back, spread=SPREAD)
+            rota.add(terms.upkeep_s, sweeper.forget, spread=SPREAD)
 
     def _nothing_left(self, now: float) -> bool:
         if self._nursery.tally.stillborn >= STILLBORN_LIMIT:
@@ -154,6 +166,10 @@ class Supervisor:
         ]
         if beats:
             self._queue.renew(beats)
+        if self._catalog is not None:
+            claims = [claim for ward in self._nursery.wards for claim in self._catalog.held(ward.worker_id)]
+            if claims:
+                self._catalog.renew(claims)
         self._report()
 
     def _lease_of(self, job: Job) -> timedelta:
@@ -215,7 +231,7 @@ class Supervisor:
     # Neighbours and reports.
 
     def _release_neighbours(self) -> None:
-        released = release_dead(self._queue, self._terms.directory)
+        released = release_dead(self._queue, self._terms.directory, self._catalog)
         if released:
             log.warning("gave back %d jobs of a worker that died on this host", released)
 

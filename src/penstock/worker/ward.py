@@ -13,6 +13,7 @@ import msgspec
 from penstock import lifecycle
 from penstock.job import Job, Settlement
 from penstock.worker import losses
+from penstock.worker.lanes import MEMBER
 from penstock.worker.slot import Executing, Slot
 
 
@@ -48,6 +49,13 @@ class Ward:
     def stopped(self) -> bool:
         """Its death is the supervisor's doing."""
         return self._dismissed or self.condemned
+
+    @property
+    def lost_tasks(self) -> bool:
+        """It died over a batch of tasks, and not because it was told to go."""
+        executing = self.executing
+        over_tasks = executing is not None and executing.members[0].queue_id.startswith(MEMBER)
+        return over_tasks and not self._dismissed
 
     def notes(self) -> dict[str, Any]:
         text = self.slot.notes()

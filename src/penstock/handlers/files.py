@@ -1,0 +1,277 @@
+"""Jobs of item type ``file``: make the index equal the file as it is when the job runs.
+
+A call takes many jobs, so that small files share a write. What is wrong with one of them is its own answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock import clock, retry
+from penstock.catalog.answers import Source
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import (
+    Adoption,
+    Fingerprints,
+    LedgerEntry,
+    LedgerKind,
+    NewGeneration,
+    NewPage,
+    Place,
+    Removal,
+    Touch,
+)
+from penstock.errors import DocumentTooLarge, PenstockError, UnsupportedType
+from penstock.handlers.context import Context
+from penstock.handlers.filing import Filed, Filing
+from penstock.handlers.registry import Wait
+from penstock.payloads import FilePayload, normal_path
+from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.extract import kinds
+from penstock.pipeline.extract.protocol import Content
+from penstock.pipeline.recipe import Draft, Recipe, chunk_sizes
+
+PAGES_AT_ONCE = 32
+"""Pages of a document read within its job; the others are tasks."""
+
+
+class _Asked(NamedTuple):
+    """What one job wants, read from its payload."""
+
+    place: Place
+    path: str
+    sizes: ChunkSizes
+    fingerprints: Fingerprints
+    rebuild: bool
+    checksum: bool
+
+
+class _Read(NamedTuple):
+    """A file's bytes with the size and time it had when it was opened."""
+
+    data: bytes
+    size: int
+    mtime_ns: int
+
+
+class Files:
+    def __init__(self, catalog: Catalog, recipe: Recipe) -> None:
+        self._catalog = catalog
+        self._recipe = recipe
+
+    def ingest(self, contexts: Sequence[Context]) -> list[Any]:
+        """One answer a job: what became of its file, or the exception that says why nothing did."""
+        return _Call(self._catalog, self._recipe, contexts).answers()
+
+    def delete(self, context: Context) -> dict[str, Any]:
+        """Whatever the disk says."""
+        place, path = _place(context), normal_path(context.payload["file_path"])
+        removed = remove_all(
+            self._catalog, Removal(**_of(place), path=path, asked_at=context.claim.created_at)
+        )
+        return {"outcome": "removed" if removed else "was not indexed", "removed": removed}
+
+
+class _Call:
+    """One call of the batch handler: answers are filled in as they come."""
+
+    def __init__(self, catalog: Catalog, recipe: Recipe, contexts: Sequence[Context]) -> None:
+        self._catalog = catalog
+        self._recipe = recipe
+        self._contexts = contexts
+        self._answers: list[Any] = [None] * len(contexts)
+        self._filing = Filing(catalog, recipe)
+        self._filed: list[int] = []
+        self._touched: list[Touch] = []
+        self._notes: list[LedgerEntry] = []
+
+    def answers(self) -> list[Any]:
+        known = self._known()
+        for index, context in enumerate(self._contexts):
+            try:
+                context.checkpoint()
+                self._answers[index] = self._one(index, context, known[index])
+            except Exception as error:  # noqa: BLE001 - one file's trouble is not the others'
+                self._answers[index] = error
+                self._note(context, error)
+        self._write()
+        if self._touched:
+            self._catalog.touch(self._touched)
+        if self._notes:
+            self._catalog.note(self._notes)
+        return self._answers
+
+    def _known(self) -> list[Source | None]:
+        with self._catalog.snapshot() as snapshot:
+            return [
+                snapshot.find(_place(context), normal_path(context.payload["file_path"]))
+                for context in self._contexts
+            ]
+
+    def _one(self, index: int, context: Context, known: Source | None) -> Any:
+        asked = _asked(context, self._recipe)
+        try:
+            read = _read(asked, known, self._recipe.limits.file_bytes)
+        except FileNotFoundError:
+            return self._missing(context, asked, known)
+        if read is None:
+            return {"outcome": "unchanged"}
+        content_hash = hashlib.sha256(read.data).hexdigest()
+        if known is not None and not asked.rebuild and _same(known, asked, content_hash):
+            self._touched.append(Touch(known.source_id, read.size, read.mtime_ns))
+            return {"outcome": "unchanged"}
+        if known is not None and known.building_id is not None and not asked.rebuild:
+            adopted = self._adopt(context, known.building_id, asked, content_hash)
+            if adopted is not None:
+                return adopted
+        read_at = clock.now()
+        draft = self._draft(asked, read)
+        generation = NewGeneration(
+            place=asked.place,
+            path=asked.path,
+            content_hash=content_hash,
+            asked_at=context.claim.created_at,
+            read_at=read_at,
+            pages=draft.pages,
+            space=self._recipe.space,
+            fingerprints=asked.fingerprints,
+            size=read.size,
+            mtime_ns=read.mtime_ns,
+            file_type=kinds.suffix_of(asked.path),
+            title=draft.title,
+            job_id=context.job_id,
+            priority=context.claim.priority,
+            max_retries=context.claim.max_retries,
+        )
+        self._filed.append(index)
+        if self._filing.add(Filed(generation=generation, tokens=draft.tokens, warnings=draft.warnings)):
+            self._write()
+        return self._answers[index]
+
+    def _draft(self, asked: _Asked, read: _Read) -> Draft:
+        """A long document is read only in part; its other pages become tasks."""
+        content = Content(asked.path, read.data)
+        paged = kinds.by_name(asked.path) == kinds.PDF
+        draft = self._recipe.draft(content, asked.sizes, pages=range(1, PAGES_AT_ONCE + 1) if paged else None)
+        if draft.page_count <= PAGES_AT_ONCE:
+            # Once more without a range: only the whole can be judged to have no text at all.
+            return self._recipe.draft(content, asked.sizes) if paged and not draft.chunks else draft
+        rest = tuple(NewPage(number=number) for number in range(PAGES_AT_ONCE + 1, draft.page_count + 1))
+        return msgspec.structs.replace(draft, pages=draft.pages + rest)
+
+    def _adopt(self, context: Context, building_id: int, asked: _Asked, content_hash: str) -> Wait | None:
+        with self._catalog.snapshot() as snapshot:
+            building = snapshot.document(building_id)
+        if building is None or (building.content_hash, building.fingerprints) != (
+            content_hash,
+            asked.fingerprints,
+        ):
+            return None
+        adoption = Adoption(
+            document_id=building_id,
+            asked_at=context.claim.created_at,
+            read_at=clock.now(),
+            job_id=context.job_id,
+            priority=context.claim.priority,
+        )
+        return Wait(waiting_for=str(building_id)) if self._catalog.adopt(adoption) else None
+
+    def _missing(self, context: Context, asked: _Asked, known: Source | None) -> dict[str, Any]:
+        if known is not None:
+            removal = Removal(**_of(asked.place), path=asked.path, asked_at=context.claim.created_at)
+            remove_all(self._catalog, removal)
+            return {"outcome": "removed", "note": "the file is gone"}
+        if context.claim.parent_id is not None or context.claim.submitted_by == "watcher":
+            return {"outcome": "vanished"}
+        raise FileNotFoundError(f"{asked.path} is not there")
+
+    def _write(self) -> None:
+        filed, self._filed = self._filed, []
+        try:
+            answers = self._filing.write()
+        except Exception as error:  # noqa: BLE001 - the store, or the embedder: all of them try again
+            answers = [error] * len(filed)
+        for index, answer in zip(filed, answers, strict=True):
+            self._answers[index] = answer
+
+    def _note(self, context: Context, error: Exception) -> None:
+        """Only what will not be tried again: `why` shows it until the file is indexed or gone."""
+        classified = retry.classify(error)
+        if classified.kind != "permanent" and context.claim.retry_count < context.claim.max_retries:
+            return
+        if classified.kind == "cancelled":
+            return
+        self._notes.append(
+            LedgerEntry(
+                place=_place(context),
+                path=normal_path(context.payload["file_path"]),
+                kind=LedgerKind.FAILED,
+                rule=classified.code,
+                cause=str(error)[:1000] or type(error).__name__,
+                remedy=error.remedy if isinstance(error, PenstockError) else "",
+                job_id=context.job_id,
+            )
+        )
+
+
+def remove_all(catalog: Catalog, removal: Removal) -> int:
+    """Batch after batch, until nothing is left to make invisible; how many sources went."""
+    total = 0
+    while True:
+        removed = catalog.remove(removal)
+        total += removed.sources
+        if not removed.more:
+            return total
+
+
+def _place(context: Context) -> Place:
+    claim = context.claim
+    return Place(claim.tenant_id, claim.collection, claim.branch)
+
+
+def _of(place: Place) -> dict[str, str]:
+    return {"tenant_id": place.tenant_id, "collection": place.collection, "branch": place.branch}
+
+
+def _asked(context: Context, recipe: Recipe) -> _Asked:
+    payload = msgspec.convert(context.payload, FilePayload)
+    metadata = msgspec.json.decode(context.claim.metadata)
+    sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
+    path = payload.identifier
+    return _Asked(
+        place=_place(context),
+        path=path,
+        sizes=sizes,
+        fingerprints=recipe.fingerprints(path, sizes),
+        rebuild=bool(metadata.get("rebuild")),
+        checksum=bool(metadata.get("checksum")),
+    )
+
+
+def _same(known: Source, asked: _Asked, content_hash: str) -> bool:
+    published = known.published_id is not None and not known.partial
+    return published and (known.content_hash, known.fingerprints) == (content_hash, asked.fingerprints)
+
+
+def _read(asked: _Asked, known: Source | None, most_bytes: int) -> _Read | None:
+    """None: size and time say that nothing changed, and nobody asked for a closer look."""
+    # Not blocking: what was a file at the walk may be a pipe by now.
+    fd = os.open(asked.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise UnsupportedType(f"{asked.path} is no regular file")
+        if known is not None and not (asked.rebuild or asked.checksum):
+            times = (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns)
+            if times and _same(known, asked, known.content_hash):
+                return None
+        if status.st_size > most_bytes:
+            raise DocumentTooLarge(f"{asked.path} has {status.st_size:,} bytes; the limit is {most_bytes:,}")
+        # It may grow meanwhile; what comes after its size now belongs to the next change.
+        return _Read(file.read(status.st_size), status.st_size, status.st_mtime_ns)

@@ -1,0 +1,118 @@
+"""Drafts on their way into the catalog: unknown texts are embedded, and generations stored, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Outcome, Stored
+from penstock.handlers.registry import Wait
+from penstock.pipeline.recipe import Recipe
+
+MOST_TEXTS = 256
+"""Texts embedded between two writes: what a crash costs at most. A document with more is built by tasks."""
+MOST_DOCUMENTS = 100
+
+
+class Filed(msgspec.Struct, frozen=True, kw_only=True):
+    """A generation to store, and what its job tells of it."""
+
+    generation: NewGeneration
+    tokens: int
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def texts(self) -> int:
+        return sum(len(page.chunks or ()) for page in self.generation.pages)
+
+
+class Filing:
+    """Collects what jobs of one call have drafted. ``add`` answers when it is worth a ``write``."""
+
+    def __init__(self, catalog: Catalog, recipe: Recipe) -> None:
+        self._catalog = catalog
+        self._recipe = recipe
+        self._waiting: list[Filed] = []
+        self._texts = 0
+
+    def add(self, filed: Filed) -> bool:
+        self._waiting.append(filed)
+        self._texts += filed.texts
+        return self._texts >= MOST_TEXTS or len(self._waiting) >= MOST_DOCUMENTS
+
+    def write(self) -> list[Any]:
+        """Store everything added since; each one's answer, as a handler gives it."""
+        waiting, self._waiting, self._texts = self._waiting, [], 0
+        if not waiting:
+            return []
+        vectors, embedded = self._vectors([filed for filed in waiting if filed.texts <= MOST_TEXTS])
+        ready = [_with_vectors(filed.generation, vectors) for filed in waiting]
+        stored = self._catalog.store(ready)
+        return [
+            _answer(filed, answer, embedded & _hashes(filed))
+            for filed, answer in zip(waiting, stored, strict=True)
+        ]
+
+    def _vectors(self, filed: Sequence[Filed]) -> tuple[dict[str, bytes], set[str]]:
+        """By text hash, from the catalog where it has them; and which had to be made."""
+        texts: dict[tuple[str, str], str] = {}
+        for each in filed:
+            for page in each.generation.pages:
+                for chunk in page.chunks or ():
+                    texts[each.generation.place.tenant_id, chunk.text_hash] = chunk.text
+        found: dict[str, bytes] = {}
+        tenants = {tenant_id for tenant_id, _ in texts}
+        with self._catalog.snapshot() as snapshot:
+            for tenant_id in tenants:
+                hashes = [text_hash for tenant, text_hash in texts if tenant == tenant_id]
+                found |= snapshot.vectors(tenant_id, self._recipe.space, hashes)
+        unknown = {text_hash: text for (_, text_hash), text in texts.items() if text_hash not in found}
+        made = dict(zip(unknown, self._recipe.embed(list(unknown.values())), strict=True)) if unknown else {}
+        return found | made, set(made)
+
+
+def _hashes(filed: Filed) -> set[str]:
+    return {chunk.text_hash for page in filed.generation.pages for chunk in page.chunks or ()}
+
+
+def _with_vectors(generation: NewGeneration, vectors: dict[str, bytes]) -> NewGeneration:
+    pages = tuple(_page_with(page, vectors) for page in generation.pages)
+    return msgspec.structs.replace(generation, pages=pages)
+
+
+def _page_with(page: NewPage, vectors: dict[str, bytes]) -> NewPage:
+    if not page.chunks:
+        return page
+    chunks = tuple(_chunk_with(chunk, vectors.get(chunk.text_hash)) for chunk in page.chunks)
+    return msgspec.structs.replace(page, chunks=chunks)
+
+
+def _chunk_with(chunk: NewChunk, vector: bytes | None) -> NewChunk:
+    return chunk if vector is None else msgspec.structs.replace(chunk, vector=vector)
+
+
+def _answer(filed: Filed, stored: Stored, embedded: set[str]) -> Any:
+    if stored.outcome is Outcome.BUILDING:
+        return Wait(waiting_for=str(stored.document_id))
+    if stored.outcome is Outcome.REMOVED:
+        return {"outcome": "removed while indexing"}
+    if stored.outcome is Outcome.SUPERSEDED:
+        return {"outcome": "superseded"}
+    answer = {
+        "outcome": "indexed",
+        "pages": len(filed.generation.pages),
+        "chunks": stored.chunks,
+        "kept": stored.kept,
+        "embedded": len(embedded),
+        "tokens": filed.tokens,
+    }
+    if stored.failed:
+        answer |= {"partial": True, "failed": stored.failed}
+    if not stored.chunks and not stored.failed:
+        answer["note"] = "blank"
+    if filed.warnings:
+        answer["warnings"] = list(filed.warnings[:10])
+    return answer

@@ -1,0 +1,340 @@
+"""Jobs of item types ``folder`` and ``project``: compare the disk with the catalog, and send what differs.
+
+Both are read in the order of their paths, side by side, so that a million files need no more memory than ten.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock import clock, items
+from penstock.catalog.answers import KnownSource
+from penstock.catalog.protocol import BATCH, Catalog
+from penstock.catalog.values import Fingerprints, LedgerEntry, LedgerKind, Place, Removal
+from penstock.errors import NothingToIndex
+from penstock.handlers.context import MOST_CHILDREN, Context
+from penstock.handlers.files import remove_all
+from penstock.handlers.registry import Wait
+from penstock.job import NewJob
+from penstock.payloads import FolderPayload, ProjectPayload, Walked, encode_payload
+from penstock.pipeline.recipe import Recipe, chunk_sizes
+from penstock.pipeline.walk.protocol import Found, Repository, Rule, Skipped, Unreadable, WalkRules
+from penstock.pipeline.walk.walking import walk
+
+MAX_PAYLOAD = 1 << 20
+PROGRESS_EVERY = 200
+_IGNORE_FILES = frozenset({Rule.GITIGNORE, Rule.PENSTOCKIGNORE})
+
+
+class Tally(msgspec.Struct):
+    """What a walk found, in the words of its result."""
+
+    seen: int = 0
+    unchanged: int = 0
+    changed: int = 0
+    added: int = 0
+    vanished: int = 0
+    skipped: int = 0
+    unreadable: int = 0
+
+    def told(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
+
+class Folders:
+    def __init__(self, catalog: Catalog, recipe: Recipe, state_dirs: tuple[str, ...] = ()) -> None:
+        self._catalog = catalog
+        self._recipe = recipe
+        self._state_dirs = state_dirs
+
+    def ingest(self, context: Context) -> Any:
+        return _Walk(self._catalog, self._recipe, self._state_dirs, context, _payload(context)).run()
+
+    def scan(self, context: Context) -> Any:
+        """The same, for later: the children have the priority of a scan."""
+        walk_ = _Walk(self._catalog, self._recipe, self._state_dirs, context, _payload(context))
+        walk_.priority = items.SCAN
+        return walk_.run()
+
+    def delete(self, context: Context) -> dict[str, Any]:
+        claim, root = context.claim, _payload(context).identifier
+        removal = Removal(
+            tenant_id=claim.tenant_id,
+            collection=claim.collection,
+            branch=claim.branch,
+            path=root,
+            asked_at=claim.created_at,
+        )
+        return {"outcome": "removed", "removed": remove_all(self._catalog, removal)}
+
+
+class _Child(NamedTuple):
+    """A file to look at, or (``delete``) one that the rules no longer want."""
+
+    path: str
+    op: str
+    size: int | None = None
+
+
+class _Walk:
+    """One job's walk."""
+
+    def __init__(
+        self, catalog: Catalog, recipe: Recipe, state_dirs: tuple[str, ...], context: Context, payload: Walked
+    ) -> None:
+        claim = context.claim
+        self._catalog = catalog
+        self._recipe = recipe
+        self._context = context
+        self._payload = payload
+        self._state_dirs = state_dirs
+        self._place = Place(claim.tenant_id, claim.collection, claim.branch)
+        self._root = payload.identifier
+        self._metadata: dict[str, Any] = msgspec.json.decode(claim.metadata)
+        self._sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
+        self._fingerprints: dict[str, Fingerprints] = {}
+        self._children: list[_Child] = []
+        self._notes: list[LedgerEntry] = []
+        self._kept: set[str] = set()
+        """Folders the system would not show: what is known below them stays."""
+        self._ignored: set[str] = set()
+        """What a file of rules leaves out: should it be known from before, it goes."""
+        self._resume_after: str = context.cursor or ""
+        """Sent by an attempt that died; they are counted again, not sent again."""
+        self._tally = Tally()
+        self.priority = items.child_priority(claim.priority)
+
+    def run(self) -> Any:
+        _refuse_missing(self._root)
+        known = _Known(self._catalog, self._place, self._root)
+        had_any = known.any
+        for found in self._found():
+            for gone in known.before(found.path):
+                self._vanished(gone)
+            self._compare(found, known.at(found.path))
+            if self._tally.seen % PROGRESS_EVERY == 0:
+                self._tell()
+        if self._tally.seen or self._tally.skipped:
+            # An empty root removes nothing: it may be a disk that is not mounted.
+            for gone in known.rest():
+                self._vanished(gone)
+        self._flush()
+        if not self._tally.seen and not had_any and not self._metadata.get("allow_empty"):
+            raise NothingToIndex(
+                f"{self._root}: nothing in it can be indexed ({self._tally.skipped:,} skipped)"
+            )
+        sent = self._tally.changed + self._tally.added + self._tally.vanished
+        return Wait() if sent else {"outcome": "unchanged"} | self._tally.told()
+
+    # What the disk has.
+
+    def _found(self) -> Iterator[Found]:
+        for report in walk(self._root, self._rules()):
+            match report:
+                case Found():
+                    self._tally.seen += 1
+                    yield msgspec.structs.replace(report, path=f"{self._root}/{report.path}")
+                case Skipped():
+                    self._tally.skipped += 1
+                    if report.rule in _IGNORE_FILES:
+                        self._ignored.add(self._below(report.path))
+                    self._note(report)
+                case Unreadable():
+                    self._tally.unreadable += 1
+                    self._kept.add(self._below(report.path))
+                    self._note(report)
+                case Repository():
+                    continue
+
+    def _rules(self) -> WalkRules:
+        payload = self._payload
+        depth = payload.recursive_depth if payload.recursive else 1
+        return WalkRules(
+            include=payload.patterns,
+            exclude=payload.ignore_patterns,
+            include_code=payload.include_code,
+            max_bytes=self._recipe.limits.file_bytes,
+            max_depth=depth,
+            state_dirs=self._state_dirs,
+        )
+
+    def _below(self, path: str) -> str:
+        return f"{self._root}/{path}" if path not in ("", ".") else self._root
+
+    def _note(self, report: Skipped | Unreadable) -> None:
+        skipped = isinstance(report, Skipped)
+        rule = str(report.rule) if isinstance(report, Skipped) else report.code
+        cause = report.rule.meaning if isinstance(report, Skipped) else report.reason
+        if isinstance(report, Skipped) and report.detail:
+            cause = f"{cause} ({report.detail})"
+        self._notes.append(
+            LedgerEntry(
+                place=self._place,
+                path=self._below(report.path),
+                kind=LedgerKind.SKIPPED if skipped else LedgerKind.FAILED,
+                rule=rule,
+                cause=cause,
+                job_id=self._context.job_id,
+            )
+        )
+        if len(self._notes) >= BATCH:
+            self._write_notes()
+
+    # What differs.
+
+    def _compare(self, found: Found, known: KnownSource | None) -> None:
+        if known is None:
+            self._tally.added += 1
+        elif self._unchanged(found, known):
+            self._tally.unchanged += 1
+            return
+        else:
+            self._tally.changed += 1
+        self._send(_Child(found.path, "ingest", found.size))
+
+    def _unchanged(self, found: Found, known: KnownSource) -> bool:
+        if self._metadata.get("rebuild") or self._metadata.get("checksum"):
+            return False
+        wanted = self._wanted(found.path)
+        same = (known.size, known.mtime_ns) == (found.size, found.mtime_ns)
+        made_so = (known.ocr_fingerprint, known.vector_fingerprint) == (wanted.ocr, wanted.vector)
+        return same and made_so and known.published_id is not None and not known.partial
+
+    def _wanted(self, path: str) -> Fingerprints:
+        """By suffix: asked for once, not once a file."""
+        name = os.path.basename(path)  # noqa: PTH119 - text in, text out, for every file
+        suffix = name[name.rfind(".") :] if "." in name else name
+        found = self._fingerprints.get(suffix)
+        if found is None:
+            found = self._fingerprints[suffix] = self._recipe.fingerprints(path, self._sizes)
+        return found
+
+    def _vanished(self, known: KnownSource) -> None:
+        """Known, but not found by the walk. Only what is gone, or newly ignored, goes: a request with a
+        narrower filter removes nothing.
+        """
+        if _covered(known.path, self._kept):
+            return
+        if not os.path.lexists(known.path):
+            op = "ingest"
+        elif _covered(known.path, self._ignored):
+            op = "delete"
+        else:
+            return
+        self._tally.vanished += 1
+        self._send(_Child(known.path, op))
+
+    def _send(self, child: _Child) -> None:
+        if child.path <= self._resume_after:
+            return
+        self._children.append(child)
+        if len(self._children) >= MOST_CHILDREN:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._write_notes()
+        if not self._children:
+            return
+        children, self._children = self._children, []
+        ids = clock.new_ids(len(children))
+        new = [self._job(queue_id, child) for queue_id, child in zip(ids, children, strict=True)]
+        self._context.expand(new, cursor=children[-1].path)
+        self._tell()
+
+    def _job(self, queue_id: str, child: _Child) -> NewJob:
+        claim = self._context.claim
+        body: dict[str, Any] = {"file_path": child.path}
+        if child.size is not None:
+            body["size_bytes"] = child.size
+        if self._payload.chunk_size is not None:
+            body["chunk_size"] = self._payload.chunk_size
+        if self._payload.chunk_overlap is not None:
+            body["chunk_overlap"] = self._payload.chunk_overlap
+        payload = items.parse_payload("file", child.op, body)
+        return NewJob(
+            queue_id=queue_id,
+            item_type="file",
+            op=child.op,
+            tenant_id=claim.tenant_id,
+            collection=claim.collection,
+            branch=claim.branch,
+            idempotency_key=items.idempotency_key("file", claim.collection, payload),
+            payload_json=encode_payload(body, max_bytes=MAX_PAYLOAD),
+            priority=self.priority,
+            metadata=claim.metadata,
+            lock_key=items.lock_key(
+                payload, tenant_id=claim.tenant_id, branch=claim.branch, collection=claim.collection
+            ),
+            max_retries=claim.max_retries,
+            timeout_s=claim.timeout_s,
+            submitted_by=claim.submitted_by,
+        )
+
+    def _write_notes(self) -> None:
+        notes, self._notes = self._notes, []
+        if notes:
+            self._catalog.note(notes)
+
+    def _tell(self) -> None:
+        self._context.progress(self._tally.seen, None, "walking", **self._tally.told())
+
+
+class _Known:
+    """The catalog's side of the comparison: its sources below the root, a page at a time, in order."""
+
+    def __init__(self, catalog: Catalog, place: Place, root: str) -> None:
+        self._sources = self._pages(catalog, place, root)
+        self._next = next(self._sources, None)
+        self.any = self._next is not None
+
+    @staticmethod
+    def _pages(catalog: Catalog, place: Place, root: str) -> Iterator[KnownSource]:
+        after = ""
+        while True:
+            # A snapshot each time: a walk is long, and an old one would keep the log from shrinking.
+            with catalog.snapshot() as snapshot:
+                page = snapshot.known(place, root, after=after)
+            yield from page
+            if len(page) < BATCH:
+                return
+            after = page[-1].path
+
+    def before(self, path: str) -> Iterator[KnownSource]:
+        while self._next is not None and self._next.path < path:
+            yield self._next
+            self._next = next(self._sources, None)
+
+    def at(self, path: str) -> KnownSource | None:
+        if self._next is None or self._next.path != path:
+            return None
+        found, self._next = self._next, next(self._sources, None)
+        return found
+
+    def rest(self) -> Iterator[KnownSource]:
+        while self._next is not None:
+            yield self._next
+            self._next = next(self._sources, None)
+
+
+def _payload(context: Context) -> Walked:
+    model = FolderPayload if context.claim.item_type == "folder" else ProjectPayload
+    return msgspec.convert(context.payload, model)
+
+
+def _refuse_missing(root: str) -> None:
+    """A root that is gone, or is no directory, removes nothing: it may be a disk that is not mounted."""
+    with os.scandir(root):
+        return
+
+
+def _covered(path: str, folders: set[str]) -> bool:
+    """Whether the path, or a folder it lies in, is among these."""
+    while path:
+        if path in folders:
+            return True
+        path = path.rpartition("/")[0]
+    return False

@@ -1,0 +1,116 @@
+"""Jobs of item type ``content``: notes, whose text is in the payload. The same text is one note."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from penstock import clock
+from penstock.catalog.answers import Source
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import NewGeneration, Place, Removal, Rename
+from penstock.errors import UnknownDocument
+from penstock.handlers.context import Context
+from penstock.handlers.files import remove_all
+from penstock.handlers.filing import Filed, Filing
+from penstock.payloads import ContentPayload
+from penstock.pipeline.extract.protocol import Content
+from penstock.pipeline.recipe import Recipe, chunk_sizes
+
+NOTES = "note:"
+"""Paths of notes begin so; no file's path does."""
+_TYPE = "md"
+
+
+def note_path(text: str) -> str:
+    return NOTES + hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+class Notes:
+    def __init__(self, catalog: Catalog, recipe: Recipe) -> None:
+        self._catalog = catalog
+        self._recipe = recipe
+
+    def ingest(self, contexts: Sequence[Context]) -> list[Any]:
+        filing = Filing(self._catalog, self._recipe)
+        answers: list[Any] = []
+        for context in contexts:
+            if filing.add(self._filed(context)):
+                answers += filing.write()
+        return answers + filing.write()
+
+    def update(self, context: Context) -> Any:
+        """Another text for a note that is known by its id; its history stays one."""
+        payload = _payload(context)
+        place = _place(context)
+        source = self._source(place, payload)
+        path = note_path(payload.content or "")
+        if source.path != path:
+            asked_at = context.claim.created_at
+            self._catalog.rename(Rename(place=place, old=source.path, new=path, asked_at=asked_at))
+        filing = Filing(self._catalog, self._recipe)
+        filing.add(self._filed(context))
+        return filing.write()[0]
+
+    def delete(self, context: Context) -> dict[str, Any]:
+        """By its id, or by the identical text."""
+        payload, place = _payload(context), _place(context)
+        source = self._source(place, payload)
+        removal = Removal(
+            tenant_id=place.tenant_id, source_id=source.source_id, asked_at=context.claim.created_at
+        )
+        return {"outcome": "removed", "removed": remove_all(self._catalog, removal)}
+
+    def _source(self, place: Place, payload: ContentPayload) -> Source:
+        with self._catalog.snapshot() as snapshot:
+            if payload.document_id is not None:
+                found = snapshot.get(payload.document_id)
+            else:
+                found = snapshot.find(place, note_path(payload.content or ""))
+        if found is None or found.place != place or not found.path.startswith(NOTES):
+            what = payload.document_id or "this text"
+            raise UnknownDocument(
+                f"no note {what} in collection {place.collection} of tenant {place.tenant_id}"
+            )
+        return found
+
+    def _filed(self, context: Context) -> Filed:
+        payload = _payload(context)
+        text = payload.content or ""
+        sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
+        draft = self._recipe.draft(Content("note.md", text.encode("utf-8", "backslashreplace")), sizes)
+        tag = payload.full_tag or payload.main_tag
+        generation = NewGeneration(
+            place=_place(context),
+            path=note_path(text),
+            content_hash=hashlib.sha256(text.encode()).hexdigest(),
+            asked_at=context.claim.created_at,
+            read_at=clock.now(),
+            pages=draft.pages,
+            space=self._recipe.space,
+            fingerprints=self._recipe.fingerprints("note.md", sizes),
+            size=len(text.encode()),
+            file_type=_TYPE,
+            title=draft.title or _first_line(text),
+            tags=(tag,) if tag else (),
+            metadata=msgspec.json.encode({"source_type": payload.source_type}).decode(),
+            job_id=context.job_id,
+            priority=context.claim.priority,
+        )
+        return Filed(generation=generation, tokens=draft.tokens)
+
+
+def _payload(context: Context) -> ContentPayload:
+    return msgspec.convert(context.payload, ContentPayload)
+
+
+def _place(context: Context) -> Place:
+    claim = context.claim
+    return Place(claim.tenant_id, claim.collection, claim.branch)
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0][:80] if text.strip() else ""

@@ -1,0 +1,97 @@
+"""The task lanes of a child: claim tasks of the catalog, run them, settle them, one batch at a time.
+
+A batch is executed as a whole, so that a child that dies loses just what it held. Lanes take turns; one that
+had nothing is not asked again for a moment, since asking costs more than waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from penstock.catalog import outcomes
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import Phase, Task, TaskRequest
+from penstock.errors import FingerprintMismatch
+from penstock.handlers.phases import Phases
+from penstock.queue.protocol import Queue
+from penstock.worker.guard import Guard
+from penstock.worker.slot import Member, Slot
+from penstock.worker.telling import Teller
+
+AT_ONCE = {Phase.OCR: 32, Phase.VECTOR: 256, Phase.GRAPHRAG: 64}
+ASK_AGAIN_S = 0.25
+REFUSED_S = 60.0
+TIMEOUT_S = 900
+"""For one batch. What takes longer is stuck, and its tasks are tried alone."""
+MEMBER = "tasks"
+
+log = logging.getLogger("penstock.worker")
+
+
+class Documents(NamedTuple):
+    """What a child needs to work on documents."""
+
+    catalog: Catalog
+    phases: Phases
+
+
+class Lanes:
+    def __init__(
+        self, documents: Documents, queue: Queue, slot: Slot, worker_id: str, lanes: Sequence[Phase]
+    ) -> None:
+        self._catalog = documents.catalog
+        self._phases = documents.phases
+        self._teller = Teller(queue, documents.catalog)
+        self._slot = slot
+        self._worker_id = worker_id
+        self._ask_at = dict.fromkeys(lanes, 0.0)
+
+    def wake(self) -> None:
+        """There may be tasks now."""
+        self._ask_at = {lane: min(at, time.monotonic()) for lane, at in self._ask_at.items()}
+
+    def step(self, guard: Guard) -> bool:
+        """One batch of the lane that waited longest; False when no lane had anything."""
+        now = time.monotonic()
+        for lane in sorted(self._ask_at, key=self._ask_at.__getitem__):
+            if self._ask_at[lane] > now:
+                return False
+            tasks = self._claim(lane, now)
+            if tasks:
+                self._ask_at[lane] = now
+                self._run(lane, tasks, guard)
+                return True
+        return False
+
+    def _claim(self, lane: Phase, now: float) -> list[Task]:
+        request = TaskRequest(lane, self._worker_id, AT_ONCE[lane], self._phases.fingerprint(lane))
+        self._ask_at[lane] = now + ASK_AGAIN_S
+        try:
+            return self._catalog.claim(request)
+        except FingerprintMismatch as mismatch:
+            log.warning("lane %s is not served: %s %s", lane, mismatch.message, mismatch.remedy)
+            self._ask_at[lane] = now + REFUSED_S
+            return []
+
+    def _run(self, lane: Phase, tasks: list[Task], guard: Guard) -> None:
+        number = self._slot.begin((Member(f"{MEMBER}:{lane}", 0, TIMEOUT_S),), time.monotonic())
+        with guard.around(number):
+            ended = self._phases.run(lane, tasks)
+        settled = self._catalog.settle(ended)
+        self._slot.end(0)
+        refused = sum(status is None for status in settled)
+        if refused:
+            self._slot.count_refused(refused)
+            log.warning("%d results came too late: the tasks were no longer ours", refused)
+        self._teller.step()
+
+
+def settle_dead(catalog: Catalog, worker_id: str, *, lost: bool) -> int:
+    """End what a dead worker held: lost, if it was executing; else given back."""
+    held = catalog.held(worker_id)
+    if held:
+        catalog.settle([outcomes.lost(claim) if lost else outcomes.released(claim) for claim in held])
+    return len(held)

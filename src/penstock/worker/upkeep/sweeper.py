@@ -1,0 +1,39 @@
+"""Keeps the catalog tidy: what no generation shows any more goes, and tasks of silent workers come back."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from penstock import clock
+from penstock.catalog import outcomes
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import EntryKind
+
+AT_ONCE = 100
+KEPT = timedelta(days=7)
+"""How long tombstones and cached vectors of texts nobody has any more are remembered."""
+
+log = logging.getLogger("penstock.upkeep")
+
+
+class Sweeper:
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def clear_leftovers(self) -> bool:
+        entries = self._catalog.outbox(EntryKind.LEFTOVER, limit=AT_ONCE)
+        if not entries:
+            return False
+        over = self._catalog.clear([entry.entry_id for entry in entries])
+        return not over or len(entries) == AT_ONCE
+
+    def take_back(self) -> bool:
+        late = self._catalog.expired(limit=AT_ONCE)
+        if late:
+            log.warning("%d tasks are taken back: their workers gave no sign of life", len(late))
+            self._catalog.settle([outcomes.lost(claim) for claim in late])
+        return len(late) == AT_ONCE
+
+    def forget(self) -> bool:
+        return self._catalog.sweep(clock.now() - KEPT) > 0
