@@ -9,7 +9,7 @@ from penstock.catalog.values import Failure, Fingerprints, NewChunk, NewPage
 from penstock.errors import InvalidPayload, NoText
 from penstock.pipeline.chunk import opening as chunking
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, Chunk, ChunkSizes, estimated_tokens
-from penstock.pipeline.embed.protocol import Embedder
+from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract import opening as extracting
 from penstock.pipeline.extract.boxed import Box
@@ -49,7 +49,7 @@ class Recipe:
     @property
     def space(self) -> str:
         """Where this embedder's vectors live: they compare with no others."""
-        return f"{self.embedder.name}-{self.embedder.dimension}-{self.embedder.fingerprint[:8]}"
+        return space_of(self.embedder)
 
     def fingerprints(self, name: str, sizes: ChunkSizes) -> Fingerprints:
         """Of what would be done to a file of this name. Told by the name alone, so that nothing is read."""

@@ -1,7 +1,7 @@
 """Tells jobs that wait for a document how it ended.
 
-The outbox only names jobs to look at. Whoever looks reads the row, checks that it waits for that document, and
-settles under the claim number just read: told twice, or by two at once, the second finds nothing to do.
+The outbox only names jobs to look at. Whoever looks reads the row, checks that it waits for that document,
+and settles under the claim number just read: told twice, or by two at once, the second finds nothing to do.
 """
 
 from __future__ import annotations

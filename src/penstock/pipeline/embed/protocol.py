@@ -34,3 +34,8 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """One row a text, in order: an array of shape (len(texts), dimension)."""
         ...
+
+
+def space_of(embedder: Embedder) -> str:
+    """The vector space an embedder's vectors live in: part of every outside store's collection name."""
+    return f"{embedder.name}-{embedder.dimension}-{embedder.fingerprint[:8]}"

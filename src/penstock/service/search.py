@@ -1,0 +1,206 @@
+"""Search: keyword, vector and both, over what is published at one moment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, TypeAlias, TypedDict, Unpack, get_args
+
+import msgspec
+
+from penstock.catalog.answers import ChunkView, Filters
+from penstock.catalog.protocol import Catalog, Snapshot
+from penstock.config import Settings
+from penstock.errors import InvalidRequest
+from penstock.pipeline.embed.protocol import Embedder, space_of
+from penstock.pipeline.vectors.exact import ExactVectors
+
+Mode: TypeAlias = Literal["hybrid", "keyword", "vector"]
+
+MAX_LIMIT = 1_000
+DEPTH = 100
+"""How many hits of each half are fused at least."""
+RANK_OFFSET = 60
+"""Of reciprocal rank fusion: how little the first ranks differ."""
+WEIGHTS = {"keyword": 1.0, "vector": 0.5}
+"""Measured on CACM and Cranfield (bench/retrieval.py): static vectors add recall more than precision."""
+SNIPPET = 240
+_WORD = re.compile(r"\w+")
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """One chunk that answers. ``snippet`` has the query's words between the marks asked for."""
+
+    score: float
+    path: str
+    title: str
+    snippet: str
+    text: str
+    page: int | None
+    first_line: int | None
+    last_line: int | None
+    heading: str
+    symbols: str
+    tags: tuple[str, ...]
+    file_type: str
+    tenant_id: str
+    collection: str
+    branch: str
+    source_id: str
+    chunk_id: str
+
+
+class Narrowed(TypedDict, total=False):
+    """What a search is narrowed to. ``path`` is a glob, ``tag`` means itself and all below it."""
+
+    tenant_id: str | None
+    collection: str | None
+    branch: str | None
+    path: str | None
+    file_type: str | None
+    tag: str | None
+
+
+class Search:
+    """``open_embedder`` is called by the first search that needs vectors."""
+
+    def __init__(self, catalog: Catalog, settings: Settings, open_embedder: Callable[[], Embedder]) -> None:
+        self._catalog = catalog
+        self._settings = settings
+        self._open_embedder = open_embedder
+        self._embedder: Embedder | None = None
+        self._vectors = ExactVectors()
+
+    def search(
+        self,
+        query: str,
+        *,
+        mode: Mode = "hybrid",
+        limit: int = 10,
+        per_source: int | None = 3,
+        marks: tuple[str, str] = ("", ""),
+        **narrowed: Unpack[Narrowed],
+    ) -> list[Hit]:
+        """The best chunks, best first, at most ``per_source`` of one document.
+
+            for hit in app.search("how does the mill take in water", collection="docs"):
+                print(hit.path, hit.first_line, hit.snippet)
+
+        Words between double quotes count as a phrase; nothing else in a query is an operator.
+        """
+        _check(query, mode, limit, per_source)
+        filters = self._filters(**narrowed)
+        depth = max(DEPTH, limit * 4)
+        with self._catalog.snapshot() as snapshot:
+            snippets: dict[int, str] = {}
+            rankings: list[tuple[float, list[int]]] = []
+            if mode != "vector":
+                hits = snapshot.keyword(query, filters, limit=depth, marks=marks)
+                snippets = {hit.content_id: hit.snippet for hit in hits}
+                rankings.append((WEIGHTS["keyword"], [hit.content_id for hit in hits]))
+            if mode != "keyword":
+                rankings.append((WEIGHTS["vector"], self._nearest(snapshot, query, filters, depth)))
+            ranked = fused(rankings)
+            views = snapshot.hydrate([content_id for content_id, _ in ranked])
+        found = [(score, view) for (_, score), view in zip(ranked, views, strict=True) if view is not None]
+        chosen = _spread(found, per_source)[:limit]
+        return [_hit(score, view, snippets.get(view.content_id), query, marks) for score, view in chosen]
+
+    def _filters(self, **narrowed: Unpack[Narrowed]) -> Filters:
+        file_type = narrowed.get("file_type")
+        return Filters(
+            tenant_id=narrowed.get("tenant_id") or self._settings.tenant_id,
+            collection=narrowed.get("collection"),
+            branch=narrowed.get("branch"),
+            path=narrowed.get("path"),
+            file_type=file_type.removeprefix(".").lower() if file_type else None,
+            tag=narrowed.get("tag"),
+        )
+
+    def _nearest(self, snapshot: Snapshot, query: str, filters: Filters, depth: int) -> list[int]:
+        spaces = {space.name for space in snapshot.spaces(filters.tenant_id)}
+        if not spaces:
+            return []
+        if self._embedder is None:
+            self._embedder = self._open_embedder()
+        embedder = self._embedder
+        space = space_of(embedder)
+        if space not in spaces:
+            return []
+        near = self._vectors.nearest(
+            snapshot,
+            filters.tenant_id,
+            space,
+            embedder.embed([query])[0],
+            limit=depth,
+            allowed=snapshot.matching(filters),
+        )
+        return [hit.content_id for hit in near]
+
+
+def fused(rankings: Sequence[tuple[float, Sequence[int]]]) -> list[tuple[int, float]]:
+    """Reciprocal rank fusion: what several rankings place well comes first; ties by id."""
+    scores: dict[int, float] = {}
+    for weight, ranking in rankings:
+        for rank, content_id in enumerate(ranking):
+            scores[content_id] = scores.get(content_id, 0.0) + weight / (RANK_OFFSET + 1 + rank)
+    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _check(query: str, mode: str, limit: int, per_source: int | None) -> None:
+    if not isinstance(query, str) or not query.strip():
+        raise InvalidRequest("the query is empty", remedy="Ask for at least one word.")
+    if mode not in get_args(Mode):
+        raise InvalidRequest(f"mode: expected {', '.join(get_args(Mode))}, got {str(mode)[:40]!r}")
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
+        raise InvalidRequest(f"limit: expected 1 to {MAX_LIMIT:,}, got {str(limit)[:40]!r}")
+    if per_source is not None and per_source < 1:
+        raise InvalidRequest(f"per_source: expected 1 or more, got {per_source}")
+
+
+def _spread(
+    found: Iterable[tuple[float, ChunkView]], per_source: int | None
+) -> list[tuple[float, ChunkView]]:
+    """No document fills the page alone."""
+    if per_source is None:
+        return list(found)
+    taken: dict[str, int] = {}
+    chosen = []
+    for score, view in found:
+        taken[view.source_id] = taken.get(view.source_id, 0) + 1
+        if taken[view.source_id] <= per_source:
+            chosen.append((score, view))
+    return chosen
+
+
+def _hit(score: float, view: ChunkView, snippet: str | None, query: str, marks: tuple[str, str]) -> Hit:
+    return Hit(
+        score=round(score, 6),
+        path=view.path,
+        title=view.title,
+        snippet=snippet or _snippet(view.text, query, marks),
+        text=view.text,
+        page=view.page_number if view.page_count > 1 else None,
+        first_line=view.first_line,
+        last_line=view.last_line,
+        heading=view.heading_path,
+        symbols=view.symbols,
+        tags=view.tags,
+        file_type=view.file_type,
+        tenant_id=view.place.tenant_id,
+        collection=view.place.collection,
+        branch=view.place.branch,
+        source_id=view.source_id,
+        chunk_id=view.chunk_id,
+    )
+
+
+def _snippet(text: str, query: str, marks: tuple[str, str]) -> str:
+    """A hit by meaning has none of its own: where a word of the query stands, else the chunk's beginning."""
+    words = [re.escape(word) for word in _WORD.findall(query) if len(word) > 2]
+    pattern = re.compile(rf"\b(?:{'|'.join(words)})\b", re.IGNORECASE) if words else None
+    first = pattern.search(text) if pattern else None
+    start = max(0, first.start() - SNIPPET // 3) if first else 0
+    window = " ".join(text[start : start + SNIPPET].split())
+    shown = ("…" if start else "") + window + ("…" if start + SNIPPET < len(text) else "")
+    return pattern.sub(lambda match: f"{marks[0]}{match[0]}{marks[1]}", shown) if pattern else shown
