@@ -49,6 +49,8 @@ class Described(NamedTuple):
 
 
 _DERIVED = "(derived)"
+_URLS = ("url", "catalog_url")
+_SQL = ("sqlite", "postgresql", "postgres")
 
 
 def _setting(
@@ -177,6 +179,16 @@ class Settings:
     failed_retention_days: int = _setting(
         _DAYS, 30, "Days until failed jobs are removed; 0 keeps them for ever."
     )
+    catalog_url: str = _setting(
+        kinds.URL,
+        _DERIVED,
+        "The store of the documents: SQLite or PostgreSQL.",
+        shown="the queue's own store if it is SQL, else sqlite:///STATE_DIR/catalog.db",
+    )
+    embedder: str = _setting(
+        kinds.lower_word("static", "hashing"), "static", "What turns chunks into vectors."
+    )
+    max_file_mb: int = _setting(kinds.whole(1, 100_000), 64, "Larger files are not indexed.")
     sqlite_synchronous: Literal["FULL", "NORMAL"] = _setting(
         kinds.word("FULL", "NORMAL"),
         "FULL",
@@ -221,6 +233,7 @@ def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings
             values[setting.name] = _read(setting, source, given)
     values["state_dir"] = _absolute(values.get("state_dir") or _default_state(environ), environ)
     values.setdefault("url", f"sqlite:///{values['state_dir'] / 'penstock.db'}")
+    values.setdefault("catalog_url", _default_catalog(values["url"], values["state_dir"]))
     settings = Settings(**values, sources=MappingProxyType(sources))
     _check_together(settings)
     return settings
@@ -250,7 +263,7 @@ def _read(setting: Setting, source: str, given: object) -> object:
     try:
         return setting.read(given)
     except (ValueError, TypeError) as error:
-        shown = masked_url(given) if setting.name == "url" and isinstance(given, str) else given
+        shown = masked_url(given) if setting.name in _URLS and isinstance(given, str) else given
         where = f"{setting.name} (argument)" if source == ARGUMENT else source
         detail = f" ({error})" if isinstance(error, InvalidName) else ""
         raise InvalidSetting(f"{where} = {str(shown)[:200]!r}: expected {setting.allowed}{detail}") from None
@@ -260,6 +273,10 @@ def _default_state(environ: Mapping[str, str]) -> str:
     # A relative XDG_STATE_HOME is to be ignored, says the XDG specification.
     xdg = environ.get("XDG_STATE_HOME", "")
     return f"{xdg}/penstock" if xdg.startswith("/") else "~/.local/state/penstock"
+
+
+def _default_catalog(url: str, state_dir: Path) -> str:
+    return url if url.partition("://")[0] in _SQL else f"sqlite:///{state_dir / 'catalog.db'}"
 
 
 def _absolute(path: str, environ: Mapping[str, str]) -> Path:
@@ -296,7 +313,7 @@ def describe(settings: Settings) -> list[Described]:
 
 
 def _plain(name: str, value: object) -> object:
-    if name == "url":
+    if name in _URLS:
         return masked_url(str(value))
     if isinstance(value, Path):
         return str(value)

@@ -6,7 +6,7 @@ PenstockError
 │   ├── InvalidPayload · PayloadTooLarge · InvalidText · RelativePath
 │   ├── InvalidPriority · InvalidName · InvalidTime · UnknownStatus · DuplicateId
 │   ├── UnknownFunction · UnknownEntity
-│   ├── UnknownDocument (also LookupError) · InvalidVector
+│   ├── UnknownDocument · PathNotFound (also LookupError) · InvalidVector
 ├── JobNotFound · AmbiguousId (also LookupError)
 │   ├── TaskNotFound (also ValueError)
 ├── Conflict                              the job is not in a state that allows this
@@ -18,6 +18,7 @@ PenstockError
 │   ├── SchemaMismatch · StateDamaged
 ├── JobError                              raised inside a job to say how it ends
 │   ├── PermanentFailure · TransientFailure · ServiceUnavailable · Cancelled
+│   │   ├── NothingToIndex
 │   │   ├── UnreadableDocument            a file's content cannot become text
 │   │   │   ├── UnsupportedType · DocumentDamaged · DocumentEncrypted · NoText
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
@@ -149,6 +150,13 @@ class UnknownEntity(InvalidRequest):
 
     code = "ERR_UNKNOWN_ENTITY"
     default_remedy = "Use an entity that exists, or register its type with app.entity_type(NAME)."
+
+
+class PathNotFound(InvalidRequest, LookupError):
+    """The path does not exist, may not be read, or is neither a file nor a folder."""
+
+    code = "ERR_PATH_NOT_FOUND"
+    default_remedy = "Check the path and this user's permissions."
 
 
 class UnknownDocument(InvalidRequest, LookupError):

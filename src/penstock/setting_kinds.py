@@ -70,6 +70,11 @@ def word(*words: str) -> Kind:
     return Kind(" or ".join(words), read)
 
 
+def lower_word(*words: str) -> Kind:
+    upper = word(*(each.upper() for each in words))
+    return Kind(" or ".join(words), lambda value: upper.read(value).lower())
+
+
 def name(kind: NameKind) -> Kind:
     return Kind("1 to 255 printable characters", lambda value: validate_name(kind, value))
 

@@ -10,12 +10,15 @@ import hashlib
 import importlib
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock import config
+from penstock.catalog.opening import open_catalog
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import Phase
 from penstock.config import Settings, masked_url
 from penstock.errors import AppNotFound, InvalidSetting, PenstockError, StoreDenied
 from penstock.handlers.registry import Registry
@@ -24,9 +27,11 @@ from penstock.queue.protocol import Queue
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
+    from penstock.worker.lanes import Documents
     from penstock.worker.supervisor import Terms
 
-LANES = ("jobs",)
+JOBS = "jobs"
+LANES = (JOBS, *Phase)
 MAX_PROCESSES = 256
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s%(job)s: %(message)s"
 
@@ -42,6 +47,8 @@ class Worker:
         processes: int = 1,
         until_idle: bool = False,
         grace: float = 30.0,
+        lanes: Sequence[str] = LANES,
+        until_job: str | None = None,
     ) -> None:
         loaded = load_app(app) if app is not None else None
         self._settings = _common(settings, loaded.settings) if loaded else settings
@@ -55,10 +62,12 @@ class Worker:
         self._app = app
         self._until_idle = until_idle
         self._grace = grace
+        self._lanes = _checked_lanes(lanes)
+        self._until_job = until_job
         # Told not to claim, it still keeps the queue healthy.
         self.processes = processes if self._settings.queue_enabled else 0
         self.where = masked_url(self._settings.url)
-        self.serves = _served(loaded)
+        self.serves = _served(loaded, self._lanes)
 
     def run(self) -> None:
         """Until a signal asks it to stop, or (``until_idle``) nothing is left that could be done now."""
@@ -88,6 +97,11 @@ class Worker:
             recycle_growth_mb=settings.recycle_growth_mb or None,
             shutdown_grace_s=self._grace,
             until_idle=self._until_idle,
+            until_job=self._until_job,
+            open_catalog=functools.partial(open_catalog_again, plain),
+            open_documents=functools.partial(open_documents, plain),
+            takes_jobs=JOBS in self._lanes,
+            lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS),
         )
 
 
@@ -96,6 +110,26 @@ class Worker:
 
 def open_again(values: Mapping[str, Any]) -> Queue:
     return open_queue(config.load({}, **values))
+
+
+def open_catalog_again(values: Mapping[str, Any]) -> Catalog:
+    return open_catalog(config.load({}, **values))
+
+
+def open_documents(values: Mapping[str, Any], registry: Registry) -> Documents:
+    """A catalog of the child's own, and handlers that work on it."""
+    from penstock.handlers import documents
+    from penstock.handlers.phases import Phases
+    from penstock.pipeline.embed.opening import open_embedder
+    from penstock.pipeline.extract.protocol import Limits
+    from penstock.pipeline.recipe import Recipe
+    from penstock.worker.lanes import Documents
+
+    settings = config.load({}, **values)
+    catalog = open_catalog(settings)
+    recipe = Recipe(open_embedder(settings.embedder), limits=Limits(file_bytes=settings.max_file_mb << 20))
+    documents.register(registry, catalog, recipe, (str(settings.state_dir),))
+    return Documents(catalog, Phases(catalog, recipe))
 
 
 def load_handlers(app: str | None, level: int) -> Registry:
@@ -158,8 +192,18 @@ def name_of(app: Penstock) -> str:
     return min(usable, key=lambda name: (name.startswith("__m"), name))
 
 
-def _served(app: Penstock | None) -> list[str]:
-    return [f"function {name}" for name in app.functions.names()] if app else []
+def _served(app: Penstock | None, lanes: Sequence[str]) -> list[str]:
+    documents = [] if lanes == (JOBS,) else ["documents"]
+    return documents + ([f"function {name}" for name in app.functions.names()] if app else [])
+
+
+def _checked_lanes(lanes: Sequence[str]) -> tuple[str, ...]:
+    unknown = [lane for lane in lanes if lane not in LANES]
+    if unknown or not lanes:
+        raise InvalidSetting(
+            f"lanes: expected some of {', '.join(LANES)}, got {', '.join(unknown) or 'none'!r}"
+        )
+    return tuple(lane for lane in LANES if lane in lanes)
 
 
 # Settings.
@@ -181,12 +225,14 @@ def _plain(settings: Settings) -> dict[str, Any]:
     """The settings as they can be sent to another process, with nothing that depends on where it runs."""
     values = {setting.name: getattr(settings, setting.name) for setting in config.SETTINGS}
     plain = {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
-    scheme, _, rest = settings.url.partition("://")
+    return plain | {"url": _absolute(settings.url), "catalog_url": _absolute(settings.catalog_url)}
+
+
+def _absolute(url: str) -> str:
+    scheme, _, rest = url.partition("://")
     if scheme == "sqlite":
-        plain["url"] = f"sqlite:///{Path(rest[1:]).expanduser().absolute()}"
-    elif scheme == "jsonl":
-        plain["url"] = f"jsonl://{Path(rest).expanduser().absolute()}"
-    return plain
+        return f"sqlite:///{Path(rest[1:]).expanduser().absolute()}"
+    return f"jsonl://{Path(rest).expanduser().absolute()}" if scheme == "jsonl" else url
 
 
 def leases(settings: Settings) -> dict[str, timedelta]:

@@ -26,10 +26,10 @@ SHOWN = 8
 )
 @click.option(
     "--lanes",
-    type=click.Choice(["jobs"]),
-    default="jobs",
+    metavar="LANES",
+    default="jobs,ocr,vector,graphrag",
     show_default=True,
-    help="What to take from.",
+    help="What to take from, joined by commas.",
 )
 @click.option("--until-idle", is_flag=True, help="Stop once nothing is left that could be done now.")
 @click.option(
@@ -46,7 +46,7 @@ def worker(
     session: Session,
     app: str | None,
     processes: int,
-    lanes: str,  # noqa: ARG001 - there is one so far, and click has checked it
+    lanes: str,
     until_idle: bool,
     grace: float,
 ) -> None:
@@ -60,7 +60,12 @@ def worker(
     penstock worker --app mypkg.tasks --until-idle
     """
     made = session.make_worker(
-        session.settings, app=app, processes=processes, until_idle=until_idle, grace=grace
+        session.settings,
+        app=app,
+        processes=processes,
+        until_idle=until_idle,
+        grace=grace,
+        lanes=[lane.strip() for lane in lanes.split(",")],
     )
     if session.as_json:
         emit_json({"serves": made.serves, "store": made.where, "processes": made.processes, "app": app})

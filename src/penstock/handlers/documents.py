@@ -6,7 +6,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.handlers.files import Files
 from penstock.handlers.folders import Folders
 from penstock.handlers.notes import Notes
-from penstock.handlers.registry import Registry
+from penstock.handlers.registry import BatchHandler, Handler, Registry
 from penstock.pipeline.recipe import Recipe
 
 BATCH = 100
@@ -15,13 +15,19 @@ BATCH = 100
 def register(registry: Registry, catalog: Catalog, recipe: Recipe, state_dirs: tuple[str, ...]) -> None:
     files, notes = Files(catalog, recipe), Notes(catalog, recipe)
     folders = Folders(catalog, recipe, state_dirs)
-    for op in ("ingest", "update"):
-        registry.register("file", op, files.ingest, batch=BATCH)
-    registry.register("file", "delete", files.delete)
-    registry.register("content", "ingest", notes.ingest, batch=BATCH)
-    registry.register("content", "update", notes.update)
-    registry.register("content", "delete", notes.delete)
+    handlers: dict[tuple[str, str], tuple[Handler | BatchHandler, int]] = {
+        ("file", "ingest"): (files.ingest, BATCH),
+        ("file", "update"): (files.ingest, BATCH),
+        ("file", "delete"): (files.delete, 0),
+        ("content", "ingest"): (notes.ingest, BATCH),
+        ("content", "update"): (notes.update, 0),
+        ("content", "delete"): (notes.delete, 0),
+    }
     for item_type in ("folder", "project"):
-        registry.register(item_type, "ingest", folders.ingest)
-        registry.register(item_type, "scan", folders.scan)
-        registry.register(item_type, "delete", folders.delete)
+        handlers[item_type, "ingest"] = (folders.ingest, 0)
+        handlers[item_type, "scan"] = (folders.scan, 0)
+        handlers[item_type, "delete"] = (folders.delete, 0)
+    for (item_type, op), (handler, batch) in handlers.items():
+        # An application that has a handler of its own for something keeps it.
+        if registry.find(item_type, op) is None:
+            registry.register(item_type, op, handler, batch=batch)

@@ -45,6 +45,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: float = 10.0
     shutdown_grace_s: float = 30.0
     until_idle: bool = False
+    until_job: str | None = None
     recycle_after: int | None = None
     recycle_growth_mb: int | None = 512
     start_method: str = "spawn"

@@ -90,7 +90,7 @@ class Supervisor:
         while not self._signals:
             now = time.monotonic()
             rota.run_due(now)
-            if self._terms.until_idle and self._nothing_left(now):
+            if (self._terms.until_idle or self._terms.until_job) and self._nothing_left(now):
                 return
             self._nursery.fill_up(now)
             self._enforce(now)
@@ -151,10 +151,19 @@ class Supervisor:
             raise WorkerFailed(
                 f"no process lives long enough to take a job: {self._nursery.tally.last_death}"
             )
+        if self._terms.until_job is not None:
+            return self._job_ended(self._terms.until_job, now)
         if now < self._idle_at or any(ward.slot.ready and not ward.slot.idle for ward in self._nursery.wards):
             return False
         self._idle_at = now + IDLE_EVERY_S
         return bool(patiently(lambda: idleness.idle(self._queue)))
+
+    def _job_ended(self, job_id: str, now: float) -> bool:
+        if now < self._idle_at:
+            return False
+        self._idle_at = now + IDLE_EVERY_S
+        job = patiently(lambda: self._queue.get(job_id))
+        return job is not None and job.ended
 
     # Leases, progress, cancels.
 

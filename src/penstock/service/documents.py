@@ -1,0 +1,264 @@
+"""Every use case about documents: having things indexed, and seeing what became of them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+
+import msgspec
+
+from penstock.catalog.answers import Document, Filters, PageState, Source, TenantCount, Why
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import LedgerKind, Phase, Place, TaskStatus
+from penstock.config import Settings
+from penstock.errors import PathNotFound, UnknownDocument
+from penstock.job import CHILDREN, Job, JobQuery, Status
+from penstock.service.answers import Receipt
+from penstock.service.jobs import Jobs
+from penstock.service.requests import Submission
+
+Verdict: TypeAlias = Literal["indexed", "partial", "waiting", "skipped", "failed", "unknown"]
+
+
+class IndexOptions(TypedDict, total=False):
+    """How a path is indexed. What is left out is the default."""
+
+    tenant_id: str | None
+    collection: str | None
+    branch: str | None
+    priority: int | None
+    include: Sequence[str]
+    exclude: Sequence[str]
+    include_code: bool | None
+    recursive: bool
+    depth: int | None
+    chunk_size: int | None
+    chunk_overlap: int | None
+    force: bool
+    checksum: bool
+    allow_empty: bool
+    project: bool
+
+
+class Where(TypedDict, total=False):
+    """Which place is meant; what is left out comes from the settings."""
+
+    tenant_id: str | None
+    collection: str | None
+    branch: str | None
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a path is, or is not, found by a search."""
+
+    path: str
+    verdict: Verdict
+    cause: str
+    remedy: str = ""
+    job_id: str | None = None
+    source: Source | None = None
+    missing: tuple[str, ...] = ()
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """What the catalog holds and still has to do."""
+
+    tenants: list[TenantCount]
+    tasks: dict[str, dict[str, int]]
+
+
+class Documents:
+    """The documents of one catalog, as one door sees them."""
+
+    def __init__(self, catalog: Catalog, jobs: Jobs, settings: Settings) -> None:
+        self.catalog = catalog
+        self._jobs = jobs
+        self._settings = settings
+
+    # Asking for work.
+
+    def index(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Receipt:
+        """Have a file, or everything below a folder, become searchable.
+
+            receipt = app.index("docs", collection="handbook", exclude=["drafts/"])
+            app.wait(receipt.job_id)
+
+        What is unchanged since the last time costs next to nothing; ``force`` does everything anew,
+        ``checksum`` compares contents where size and time say "unchanged".
+        """
+        return self._jobs.submit(**self.submission(path, **options))
+
+    def submission(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Submission:
+        """The job that ``index`` would queue."""
+        absolute = os.path.realpath(os.fspath(path))
+        try:
+            mode = Path(absolute).stat().st_mode
+        except OSError as error:
+            raise PathNotFound(f"{os.fspath(path)}: {error.strerror}") from None
+        payload: dict[str, Any] = {
+            name: options[name] for name in ("chunk_size", "chunk_overlap") if options.get(name) is not None
+        }
+        submission: Submission = {"item_type": "file", "op": "ingest", "payload": payload}
+        if stat.S_ISDIR(mode):
+            submission["item_type"] = "project" if options.get("project") else "folder"
+            payload |= _walked(absolute, submission["item_type"], options)
+        elif stat.S_ISREG(mode):
+            payload["file_path"] = absolute
+        else:
+            raise PathNotFound(f"{os.fspath(path)} is neither a file nor a folder")
+        for name in ("tenant_id", "collection", "branch", "priority"):
+            if options.get(name) is not None:
+                submission[name] = options[name]
+        metadata = {name: True for name in ("checksum", "allow_empty") if options.get(name)}
+        if metadata:
+            submission["metadata"] = metadata
+        if options.get("force"):
+            submission["force"] = True
+        return submission
+
+    # Looking.
+
+    def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:
+        """Whether a path is found by a search, and why not."""
+        absolute = os.path.realpath(os.fspath(path))
+        place = self._place(**where)
+        with self.catalog.snapshot() as snapshot:
+            known = snapshot.why(place, absolute)
+            above = _ledger_above(snapshot, place, absolute) if known.ledger is None else None
+        reason = _reason(absolute, msgspec.structs.replace(known, ledger=known.ledger or above))
+        if reason.verdict != "unknown":
+            return reason
+        return self._queued(absolute, place) or reason
+
+    def _queued(self, path: str, place: Place) -> Reason | None:
+        """Jobs are known by their key, not by their path: the few live ones that could be it are asked."""
+        live = JobQuery(
+            statuses=frozenset({Status.PENDING, Status.IN_PROGRESS}),
+            tenant_id=place.tenant_id,
+            collection=place.collection,
+            limit=1000,
+        )
+        for job in self._jobs.queue.find(live):
+            covered = _path_of(job)
+            if covered and (path == covered or path.startswith(covered + "/")):
+                what = f"job {job.queue_id} ({job.item_type} {job.op}) is {job.status}"
+                if job.waiting_for == CHILDREN:
+                    what += f", {job.children_open:,} of its files are still to do"
+                return Reason(path=path, verdict="waiting", cause=what, job_id=job.queue_id)
+        return None
+
+    def sources(
+        self, *, path: str | None = None, after: str = "", limit: int = 50, **where: Unpack[Where]
+    ) -> list[Source]:
+        """Documents that a search can find, by id; ``path`` is a glob."""
+        filters = Filters(
+            tenant_id=where.get("tenant_id") or self._settings.tenant_id,
+            collection=where.get("collection"),
+            branch=where.get("branch"),
+            path=path,
+        )
+        with self.catalog.snapshot() as snapshot:
+            return snapshot.sources(filters, after=after, limit=limit)
+
+    def source(self, path_or_id: str, **where: Unpack[Where]) -> Source:
+        with self.catalog.snapshot() as snapshot:
+            found = snapshot.get(path_or_id)
+            if found is None:
+                found = snapshot.find(self._place(**where), os.path.realpath(path_or_id))
+        if found is None:
+            raise UnknownDocument(f"no document {path_or_id[:200]!r}")
+        return found
+
+    def generations(self, source_id: str) -> list[Document]:
+        with self.catalog.snapshot() as snapshot:
+            return snapshot.generations(source_id)
+
+    def pages(self, document_id: int, *, limit: int = 100) -> list[PageState]:
+        with self.catalog.snapshot() as snapshot:
+            return snapshot.pages(document_id, limit=limit)
+
+    def overview(self, tenant_id: str | None = None) -> Overview:
+        with self.catalog.snapshot() as snapshot:
+            tasks: dict[str, dict[str, int]] = {}
+            for (kind, status), number in snapshot.statistics().items():
+                tasks.setdefault(kind, {})[str(status)] = number
+            return Overview(tenants=snapshot.tenants(tenant_id), tasks=tasks)
+
+    def _place(self, **where: Unpack[Where]) -> Place:
+        return Place(
+            where.get("tenant_id") or self._settings.tenant_id,
+            where.get("collection") or self._settings.collection,
+            where.get("branch") or "main",
+        )
+
+
+def _walked(root: str, item_type: str, options: IndexOptions) -> dict[str, Any]:
+    payload: dict[str, Any] = {"project_root" if item_type == "project" else "folder_path": root}
+    if options.get("include"):
+        payload["patterns"] = list(options["include"])
+    if options.get("exclude"):
+        payload["ignore_patterns"] = list(options["exclude"])
+    include_code = options.get("include_code")
+    if include_code is not None and include_code != (item_type == "project"):
+        payload["include_code"] = include_code
+    if options.get("recursive") is False:
+        payload["recursive"] = False
+    if options.get("depth") is not None:
+        payload["recursive_depth"] = options["depth"]
+    return payload
+
+
+def _path_of(job: Job) -> str | None:
+    payload = job.payload
+    found = payload.get("file_path") or payload.get("folder_path") or payload.get("project_root")
+    return found if isinstance(found, str) else None
+
+
+def _ledger_above(snapshot: Any, place: Place, path: str) -> Any:
+    """A folder that was left out answers for everything in it."""
+    while (path := os.path.dirname(path)) not in ("", "/"):  # noqa: PTH120 - text in, text out
+        found = snapshot.why(place, path).ledger
+        if found is not None:
+            return found
+    return None
+
+
+def _reason(path: str, known: Why) -> Reason:
+    source, ledger = known.source, known.ledger
+    missing = tuple(f"page {one.page_number}: {one.error}" for one in known.missing)
+    if ledger is not None and (
+        source is None or source.published_id is None or ledger.kind == LedgerKind.FAILED
+    ):
+        verdict: Verdict = "skipped" if ledger.kind is LedgerKind.SKIPPED else "failed"
+        cause = f"{ledger.rule}: {ledger.cause}"
+        if ledger.path != path:
+            cause = f"{ledger.path} is left out ({cause})"
+        return Reason(
+            path=path, verdict=verdict, cause=cause, remedy=ledger.remedy, job_id=ledger.job_id, source=source
+        )
+    if known.building is not None:
+        return Reason(path=path, verdict="waiting", cause=_building(known.building), source=source)
+    if source is not None and source.published_id is not None:
+        made = f"{source.chunk_count:,} chunks of {source.page_count:,} pages"
+        verdict = "partial" if source.partial else "indexed"
+        return Reason(path=path, verdict=verdict, cause=made, source=source, missing=missing)
+    return Reason(
+        path=path,
+        verdict="unknown",
+        cause="never seen: no job has come across it",
+        remedy="Run `penstock index` on it or on a folder above it.",
+    )
+
+
+def _building(document: Document) -> str:
+    if document.settled:
+        return f"kept back: {document.failed_count:,} parts failed while something was down"
+    phase = next(
+        name
+        for name, state in ((Phase.OCR, document.ocr), (Phase.VECTOR, document.vector))
+        if state.status in (TaskStatus.PENDING, TaskStatus.PROCESSING)
+    )
+    return f"being indexed: phase {phase} of {document.page_count:,} pages, {document.chunk_count:,} chunks"
