@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,15 @@ def found(root: Path, rules: WalkRules | None = None, **options: str) -> list[st
 
 def skipped(root: Path, rules: WalkRules | None = None) -> dict[str, Rule]:
     return {report.path: report.rule for report in walk(str(root), rules) if isinstance(report, Skipped)}
+
+
+@pytest.fixture
+def removed(tmp_path: Path) -> Iterator[Path]:
+    """pytest's own way of removing it is recursive."""
+    place = tmp_path / "removed"
+    place.mkdir()
+    yield place
+    subprocess.run(["rm", "-rf", str(place)], check=True)
 
 
 def test_files_come_in_order_with_size_and_time(tmp_path: Path):
@@ -214,11 +225,11 @@ def test_a_name_that_is_not_utf8_is_shown_escaped(tmp_path: Path):
     assert {"bad\\xff.md": Rule.NAME} == skipped(tmp_path)
 
 
-def test_what_cannot_be_listed_is_reported_as_such(tmp_path: Path):
+def test_what_cannot_be_listed_is_reported_as_such(removed: Path):
     """A directory beyond the longest path cannot be listed by anybody, root included."""
-    put(tmp_path, "a.md")
+    put(removed, "a.md")
     here = Path.cwd()
-    os.chdir(tmp_path)
+    os.chdir(removed)
     try:
         for _ in range(25):
             Path("d" * 200).mkdir()
@@ -226,10 +237,10 @@ def test_what_cannot_be_listed_is_reported_as_such(tmp_path: Path):
     finally:
         os.chdir(here)
 
-    reports = [report for report in walk(str(tmp_path)) if isinstance(report, Unreadable)]
+    reports = [report for report in walk(str(removed)) if isinstance(report, Unreadable)]
 
     assert ["ERR_BAD_PATH"] == [report.code for report in reports]
-    assert ["a.md"] == found(tmp_path)
+    assert ["a.md"] == found(removed)
 
 
 @pytest.mark.parametrize("place", ["missing", "file.md"])
@@ -240,9 +251,9 @@ def test_a_root_that_is_no_directory_is_an_error(tmp_path: Path, place: str):
         list(walk(str(tmp_path / place)))
 
 
-def test_a_tree_deeper_than_the_recursion_limit(tmp_path: Path):
+def test_a_tree_deeper_than_the_recursion_limit(removed: Path):
     here = Path.cwd()
-    os.chdir(tmp_path)
+    os.chdir(removed)
     try:
         for _ in range(sys.getrecursionlimit() + 100):
             Path("x").mkdir()
@@ -251,7 +262,7 @@ def test_a_tree_deeper_than_the_recursion_limit(tmp_path: Path):
     finally:
         os.chdir(here)
 
-    assert 1 == len(found(tmp_path))
+    assert 1 == len(found(removed))
 
 
 def test_going_on_after_any_path_gives_the_rest(tmp_path: Path):

@@ -42,7 +42,13 @@ HeadingFinder: TypeAlias = Callable[[Line, Line | None], tuple[int, str, int] | 
 
 _FENCE = re.compile(r"[ \t]*(?:>[ \t]*)*(?:[-*+][ \t]+|\d+[.)][ \t]+)?(`{3,}|~{3,})([^`]*)$")
 _SENTENCE = re.compile(r"""[.!?…。！？]["'”’)\]]*\s+|[。！？]""")
-_FINER = ((re.compile(r"\n+"), LINE), (_SENTENCE, SENTENCE), (re.compile(r"\s+"), WORD))
+# Some words, then all: a text of one line has so many that most of the time would go into choosing.
+_FINER = (
+    (re.compile(r"\n+"), LINE),
+    (_SENTENCE, SENTENCE),
+    (re.compile(r"\s+(?=[b-d])"), WORD),
+    (re.compile(r"\s+"), WORD),
+)
 
 
 def outline(text: str, size: int, finder: HeadingFinder | None) -> Outline:
@@ -64,6 +70,8 @@ def rows(text: str, size: int) -> Outline:
 
 def refined(text: str, units: list[Unit], size: int) -> list[Unit]:
     """Units that are too long replaced by their lines, sentences, words, and at last by plain cuts."""
+    if not units:
+        return units
     ends = [*(unit.start for unit in units[1:]), len(text)]
     if all(end - unit.start <= size for unit, end in zip(units, ends, strict=True)):
         return units

@@ -9,10 +9,11 @@ such cuts is halved, again at the smallest key.
 
 from __future__ import annotations
 
+import bisect
 import zlib
 from typing import NamedTuple
 
-REACH = 0.35
+REACH = 0.3
 """Share of the chunk size. Larger makes chunks fuller and lets an edit move cuts further away."""
 
 HASHED = 64
@@ -85,20 +86,27 @@ def _halved(starts: list[int], keys: list[int], chosen: list[int], size: int) ->
     """The chosen cuts and as many more as it takes to keep every chunk within ``size``."""
     margin = int(size * REACH / 2)
     found = []
-    open_ends = [(first, last) for first, last in zip(chosen, [*chosen[1:], len(keys)], strict=True)][::-1]
+    open_ends = list(zip(chosen, [*chosen[1:], len(keys)], strict=True))[::-1]
     while open_ends:
         first, last = open_ends.pop()
         if last - first == 1 or starts[last] - starts[first] <= size:
             found.append(first)
             continue
-        middle = _best(starts, keys, range(first + 1, last), (starts[first], starts[last]), margin)
+        middle = _best(starts, keys, first, last, margin)
         open_ends += [(middle, last), (first, middle)]
     return found
 
 
-def _best(starts: list[int], keys: list[int], among: range, ends: tuple[int, int], margin: int) -> int:
-    """The smallest key not too near an end; the place nearest the middle decides between equal ones."""
-    low, high = ends
-    centre = (low + high) // 2
-    inner = [index for index in among if low + margin <= starts[index] <= high - margin]
-    return min(inner or among, key=lambda index: (keys[index], abs(starts[index] - centre)))
+def _best(starts: list[int], keys: list[int], first: int, last: int, margin: int) -> int:
+    """The smallest key not too near an end; of equal ones that nearest the middle."""
+    low = bisect.bisect_left(starts, starts[first] + margin, first + 1, last)
+    high = bisect.bisect_right(starts, starts[last] - margin, low, last)
+    if low == high:
+        low, high = first + 1, last
+    centre = bisect.bisect_left(starts, (starts[first] + starts[last]) // 2, low, high)
+    lowest = min(keys[low:high])
+    # Text that repeats itself has many of them: leaning to one side would make one sliver after another.
+    before, after = keys[low:centre][::-1], keys[centre:high]
+    steps_back = before.index(lowest) + 1 if lowest in before else high
+    steps_on = after.index(lowest) if lowest in after else high
+    return centre - steps_back if steps_back < steps_on else centre + steps_on

@@ -32,6 +32,8 @@ def assembled(
 ) -> list[Chunk]:
     """Chunks between the given starts, without the white space around them."""
     chunks: list[Chunk] = []
+    if not starts:
+        return chunks
     line, counted = 1, 0
     paths = HeadingPaths(headings)
     for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
