@@ -105,6 +105,13 @@ class Worker:
         )
 
 
+def worker_alive(settings: Settings) -> bool:
+    """Whether a worker of this host serves the store now."""
+    from penstock.worker.lifefile import anybody_alive
+
+    return anybody_alive(_own_directory(settings, _absolute(settings.url)))
+
+
 # What children call.
 
 

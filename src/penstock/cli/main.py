@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from penstock.cli import config_commands, queue_commands, worker
+from penstock.cli import (
+    config_commands,
+    document_commands,
+    index,
+    job_commands,
+    queue_change,
+    queue_commands,
+    search,
+    worker,
+)
 from penstock.cli.exits import INTERRUPTED, exit_code
 from penstock.cli.output import emit_error
 from penstock.cli.session import Session, Worker
@@ -17,7 +26,9 @@ from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.config import Settings
+    from penstock.service.documents import Documents
     from penstock.service.jobs import Jobs
+    from penstock.service.search import Search
 
 
 class Root(click.Group):
@@ -54,29 +65,65 @@ def cli(context: click.Context, state: str | None, url: str | None, as_json: boo
 
         return config.load(url=url, state_dir=state)
 
-    session = Session(load, _open_jobs, _make_worker)
+    session = Session(load, _House())
     session.as_json = as_json
     context.obj = session
     context.call_on_close(session.close)
 
 
-def _open_jobs(settings: Settings) -> Jobs:
-    from penstock.queue.opening import open_queue
-    from penstock.service.jobs import Jobs
+class _House:
+    """What only the composition root may know: how stores are opened and workers made."""
 
-    return Jobs(open_queue(settings), settings, door="cli")
+    def jobs(self, settings: Settings) -> Jobs:
+        from penstock.queue.opening import open_queue
+        from penstock.service.jobs import Jobs
+
+        return Jobs(open_queue(settings), settings, door="cli")
+
+    def documents(self, settings: Settings, jobs: Jobs) -> Documents:
+        from penstock.catalog.opening import open_catalog
+        from penstock.service.documents import Documents
+
+        return Documents(open_catalog(settings), jobs, settings)
+
+    def search(self, settings: Settings, documents: Documents) -> Search:
+        from penstock.pipeline.embed.opening import open_embedder
+        from penstock.service.search import Search
+
+        return Search(documents.catalog, settings, lambda: open_embedder(settings.embedder))
+
+    def worker(self, settings: Settings, **options: Any) -> Worker:
+        from penstock import working
+
+        working.log_to_stderr(logging.INFO)
+        return working.Worker(settings, **options)
+
+    def worker_alive(self, settings: Settings) -> bool:
+        from penstock import working
+
+        return working.worker_alive(settings)
+
+    def wait(self, jobs: Jobs, job_id: str) -> None:
+        from penstock.queue.waiting import wait_for
+
+        wait_for(jobs.queue, lambda: jobs.job(job_id).ended, None)
 
 
-def _make_worker(settings: Settings, **options: Any) -> Worker:
-    from penstock import working
-
-    working.log_to_stderr(logging.INFO)
-    return working.Worker(settings, **options)
-
-
-cli.add_command(queue_commands.queue)
-cli.add_command(config_commands.config)
-cli.add_command(worker.worker)
+for command in (
+    index.index,
+    search.search,
+    job_commands.jobs,
+    job_commands.status,
+    document_commands.why,
+    document_commands.documents,
+    document_commands.note,
+    queue_change.cancel,
+    queue_change.retry,
+    queue_commands.queue,
+    worker.worker,
+    config_commands.config,
+):
+    cli.add_command(command)
 
 
 def main() -> NoReturn:

@@ -52,9 +52,16 @@ def list_jobs(
     if session.as_json:
         emit_json({"jobs": [job_as_json(job) for job in page], "next": following})
         return
-    emit(_listed(page, session.settings) if page else "No jobs match.")
+    print_jobs(session, page)
     if following:
         click.echo(f"There are more: add --after {following}", err=True)
+
+
+def print_jobs(session: Session, page: list[Job]) -> None:
+    if session.as_json:
+        emit_json({"jobs": [job_as_json(job) for job in page]})
+        return
+    emit(_listed(page, session.settings) if page else "No jobs match.")
 
 
 def _listed(page: list[Job], settings: Settings) -> str:
@@ -131,6 +138,10 @@ def stats(session: Session) -> None:
     if session.as_json:
         emit_json(stats_as_json(found))
         return
+    print_stats(found)
+
+
+def print_stats(found: Stats) -> None:
     statuses = list(found.by_status)
     rows = [
         [name, *(counts.get(status, "") for status in statuses)]

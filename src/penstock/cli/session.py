@@ -10,7 +10,9 @@ import click
 
 if TYPE_CHECKING:
     from penstock.config import Settings
+    from penstock.service.documents import Documents
     from penstock.service.jobs import Jobs
+    from penstock.service.search import Search
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -25,18 +27,29 @@ class Worker(Protocol):
     def run(self) -> None: ...
 
 
-class Session:
-    """Commands get it by ``@click.pass_obj``. How a store is opened is the composition root's to say."""
+class House(Protocol):
+    """How things are opened: the composition root's to say."""
 
-    def __init__(
-        self,
-        load: Callable[[], Settings],
-        open_jobs: Callable[[Settings], Jobs],
-        make_worker: Callable[..., Worker],
-    ) -> None:
+    def jobs(self, settings: Settings) -> Jobs: ...
+
+    def documents(self, settings: Settings, jobs: Jobs) -> Documents: ...
+
+    def search(self, settings: Settings, documents: Documents) -> Search: ...
+
+    def worker(self, settings: Settings, **options: Any) -> Worker: ...
+
+    def worker_alive(self, settings: Settings) -> bool: ...
+
+    def wait(self, jobs: Jobs, job_id: str) -> None: ...
+
+
+class Session:
+    """Commands get it by ``@click.pass_obj``. Everything is opened when it is first asked for."""
+
+    def __init__(self, load: Callable[[], Settings], house: House) -> None:
         self._load = load
-        self._open = open_jobs
-        self.make_worker = make_worker
+        self._house = house
+        self._opened: list[Jobs] = []
         self.as_json = False
 
     @functools.cached_property
@@ -45,11 +58,35 @@ class Session:
 
     @functools.cached_property
     def jobs(self) -> Jobs:
-        return self._open(self.settings)
+        return self.another_jobs()
+
+    def another_jobs(self) -> Jobs:
+        """A handle of its own, for another thread."""
+        self._opened.append(self._house.jobs(self.settings))
+        return self._opened[-1]
+
+    @functools.cached_property
+    def documents(self) -> Documents:
+        return self._house.documents(self.settings, self.jobs)
+
+    @functools.cached_property
+    def search(self) -> Search:
+        return self._house.search(self.settings, self.documents)
+
+    def make_worker(self, settings: Settings, **options: Any) -> Worker:
+        return self._house.worker(settings, **options)
+
+    def worker_alive(self) -> bool:
+        return self._house.worker_alive(self.settings)
+
+    def wait(self, job_id: str) -> None:
+        self._house.wait(self.jobs, job_id)
 
     def close(self) -> None:
-        if "jobs" in self.__dict__:
-            self.jobs.queue.close()
+        for jobs in self._opened:
+            jobs.queue.close()
+        if "documents" in self.__dict__:
+            self.documents.catalog.close()
 
 
 def _turn_on_json(context: click.Context, _: click.Parameter, value: bool) -> None:

@@ -40,6 +40,8 @@ class Tally(msgspec.Struct):
     vanished: int = 0
     skipped: int = 0
     unreadable: int = 0
+    bytes: int = 0
+    """Of the files sent: what is left of them says how long it may take."""
 
     def told(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in self.__struct_fields__}
@@ -231,6 +233,7 @@ class _Walk:
     def _send(self, child: _Child) -> None:
         if child.path <= self._resume_after:
             return
+        self._tally.bytes += child.size or 0
         self._children.append(child)
         if len(self._children) >= MOST_CHILDREN:
             self._flush()

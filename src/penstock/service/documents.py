@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
@@ -16,6 +17,8 @@ from penstock.catalog.values import LedgerKind, Phase, Place, TaskStatus
 from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
 from penstock.job import CHILDREN, Job, JobQuery, Status
+from penstock.pipeline.walk.protocol import Found, Skipped, Unreadable, WalkRules
+from penstock.pipeline.walk.walking import walk
 from penstock.service.answers import Receipt
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
@@ -70,6 +73,17 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     tasks: dict[str, dict[str, int]]
 
 
+class Preview(msgspec.Struct, kw_only=True):
+    """What a walk would find."""
+
+    files: int = 0
+    bytes: int = 0
+    new: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    skipped: dict[str, int] = {}
+
+
 class Documents:
     """The documents of one catalog, as one door sees them."""
 
@@ -118,6 +132,38 @@ class Documents:
         if options.get("force"):
             submission["force"] = True
         return submission
+
+    def note(
+        self,
+        text: str,
+        *,
+        tag: str | None = None,
+        update: str | None = None,
+        delete: bool = False,
+        **where: Unpack[Where],
+    ) -> Receipt:
+        """Keep a note, replace the one with the id ``update``, or forget the one with this text."""
+        payload: dict[str, Any] = {"content": text}
+        if tag is not None:
+            payload |= {"main_tag": tag.partition("/")[0], "full_tag": tag}
+        if update is not None:
+            payload["document_id"] = update
+        op = "delete" if delete else "update" if update is not None else "ingest"
+        submission: Submission = {"item_type": "content", "op": op, "payload": payload}
+        for name in ("tenant_id", "collection", "branch"):
+            if where.get(name) is not None:
+                submission[name] = where[name]
+        return self._jobs.submit(**submission)
+
+    def preview(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Preview:
+        """What ``index`` would look at, by size and time alone; nothing is written."""
+        submission = self.submission(path, **options)
+        place = self._place(
+            tenant_id=options.get("tenant_id"),
+            collection=options.get("collection"),
+            branch=options.get("branch"),
+        )
+        return _preview(self.catalog, place, submission, str(self._settings.state_dir))
 
     # Looking.
 
@@ -209,6 +255,46 @@ def _walked(root: str, item_type: str, options: IndexOptions) -> dict[str, Any]:
     if options.get("depth") is not None:
         payload["recursive_depth"] = options["depth"]
     return payload
+
+
+def _preview(catalog: Catalog, place: Place, submission: Submission, state_dir: str) -> Preview:
+    payload = submission["payload"]
+    root = payload.get("folder_path") or payload.get("project_root")
+    preview, skipped = Preview(), Counter[str]()
+    if root is None:
+        info = Path(payload["file_path"]).stat()
+        reports: Iterable[Any] = [Found(payload["file_path"], info.st_size, info.st_mtime_ns)]
+    else:
+        rules = WalkRules(
+            include=tuple(payload.get("patterns", ())),
+            exclude=tuple(payload.get("ignore_patterns", ())),
+            include_code=payload.get("include_code", submission["item_type"] == "project"),
+            max_depth=payload.get("recursive_depth") if payload.get("recursive", True) else 1,
+            state_dirs=(state_dir,),
+        )
+        reports = walk(root, rules)
+    with catalog.snapshot() as snapshot:
+        for report in reports:
+            if isinstance(report, Skipped):
+                skipped[str(report.rule)] += 1
+            elif isinstance(report, Unreadable):
+                skipped[report.code] += 1
+            elif isinstance(report, Found):
+                known = snapshot.find(place, report.path if root is None else f"{root}/{report.path}")
+                _count(preview, report, known)
+    preview.skipped = dict(skipped)
+    return preview
+
+
+def _count(preview: Preview, found: Found, known: Source | None) -> None:
+    preview.files += 1
+    preview.bytes += found.size
+    if known is None or known.published_id is None:
+        preview.new += 1
+    elif (known.size, known.mtime_ns) == (found.size, found.mtime_ns):
+        preview.unchanged += 1
+    else:
+        preview.changed += 1
 
 
 def _path_of(job: Job) -> str | None:

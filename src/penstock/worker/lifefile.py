@@ -61,6 +61,22 @@ def _let_go_of_all() -> None:
 os.register_at_fork(after_in_child=_let_go_of_all)
 
 
+def anybody_alive(directory: Path) -> bool:
+    """Whether a supervisor lives on this host that works on this directory's store."""
+    for path in directory.glob(f"*{SUFFIX}"):
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+    return False
+
+
 def slot_path(directory: Path, worker_id: str) -> Path:
     return directory / f"{worker_id}.slot"
 

@@ -162,8 +162,12 @@ class Supervisor:
         if now < self._idle_at:
             return False
         self._idle_at = now + IDLE_EVERY_S
-        job = patiently(lambda: self._queue.get(job_id))
-        return job is not None and job.ended
+
+        def ended() -> bool:
+            job = self._queue.get(job_id)
+            return job is None or job.ended
+
+        return bool(patiently(ended))
 
     # Leases, progress, cancels.
 

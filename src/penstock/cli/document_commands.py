@@ -1,0 +1,198 @@
+"""``penstock documents``, ``why`` and ``note``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.output import age, emit, emit_json, fields, table
+from penstock.cli.session import Session, json_option
+
+if TYPE_CHECKING:
+    from penstock.catalog.answers import Document, Source
+
+NOT_FOUND_VERDICTS = ("skipped", "failed", "unknown")
+
+
+@click.group()
+def documents() -> None:
+    """What has been indexed."""
+
+
+@documents.command("list")
+@click.option("--collection", metavar="NAME", help="Only this collection.")
+@click.option("--tenant", metavar="NAME", help="Whose documents.")
+@click.option("--path", metavar="GLOB", help="Only paths that match.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many.")
+@click.option("--after", metavar="ID", default="", help="Go on after the last document of the page before.")
+@json_option
+@click.pass_obj
+def list_documents(
+    session: Session, collection: str | None, tenant: str | None, path: str | None, limit: int, after: str
+) -> None:
+    """Documents that a search can find."""
+    found = session.documents.sources(
+        path=path, after=after, limit=limit + 1, collection=collection, tenant_id=tenant
+    )
+    page = found[:limit]
+    following = page[-1].source_id if len(found) > limit else None
+    if session.as_json:
+        emit_json({"documents": page, "next": following})
+        return
+    rows = [
+        (
+            source.source_id[:13],
+            source.page_count,
+            source.chunk_count,
+            age(source.published_at),
+            _name(source),
+        )
+        for source in page
+    ]
+    emit(table(["id", "pages", "chunks", "indexed", "what"], rows) if rows else "No documents.")
+    if following:
+        click.echo(f"There are more: add --after {following}", err=True)
+
+
+def _name(source: Source) -> str:
+    partial = " (partial)" if source.partial else ""
+    return (source.title if source.path.startswith("note:") else source.path) + partial
+
+
+@documents.command()
+@click.argument("path_or_id", metavar="PATH|ID")
+@click.option("--collection", metavar="NAME", help="Of this collection.")
+@click.option("--tenant", metavar="NAME", help="Whose document.")
+@json_option
+@click.pass_obj
+def show(session: Session, path_or_id: str, collection: str | None, tenant: str | None) -> None:
+    """One document and its generations."""
+    source = session.documents.source(path_or_id, collection=collection, tenant_id=tenant)
+    generations = session.documents.generations(source.source_id)
+    if session.as_json:
+        emit_json({"document": source, "generations": generations})
+        return
+    emit(fields(_facts(source)))
+    rows = [
+        (
+            each.document_id,
+            str(each.state),
+            each.page_count,
+            each.chunk_count,
+            age(each.created_at),
+            each.note or "",
+        )
+        for each in generations
+    ]
+    emit("\n" + table(["generation", "state", "pages", "chunks", "made", "note"], rows))
+
+
+def _facts(source: Source) -> list[tuple[str, object]]:
+    place = source.place
+    return [
+        ("Document", source.source_id),
+        ("Path", source.path),
+        ("Title", source.title),
+        ("Place", f"tenant {place.tenant_id}, collection {place.collection}, branch {place.branch}"),
+        ("Tags", ", ".join(source.tags)),
+        ("Size", f"{source.size:,} bytes"),
+        ("Content", f"{source.page_count:,} pages, {source.chunk_count:,} chunks"),
+        ("Indexed", age(source.published_at)),
+        ("Partial", "some pages or chunks failed; see `penstock why`" if source.partial else None),
+    ]
+
+
+@documents.command()
+@click.argument("path_or_id", metavar="PATH|ID")
+@click.option("--collection", metavar="NAME", help="Of this collection.")
+@click.option("--tenant", metavar="NAME", help="Whose document.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Pages, at most.")
+@json_option
+@click.pass_obj
+def tree(session: Session, path_or_id: str, collection: str | None, tenant: str | None, limit: int) -> None:
+    """How far each phase of a document is, page by page."""
+    source = session.documents.source(path_or_id, collection=collection, tenant_id=tenant)
+    generations = session.documents.generations(source.source_id)
+    if not generations:
+        emit("No generation of it is left.")
+        return
+    newest = generations[0]
+    pages = session.documents.pages(newest.document_id, limit=limit)
+    if session.as_json:
+        emit_json({"document": newest, "pages": pages})
+        return
+    emit(f"{source.path}: {_phases(newest)}")
+    rows = [
+        (
+            page.number,
+            page.chunk_count,
+            str(page.ocr.status),
+            str(page.vector.status),
+            str(page.graphrag.status),
+        )
+        for page in pages
+    ]
+    emit(table(["page", "chunks", "ocr", "vector", "graphrag"], rows))
+
+
+def _phases(document: Document) -> str:
+    states = (("ocr", document.ocr), ("vector", document.vector), ("graphrag", document.graphrag))
+    return ", ".join(f"{name} {state.status}" for name, state in states)
+
+
+@click.command()
+@click.argument("path", type=click.Path())
+@click.option("--collection", metavar="NAME", help="In this collection.")
+@click.option("--tenant", metavar="NAME", help="For this tenant.")
+@json_option
+@click.pass_obj
+def why(session: Session, path: str, collection: str | None, tenant: str | None) -> None:
+    """Whether a path can be found by a search, and if not, why."""
+    reason = session.documents.why(path, collection=collection, tenant_id=tenant)
+    if session.as_json:
+        emit_json(reason)
+        return
+    facts: list[tuple[str, object]] = [
+        ("Path", reason.path),
+        ("Verdict", reason.verdict),
+        ("Because", reason.cause),
+        ("What to do", reason.remedy),
+        ("Job", reason.job_id),
+    ]
+    facts += [("Missing", part) for part in reason.missing]
+    emit(fields(facts))
+
+
+@click.command()
+@click.argument("text")
+@click.option("--tag", metavar="TAG", help="Where it belongs, such as mill/water.")
+@click.option("--collection", metavar="NAME", help="Where it goes.")
+@click.option("--tenant", metavar="NAME", help="Whose note it is.")
+@click.option("--update", metavar="ID", help="Replace the note with this id.")
+@click.option("--delete", is_flag=True, help="Forget the note with this text.")
+@json_option
+@click.pass_obj
+def note(session: Session, /, text: str, **given: Any) -> None:
+    """Keep a note and make it searchable.
+
+    \b
+    penstock note "The gate sticks when it freezes." --tag mill/gate
+    """
+    receipt = session.documents.note(
+        text,
+        tag=given["tag"],
+        collection=given["collection"],
+        tenant_id=given["tenant"],
+        update=given["update"],
+        delete=given["delete"],
+    )
+    if session.as_json:
+        emit_json({"job_id": receipt.job_id, "status": str(receipt.status), "dedupe_hit": receipt.dedupe_hit})
+        return
+    if not session.worker_alive():
+        session.make_worker(session.settings, processes=1, until_job=receipt.job_id, grace=5.0).run()
+        job = session.jobs.job(receipt.job_id)
+        emit(f"{receipt.job_id}: {(job.result or {}).get('outcome', job.error_message or job.status)}")
+        return
+    emit(f"Job queued: {receipt.job_id}")

@@ -1,0 +1,154 @@
+"""Watching one job until it ends: a line with progress and time left, on a terminal only."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.cli.output import printable
+
+if TYPE_CHECKING:
+    from penstock.job import Job
+    from penstock.service.jobs import Jobs
+
+LOOK_S = 0.2
+SAMPLE_S = 2.0
+SAMPLED = 500
+"""Open files whose sizes are looked at to say how much is left."""
+
+
+class Seen(msgspec.Struct, kw_only=True):
+    """What a moment's look at a job showed."""
+
+    ended: bool
+    walking: bool
+    files: int
+    done: int
+    failed: int
+    bytes_total: int
+    bytes_left: int
+    message: str = ""
+
+    @property
+    def share(self) -> float | None:
+        """Of the work, by size where sizes are known; None while nobody knows how much there is."""
+        if self.walking or not self.files:
+            return None
+        if self.bytes_total:
+            return max(0.0, 1 - self.bytes_left / self.bytes_total)
+        return self.done / self.files
+
+
+class Follower:
+    """Looks at a job now and then. ``jobs`` is its own handle: a display runs in a thread of its own."""
+
+    def __init__(self, jobs: Jobs, job_id: str) -> None:
+        self._jobs = jobs
+        self._job_id = job_id
+        self._mean_size = 0.0
+        self._sample_at = 0.0
+
+    def look(self) -> Seen:
+        job = self._jobs.job(self._job_id)
+        counts = (job.progress or {}).get("counts", {})
+        files = sum(counts.get(name, 0) for name in ("changed", "added", "vanished"))
+        walking = not job.ended and not job.waiting
+        if not walking and job.children_open and time.monotonic() > self._sample_at:
+            self._sample(job)
+        return Seen(
+            ended=job.ended,
+            walking=walking,
+            files=files,
+            done=max(files - job.children_open, 0),
+            failed=job.children_failed,
+            bytes_total=counts.get("bytes", 0),
+            bytes_left=int(self._mean_size * job.children_open),
+            message=_message(job, counts),
+        )
+
+    def _sample(self, job: Job) -> None:
+        """The mean size of what is still to do, from the end of the line: large files may come last."""
+        open_ones = self._jobs.jobs(
+            status=["pending", "running"], parent_id=job.queue_id, newest_first=True, limit=SAMPLED
+        )
+        sizes = [child.payload.get("size_bytes", 0) for child in open_ones]
+        self._mean_size = sum(sizes) / len(sizes) if sizes else 0.0
+        self._sample_at = time.monotonic() + SAMPLE_S
+
+
+def _message(job: Job, counts: dict[str, Any]) -> str:
+    if job.waiting or job.ended:
+        return ""
+    if counts:
+        return f"walking: {counts.get('seen', 0):,} files seen, {counts.get('skipped', 0):,} skipped"
+    return "waiting for its turn" if job.status == "pending" else "reading"
+
+
+@contextmanager
+def shown(follower: Follower, title: str) -> Iterator[None]:
+    """A live line on standard error while the block runs; only on a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=_show, args=(follower, title, over.wait), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(timeout=2)
+
+
+def _show(follower: Follower, title: str, over: Callable[[float], bool]) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[said]}", markup=False),
+        TimeElapsedColumn(),
+    )
+    began: float | None = None
+    with Progress(*columns, console=Console(stderr=True), transient=True) as display:
+        line = display.add_task(printable(title), total=None, said="")
+        while True:
+            seen = follower.look()
+            if seen.share is not None and began is None:
+                began = time.monotonic()
+            display.update(
+                line,
+                total=None if seen.share is None else 1.0,
+                completed=seen.share or 0.0,
+                said=_said(seen, began),
+            )
+            if seen.ended or over(LOOK_S):
+                return
+
+
+def _said(seen: Seen, began: float | None) -> str:
+    if seen.share is None or began is None:
+        return seen.message
+    parts = [f"{seen.done:,} of {seen.files:,} files"]
+    elapsed = time.monotonic() - began
+    if elapsed > 1 and seen.done:
+        parts.append(f"{seen.done / elapsed:,.0f} files/s")
+    if elapsed > 1 and 0.01 < seen.share < 1:
+        parts.append(f"{_clock(elapsed * (1 - seen.share) / seen.share)} left")
+    if seen.failed:
+        parts.append(f"{seen.failed:,} failed")
+    return ", ".join(parts)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

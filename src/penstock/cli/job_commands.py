@@ -1,0 +1,76 @@
+"""``penstock jobs`` and ``penstock status``."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli import queue_look
+from penstock.cli.output import emit, emit_json, fields, table
+from penstock.cli.session import Session, json_option
+from penstock.cli.views import stats_as_json
+
+if TYPE_CHECKING:
+    from penstock.service.documents import Overview
+
+WATCH_S = 3.0
+
+
+@click.command()
+@click.argument("job_id", metavar="[ID]", required=False)
+@click.option("--watch", is_flag=True, help="Look again every 3 seconds, until Ctrl-C or the job's end.")
+@click.option("--limit", type=click.IntRange(1, 999), default=20, show_default=True, help="At most so many.")
+@json_option
+@click.pass_context
+def jobs(context: click.Context, job_id: str | None, watch: bool, limit: int) -> None:
+    """Jobs that somebody asked for, newest first; with an ID one of them in full."""
+    session = context.find_object(Session)
+    assert session is not None
+    while True:
+        if watch and not session.as_json:
+            click.clear()
+        if job_id is None:
+            queue_look.print_jobs(session, session.jobs.jobs(top_level=True, limit=limit))
+        else:
+            context.invoke(queue_look.show, job_id=job_id)
+            watch = watch and not session.jobs.job(job_id).ended
+        if not watch:
+            return
+        time.sleep(WATCH_S)
+
+
+@click.command()
+@click.option("--tenant", metavar="NAME", help="Only this tenant's documents.")
+@json_option
+@click.pass_obj
+def status(session: Session, tenant: str | None) -> None:
+    """The queue, the documents, and who works."""
+    stats, overview = session.jobs.stats(), session.documents.overview(tenant)
+    if session.as_json:
+        emit_json(
+            {"queue": stats_as_json(stats), "documents": overview, "worker_here": session.worker_alive()}
+        )
+        return
+    queue_look.print_stats(stats)
+    emit("")
+    _print_documents(overview)
+    if not session.worker_alive() and stats.by_status.get("pending"):
+        emit("\nNo worker is running here. Start one with: penstock worker")
+
+
+def _print_documents(overview: Overview) -> None:
+    rows = [
+        (each.tenant_id, each.collection, each.branch, each.sources, each.chunks, each.partial or "")
+        for each in overview.tenants
+    ]
+    header = ["tenant", "collection", "branch", "documents", "chunks", "partial"]
+    emit(table(header, rows) if rows else "No documents yet. Try: penstock index FOLDER")
+    open_tasks = [
+        (kind.replace("_", " "), ", ".join(f"{number:,} {word}" for word, number in counts.items() if number))
+        for kind, counts in overview.tasks.items()
+        if any(counts.get(word) for word in ("pending", "processing", "failed"))
+    ]
+    if open_tasks:
+        emit("\n" + fields(open_tasks))

@@ -1,0 +1,91 @@
+"""``penstock search``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.output import emit, emit_json, printable
+from penstock.cli.session import Session, json_option
+
+if TYPE_CHECKING:
+    from penstock.service.search import Hit
+
+MARKS = ("\x02", "\x03")
+"""Around the query's words, until it is known how a terminal shows them."""
+
+
+@click.command()
+@click.argument("query", nargs=-1, required=True)
+@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="At most so many.")
+@click.option(
+    "--mode",
+    type=click.Choice(["hybrid", "keyword", "vector"]),
+    default="hybrid",
+    show_default=True,
+    help="By words, by meaning, or both.",
+)
+@click.option("--collection", metavar="NAME", help="Only this collection.")
+@click.option("--tenant", metavar="NAME", help="Whose documents.")
+@click.option("--branch", metavar="NAME", help="Only this branch.")
+@click.option("--path", metavar="GLOB", help="Only paths that match, such as '*/guides/*'.")
+@click.option("--type", "file_type", metavar="SUFFIX", help="Only files of this type, such as pdf.")
+@click.option("--tag", metavar="TAG", help="Only this tag, and all below it.")
+@json_option
+@click.pass_obj
+def search(session: Session, /, query: tuple[str, ...], **given: Any) -> None:
+    """Find what was indexed.
+
+    \b
+    penstock search how does the mill take in water
+    penstock search '"penstock gate"' --type md --json
+    """
+    given["tenant_id"] = given.pop("tenant")
+    hits = session.search.search(" ".join(query), marks=MARKS, **given)
+    if session.as_json:
+        emit_json([_as_json(hit) for hit in hits])
+        return
+    if not hits:
+        emit("Nothing found.")
+        return
+    for number, hit in enumerate(hits, 1):
+        emit(_shown(number, hit))
+
+
+def _shown(number: int, hit: Hit) -> str:
+    where = printable(hit.path)
+    if hit.first_line is not None:
+        where += f":{hit.first_line}"
+    elif hit.page is not None:
+        where += f", page {hit.page}"
+    about = " > ".join(part for part in (printable(hit.heading), printable(hit.symbols)) if part)
+    lines = [f"{number:2}. {click.style(where, bold=True)}"]
+    if about:
+        lines.append(f"    {click.style(about, dim=True)}")
+    lines.append(f"    {_highlighted(hit.snippet)}")
+    return "\n".join(lines) + "\n"
+
+
+def _highlighted(snippet: str) -> str:
+    text = " ".join(snippet.split())
+    start, end = MARKS
+    if not sys.stdout.isatty():
+        return printable(text.replace(start, "").replace(end, ""))
+    parts = []
+    for piece in text.split(start):
+        word, mark, rest = piece.partition(end)
+        parts.append(
+            click.style(printable(word), fg="yellow", bold=True) + printable(rest)
+            if mark
+            else printable(piece)
+        )
+    return "".join(parts)
+
+
+def _as_json(hit: Hit) -> dict[str, Any]:
+    start, end = MARKS
+    return {name: getattr(hit, name) for name in hit.__struct_fields__} | {
+        "snippet": hit.snippet.replace(start, "**").replace(end, "**")
+    }
