@@ -48,6 +48,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     asked_at: datetime | None
     read_at: datetime | None
     published_at: datetime | None
+    sweeping: bool
+    """Leftovers of it are still in the outbox: whoever writes to outside stores clears them first."""
 
 
 class PhaseState(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,11 @@ def text_hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def text_key(hash_of_text: str) -> int:
+    """The first 60 bits of a hash: short enough to stand in an index; equal hashes have equal keys."""
+    return int(hash_of_text[:15], 16)
+
+
 def chunk_id(tenant_id: str, source_id: str, hash_of_text: str, occurrence: int) -> str:
     """UUIDv5 of the tenant, the source, the text and how many equal texts stood before it in the source."""
     name = f"{tenant_id}\0{source_id}\0{hash_of_text}\0{occurrence}".encode()

@@ -81,8 +81,8 @@ class Fingerprints(msgspec.Struct, frozen=True):
 class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A piece of a page. ``start`` and ``end`` are characters of the page's text, lines count from 1.
 
-    ``vector``: float32, little endian. None: to be embedded, unless the source's own chunks or the cache know
-    the text already, or the generation has no space.
+    ``vector``: float32, little endian; empty: it is in an outside store already. None: to be embedded, unless
+    the source's own chunks or the cache know the text, or the generation has no space.
     """
 
     text: str
@@ -151,6 +151,7 @@ class Outcome(enum.StrEnum):
 
     PUBLISHED = "published"
     BUILDING = "building"
+    KEPT_BACK = "kept_back"
     SUPERSEDED = "superseded"
     REMOVED = "removed"
 
@@ -159,8 +160,10 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """``kept``: chunks whose text was there already, with its id and vector; the other ``chunks`` are new.
 
     ``published``: also partial ones, whose missing parts are in ``failed``. ``building``: wait for
-    ``document_id``; ``adopted`` when it is a generation begun before. ``superseded``: a later reading of the
-    source is published. ``removed``: the source was deleted by a request not older than this one.
+    ``document_id``; ``adopted`` when it is a generation begun before. ``kept_back``: settled, but too much
+    failed to show it; what was published stays. ``superseded``: a later reading of the source is published,
+    or the path belongs to another source than the ``source_id`` given. ``removed``: the source was deleted by
+    a request not older than this one.
     """
 
     outcome: Outcome
@@ -263,7 +266,8 @@ class EntryKind(enum.StrEnum):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the outbox. Doing it twice does no harm."""
+    """One line of the outbox. Doing it twice does no harm. A job's entry outlives its source, whose fields
+    are empty then."""
 
     entry_id: int
     kind: EntryKind
@@ -271,6 +275,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     source_id: str
     place: Place
     job_id: str | None = None
+    space: str | None = None
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True):

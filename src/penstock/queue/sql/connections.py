@@ -20,10 +20,13 @@ from penstock.errors import (
 
 
 class Connections:
-    def __init__(self, path: Path, *, synchronous: str, busy_timeout_s: float) -> None:
+    def __init__(
+        self, path: Path, *, synchronous: str, busy_timeout_s: float, foreign_keys: bool = False
+    ) -> None:
         self.path = path
         self._synchronous = synchronous
         self._busy_timeout_s = busy_timeout_s
+        self._foreign_keys = foreign_keys
         self._reset()
 
     def _reset(self) -> None:
@@ -53,6 +56,8 @@ class Connections:
         # Hot pages are copied back once for many commits; the log stays below 32 MB.
         connection.execute("PRAGMA wal_autocheckpoint = 8000")
         connection.execute("PRAGMA temp_store = MEMORY")
+        if self._foreign_keys:
+            connection.execute("PRAGMA foreign_keys = 1")
         if role != "write":
             connection.execute("PRAGMA query_only = 1")
         return connection

@@ -4,56 +4,62 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.clock import format_time, now
 from penstock.errors import SchemaMismatch, StoreDenied
 from penstock.queue.sql.connections import Connections
 from penstock.queue.sql.statements import migrations
 
-_LEDGER = """
-CREATE TABLE IF NOT EXISTS penstock_migration (
-    number      INTEGER NOT NULL PRIMARY KEY,
-    applied_at  TEXT    NOT NULL
-)
-"""
+
+class Schema(NamedTuple):
+    """Numbered scripts, oldest first, and the table that says which of them a file has had."""
+
+    ledger: str
+    scripts: list[tuple[int, str]]
+
+    @property
+    def newest(self) -> int:
+        return self.scripts[-1][0]
 
 
-def migrate(connections: Connections, path: Path) -> None:
+QUEUE = Schema("penstock_migration", migrations("sqlite"))
+
+
+def migrate(connections: Connections, path: Path, schema: Schema = QUEUE) -> None:
     _make_directory(path.parent)
-    known = migrations("sqlite")
-    if _applied(connections.get("write"), path) >= known[-1][0]:
+    if _applied(connections.get("write"), path, schema) >= schema.newest:
         # Also the way in for a file that may be read but not written.
         return
     with connections.writing() as connection:
-        connection.execute(_LEDGER)
-        applied = _applied(connection, path)
-        for number, script in known:
+        connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {schema.ledger}"
+            " (number INTEGER NOT NULL PRIMARY KEY, applied_at TEXT NOT NULL)"
+        )
+        applied = _applied(connection, path, schema)
+        for number, script in schema.scripts:
             if number > applied:
                 for statement in _statements(script):
                     connection.execute(statement)
-                connection.execute(
-                    "INSERT INTO penstock_migration VALUES (?, ?)", (number, format_time(now()))
-                )
+                connection.execute(f"INSERT INTO {schema.ledger} VALUES (?, ?)", (number, format_time(now())))
 
 
-def verify(connection: sqlite3.Connection, path: Path) -> None:
-    expected = migrations("sqlite")[-1][0]
-    applied = _applied(connection, path)
-    if applied < expected:
+def verify(connection: sqlite3.Connection, path: Path, schema: Schema = QUEUE) -> None:
+    applied = _applied(connection, path, schema)
+    if applied < schema.newest:
         raise SchemaMismatch(
-            f"{path} has schema {applied}, this version needs {expected}",
+            f"{path} has schema {applied}, this version needs {schema.newest}",
             remedy="Open it once with a user that may write to it.",
         )
 
 
-def _applied(connection: sqlite3.Connection, path: Path) -> int:
-    tables = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'penstock_migration'").fetchone()
-    if tables is None:
+def _applied(connection: sqlite3.Connection, path: Path, schema: Schema) -> int:
+    ledger = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (schema.ledger,)).fetchone()
+    if ledger is None:
         return 0
-    applied: int = connection.execute("SELECT coalesce(max(number), 0) FROM penstock_migration").fetchone()[0]
-    newest = migrations("sqlite")[-1][0]
-    if applied > newest:
-        raise SchemaMismatch(f"{path} has schema {applied}, this version knows up to {newest}")
+    applied: int = connection.execute(f"SELECT coalesce(max(number), 0) FROM {schema.ledger}").fetchone()[0]
+    if applied > schema.newest:
+        raise SchemaMismatch(f"{path} has schema {applied}, this version knows up to {schema.newest}")
     return applied
 
 

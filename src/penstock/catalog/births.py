@@ -1,0 +1,121 @@
+"""How pages and documents stand when they are first written. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from penstock.catalog.publishing import Facts
+from penstock.catalog.rollup import COMPLETED, FAILED, SKIPPED, WAITING, Counts, counted, kind
+from penstock.catalog.values import NO_EMBEDDER, NO_EXTRACTOR, NO_TEXT, Failure, Fault, NewPage
+
+GATE_OCR = "gate: ocr failed"
+GATE_VECTOR = "gate: vector failed"
+
+
+class Wanted(NamedTuple):
+    """Which phases a generation is to go through."""
+
+    vector: bool
+    graphrag: bool
+
+
+class PageStanding(NamedTuple):
+    """How a page counts in each phase, how its chunks do, and what to say of each phase."""
+
+    ocr: int
+    vector: int
+    graphrag: int
+    vector_chunks: Counts = Counts()
+    graphrag_chunks: Counts = Counts()
+    ocr_error: str | None = None
+    vector_error: str | None = None
+    graphrag_error: str | None = None
+
+
+class DocumentStanding(NamedTuple):
+    ocr: Counts
+    vector: Counts
+    graphrag: Counts
+    pages: int
+    chunks: int
+    vector_chunks: int
+    graphrag_chunks: int
+    failed: int
+    outages: int
+
+    @property
+    def facts(self) -> Facts:
+        return Facts(
+            ocr=self.ocr.status,
+            vector=self.vector.status,
+            pages=self.pages,
+            pages_read=self.ocr.completed,
+            chunks_embedded=self.vector_chunks,
+            outages=self.outages,
+        )
+
+
+def page(
+    new: NewPage, wanted: Wanted, vector: Iterable[int] = (), graphrag: Iterable[int] = ()
+) -> PageStanding:
+    """``vector`` and ``graphrag``: how each of its chunks counts."""
+    if new.failure is not None:
+        return failed_page(new.failure)
+    if new.chunks is None:
+        return unread_page(wanted)
+    vectors, graphs = counted(vector), counted(graphrag)
+    by_vector, by_graph = kind(vectors.status), kind(graphs.status)
+    empty = None if new.chunks else NO_TEXT
+    return PageStanding(
+        ocr=COMPLETED,
+        vector=by_vector,
+        graphrag=by_graph,
+        vector_chunks=vectors,
+        graphrag_chunks=graphs,
+        vector_error=(empty or NO_EMBEDDER) if by_vector == SKIPPED else None,
+        graphrag_error=(empty or NO_EXTRACTOR) if by_graph == SKIPPED else None,
+    )
+
+
+def unread_page(wanted: Wanted) -> PageStanding:
+    return PageStanding(
+        ocr=WAITING,
+        vector=WAITING if wanted.vector else SKIPPED,
+        graphrag=WAITING if wanted.graphrag else SKIPPED,
+        vector_error=None if wanted.vector else NO_EMBEDDER,
+        graphrag_error=None if wanted.graphrag else NO_EXTRACTOR,
+    )
+
+
+def failed_page(failure: Failure) -> PageStanding:
+    return PageStanding(
+        ocr=FAILED,
+        vector=SKIPPED,
+        graphrag=SKIPPED,
+        ocr_error=f"{failure.code}: {failure.message}",
+        vector_error=GATE_OCR,
+        graphrag_error=GATE_OCR,
+    )
+
+
+def document(pages: list[PageStanding], new: Iterable[NewPage], chunks: int) -> DocumentStanding:
+    failures = [page.failure for page in new if page.failure is not None]
+    return DocumentStanding(
+        ocr=counted(page.ocr for page in pages),
+        vector=counted(page.vector for page in pages),
+        graphrag=counted(page.graphrag for page in pages),
+        pages=len(pages),
+        chunks=chunks,
+        vector_chunks=sum(page.vector_chunks.completed for page in pages),
+        graphrag_chunks=sum(page.graphrag_chunks.completed for page in pages),
+        failed=len(failures),
+        outages=sum(failure.fault is Fault.OUTAGE for failure in failures),
+    )
+
+
+def why_skipped(counts: Counts, chunks: int, unwanted: str) -> str | None:
+    """What to say of a document's phase in which nothing was done."""
+    if any(counts):
+        return None
+    return unwanted if chunks else NO_TEXT

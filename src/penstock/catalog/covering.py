@@ -1,0 +1,42 @@
+"""What lies below a path, and which deletes cover what. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from penstock.catalog.values import Place, Removal
+
+
+def below(folder: str, path: str) -> bool:
+    """The folder itself, and everything in it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def span(folder: str) -> tuple[str, str]:
+    """Paths p with first <= p < last are those inside the folder (not the folder itself)."""
+    first = folder.rstrip("/") + "/"
+    return first, first[:-1] + "0"  # "0" follows "/"
+
+
+def moved(old: str, new: str, path: str) -> str:
+    """The path after its folder (or itself) was renamed."""
+    return new.rstrip("/") + path[len(old.rstrip("/")) :]
+
+
+def covers(removal: Removal, place: Place, path: str, source_id: str | None, asked_at: datetime) -> bool:
+    """Whether a delete has the last word over a generation: it was asked for at the same time or later."""
+    return (
+        removal.asked_at >= asked_at
+        and removal.tenant_id == place.tenant_id
+        and removal.collection in (None, place.collection)
+        and removal.branch in (None, place.branch)
+        and removal.source_id in (None, source_id)
+        and (removal.path is None or below(removal.path, path))
+    )
+
+
+def covered(
+    removals: Iterable[Removal], place: Place, path: str, source_id: str | None, asked_at: datetime
+) -> bool:
+    return any(covers(removal, place, path, source_id, asked_at) for removal in removals)

@@ -1,0 +1,252 @@
+"""Writing the chunks of a generation: what the source had already is kept, the rest is new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock.catalog.identity import ChunkIds, text_key
+from penstock.catalog.rollup import COMPLETED, SKIPPED, WAITING
+from penstock.catalog.sql.statements import Rows, listed
+from penstock.catalog.values import NewChunk
+from penstock.errors import InvalidVector
+
+_STATUS = {COMPLETED: "completed", WAITING: "pending", SKIPPED: "skipped"}
+FLOAT32 = 4
+
+
+class Numbers:
+    """Row numbers that are never used again, fetched a block at a time."""
+
+    def __init__(self, rows: Rows, expected: int) -> None:
+        self._rows = rows
+        self._size = max(expected, 16)
+        self._next = self._end = 0
+
+    def next(self) -> int:
+        if self._next == self._end:
+            self._next = self._rows.numbers("row", self._size)
+            self._end = self._next + self._size
+        self._next += 1
+        return self._next - 1
+
+
+class Owner(msgspec.Struct, kw_only=True):
+    """The generation that chunks are written for. ``turns``: of its tasks to come, in order."""
+
+    document_id: int
+    source_key: int
+    source_id: str
+    tenant_id: str
+    space_id: int | None
+    graph: bool
+    graphrag_fingerprint: str
+    priority: int
+    max_retries: int
+    relatives: tuple[int, ...] = ()
+    """Generations of the source that may have the same chunks; itself when its chunks come in parts."""
+    vector_held: str | None = None
+    graphrag_held: str | None = None
+
+
+class Known(NamedTuple):
+    """A chunk some live generation has."""
+
+    content_id: int
+    embedded: bool
+    extracted: tuple[int, int] | None
+
+
+class ChunkRows:
+    """Chunk, text, keyword and vector rows, collected and written together."""
+
+    def __init__(self, rows: Rows, numbers: Numbers, at: str) -> None:
+        self._rows = rows
+        self._numbers = numbers
+        self._at = at
+        self._contents: list[tuple[Any, ...]] = []
+        self._keywords: list[tuple[Any, ...]] = []
+        self._vectors: list[tuple[Any, ...]] = []
+        self._chunks: list[tuple[Any, ...]] = []
+
+    def flush(self) -> None:
+        for name, rows in (
+            ("add_content", self._contents),
+            ("add_keyword", self._keywords),
+            ("put_vector", self._vectors),
+            ("add_chunk", self._chunks),
+        ):
+            self._rows.many(name, rows)
+            rows.clear()
+
+    def add(
+        self,
+        owner: Owner,
+        page_id: int,
+        index: int,
+        chunk: NewChunk,
+        chunk_id: str,
+        known: Known | None,
+        turn: int,
+    ) -> tuple[int, int]:
+        """How the new chunk counts in vector and in graphrag."""
+        key = text_key(chunk.text_hash)
+        if known is None:
+            content_id = self._numbers.next()
+            self._contents.append((content_id, owner.source_key, key, chunk.text))
+            self._keywords.append((content_id, chunk.text))
+        else:
+            content_id = known.content_id
+        vector = self._vector(owner, content_id, chunk, known)
+        graph, extracted, extracted_at = SKIPPED, (0, 0), None
+        if owner.graph:
+            graph = WAITING
+            if known is not None and known.extracted is not None:
+                graph, extracted, extracted_at = COMPLETED, known.extracted, self._at
+        waiting = vector == WAITING
+        self._chunks.append(
+            (
+                self._numbers.next(),
+                page_id,
+                owner.document_id,
+                content_id,
+                key,
+                chunk_id,
+                index,
+                chunk.text_hash,
+                _STATUS[vector],
+                self._at if vector == COMPLETED else None,
+                _STATUS[graph],
+                extracted_at,
+                *extracted,
+                owner.max_retries,
+                owner.priority,
+                turn,
+                owner.vector_held if waiting else None,
+                owner.graphrag_held if graph == WAITING else None,
+                self._at,
+                self._at,
+                chunk.start,
+                chunk.end,
+                chunk.first_line,
+                chunk.last_line,
+                chunk.heading_path,
+                chunk.symbols,
+            )
+        )
+        return vector, graph
+
+    def _vector(self, owner: Owner, content_id: int, chunk: NewChunk, known: Known | None) -> int:
+        if owner.space_id is None:
+            return SKIPPED
+        if known is not None and known.embedded:
+            return COMPLETED
+        if chunk.vector is None:
+            return WAITING
+        if chunk.vector:
+            self._vectors.append((content_id, owner.space_id, chunk.vector))
+        return COMPLETED
+
+
+class Prepared(NamedTuple):
+    """Chunks of some pages with what is known of them: chunk, its id, and the one to keep."""
+
+    parts: list[tuple[NewChunk, str, Known | None]]
+    kept: int
+
+
+def prepare(rows: Rows, owner: Owner, chunks: Sequence[NewChunk], *, in_parts: bool) -> Prepared:
+    """Give chunks their ids and find what need not be written or embedded again.
+
+    ``in_parts``: other chunks of the same generation may be there already, with the same texts.
+    """
+    known, own = _known(rows, owner, chunks) if owner.relatives else ({}, [])
+    ids = ChunkIds(owner.tenant_id, owner.source_id, own if in_parts else ())
+    parts = []
+    kept = 0
+    for chunk in chunks:
+        chunk_id = ids.next(chunk.text_hash)
+        found = known.get(chunk_id)
+        kept += found is not None
+        parts.append((chunk, chunk_id, found))
+    return Prepared(_with_cached(rows, owner, parts), kept)
+
+
+def _known(rows: Rows, owner: Owner, chunks: Iterable[NewChunk]) -> tuple[dict[str, Known], list[str]]:
+    """By chunk id; and the hashes of those that are the owner's own."""
+    about = {
+        document_id: (space_id, fingerprint)
+        for document_id, space_id, fingerprint in rows.all("known_documents", listed(owner.relatives))
+    }
+    known: dict[str, Known] = {}
+    own: list[str] = []
+    keys = listed({text_key(chunk.text_hash) for chunk in chunks})
+    for row in rows.all("known_chunks", listed(owner.relatives), keys):
+        chunk_id, content_id, document_id, vector, graphrag, entities, relationships, hash_of_text = row
+        if document_id == owner.document_id:
+            own.append(hash_of_text)
+            continue
+        space_id, fingerprint = about[document_id]
+        embedded = vector == "completed" and space_id == owner.space_id
+        extracted = graphrag == "completed" and fingerprint == owner.graphrag_fingerprint
+        before = known.get(chunk_id)
+        if before is None or embedded > before.embedded:
+            known[chunk_id] = Known(content_id, embedded, (entities, relationships) if extracted else None)
+    return known, own
+
+
+def _with_cached(
+    rows: Rows, owner: Owner, parts: list[tuple[NewChunk, str, Known | None]]
+) -> list[tuple[NewChunk, str, Known | None]]:
+    if owner.space_id is None:
+        return parts
+    wanted = {
+        chunk.text_hash
+        for chunk, _, known in parts
+        if chunk.vector is None and not (known is not None and known.embedded)
+    }
+    if not wanted:
+        return parts
+    found = dict(rows.all("cached_vectors", owner.tenant_id, owner.space_id, listed(wanted)))
+    if not found:
+        return parts
+    return [
+        (msgspec.structs.replace(chunk, vector=found[chunk.text_hash]), chunk_id, known)
+        if chunk.vector is None and chunk.text_hash in found
+        else (chunk, chunk_id, known)
+        for chunk, chunk_id, known in parts
+    ]
+
+
+class Spaces:
+    """Vector spaces by name; made when first seen."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._known: dict[str, tuple[int, int | None]] = {}
+
+    def number(self, name: str | None, vectors: Iterable[bytes | None] = ()) -> int | None:
+        """The space's number, once every vector has been found to be as long as the others in it."""
+        if name is None:
+            return None
+        lengths = {len(vector) for vector in vectors if vector}
+        number, dimension = self._known.get(name) or self._look_up(name)
+        if dimension is None and lengths:
+            dimension = max(lengths) // FLOAT32
+            self._rows.run("set_dimension", dimension, number)
+        if lengths and lengths != {(dimension or 0) * FLOAT32}:
+            raise InvalidVector(
+                f"space {name[:100]} holds vectors of {dimension} float32, got {sorted(lengths)} bytes"
+            )
+        self._known[name] = (number, dimension)
+        return number
+
+    def _look_up(self, name: str) -> tuple[int, int | None]:
+        found = self._rows.one("space", name)
+        if found is not None:
+            return found[0], found[1]
+        number: int = self._rows.value("free_space")
+        self._rows.run("add_space", number, name, None)
+        return number, None

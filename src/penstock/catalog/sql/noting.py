@@ -1,0 +1,45 @@
+"""What is kept beside the documents: the ledger, the vector cache, fingerprints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from penstock.catalog.sql.chunks import Spaces
+from penstock.catalog.sql.statements import Rows
+from penstock.catalog.values import LedgerEntry, Phase
+from penstock.clock import format_time
+from penstock.errors import FingerprintMismatch
+
+
+def note(rows: Rows, entries: Sequence[LedgerEntry], at: str) -> None:
+    rows.many(
+        "note",
+        [
+            (
+                entry.place.tenant_id,
+                entry.place.collection,
+                entry.place.branch,
+                entry.path,
+                entry.kind,
+                entry.rule,
+                entry.cause,
+                entry.remedy,
+                entry.job_id,
+                at if entry.at is None else format_time(entry.at),
+            )
+            for entry in entries
+        ],
+    )
+
+
+def remember(rows: Rows, tenant_id: str, space: str, vectors: Mapping[str, bytes], at: str) -> None:
+    space_id = Spaces(rows).number(space, vectors.values())
+    rows.many("remember", [(tenant_id, space_id, text, at, vector) for text, vector in vectors.items()])
+
+
+def set_fingerprints(rows: Rows, fingerprints: Mapping[Phase, str], *, replace: bool) -> None:
+    known = dict(rows.all("fingerprints"))
+    for phase, fingerprint in fingerprints.items():
+        if known.get(phase, fingerprint) != fingerprint and not replace:
+            raise FingerprintMismatch(f"{phase} is done with {known[phase]} here, not with {fingerprint}")
+        rows.run("set_fingerprint", phase, fingerprint)

@@ -1,0 +1,128 @@
+-- Each finds what must not be, and says it in words.
+-- name: audit_published
+SELECT 'source ' || s.id || ' points to generation ' || s.published_id || ', which is not published'
+FROM sources s LEFT JOIN documents d ON d.id = s.published_id AND d.source_key = s.key AND d.state = 'published'
+WHERE s.published_id IS NOT NULL AND d.id IS NULL
+
+-- name: audit_building
+SELECT 'source ' || s.id || ' points to generation ' || s.building_id || ', which is not being built'
+FROM sources s LEFT JOIN documents d ON d.id = s.building_id AND d.source_key = s.key AND d.state = 'building'
+WHERE s.building_id IS NOT NULL AND d.id IS NULL
+
+-- name: audit_live_documents
+SELECT 'generation ' || d.id || ' is neither seen, being built nor in the outbox'
+FROM documents d JOIN sources s ON s.key = d.source_key
+WHERE s.published_id IS NOT d.id AND s.building_id IS NOT d.id
+  AND NOT EXISTS (SELECT 1 FROM catalog_outbox o WHERE o.kind = 'leftover' AND o.document_id = d.id)
+
+-- name: audit_idle_sources
+SELECT 'source ' || s.id || ' has no generation'
+FROM sources s WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.source_key = s.key)
+
+-- name: audit_orphan_pages
+SELECT 'page ' || p.id || ' belongs to no generation'
+FROM task_queue_page p LEFT JOIN documents d ON d.id = p.document_id WHERE d.id IS NULL
+
+-- name: audit_orphan_chunks
+SELECT 'chunk ' || c.id || ' belongs to no page of its generation'
+FROM task_queue_chunk c LEFT JOIN task_queue_page p ON p.id = c.page_id AND p.document_id = c.document_id
+WHERE p.id IS NULL
+
+-- name: audit_chunk_texts
+SELECT 'chunk ' || c.id || ' has no text'
+FROM task_queue_chunk c LEFT JOIN catalog_content t ON t.id = c.content_id AND t.text_key = c.text_key
+WHERE t.id IS NULL
+
+-- name: audit_orphan_texts
+SELECT 'text ' || t.id || ' belongs to no chunk'
+FROM catalog_content t WHERE NOT EXISTS (
+    SELECT 1 FROM documents d CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
+    ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
+    WHERE d.source_key = t.source_key)
+
+-- name: audit_orphan_vectors
+SELECT 'vector ' || v.id || ' belongs to no text'
+FROM catalog_vector v LEFT JOIN catalog_content t ON t.id = v.id / 256 WHERE t.id IS NULL
+
+-- name: audit_vectors
+SELECT 'vector ' || v.id || ' has ' || length(v.vector) || ' bytes'
+FROM catalog_vector v LEFT JOIN catalog_space x ON x.id = v.id % 256
+WHERE x.id IS NULL OR length(v.vector) <> 4 * x.dimension
+
+-- name: audit_keyword_rows
+SELECT 'keyword entry ' || k.id || ' belongs to no text'
+FROM catalog_keyword_docsize k LEFT JOIN catalog_content t ON t.id = k.id WHERE t.id IS NULL
+UNION ALL
+SELECT 'text ' || t.id || ' has no keyword entry'
+FROM catalog_content t LEFT JOIN catalog_keyword_docsize k ON k.id = t.id WHERE k.id IS NULL
+
+-- name: audit_gates
+SELECT 'chunk ' || c.id || ' is in vector while its page is in ocr'
+FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id WHERE p.ocr_status <> 'completed'
+UNION ALL
+SELECT 'chunk ' || id || ' is in graphrag before vector'
+FROM task_queue_chunk
+WHERE vector_status <> 'completed' AND (graphrag_status = 'processing' OR graphrag_status = 'failed')
+
+-- name: audit_pages
+SELECT 'page ' || p.id || ' does not stand where its chunks do'
+FROM task_queue_page p JOIN (
+    SELECT page_id, count(*) AS chunks,
+           sum(vector_status = 'processing') AS vp,
+           sum(vector_status = 'pending' OR vector_retry_at IS NOT NULL) AS vw,
+           sum(vector_status = 'failed' AND vector_retry_at IS NULL) AS vf,
+           sum(vector_status = 'completed') AS vc,
+           sum(graphrag_status = 'processing') AS gp,
+           sum(graphrag_status = 'pending' OR graphrag_retry_at IS NOT NULL) AS gw,
+           sum(graphrag_status = 'failed' AND graphrag_retry_at IS NULL) AS gf,
+           sum(graphrag_status = 'completed') AS gc
+    FROM task_queue_chunk GROUP BY page_id) c ON c.page_id = p.id
+JOIN documents d ON d.id = p.document_id AND d.state <> 'dropped'
+WHERE (p.vector_processing, p.vector_waiting, p.vector_failed, p.vector_completed) <> (vp, vw, vf, vc)
+   OR (p.graphrag_processing, p.graphrag_waiting, p.graphrag_failed, p.graphrag_completed) <> (gp, gw, gf, gc)
+   OR p.vector_status <> CASE WHEN vp THEN 'processing' WHEN vw THEN 'pending' WHEN vf THEN 'failed'
+                              WHEN vc THEN 'completed' ELSE 'skipped' END
+   OR p.graphrag_status <> CASE WHEN gp THEN 'processing' WHEN gw THEN 'pending' WHEN gf THEN 'failed'
+                                WHEN gc THEN 'completed' ELSE 'skipped' END
+   OR (p.chunk_count <> chunks AND (d.state = 'building' OR NOT EXISTS (
+            SELECT 1 FROM catalog_outbox o WHERE o.kind = 'leftover' AND o.document_id = d.id)))
+
+-- name: audit_documents
+SELECT 'generation ' || d.id || ' does not stand where its pages do'
+FROM documents d JOIN (
+    SELECT document_id,
+           count(*) AS pages, sum(chunk_count) AS chunks,
+           sum(ocr_status = 'processing') AS op,
+           sum(ocr_status = 'pending' OR ocr_retry_at IS NOT NULL) AS ow,
+           sum(ocr_status = 'failed' AND ocr_retry_at IS NULL) AS fo,
+           sum(ocr_status = 'completed') AS oc,
+           sum(vector_status = 'processing') AS vp, sum(vector_status = 'pending') AS vw,
+           sum(vector_status = 'failed') AS vf, sum(vector_status = 'completed') AS vc,
+           sum(graphrag_status = 'processing') AS gp, sum(graphrag_status = 'pending') AS gw,
+           sum(graphrag_status = 'failed') AS gf, sum(graphrag_status = 'completed') AS gc,
+           sum(vector_completed) AS embedded, sum(graphrag_completed) AS extracted,
+           sum(ocr_status = 'failed' AND ocr_retry_at IS NULL) + sum(vector_failed) AS failed
+    FROM task_queue_page GROUP BY document_id) p ON p.document_id = d.id
+WHERE d.state <> 'dropped'
+  AND NOT EXISTS (SELECT 1 FROM catalog_outbox o WHERE o.kind = 'leftover' AND o.document_id = d.id)
+  AND ((d.ocr_processing, d.ocr_waiting, d.ocr_failed, d.ocr_completed) <> (op, ow, fo, oc)
+    OR (d.vector_processing, d.vector_waiting, d.vector_failed, d.vector_completed) <> (vp, vw, vf, vc)
+    OR (d.graphrag_processing, d.graphrag_waiting, d.graphrag_failed, d.graphrag_completed) <> (gp, gw, gf, gc)
+    OR (d.page_count, d.chunk_count, d.vector_chunks, d.graphrag_chunks, d.failed_count)
+       <> (pages, chunks, embedded, extracted, failed)
+    OR d.ocr_status <> CASE WHEN op THEN 'processing' WHEN ow THEN 'pending' WHEN fo THEN 'failed'
+                            WHEN oc THEN 'completed' ELSE 'skipped' END
+    OR d.vector_index_status <> CASE WHEN vp THEN 'processing' WHEN vw THEN 'pending' WHEN vf THEN 'failed'
+                                     WHEN vc THEN 'completed' ELSE 'skipped' END
+    OR d.graphrag_index_status <> CASE WHEN gp THEN 'processing' WHEN gw THEN 'pending' WHEN gf THEN 'failed'
+                                       WHEN gc THEN 'completed' ELSE 'skipped' END)
+
+-- name: audit_unfinished
+SELECT 'generation ' || d.id || ' is published with tasks of ocr or vector that never ran'
+FROM documents d JOIN sources s ON s.published_id = d.id
+WHERE d.failed_count = 0 AND s.partial = 1 AND d.ocr_waiting + d.ocr_processing + d.vector_waiting
+      + d.vector_processing = 0
+
+-- name: audit_twins
+SELECT 'chunk id ' || chunk_id || ' stands twice in generation ' || document_id
+FROM task_queue_chunk GROUP BY document_id, chunk_id HAVING count(*) > 1

@@ -1,0 +1,103 @@
+"""Deletes and renames: what is seen changes at once, rows go later through the outbox."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from penstock.catalog.covering import below, moved, span
+from penstock.catalog.publishing import REMOVED_WHILE_INDEXING
+from penstock.catalog.sql import generations
+from penstock.catalog.sql.statements import Rows
+from penstock.catalog.values import Removal, Removed, Rename, Renamed
+from penstock.clock import format_time
+from penstock.errors import InvalidRequest
+
+
+def remove(rows: Rows, removal: Removal, limit: int, at: str) -> Removed:
+    asked_at = format_time(removal.asked_at)
+    scope = (removal.tenant_id, removal.collection or "", removal.branch or "")
+    path = removal.path or ""
+    first, last = span(path)
+    rows.run("add_tombstone", *scope, path, removal.source_id or "", asked_at, removal.reason, at)
+    found = rows.all(
+        _statement(removal), *scope, path, first, last, asked_at, limit + 1, removal.source_id or ""
+    )
+    for key, published_id, building_id, published_asked_at in found[:limit]:
+        if building_id is not None and rows.value("asked_at_of", building_id) <= asked_at:
+            generations.drop(rows, building_id, REMOVED_WHILE_INDEXING, at, inform=True)
+        if published_id is not None and published_asked_at <= asked_at:
+            hide(rows, key, published_id, at)
+    if len(found) <= limit and removal.source_id is None:
+        rows.run("unnote_below", *scope, path, first, last, asked_at)
+    return Removed(min(len(found), limit), len(found) > limit)
+
+
+def _statement(removal: Removal) -> str:
+    if removal.source_id is not None:
+        return "doomed_source"
+    narrow = removal.collection and removal.branch and removal.path
+    return "doomed_by_path" if narrow else "doomed"
+
+
+def hide(rows: Rows, key: int, published_id: int | None, at: str) -> None:
+    """One update makes a source invisible, whatever its size."""
+    rows.run("hide", rows.numbers("change", 1), at, key)
+    if published_id is not None:
+        generations.leave(rows, published_id, key, at)
+
+
+def rename(rows: Rows, change: Rename, limit: int, at: str) -> Renamed:
+    place = change.place
+    if change.folder and below(change.old, change.new):
+        raise InvalidRequest(f"{change.old[:200]} cannot be moved into itself")
+    first, last = span(change.old)
+    found = rows.all(
+        "sources_below_shortest" if below(change.new, change.old) else "sources_below",
+        place.tenant_id,
+        place.collection,
+        place.branch,
+        change.old,
+        first,
+        last,
+        int(change.folder),
+        limit + 1,
+    )
+    asked_at = format_time(change.asked_at)
+    replaced = 0
+    for key, path, building_id in found[:limit]:
+        target = moved(change.old, change.new, path)
+        replaced += _make_room(rows, change, target, key, at)
+        rows.run("move_source", target, asked_at, at, key)
+        if building_id is not None:
+            rows.run("move_document", asked_at, PurePosixPath(target).name, building_id)
+        rows.run("unnote", place.tenant_id, place.collection, place.branch, target)
+    return Renamed(min(len(found), limit), replaced, len(found) > limit)
+
+
+def _make_room(rows: Rows, change: Rename, target: str, key: int, at: str) -> int:
+    """What stood at the new path is removed; its row keeps out of the way until it is swept."""
+    place = change.place
+    found = rows.one("source_at", place.tenant_id, place.collection, place.branch, target)
+    if found is None or found[0] == key:
+        return 0
+    other, _, published_id, building_id, _ = found
+    if building_id is not None:
+        generations.drop(rows, building_id, "another source has its path now", at, inform=True)
+    hide(rows, other, published_id, at)
+    # No real path holds a NUL.
+    rows.run("set_path", f"\0{other}", other)
+    if published_id is None and building_id is None:
+        forget_source(rows, other, at)
+    return 1 if published_id is not None else 0
+
+
+def forget_source(rows: Rows, key: int, at: str) -> bool:
+    """The row goes when nothing of the source is left; caches will learn of it."""
+    gone = rows.one("gone_source", key)
+    if gone is None:
+        return False
+    tenant_id, change_seq = gone
+    if change_seq:
+        rows.run("add_gone", change_seq, tenant_id, key, at)
+    rows.run("delete_source", key)
+    return True

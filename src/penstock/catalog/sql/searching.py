@@ -1,0 +1,122 @@
+"""What a search reads. Only published generations are seen, all of one moment."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+from penstock.catalog.answers import (
+    ChunkView,
+    Filters,
+    KeywordHit,
+    Space,
+    VectorBatch,
+    VectorChanges,
+)
+from penstock.catalog.sql import records
+from penstock.catalog.sql.statements import Rows, listed
+
+VECTORS_AT_ONCE = 4_096
+OVERFETCH = 8
+"""How many times more ranks are looked at when too many of the first were of others or not published."""
+
+_WORD = re.compile(r'"([^"]*)"|(\S+)')
+
+
+class SearchReads:
+    def __init__(self, rows: Rows, cursor: Callable[[], Any]) -> None:
+        """``cursor``: another one in the same snapshot, for reading in batches."""
+        self._rows = rows
+        self._cursor = cursor
+
+    def _joined(self, columns: str, where: str, *values: object) -> list[tuple[Any, ...]]:
+        statements = self._rows.statements
+        self._rows.cursor.execute(f"{statements[columns]}\n{statements[where]}", values)
+        return self._rows.cursor.fetchall()
+
+    def _filters(self, filters: Filters) -> tuple[str | None, ...]:
+        return (
+            filters.tenant_id,
+            filters.collection,
+            filters.branch,
+            filters.path,
+            filters.file_type,
+            filters.tag,
+        )
+
+    def _space(self, name: str) -> int | None:
+        found = self._rows.one("space", name)
+        return found[0] if found else None
+
+    def keyword(
+        self, query: str, filters: Filters, *, limit: int = 10, marks: tuple[str, str] = ("", "")
+    ) -> list[KeywordHit]:
+        words = match_expression(query)
+        if not words or limit < 1:
+            return []
+        looked_at = 2 * limit + 20
+        while True:
+            ranked = self._rows.all("ranked", words, looked_at)
+            ids = listed(row[0] for row in ranked)
+            seen = {row[0] for row in self._rows.all("visible", *self._filters(filters), ids)}
+            hits = [row for row in ranked if row[0] in seen][:limit]
+            if len(hits) == limit or len(ranked) < looked_at:
+                break
+            looked_at *= OVERFETCH
+        texts = dict(self._rows.all("snippets", words, *marks, listed(row[0] for row in hits)))
+        return [KeywordHit(number, -rank, texts[number]) for number, rank in hits]
+
+    def matching(self, filters: Filters) -> list[int] | None:
+        if self._filters(filters)[1:] == (None,) * 5:
+            return None
+        return [row[0] for row in self._rows.all("matching", *self._filters(filters))]
+
+    def spaces(self, tenant_id: str) -> list[Space]:
+        return [Space(*row) for row in self._rows.all("spaces", tenant_id)]
+
+    def changes(self, tenant_id: str, since: int | None = None) -> VectorChanges:
+        sequence: int = self._rows.value("sequence", "change")
+        if since is None or since < self._rows.value("sequence", "forgotten"):
+            return VectorChanges(sequence, True)
+        changed = self._rows.all("changed_sources", tenant_id, since)
+        gone = tuple(row[0] for row in self._rows.all("gone_sources", tenant_id, since))
+        return VectorChanges(
+            sequence,
+            False,
+            stale=gone + tuple(key for key, _ in changed),
+            fresh=tuple(key for key, published in changed if published),
+        )
+
+    def load(
+        self, tenant_id: str, space: str, source_keys: Collection[int] | None = None
+    ) -> Iterator[VectorBatch]:
+        space_id = self._space(space)
+        if space_id is None:
+            return
+        cursor = self._cursor()
+        if source_keys is None:
+            cursor.execute(self._rows.statements["load_vectors"], (tenant_id, space_id))
+        else:
+            statement = self._rows.statements["load_some_vectors"]
+            cursor.execute(statement, (tenant_id, space_id, listed(source_keys)))
+        while batch := cursor.fetchmany(VECTORS_AT_ONCE):
+            content_ids, keys, vectors = zip(*batch, strict=True)
+            yield VectorBatch(
+                array("q", content_ids).tobytes(), array("q", keys).tobytes(), b"".join(vectors)
+            )
+
+    def hydrate(self, content_ids: Sequence[int]) -> list[ChunkView | None]:
+        found = {row[0]: records.chunk(row) for row in self._rows.all("hydrate", listed(content_ids))}
+        return [found.get(number) for number in content_ids]
+
+    def locate(self, source_id: str, chunk_ids: Sequence[str]) -> dict[str, int]:
+        return dict(self._rows.all("locate", source_id, listed(chunk_ids)))
+
+
+def match_expression(query: str) -> str:
+    """A person's words for FTS5: any of them, quoted ones as a phrase; nothing is an operator."""
+    parts = (phrase or word for phrase, word in _WORD.findall(query.replace("\0", " ")))
+    quoted = ('"' + part.replace('"', '""') + '"' for part in parts if re.search(r"\w", part))
+    return " OR ".join(dict.fromkeys(quoted))

@@ -1,0 +1,249 @@
+"""Ending claims: outcomes, what follows from them for later phases, pages, documents, and publishing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from penstock.catalog import births
+from penstock.catalog.births import GATE_OCR, GATE_VECTOR
+from penstock.catalog.numbering import turns
+from penstock.catalog.rollup import COMPLETED, FAILED, PROCESSING, SKIPPED, WAITING, WORDS, kind
+from penstock.catalog.sql.bubbling import Bubbling
+from penstock.catalog.sql.chunks import ChunkRows, Numbers, Owner, Spaces, prepare
+from penstock.catalog.sql.generations import DocumentRow
+from penstock.catalog.sql.statements import Rows, listed
+from penstock.catalog.values import Fault, Gate, NewPage, Phase, TaskOutcome, TaskStatus
+from penstock.clock import format_time
+
+
+class Fenced(NamedTuple):
+    """A claim that still holds."""
+
+    page_id: int
+    document_id: int
+    claim_number: int
+
+
+def settle(rows: Rows, outcomes: Sequence[TaskOutcome], now: datetime) -> list[TaskStatus | None]:
+    settling = Settling(rows, now)
+    answers: dict[int, TaskStatus | None] = {}
+    for lane in Phase:
+        mine = [(index, outcome) for index, outcome in enumerate(outcomes) if outcome.lane is lane]
+        if mine:
+            answers |= settling.lane(lane, mine)
+    settling.finish()
+    return [answers[index] for index in range(len(outcomes))]
+
+
+class Settling:
+    def __init__(self, rows: Rows, now: datetime) -> None:
+        self._rows = rows
+        self._now = now
+        self._at = format_time(now)
+        self._numbers = Numbers(rows, 256)
+        self._chunks = ChunkRows(rows, self._numbers, self._at)
+        self._spaces = Spaces(rows)
+        self._bubbling = Bubbling(rows, self._at)
+
+    def finish(self) -> None:
+        self._chunks.flush()
+        self._bubbling.apply()
+
+    def lane(self, lane: Phase, outcomes: list[tuple[int, TaskOutcome]]) -> dict[int, TaskStatus | None]:
+        found = self._rows.all(f"fenced_{lane}", listed(outcome.task_id for _, outcome in outcomes))
+        fenced = {row[0]: Fenced(*row[1:]) for row in found}
+        self._bubbling.load(claim.document_id for claim in fenced.values())
+        answers: dict[int, TaskStatus | None] = {}
+        held: list[tuple[TaskOutcome, Fenced]] = []
+        for index, outcome in outcomes:
+            claim = fenced.get(outcome.task_id)
+            answers[index] = None
+            if claim is None or claim.claim_number != outcome.claim_number:
+                continue
+            if self._bubbling.documents[claim.document_id].state == "dropped":
+                continue
+            # The second of two equal outcomes finds the claim ended.
+            del fenced[outcome.task_id]
+            held.append((outcome, claim))
+            self._bubbling.touch(claim.document_id)
+            answers[index] = outcome.status
+        self._end(lane, held)
+        if lane is Phase.OCR:
+            for outcome, claim in held:
+                self._page_ended(outcome, claim)
+        elif lane is Phase.VECTOR:
+            self._vectors_ended(held)
+        else:
+            self._graphs_ended(held)
+        return answers
+
+    def _end(self, lane: Phase, held: list[tuple[TaskOutcome, Fenced]]) -> None:
+        self._rows.many(
+            f"end_{lane}",
+            [
+                (
+                    outcome.status,
+                    outcome.retry_count,
+                    None if outcome.retry_after is None else format_time(self._now + outcome.retry_after),
+                    int(outcome.suspect),
+                    _error(outcome),
+                    self._at,
+                    outcome.task_id,
+                )
+                for outcome, _ in held
+            ],
+        )
+
+    def _count_failure(self, document: DocumentRow, outcome: TaskOutcome) -> None:
+        document.failed_count += 1
+        document.outage_count += outcome.fault is Fault.OUTAGE
+
+    def _page_ended(self, outcome: TaskOutcome, claim: Fenced) -> None:
+        document = self._bubbling.documents[claim.document_id]
+        after = _kind(outcome)
+        self._bubbling.page_moved(Phase.OCR, document.id, PROCESSING, after)
+        if after == COMPLETED and outcome.page is not None:
+            self._read(document, claim.page_id, outcome.page)
+        elif after in (FAILED, SKIPPED):
+            if after == FAILED:
+                self._count_failure(document, outcome)
+                document.errors = {**document.errors, "ocr": _error(outcome) or ""}
+            reason = GATE_OCR if after == FAILED else outcome.message
+            self._skip_page(document, claim.page_id, reason)
+
+    def _read(self, document: DocumentRow, page_id: int, page: NewPage) -> None:
+        """The page's chunks are written by the transaction that ends its ocr: the gate in person."""
+        chunks = page.chunks or ()
+        owner = self._owner(document, page)
+        self._chunks.flush()
+        prepared = prepare(self._rows, owner, chunks, in_parts=True)
+        head = self._rows.value("head_vector", document.priority)
+        document.turn, numbers = turns(document.turn, document.given, head, len(chunks))
+        document.given += len(chunks)
+        kinds = [
+            self._chunks.add(owner, page_id, index, chunk, chunk_id, known, turn)
+            for index, ((chunk, chunk_id, known), turn) in enumerate(
+                zip(prepared.parts, numbers, strict=True)
+            )
+        ]
+        standing = births.page(
+            page, document.wanted, (kind[0] for kind in kinds), (kind[1] for kind in kinds)
+        )
+        self._write_standing(document, page_id, page, standing)
+        if page.text is not None:
+            self._rows.run("add_page_text", page_id, page.text)
+        document.chunk_count += len(chunks)
+        document.vector_chunks += standing.vector_chunks.completed
+        document.graphrag_chunks += standing.graphrag_chunks.completed
+        document.embedded = True
+
+    def _owner(self, document: DocumentRow, page: NewPage) -> Owner:
+        held = None
+        if document.gate == Gate.DOCUMENT:
+            held = "gate"
+        elif self._rows.value("any_leftover", document.source_key):
+            held = "outbox"
+        if document.space_id is not None:
+            space = self._rows.value("space_name", document.space_id)
+            self._spaces.number(space, (chunk.vector for chunk in page.chunks or ()))
+        relatives = {document.id, document.published_id} - {None}
+        return Owner(
+            document_id=document.id,
+            source_key=document.source_key,
+            source_id=document.source_id,
+            tenant_id=document.place.tenant_id,
+            space_id=document.space_id,
+            graph=document.graph,
+            graphrag_fingerprint=document.fingerprints[2],
+            priority=document.priority,
+            max_retries=document.max_retries,
+            relatives=tuple(number for number in relatives if number is not None),
+            vector_held=held,
+            graphrag_held="gate" if document.gate == Gate.DOCUMENT else None,
+        )
+
+    def _skip_page(self, document: DocumentRow, page_id: int, reason: str | None) -> None:
+        standing = births.PageStanding(
+            ocr=FAILED, vector=SKIPPED, graphrag=SKIPPED, vector_error=reason, graphrag_error=reason
+        )
+        self._write_standing(document, page_id, None, standing)
+
+    def _write_standing(
+        self, document: DocumentRow, page_id: int, page: NewPage | None, standing: births.PageStanding
+    ) -> None:
+        before = births.unread_page(document.wanted)
+        self._rows.run(
+            "read_page",
+            page.file_path if page else None,
+            len((page.chunks if page else None) or ()),
+            WORDS[standing.vector],
+            standing.vector_error,
+            WORDS[standing.graphrag],
+            standing.graphrag_error,
+            *standing.vector_chunks,
+            *standing.graphrag_chunks,
+            self._at,
+            page_id,
+        )
+        self._bubbling.page_moved(Phase.VECTOR, document.id, before.vector, standing.vector)
+        self._bubbling.page_moved(Phase.GRAPHRAG, document.id, before.graphrag, standing.graphrag)
+
+    def _vectors_ended(self, held: list[tuple[TaskOutcome, Fenced]]) -> None:
+        if not held:
+            return
+        about = {
+            row[0]: row[1:]
+            for row in self._rows.all("content_of", listed(outcome.task_id for outcome, _ in held))
+        }
+        vectors: list[tuple[int, int, bytes]] = []
+        skipped: list[tuple[str, str, int]] = []
+        for outcome, claim in held:
+            document = self._bubbling.documents[claim.document_id]
+            content_id, graphrag, _ = about[outcome.task_id]
+            after = _kind(outcome)
+            self._bubbling.chunk_moved(Phase.VECTOR, claim.page_id, PROCESSING, after)
+            if after == COMPLETED:
+                document.vector_chunks += 1
+                document.embedded = True
+                if outcome.vector and document.space_id is not None:
+                    vectors.append((content_id, document.space_id, outcome.vector))
+            elif after in (FAILED, SKIPPED):
+                reason = GATE_VECTOR if after == FAILED else outcome.message or ""
+                if after == FAILED:
+                    self._count_failure(document, outcome)
+                    self._bubbling.failed(Phase.VECTOR, claim.page_id, _error(outcome) or "")
+                if kind(graphrag) == WAITING:
+                    skipped.append((reason, self._at, outcome.task_id))
+                    self._bubbling.chunk_moved(Phase.GRAPHRAG, claim.page_id, WAITING, SKIPPED)
+        self._check_lengths(vectors)
+        self._rows.many("put_vector", vectors)
+        self._rows.many("skip_graphrag", skipped)
+
+    def _check_lengths(self, vectors: list[tuple[int, int, bytes]]) -> None:
+        for space_id in {space_id for _, space_id, _ in vectors}:
+            name = self._rows.value("space_name", space_id)
+            self._spaces.number(name, (vector for _, owner, vector in vectors if owner == space_id))
+
+    def _graphs_ended(self, held: list[tuple[TaskOutcome, Fenced]]) -> None:
+        found: list[tuple[int, int, int]] = []
+        for outcome, claim in held:
+            after = _kind(outcome)
+            self._bubbling.chunk_moved(Phase.GRAPHRAG, claim.page_id, PROCESSING, after)
+            if after == COMPLETED:
+                self._bubbling.documents[claim.document_id].graphrag_chunks += 1
+                found.append((outcome.entities, outcome.relationships, outcome.task_id))
+            elif after == FAILED:
+                self._bubbling.failed(Phase.GRAPHRAG, claim.page_id, _error(outcome) or "")
+        self._rows.many("end_extraction", found)
+
+
+def _kind(outcome: TaskOutcome) -> int:
+    return kind(outcome.status, outcome.retry_after is not None)
+
+
+def _error(outcome: TaskOutcome) -> str | None:
+    if outcome.code is None:
+        return outcome.message
+    return f"{outcome.code}: {outcome.message}"

@@ -1,0 +1,181 @@
+"""One moment of the catalog: what walks, commands and status pages read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from penstock.catalog.answers import (
+    Document,
+    Filters,
+    KnownSource,
+    Missing,
+    PageState,
+    Progress,
+    Source,
+    TenantCount,
+    Why,
+)
+from penstock.catalog.covering import span
+from penstock.catalog.identity import text_key
+from penstock.catalog.protocol import BATCH
+from penstock.catalog.sql import records, sweeping
+from penstock.catalog.sql.searching import SearchReads
+from penstock.catalog.sql.statements import listed
+from penstock.catalog.values import Claimed, Entry, EntryKind, LedgerEntry, Phase, Place, TaskStatus
+
+_TYPES = {"ocr_pages": Phase.OCR, "vector_chunks": Phase.VECTOR, "graphrag_chunks": Phase.GRAPHRAG}
+_ALL = ("", "\U0010ffff")
+
+
+class SqlSnapshot(SearchReads):
+    def claims(self, name: str, *values: object) -> list[Claimed]:
+        """Of all lanes."""
+        return [Claimed(lane, *row) for lane in Phase for row in self._rows.all(f"{name}_{lane}", *values)]
+
+    def outbox(self, kind: EntryKind | None, after: int, limit: int) -> list[Entry]:
+        return sweeping.outbox(self._rows, kind, after, limit)
+
+    def leftovers(self, entry_id: int, limit: int) -> list[str]:
+        return sweeping.leftovers(self._rows, entry_id, limit)
+
+    def audit(self) -> list[str]:
+        names = [name for name in self._rows.statements if name.startswith("audit_")]
+        return [row[0] for name in names for row in self._rows.all(name)]
+
+    def known(
+        self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
+    ) -> list[KnownSource]:
+        found = self._in_folder("known", place, folder, after, limit)
+        return [KnownSource(*row[:10], partial=row[10] == 1) for row in found]
+
+    def ledger(
+        self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
+    ) -> list[LedgerEntry]:
+        return [records.ledger(place, row) for row in self._in_folder("ledger", place, folder, after, limit)]
+
+    def _in_folder(
+        self, name: str, place: Place, folder: str | None, after: str, limit: int
+    ) -> list[tuple[Any, ...]]:
+        where = (place.tenant_id, place.collection, place.branch)
+        first, last = _ALL if folder is None else span(folder)
+        found = []
+        if folder is not None and after < folder:
+            # The folder's own path does not lie between its contents.
+            found = self._rows.all(name, *where, after, folder, folder + "\0", 1)
+        return found + self._rows.all(name, *where, after, first, last, limit - len(found))
+
+    def find(self, place: Place, path: str) -> Source | None:
+        found = self._sources("find_where", place.tenant_id, place.collection, place.branch, path)
+        return found[0] if found else None
+
+    def get(self, source_id: str) -> Source | None:
+        found = self._sources("get_where", source_id)
+        return found[0] if found else None
+
+    def twins(self, tenant_id: str, content_hash: str, *, limit: int = 10) -> list[Source]:
+        return self._sources("twins_where", content_hash, tenant_id, limit)
+
+    def sources(self, filters: Filters, *, after: str = "", limit: int = 50) -> list[Source]:
+        return self._sources("sources_where", *self._filters(filters), after, limit)
+
+    def _sources(self, where: str, *values: object) -> list[Source]:
+        return [records.source(row) for row in self._joined("source_columns", where, *values)]
+
+    def document(self, document_id: int) -> Document | None:
+        found = self._documents("document_where", document_id)
+        return found[0] if found else None
+
+    def generations(self, source_id: str) -> list[Document]:
+        return self._documents("generations_where", source_id)
+
+    def _documents(self, where: str, *values: object) -> list[Document]:
+        return [records.document(row) for row in self._joined("document_columns", where, *values)]
+
+    def pages(self, document_id: int, *, after: int = -1, limit: int = 100) -> list[PageState]:
+        return [records.page(row) for row in self._rows.all("pages", document_id, after, limit)]
+
+    def missing(self, document_id: int, *, limit: int = 100) -> list[Missing]:
+        return [
+            Missing(phase=Phase(phase), page_number=page, chunk_index=index, error=error)
+            for phase, page, index, error in self._rows.all("missing", document_id, limit)
+        ]
+
+    def progress(self, document_id: int) -> Progress | None:
+        found = self._joined("progress_columns", "progress_where", document_id)
+        return records.progress(found[0]) if found else None
+
+    def ready(self, phase: Phase, *, limit: int = 100) -> list[Progress]:
+        return [records.progress(row) for row in self._joined("progress_columns", f"ready_{phase}", limit)]
+
+    def statistics(self) -> dict[tuple[str, TaskStatus], int]:
+        totals = self._rows.one("statistics") or (0, 0, 0, 0, 0)
+        pages, read, chunks, embedded, extracted = (int(number) for number in totals)
+        parts = {
+            Phase.OCR: (pages, read),
+            Phase.VECTOR: (chunks, embedded),
+            Phase.GRAPHRAG: (chunks, extracted),
+        }
+        counts: dict[tuple[str, TaskStatus], int] = {}
+        for name, phase in _TYPES.items():
+            total, completed = parts[phase]
+            processing, failed = self._rows.one(f"count_open_{phase}") or (0, 0)
+            pending = self._rows.value(f"count_pending_{phase}")
+            counts[name, TaskStatus.PENDING] = pending
+            counts[name, TaskStatus.PROCESSING] = processing
+            counts[name, TaskStatus.COMPLETED] = completed
+            counts[name, TaskStatus.FAILED] = failed
+            counts[name, TaskStatus.SKIPPED] = total - pending - processing - completed - failed
+        return {key: number for key, number in counts.items() if number}
+
+    def tenants(self, tenant_id: str | None = None) -> list[TenantCount]:
+        return [
+            TenantCount(
+                tenant_id=row[0],
+                collection=row[1],
+                branch=row[2],
+                sources=row[3],
+                partial=row[4],
+                pages=row[5],
+                chunks=row[6],
+            )
+            for row in self._rows.all("tenants", tenant_id)
+        ]
+
+    def open_tasks(self, lane: Phase) -> int:
+        count: int = self._rows.value(f"open_tasks_{lane}")
+        return count
+
+    def why(self, place: Place, path: str) -> Why:
+        source = self.find(place, path)
+        note = self._rows.one("ledger_at", place.tenant_id, place.collection, place.branch, path)
+        published = self._one_document(source.published_id if source else None)
+        building = self._one_document(source.building_id if source else None)
+        shown = building or published
+        return Why(
+            source=source,
+            published=published,
+            building=building,
+            missing=tuple(self.missing(shown.document_id)) if shown else (),
+            ledger=records.ledger(place, note) if note else None,
+        )
+
+    def _one_document(self, document_id: int | None) -> Document | None:
+        return None if document_id is None else self.document(document_id)
+
+    def fingerprints(self) -> dict[Phase, str]:
+        return {Phase(phase): text for phase, text in self._rows.all("fingerprints")}
+
+    def vectors(
+        self, tenant_id: str, space: str, hashes: Collection[str], *, source_id: str | None = None
+    ) -> dict[str, bytes]:
+        space_id = self._space(space)
+        if space_id is None or not hashes:
+            return {}
+        found = dict(self._rows.all("cached_vectors", tenant_id, space_id, listed(hashes)))
+        if source_id is not None:
+            keys = listed({text_key(text) for text in hashes})
+            wanted = set(hashes)
+            own = self._rows.all("own_vectors", source_id, space_id, keys)
+            found |= {text: vector for text, vector in own if text in wanted}
+        return found

@@ -1,0 +1,344 @@
+"""Writing generations: whole ones are published by the same transaction, the others get tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock import clock
+from penstock.catalog import births
+from penstock.catalog.births import DocumentStanding, PageStanding, Wanted
+from penstock.catalog.covering import covered
+from penstock.catalog.numbering import turns
+from penstock.catalog.publishing import Verdict, verdict
+from penstock.catalog.rollup import COMPLETED, FAILED, WORDS
+from penstock.catalog.sql import generations as building
+from penstock.catalog.sql.chunks import ChunkRows, Numbers, Owner, Prepared, Spaces, prepare
+from penstock.catalog.sql.restarting import restart
+from penstock.catalog.sql.statements import Rows
+from penstock.catalog.sql.tombstones import removals
+from penstock.catalog.values import (
+    NO_EMBEDDER,
+    NO_EXTRACTOR,
+    Gate,
+    NewGeneration,
+    Outcome,
+    Place,
+    Stored,
+)
+from penstock.clock import format_time
+
+
+class SourceRow(NamedTuple):
+    key: int
+    source_id: str
+    published_id: int | None
+    building_id: int | None
+    read_at: str | None
+
+
+def store(rows: Rows, new: Sequence[NewGeneration], now: datetime) -> list[Stored]:
+    if not new:
+        return []
+    return Storing(rows, new, format_time(now)).run()
+
+
+class Storing:
+    """One call of ``store``. Rows are collected over all generations and written table by table."""
+
+    def __init__(self, rows: Rows, new: Sequence[NewGeneration], at: str) -> None:
+        self._rows = rows
+        self._new = new
+        self._at = at
+        self._numbers = Numbers(rows, sum(4 + len(g.pages) + 2 * _chunk_count(g) for g in new))
+        self._spaces = Spaces(rows)
+        self._chunks = ChunkRows(rows, self._numbers, at)
+        self._change = rows.numbers("change", len(new))
+        self._pages: list[tuple[Any, ...]] = []
+        self._texts: list[tuple[int, str]] = []
+        self._documents: list[tuple[Any, ...]] = []
+        self._sources: list[tuple[Any, ...]] = []
+        self._published: list[tuple[Any, ...]] = []
+        self._paths: list[tuple[str, str, str, str]] = []
+        self._collected: set[tuple[Place, str]] = set()
+
+    def run(self) -> list[Stored]:
+        earliest = min(new.asked_at for new in self._new)
+        self._removals = removals(self._rows, {new.place.tenant_id for new in self._new}, earliest)
+        answers = [self._store(new) for new in self._new]
+        self._flush()
+        if self._paths and self._rows.value("any_ledger"):
+            self._rows.many("unnote", self._paths)
+        return answers
+
+    def _flush(self) -> None:
+        for name, rows in (
+            ("add_source", self._sources),
+            ("add_document", self._documents),
+            ("add_page", self._pages),
+            ("add_page_text", self._texts),
+        ):
+            self._rows.many(name, rows)
+            rows.clear()
+        self._chunks.flush()
+        self._rows.many("publish", self._published)
+        self._published.clear()
+        self._collected.clear()
+
+    def _store(self, new: NewGeneration) -> Stored:
+        place = new.place
+        if (place, new.path) in self._collected:
+            self._flush()
+        found = self._rows.one("source_at", place.tenant_id, place.collection, place.branch, new.path)
+        source = SourceRow(*found) if found else None
+        source_id = source.source_id if source else new.source_id
+        if covered(self._removals, place, new.path, source_id, new.asked_at):
+            return Stored(outcome=Outcome.REMOVED, source_id=source_id)
+        if source is not None:
+            earlier = self._earlier(new, source)
+            if earlier is not None:
+                return earlier
+        self._collected.add((place, new.path))
+        return self._write(new, source, source_id or clock.new_uuids(1)[0])
+
+    def _earlier(self, new: NewGeneration, source: SourceRow) -> Stored | None:
+        """The answer when something the source has already stands in the way of a new generation."""
+        other_id = new.source_id not in (None, source.source_id)
+        read_later = source.published_id and source.read_at and source.read_at > format_time(new.read_at)
+        if other_id or read_later:
+            return Stored(outcome=Outcome.SUPERSEDED, source_id=source.source_id)
+        if source.building_id is None:
+            return None
+        if building.adopt_equal(self._rows, source.building_id, new, self._at):
+            restart(self._rows, source.building_id, self._at)
+            return Stored(
+                outcome=Outcome.BUILDING,
+                source_id=source.source_id,
+                document_id=source.building_id,
+                adopted=True,
+            )
+        building.drop(self._rows, source.building_id, "replaced by a newer generation", self._at)
+        return None
+
+    def _write(self, new: NewGeneration, source: SourceRow | None, source_id: str) -> Stored:
+        owner = self._owner(new, source, source_id)
+        chunks = [chunk for page in new.pages for chunk in page.chunks or ()]
+        prepared = prepare(self._rows, owner, chunks, in_parts=False)
+        unread = sum(page.chunks is None and page.failure is None for page in new.pages)
+        missing = 0 if owner.space_id is None else sum(_to_embed(part) for part in prepared.parts)
+        tasks = len(chunks) if new.graph else missing
+        first, chunk_turns = 0, [0] * len(chunks)
+        if tasks:
+            self._hold(new, owner, source, unread=unread, missing=missing)
+            first, chunk_turns = turns(0, 0, self._rows.value("head_vector", new.priority), len(chunks))
+        page_turns = [0] * len(new.pages)
+        if unread:
+            _, page_turns = turns(0, 0, self._rows.value("head_ocr", new.priority), len(new.pages))
+        standings = self._write_pages(new, owner, prepared, page_turns, chunk_turns)
+        standing = births.document(standings, new.pages, len(chunks))
+        given = len(chunks) if tasks else 0
+        outcome = self._write_document(new, owner, source, standing, (first, given))
+        return Stored(
+            outcome=outcome,
+            source_id=source_id,
+            document_id=owner.document_id,
+            chunks=len(chunks),
+            kept=prepared.kept,
+            failed=standing.failed,
+        )
+
+    def _owner(self, new: NewGeneration, source: SourceRow | None, source_id: str) -> Owner:
+        vectors = (chunk.vector for page in new.pages for chunk in page.chunks or ())
+        relatives = () if source is None else (source.published_id, source.building_id)
+        return Owner(
+            document_id=self._numbers.next(),
+            source_key=source.key if source else self._numbers.next(),
+            source_id=source_id,
+            tenant_id=new.place.tenant_id,
+            space_id=self._spaces.number(new.space, vectors),
+            graph=new.graph,
+            graphrag_fingerprint=new.fingerprints.graphrag,
+            priority=new.priority,
+            max_retries=new.max_retries,
+            relatives=tuple(number for number in relatives if number is not None),
+        )
+
+    def _hold(
+        self, new: NewGeneration, owner: Owner, source: SourceRow | None, *, unread: int, missing: int
+    ) -> None:
+        if source is not None and self._rows.value("any_leftover", source.key):
+            owner.vector_held = "outbox"
+        if new.gate is Gate.DOCUMENT:
+            if unread:
+                owner.vector_held = "gate"
+            if unread or missing:
+                owner.graphrag_held = "gate"
+
+    def _write_pages(
+        self,
+        new: NewGeneration,
+        owner: Owner,
+        prepared: Prepared,
+        page_turns: list[int],
+        chunk_turns: list[int],
+    ) -> list[PageStanding]:
+        wanted = Wanted(owner.space_id is not None, owner.graph)
+        standings = []
+        parts = iter(zip(prepared.parts, chunk_turns, strict=True))
+        for page, page_turn in zip(new.pages, page_turns, strict=True):
+            page_id = self._numbers.next()
+            kinds = []
+            for index in range(len(page.chunks or ())):
+                (chunk, chunk_id, known), turn = next(parts)
+                kinds.append(self._chunks.add(owner, page_id, index, chunk, chunk_id, known, turn))
+            standing = births.page(page, wanted, (kind[0] for kind in kinds), (kind[1] for kind in kinds))
+            standings.append(standing)
+            done, failed = standing.ocr == COMPLETED, standing.ocr == FAILED
+            self._pages.append(
+                (
+                    page_id,
+                    owner.document_id,
+                    page.number,
+                    page.file_path,
+                    WORDS[standing.ocr],
+                    self._at if done else None,
+                    standing.ocr_error,
+                    new.max_retries if failed else 0,
+                    WORDS[standing.vector],
+                    self._at if standing.vector == COMPLETED else None,
+                    standing.vector_error,
+                    WORDS[standing.graphrag],
+                    standing.graphrag_error,
+                    *standing.vector_chunks,
+                    *standing.graphrag_chunks,
+                    len(kinds),
+                    new.max_retries,
+                    new.priority,
+                    page_turn,
+                    self._at,
+                    self._at,
+                )
+            )
+            if page.text is not None:
+                self._texts.append((page_id, page.text))
+        return standings
+
+    def _write_document(
+        self,
+        new: NewGeneration,
+        owner: Owner,
+        source: SourceRow | None,
+        standing: DocumentStanding,
+        numbering: tuple[int, int],
+    ) -> Outcome:
+        decision, note = verdict(standing.facts)
+        published = decision is Verdict.PUBLISH
+        self._documents.append(
+            (
+                owner.document_id,
+                owner.source_key,
+                PurePosixPath(new.path).name or new.path,
+                "published" if published else "building",
+                standing.ocr.status,
+                standing.vector.status,
+                standing.graphrag.status,
+                *standing.ocr,
+                *standing.vector,
+                *standing.graphrag,
+                None if standing.ocr.waiting else self._at,
+                None if standing.vector.waiting else self._at,
+                None,
+                births.why_skipped(standing.vector, standing.chunks, NO_EMBEDDER),
+                births.why_skipped(standing.graphrag, standing.chunks, NO_EXTRACTOR),
+                standing.pages,
+                standing.chunks,
+                standing.vector_chunks,
+                standing.graphrag_chunks,
+                standing.failed,
+                standing.outages,
+                owner.space_id,
+                int(new.graph),
+                new.gate,
+                new.priority,
+                new.max_retries,
+                *numbering,
+                new.content_hash,
+                *msgspec.structs.astuple(new.fingerprints),
+                new.job_id,
+                format_time(new.asked_at),
+                format_time(new.read_at),
+                self._at if published else None,
+                self._at,
+                self._at,
+                note,
+                None if published else building.describe(new),
+            )
+        )
+        if published:
+            self._publish(new, owner, source, standing)
+            return Outcome.PUBLISHED
+        if source is None:
+            self._flush_bare(new, owner)
+        self._flush()
+        self._rows.run("set_building", owner.document_id, self._at, owner.source_key)
+        return Outcome.BUILDING if decision is Verdict.WAIT else Outcome.KEPT_BACK
+
+    def _flush_bare(self, new: NewGeneration, owner: Owner) -> None:
+        place = new.place
+        self._rows.run(
+            "add_bare_source",
+            owner.source_key,
+            owner.source_id,
+            place.tenant_id,
+            place.collection,
+            place.branch,
+            new.path,
+            self._at,
+        )
+
+    def _publish(
+        self, new: NewGeneration, owner: Owner, source: SourceRow | None, standing: DocumentStanding
+    ) -> None:
+        place = new.place
+        seen = (
+            owner.document_id,
+            owner.space_id,
+            int(standing.failed > 0),
+            new.size,
+            new.mtime_ns,
+            standing.pages,
+            standing.chunks,
+            new.content_hash,
+            *msgspec.structs.astuple(new.fingerprints),
+            format_time(new.asked_at),
+            format_time(new.read_at),
+            self._at,
+            self._change,
+            self._at,
+            new.file_type,
+            new.title,
+            building.encode_tags(new.tags),
+            new.metadata,
+        )
+        self._change += 1
+        where = (place.tenant_id, place.collection, place.branch, new.path)
+        self._paths.append(where)
+        if source is None:
+            self._sources.append((owner.source_key, owner.source_id, *where, self._at, *seen))
+            return
+        self._published.append((*seen, owner.source_key))
+        if source.published_id is not None:
+            building.leave(self._rows, source.published_id, owner.source_key, self._at)
+
+
+def _chunk_count(new: NewGeneration) -> int:
+    return sum(len(page.chunks or ()) for page in new.pages)
+
+
+def _to_embed(part: tuple[Any, Any, Any]) -> bool:
+    chunk, _, known = part
+    return chunk.vector is None and not (known is not None and known.embedded)
