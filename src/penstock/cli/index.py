@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -92,8 +91,6 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _work_here(session: Session, job_id: str, processes: int) -> None:
-    # Only what stops the work: the live line has the terminal.
-    logging.getLogger().setLevel(logging.ERROR)
     session.make_worker(session.settings, processes=processes, until_job=job_id, grace=5.0).run()
 
 

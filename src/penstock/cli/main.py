@@ -95,7 +95,8 @@ class _House:
     def worker(self, settings: Settings, **options: Any) -> Worker:
         from penstock import working
 
-        working.log_to_stderr(logging.INFO)
+        # Work done inside another command has the terminal for itself: only what stops it is told.
+        working.log_to_stderr(logging.ERROR if options.get("until_job") else logging.INFO)
         return working.Worker(settings, **options)
 
     def worker_alive(self, settings: Settings) -> bool:

@@ -50,6 +50,8 @@ class Context:
         self._settle = settle
         self.cursor: Any = (claim.progress or {}).get(_CURSOR) if claim.progress_json else None
         """Where ``expand`` had come to, in an earlier attempt or this one."""
+        self.told: str | None = None
+        """The last progress said, as it is stored."""
 
     def progress(
         self, current: int, total: int | None = None, message: str | None = None, **counts: int
@@ -57,7 +59,8 @@ class Context:
         """Say how far the work is. Cheap: it is written out at most once a second by somebody else."""
         percent = round(current / total * 100, 1) if total else 0.0
         said = {"current": current, "total": total, "percent": percent, "message": message, "counts": counts}
-        self._tell(self._with_cursor(said))
+        self.told = self._with_cursor(said)
+        self._tell(self.told)
         self.checkpoint()
 
     def expand(self, children: Sequence[NewJob], cursor: Any) -> None:

@@ -130,7 +130,10 @@ class _Walk:
                 f"{self._root}: nothing in it can be indexed ({self._tally.skipped:,} skipped)"
             )
         sent = self._tally.changed + self._tally.added + self._tally.vanished
-        return Wait() if sent else {"outcome": "unchanged"} | self._tally.told()
+        if not sent:
+            return {"outcome": "unchanged"} | self._tally.told()
+        self._tell()
+        return Wait(progress_json=self._context.told)
 
     # What the disk has.
 

@@ -24,6 +24,8 @@ class Wait(msgspec.Struct, frozen=True):
 
     children: tuple[NewJob, ...] = ()
     waiting_for: str = CHILDREN
+    progress_json: str | None = None
+    """The last word on how far it came; see ``Context.told``."""
 
 
 class NotHandledHere(Exception):

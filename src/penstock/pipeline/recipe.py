@@ -13,7 +13,7 @@ from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract import opening as extracting
 from penstock.pipeline.extract.boxed import Box
-from penstock.pipeline.extract.protocol import Content, Extracted, Limits, Page
+from penstock.pipeline.extract.protocol import Content, Extracted, Limits, Page, Shape
 from penstock.pipeline.phases import fingerprint
 
 OCR_NEEDED = Failure("ERR_NO_TEXT", "no text layer: this page needs OCR")
@@ -56,7 +56,7 @@ class Recipe:
         kind = kinds.by_name(name) or kinds.TEXT
         made_by = {
             "extract": [kind.extractor, extracting.extractor(kind.extractor).version],
-            "chunk": chunking.version(kind),
+            "chunk": [chunking.chunker(shape, kind.language).version for shape in Shape],
             "sizes": [sizes.size, sizes.overlap],
         }
         return Fingerprints(ocr=fingerprint(made_by), vector=self.embedder.fingerprint)

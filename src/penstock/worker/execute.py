@@ -111,7 +111,9 @@ def _answers(handler: Registered, contexts: list[Context]) -> Sequence[object]:
 
 def _succeeded(claim: Claim, answer: object) -> Settlement:
     if isinstance(answer, Wait):
-        return lifecycle.waits(claim, answer.waiting_for, children=answer.children)
+        return lifecycle.waits(
+            claim, answer.waiting_for, children=answer.children, progress_json=answer.progress_json
+        )
     return lifecycle.done(claim, result_json=encode_result(answer))
 
 

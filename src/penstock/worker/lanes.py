@@ -67,9 +67,13 @@ class Lanes:
         return False
 
     def _claim(self, lane: Phase, now: float) -> list[Task]:
-        request = TaskRequest(lane, self._worker_id, AT_ONCE[lane], self._phases.fingerprint(lane))
         self._ask_at[lane] = now + ASK_AGAIN_S
+        with self._catalog.snapshot() as snapshot:
+            # Reading disturbs nobody, and the model is not loaded for nothing.
+            if not snapshot.open_tasks(lane):
+                return []
         try:
+            request = TaskRequest(lane, self._worker_id, AT_ONCE[lane], self._phases.fingerprint(lane))
             return self._catalog.claim(request)
         except FingerprintMismatch as mismatch:
             log.warning("lane %s is not served: %s %s", lane, mismatch.message, mismatch.remedy)
