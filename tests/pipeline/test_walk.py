@@ -46,7 +46,7 @@ def test_files_come_in_order_with_size_and_time(tmp_path: Path):
 
     reports = list(walk(str(tmp_path)))
 
-    assert ["a/b/c.md", "a/z.md", "a-b.md", "b.md"] == [report.path for report in reports]
+    assert ["a-b.md", "a/b/c.md", "a/z.md", "b.md"] == [report.path for report in reports]
     assert Found("b.md", 6, 1_500_000_000_000_000_001) == reports[-1]
 
 

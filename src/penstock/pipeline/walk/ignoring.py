@@ -60,7 +60,7 @@ class Ignores(NamedTuple):
 
     def entering(self, directory: str, below: str, names: Iterable[str], *, use_gitignore: bool) -> Ignores:
         """With the ignore files among ``names`` of ``directory`` added."""
-        present = set(names)
+        present = {name.rstrip("/") for name in names}
         found = [
             patterns
             for name, rule in FILES

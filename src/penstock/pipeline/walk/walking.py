@@ -1,6 +1,6 @@
 """The walk: every file below a root that the rules let through, and every path they do not.
 
-Lazy and in order: by the parts of the path, so that ``a/b`` comes before ``a-b``. Only the names of the
+Lazy and in the order of the paths as texts, as a catalog keeps them: ``a-b`` comes before ``a/b``. Only the names of the
 directories on the way down are held in memory. Nothing is opened but directories and ignore files.
 """
 
@@ -79,7 +79,7 @@ class _Walk:
 
     def reports(self, after: str | None) -> Iterator[Report]:
         above = ignoring.from_above(self._top, self._root, use_gitignore=self._rules.use_gitignore)
-        names = os.listdir(self._root)
+        names = _names(self._root)
         way = [self._entered("", names, above, 1, after.split("/") if after else [])]
         cursor = after.split("/") if after else []
         while way:
@@ -87,7 +87,7 @@ class _Walk:
             if not directory.names:
                 way.pop()
                 continue
-            name = directory.names.pop()
+            name = directory.names.pop().rstrip("/")
             on_the_way = len(cursor) > directory.depth and cursor[directory.depth - 1] == name
             if not on_the_way:
                 cursor = []
@@ -100,10 +100,10 @@ class _Walk:
     ) -> _Directory:
         full = os.path.join(self._root, path) if path else self._root
         ignores = ignores.entering(full, self._above + path, names, use_gitignore=self._rules.use_gitignore)
-        if len(cursor) >= depth:
-            passed = cursor[depth - 1]
-            last = len(cursor) == depth
-            names = [name for name in names if name > passed or (name == passed and not last)]
+        if len(cursor) > depth:
+            names = [name for name in names if name >= cursor[depth - 1] + "/"]
+        elif len(cursor) == depth:
+            names = [name for name in names if name.rstrip("/") != cursor[depth - 1] and name > cursor[depth - 1]]
         names.sort(reverse=True)
         return _Directory(path, names, ignores, depth)
 
@@ -140,7 +140,7 @@ class _Walk:
             yield skipped
             return
         try:
-            names = os.listdir(f"{self._root}/{path}")
+            names = _names(f"{self._root}/{path}")
         except OSError as error:
             if error.errno != errno.ENOENT:
                 yield _unreadable(path, error)
@@ -148,7 +148,7 @@ class _Walk:
         if "pyvenv.cfg" in names:
             yield Skipped(path, Rule.GENERATED, True, "a Python environment")
             return
-        if ".git" in names:
+        if ".git" in names or ".git/" in names:
             yield Repository(path)
         way.append(self._entered(path + "/", names, parent.ignores, parent.depth + 1, cursor))
 
@@ -236,3 +236,9 @@ def _is_utf8(name: str) -> bool:
 
 def _unreadable(path: str, error: OSError) -> Unreadable:
     return Unreadable(path, error.strerror or str(error), retry.classify(error).code)
+
+
+def _names(directory: str) -> list[str]:
+    """What is in it. A directory's name ends in ``/``, so that names sort as the paths below them do."""
+    with os.scandir(directory) as entries:
+        return [entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name for entry in entries]
