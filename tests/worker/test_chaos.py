@@ -15,7 +15,9 @@ import pytest
 from penstock.job import Status
 from tests.worker.processes import Field, Worker, until
 
-JOB_S = 0.003
+JOB_S = {"jsonl": 0.02}
+"""A process that reads 50,000 jobs first takes a second to start; the others should not be done meanwhile."""
+USUAL_JOB_S = 0.003
 SOME_JOBS_BYTES = 1_000
 
 
@@ -81,9 +83,9 @@ def live(field: Field) -> int:
     return field.count(Status.PENDING) + field.count(Status.IN_PROGRESS)
 
 
-def wreak(field: Field, jobs: int, kills: int, pause_s: float) -> None:
+def wreak(field: Field, jobs: int, kills: int, pause_s: float, job_s: float = USUAL_JOB_S) -> None:
     chance = random.Random(jobs)
-    field.put_many(jobs, "sleep", payload={"seconds": JOB_S}, max_retries=1000)
+    field.put_many(jobs, "sleep", payload={"seconds": job_s}, max_retries=1000)
     watch_endings(field)
     chaos = Chaos(field, chance)
     while chaos.kills < kills and live(field):
@@ -93,7 +95,6 @@ def wreak(field: Field, jobs: int, kills: int, pause_s: float) -> None:
     # Retries of jobs that were hit more than once come after a while.
     until(lambda: live(field) == 0, timeout=600)
 
-    assert chaos.kills >= kills * 0.9
     everything = field.jobs()
     assert {Status.DONE: jobs} == {status: field.count(status) for status in Status if field.count(status)}
     ended_at = {(line[1], line[2]) for line in field.recorded("ended")}
@@ -102,6 +103,7 @@ def wreak(field: Field, jobs: int, kills: int, pause_s: float) -> None:
     lost = sum(job.lost_count for job in everything)
     assert lost <= 2 * chaos.kills
     assert jobs - (0 if field.engine == "sqlite" else chaos.kills * 100) <= endings(field) <= jobs
+    assert chaos.kills >= kills * 0.9
     twice = sum(job.lost_count > 1 for job in everything)
     print(
         f"{field.engine}: {jobs:,} jobs, {chaos.kills} kills, {lost} lost ({twice} more than once),", end=" "
@@ -115,4 +117,4 @@ def test_some_kills_over_some_jobs(field: Field):
 
 @pytest.mark.chaos
 def test_1_000_kills_over_50_000_jobs(field: Field):
-    wreak(field, jobs=50_000, kills=1_000, pause_s=0.05)
+    wreak(field, jobs=50_000, kills=1_000, pause_s=0.05, job_s=JOB_S.get(field.engine, USUAL_JOB_S))
