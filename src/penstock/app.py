@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from os import PathLike
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from penstock import config
 from penstock.config import Settings
@@ -15,7 +16,12 @@ from penstock.errors import InvalidSetting
 from penstock.job import Job
 from penstock.queue.opening import open_queue
 from penstock.queue.waiting import wait_for
+from penstock.service.answers import Receipt
 from penstock.service.functions import FunctionJobs
+
+if TYPE_CHECKING:
+    from penstock.service.documents import Documents, IndexOptions
+    from penstock.service.search import Hit, Search
 
 
 class Penstock(FunctionJobs):
@@ -94,19 +100,61 @@ class Penstock(FunctionJobs):
         Nothing is killed here: timeouts are not enforced, and a cancel counts at the next checkpoint.
         """
         from penstock.worker.thread import ThreadWorker
-        from penstock.working import leases
+        from penstock.working import leases, open_documents, plain
 
-        lease = timedelta(seconds=self.settings.lease_s)
-        worker = ThreadWorker(self.queue, self.handlers(), lease=lease, lease_by_type=leases(self.settings))
+        handlers = self.handlers()
+        documents = open_documents(plain(self.settings), handlers)
+        worker = ThreadWorker(
+            self.queue,
+            handlers,
+            lease=timedelta(seconds=self.settings.lease_s),
+            lease_by_type=leases(self.settings),
+            documents=documents,
+        )
         worker.start()
         try:
             yield
         finally:
             worker.stop()
+            documents.catalog.close()
+
+    # Documents.
+
+    @functools.cached_property
+    def documents(self) -> Documents:
+        """What is known of sources and their generations; opened when first asked for."""
+        from penstock.catalog.opening import open_catalog
+        from penstock.service.documents import Documents
+
+        return Documents(open_catalog(self.settings), self, self.settings)
+
+    @functools.cached_property
+    def _search(self) -> Search:
+        from penstock.pipeline.embed.opening import open_embedder
+        from penstock.service.search import Search
+
+        return Search(self.documents.catalog, self.settings, lambda: open_embedder(self.settings.embedder))
+
+    def index(self, path: str | PathLike[str], **options: Unpack[IndexOptions]) -> Receipt:
+        """Have a file, or everything below a folder, become searchable; see ``Documents.index``.
+
+        receipt = app.index("docs", collection="handbook")
+        """
+        return self.documents.index(path, **options)
+
+    def search(self, query: str, **options: Any) -> list[Hit]:
+        """The best chunks for a query, best first; see ``Search.search`` for the options.
+
+        for hit in app.search("how does the mill take in water", limit=5):
+            print(hit.path, hit.snippet)
+        """
+        return self._search.search(query, **options)
 
     def close(self) -> None:
-        """Release the store."""
+        """Release the stores."""
         self.queue.close()
+        if "documents" in self.__dict__:
+            self.documents.catalog.close()
 
     def __enter__(self) -> Self:
         return self

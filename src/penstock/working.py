@@ -79,12 +79,12 @@ class Worker:
     def _terms(self) -> Terms:
         from penstock.worker.supervisor import Terms
 
-        settings, plain = self._settings, _plain(self._settings)
+        settings, values = self._settings, plain(self._settings)
         level = logging.getLogger().getEffectiveLevel()
         return Terms(
-            open_queue=functools.partial(open_again, plain),
+            open_queue=functools.partial(open_again, values),
             registry=functools.partial(load_handlers, self._app, level),
-            directory=_own_directory(settings, plain["url"]),
+            directory=_own_directory(settings, values["url"]),
             processes=self.processes,
             lease=timedelta(seconds=settings.lease_s),
             lease_by_type=leases(settings),
@@ -98,8 +98,8 @@ class Worker:
             shutdown_grace_s=self._grace,
             until_idle=self._until_idle,
             until_job=self._until_job,
-            open_catalog=functools.partial(open_catalog_again, plain),
-            open_documents=functools.partial(open_documents, plain),
+            open_catalog=functools.partial(open_catalog_again, values),
+            open_documents=functools.partial(open_documents, values),
             takes_jobs=JOBS in self._lanes,
             lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS),
         )
@@ -228,11 +228,11 @@ def _common(given: Settings, own: Settings) -> Settings:
     return own
 
 
-def _plain(settings: Settings) -> dict[str, Any]:
+def plain(settings: Settings) -> dict[str, Any]:
     """The settings as they can be sent to another process, with nothing that depends on where it runs."""
     values = {setting.name: getattr(settings, setting.name) for setting in config.SETTINGS}
-    plain = {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
-    return plain | {"url": _absolute(settings.url), "catalog_url": _absolute(settings.catalog_url)}
+    made = {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+    return made | {"url": _absolute(settings.url), "catalog_url": _absolute(settings.catalog_url)}
 
 
 def _absolute(url: str) -> str:

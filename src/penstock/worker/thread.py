@@ -12,6 +12,7 @@ import threading
 from collections.abc import Mapping
 from datetime import timedelta
 
+from penstock.catalog.values import Phase, TaskRequest
 from penstock.errors import StoreError
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
@@ -19,8 +20,12 @@ from penstock.job import Beat, Claim, ClaimRequest
 from penstock.queue.protocol import Queue
 from penstock.worker.breaker import Breakers
 from penstock.worker.execute import Executor
+from penstock.worker.lanes import Documents
+from penstock.worker.telling import Teller
+from penstock.worker.upkeep.sweeper import Sweeper
 
 PAUSE_S = 0.01
+TASKS_AT_ONCE = 64
 BEAT_S = 0.2
 
 
@@ -28,12 +33,19 @@ class ThreadWorker:
     """``start`` it, and ``stop`` it: that waits for the job in hand, and raises what ended it early."""
 
     def __init__(
-        self, queue: Queue, registry: Registry, *, lease: timedelta, lease_by_type: Mapping[str, timedelta]
+        self,
+        queue: Queue,
+        registry: Registry,
+        *,
+        lease: timedelta,
+        lease_by_type: Mapping[str, timedelta],
+        documents: Documents | None = None,
     ) -> None:
         self._queue = queue
         self._executor = Executor(registry, Breakers())
         name = f"{socket.gethostname()}-{os.getpid()}-thread-{id(self):x}"
         self._request = ClaimRequest(name, 1, lease, lease_by_type)
+        self._documents = documents
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="penstock-worker", daemon=True)
         self._error: Exception | None = None
@@ -53,11 +65,26 @@ class ThreadWorker:
                 claims = self._queue.claim(self._request)
                 for claim in claims:
                     self._run(claim)
-                if not claims:
+                if not claims and not self._run_tasks():
                     # Not queue.wait: whoever waits for a job in this process would compete for the hint.
                     self._stop.wait(PAUSE_S)
         except Exception as error:  # noqa: BLE001 - a thread's error is raised where it is stopped
             self._error = error
+
+    def _run_tasks(self) -> bool:
+        """One batch of each lane; whether there was any."""
+        if self._documents is None:
+            return False
+        catalog, phases = self._documents
+        worked = False
+        for lane in Phase:
+            tasks = catalog.claim(TaskRequest(lane, self._request.worker_id, TASKS_AT_ONCE))
+            if tasks:
+                catalog.settle(phases.run(lane, tasks))
+                worked = True
+        Teller(self._queue, catalog).step()
+        Sweeper(catalog).clear_leftovers()
+        return worked
 
     def _run(self, claim: Claim) -> None:
         pulse = _Pulse(self._queue, claim, self._request.lease_of(claim.item_type))

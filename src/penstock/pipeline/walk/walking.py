@@ -1,6 +1,6 @@
 """The walk: every file below a root that the rules let through, and every path they do not.
 
-Lazy and in the order of the paths as texts, as a catalog keeps them: ``a-b`` comes before ``a/b``. Only the names of the
+Lazy and in the order of the paths as texts, as a catalog keeps them: ``a-b`` comes before ``a/b``. Only the
 directories on the way down are held in memory. Nothing is opened but directories and ignore files.
 """
 
@@ -103,7 +103,9 @@ class _Walk:
         if len(cursor) > depth:
             names = [name for name in names if name >= cursor[depth - 1] + "/"]
         elif len(cursor) == depth:
-            names = [name for name in names if name.rstrip("/") != cursor[depth - 1] and name > cursor[depth - 1]]
+            names = [
+                name for name in names if name.rstrip("/") != cursor[depth - 1] and name > cursor[depth - 1]
+            ]
         names.sort(reverse=True)
         return _Directory(path, names, ignores, depth)
 
