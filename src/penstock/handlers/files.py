@@ -150,7 +150,13 @@ class _Call:
             max_retries=context.claim.max_retries,
         )
         self._filed.append(index)
-        if self._filing.add(Filed(generation=generation, tokens=draft.tokens, warnings=draft.warnings)):
+        filed = Filed(
+            generation=generation,
+            tokens=draft.tokens,
+            warnings=draft.warnings,
+            known_id=known.source_id if known is not None else None,
+        )
+        if self._filing.add(filed):
             self._write()
         return self._answers[index]
 

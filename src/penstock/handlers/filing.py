@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -23,6 +23,12 @@ class Filed(msgspec.Struct, frozen=True, kw_only=True):
     generation: NewGeneration
     tokens: int
     warnings: tuple[str, ...] = ()
+    known_id: str | None = None
+    """Of the source, where there is one already."""
+
+    @property
+    def chunks(self) -> Iterator[NewChunk]:
+        return (chunk for page in self.generation.pages for chunk in page.chunks or ())
 
     @property
     def texts(self) -> int:
@@ -51,31 +57,28 @@ class Filing:
         vectors, embedded = self._vectors([filed for filed in waiting if filed.texts <= MOST_TEXTS])
         ready = [_with_vectors(filed.generation, vectors) for filed in waiting]
         stored = self._catalog.store(ready)
-        return [
-            _answer(filed, answer, embedded & _hashes(filed))
-            for filed, answer in zip(waiting, stored, strict=True)
-        ]
+        return [_answer(filed, answer, embedded) for filed, answer in zip(waiting, stored, strict=True)]
 
     def _vectors(self, filed: Sequence[Filed]) -> tuple[dict[str, bytes], set[str]]:
         """By text hash, from the catalog where it has them; and which had to be made."""
         texts: dict[tuple[str, str], str] = {}
-        for each in filed:
-            for page in each.generation.pages:
-                for chunk in page.chunks or ():
-                    texts[each.generation.place.tenant_id, chunk.text_hash] = chunk.text
         found: dict[str, bytes] = {}
-        tenants = {tenant_id for tenant_id, _ in texts}
         with self._catalog.snapshot() as snapshot:
-            for tenant_id in tenants:
-                hashes = [text_hash for tenant, text_hash in texts if tenant == tenant_id]
+            for each in filed:
+                tenant_id = each.generation.place.tenant_id
+                own = {chunk.text_hash: chunk.text for chunk in each.chunks}
+                texts |= {(tenant_id, text_hash): text for text_hash, text in own.items()}
+                if each.known_id is not None:
+                    # What the last generation had; the cache is asked for all together below.
+                    found |= snapshot.vectors(
+                        tenant_id, self._recipe.space, list(own), source_id=each.known_id
+                    )
+            for tenant_id in {tenant_id for tenant_id, _ in texts}:
+                hashes = [key[1] for key in texts if key[0] == tenant_id and key[1] not in found]
                 found |= snapshot.vectors(tenant_id, self._recipe.space, hashes)
         unknown = {text_hash: text for (_, text_hash), text in texts.items() if text_hash not in found}
         made = dict(zip(unknown, self._recipe.embed(list(unknown.values())), strict=True)) if unknown else {}
         return found | made, set(made)
-
-
-def _hashes(filed: Filed) -> set[str]:
-    return {chunk.text_hash for page in filed.generation.pages for chunk in page.chunks or ()}
 
 
 def _with_vectors(generation: NewGeneration, vectors: dict[str, bytes]) -> NewGeneration:
@@ -106,7 +109,7 @@ def _answer(filed: Filed, stored: Stored, embedded: set[str]) -> Any:
         "pages": len(filed.generation.pages),
         "chunks": stored.chunks,
         "kept": stored.kept,
-        "embedded": len(embedded),
+        "embedded": len(embedded & {chunk.text_hash for chunk in filed.chunks}),
         "tokens": filed.tokens,
     }
     if stored.failed:

@@ -169,7 +169,8 @@ class Documents:
 
     def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:
         """Whether a path is found by a search, and why not."""
-        absolute = os.path.realpath(os.fspath(path))
+        # As the ledger shows it: bytes of a name that are no UTF-8 are written out.
+        absolute = os.fsencode(os.path.realpath(os.fspath(path))).decode("utf-8", "backslashreplace")
         place = self._place(**where)
         with self.catalog.snapshot() as snapshot:
             known = snapshot.why(place, absolute)

@@ -1,0 +1,60 @@
+"""Notes: text that comes with the job."""
+
+from __future__ import annotations
+
+from penstock.job import Status
+from tests.documents.conftest import Desk
+
+
+def add(desk: Desk, text: str, **payload: str) -> str:
+    job = desk.run("content", "ingest", {"content": text, **payload})
+    assert Status.DONE is job.status
+    return job.queue_id
+
+
+def notes(desk: Desk):
+    return desk.app.documents.sources()
+
+
+def test_a_note_is_found_by_its_words_and_its_tag(desk: Desk):
+    add(desk, "The gate sticks when it freezes.", main_tag="mill", full_tag="mill/gate")
+    add(desk, "The oven smokes when it freezes.", main_tag="oven", full_tag="oven")
+
+    assert 2 == len(desk.app.search("freezes", mode="keyword"))
+    (hit,) = desk.app.search("freezes", tag="mill", mode="keyword")
+    assert ("The gate sticks when it freezes.", ("mill/gate",)) == (hit.text, hit.tags)
+
+
+def test_the_same_text_is_one_note_with_the_newest_tags(desk: Desk):
+    add(desk, "The gate sticks.", main_tag="mill", full_tag="mill")
+    add(desk, "The gate sticks.", main_tag="winter", full_tag="winter")
+
+    (note,) = notes(desk)
+    assert ("winter",) == note.tags
+
+
+def test_an_update_replaces_the_note_with_that_id(desk: Desk):
+    add(desk, "The gate sticks.")
+    (note,) = notes(desk)
+
+    job = desk.run("content", "update", {"content": "The gate runs well.", "document_id": note.source_id})
+
+    assert Status.DONE is job.status
+    (updated,) = notes(desk)
+    assert note.source_id == updated.source_id
+    assert [] == desk.app.search("sticks", mode="keyword")
+    assert 1 == len(desk.app.search("runs", mode="keyword"))
+
+
+def test_an_unknown_note_is_a_clear_failure(desk: Desk):
+    job = desk.run("content", "update", {"content": "New.", "document_id": "nobody"})
+
+    assert (Status.FAILED, "ERR_UNKNOWN_DOCUMENT") == (job.status, job.error_code)
+    assert "no note nobody in collection default" in job.error_message
+
+
+def test_the_identical_text_deletes(desk: Desk):
+    add(desk, "The gate sticks.")
+
+    assert Status.DONE is desk.run("content", "delete", {"content": "The gate sticks."}).status
+    assert [] == notes(desk)
