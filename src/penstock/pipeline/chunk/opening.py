@@ -7,8 +7,13 @@ from penstock.pipeline.chunk.protocol import Chunk, Chunker, ChunkSizes
 from penstock.pipeline.extract.protocol import Shape
 
 
-def chunker(shape: Shape, language: str | None = None) -> Chunker:  # noqa: ARG001
-    return ProseChunker(Shape.ROWS if shape is Shape.CODE else shape)
+def chunker(shape: Shape, language: str | None = None) -> Chunker:
+    """``language`` is that of ``Kind``; a grammar is loaded at the first file of its language."""
+    if shape is Shape.CODE:
+        from penstock.pipeline.chunk.code import CodeChunker
+
+        return CodeChunker(language)
+    return ProseChunker(shape)
 
 
 def chunk_page(

@@ -30,6 +30,14 @@ _UNKEEPABLE = re.compile("[\x00\ud800-\udfff]")
 _ESCAPES = ((b"\x1b$)C", "iso2022_kr"), (b"\x1b$", "iso2022_jp_2"), (b"\x1b(J", "iso2022_jp_2"))
 
 
+_UNLIKELY = (
+    "cp037 cp273 cp424 cp500 cp875 cp1026 cp1140 cp437 cp720 cp737 cp775 cp850 cp852 cp856 cp857 cp858 cp860 "
+    "cp861 cp862 cp863 cp864 cp865 cp869 cp1006 cp1125 hp_roman8 kz1048 ptcp154 mac_greek mac_iceland "
+    "mac_latin2 mac_roman mac_turkish tis_620_x utf_7 utf_16 utf_32"
+).split()
+"""Mainframes and DOS outside Russia: what is taken for one of these is nearly always something else."""
+
+
 class Decoded(NamedTuple):
     text: str
     encoding: str
@@ -136,7 +144,15 @@ def _decoded(data: bytes, encoding: str) -> Decoded:
 def _guessed(data: bytes) -> Decoded:
     from charset_normalizer import from_bytes
 
-    best = from_bytes(data[:SAMPLED]).best()
-    encoding = best.encoding if best is not None else "cp1252"
+    best = from_bytes(data[:SAMPLED], cp_exclusion=_UNLIKELY).best()
+    encoding = _sibling(data[:SAMPLED], best.encoding) if best is not None else "cp1252"
     text = data.decode(encoding, "replace")
     return Decoded(text, encoding, True, text.count("\ufffd"))
+
+
+def _sibling(data: bytes, encoding: str) -> str:
+    """Windows-1250 and ISO 8859-2 differ in a few letters, which the one has where the other has signs."""
+    if encoding not in ("cp1250", "iso8859_2"):
+        return encoding
+    letters = {name: sum(map(str.isalpha, data.decode(name, "replace"))) for name in ("cp1250", "iso8859_2")}
+    return max(letters, key=lambda name: (letters[name], name == encoding))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+
 from penstock.errors import DocumentTooLarge
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.decoding import SNIFFED
 from penstock.pipeline.extract.protocol import Content, Extracted, Extractor, Limits
-from penstock.pipeline.extract.text import TextExtractor
 
 BOXED = frozenset(["pdf", "office"])
 """Extractors whose libraries may crash, hang or eat the memory: they run in a child process."""
@@ -14,7 +15,24 @@ BOXED = frozenset(["pdf", "office"])
 
 def extractor(name: str) -> Extractor:
     """The extractor a ``Kind`` names. Its library is imported at the first file."""
-    return TextExtractor(name)
+    module, maker = _ELSEWHERE.get(name, ("text", "TextExtractor"))
+    loaded = importlib.import_module(f"penstock.pipeline.extract.{module}")
+    made: Extractor = getattr(loaded, maker)(*(() if name in _ELSEWHERE else (name,)))
+    return made
+
+
+_ELSEWHERE = {
+    "html": ("html", "HtmlExtractor"),
+    "json": ("structured", "JsonExtractor"),
+    "notebook": ("structured", "NotebookExtractor"),
+    "office": ("office", "OfficeExtractor"),
+    "pdf": ("pdf", "PdfExtractor"),
+    "table": ("tables", "TableExtractor"),
+    "xml": ("structured", "XmlExtractor"),
+}
+
+EXTRACTORS = ("text", "markdown", "code", "rows", *_ELSEWHERE)
+"""Every name ``extractor`` takes."""
 
 
 def extract(content: Content, limits: Limits | None = None, *, pages: range | None = None) -> Extracted:

@@ -1,0 +1,275 @@
+"""HTML as Markdown: headings, lists, code and table rows; nothing a reader would not see."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from penstock.errors import DocumentDamaged
+from penstock.pipeline.extract.decoding import clean, decode
+from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Shape
+from penstock.pipeline.extract.text import decoding_warnings, one_page
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+_DECLARED = re.compile(rb"""<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*["']?\s*([\w:.-]+)""", re.I)
+_UNSEEN = (
+    "script, style, template, noscript, iframe, object, canvas, audio, video, svg, datalist, "
+    '[hidden], [style*="display:none"], [style*="display: none"]'
+)
+_BLOCKS = frozenset(
+    "h1 h2 h3 h4 h5 h6 address article aside blockquote body caption center dd details dialog dir div dl dt "
+    "fieldset figcaption figure footer form header hgroup hr html legend li main menu nav ol option p pre "
+    "section select summary table tbody tfoot thead tr ul".split()
+)
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_LISTS = frozenset(["ul", "ol", "menu", "dir"])
+_DEEPEST = 20_000
+"""Nesting beyond this is an attack on whoever walks it."""
+
+
+class HtmlExtractor:
+    name = "html"
+    version = "1"
+
+    def extract(
+        self,
+        content: Content,
+        kind: Kind,
+        limits: Limits,
+        pages: range | None = None,  # noqa: ARG002 - there is one page
+    ) -> Extracted:
+        from selectolax.lexbor import LexborHTMLParser, SelectolaxError
+
+        declared = _DECLARED.search(content.data[:4096])
+        decoded = decode(content.data, declared[1].decode("ascii") if declared else None)
+        try:
+            tree = LexborHTMLParser(clean(decoded.text))
+        except SelectolaxError as error:
+            raise DocumentDamaged(f"the HTML cannot be parsed: {error}") from error
+        title = _title(tree)
+        for node in tree.css(_UNSEEN):
+            node.decompose()
+        return one_page(
+            _text(tree),
+            kind,
+            limits,
+            shape=Shape.MARKDOWN,
+            title=title,
+            warnings=decoding_warnings(decoded),
+        )
+
+
+def _title(tree: LexborHTMLParser) -> str | None:
+    for selector in ("head > title", "h1"):
+        node = tree.css_first(selector)
+        text = " ".join(node.text().split()) if node is not None else ""
+        if text:
+            return text
+    return None
+
+
+def _text(tree: LexborHTMLParser) -> str:
+    body = tree.body or tree.root
+    if body is None:
+        return ""
+    writer = _Writer(plain_pre=_is_one_pre(body))
+    _walk(body, writer)
+    return writer.text()
+
+
+def _is_one_pre(body: LexborNode) -> bool:
+    """The page is a text file in a wrapper: its paragraphs are paragraphs, not code."""
+    children = list(body.iter(include_text=False))
+    return len(children) == 1 and children[0].tag == "pre" and children[0].css_first("code, span") is None
+
+
+def _walk(body: LexborNode, writer: _Writer) -> None:
+    """Down and up without recursion: nesting is the page's choice."""
+    depth = 0
+    node: LexborNode | None = body
+    while node is not None:
+        tag = node.tag or ""
+        if tag == "-text":
+            writer.add(node.text_content or "")
+        elif tag != "-comment":
+            writer.enter(tag, node)
+            child = node.first_child
+            if child is not None:
+                depth += 1
+                if depth > _DEEPEST:
+                    raise DocumentDamaged(f"the HTML is nested more than {_DEEPEST:,} levels deep")
+                node = child
+                continue
+            writer.leave(tag)
+        while node is not None and node.next is None and depth:
+            node = node.parent
+            depth -= 1
+            if node is not None and node.tag:
+                writer.leave(node.tag)
+        node = node.next if node is not None and depth else None
+
+
+class _Writer:
+    """Takes the page in reading order and keeps lines of Markdown."""
+
+    def __init__(self, *, plain_pre: bool) -> None:
+        self._lines: list[str] = []
+        self._inline: list[str] = []
+        self._lists: list[int | None] = []
+        """One a list we are in: None for bullets, else the number of the next item."""
+        self._pre = 0
+        self._plain_pre = plain_pre
+        self._heading = 0
+        self._bullet = ""
+        self._cells: list[str] | None = None
+        self._header_row = False
+        self._layout_tables: list[bool] = []
+        self._tight = False
+
+    def text(self) -> str:
+        self._flush()
+        return "\n".join(self._lines).strip("\n")
+
+    def add(self, text: str) -> None:
+        self._inline.append(text)
+
+    def enter(self, tag: str, node: LexborNode) -> None:
+        if tag == "br":
+            self._inline.append("\n" if self._pre else " \n")
+        elif tag == "td" or tag == "th":
+            self._enter_cell(tag)
+        elif tag in _BLOCKS:
+            if not self._pre and self._cells is None:
+                self._flush()
+            self._enter_block(tag, node)
+
+    def leave(self, tag: str) -> None:
+        if tag == "td" or tag == "th":
+            self._leave_cell()
+        elif tag in _BLOCKS:
+            self._leave_block(tag)
+
+    def _enter_block(self, tag: str, node: LexborNode) -> None:
+        if tag == "table":
+            # A table that holds tables arranges the page; its cells are no cells.
+            self._layout_tables.append(bool(node.css("table table")))
+        elif self._cells is not None:
+            self._inline.append(" ")
+        elif tag in _HEADINGS:
+            self._heading = _HEADINGS[tag]
+        elif tag in _LISTS:
+            self._lists.append(_first_number(node) if tag == "ol" else None)
+        elif tag == "li":
+            self._bullet = self._next_bullet()
+        elif tag == "tr":
+            self._begin_row()
+        elif tag == "pre":
+            self._pre += 1
+
+    def _leave_block(self, tag: str) -> None:
+        if tag == "pre" and self._pre:
+            self._leave_pre()
+            return
+        if tag == "tr" and self._cells is not None:
+            self._end_row()
+            return
+        if self._cells is None and not self._pre:
+            self._flush()
+        if tag == "table" and self._layout_tables:
+            self._layout_tables.pop()
+            self._tight = False
+        elif tag in _LISTS and self._lists and self._cells is None:
+            self._lists.pop()
+            self._tight = bool(self._lists)
+        elif tag in _HEADINGS:
+            self._heading = 0
+
+    def _next_bullet(self) -> str:
+        if not self._lists:
+            return "- "
+        number = self._lists[-1]
+        indent = "  " * (len(self._lists) - 1)
+        if number is None:
+            return f"{indent}- "
+        self._lists[-1] = number + 1
+        return f"{indent}{number}. "
+
+    def _begin_row(self) -> None:
+        if not (self._layout_tables and self._layout_tables[-1]):
+            self._cells = []
+            self._header_row = False
+
+    def _enter_cell(self, tag: str) -> None:
+        if self._cells is None:
+            self._flush()
+            return
+        self._inline.clear()
+        self._header_row = self._header_row or (tag == "th" and not self._cells)
+
+    def _leave_cell(self) -> None:
+        if self._cells is None:
+            self._flush()
+            return
+        self._cells.append(" ".join("".join(self._inline).split()))
+        self._inline.clear()
+
+    def _end_row(self) -> None:
+        cells, self._cells = self._cells or [], None
+        self._inline.clear()
+        if not any(cells):
+            return
+        first = not (self._tight and self._lines and self._lines[-1].startswith("| "))
+        self._emit(["| " + " | ".join(cells) + " |"], tight=True)
+        if first and self._header_row:
+            self._lines.append("|" + "---|" * len(cells))
+
+    def _leave_pre(self) -> None:
+        self._pre -= 1
+        if self._pre:
+            return
+        text = "".join(self._inline).strip("\n").rstrip()
+        if self._cells is not None:
+            return
+        self._inline.clear()
+        if not text.strip():
+            return
+        if self._plain_pre:
+            self._emit(text.split("\n"))
+            return
+        fence = "```"
+        while fence in text:
+            fence += "`"
+        self._emit([fence, *text.split("\n"), fence])
+
+    def _flush(self) -> None:
+        """Ends the paragraph, heading or item under way."""
+        if not self._inline:
+            return
+        joined = "".join(self._inline)
+        self._inline.clear()
+        lines = [line for line in (" ".join(part.split()) for part in joined.split(" \n")) if line]
+        if not lines:
+            return
+        if self._heading:
+            self._emit(["#" * self._heading + " " + " ".join(lines)])
+        elif self._bullet:
+            bullet, self._bullet = self._bullet, ""
+            self._emit([bullet + lines[0], *(" " * len(bullet) + line for line in lines[1:])], tight=True)
+        elif self._lists:
+            self._emit(["  " * len(self._lists) + line for line in lines], tight=True)
+        else:
+            self._emit(lines)
+
+    def _emit(self, lines: list[str], *, tight: bool = False) -> None:
+        """With a blank line before, but between items of a list and rows of a table."""
+        if self._lines and not (tight and self._tight):
+            self._lines.append("")
+        self._lines += lines
+        self._tight = tight
+
+
+def _first_number(node: LexborNode) -> int:
+    start = node.attributes.get("start") or "1"
+    return int(start) if re.fullmatch(r"[0-9]{1,9}", start) else 1

@@ -1,0 +1,87 @@
+"""Word documents, through kreuzberg: the one place that knows it."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+from penstock.errors import (
+    ComponentMissing,
+    DocumentDamaged,
+    DocumentEncrypted,
+    DocumentTooLarge,
+    NoText,
+)
+from penstock.pipeline.extract.decoding import clean
+from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Shape
+from penstock.pipeline.extract.text import one_page
+
+_MOST_MEMBERS = 5_000
+_OLE = b"\xd0\xcf\x11\xe0"
+_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
+
+
+class OfficeExtractor:
+    """Paragraphs, lists and tables as Markdown, headers and footnotes included; pictures are left out."""
+
+    name = "office"
+    version = "1"
+
+    def extract(
+        self,
+        content: Content,
+        kind: Kind,
+        limits: Limits,
+        pages: range | None = None,  # noqa: ARG002 - a Word document is paginated by who prints it
+    ) -> Extracted:
+        _check_archive(content.data, limits)
+        try:
+            import kreuzberg
+        except ImportError as error:
+            raise ComponentMissing("Word documents need kreuzberg: pip install 'penstock[office]'") from error
+        config = kreuzberg.ExtractionConfig(output_format="markdown", use_cache=False)
+        try:
+            # Never the batch call: it gives a damaged file's error message as that file's text.
+            result = kreuzberg.extract_bytes_sync(content.data, kind.media_type, config)
+        except kreuzberg.KreuzbergError as error:
+            raise DocumentDamaged(f"the document cannot be read: {_first_line(error)}") from error
+        text = clean(result.content).strip("\n")
+        if not text.strip() and _has_pictures(content.data):
+            raise NoText("the document holds pictures and no text")
+        return one_page(text, kind, limits, shape=Shape.MARKDOWN, title=_title(result.metadata))
+
+
+def _check_archive(data: bytes, limits: Limits) -> None:
+    """What the archive says of itself; one that lies meets the memory limit of the child process."""
+    if data.startswith(_OLE):
+        if _ENCRYPTED in data:
+            raise DocumentEncrypted("the document is encrypted and opens only with a password")
+        raise DocumentDamaged("this is a document of an older format, whatever its name says")
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise DocumentDamaged(f"the document is a damaged archive: {error}") from error
+    unpacked = sum(member.file_size for member in members)
+    if len(members) > _MOST_MEMBERS or unpacked > 4 * limits.file_bytes:
+        raise DocumentTooLarge(
+            f"the document unpacks to {len(members):,} parts of {unpacked:,} bytes; "
+            f"the limits are {_MOST_MEMBERS:,} and {4 * limits.file_bytes:,}"
+        )
+    if "word/document.xml" not in {member.filename for member in members}:
+        raise DocumentDamaged("the archive holds no Word document")
+
+
+def _has_pictures(data: bytes) -> bool:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return any(name.startswith("word/media/") for name in archive.namelist())
+
+
+def _title(metadata: object) -> str | None:
+    about = metadata.get("core_properties") if isinstance(metadata, dict) else None
+    title = about.get("title") if isinstance(about, dict) else None
+    return " ".join(str(title).split())[:500] or None if title else None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:300]

@@ -1,0 +1,114 @@
+"""The text layer of a PDF, page by page."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
+from penstock.pipeline.extract.decoding import clean
+from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Page, Shape
+
+if TYPE_CHECKING:
+    from pypdfium2 import PdfDocument, PdfPage
+
+_WRONG_PASSWORD = 4
+_DISGUISED = re.compile(r"[\ufffe\uffff\x02]\n?")
+"""How pdfium writes a hyphen that only breaks a line."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f]")
+_UNREADABLE = re.compile(r"[\ufffd\ue000-\uf8ff]")
+"""No character, or one of the font's own: what a font without a table of its letters gives."""
+
+_NO_TITLES = frozenset(["", "untitled", "(anonymous)", "(unspecified)"])
+
+
+class PdfExtractor:
+    """One thread at a time: pdfium has global state."""
+
+    name = "pdf"
+    version = "1"
+
+    def extract(self, content: Content, kind: Kind, limits: Limits, pages: range | None = None) -> Extracted:
+        import pypdfium2
+
+        try:
+            document = pypdfium2.PdfDocument(content.data)
+        except pypdfium2.PdfiumError as error:
+            if error.err_code == _WRONG_PASSWORD:
+                raise DocumentEncrypted("the PDF is encrypted and opens only with a password") from error
+            raise DocumentDamaged(f"the PDF cannot be opened: {error}") from error
+        try:
+            return self._read(document, kind, limits, pages)
+        finally:
+            document.close()
+
+    def _read(self, document: PdfDocument, kind: Kind, limits: Limits, pages: range | None) -> Extracted:
+        count = len(document)
+        if count == 0:
+            raise DocumentDamaged("the PDF has no pages")
+        if count > limits.pages:
+            raise DocumentTooLarge(f"the PDF has {count:,} pages; the limit is {limits.pages:,}")
+        found = []
+        chars = 0
+        for number in pages or range(1, count + 1):
+            if 1 <= number <= count:
+                page = _page(document, number)
+                chars += len(page.text)
+                if chars > limits.text_chars:
+                    raise DocumentTooLarge(f"the text has more than {limits.text_chars:,} characters")
+                found.append(page)
+        if found and all(page.failure for page in found):
+            raise DocumentDamaged(f"no page of the PDF can be read: {found[0].failure}")
+        failed = [str(page.number) for page in found if page.failure]
+        return Extracted(
+            pages=tuple(found),
+            kind=kind,
+            shape=Shape.PROSE,
+            page_count=count,
+            title=_title(document),
+            warnings=(f"pages that cannot be read: {', '.join(failed)}",) if failed else (),
+        )
+
+
+def _page(document: PdfDocument, number: int) -> Page:
+    import pypdfium2
+
+    try:
+        page = document[number - 1]
+    except pypdfium2.PdfiumError as error:
+        return Page(number, "", failure=str(error))
+    try:
+        text = _text(page)
+        if text and not _mostly_unreadable(text):
+            return Page(number, text)
+        return Page(number, "", needs_ocr=bool(text) or _shows_something(page))
+    except pypdfium2.PdfiumError as error:
+        return Page(number, "", failure=str(error))
+    finally:
+        page.close()
+
+
+def _text(page: PdfPage) -> str:
+    layer = page.get_textpage()
+    try:
+        raw = layer.get_text_range()
+    finally:
+        layer.close()
+    text = _DISGUISED.sub("", raw.replace("\r\n", "\n"))
+    text = clean(_CONTROL.sub(" ", text))
+    return "\n".join(line.rstrip() for line in text.split("\n")).strip()
+
+
+def _mostly_unreadable(text: str) -> bool:
+    letters = sum(not char.isspace() for char in text)
+    return len(_UNREADABLE.findall(text)) > letters / 2
+
+
+def _shows_something(page: PdfPage) -> bool:
+    return next(iter(page.get_objects(max_depth=1)), None) is not None
+
+
+def _title(document: PdfDocument) -> str | None:
+    title = clean(document.get_metadata_value("Title"))
+    title = " ".join(title.split())[:500]
+    return None if title.lower() in _NO_TITLES else title
