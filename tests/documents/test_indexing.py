@@ -122,7 +122,7 @@ def test_one_bad_file_never_stops_the_rest(desk: Desk):
     assert 1 == job.children_failed
     why = {path.name: desk.app.documents.why(path).verdict for path in desk.folder.iterdir()}
     assert "failed" == why["liar.txt"]
-    assert {"indexed"} == {why.pop(name) for name in ("good.md", "blank.md")}
+    assert {"indexed"} == {why.pop(name) for name in ("good.md", "blank.md", "empty.md")}
     assert {"skipped"} == {verdict for name, verdict in why.items() if name != "liar.txt"}
 
 

@@ -169,8 +169,7 @@ class Documents:
 
     def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:
         """Whether a path is found by a search, and why not."""
-        # As the ledger shows it: bytes of a name that are no UTF-8 are written out.
-        absolute = os.fsencode(os.path.realpath(os.fspath(path))).decode("utf-8", "backslashreplace")
+        absolute = _shown_path(os.fspath(path))
         place = self._place(**where)
         with self.catalog.snapshot() as snapshot:
             known = snapshot.why(place, absolute)
@@ -298,6 +297,13 @@ def _count(preview: Preview, found: Found, known: Source | None) -> None:
         preview.changed += 1
 
 
+def _shown_path(path: str) -> str:
+    """As a walk reports it: a link by its own name, bytes that are no UTF-8 written out."""
+    folder, name = os.path.split(os.path.abspath(path))  # noqa: PTH100 - a link is not followed
+    full = os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - as above
+    return os.fsencode(full).decode("utf-8", "backslashreplace")
+
+
 def _path_of(job: Job) -> str | None:
     payload = job.payload
     found = payload.get("file_path") or payload.get("folder_path") or payload.get("project_root")
@@ -330,6 +336,8 @@ def _reason(path: str, known: Why) -> Reason:
         return Reason(path=path, verdict="waiting", cause=_building(known.building), source=source)
     if source is not None and source.published_id is not None:
         made = f"{source.chunk_count:,} chunks of {source.page_count:,} pages"
+        if not source.chunk_count:
+            made = "it is blank, there is nothing to find in it"
         verdict = "partial" if source.partial else "indexed"
         return Reason(path=path, verdict=verdict, cause=made, source=source, missing=missing)
     return Reason(
