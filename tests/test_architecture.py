@@ -37,6 +37,7 @@ GROUPS = {
     "catalog.answers": "rules",
     "catalog.identity": "rules",
     "catalog.outcomes": "rules",
+    "catalog.wording": "rules",
     "catalog.rollup": "rules",
     "catalog.numbering": "rules",
     "catalog.covering": "rules",

@@ -22,7 +22,7 @@ DEPTH = 100
 """How many hits of each half are fused at least."""
 RANK_OFFSET = 60
 """Of reciprocal rank fusion: how little the first ranks differ."""
-WEIGHTS = {"keyword": 1.0, "vector": 0.5}
+WEIGHTS = {"keyword": 1.0, "vector": 0.3}
 """Measured on CACM and Cranfield (bench/retrieval.py): static vectors add recall more than precision."""
 SNIPPET = 240
 _WORD = re.compile(r"\w+")

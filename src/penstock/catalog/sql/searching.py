@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
@@ -17,12 +16,11 @@ from penstock.catalog.answers import (
 )
 from penstock.catalog.sql import records
 from penstock.catalog.sql.statements import Rows, listed
+from penstock.catalog.wording import phrases
 
 VECTORS_AT_ONCE = 4_096
 OVERFETCH = 8
 """How many times more ranks are looked at when too many of the first were of others or not published."""
-
-_WORD = re.compile(r'"([^"]*)"|(\S+)')
 
 
 class SearchReads:
@@ -116,7 +114,5 @@ class SearchReads:
 
 
 def match_expression(query: str) -> str:
-    """A person's words for FTS5: any of them, quoted ones as a phrase; nothing is an operator."""
-    parts = (phrase or word for phrase, word in _WORD.findall(query.replace("\0", " ")))
-    quoted = ('"' + part.replace('"', '""') + '"' for part in parts if re.search(r"\w", part))
-    return " OR ".join(dict.fromkeys(quoted))
+    """A person's words for FTS5; nothing in them is an operator."""
+    return " OR ".join(f'"{phrase}"' for phrase in phrases(query))

@@ -1,0 +1,63 @@
+"""What a person's query asks a keyword index for. Pure, so that every engine searches for the same."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+MOST_TERMS = 64
+MOST_REPEATS = 3
+_PART = re.compile(r'"([^"]*)"|(\w+)|(\S)')
+
+STOP_WORDS = frozenset(
+    "a about above after again against all am an and any are as at be been before being below between "
+    "both but by can could did do does down during each few for from further had has have he her here "
+    "his how i if in into is it its just may me might more most must my no not now of off on only or "
+    "other our out over own same shall she should so some such than that the their then there these "
+    "they this through to too under up very was we were what when where which who whom why will with "
+    "would you your".split()
+)
+"""Words of a question that say nothing of what is asked for. Inside quotes they count."""
+
+
+def phrases(query: str) -> list[str]:
+    """Single words and phrases, any of which may match, in the order of the query.
+
+    Words asked for more than once count more than once. Neighbouring words are also asked for as a phrase:
+    "time sharing" says more than the two alone. Words of one letter or digit, and stop words, are left out as
+    long as anything else is there.
+    """
+    plain: list[str | None] = []
+    quoted: list[str] = []
+    for phrase, word, _ in _PART.findall(query.replace("\0", " ")):
+        if phrase:
+            words = re.findall(r"\w+", phrase)
+            if words:
+                quoted.append(" ".join(words))
+            plain.append(None)
+        elif word:
+            plain.append(word)
+    telling = [word if word and _tells(word) else None for word in plain]
+    if not quoted and not any(telling):
+        telling = plain
+    words = [word for word in telling if word]
+    return list(_bounded([*quoted, *words, *_neighbours(telling)]))
+
+
+def _tells(word: str) -> bool:
+    return len(word) > 1 and word.lower() not in STOP_WORDS
+
+
+def _neighbours(words: list[str | None]) -> Iterator[str]:
+    return (f"{one} {other}" for one, other in pairwise(words) if one and other)
+
+
+def _bounded(found: list[str]) -> Iterator[str]:
+    """A pasted page is no query: its first words are."""
+    seen: Counter[str] = Counter()
+    for phrase in found[:MOST_TERMS]:
+        seen[phrase.lower()] += 1
+        if seen[phrase.lower()] <= MOST_REPEATS:
+            yield phrase
