@@ -73,9 +73,6 @@ class Snapshot(Protocol):
 
     def get(self, source_id: str) -> Source | None: ...
 
-    def twins(self, tenant_id: str, content_hash: str, *, limit: int = 10) -> list[Source]:
-        """Published sources of a tenant with this content: what a moved file may have been."""
-
     def sources(self, filters: Filters, *, after: str = "", limit: int = 50) -> list[Source]:
         """Sources with a published generation, ordered by id, from the first id greater than ``after``."""
 

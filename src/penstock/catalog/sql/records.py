@@ -10,6 +10,7 @@ import msgspec
 from penstock.catalog.answers import (
     ChunkView,
     Document,
+    KnownSource,
     PageState,
     PhaseState,
     Progress,
@@ -18,6 +19,12 @@ from penstock.catalog.answers import (
 from penstock.catalog.values import Fingerprints, LedgerEntry, LedgerKind, Place, State, TaskStatus
 
 Row = tuple[Any, ...]
+
+
+def known(row: Row) -> KnownSource:
+    values: list[Any] = list(row)
+    values[-1] = values[-1] == 1
+    return KnownSource(*values)
 
 
 def source(row: Row) -> Source:

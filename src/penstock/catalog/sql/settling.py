@@ -84,7 +84,7 @@ class Settling:
             f"end_{lane}",
             [
                 (
-                    outcome.status,
+                    outcome.status.value,
                     outcome.retry_count,
                     None if outcome.retry_after is None else format_time(self._now + outcome.retry_after),
                     int(outcome.suspect),
@@ -129,7 +129,7 @@ class Settling:
             )
         ]
         standing = births.page(
-            page, document.wanted, (kind[0] for kind in kinds), (kind[1] for kind in kinds)
+            page, document.wanted, [kind[0] for kind in kinds], [kind[1] for kind in kinds]
         )
         self._write_standing(document, page_id, page, standing)
         if page.text is not None:
