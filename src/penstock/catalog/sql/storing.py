@@ -63,7 +63,7 @@ class Storing:
         self._sources: list[tuple[Any, ...]] = []
         self._published: list[tuple[Any, ...]] = []
         self._paths: list[tuple[str, str, str, str]] = []
-        self._collected: set[tuple[Place, str]] = set()
+        self._written: set[tuple[Place, str]] = set()
         self._times: dict[datetime, str] = {}
         self._found: dict[tuple[Place, str], SourceRow] = {}
 
@@ -105,11 +105,10 @@ class Storing:
         self._chunks.flush()
         self._rows.many("publish", self._published)
         self._published.clear()
-        self._collected.clear()
 
     def _store(self, new: NewGeneration) -> Stored:
         place = new.place
-        if (place, new.path) in self._collected:
+        if (place, new.path) in self._written:
             # Once more in the same batch: the rows of the first are needed now.
             self._flush()
             self._look_up(place, [new.path])
@@ -121,7 +120,7 @@ class Storing:
             earlier = self._earlier(new, source)
             if earlier is not None:
                 return earlier
-        self._collected.add((place, new.path))
+        self._written.add((place, new.path))
         return self._write(new, source, source_id or clock.new_uuids(1)[0])
 
     def _earlier(self, new: NewGeneration, source: SourceRow) -> Stored | None:

@@ -45,17 +45,18 @@ DELETE FROM catalog_ledger
 WHERE tenant_id = ?1 AND (?2 = '' OR collection = ?2) AND (?3 = '' OR branch = ?3)
   AND (?4 = '' OR path = ?4 OR (path >= ?5 AND path < ?6)) AND at <= ?7
 
+-- A source moved by this rename was asked for by it from then on, and is not met again.
 -- name: sources_below
 SELECT key, path, building_id FROM sources INDEXED BY idx_sources_path
 WHERE tenant_id = ?1 AND collection = ?2 AND branch = ?3
-  AND ((path = ?4) OR (?7 AND path >= ?5 AND path < ?6))
+  AND ((path = ?4) OR (?7 AND path >= ?5 AND path < ?6)) AND (asked_at IS NULL OR asked_at < ?9)
 ORDER BY path LIMIT ?8
 
 -- The same, shortest first: where a folder takes its parent's place, what is in the way has left by then.
 -- name: sources_below_shortest
 SELECT key, path, building_id FROM sources INDEXED BY idx_sources_path
 WHERE tenant_id = ?1 AND collection = ?2 AND branch = ?3
-  AND ((path = ?4) OR (?7 AND path >= ?5 AND path < ?6))
+  AND ((path = ?4) OR (?7 AND path >= ?5 AND path < ?6)) AND (asked_at IS NULL OR asked_at < ?9)
 ORDER BY length(path), path LIMIT ?8
 
 -- name: move_source
