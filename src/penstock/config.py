@@ -62,7 +62,9 @@ def _setting(
 ) -> Any:
     metadata = {"kind": kind, "doc": doc, "aliases": aliases, "env": env, "shown": shown or _shown(default)}
     if default is _DERIVED:
-        return dataclasses.field(metadata=metadata, repr=kind is not kinds.URL)  # it may hold a password
+        return dataclasses.field(
+            metadata=metadata, repr=kind not in (kinds.URL, kinds.CATALOG_URL)
+        )  # it may hold a password
     return dataclasses.field(default_factory=lambda: default, metadata=metadata)
 
 
@@ -87,6 +89,12 @@ class Settings:
         "Where this machine keeps what it must remember.",
         env="PENSTOCK_STATE",
         shown="$XDG_STATE_HOME/penstock, else ~/.local/state/penstock",
+    )
+    catalog_url: str = _setting(
+        kinds.CATALOG_URL,
+        _DERIVED,
+        "The store that holds documents and their tasks.",
+        shown="the queue's own when it is SQLite, else sqlite:///STATE_DIR/catalog.db",
     )
     tenant_id: str = _setting(kinds.name("tenant_id"), "default", "The tenant of a job that names none.")
     collection: str = _setting(
@@ -221,6 +229,10 @@ def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings
             values[setting.name] = _read(setting, source, given)
     values["state_dir"] = _absolute(values.get("state_dir") or _default_state(environ), environ)
     values.setdefault("url", f"sqlite:///{values['state_dir'] / 'penstock.db'}")
+    own = values["url"].startswith("sqlite://")
+    values.setdefault(
+        "catalog_url", values["url"] if own else f"sqlite:///{values['state_dir'] / 'catalog.db'}"
+    )
     settings = Settings(**values, sources=MappingProxyType(sources))
     _check_together(settings)
     return settings
@@ -250,7 +262,7 @@ def _read(setting: Setting, source: str, given: object) -> object:
     try:
         return setting.read(given)
     except (ValueError, TypeError) as error:
-        shown = masked_url(given) if setting.name == "url" and isinstance(given, str) else given
+        shown = masked_url(given) if setting.name.endswith("url") and isinstance(given, str) else given
         where = f"{setting.name} (argument)" if source == ARGUMENT else source
         detail = f" ({error})" if isinstance(error, InvalidName) else ""
         raise InvalidSetting(f"{where} = {str(shown)[:200]!r}: expected {setting.allowed}{detail}") from None
@@ -296,7 +308,7 @@ def describe(settings: Settings) -> list[Described]:
 
 
 def _plain(name: str, value: object) -> object:
-    if name == "url":
+    if name.endswith("url"):
         return masked_url(str(value))
     if isinstance(value, Path):
         return str(value)

@@ -14,8 +14,9 @@ _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
 def text_hash(text: str) -> str:
-    """What makes two chunks the same text."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    """What makes two chunks the same text. Raises ``UnicodeEncodeError`` for lone surrogates, which no store
+    keeps."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def text_key(hash_of_text: str) -> int:

@@ -53,6 +53,12 @@ def _memory(rest: str) -> Queue:
 def _sqlite(rest: str, settings: Settings) -> Queue:
     from penstock.queue.sql.sqlite import SqliteQueue
 
+    path = sqlite_file(rest, settings)
+    return SqliteQueue(path, synchronous=settings.sqlite_synchronous, busy_timeout_s=settings.busy_timeout_s)
+
+
+def sqlite_file(rest: str, settings: Settings) -> Path:
+    """The file that what follows ``sqlite://`` names, in a directory that can be used."""
     name = rest.removeprefix("/")
     if not rest.startswith("/") or not name or name.endswith("/"):
         raise InvalidSetting(
@@ -63,7 +69,7 @@ def _sqlite(rest: str, settings: Settings) -> Queue:
         raise InvalidSetting("sqlite:///:memory: is not a file", remedy="Use memory:// instead.")
     path = _absolute(name)
     _make_directory(path.parent, settings)
-    return SqliteQueue(path, synchronous=settings.sqlite_synchronous, busy_timeout_s=settings.busy_timeout_s)
+    return path
 
 
 def _jsonl(rest: str, settings: Settings) -> Queue:

@@ -19,12 +19,12 @@ from penstock.catalog.answers import (
 from penstock.catalog.values import Fingerprints, LedgerEntry, LedgerKind, Place, State, TaskStatus
 
 Row = tuple[Any, ...]
+_known: Any = KnownSource
 
 
 def known(row: Row) -> KnownSource:
-    values: list[Any] = list(row)
-    values[-1] = values[-1] == 1
-    return KnownSource(*values)
+    made: KnownSource = _known(*row[:-1], row[-1] == 1)
+    return made
 
 
 def source(row: Row) -> Source:

@@ -145,7 +145,7 @@ class Storing:
     def _write(self, new: NewGeneration, source: SourceRow | None, source_id: str) -> Stored:
         owner = self._owner(new, source, source_id)
         chunks = [chunk for page in new.pages for chunk in page.chunks or ()]
-        prepared = prepare(self._rows, owner, chunks, in_parts=False)
+        prepared = prepare(self._rows, owner, chunks)
         unread = sum(page.chunks is None and page.failure is None for page in new.pages)
         missing = 0 if owner.space_id is None else sum(_to_embed(part) for part in prepared.parts)
         tasks = len(chunks) if new.graph else missing

@@ -6,7 +6,7 @@ ON CONFLICT (tenant_id, collection, branch, path, source_id) DO UPDATE
 SET asked_at = excluded.asked_at, reason = excluded.reason, created_at = excluded.created_at
 WHERE excluded.asked_at > asked_at
 
--- What can be seen, or is being built, of requests not later than the delete. ?4 to ?6: paths, '' for any.
+-- What can be seen, or is being built, of requests not later than the delete. An empty text stands for any.
 -- name: doomed_by_path
 SELECT s.key, s.published_id, s.building_id, s.asked_at FROM sources s INDEXED BY idx_sources_path
 WHERE s.tenant_id = ?1 AND s.collection = ?2 AND s.branch = ?3 AND (s.path = ?4 OR (s.path >= ?5 AND s.path < ?6))

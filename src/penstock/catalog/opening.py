@@ -1,0 +1,25 @@
+"""From a store URL to an open catalog. An engine is imported only when its URL asks for it."""
+
+from __future__ import annotations
+
+from penstock.catalog.protocol import Catalog
+from penstock.config import Settings, masked_url
+from penstock.errors import UnknownScheme
+from penstock.queue.opening import sqlite_file
+
+
+def open_catalog(settings: Settings) -> Catalog:
+    """The catalog behind ``settings.catalog_url``, its schema brought up to date."""
+    scheme, separator, rest = settings.catalog_url.partition("://")
+    if not separator or scheme != "sqlite":
+        raise UnknownScheme(
+            f"no catalog for {masked_url(settings.catalog_url)[:200]!r}",
+            remedy="Set PENSTOCK_CATALOG_URL to sqlite:///PATH.",
+        )
+    from penstock.catalog.sql.sqlite import SqliteCatalog
+
+    return SqliteCatalog(
+        sqlite_file(rest, settings),
+        synchronous=settings.sqlite_synchronous,
+        busy_timeout_s=settings.busy_timeout_s,
+    )
