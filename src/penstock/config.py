@@ -49,8 +49,6 @@ class Described(NamedTuple):
 
 
 _DERIVED = "(derived)"
-_URLS = ("url", "catalog_url")
-_SQL = ("sqlite", "postgresql", "postgres")
 
 
 def _setting(
@@ -64,7 +62,9 @@ def _setting(
 ) -> Any:
     metadata = {"kind": kind, "doc": doc, "aliases": aliases, "env": env, "shown": shown or _shown(default)}
     if default is _DERIVED:
-        return dataclasses.field(metadata=metadata, repr=kind is not kinds.URL)  # it may hold a password
+        return dataclasses.field(
+            metadata=metadata, repr=kind not in (kinds.URL, kinds.CATALOG_URL)
+        )  # it may hold a password
     return dataclasses.field(default_factory=lambda: default, metadata=metadata)
 
 
@@ -89,6 +89,12 @@ class Settings:
         "Where this machine keeps what it must remember.",
         env="PENSTOCK_STATE",
         shown="$XDG_STATE_HOME/penstock, else ~/.local/state/penstock",
+    )
+    catalog_url: str = _setting(
+        kinds.CATALOG_URL,
+        _DERIVED,
+        "The store that holds documents and their tasks.",
+        shown="the queue's own when it is SQLite, else sqlite:///STATE_DIR/catalog.db",
     )
     tenant_id: str = _setting(kinds.name("tenant_id"), "default", "The tenant of a job that names none.")
     collection: str = _setting(
@@ -179,12 +185,6 @@ class Settings:
     failed_retention_days: int = _setting(
         _DAYS, 30, "Days until failed jobs are removed; 0 keeps them for ever."
     )
-    catalog_url: str = _setting(
-        kinds.URL,
-        _DERIVED,
-        "The store of the documents: SQLite or PostgreSQL.",
-        shown="the queue's own store if it is SQL, else sqlite:///STATE_DIR/catalog.db",
-    )
     embedder: str = _setting(
         kinds.lower_word("static", "hashing"), "static", "What turns chunks into vectors."
     )
@@ -263,7 +263,7 @@ def _read(setting: Setting, source: str, given: object) -> object:
     try:
         return setting.read(given)
     except (ValueError, TypeError) as error:
-        shown = masked_url(given) if setting.name in _URLS and isinstance(given, str) else given
+        shown = masked_url(given) if setting.name.endswith("url") and isinstance(given, str) else given
         where = f"{setting.name} (argument)" if source == ARGUMENT else source
         detail = f" ({error})" if isinstance(error, InvalidName) else ""
         raise InvalidSetting(f"{where} = {str(shown)[:200]!r}: expected {setting.allowed}{detail}") from None
@@ -276,7 +276,7 @@ def _default_state(environ: Mapping[str, str]) -> str:
 
 
 def _default_catalog(url: str, state_dir: Path) -> str:
-    return url if url.partition("://")[0] in _SQL else f"sqlite:///{state_dir / 'catalog.db'}"
+    return url if url.startswith("sqlite://") else f"sqlite:///{state_dir / 'catalog.db'}"
 
 
 def _absolute(path: str, environ: Mapping[str, str]) -> Path:
@@ -313,7 +313,7 @@ def describe(settings: Settings) -> list[Described]:
 
 
 def _plain(name: str, value: object) -> object:
-    if name in _URLS:
+    if name.endswith("url"):
         return masked_url(str(value))
     if isinstance(value, Path):
         return str(value)

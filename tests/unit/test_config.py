@@ -18,6 +18,7 @@ HOME = {"HOME": "/users/ada"}
 # One value other than the default for each setting: the text of the variable, and what it becomes.
 TURNED = {
     "url": ("jsonl:///srv/queue", "jsonl:///srv/queue"),
+    "catalog_url": ("sqlite:////srv/catalog.db", "sqlite:////srv/catalog.db"),
     "state_dir": ("/srv/state", Path("/srv/state")),
     "tenant_id": ("acme", "acme"),
     "collection": ("notes", "notes"),
@@ -99,6 +100,7 @@ def test_an_argument_turns_a_setting_as_text_and_as_value(name):
 def test_defaults_are_those_of_the_design():
     expected = {
         "url": "sqlite:////users/ada/.local/state/penstock/penstock.db",
+        "catalog_url": "sqlite:////users/ada/.local/state/penstock/penstock.db",
         "state_dir": "/users/ada/.local/state/penstock",
         "tenant_id": "default",
         "collection": "default",
@@ -275,6 +277,18 @@ def test_a_relative_state_directory_is_fixed_when_loaded(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     assert tmp_path / "state" == load(state_dir="state").state_dir
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("sqlite:////srv/queue.db", "sqlite:////srv/queue.db"),
+        ("jsonl:///srv/queue", "sqlite:////state/catalog.db"),
+        ("memory://", "sqlite:////state/catalog.db"),
+    ],
+)
+def test_documents_live_with_a_sqlite_queue_else_in_the_state_directory(url, expected):
+    assert expected == load(url=url, state_dir="/state").catalog_url
 
 
 def test_a_url_of_its_own_is_not_moved_by_the_state_directory():

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from penstock.catalog.publishing import Facts
-from penstock.catalog.rollup import COMPLETED, FAILED, SKIPPED, WAITING, Counts, counted, kind
+from penstock.catalog.rollup import COMPLETED, FAILED, SKIPPED, WAITING, Counts, counted
 from penstock.catalog.values import NO_EMBEDDER, NO_EXTRACTOR, NO_TEXT, Failure, Fault, NewPage
 
 GATE_OCR = "gate: ocr failed"
@@ -57,24 +58,27 @@ class DocumentStanding(NamedTuple):
 
 
 def page(
-    new: NewPage, wanted: Wanted, vector: Iterable[int] = (), graphrag: Iterable[int] = ()
+    new: NewPage, wanted: Wanted, vector: Sequence[int] = (), graphrag: Sequence[int] = ()
 ) -> PageStanding:
     """``vector`` and ``graphrag``: how each of its chunks counts."""
     if new.failure is not None:
         return failed_page(new.failure)
     if new.chunks is None:
         return unread_page(wanted)
-    vectors, graphs = counted(vector), counted(graphrag)
-    by_vector, by_graph = kind(vectors.status), kind(graphs.status)
-    empty = None if new.chunks else NO_TEXT
+    return _read_page(counted(vector), counted(graphrag), empty=not new.chunks)
+
+
+@lru_cache(1024)
+def _read_page(vectors: Counts, graphs: Counts, *, empty: bool) -> PageStanding:
+    by_vector, by_graph = vectors.kind, graphs.kind
     return PageStanding(
         ocr=COMPLETED,
         vector=by_vector,
         graphrag=by_graph,
         vector_chunks=vectors,
         graphrag_chunks=graphs,
-        vector_error=(empty or NO_EMBEDDER) if by_vector == SKIPPED else None,
-        graphrag_error=(empty or NO_EXTRACTOR) if by_graph == SKIPPED else None,
+        vector_error=(NO_TEXT if empty else NO_EMBEDDER) if by_vector == SKIPPED else None,
+        graphrag_error=(NO_TEXT if empty else NO_EXTRACTOR) if by_graph == SKIPPED else None,
     )
 
 
@@ -102,13 +106,13 @@ def failed_page(failure: Failure) -> PageStanding:
 def document(pages: list[PageStanding], new: Iterable[NewPage], chunks: int) -> DocumentStanding:
     failures = [page.failure for page in new if page.failure is not None]
     return DocumentStanding(
-        ocr=counted(page.ocr for page in pages),
-        vector=counted(page.vector for page in pages),
-        graphrag=counted(page.graphrag for page in pages),
+        ocr=counted([page.ocr for page in pages]),
+        vector=counted([page.vector for page in pages]),
+        graphrag=counted([page.graphrag for page in pages]),
         pages=len(pages),
         chunks=chunks,
-        vector_chunks=sum(page.vector_chunks.completed for page in pages),
-        graphrag_chunks=sum(page.graphrag_chunks.completed for page in pages),
+        vector_chunks=sum([page.vector_chunks.completed for page in pages]),
+        graphrag_chunks=sum([page.graphrag_chunks.completed for page in pages]),
         failed=len(failures),
         outages=sum(failure.fault is Fault.OUTAGE for failure in failures),
     )

@@ -10,9 +10,13 @@ NAMESPACE = bytes.fromhex("6f6b1d9ac0c74b0f9e0b7a6d0e1c5a42")
 """Ours alone, as RFC 4122 asks for ids of version 5."""
 
 
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+
+
 def text_hash(text: str) -> str:
-    """What makes two chunks the same text."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    """What makes two chunks the same text. Raises ``UnicodeEncodeError`` for lone surrogates, which no store
+    keeps."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def text_key(hash_of_text: str) -> int:
@@ -22,12 +26,7 @@ def text_key(hash_of_text: str) -> int:
 
 def chunk_id(tenant_id: str, source_id: str, hash_of_text: str, occurrence: int) -> str:
     """UUIDv5 of the tenant, the source, the text and how many equal texts stood before it in the source."""
-    name = f"{tenant_id}\0{source_id}\0{hash_of_text}\0{occurrence}".encode()
-    digest = bytearray(hashlib.sha1(NAMESPACE + name, usedforsecurity=False).digest()[:16])
-    digest[6] = digest[6] & 0x0F | 0x50
-    digest[8] = digest[8] & 0x3F | 0x80
-    text = digest.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    return ChunkIds(tenant_id, source_id, [hash_of_text] * occurrence).next(hash_of_text)
 
 
 class ChunkIds:
@@ -35,11 +34,14 @@ class ChunkIds:
 
     def __init__(self, tenant_id: str, source_id: str, seen: Iterable[str] = ()) -> None:
         """``seen``: hashes of chunks of this generation that have their ids already."""
-        self._tenant_id = tenant_id
-        self._source_id = source_id
-        self._seen = Counter(seen)
+        self._seen: dict[str, int] = Counter(seen)
+        self._begun = hashlib.sha1(NAMESPACE + f"{tenant_id}\0{source_id}".encode(), usedforsecurity=False)
 
     def next(self, hash_of_text: str) -> str:
-        occurrence = self._seen[hash_of_text]
+        occurrence = self._seen.get(hash_of_text, 0)
         self._seen[hash_of_text] = occurrence + 1
-        return chunk_id(self._tenant_id, self._source_id, hash_of_text, occurrence)
+        digest = self._begun.copy()
+        digest.update(f"\0{hash_of_text}\0{occurrence}".encode())
+        text = digest.hexdigest()
+        variant = _VARIANT[text[16]]
+        return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{variant}{text[17:20]}-{text[20:32]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.catalog.protocol import Catalog
 from penstock.config import Settings, masked_url
 from penstock.errors import UnknownScheme
-from penstock.queue.opening import sqlite_path
+from penstock.queue.opening import sqlite_file
 
 
 def open_catalog(settings: Settings) -> Catalog:
@@ -18,14 +18,8 @@ def open_catalog(settings: Settings) -> Catalog:
         )
     from penstock.catalog.sql.sqlite import SqliteCatalog
 
-    catalog = SqliteCatalog(
-        sqlite_path(rest, settings),
+    return SqliteCatalog(
+        sqlite_file(rest, settings),
         synchronous=settings.sqlite_synchronous,
         busy_timeout_s=settings.busy_timeout_s,
     )
-    try:
-        catalog.migrate()
-    except BaseException:
-        catalog.close()
-        raise
-    return catalog

@@ -73,9 +73,6 @@ class Snapshot(Protocol):
 
     def get(self, source_id: str) -> Source | None: ...
 
-    def twins(self, tenant_id: str, content_hash: str, *, limit: int = 10) -> list[Source]:
-        """Published sources of a tenant with this content: what a moved file may have been."""
-
     def sources(self, filters: Filters, *, after: str = "", limit: int = 50) -> list[Source]:
         """Sources with a published generation, ordered by id, from the first id greater than ``after``."""
 
@@ -201,7 +198,8 @@ class Catalog(Protocol):
 
     def rename(self, rename: Rename, *, limit: int = BATCH, now: datetime | None = None) -> Renamed:
         """Give sources their new paths, at most ``limit`` a call. Nothing is read or embedded; ids, chunks
-        and vectors stay. What stood at a new path is removed."""
+        and vectors stay. What stood at a new path is removed. What was asked for since the rename stays
+        where it is. Raises ``InvalidRequest`` when a folder would go into itself."""
 
     def remove(self, removal: Removal, *, limit: int = BATCH, now: datetime | None = None) -> Removed:
         """Write a tombstone, then make sources invisible, at most ``limit`` a call, and drop generations

@@ -6,7 +6,7 @@ failed for good → failed; else any completed → completed; else (all skipped,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from penstock.catalog.values import TaskStatus
@@ -35,14 +35,19 @@ class Counts(NamedTuple):
         return Counts(*(count + change for count, change in zip(self, delta, strict=True)))
 
     @property
-    def status(self) -> TaskStatus:
+    def kind(self) -> int:
+        """How the parent counts in turn."""
         if self.processing:
-            return TaskStatus.PROCESSING
+            return PROCESSING
         if self.waiting:
-            return TaskStatus.PENDING
+            return WAITING
         if self.failed:
-            return TaskStatus.FAILED
-        return TaskStatus.COMPLETED if self.completed else TaskStatus.SKIPPED
+            return FAILED
+        return COMPLETED if self.completed else SKIPPED
+
+    @property
+    def status(self) -> TaskStatus:
+        return TaskStatus(WORDS[self.kind])
 
 
 def kind(status: str, retries_left: bool = False) -> int:
@@ -50,6 +55,9 @@ def kind(status: str, retries_left: bool = False) -> int:
     if status == TaskStatus.FAILED:
         return WAITING if retries_left else FAILED
     return _BY_STATUS[TaskStatus(status)]
+
+
+_ONE = tuple(Counts(*(int(kind == part) for kind in range(4))) for part in range(5))
 
 
 class Tally:
@@ -69,8 +77,7 @@ class Tally:
         return [(parent, delta[:4]) for parent, delta in self._deltas.items() if any(delta)]
 
 
-def counted(parts: Iterable[int]) -> Counts:
-    counts = [0, 0, 0, 0, 0]
-    for part in parts:
-        counts[part] += 1
-    return Counts(*counts[:4])
+def counted(parts: Sequence[int]) -> Counts:
+    if len(parts) == 1:
+        return _ONE[parts[0]]
+    return Counts(parts.count(PROCESSING), parts.count(WAITING), parts.count(FAILED), parts.count(COMPLETED))

@@ -81,6 +81,7 @@ class Fingerprints(msgspec.Struct, frozen=True):
 class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A piece of a page. ``start`` and ``end`` are characters of the page's text, lines count from 1.
 
+    ``text`` holds no NUL and no lone surrogate; ``text_hash`` is what ``identity.text_hash`` makes of it.
     ``vector``: float32, little endian; empty: it is in an outside store already. None: to be embedded, unless
     the source's own chunks or the cache know the text, or the generation has no space.
     """

@@ -53,12 +53,12 @@ def _memory(rest: str) -> Queue:
 def _sqlite(rest: str, settings: Settings) -> Queue:
     from penstock.queue.sql.sqlite import SqliteQueue
 
-    path = sqlite_path(rest, settings)
+    path = sqlite_file(rest, settings)
     return SqliteQueue(path, synchronous=settings.sqlite_synchronous, busy_timeout_s=settings.busy_timeout_s)
 
 
-def sqlite_path(rest: str, settings: Settings) -> Path:
-    """The file that ``rest`` of a ``sqlite://`` URL means, its directory made."""
+def sqlite_file(rest: str, settings: Settings) -> Path:
+    """The file that what follows ``sqlite://`` names, in a directory that can be used."""
     name = rest.removeprefix("/")
     if not rest.startswith("/") or not name or name.endswith("/"):
         raise InvalidSetting(

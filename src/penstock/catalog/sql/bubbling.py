@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.catalog.births import GATE_VECTOR
-from penstock.catalog.rollup import SKIPPED, Counts, Tally, kind
+from penstock.catalog.rollup import SKIPPED, WORDS, Counts, Tally, kind
 from penstock.catalog.sql import generations
 from penstock.catalog.sql.generations import DocumentRow
 from penstock.catalog.sql.statements import Rows, listed
@@ -72,10 +72,11 @@ class Bubbling:
             page_id, document_id = row[:2]
             counts = Counts(*row[counts_at : counts_at + 4]).changed(changes[page_id])
             error = self._errors.get((phase, page_id)) if counts.failed else None
-            if phase is Phase.GRAPHRAG and kind(counts.status) == SKIPPED:
+            after = counts.kind
+            if phase is Phase.GRAPHRAG and after == SKIPPED:
                 error = GATE_VECTOR
-            saved.append((counts.status, *counts, error, self._at, page_id))
-            self.page_moved(phase, document_id, kind(row[status_at]), kind(counts.status))
+            saved.append((WORDS[after], *counts, error, self._at, page_id))
+            self.page_moved(phase, document_id, kind(row[status_at]), after)
             if error is not None and counts.failed:
                 self.documents[document_id].errors = {
                     **self.documents[document_id].errors,

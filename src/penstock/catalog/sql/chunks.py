@@ -157,13 +157,13 @@ class Prepared(NamedTuple):
     kept: int
 
 
-def prepare(rows: Rows, owner: Owner, chunks: Sequence[NewChunk], *, in_parts: bool) -> Prepared:
+def prepare(rows: Rows, owner: Owner, chunks: Sequence[NewChunk], unwritten: Iterable[str] = ()) -> Prepared:
     """Give chunks their ids and find what need not be written or embedded again.
 
-    ``in_parts``: other chunks of the same generation may be there already, with the same texts.
+    ``unwritten``: hashes of chunks of the same generation that are collected but not written yet.
     """
     known, own = _known(rows, owner, chunks) if owner.relatives else ({}, [])
-    ids = ChunkIds(owner.tenant_id, owner.source_id, own if in_parts else ())
+    ids = ChunkIds(owner.tenant_id, owner.source_id, [*own, *unwritten])
     parts = []
     kept = 0
     for chunk in chunks:

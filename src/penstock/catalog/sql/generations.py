@@ -11,7 +11,7 @@ from penstock.catalog import publishing
 from penstock.catalog.births import Wanted
 from penstock.catalog.covering import covered
 from penstock.catalog.publishing import Facts, Verdict, verdict
-from penstock.catalog.rollup import Counts
+from penstock.catalog.rollup import WORDS, Counts
 from penstock.catalog.sql.statements import Rows, listed
 from penstock.catalog.sql.tombstones import removals
 from penstock.catalog.values import Adoption, NewGeneration, Place
@@ -142,9 +142,9 @@ def save(rows: Rows, documents: list[DocumentRow], at: str, published: frozenset
         [
             (
                 document.state,
-                document.ocr.status,
-                document.vector.status,
-                document.graphrag.status,
+                WORDS[document.ocr.kind],
+                WORDS[document.vector.kind],
+                WORDS[document.graphrag.kind],
                 *document.ocr,
                 *document.vector,
                 *document.graphrag,

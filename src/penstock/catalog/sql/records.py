@@ -10,6 +10,7 @@ import msgspec
 from penstock.catalog.answers import (
     ChunkView,
     Document,
+    KnownSource,
     PageState,
     PhaseState,
     Progress,
@@ -18,6 +19,12 @@ from penstock.catalog.answers import (
 from penstock.catalog.values import Fingerprints, LedgerEntry, LedgerKind, Place, State, TaskStatus
 
 Row = tuple[Any, ...]
+_known: Any = KnownSource
+
+
+def known(row: Row) -> KnownSource:
+    made: KnownSource = _known(*row[:-1], row[-1] == 1)
+    return made
 
 
 def source(row: Row) -> Source:

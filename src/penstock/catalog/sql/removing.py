@@ -51,6 +51,7 @@ def rename(rows: Rows, change: Rename, limit: int, at: str) -> Renamed:
     if change.folder and below(change.old, change.new):
         raise InvalidRequest(f"{change.old[:200]} cannot be moved into itself")
     first, last = span(change.old)
+    asked_at = format_time(change.asked_at)
     found = rows.all(
         "sources_below_shortest" if below(change.new, change.old) else "sources_below",
         place.tenant_id,
@@ -61,8 +62,8 @@ def rename(rows: Rows, change: Rename, limit: int, at: str) -> Renamed:
         last,
         int(change.folder),
         limit + 1,
+        asked_at,
     )
-    asked_at = format_time(change.asked_at)
     replaced = 0
     for key, path, building_id in found[:limit]:
         target = moved(change.old, change.new, path)

@@ -46,6 +46,7 @@ class Settling:
         self._chunks = ChunkRows(rows, self._numbers, self._at)
         self._spaces = Spaces(rows)
         self._bubbling = Bubbling(rows, self._at)
+        self._unwritten: dict[int, list[str]] = {}
 
     def finish(self) -> None:
         self._chunks.flush()
@@ -84,7 +85,7 @@ class Settling:
             f"end_{lane}",
             [
                 (
-                    outcome.status,
+                    outcome.status.value,
                     outcome.retry_count,
                     None if outcome.retry_after is None else format_time(self._now + outcome.retry_after),
                     int(outcome.suspect),
@@ -117,8 +118,9 @@ class Settling:
         """The page's chunks are written by the transaction that ends its ocr: the gate in person."""
         chunks = page.chunks or ()
         owner = self._owner(document, page)
-        self._chunks.flush()
-        prepared = prepare(self._rows, owner, chunks, in_parts=True)
+        unwritten = self._unwritten.setdefault(document.id, [])
+        prepared = prepare(self._rows, owner, chunks, unwritten)
+        unwritten += [chunk.text_hash for chunk in chunks]
         head = self._rows.value("head_vector", document.priority)
         document.turn, numbers = turns(document.turn, document.given, head, len(chunks))
         document.given += len(chunks)
@@ -129,7 +131,7 @@ class Settling:
             )
         ]
         standing = births.page(
-            page, document.wanted, (kind[0] for kind in kinds), (kind[1] for kind in kinds)
+            page, document.wanted, [kind[0] for kind in kinds], [kind[1] for kind in kinds]
         )
         self._write_standing(document, page_id, page, standing)
         if page.text is not None:

@@ -47,7 +47,7 @@ class SqlSnapshot(SearchReads):
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
     ) -> list[KnownSource]:
         found = self._in_folder("known", place, folder, after, limit)
-        return [KnownSource(*row[:10], partial=row[10] == 1) for row in found]
+        return [records.known(row) for row in found]
 
     def ledger(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
@@ -72,9 +72,6 @@ class SqlSnapshot(SearchReads):
     def get(self, source_id: str) -> Source | None:
         found = self._sources("get_where", source_id)
         return found[0] if found else None
-
-    def twins(self, tenant_id: str, content_hash: str, *, limit: int = 10) -> list[Source]:
-        return self._sources("twins_where", content_hash, tenant_id, limit)
 
     def sources(self, filters: Filters, *, after: str = "", limit: int = 50) -> list[Source]:
         return self._sources("sources_where", *self._filters(filters), after, limit)

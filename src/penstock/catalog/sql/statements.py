@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-_NAME = re.compile(r"^-- name: (\w+)( per phase)?$", re.MULTILINE)
+_NAME = re.compile(r"^-- name: (\w+)(?: per (phase|chunk phase))?$", re.MULTILINE)
 
 # Claiming, renewing and settling are the same for all phases; what differs stands here.
 _PHASES = {
@@ -37,7 +37,8 @@ _PHASES = {
 
 @cache
 def load(dialect: str) -> dict[str, str]:
-    """Every statement of a dialect by name. Those ``per phase`` come out as name_ocr, name_vector, …"""
+    """Every statement of a dialect by name. Those ``per phase`` come out as name_ocr, name_vector, …, those ``per
+    chunk phase`` without the first."""
     statements: dict[str, str] = {}
     for file in sorted(files(__package__).joinpath("queries", dialect).iterdir(), key=lambda f: f.name):
         _, *blocks = _NAME.split(file.read_text(encoding="utf-8"))
@@ -47,6 +48,7 @@ def load(dialect: str) -> dict[str, str]:
                 made = {
                     f"{name}_{phase}": text.strip().format(phase=phase, **words)
                     for phase, words in _PHASES.items()
+                    if per_phase == "phase" or words["table"] == "task_queue_chunk"
                 }
             if made.keys() & statements.keys():
                 raise AssertionError(f"{dialect} has two statements named {name}")

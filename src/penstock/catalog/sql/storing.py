@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,7 +18,7 @@ from penstock.catalog.rollup import COMPLETED, FAILED, WORDS
 from penstock.catalog.sql import generations as building
 from penstock.catalog.sql.chunks import ChunkRows, Numbers, Owner, Prepared, Spaces, prepare
 from penstock.catalog.sql.restarting import restart
-from penstock.catalog.sql.statements import Rows
+from penstock.catalog.sql.statements import Rows, listed
 from penstock.catalog.sql.tombstones import removals
 from penstock.catalog.values import (
     NO_EMBEDDER,
@@ -64,16 +63,35 @@ class Storing:
         self._sources: list[tuple[Any, ...]] = []
         self._published: list[tuple[Any, ...]] = []
         self._paths: list[tuple[str, str, str, str]] = []
-        self._collected: set[tuple[Place, str]] = set()
+        self._written: set[tuple[Place, str]] = set()
+        self._times: dict[datetime, str] = {}
+        self._found: dict[tuple[Place, str], SourceRow] = {}
 
     def run(self) -> list[Stored]:
         earliest = min(new.asked_at for new in self._new)
         self._removals = removals(self._rows, {new.place.tenant_id for new in self._new}, earliest)
+        paths: dict[Place, list[str]] = {}
+        for new in self._new:
+            paths.setdefault(new.place, []).append(new.path)
+        for place, some in paths.items():
+            self._look_up(place, some)
         answers = [self._store(new) for new in self._new]
         self._flush()
         if self._paths and self._rows.value("any_ledger"):
             self._rows.many("unnote", self._paths)
         return answers
+
+    def _look_up(self, place: Place, paths: list[str]) -> None:
+        where = (place.tenant_id, place.collection, place.branch)
+        for path, *row in self._rows.all("sources_at", *where, listed(paths)):
+            self._found[place, path] = SourceRow(*row)
+
+    def _time(self, moment: datetime) -> str:
+        """Many generations of a batch were asked for, and some read, at the same moment."""
+        text = self._times.get(moment)
+        if text is None:
+            text = self._times[moment] = format_time(moment)
+        return text
 
     def _flush(self) -> None:
         for name, rows in (
@@ -87,14 +105,14 @@ class Storing:
         self._chunks.flush()
         self._rows.many("publish", self._published)
         self._published.clear()
-        self._collected.clear()
 
     def _store(self, new: NewGeneration) -> Stored:
         place = new.place
-        if (place, new.path) in self._collected:
+        if (place, new.path) in self._written:
+            # Once more in the same batch: the rows of the first are needed now.
             self._flush()
-        found = self._rows.one("source_at", place.tenant_id, place.collection, place.branch, new.path)
-        source = SourceRow(*found) if found else None
+            self._look_up(place, [new.path])
+        source = self._found.get((place, new.path))
         source_id = source.source_id if source else new.source_id
         if covered(self._removals, place, new.path, source_id, new.asked_at):
             return Stored(outcome=Outcome.REMOVED, source_id=source_id)
@@ -102,7 +120,7 @@ class Storing:
             earlier = self._earlier(new, source)
             if earlier is not None:
                 return earlier
-        self._collected.add((place, new.path))
+        self._written.add((place, new.path))
         return self._write(new, source, source_id or clock.new_uuids(1)[0])
 
     def _earlier(self, new: NewGeneration, source: SourceRow) -> Stored | None:
@@ -127,7 +145,7 @@ class Storing:
     def _write(self, new: NewGeneration, source: SourceRow | None, source_id: str) -> Stored:
         owner = self._owner(new, source, source_id)
         chunks = [chunk for page in new.pages for chunk in page.chunks or ()]
-        prepared = prepare(self._rows, owner, chunks, in_parts=False)
+        prepared = prepare(self._rows, owner, chunks)
         unread = sum(page.chunks is None and page.failure is None for page in new.pages)
         missing = 0 if owner.space_id is None else sum(_to_embed(part) for part in prepared.parts)
         tasks = len(chunks) if new.graph else missing
@@ -195,7 +213,7 @@ class Storing:
             for index in range(len(page.chunks or ())):
                 (chunk, chunk_id, known), turn = next(parts)
                 kinds.append(self._chunks.add(owner, page_id, index, chunk, chunk_id, known, turn))
-            standing = births.page(page, wanted, (kind[0] for kind in kinds), (kind[1] for kind in kinds))
+            standing = births.page(page, wanted, [kind[0] for kind in kinds], [kind[1] for kind in kinds])
             standings.append(standing)
             done, failed = standing.ocr == COMPLETED, standing.ocr == FAILED
             self._pages.append(
@@ -241,11 +259,11 @@ class Storing:
             (
                 owner.document_id,
                 owner.source_key,
-                PurePosixPath(new.path).name or new.path,
+                new.path.rpartition("/")[2] or new.path,
                 "published" if published else "building",
-                standing.ocr.status,
-                standing.vector.status,
-                standing.graphrag.status,
+                WORDS[standing.ocr.kind],
+                WORDS[standing.vector.kind],
+                WORDS[standing.graphrag.kind],
                 *standing.ocr,
                 *standing.vector,
                 *standing.graphrag,
@@ -262,15 +280,15 @@ class Storing:
                 standing.outages,
                 owner.space_id,
                 int(new.graph),
-                new.gate,
+                new.gate.value,
                 new.priority,
                 new.max_retries,
                 *numbering,
                 new.content_hash,
                 *msgspec.structs.astuple(new.fingerprints),
                 new.job_id,
-                format_time(new.asked_at),
-                format_time(new.read_at),
+                self._time(new.asked_at),
+                self._time(new.read_at),
                 self._at if published else None,
                 self._at,
                 self._at,
@@ -314,8 +332,8 @@ class Storing:
             standing.chunks,
             new.content_hash,
             *msgspec.structs.astuple(new.fingerprints),
-            format_time(new.asked_at),
-            format_time(new.read_at),
+            self._time(new.asked_at),
+            self._time(new.read_at),
             self._at,
             self._change,
             self._at,

@@ -51,8 +51,6 @@ CREATE TABLE sources (
 );
 CREATE UNIQUE INDEX idx_sources_path ON sources (tenant_id, collection, branch, path);
 CREATE INDEX idx_sources_change ON sources (tenant_id, change_seq);
--- A file that appears elsewhere with the same content was moved.
-CREATE INDEX idx_sources_content ON sources (content_hash, tenant_id) WHERE published_id IS NOT NULL;
 
 -- One generation of a source.
 CREATE TABLE documents (

@@ -78,14 +78,14 @@ FROM task_queue_page p JOIN (
            sum(graphrag_status = 'completed') AS gc
     FROM task_queue_chunk GROUP BY page_id) c ON c.page_id = p.id
 JOIN documents d ON d.id = p.document_id AND d.state <> 'dropped'
+    AND NOT EXISTS (SELECT 1 FROM catalog_outbox o WHERE o.kind = 'leftover' AND o.document_id = d.id)
 WHERE (p.vector_processing, p.vector_waiting, p.vector_failed, p.vector_completed) <> (vp, vw, vf, vc)
    OR (p.graphrag_processing, p.graphrag_waiting, p.graphrag_failed, p.graphrag_completed) <> (gp, gw, gf, gc)
    OR p.vector_status <> CASE WHEN vp THEN 'processing' WHEN vw THEN 'pending' WHEN vf THEN 'failed'
                               WHEN vc THEN 'completed' ELSE 'skipped' END
    OR p.graphrag_status <> CASE WHEN gp THEN 'processing' WHEN gw THEN 'pending' WHEN gf THEN 'failed'
                                 WHEN gc THEN 'completed' ELSE 'skipped' END
-   OR (p.chunk_count <> chunks AND (d.state = 'building' OR NOT EXISTS (
-            SELECT 1 FROM catalog_outbox o WHERE o.kind = 'leftover' AND o.document_id = d.id)))
+   OR p.chunk_count <> chunks
 
 -- name: audit_documents
 SELECT 'generation ' || d.id || ' does not stand where its pages do'

@@ -76,11 +76,11 @@ SET ocr_status = 'pending', ocr_retry_count = 0, ocr_retry_at = NULL, ocr_suspec
     updated_at = ?
 WHERE id = ?
 
--- name: failed_chunks per phase
+-- name: failed_chunks per chunk phase
 SELECT id, page_id, {phase}_retry_at IS NOT NULL, graphrag_status, coalesce(graphrag_error, '')
 FROM task_queue_chunk INDEXED BY idx_tqc_{phase}_failed WHERE {phase}_status = 'failed' AND document_id = ?
 
--- name: restart_chunk per phase
+-- name: restart_chunk per chunk phase
 UPDATE task_queue_chunk
 SET {phase}_status = 'pending', {phase}_retry_count = 0, {phase}_retry_at = NULL, {phase}_suspect = 0,
     {phase}_error = NULL, updated_at = ?
@@ -89,7 +89,7 @@ WHERE id = ?
 -- name: unskip_graphrag
 UPDATE task_queue_chunk SET graphrag_status = 'pending', graphrag_error = NULL, updated_at = ? WHERE id = ?
 
--- name: release_gate per phase
+-- name: release_gate per chunk phase
 UPDATE task_queue_chunk SET {phase}_held = ?
 WHERE document_id = ? AND {phase}_held = 'gate'
 

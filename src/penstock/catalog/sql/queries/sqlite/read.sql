@@ -20,10 +20,6 @@ WHERE s.tenant_id = ? AND s.collection = ? AND s.branch = ? AND s.path = ?
 -- name: get_where
 WHERE s.id = ?
 
--- name: twins_where
-INDEXED BY idx_sources_content
-WHERE s.content_hash = ? AND s.tenant_id = ? AND s.published_id IS NOT NULL ORDER BY s.id LIMIT ?
-
 -- name: filtered
 s.tenant_id = ?1 AND s.published_id IS NOT NULL
 AND (?2 IS NULL OR s.collection = ?2) AND (?3 IS NULL OR s.branch = ?3) AND (?4 IS NULL OR s.path GLOB ?4)

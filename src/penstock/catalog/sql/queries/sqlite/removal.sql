@@ -6,7 +6,7 @@ ON CONFLICT (tenant_id, collection, branch, path, source_id) DO UPDATE
 SET asked_at = excluded.asked_at, reason = excluded.reason, created_at = excluded.created_at
 WHERE excluded.asked_at > asked_at
 
--- What can be seen, or is being built, of requests not later than the delete. ?4 to ?6: paths, '' for any.
+-- What can be seen, or is being built, of requests not later than the delete. An empty text stands for any.
 -- name: doomed_by_path
 SELECT s.key, s.published_id, s.building_id, s.asked_at FROM sources s INDEXED BY idx_sources_path
 WHERE s.tenant_id = ?1 AND s.collection = ?2 AND s.branch = ?3 AND (s.path = ?4 OR (s.path >= ?5 AND s.path < ?6))
@@ -45,17 +45,18 @@ DELETE FROM catalog_ledger
 WHERE tenant_id = ?1 AND (?2 = '' OR collection = ?2) AND (?3 = '' OR branch = ?3)
   AND (?4 = '' OR path = ?4 OR (path >= ?5 AND path < ?6)) AND at <= ?7
 
+-- A source moved by this rename was asked for by it from then on, and is not met again.
 -- name: sources_below
 SELECT key, path, building_id FROM sources INDEXED BY idx_sources_path
 WHERE tenant_id = ?1 AND collection = ?2 AND branch = ?3
-  AND ((path = ?4) OR (?7 AND path >= ?5 AND path < ?6))
+  AND ((path = ?4) OR (?7 AND path >= ?5 AND path < ?6)) AND (asked_at IS NULL OR asked_at < ?9)
 ORDER BY path LIMIT ?8
 
 -- The same, shortest first: where a folder takes its parent's place, what is in the way has left by then.
 -- name: sources_below_shortest
 SELECT key, path, building_id FROM sources INDEXED BY idx_sources_path
 WHERE tenant_id = ?1 AND collection = ?2 AND branch = ?3
-  AND ((path = ?4) OR (?7 AND path >= ?5 AND path < ?6))
+  AND ((path = ?4) OR (?7 AND path >= ?5 AND path < ?6)) AND (asked_at IS NULL OR asked_at < ?9)
 ORDER BY length(path), path LIMIT ?8
 
 -- name: move_source

@@ -22,6 +22,11 @@ FROM catalog_tombstone WHERE tenant_id = ? AND asked_at >= ?
 SELECT key, id, published_id, building_id, read_at FROM sources
 WHERE tenant_id = ? AND collection = ? AND branch = ? AND path = ?
 
+-- name: sources_at
+SELECT s.path, s.key, s.id, s.published_id, s.building_id, s.read_at
+FROM json_each(?4) j CROSS JOIN sources s INDEXED BY idx_sources_path
+WHERE s.tenant_id = ?1 AND s.collection = ?2 AND s.branch = ?3 AND s.path = j.value
+
 -- name: add_source
 INSERT INTO sources (
     key, id, tenant_id, collection, branch, path, created_at,

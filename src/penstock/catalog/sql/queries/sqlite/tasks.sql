@@ -84,7 +84,7 @@ SELECT id, document_id, vector_status, graphrag_status,
        graphrag_processing, graphrag_waiting, graphrag_failed, graphrag_completed
 FROM task_queue_page WHERE id IN (SELECT value FROM json_each(?))
 
--- name: save_page per phase
+-- name: save_page per chunk phase
 UPDATE task_queue_page
 SET {phase}_status = ?1, {phase}_processing = ?2, {phase}_waiting = ?3, {phase}_failed = ?4,
     {phase}_completed = ?5, {phase}_error = ?6, updated_at = ?7,

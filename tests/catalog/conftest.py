@@ -1,0 +1,176 @@
+"""One suite for every catalog: what the protocol promises, each promise once.
+
+Every call passes ``now=``, so no test sleeps. A catalog joins with one line in ``CATALOGS``. Whatever a test
+does, at its end nothing may be out of joint: the fixture audits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.catalog import outcomes
+from penstock.catalog.answers import Document, Filters, Source
+from penstock.catalog.identity import text_hash
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import (
+    NewChunk,
+    NewGeneration,
+    NewPage,
+    Phase,
+    Place,
+    Stored,
+    Task,
+    TaskOutcome,
+    TaskRequest,
+    TaskStatus,
+)
+from penstock.retry import Classification
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+DOCS = Place("acme", "docs")
+VECTOR = b"\x00\x00\x80?" * 4
+TRANSIENT = Classification("transient", "ERR_NETWORK")
+PERMANENT = Classification("permanent", "ERR_PARSE")
+
+
+def _sqlite(place: Path) -> Catalog:
+    from penstock.catalog.sql.sqlite import SqliteCatalog
+
+    # Durability has its own test (test_crash); here the sync would only cost time.
+    return SqliteCatalog(place / "catalog.db", synchronous="NORMAL")
+
+
+CATALOGS: dict[str, Callable[[Path], Catalog]] = {"sqlite": _sqlite}
+
+
+@pytest.fixture(params=CATALOGS)
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Catalog]]:
+    """Opens the test's catalog; each call is one more opener of it."""
+    catalogs: list[Catalog] = []
+
+    def open_one() -> Catalog:
+        catalogs.append(CATALOGS[request.param](tmp_path))
+        return catalogs[-1]
+
+    yield open_one
+    for catalog in catalogs:
+        catalog.close()
+
+
+@pytest.fixture
+def catalog(opened: Callable[[], Catalog]) -> Iterator[Catalog]:
+    catalog = opened()
+    yield catalog
+    assert [] == catalog.audit()
+
+
+def at(seconds: float) -> datetime:
+    return T0 + timedelta(seconds=seconds)
+
+
+def chunk(text: str, vector: bytes | None = VECTOR, **fields: Any) -> NewChunk:
+    return NewChunk(text=text, text_hash=text_hash(text), start=0, end=len(text), vector=vector, **fields)
+
+
+def page(*texts: str, number: int = 1, vector: bytes | None = VECTOR) -> NewPage:
+    return NewPage(number=number, chunks=tuple(chunk(text, vector) for text in texts))
+
+
+def pages(count: int) -> tuple[NewPage, ...]:
+    """Pages still to be read."""
+    return tuple(NewPage(number=number) for number in range(1, count + 1))
+
+
+def generation(path: str = "/a.md", *parts: NewPage, **fields: Any) -> NewGeneration:
+    """Read when it was asked for, at T0 unless told; its hash follows from its parts."""
+    asked_at = fields.pop("asked_at", T0)
+    defaults: dict[str, Any] = {
+        "place": DOCS,
+        "path": path,
+        "pages": parts or (page("some text"),),
+        "content_hash": text_hash(repr(parts)),
+        "asked_at": asked_at,
+        "read_at": asked_at,
+        "space": "static",
+    }
+    return NewGeneration(**(defaults | fields))
+
+
+def put(catalog: Catalog, path: str = "/a.md", *parts: NewPage, now: datetime = T0, **fields: Any) -> Stored:
+    (stored,) = catalog.store([generation(path, *parts, **fields)], now=now)
+    return stored
+
+
+def begin(catalog: Catalog, path: str = "/a.pdf", count: int = 2, **fields: Any) -> int:
+    """A document whose pages are still to be read; its id."""
+    stored = put(catalog, path, *pages(count), **fields)
+    assert stored.document_id is not None
+    return stored.document_id
+
+
+def take(
+    catalog: Catalog, lane: Phase, limit: int = 1000, now: datetime = T0, worker: str = "w1"
+) -> list[Task]:
+    return catalog.claim(TaskRequest(lane, worker, limit), now=now)
+
+
+def settle(catalog: Catalog, ended: Sequence[TaskOutcome], now: datetime = T0) -> list[TaskStatus | None]:
+    return catalog.settle(ended, now=now)
+
+
+def read(catalog: Catalog, *texts: str, now: datetime = T0, vector: bytes | None = None) -> None:
+    """Claim all pages that wait, and end each with these chunks, its number in front."""
+    tasks = take(catalog, Phase.OCR, now=now)
+    made = [
+        NewPage(
+            number=task.page_number,
+            chunks=tuple(chunk(f"{task.page_number} {text}", vector) for text in texts),
+        )
+        for task in tasks
+    ]
+    catalog.settle(
+        [outcomes.completed_page(task, page) for task, page in zip(tasks, made, strict=True)], now=now
+    )
+
+
+def embed(catalog: Catalog, now: datetime = T0) -> int:
+    """Claim all chunks that wait, and embed them; how many."""
+    tasks = take(catalog, Phase.VECTOR, now=now)
+    catalog.settle([outcomes.completed_vector(task, VECTOR) for task in tasks], now=now)
+    return len(tasks)
+
+
+def sweep(catalog: Catalog, now: datetime = T0) -> None:
+    """What upkeep does with the outbox, job entries excepted."""
+    while entries := [entry for entry in catalog.outbox() if entry.kind == "leftover"]:
+        catalog.clear([entry.entry_id for entry in entries], now=now)
+
+
+def found(catalog: Catalog, words: str, **filters: Any) -> set[str]:
+    """Texts of the published chunks that have any of the words."""
+    with catalog.snapshot() as snapshot:
+        hits = snapshot.keyword(words, Filters(tenant_id="acme", **filters), limit=1000)
+        return {view.text for view in snapshot.hydrate([hit.content_id for hit in hits]) if view}
+
+
+def document(catalog: Catalog, document_id: int) -> Document:
+    with catalog.snapshot() as snapshot:
+        seen = snapshot.document(document_id)
+    assert seen is not None
+    return seen
+
+
+def source(catalog: Catalog, path: str = "/a.md", place: Place = DOCS) -> Source | None:
+    with catalog.snapshot() as snapshot:
+        return snapshot.find(place, path)
+
+
+def vectors(catalog: Catalog, space: str = "static", tenant: str = "acme") -> int:
+    """How many vectors of published chunks there are."""
+    with catalog.snapshot() as snapshot:
+        return sum(len(batch.content_ids) // 8 for batch in snapshot.load(tenant, space))

@@ -1,0 +1,71 @@
+"""SIGKILL at random moments: whatever was going on, nothing is out of joint afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+from time import sleep
+
+import pytest
+
+from penstock import clock
+from penstock.catalog import outcomes
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import Phase, TaskRequest
+from tests.catalog.conftest import CATALOGS, VECTOR, found, page, put
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.mark.parametrize("name", CATALOGS)
+@pytest.mark.parametrize("kills", [12, pytest.param(100, marks=pytest.mark.chaos)])
+def test_a_killed_process_leaves_nothing_out_of_joint(name: str, kills: int, tmp_path: Path):
+    catalog = CATALOGS[name](tmp_path)
+    random = Random(kills)
+    command = [sys.executable, "-m", "tests.catalog.crashing", name, str(tmp_path)]
+    with subprocess.Popen(
+        command, cwd=ROOT, text=True, bufsize=1, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as crew:
+        assert crew.stdin is not None
+        assert crew.stdout is not None
+        for number in range(kills):
+            crew.stdin.write(f"{number}\n")
+            pid = int(crew.stdout.readline())
+            # The moment is the point here: a time, not a state.
+            sleep(random.uniform(0.02, 0.25))
+            os.kill(pid, signal.SIGKILL)
+            assert "gone\n" == crew.stdout.readline()
+            assert [] == catalog.audit()
+        crew.stdin.close()
+    _finish(catalog)
+    put(catalog, "/after.md", page("still working"), asked_at=clock.now())
+    assert {"still working"} == found(catalog, "still")
+    catalog.close()
+
+
+def _finish(catalog: Catalog) -> None:
+    """The next process picks everything up: claims given back, all tasks done, the outbox emptied."""
+    catalog.settle([outcomes.released(claim) for claim in catalog.held("victim")])
+    for _ in range(10):
+        for entry in catalog.outbox(limit=1000):
+            catalog.clear([entry.entry_id])
+        for lane in Phase:
+            _do(catalog, lane)
+    assert [] == catalog.outbox()
+    assert [] == catalog.audit()
+    with catalog.snapshot() as snapshot:
+        assert 0 == sum(snapshot.open_tasks(lane) for lane in Phase)
+
+
+def _do(catalog: Catalog, lane: Phase) -> None:
+    while tasks := catalog.claim(TaskRequest(lane, "next", 100)):
+        done = {
+            Phase.OCR: lambda task: outcomes.completed_page(task, page("done", number=task.page_number)),
+            Phase.VECTOR: lambda task: outcomes.completed_vector(task, VECTOR),
+            Phase.GRAPHRAG: lambda task: outcomes.completed_graph(task, 1, 1),
+        }[lane]
+        catalog.settle([done(task) for task in tasks])

@@ -1,0 +1,235 @@
+"""What a search reads: published generations only, all of one moment."""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Callable
+
+import pytest
+
+from penstock.catalog.answers import Filters
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import NewPage, Place, Removal
+from tests.catalog.conftest import DOCS, VECTOR, at, begin, chunk, found, generation, page, put, read, sweep
+
+ACME = Filters(tenant_id="acme")
+
+
+def test_the_best_match_comes_first_with_its_terms_marked(catalog: Catalog):
+    put(catalog, "/a.md", page("a long text about water, mills and many other things besides"))
+    put(catalog, "/b.md", page("water mills"))
+    put(catalog, "/c.md", page("nothing of that kind"))
+
+    with catalog.snapshot() as snapshot:
+        hits = snapshot.keyword("mill water", ACME, marks=("<b>", "</b>"))
+        views = snapshot.hydrate([hit.content_id for hit in hits])
+
+    assert ["/b.md", "/a.md"] == [view.path for view in views if view]
+    assert "<b>water</b> <b>mills</b>" == hits[0].snippet
+    assert hits[0].score > hits[1].score
+
+
+def test_words_are_stemmed_and_folded(catalog: Catalog):
+    put(catalog, "/a.md", page("The Résumé of penstocks"))
+
+    assert 1 == len(found(catalog, "resume"))
+    assert 1 == len(found(catalog, "PENSTOCK"))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "NEAR(a b)",
+        'un"closed',
+        "col:umn",
+        "a AND",
+        "NOT x",
+        "*",
+        '""',
+        "^",
+        "a-b",
+        "(",
+        "'",
+        "",
+        " ",
+        "\0",
+        "+",
+        "é OR",
+    ],
+)
+def test_nothing_in_a_query_is_an_operator(catalog: Catalog, query: str):
+    put(catalog, "/a.md", page("alpha"))
+
+    found(catalog, query)
+
+
+def test_quoted_words_are_a_phrase(catalog: Catalog):
+    put(catalog, "/a.md", page("red green blue", "green red blue"))
+
+    assert {"red green blue"} == found(catalog, '"red green"')
+
+
+def test_filters_narrow_by_place_path_type_and_tag(catalog: Catalog):
+    put(catalog, "/docs/a.md", page("word one"), file_type="document", tags=("team/red", "x"))
+    put(catalog, "/src/b.py", page("word two"), file_type="code", tags=("team",))
+    put(catalog, "/src/c.py", page("word three"), file_type="code", place=Place("acme", "other", "dev"))
+    put(catalog, "/src/d.py", page("word four"), place=Place("elsewhere", "docs"))
+
+    assert {"word one", "word two", "word three"} == found(catalog, "word")
+    assert {"word two", "word three"} == found(catalog, "word", path="/src/*.py")
+    assert {"word one"} == found(catalog, "word", file_type="document")
+    assert {"word three"} == found(catalog, "word", collection="other", branch="dev")
+    assert {"word one", "word two"} == found(catalog, "word", tag="team")
+    assert {"word one"} == found(catalog, "word", tag="team/red")
+    assert set() == found(catalog, "word", tag="tea")
+
+
+def test_a_rare_tenant_is_found_behind_many_others(catalog: Catalog):
+    for n in range(5):
+        catalog.store(
+            [
+                generation(f"/{n}-{m}.md", page(f"water {n} {m}"), place=Place("big", "docs"))
+                for m in range(40)
+            ]
+        )
+    put(catalog, "/mine.md", page("water and a good deal of other words, so that it ranks last"))
+
+    assert 1 == len(found(catalog, "water"))
+
+
+def test_only_published_chunks_are_found(catalog: Catalog):
+    put(catalog, "/a.md", page("old water"))
+    put(catalog, "/a.md", page("new water"), asked_at=at(1))
+    begin(catalog, "/b.pdf")
+    read(catalog, "unseen water")
+
+    assert {"new water"} == found(catalog, "water")
+    sweep(catalog)
+    assert {"new water"} == found(catalog, "water")
+
+
+def test_a_hit_has_its_place_in_the_document(catalog: Catalog):
+    piece = chunk("body", first_line=3, last_line=9, heading_path="Intro > Why", symbols="f g")
+    put(catalog, "/a.md", page("head"), NewPage(number=2, chunks=(piece,)), title="A title", tags=("t",))
+
+    with catalog.snapshot() as snapshot:
+        (hit,) = snapshot.keyword("body", ACME)
+        (view, nothing) = snapshot.hydrate([hit.content_id, 10**9])
+
+    assert None is nothing
+    assert view is not None
+    assert (2, 2, 0, 0, 4, 3, 9) == (
+        view.page_number,
+        view.page_count,
+        view.chunk_index,
+        view.start,
+        view.end,
+        view.first_line,
+        view.last_line,
+    )
+    assert ("Intro > Why", "f g", "A title", ("t",)) == (
+        view.heading_path,
+        view.symbols,
+        view.title,
+        view.tags,
+    )
+
+
+def test_vectors_are_loaded_ready_for_numpy(catalog: Catalog):
+    put(catalog, "/a.md", page("one", "two"))
+    put(catalog, "/b.md", page("three", vector=b"\x01\x02\x03\x04" * 4))
+
+    with catalog.snapshot() as snapshot:
+        (batch,) = snapshot.load("acme", "static")
+        ids, keys = array.array("q", batch.content_ids), array.array("q", batch.source_keys)
+        texts = {view.text: key for view, key in zip(snapshot.hydrate(ids), keys, strict=True) if view}
+        (only,) = snapshot.load("acme", "static", [texts["three"]])
+        assert [] == list(snapshot.load("acme", "unknown"))
+        assert [] == list(snapshot.load("nobody", "static"))
+
+    assert 3 * len(VECTOR) == len(batch.vectors)
+    assert texts["one"] == texts["two"] != texts["three"]
+    assert b"\x01\x02\x03\x04" * 4 == only.vectors
+
+
+def test_a_cache_is_brought_up_to_a_snapshot_by_what_changed(catalog: Catalog):
+    catalog.store([generation(f"/{n}.md", page(f"text {n}")) for n in range(4)])
+    cache, sleeper = _Cache(), _Cache()
+    cache.update(catalog)
+    sleeper.update(catalog)
+
+    put(catalog, "/0.md", page("edited", "longer"), asked_at=at(1))
+    catalog.remove(Removal(tenant_id="acme", path="/1.md", asked_at=at(1)))
+    put(catalog, "/5.md", page("new"))
+    assert 3 == cache.update(catalog)
+    sweep(catalog)
+    assert 0 == cache.update(catalog)
+    # The removed source's row is gone by now; one that was not told before learns of it all the same.
+    assert 3 == sleeper.update(catalog)
+
+
+class _Cache:
+    """What a search keeps in memory, compared with everything read anew."""
+
+    def __init__(self) -> None:
+        self._sequence: int | None = None
+        self._owners: dict[int, int] = {}
+
+    def update(self, catalog: Catalog) -> int:
+        with catalog.snapshot() as snapshot:
+            changes = snapshot.changes("acme", self._sequence)
+            if changes.reload:
+                self._owners.clear()
+            self._owners = {i: key for i, key in self._owners.items() if key not in changes.stale}
+            self._take(snapshot.load("acme", "static", None if changes.reload else changes.fresh))
+            self._sequence = changes.sequence
+            mine, self._owners = self._owners, {}
+            self._take(snapshot.load("acme", "static"))
+        assert mine == self._owners
+        return len(changes.stale)
+
+    def _take(self, batches) -> None:
+        for batch in batches:
+            keys = array.array("q", batch.source_keys)
+            self._owners |= dict(zip(array.array("q", batch.content_ids), keys, strict=True))
+
+
+def test_matching_sources_narrow_a_scan(catalog: Catalog):
+    put(catalog, "/a.md", page("one"))
+    put(catalog, "/b.py", page("two"))
+
+    with catalog.snapshot() as snapshot:
+        assert None is snapshot.matching(ACME)
+        (key,) = snapshot.matching(Filters(tenant_id="acme", path="*.py")) or []
+        (batch,) = snapshot.load("acme", "static", [key])
+    assert 8 == len(batch.content_ids)
+
+
+def test_a_snapshot_does_not_see_what_happens_after_it(opened: Callable[[], Catalog]):
+    reader, writer = opened(), opened()
+    put(writer, "/a.md", page("before"))
+
+    with reader.snapshot() as snapshot:
+        first = snapshot.keyword("before after", ACME)
+        put(writer, "/a.md", page("after"), asked_at=at(1))
+        sweep(writer)
+        second = snapshot.keyword("before after", ACME)
+        assert ["before"] == [
+            view.text for view in snapshot.hydrate([hit.content_id for hit in second]) if view
+        ]
+        with reader.snapshot() as another:
+            assert first != another.keyword("before after", ACME)
+
+    assert first == second
+
+
+def test_sources_are_listed_by_id(catalog: Catalog):
+    catalog.store([generation(f"/{n}.md", page(f"text {n}")) for n in range(5)])
+    begin(catalog, "/unseen.pdf")
+
+    with catalog.snapshot() as snapshot:
+        first = snapshot.sources(ACME, limit=3)
+        rest = snapshot.sources(ACME, after=first[-1].source_id)
+        assert first[0] == snapshot.get(first[0].source_id) == snapshot.find(DOCS, first[0].path)
+
+    assert {f"/{n}.md" for n in range(5)} == {source.path for source in first + rest}

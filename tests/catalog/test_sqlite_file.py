@@ -1,0 +1,187 @@
+"""What only the SQLite catalog has: its file, its schema, its neighbours."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from penstock import config
+from penstock.catalog.opening import open_catalog
+from penstock.catalog.sql.sqlite import SqliteCatalog
+from penstock.catalog.sql.statements import load, migrations
+from penstock.catalog.values import Outcome
+from penstock.errors import SchemaMismatch, UnknownScheme
+from penstock.queue.opening import open_queue
+from tests.catalog.conftest import found, page, put, vectors
+
+SPECIFIED = {
+    "documents": (
+        "ocr_status vector_index_status graphrag_index_status ocr_started_at ocr_completed_at ocr_error "
+        "vector_started_at vector_completed_at vector_error graphrag_started_at graphrag_completed_at "
+        "graphrag_error current_worker_id last_heartbeat"
+    ).split(),
+    "task_queue_page": [
+        *"id document_id page_number page_file_path chunk_count max_retries created_at updated_at".split(),
+        *(
+            f"{phase}_{name}"
+            for phase in ("ocr", "vector", "graphrag")
+            for name in "status worker_id started_at completed_at error retry_count last_heartbeat".split()
+        ),
+    ],
+    "task_queue_chunk": [
+        *"id page_id document_id chunk_id chunk_index chunk_content_hash entities_extracted".split(),
+        *"relationships_extracted max_retries created_at updated_at".split(),
+        *(
+            f"{phase}_{name}"
+            for phase in ("vector", "graphrag")
+            for name in "status worker_id started_at completed_at error retry_count last_heartbeat".split()
+        ),
+    ],
+}
+INDEXES = {
+    *(
+        f"idx_tqp_{phase}_{what}"
+        for phase in ("ocr", "vector", "graphrag")
+        for what in ("status", "heartbeat")
+    ),
+    *(f"idx_tqc_{phase}_{what}" for phase in ("vector", "graphrag") for what in ("status", "heartbeat")),
+    "idx_tqp_document",
+    "idx_tqc_page",
+    "idx_tqc_document",
+}
+
+
+@pytest.fixture
+def raw(tmp_path: Path):
+    SqliteCatalog(tmp_path / "catalog.db").close()
+    connection = sqlite3.connect(tmp_path / "catalog.db")
+    connection.execute("PRAGMA foreign_keys = 1")
+    yield connection
+    connection.close()
+
+
+@pytest.mark.parametrize("table", SPECIFIED)
+def test_the_columns_of_the_specification_are_there(raw: sqlite3.Connection, table: str):
+    columns = {row[1] for row in raw.execute(f"PRAGMA table_info({table})")}
+
+    assert set(SPECIFIED[table]) <= columns
+
+
+def test_the_indexes_of_the_specification_are_there(raw: sqlite3.Connection):
+    names = {row[0] for row in raw.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
+
+    assert INDEXES <= names
+
+
+def test_pages_and_chunks_go_with_their_document(raw: sqlite3.Connection):
+    raw.execute(
+        "INSERT INTO sources (key, id, tenant_id, collection, path, created_at, updated_at)"
+        " VALUES (1, 's', 't', 'c', '/p', '', '')"
+    )
+    raw.execute(
+        "INSERT INTO documents (id, source_key, filename, state, content_hash, asked_at, read_at, created_at,"
+        " updated_at) VALUES (1, 1, 'p', 'building', 'h', '', '', '', '')"
+    )
+    raw.execute(
+        "INSERT INTO task_queue_page (id, document_id, page_number, created_at, updated_at)"
+        " VALUES (1, 1, 1, '', '')"
+    )
+    with pytest.raises(sqlite3.IntegrityError):
+        raw.execute(
+            "INSERT INTO task_queue_page (id, document_id, page_number, created_at, updated_at)"
+            " VALUES (2, 1, 1, '', '')"
+        )
+    with pytest.raises(sqlite3.IntegrityError):
+        raw.execute("UPDATE task_queue_page SET ocr_status = 'done'")
+    with pytest.raises(sqlite3.IntegrityError):
+        raw.execute(
+            "INSERT INTO documents (id, source_key, filename, state, content_hash, asked_at, read_at,"
+            " created_at, updated_at) VALUES (2, 1, 'p', 'building', 'h', '', '', '', '')"
+        )
+
+    raw.execute("DELETE FROM documents")
+
+    assert (0,) == raw.execute("SELECT count(*) FROM task_queue_page").fetchone()
+
+
+def test_statuses_are_not_in_lists_sqlite_would_build_a_tree_for():
+    script = migrations("sqlite")[0][1]
+
+    assert [] == re.findall(r"IN \((?:'\w+', ){2,}'\w+'\)", script)
+
+
+def test_every_statement_is_one_sqlite_accepts(raw: sqlite3.Connection):
+    for name, statement in load("sqlite").items():
+        if name.endswith(("_where", "_columns", "filtered")) or name.startswith("ready_"):
+            continue
+        wanted = max([int(n) for n in re.findall(r"\?(\d+)", statement)], default=0) or statement.count("?")
+        raw.execute(f"EXPLAIN {statement}", (None,) * wanted)
+
+
+def test_the_queue_and_the_catalog_share_a_file(tmp_path: Path):
+    settings = config.load(environ={}, url=f"sqlite:///{tmp_path}/both.db", state_dir=tmp_path)
+    queue, catalog = open_queue(settings), open_catalog(settings)
+
+    assert Outcome.PUBLISHED == put(catalog).outcome
+    assert [] == queue.check() == catalog.check()
+    queue.close()
+    catalog.close()
+    assert ["both.db"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_another_queue_has_its_catalog_in_the_state_directory(tmp_path: Path):
+    settings = config.load(environ={}, url="memory://", state_dir=tmp_path / "state")
+
+    open_catalog(settings).close()
+
+    assert (tmp_path / "state" / "catalog.db").exists()
+    with pytest.raises(UnknownScheme):
+        open_catalog(config.load(environ={}, catalog_url="mongodb://x", state_dir=tmp_path))
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path):
+    SqliteCatalog(tmp_path / "catalog.db").close()
+    with sqlite3.connect(tmp_path / "catalog.db") as connection:
+        connection.execute("INSERT INTO catalog_migration VALUES (9999, '')")
+    connection.close()
+
+    with pytest.raises(SchemaMismatch):
+        SqliteCatalog(tmp_path / "catalog.db")
+
+
+def test_a_child_of_fork_reads_and_writes_with_connections_of_its_own(tmp_path: Path):
+    catalog = SqliteCatalog(tmp_path / "catalog.db")
+    put(catalog, "/a.md", page("parent"))
+    found(catalog, "parent")
+
+    pid = os.fork()
+    if pid == 0:
+        try:
+            put(catalog, "/b.md", page("child"))
+            os._exit(0 if found(catalog, "parent child") == {"parent", "child"} else 1)
+        finally:
+            os._exit(2)
+    assert 0 == os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert {"parent", "child"} == found(catalog, "parent child")
+    catalog.close()
+
+
+def test_readers_in_threads_do_not_wait_for_each_other(tmp_path: Path):
+    catalog = SqliteCatalog(tmp_path / "catalog.db")
+    put(catalog, "/a.md", page("here"))
+    seen: list[int] = []
+
+    with catalog.snapshot() as snapshot:
+        snapshot.tenants()
+        reader = threading.Thread(target=lambda: seen.append(vectors(catalog)))
+        reader.start()
+        reader.join(10)
+        put(catalog, "/b.md", page("there"))
+
+    assert [1] == seen
+    catalog.close()

@@ -1,0 +1,201 @@
+"""The catalog's pure rules as tables of cases."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.catalog import outcomes
+from penstock.catalog.covering import below, covers, moved, span
+from penstock.catalog.identity import NAMESPACE, ChunkIds, chunk_id, text_hash, text_key
+from penstock.catalog.numbering import turns
+from penstock.catalog.publishing import NO_VECTORS, NOTHING_USABLE, Facts, Verdict, verdict
+from penstock.catalog.values import Claimed, Failure, Fault, Phase, Place, Removal, TaskStatus
+from penstock.clock import new_uuids
+from penstock.retry import Classification
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+C, F, P, S, X = (
+    TaskStatus.COMPLETED,
+    TaskStatus.FAILED,
+    TaskStatus.PENDING,
+    TaskStatus.SKIPPED,
+    TaskStatus.PROCESSING,
+)
+
+
+@pytest.mark.parametrize(
+    ("folder", "path", "inside"),
+    [
+        ("/a", "/a", True),
+        ("/a", "/a/b", True),
+        ("/a/", "/a/b", True),
+        ("/a", "/ab", False),
+        ("/a", "/", False),
+        ("/", "/x", True),
+        ("/a b", "/a b/c%_*", True),
+    ],
+)
+def test_what_lies_below_a_folder(folder: str, path: str, inside: bool):
+    assert inside == below(folder, path)
+
+
+@given(
+    st.text(alphabet="ab/0.~\u00e9\U0001f600", max_size=8),
+    st.text(alphabet="ab/0.~\u00e9\U0001f600", max_size=8),
+)
+def test_the_span_of_a_folder_holds_what_is_in_it(folder: str, rest: str):
+    first, last = span(folder)
+
+    for path in (folder.rstrip("/") + "/" + rest, folder + rest, rest):
+        # Code points and UTF-8 sort alike, which is how SQLite compares.
+        inside = first <= path < last
+        assert inside == path.startswith(first)
+        assert (first.encode() <= path.encode() < last.encode()) == inside
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "expected"),
+    [("/a", "/b", "/a", "/b"), ("/a", "/b", "/a/x/y", "/b/x/y"), ("/a/", "/b/", "/a/x", "/b/x")],
+)
+def test_a_path_moves_with_its_folder(old: str, new: str, path: str, expected: str):
+    assert expected == moved(old, new, path)
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "seconds", "covered"),
+    [
+        ({}, 0, True),
+        ({}, -1, False),
+        ({}, 1, True),
+        ({"collection": "docs"}, 0, True),
+        ({"collection": "notes"}, 0, False),
+        ({"branch": "dev"}, 0, False),
+        ({"path": "/a"}, 0, True),
+        ({"path": "/b"}, 0, False),
+        ({"source_id": "s1"}, 0, True),
+        ({"source_id": "s2"}, 0, False),
+        ({"collection": "docs", "branch": "main", "path": "/a", "source_id": "s1"}, 5, True),
+    ],
+)
+def test_a_delete_covers_what_was_asked_for_not_later(narrowed: dict[str, str], seconds: int, covered: bool):
+    removal = Removal(tenant_id="acme", asked_at=NOON + timedelta(seconds=seconds), **narrowed)
+
+    assert covered == covers(removal, Place("acme", "docs"), "/a/x.md", "s1", NOON)
+    assert not covers(removal, Place("other", "docs"), "/a/x.md", "s1", NOON)
+
+
+def facts(**changed: Any) -> Facts:
+    whole = Facts(ocr=C, vector=C, pages=3, pages_read=3, chunks_embedded=9, outages=0)
+    return whole._replace(**changed)
+
+
+@pytest.mark.parametrize(
+    ("standing", "decision"),
+    [
+        (facts(), (Verdict.PUBLISH, None)),
+        (facts(vector=S, chunks_embedded=0), (Verdict.PUBLISH, None)),
+        (facts(pages=0, pages_read=0, ocr=S, vector=S, chunks_embedded=0), (Verdict.PUBLISH, None)),
+        (facts(ocr=F, pages_read=2), (Verdict.PUBLISH, None)),
+        (facts(vector=F), (Verdict.PUBLISH, None)),
+        (facts(ocr=P), (Verdict.WAIT, None)),
+        (facts(ocr=X), (Verdict.WAIT, None)),
+        (facts(vector=P), (Verdict.WAIT, None)),
+        (facts(vector=X, outages=1), (Verdict.WAIT, None)),
+        (facts(ocr=F, vector=S, pages_read=0, chunks_embedded=0), (Verdict.KEEP_BACK, NOTHING_USABLE)),
+        (facts(vector=F, chunks_embedded=0), (Verdict.KEEP_BACK, NO_VECTORS)),
+        (
+            facts(vector=F, outages=2),
+            (Verdict.KEEP_BACK, "2 of its parts failed for reasons outside the document"),
+        ),
+    ],
+)
+def test_when_a_generation_is_published(standing: Facts, decision: tuple[Verdict, str | None]):
+    assert decision == verdict(standing)
+
+
+@pytest.mark.parametrize(
+    ("first", "given_before", "head", "count", "expected"),
+    [
+        (0, 0, None, 2, (0, [0, 0])),
+        (0, 0, 7, 1, (7, [7])),
+        (0, 31, 0, 2, (0, [0, 1])),
+        (5, 64, 7, 1, (5, [7])),
+        (0, 64, 9, 1, (7, [9])),
+        (3, 0, 1, 1, (3, [3])),
+    ],
+)
+def test_turns_of_a_documents_tasks(first, given_before, head, count, expected):
+    assert expected == turns(first, given_before, head, count)
+
+
+def test_chunk_ids_are_uuids_of_version_5():
+    name = f"acme\0s1\0{text_hash('x')}\0{2}"
+
+    assert str(uuid.uuid5(uuid.UUID(bytes=NAMESPACE), name)) == chunk_id("acme", "s1", text_hash("x"), 2)
+
+
+def test_equal_texts_are_told_apart_by_their_occurrence():
+    ids = ChunkIds("acme", "s1", seen=[text_hash("x")])
+
+    assert chunk_id("acme", "s1", text_hash("x"), 1) == ids.next(text_hash("x"))
+    assert chunk_id("acme", "s1", text_hash("y"), 0) == ids.next(text_hash("y"))
+    assert chunk_id("acme", "s1", text_hash("x"), 2) == ids.next(text_hash("x"))
+
+
+@given(st.text())
+def test_a_text_key_fits_every_databases_integer(text: str):
+    try:
+        assert 0 <= text_key(text_hash(text)) < 2**60
+    except UnicodeEncodeError:
+        assert any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def claimed(retry_count: int = 0) -> Claimed:
+    return Claimed(Phase.VECTOR, 1, 1, retry_count, 3)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (outcomes.released(claimed()), (P, 0, None, None)),
+        (outcomes.released(claimed(2)), (F, 1, 0, None)),
+        (outcomes.lost(claimed()), (F, 0, 0, None)),
+        (outcomes.lost(claimed(3)), (F, 3, None, Fault.CONTENT)),
+        (outcomes.failed(claimed(1), Failure("E", "m")), (F, 3, None, Fault.CONTENT)),
+        (outcomes.failed_attempt(claimed(), Classification("transient", "E"), "m"), (F, 0, 5, None)),
+        (outcomes.failed_attempt(claimed(1), Classification("transient", "E"), "m"), (F, 1, 10, None)),
+        (
+            outcomes.failed_attempt(claimed(3), Classification("transient", "E"), "m"),
+            (F, 3, None, Fault.OUTAGE),
+        ),
+        (
+            outcomes.failed_attempt(claimed(), Classification("permanent", "E"), "m"),
+            (F, 3, None, Fault.CONTENT),
+        ),
+        (
+            outcomes.failed_attempt(claimed(), Classification("transient", "E", timedelta(seconds=77)), "m"),
+            (F, 0, 77, None),
+        ),
+        (outcomes.skipped(claimed(), "why"), (S, 0, None, None)),
+    ],
+)
+def test_how_a_task_ends(outcome, expected):
+    after = outcome.retry_after
+    seconds = None if after is None else after.total_seconds()
+
+    assert expected == (outcome.status, outcome.retry_count, seconds, outcome.fault)
+
+
+def test_source_ids_are_uuids_of_version_7_in_order_of_time():
+    made = [uuid.UUID(text) for text in new_uuids(100)]
+
+    assert {7} == {one.version for one in made}
+    assert {uuid.RFC_4122} == {one.variant for one in made}
+    assert 100 == len(set(made))
+    assert new_uuids(1)[0][:13] >= str(made[0])[:13]
