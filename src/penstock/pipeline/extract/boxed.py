@@ -1,8 +1,8 @@
 """Extraction that cannot take the worker down with it.
 
 The parsers of ``BOXED`` run in a child process with a limit on memory and CPU time. The child serves one file
-after another; when it dies, the file it was reading fails and the next one gets a new child. Text, Markdown and
-HTML are read in this process: their parsers keep within their input's size.
+after another; when it dies, the file it was reading fails and the next one gets a new child. Text, Markdown
+and HTML are read in this process: their parsers keep within their input's size.
 """
 
 from __future__ import annotations

@@ -12,6 +12,9 @@ from penstock.errors import UnsupportedType
 SNIFFED = 8192
 """How many bytes from the start tell binary from text."""
 
+_TOO_FEW = 4
+"""Characters outside ASCII from which no encoding can be told."""
+
 SAMPLED = 128 * 1024
 """How many bytes the guess at a legacy encoding is made from."""
 
@@ -144,6 +147,14 @@ def _decoded(data: bytes, encoding: str) -> Decoded:
 def _guessed(data: bytes) -> Decoded:
     from charset_normalizer import from_bytes
 
+    replaced = data.decode("utf-8", "replace")
+    bad = replaced.count("\ufffd")
+    foreign = len(replaced) - len(replaced.encode("ascii", "ignore"))
+    if foreign > 10 * bad:
+        # A few bytes are wrong, or the end is cut off. Another encoding would make all of it wrong.
+        return Decoded(replaced, "utf-8", False, bad)
+    if foreign < _TOO_FEW:
+        return Decoded(data.decode("cp1252", "replace"), "cp1252", True, 0)
     best = from_bytes(data[:SAMPLED], cp_exclusion=_UNLIKELY).best()
     encoding = _sibling(data[:SAMPLED], best.encoding) if best is not None else "cp1252"
     text = data.decode(encoding, "replace")

@@ -25,8 +25,12 @@ _BLOCKS = frozenset(
 )
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _LISTS = frozenset(["ul", "ol", "menu", "dir"])
-_DEEPEST = 20_000
-"""Nesting beyond this is an attack on whoever walks it."""
+_DEEPEST = 4_000
+"""Nesting beyond this is an attack: the time to build the tree grows with its square."""
+_NESTING = re.compile(
+    r"<(/?)(?:div|ul|ol|dl|section|article|aside|blockquote|center|details|fieldset|figure|form|main|nav|table)\b",
+    re.I,
+)
 
 
 class HtmlExtractor:
@@ -44,8 +48,10 @@ class HtmlExtractor:
 
         declared = _DECLARED.search(content.data[:4096])
         decoded = decode(content.data, declared[1].decode("ascii") if declared else None)
+        markup = clean(decoded.text)
+        _check_nesting(markup)
         try:
-            tree = LexborHTMLParser(clean(decoded.text))
+            tree = LexborHTMLParser(markup)
         except SelectolaxError as error:
             raise DocumentDamaged(f"the HTML cannot be parsed: {error}") from error
         title = _title(tree)
@@ -59,6 +65,16 @@ class HtmlExtractor:
             title=title,
             warnings=decoding_warnings(decoded),
         )
+
+
+def _check_nesting(markup: str) -> None:
+    if markup.count("<") < 2 * _DEEPEST:
+        return
+    depth = 0
+    for tag in _NESTING.finditer(markup):
+        depth = max(0, depth - 1) if tag[1] else depth + 1
+        if depth > _DEEPEST:
+            raise DocumentDamaged(f"the HTML is nested more than {_DEEPEST:,} levels deep")
 
 
 def _title(tree: LexborHTMLParser) -> str | None:
@@ -98,8 +114,6 @@ def _walk(body: LexborNode, writer: _Writer) -> None:
             child = node.first_child
             if child is not None:
                 depth += 1
-                if depth > _DEEPEST:
-                    raise DocumentDamaged(f"the HTML is nested more than {_DEEPEST:,} levels deep")
                 node = child
                 continue
             writer.leave(tag)
