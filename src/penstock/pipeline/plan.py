@@ -1,4 +1,4 @@
-"""What a pipeline is made of, and the fingerprints that follow from it."""
+"""The fingerprints of a pipeline, from what it is made of."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from penstock.pipeline.extract.opening import EXTRACTORS, extractor
 from penstock.pipeline.phases import Fingerprints, fingerprint
 
 
-def fingerprints(sizes: ChunkSizes, embedder: Embedder, *, graph: str = "") -> Fingerprints:
-    """Of every extractor, the chunkers and their sizes, and the model. Loads no parser, but the model's files.
+def fingerprints(
+    sizes: ChunkSizes, embedder: Embedder, *, reader: str | None = None, graph: str = ""
+) -> Fingerprints:
+    """Of the extractors, the chunkers with their sizes, and the model, whose files this may load.
 
-    One fingerprint for all types of file: which of them a new version of one extractor concerns is seen when
-    the unchanged pages keep their chunks.
+    ``reader`` is a ``Kind.extractor``: with it a new version of one extractor concerns only its documents.
     """
+    readers = EXTRACTORS if reader is None else (reader,)
     return Fingerprints(
         ocr=fingerprint(
             {
-                "extract": {name: extractor(name).version for name in EXTRACTORS},
+                "extract": {name: extractor(name).version for name in readers},
                 "chunk": cutting.VERSION,
                 "sizes": msgspec.to_builtins(sizes),
             }

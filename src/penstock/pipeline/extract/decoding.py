@@ -94,14 +94,17 @@ def looks_binary(head: bytes) -> bool:
 
 
 def wide_encoding(head: bytes) -> str | None:
-    """UTF-16 or UTF-32 without a mark: where the NULs stand tells which."""
+    """UTF-16 or UTF-32 without a mark: the high bytes of most characters are the same, and some are NUL."""
     if b"\x00" not in head or len(head) < 4:
         return None
     for width, encodings in ((4, ("utf-32-be", "utf-32-le")), (2, ("utf-16-be", "utf-16-le"))):
         usable = head[: len(head) - len(head) % width]
-        zeros = [usable[offset::width].count(0) / (len(usable) // width) for offset in range(width)]
+        count = len(usable) // width
         for encoding, high, low in zip(encodings, (0, width - 1), (width - 1, 0), strict=True):
-            if zeros[high] > 0.1 and zeros[low] < 0.01 and _reads_well(usable, encoding):
+            lane = usable[high::width]
+            commonest = max(map(lane.count, set(lane)))
+            shared = 0 in lane and commonest > count / 2 and usable[low::width].count(0) < count / 100
+            if shared and _reads_well(usable, encoding):
                 return encoding
     return None
 

@@ -23,6 +23,8 @@ _BLOCKS = frozenset(
     "fieldset figcaption figure footer form header hgroup hr html legend li main menu nav ol option p pre "
     "section select summary table tbody tfoot thead tr ul".split()
 )
+_BREAK = "\x00"
+"""Where a ``br`` stood. No text holds one: ``clean`` took them out."""
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _LISTS = frozenset(["ul", "ol", "menu", "dir"])
 _DEEPEST = 4_000
@@ -151,7 +153,7 @@ class _Writer:
 
     def enter(self, tag: str, node: LexborNode) -> None:
         if tag == "br":
-            self._inline.append("\n" if self._pre else " \n")
+            self._inline.append("\n" if self._pre else _BREAK)
         elif tag == "td" or tag == "th":
             self._enter_cell(tag)
         elif tag in _BLOCKS:
@@ -168,7 +170,7 @@ class _Writer:
     def _enter_block(self, tag: str, node: LexborNode) -> None:
         if tag == "table":
             # A table that holds tables arranges the page; its cells are no cells.
-            self._layout_tables.append(bool(node.css("table table")))
+            self._layout_tables.append(len(node.css("table")) > 1)
         elif self._cells is not None:
             self._inline.append(" ")
         elif tag in _HEADINGS:
@@ -226,7 +228,7 @@ class _Writer:
         if self._cells is None:
             self._flush()
             return
-        self._cells.append(" ".join("".join(self._inline).split()))
+        self._cells.append(" ".join("".join(self._inline).replace(_BREAK, " ").split()))
         self._inline.clear()
 
     def _end_row(self) -> None:
@@ -263,7 +265,7 @@ class _Writer:
             return
         joined = "".join(self._inline)
         self._inline.clear()
-        lines = [line for line in (" ".join(part.split()) for part in joined.split(" \n")) if line]
+        lines = [line for line in (" ".join(part.split()) for part in joined.split(_BREAK)) if line]
         if not lines:
             return
         if self._heading:
