@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from penstock.pipeline.chunk.blocks import refined
-from penstock.pipeline.chunk.cutting import AFTER_HEADING, HEADING, LINE, Unit, cuts
+from penstock.pipeline.chunk.cutting import AFTER_HEADING, HEADING, LINE, VERSION, Unit, cuts
 from penstock.pipeline.chunk.languages import COMMENTS, GRAMMARS, LARGEST, Grammar
 from penstock.pipeline.chunk.prose import ProseChunker, assembled
 from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes
@@ -45,7 +45,7 @@ class Piece(NamedTuple):
 class CodeChunker:
     """Cuts between definitions. Code that cannot be parsed, or of another language, is cut by lines."""
 
-    version = "1"
+    version = VERSION
 
     def __init__(self, language: str | None) -> None:
         self._language = language if language in GRAMMARS else None

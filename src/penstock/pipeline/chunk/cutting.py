@@ -13,6 +13,9 @@ import bisect
 import zlib
 from typing import NamedTuple
 
+VERSION = "1"
+"""Of every chunker, since all share the rule above: changes whenever the same text may be cut elsewhere."""
+
 REACH = 0.3
 """Share of the chunk size. Larger makes chunks fuller and lets an edit move cuts further away."""
 

@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Sequence
 
 from penstock.pipeline.chunk.blocks import Heading, outline, rows
-from penstock.pipeline.chunk.cutting import cuts
+from penstock.pipeline.chunk.cutting import VERSION, cuts
 from penstock.pipeline.chunk.headings import FINDERS
 from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes
 from penstock.pipeline.extract.protocol import Shape
@@ -15,7 +15,7 @@ from penstock.pipeline.extract.protocol import Shape
 class ProseChunker:
     """Cuts at headings and at paragraphs that their own words choose; see ``cutting``."""
 
-    version = "1"
+    version = VERSION
 
     def __init__(self, shape: Shape = Shape.PROSE) -> None:
         self.name = str(shape)

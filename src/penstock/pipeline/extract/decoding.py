@@ -12,6 +12,9 @@ from penstock.errors import UnsupportedType
 SNIFFED = 8192
 """How many bytes from the start tell binary from text."""
 
+_TOO_FEW = 4
+"""Characters outside ASCII from which no encoding can be told."""
+
 SAMPLED = 128 * 1024
 """How many bytes the guess at a legacy encoding is made from."""
 
@@ -91,14 +94,17 @@ def looks_binary(head: bytes) -> bool:
 
 
 def wide_encoding(head: bytes) -> str | None:
-    """UTF-16 or UTF-32 without a mark: where the NULs stand tells which."""
+    """UTF-16 or UTF-32 without a mark: the high bytes of most characters are the same, and some are NUL."""
     if b"\x00" not in head or len(head) < 4:
         return None
     for width, encodings in ((4, ("utf-32-be", "utf-32-le")), (2, ("utf-16-be", "utf-16-le"))):
         usable = head[: len(head) - len(head) % width]
-        zeros = [usable[offset::width].count(0) / (len(usable) // width) for offset in range(width)]
+        count = len(usable) // width
         for encoding, high, low in zip(encodings, (0, width - 1), (width - 1, 0), strict=True):
-            if zeros[high] > 0.1 and zeros[low] < 0.01 and _reads_well(usable, encoding):
+            lane = usable[high::width]
+            commonest = max(map(lane.count, set(lane)))
+            shared = 0 in lane and commonest > count / 2 and usable[low::width].count(0) < count / 100
+            if shared and _reads_well(usable, encoding):
                 return encoding
     return None
 
@@ -144,6 +150,14 @@ def _decoded(data: bytes, encoding: str) -> Decoded:
 def _guessed(data: bytes) -> Decoded:
     from charset_normalizer import from_bytes
 
+    replaced = data.decode("utf-8", "replace")
+    bad = replaced.count("\ufffd")
+    foreign = len(replaced) - len(replaced.encode("ascii", "ignore"))
+    if foreign > 10 * bad:
+        # A few bytes are wrong, or the end is cut off. Another encoding would make all of it wrong.
+        return Decoded(replaced, "utf-8", False, bad)
+    if foreign < _TOO_FEW:
+        return Decoded(data.decode("cp1252", "replace"), "cp1252", True, 0)
     best = from_bytes(data[:SAMPLED], cp_exclusion=_UNLIKELY).best()
     encoding = _sibling(data[:SAMPLED], best.encoding) if best is not None else "cp1252"
     text = data.decode(encoding, "replace")
@@ -151,8 +165,10 @@ def _guessed(data: bytes) -> Decoded:
 
 
 def _sibling(data: bytes, encoding: str) -> str:
-    """Windows-1250 and ISO 8859-2 differ in a few letters, which the one has where the other has signs."""
+    """ISO 8859-2 has š, ť and ž where Windows-1250 has rarer letters, and none where that has them."""
     if encoding not in ("cp1250", "iso8859_2"):
         return encoding
+    if re.search(rb"[\x80-\x9f]", data):
+        return "cp1250"
     letters = {name: sum(map(str.isalpha, data.decode(name, "replace"))) for name in ("cp1250", "iso8859_2")}
-    return max(letters, key=lambda name: (letters[name], name == encoding))
+    return "iso8859_2" if letters["iso8859_2"] >= letters["cp1250"] else "cp1250"

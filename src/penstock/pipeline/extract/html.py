@@ -23,10 +23,16 @@ _BLOCKS = frozenset(
     "fieldset figcaption figure footer form header hgroup hr html legend li main menu nav ol option p pre "
     "section select summary table tbody tfoot thead tr ul".split()
 )
+_BREAK = "\x00"
+"""Where a ``br`` stood. No text holds one: ``clean`` took them out."""
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _LISTS = frozenset(["ul", "ol", "menu", "dir"])
-_DEEPEST = 20_000
-"""Nesting beyond this is an attack on whoever walks it."""
+_DEEPEST = 4_000
+"""Nesting beyond this is an attack: the time to build the tree grows with its square."""
+_NESTING = re.compile(
+    r"<(/?)(?:div|ul|ol|dl|section|article|aside|blockquote|center|details|fieldset|figure|form|main|nav|table)\b",
+    re.I,
+)
 
 
 class HtmlExtractor:
@@ -44,8 +50,10 @@ class HtmlExtractor:
 
         declared = _DECLARED.search(content.data[:4096])
         decoded = decode(content.data, declared[1].decode("ascii") if declared else None)
+        markup = clean(decoded.text)
+        _check_nesting(markup)
         try:
-            tree = LexborHTMLParser(clean(decoded.text))
+            tree = LexborHTMLParser(markup)
         except SelectolaxError as error:
             raise DocumentDamaged(f"the HTML cannot be parsed: {error}") from error
         title = _title(tree)
@@ -59,6 +67,16 @@ class HtmlExtractor:
             title=title,
             warnings=decoding_warnings(decoded),
         )
+
+
+def _check_nesting(markup: str) -> None:
+    if markup.count("<") < 2 * _DEEPEST:
+        return
+    depth = 0
+    for tag in _NESTING.finditer(markup):
+        depth = max(0, depth - 1) if tag[1] else depth + 1
+        if depth > _DEEPEST:
+            raise DocumentDamaged(f"the HTML is nested more than {_DEEPEST:,} levels deep")
 
 
 def _title(tree: LexborHTMLParser) -> str | None:
@@ -98,8 +116,6 @@ def _walk(body: LexborNode, writer: _Writer) -> None:
             child = node.first_child
             if child is not None:
                 depth += 1
-                if depth > _DEEPEST:
-                    raise DocumentDamaged(f"the HTML is nested more than {_DEEPEST:,} levels deep")
                 node = child
                 continue
             writer.leave(tag)
@@ -137,7 +153,7 @@ class _Writer:
 
     def enter(self, tag: str, node: LexborNode) -> None:
         if tag == "br":
-            self._inline.append("\n" if self._pre else " \n")
+            self._inline.append("\n" if self._pre else _BREAK)
         elif tag == "td" or tag == "th":
             self._enter_cell(tag)
         elif tag in _BLOCKS:
@@ -154,7 +170,7 @@ class _Writer:
     def _enter_block(self, tag: str, node: LexborNode) -> None:
         if tag == "table":
             # A table that holds tables arranges the page; its cells are no cells.
-            self._layout_tables.append(bool(node.css("table table")))
+            self._layout_tables.append(len(node.css("table")) > 1)
         elif self._cells is not None:
             self._inline.append(" ")
         elif tag in _HEADINGS:
@@ -212,7 +228,7 @@ class _Writer:
         if self._cells is None:
             self._flush()
             return
-        self._cells.append(" ".join("".join(self._inline).split()))
+        self._cells.append(" ".join("".join(self._inline).replace(_BREAK, " ").split()))
         self._inline.clear()
 
     def _end_row(self) -> None:
@@ -249,7 +265,7 @@ class _Writer:
             return
         joined = "".join(self._inline)
         self._inline.clear()
-        lines = [line for line in (" ".join(part.split()) for part in joined.split(" \n")) if line]
+        lines = [line for line in (" ".join(part.split()) for part in joined.split(_BREAK)) if line]
         if not lines:
             return
         if self._heading:

@@ -46,8 +46,8 @@ class OfficeExtractor:
         except kreuzberg.KreuzbergError as error:
             raise DocumentDamaged(f"the document cannot be read: {_first_line(error)}") from error
         text = clean(result.content).strip("\n")
-        if not text.strip() and _has_pictures(content.data):
-            raise NoText("the document holds pictures and no text")
+        if not text.strip() and _shows_something(content.data):
+            raise NoText("the document shows something, but no text can be read from it")
         return one_page(text, kind, limits, shape=Shape.MARKDOWN, title=_title(result.metadata))
 
 
@@ -72,9 +72,10 @@ def _check_archive(data: bytes, limits: Limits) -> None:
         raise DocumentDamaged("the archive holds no Word document")
 
 
-def _has_pictures(data: bytes) -> bool:
+def _shows_something(data: bytes) -> bool:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return any(name.startswith("word/media/") for name in archive.namelist())
+        pictures = any(name.startswith("word/media/") for name in archive.namelist())
+        return pictures or b"<w:t" in archive.read("word/document.xml")
 
 
 def _title(metadata: object) -> str | None:

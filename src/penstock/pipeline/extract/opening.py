@@ -41,9 +41,13 @@ def extract(content: Content, limits: Limits | None = None, *, pages: range | No
     Raises an ``UnreadableDocument`` that says why there are none.
     """
     limits = limits or Limits()
+    check_size(content, limits)
+    kind = kinds.detect(content.name, content.data[:SNIFFED])
+    return extractor(kind.extractor).extract(content, kind, limits, pages)
+
+
+def check_size(content: Content, limits: Limits) -> None:
     if len(content.data) > limits.file_bytes:
         raise DocumentTooLarge(
             f"the file has {len(content.data):,} bytes; the limit is {limits.file_bytes:,}"
         )
-    kind = kinds.detect(content.name, content.data[:SNIFFED])
-    return extractor(kind.extractor).extract(content, kind, limits, pages)

@@ -34,9 +34,10 @@ class PdfExtractor:
         try:
             document = pypdfium2.PdfDocument(content.data)
         except pypdfium2.PdfiumError as error:
-            if error.err_code == _WRONG_PASSWORD:
+            # pdfium keeps the code of the last failure it gave one: a later file may be charged with it.
+            if error.err_code == _WRONG_PASSWORD and b"/Encrypt" in content.data:
                 raise DocumentEncrypted("the PDF is encrypted and opens only with a password") from error
-            raise DocumentDamaged(f"the PDF cannot be opened: {error}") from error
+            raise DocumentDamaged("the PDF cannot be opened: it is damaged, or no PDF at all") from error
         try:
             return self._read(document, kind, limits, pages)
         finally:

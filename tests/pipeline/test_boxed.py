@@ -1,0 +1,141 @@
+"""The child process that reads what may kill its reader."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from penstock import retry
+from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge, ParserFailed
+from penstock.pipeline.extract import boxed
+from penstock.pipeline.extract.boxed import Box
+from penstock.pipeline.extract.opening import extract
+from penstock.pipeline.extract.protocol import Content, Limits
+from tests.pipeline.making import LOCKED, docx, paragraph, pdf
+
+WORDS = Content("a.pdf", pdf("words", "more"))
+ENDLESS = Content("a.pdf", pdf(b"0 0 m 1 1 l S " * 3_000_000))
+"""Every stroke becomes an object: seconds of work and much memory from one page."""
+
+
+@pytest.fixture
+def box() -> Iterator[Box]:
+    with Box() as made:
+        yield made
+
+
+def child_of(box: Box) -> int:
+    assert box._child is not None
+    return box._child._process.pid
+
+
+def test_the_same_pages_come_out_of_the_box(box: Box):
+    word = Content("a.docx", docx(paragraph("words")))
+
+    assert extract(WORDS) == box.extract(WORDS)
+    assert extract(word) == box.extract(word)
+    assert [2] == [page.number for page in box.extract(WORDS, pages=range(2, 3)).pages]
+
+
+def test_one_child_serves_many_files(box: Box):
+    box.extract(WORDS)
+    first = child_of(box)
+    box.extract(WORDS)
+
+    assert first == child_of(box)
+
+
+def test_text_needs_no_child(box: Box):
+    assert "words" == box.extract(Content("a.md", b"words")).pages[0].text
+    assert box._child is None
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (Content("a.pdf", pdf("secret", encrypt=LOCKED)), DocumentEncrypted),
+        (Content("a.pdf", b"%PDF-1.4 and no more"), DocumentDamaged),
+        (Content("a.docx", docx()[:100]), DocumentDamaged),
+    ],
+)
+def test_refusals_come_through_with_their_type(box: Box, content: Content, expected: type[Exception]):
+    with pytest.raises(expected) as refusal:
+        box.extract(content)
+
+    assert "permanent" == retry.classify(refusal.value).kind
+    assert "words" == box.extract(WORDS).pages[0].text
+
+
+def test_a_file_too_large_is_not_sent():
+    with Box(Limits(file_bytes=10)) as box, pytest.raises(DocumentTooLarge):
+        box.extract(WORDS)
+
+
+def test_a_child_that_died_idle_is_replaced(box: Box):
+    box.extract(WORDS)
+    first = child_of(box)
+    os.kill(first, signal.SIGKILL)
+
+    assert "words" == box.extract(WORDS).pages[0].text
+    assert first != child_of(box)
+
+
+def test_a_crash_costs_only_its_file(box: Box, monkeypatch: pytest.MonkeyPatch):
+    crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+    with monkeypatch.context() as patched:
+        patched.setattr(boxed, "_COMMAND", crash)
+        with pytest.raises(ParserFailed, match="SIGSEGV"):
+            box.extract(WORDS)
+
+    assert "words" == box.extract(WORDS).pages[0].text
+
+
+def test_too_much_cpu_time():
+    with Box(Limits(parser_seconds=1)) as box:
+        with pytest.raises(ParserFailed, match="longer than 1 s"):
+            box.extract(ENDLESS)
+        assert "words" == box.extract(WORDS).pages[0].text
+
+
+def test_a_child_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(boxed, "_COMMAND", "import sys; sys.stdin.read()")
+
+    with Box(Limits(parser_seconds=0)) as box, pytest.raises(ParserFailed, match="longer than"):
+        box.extract(WORDS)
+
+
+def test_too_much_memory():
+    with Box(Limits(parser_memory_bytes=300 * 1024 * 1024)) as box:
+        with pytest.raises(ParserFailed):
+            box.extract(ENDLESS)
+        assert "words" == box.extract(WORDS).pages[0].text
+
+
+def test_children_are_replaced_after_many_files(box: Box, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(boxed, "FILES_PER_CHILD", 2)
+    children = []
+    for _ in range(5):
+        box.extract(WORDS)
+        children.append(child_of(box))
+
+    assert 3 == len(set(children))
+
+
+def test_threads_take_turns(box: Box):
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(box.extract, [WORDS] * 12))
+
+    assert [extract(WORDS)] * 12 == results
+
+
+def test_no_child_stays_behind():
+    with Box() as box:
+        box.extract(WORDS)
+        child = child_of(box)
+
+    assert not Path(f"/proc/{child}").exists()

@@ -1,0 +1,264 @@
+"""What every extractor promises, and the types that are text already."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock import retry
+from penstock.errors import DocumentDamaged, DocumentTooLarge, UnreadableDocument, UnsupportedType
+from penstock.pipeline.extract import kinds
+from penstock.pipeline.extract.decoding import decode
+from penstock.pipeline.extract.opening import EXTRACTORS, extract, extractor
+from penstock.pipeline.extract.protocol import Content, Extracted, Limits, Shape
+from tests.pipeline.making import docx, paragraph, pdf
+
+NOTEBOOK = b'{"cells": [{"cell_type": "markdown", "source": ["# Mill\\n", "words"]}]}'
+SAMPLES = {
+    "text": ("a.txt", b"words\n"),
+    "markdown": ("a.md", b"# Mill\n\nwords\n"),
+    "code": ("a.py", b"words = 1\n"),
+    "rows": ("a.jsonl", b'{"a": "words"}\n'),
+    "html": ("a.html", b"<h1>Mill</h1><p>words"),
+    "json": ("a.json", b'{"a": "words"}'),
+    "notebook": ("a.ipynb", NOTEBOOK),
+    "office": ("a.docx", docx(paragraph("words"))),
+    "pdf": ("a.pdf", pdf("words")),
+    "table": ("a.csv", b"a,b\nwords,2\n"),
+    "xml": ("a.xml", b"<a><b>words</b></a>"),
+}
+each = pytest.mark.parametrize("name", EXTRACTORS)
+
+
+def read(name: str, data: bytes, **limits: int) -> Extracted:
+    return extract(Content(name, data), Limits(**limits))
+
+
+def text_of(name: str, data: bytes) -> str:
+    return "\n".join(page.text for page in read(name, data).pages)
+
+
+def test_every_extractor_has_a_sample():
+    assert set(EXTRACTORS) == SAMPLES.keys()
+
+
+@each
+def test_an_extractor_reads_its_type(name: str):
+    extracted = read(*SAMPLES[name])
+
+    assert name == extracted.kind.extractor == extractor(name).name
+    assert "words" in extracted.pages[0].text
+    assert [1] == [page.number for page in extracted.pages]
+    assert (1, False, False) == (extracted.page_count, extracted.blank, extracted.needs_ocr)
+    assert extractor(name).version
+
+
+@each
+def test_the_same_bytes_give_the_same_pages(name: str):
+    assert read(*SAMPLES[name]) == read(*SAMPLES[name])
+
+
+@each
+@pytest.mark.parametrize("damage", ["cut", "zeroed", "doubled", "flipped"])
+def test_damage_gives_text_or_a_reason(name: str, damage: str):
+    file, data = SAMPLES[name]
+    middle = len(data) // 2
+    damaged = {
+        "cut": data[:middle],
+        "zeroed": data[:middle] + bytes(64) + data[middle + 64 :],
+        "doubled": data + data,
+        "flipped": bytes(byte ^ (7 if place % 5 == 0 else 0) for place, byte in enumerate(data)),
+    }[damage]
+    reason = None
+    try:
+        assert read(file, damaged).pages
+    except UnreadableDocument as error:
+        reason = error
+
+    assert reason is None or retry.Classification("permanent", reason.code) == retry.classify(reason)
+
+
+@each
+def test_limits_hold_for_every_type(name: str):
+    with pytest.raises(DocumentTooLarge):
+        read(*SAMPLES[name], file_bytes=5)
+    with pytest.raises(DocumentTooLarge):
+        read(*SAMPLES[name], text_chars=3)
+
+
+@given(st.binary(max_size=400), st.sampled_from([file for file, _ in SAMPLES.values()]))
+@settings(max_examples=300, deadline=None)
+def test_any_bytes_give_keepable_text_or_a_reason(data: bytes, name: str):
+    try:
+        extracted = read(name, data)
+    except UnreadableDocument:
+        return
+    for page in extracted.pages:
+        page.text.encode("utf-8")
+        assert "\x00" not in page.text
+        assert "\r" not in page.text
+        assert unicodedata.is_normalized("NFC", page.text)
+
+
+@pytest.mark.parametrize(("name", "data"), [("a.txt", b""), ("a.md", b" \n\t\r\n"), ("a.html", b"<p> </p>")])
+def test_a_blank_document_is_no_failure(name: str, data: bytes):
+    assert read(name, data).blank
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("photo.txt", b"\x89PNG\r\n\x1a\n" + bytes(50)),
+        ("a.txt", b"text \x00 and nul"),
+        ("a.md", bytes(range(256)) * 4),
+        ("program.py", b"\x7fELF" + bytes(100)),
+        ("a.pdf", b"this is not a PDF"),
+        ("a.docx", b"<html>"),
+        ("sheet.xlsx", b"PK\x03\x04"),
+        ("archive", b"PK\x03\x04" + bytes(30)),
+        ("page.html", b"\x1f\x8b\x08" + bytes(30)),
+    ],
+)
+def test_content_that_is_not_what_its_name_says(name: str, data: bytes):
+    with pytest.raises(UnsupportedType) as refusal:
+        read(name, data)
+
+    assert "ERR_UNSUPPORTED_TYPE" == refusal.value.error_code
+    assert name.rpartition("/")[2] in refusal.value.message
+
+
+def test_a_pdf_under_another_name_is_read_as_one():
+    assert "pdf" == read("report.txt", pdf("words")).kind.extractor
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "kind"),
+    [
+        ("README", b"words", kinds.TEXT),
+        ("page", b"<!DOCTYPE html><p>", kinds.HTML),
+        ("feed", b"<?xml version='1.0'?><a/>", kinds.XML),
+        ("a/B.MD", b"", kinds.MARKDOWN),
+        ("tar.unknown", b"words", kinds.TEXT),
+    ],
+)
+def test_a_type_without_a_telling_name(name: str, head: bytes, kind: object):
+    assert kind == kinds.detect(name, head)
+
+
+@pytest.mark.parametrize(
+    ("name", "language"),
+    [
+        ("x.py", "python"),
+        ("Makefile", "make"),
+        ("src/CMakeLists.txt", "cmake"),
+        ("a.tsx", "tsx"),
+        ("a.H", "c"),
+        ("run", "python"),
+    ],
+)
+def test_source_code_knows_its_language(name: str, language: str):
+    head = b"#!/usr/bin/env python3\n" if name == "run" else b""
+
+    assert language == kinds.detect(name, head).language
+
+
+def test_code_and_text_keep_their_lines():
+    extracted = read("a.py", b"one\r\n\r\ntwo\rthree\n")
+
+    assert "one\n\ntwo\nthree\n" == extracted.pages[0].text
+    assert extracted.line_numbers
+    assert Shape.CODE is extracted.shape
+
+
+CZECH = "Příliš žluťoučký kůň úpěl ďábelské ódy. Šťastný život u řeky měl každý mlynář. " * 3
+RUSSIAN = "Мельница стоит у реки, и колесо вращается медленно, когда вода низкая. " * 3
+JAPANESE = "水車小屋は川のほとりにあり、春になると多くの人が訪れます。" * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("größer als der Fluß", "utf-8"),
+        ("größer als der Fluß", "utf-8-sig"),
+        ("größer als der Fluß", "utf-16"),
+        ("größer als der Fluß", "utf-16-le"),
+        ("größer als der Fluß", "utf-16-be"),
+        ("größer als der Fluß", "utf-32-le"),
+        ("größer als der Fluß", "utf-32"),
+        ("“Größer”, sagte er – und ging über die Brücke zurück in sein Häuschen.", "cp1252"),
+        (CZECH, "cp1250"),
+        (CZECH, "iso8859_2"),
+        (RUSSIAN, "cp1251"),
+        (RUSSIAN, "koi8-r"),
+        (RUSSIAN, "utf-16-le"),
+        (JAPANESE, "shift_jis"),
+        (JAPANESE, "euc-jp"),
+        (JAPANESE, "iso2022_jp"),
+    ],
+)
+def test_encodings_are_told_apart(text: str, encoding: str):
+    assert text == text_of("a.txt", text.encode(encoding))
+
+
+def test_a_few_wrong_bytes_do_not_change_the_encoding():
+    extracted = read("a.txt", RUSSIAN.encode() + b"\xff" + RUSSIAN.encode()[:-1])
+
+    assert RUSSIAN in extracted.pages[0].text
+    assert "characters are not utf-8" in extracted.warnings[0]
+
+
+def test_a_guess_is_owned_up_to():
+    assert decode("Köln".encode("cp1252")).guessed
+    assert ("encoding guessed: cp1252",) == read("a.txt", "Köln".encode("cp1252")).warnings
+    assert () == read("a.txt", b"Koeln").warnings
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_table_rows_are_lines(delimiter: str):
+    data = (
+        delimiter.join(["name", "text"]) + "\n" + delimiter.join(["mill", '"two\nlines, ""quoted"""']) + "\n"
+    )
+
+    extracted = read("a.csv", data.encode())
+
+    assert 'name | text\nmill | two lines, "quoted"' == extracted.pages[0].text
+    assert (Shape.ROWS, False) == (extracted.shape, extracted.line_numbers)
+    assert read("a.csv", b"a,b\nc,d\n").line_numbers
+
+
+def test_xml_gives_every_value_and_expands_nothing():
+    xml = b'<?xml version="1.0"?><list><m id="7"><n>Mill &amp; wheel</n></m><m><n>\xc3\xbc</n></m></list>'
+    bomb = b'<!DOCTYPE a [<!ENTITY b "words">]><a>&b;</a>'
+
+    assert "m id: 7\nn: Mill & wheel\n\nn: ü" == text_of("a.xml", xml)
+    assert bomb.decode() == text_of("a.xml", bomb)
+    assert "entity 'b'" in read("a.xml", bomb).warnings[0]
+
+
+def test_notebooks_become_markdown():
+    data = (
+        b'{"metadata": {"language_info": {"name": "python"}}, "cells": ['
+        b'{"cell_type": "markdown", "source": "# Mill"}, {"cell_type": "code", "source": ["x = 1\\n", "x"], '
+        b'"outputs": [{"text": ["out"]}, {"data": {"text/plain": "1"}}]}]}'
+    )
+
+    assert "# Mill\n\n```python\nx = 1\nx\n```\n\n```\nout\n```\n\n```\n1\n```" == text_of("a.ipynb", data)
+
+
+@pytest.mark.parametrize("data", [b"{}", b"[1]", b"{", b"[" * 100_000, b'{"cells": 7}', b'{"cells": [7]}'])
+def test_what_is_no_notebook(data: bytes):
+    with pytest.raises(DocumentDamaged):
+        read("a.ipynb", data)
+
+
+def test_json_on_one_line_is_given_lines():
+    data = b'{"key": [' + b", ".join(b'"value %d"' % number for number in range(500)) + b"]}"
+
+    extracted = read("a.json", data)
+
+    assert ' "value 499"\n' in extracted.pages[0].text
+    assert not extracted.line_numbers
+    assert text_of("deep.json", b"[" * 50_000) == "[" * 50_000
