@@ -65,8 +65,10 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> Added:
         raise AssertionError(f"insert of {new.idempotency_key} met a live row that is not there")
     if rows.get(new.queue_id) is not None:
         raise DuplicateId(f"a job with id {new.queue_id} exists already")
-    rows.change(twin, numbered(rows, twin, transitions.coalesced(twin, new, now)))
-    turns.forget()
+    changes = transitions.coalesced(twin, new, now)
+    rows.change(twin, numbered(rows, twin, changes))
+    if changes.keys() & {"turn", "priority", "held"}:
+        turns.forget()
     run = twin.run + 1 if twin.status is Status.IN_PROGRESS else twin.run
     return Added(twin.queue_id, twin.status, run, dedupe_hit=True)
 

@@ -21,7 +21,7 @@ def find(query: JobQuery) -> tuple[str, list[object]]:
     order = "DESC" if query.newest_first else "ASC"
     statement = (
         f"SELECT {', '.join(JOB_COLUMNS)} FROM unified_queue"
-        f" WHERE {' AND '.join(where) or '1'} ORDER BY queue_id {order} LIMIT ?"
+        f" WHERE {' AND '.join(where) or 'TRUE'} ORDER BY queue_id {order} LIMIT ?"
     )
     return statement, [*values, query.limit]
 
@@ -30,7 +30,10 @@ def count(query: JobQuery, by: Sequence[str]) -> tuple[str, list[object]]:
     where, values = _where(query)
     columns = "".join(f"{name}, " for name in by)
     grouped = f" GROUP BY {', '.join(by)}" if by else ""
-    return f"SELECT {columns}count(*) FROM unified_queue WHERE {' AND '.join(where) or '1'}{grouped}", values
+    return (
+        f"SELECT {columns}count(*) FROM unified_queue WHERE {' AND '.join(where) or 'TRUE'}{grouped}",
+        values,
+    )
 
 
 def _where(query: JobQuery) -> tuple[list[str], list[object]]:

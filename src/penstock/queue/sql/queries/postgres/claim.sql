@@ -1,0 +1,72 @@
+-- What a claim has to know before it looks. A look that finds nothing is cheaper than an update that does.
+-- name: state
+SELECT EXISTS (SELECT 1 FROM queue_pause),
+       EXISTS (SELECT 1 FROM unified_queue WHERE held = 'time' AND run_at <= %(now)s),
+       EXISTS (SELECT 1 FROM unified_queue WHERE held = 'lock')
+
+-- name: promote
+WITH promoted AS (
+    UPDATE unified_queue SET held = NULL, run_at = NULL, updated_at = %(now)s
+    WHERE held = 'time' AND run_at <= %(now)s
+    RETURNING 1
+)
+SELECT count(*) FROM promoted
+
+-- The predicate stands as literals: a parameter would lose the partial index. Materialized, so that only rows that
+-- were locked are asked for their key's advisory lock. Whether a key is held is asked by a later statement, which
+-- sees what the last owner of the advisory lock committed. Advisory locks are taken from a table of fixed size,
+-- therefore no more than {lock_cap}; the rest answers NULL. The table's number keeps queues of one database apart.
+-- name: candidates
+WITH found AS MATERIALIZED (
+    SELECT turn, lock_held, lock_key IS NOT NULL AND lock_held IS NULL AS wants, {claim_columns}
+    FROM unified_queue
+    WHERE status = 'pending' AND held IS NULL
+    ORDER BY priority DESC, turn, created_at, queue_id LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+)
+SELECT queue_id, turn, lock_key, lock_held IS NOT NULL,
+       CASE WHEN NOT wants THEN true
+            WHEN count(*) FILTER (WHERE wants) OVER (ROWS UNBOUNDED PRECEDING) <= {lock_cap}
+            THEN pg_try_advisory_xact_lock(hashtextextended(lock_key, 'unified_queue'::regclass::oid::bigint)) END,
+       {claim}
+FROM found
+
+-- name: priority_head
+WITH oldest AS MATERIALIZED (
+    SELECT head.queue_id
+    FROM unnest('{{0,1,2,3,4,5,6,7,8,9,10}}'::int[]) AS p(priority)
+    CROSS JOIN LATERAL (
+        SELECT queue_id, created_at FROM unified_queue
+        WHERE status = 'pending' AND held IS NULL AND priority = p.priority
+        ORDER BY turn, created_at, queue_id LIMIT 1
+    ) AS head
+    ORDER BY head.created_at, head.queue_id LIMIT 1
+), found AS MATERIALIZED (
+    SELECT turn, lock_held, lock_key IS NOT NULL AND lock_held IS NULL AS wants, {claim_columns}
+    FROM unified_queue
+    WHERE queue_id = (SELECT queue_id FROM oldest) AND status = 'pending' AND held IS NULL
+    FOR UPDATE SKIP LOCKED
+)
+SELECT queue_id, turn, lock_key, lock_held IS NOT NULL,
+       CASE WHEN NOT wants THEN true ELSE pg_try_advisory_xact_lock(hashtextextended(lock_key, 'unified_queue'::regclass::oid::bigint)) END,
+       {claim}
+FROM found
+
+-- name: held_locks
+SELECT lock_held FROM unified_queue WHERE lock_held = ANY(%(keys)s::text[])
+
+-- All or nothing: where one of the keys is held after all, the claim has to choose.
+-- name: take
+UPDATE unified_queue AS q
+SET status = 'in_progress', worker_id = %(worker_id)s, lease_until = s.lease_until,
+    claim_number = claim_number + 1, lock_held = lock_key, started_at = %(now)s, updated_at = %(now)s
+FROM unnest(%(ids)s::text[], %(leases)s::timestamptz[]) AS s(queue_id, lease_until)
+WHERE q.queue_id = s.queue_id
+  AND NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = ANY(%(keys)s::text[]))
+
+-- name: hold_for_lock
+UPDATE unified_queue SET held = 'lock', updated_at = %(now)s WHERE queue_id = ANY(%(ids)s::text[])
+
+-- name: hold_for_pause
+UPDATE unified_queue SET held = 'pause', turn = least(turn, 0), updated_at = %(now)s
+WHERE queue_id = ANY(%(ids)s::text[])
