@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
@@ -245,7 +246,11 @@ def store_at(place: Path) -> str:
     """The store of a place: made by who asks first, found by the others, in whatever process."""
     note = place / NOTE
     if not note.exists():
-        note.write_text(json.dumps(_free.pop() if _free else fresh_store()))
+        draft = place / f"{NOTE}.{os.getpid()}"
+        draft.write_text(json.dumps(_free.pop() if _free else fresh_store()))
+        with suppress(FileExistsError):
+            note.hardlink_to(draft)
+        draft.unlink()
     url: str = json.loads(note.read_text())
     return url
 

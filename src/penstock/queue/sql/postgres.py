@@ -102,34 +102,45 @@ class PostgresQueue(Engine[PostgresRows]):
 
         answers, parents, taken = self._write("exchange", work)
         self._cascade(parents, moment, cancelling.stop_children, "cancel")
-        if taken is not None and taken.true:
-            return Exchange(answers, taken.claims)
-        return Exchange(answers, super().claim(request, now=moment))
+        claims = taken.claims() if taken is not None else []
+        if taken is None or not taken.complete:
+            claims = self._filled_up(claims, request, moment)
+        return Exchange(answers, claims)
+
+    def _filled_up(self, claims: list[Claim], request: ClaimRequest, now: datetime) -> list[Claim]:
+        """The rest of a claim that had to hold rows back."""
+        before = len(claims)
+        while before < request.limit:
+            more = self._write("claim", lambda rows: self._claim(rows, request, now, before=before))
+            if more is not None:
+                return claims + more
+            if claims:
+                break
+        return claims
 
     def _settle_and_take(
         self, rows: PostgresRows, settlements: Sequence[Settlement], request: ClaimRequest, now: datetime
     ) -> tuple[list[Status | None], list[str], Taken | None]:
         """In two round trips where all that ends is plain and all that is found can be had."""
-        claim = PostgresClaim(rows, request, now)
-        taken: Taken | None = None
         done = all(each.status is Status.DONE for each in settlements) and settling.each_once(settlements)
         if done and not request.oldest:
-            sent = rows.send_finish(settlements, now) if settlements else None
+            sent = rows.send_finish("finish_and_wake", settlements, now) if settlements else None
+            claim = PostgresClaim(rows, request, now)
             look = claim.look()
             finished = rows.read_finished(sent, settlements) if sent else {}
             if len(finished) == len(settlements):
-                freed = {key for key in finished.values() if key is not None}
-                rows.to_wake.update(freed)
-                taken = claim.take_all(look, freed=bool(freed))
-        if taken is not None:
-            self.rows_read = claim.rows_read
-            return [Status.DONE] * len(settlements), [], taken
+                rows.to_wake.update(key for key in finished.values() if key is not None)
+                taken = claim.take(look)
+                self.rows_read = claim.rows_read
+                return [Status.DONE] * len(settlements), [], taken
         answers, parents = settling.settle(rows, settlements, now)
         claims = self._claim(rows, request, now)
-        return answers, parents, None if claims is None else Taken(claims, None)
+        return answers, parents, None if claims is None else Taken(claims)
 
-    def _claim(self, rows: PostgresRows, request: ClaimRequest, now: datetime) -> list[Claim] | None:
-        claim = PostgresClaim(rows, request, now)
+    def _claim(
+        self, rows: PostgresRows, request: ClaimRequest, now: datetime, *, before: int = 0
+    ) -> list[Claim] | None:
+        claim = PostgresClaim(rows, request, now, before=before)
         claims = claim.run()
         self.rows_read = claim.rows_read
         return claims

@@ -7,7 +7,7 @@ the commit whoever freed a key or parked for it looks once more (``wake``), so t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
@@ -32,97 +32,143 @@ Cursor: TypeAlias = psycopg.Cursor[Row]
 class Look(NamedTuple):
     """What was sent and not read yet."""
 
-    state: Cursor
+    promoted: Cursor
+    pauses: Cursor
     candidates: Cursor
 
 
-class Taken(NamedTuple):
-    """Claims that are true once ``update`` is known to have changed as many rows."""
+class Taken:
+    """What was asked for; what came of it is known once the transaction is over."""
 
-    claims: list[Claim]
-    update: Cursor | None
+    def __init__(self, claims: list[Claim], update: Cursor | None = None) -> None:
+        self._claims = claims
+        self._update = update
+        self.complete = True
+        """Nothing was held back, so that there is nothing to fill up."""
 
-    @property
-    def true(self) -> bool:
-        return self.update is None or self.update.rowcount == len(self.claims)
+    def claims(self) -> list[Claim]:
+        if self._update is not None:
+            ids = {queue_id for (queue_id,) in self._update.fetchall()}
+            self.complete = len(ids) == len(self._claims)
+            self._claims = [claim for claim in self._claims if claim.queue_id in ids]
+            self._update = None
+        return self._claims
 
 
 class PostgresClaim:
-    def __init__(self, rows: PostgresRows, request: ClaimRequest, now: datetime) -> None:
+    def __init__(self, rows: PostgresRows, request: ClaimRequest, now: datetime, *, before: int = 0) -> None:
+        """``before``: how many this claim has taken already, in a transaction before."""
         self._rows = rows
         self._request = request
         self._now = now
+        self._before = before
         self.rows_read = 0
+
+    def look(self) -> Look:
+        """Sent together with what comes before it; where a claim starts with the oldest, it looks later."""
+        promoted = self._rows.send("promote", now=self._now)
+        pauses = self._rows.send("pauses")
+        return Look(promoted, pauses, self._rows.send("candidates", limit=self._request.limit))
+
+    def take(self, look: Look) -> Taken | None:
+        """What was found is taken or held back, all of it: whoever claims meanwhile passes over it.
+
+        None where nothing was taken and there is more to look at.
+        """
+        paused = self._read(look.promoted, look.pauses)
+        found, cut = self._tried(look.candidates.fetchall())
+        if not paused and not cut and self._simple(found):
+            return self._take_and_commit(found)
+        claims = self._rounds(paused, (found, cut))
+        return None if claims is None else Taken(claims)
+
+    def run(self) -> list[Claim] | None:
+        promoted = self._rows.send("promote", now=self._now)
+        return self._rounds(self._read(promoted, self._rows.send("pauses")), None)
+
+    def _read(self, promoted: Cursor, pauses: Cursor) -> frozenset[Scope]:
+        ((number,),) = promoted.fetchall()
+        self._rows.news = self._rows.news or number > self._request.limit
+        return frozenset(Scope(*row) for row in pauses.fetchall())
 
     # The usual case, in which there is nothing to choose.
 
-    def look(self) -> Look:
-        state = self._rows.send("state", now=self._now)
-        return Look(state, self._rows.send("candidates", limit=self._request.limit))
-
-    def take_all(self, look: Look, *, freed: bool) -> Taken | None:
-        """None where there is something to choose: it is then done by ``run``, in the same transaction."""
-        ((paused, due, parked),) = look.state.fetchall()
-        found = look.candidates.fetchall()
-        if paused or due or (freed and parked) or self._request.oldest:
-            return None
-        self.rows_read = len(found)
+    def _simple(self, found: list[Row]) -> bool:
         if any(row[1] == SUSPECT or not row[4] for row in found):
-            return None
-        keys = [row[2] for row in found if row[2] is not None and not row[3]]
-        if len(set(keys)) < len(keys):
-            return None
-        return self._take(found, keys)
+            return False
+        wanted = [row[2] for row in found if row[2] is not None and not row[3]]
+        return len(set(wanted)) == len(wanted)
+
+    def _take_and_commit(self, found: list[Row]) -> Taken:
+        """The answer is read after the commit: until then it is not known whose lock is held after all."""
+        taken = self._take(found, [None if row[3] else row[2] for row in found])
+        wanting = [row for row in found if row[2] is not None and not row[3]]
+        if wanting:
+            self._rows.send("hold_rest", now=self._now, ids=texts(row[0] for row in wanting))
+            self._rows.to_wake.update(row[2] for row in wanting)
+        return taken
 
     # The general case.
 
-    def run(self) -> list[Claim] | None:
-        rows, self.rows_read = self._rows, 0
-        paused = self._prepare()
+    def _rounds(self, paused: frozenset[Scope], looked: tuple[list[Row], bool] | None) -> list[Claim] | None:
         taken: list[Claim] = []
-        size = self._request.limit
-        for number in range(ROUNDS):
-            found, cut = self._candidates(size, oldest=self._request.oldest and number == 0)
-            choice = self._choose(found, len(taken), paused)
+        room = self._request.limit - self._before
+        # As many rows as the other engines look at in their rounds.
+        while self.rows_read < self._request.limit + (ROUNDS - 1) * HELD_BACK_AT_ONCE:
+            first = not taken and not self._before
+            found, cut = looked or self._candidates(room, oldest=self._request.oldest and not self.rows_read)
+            looked = None
+            choice = self._choose(found, room, paused, first=first)
             by_id = {row[0]: row for row in found}
             # First what is taken: a row held back must not wake another for a lock that is taken now.
-            taken += self._take([by_id[candidate.row] for candidate in choice.take], []).claims
-            self._hold(rows, choice)
-            if choice.closed or (not choice.hold and not cut) or (cut and not found):
+            took = self._take([by_id[candidate.row] for candidate in choice.take]).claims()
+            taken += took
+            room -= len(took)
+            self._hold(choice.hold)
+            if choice.closed or not (choice.hold or cut):
                 return taken
-            size = max(self._request.limit, HELD_BACK_AT_ONCE)
+            if not took:
+                self._clear_away(room, paused)
         return taken or None
 
-    def _prepare(self) -> frozenset[Scope]:
-        ((paused, due, _),) = self._rows.ask("state", now=self._now)
-        if due:
-            promoted = self._rows.scalar("promote", now=self._now)
-            self._rows.news = self._rows.news or promoted > self._request.limit
-        return self._rows.pauses() if paused else frozenset()
+    def _clear_away(self, room: int, paused: frozenset[Scope]) -> None:
+        """Hold back many at once. Not by ``_candidates``: what that finds is locked, and whoever claims
+        meanwhile would have to pass over it.
+        """
+        ahead = [Candidate(*row) for row in self._rows.ask("ahead_rows", limit=HELD_BACK_AT_ONCE)]
+        self.rows_read += len(ahead)
+        locked = self._held({each.lock_key for each in ahead if each.lock_key and not each.lock_held})
+        choice = choose(ahead, room, first=False, locked=locked, paused=paused)
+        self._hold([each for each in choice.hold if each[1] is Held.PAUSE or each[0].lock_key in locked])
 
     def _candidates(self, size: int, *, oldest: bool) -> tuple[list[Row], bool]:
-        """Up to the first whose lock was not even tried; whether that has cut some off."""
         first = self._rows.ask("priority_head") if oldest else []
         found = self._rows.ask("candidates", limit=size)
         if first:
             found = [*first, *(row for row in found if row[0] != first[0][0])][:size]
+        return self._tried(found)
+
+    def _tried(self, found: list[Row]) -> tuple[list[Row], bool]:
+        """Up to the first whose lock was not even tried; whether that has cut some off."""
         untried = next((place for place, row in enumerate(found) if row[4] is None), len(found))
         self.rows_read += untried
         return found[:untried], untried < len(found)
 
-    def _choose(self, found: Sequence[Row], taken: int, paused: frozenset[Scope]) -> Choice:
+    def _choose(self, found: Sequence[Row], room: int, paused: frozenset[Scope], *, first: bool) -> Choice:
         candidates = [
             Candidate(row[0], row[1], row[2], row[3], row[_TENANT_AT], row[_COLLECTION_AT]) for row in found
         ]
         locked = {row[2] for row in found if not row[4]}
         wanted = {row[2] for row in found if row[2] is not None and not row[3]} - locked
-        if wanted:
-            locked |= {key for (key,) in self._rows.ask("held_locks", keys=texts(wanted))}
-        room = self._request.limit - taken
-        return choose(candidates, room, first=not taken, locked=locked, paused=paused)
+        locked |= self._held(wanted)
+        return choose(candidates, room, first=first, locked=locked, paused=paused)
 
-    def _hold(self, rows: PostgresRows, choice: Choice) -> None:
-        held = choice.hold
+    def _held(self, keys: Collection[str]) -> set[str]:
+        found = self._rows.ask("held_locks", keys=texts(keys)) if keys else []
+        return {key for (key,) in found}
+
+    def _hold(self, held: Sequence[tuple[Candidate, Held]]) -> None:
+        rows = self._rows
         for_lock = [each for each, reason in held if reason is Held.LOCK]
         for_pause = [each for each, reason in held if reason is Held.PAUSE]
         if for_lock:
@@ -137,9 +183,10 @@ class PostgresClaim:
                 for key in keys:
                     settling.wake(rows, [key], self._now)
 
-    def _take(self, found: Sequence[Row], keys: Sequence[str]) -> Taken:
+    def _take(self, found: Sequence[Row], keys: Sequence[str | None] = ()) -> Taken:
+        """``keys`` of which it is not known yet whether they are held."""
         if not found:
-            return Taken([], None)
+            return Taken([])
         leases = {
             item_type: self._now + self._request.lease_of(item_type)
             for item_type in {row[_TYPE_AT] for row in found}
@@ -150,7 +197,7 @@ class PostgresClaim:
             worker_id=self._request.worker_id,
             ids=texts(row[0] for row in found),
             leases=times(leases[row[_TYPE_AT]] for row in found),
-            keys=texts(keys),
+            keys=texts(keys or [None] * len(found)),
         )
         return Taken([_claim(row, leases[row[_TYPE_AT]]) for row in found], update)
 

@@ -182,16 +182,16 @@ class PostgresRows:
 
     def finish(self, settlements: Sequence[Settlement], now: datetime) -> tuple[list[bool], Collection[str]]:
         if self._finished is None:
-            self.read_finished(self.send_finish(settlements, now), settlements)
+            self.read_finished(self.send_finish("finish", settlements, now), settlements)
         finished = self._finished or {}
         over = [(each.queue_id, each.claim_number) in finished for each in settlements]
         return over, {key for key in finished.values() if key is not None}
 
     def send_finish(
-        self, settlements: Sequence[Settlement], now: datetime
+        self, name: str, settlements: Sequence[Settlement], now: datetime
     ) -> psycopg.Cursor[tuple[Any, ...]]:
         return self.send(
-            "finish",
+            name,
             now=now,
             ids=texts(each.queue_id for each in settlements),
             numbers=numbers(each.claim_number for each in settlements),
@@ -203,7 +203,9 @@ class PostgresRows:
     ) -> Mapping[tuple[str, int], str | None]:
         """Each that is over, with the lock it had."""
         asked = {each.queue_id: each.claim_number for each in settlements}
-        self._finished = {(queue_id, asked[queue_id]): key for queue_id, key in sent.fetchall()}
+        found = sent.fetchall()
+        self._finished = {(queue_id, asked[queue_id]): key for queue_id, key, _ in found}
+        self.news = self.news or any(woken for _, _, woken in found[:1])
         for queue_id, _ in self._finished:
             self._known.pop(queue_id, None)
         return self._finished

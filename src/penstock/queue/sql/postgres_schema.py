@@ -13,6 +13,11 @@ CREATE TABLE IF NOT EXISTS penstock_migration (
     applied_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 )
 """
+# Read from the catalog's table: to_regclass may answer from before the lock was waited for.
+_LEDGER_THERE = b"""
+SELECT 1 FROM pg_catalog.pg_tables
+WHERE tablename = 'penstock_migration' AND schemaname = ANY(current_schemas(false))
+"""
 _PROBE = f"SELECT {', '.join(JOB_COLUMNS)} FROM unified_queue LIMIT 0".encode()
 
 
@@ -53,8 +58,7 @@ def channel(connection: Connection) -> str:
 
 
 def _applied(connection: Connection, name: str) -> int:
-    found = connection.execute(b"SELECT to_regclass('penstock_migration') IS NULL").fetchone()
-    if found is None or found[0]:
+    if connection.execute(_LEDGER_THERE).fetchone() is None:
         return 0
     latest = connection.execute(b"SELECT coalesce(max(number), 0) FROM penstock_migration").fetchone()
     applied = int(latest[0]) if latest else 0

@@ -1,4 +1,4 @@
-"""Where the flows of a transaction stand, kept up as its rows change: asking again would be a round trip a row."""
+"""Where the flows of a transaction stand, kept up as its rows change: asking is a round trip a row."""
 
 from __future__ import annotations
 

@@ -1,13 +1,10 @@
--- What a claim has to know before it looks. A look that finds nothing is cheaper than an update that does.
--- name: state
-SELECT EXISTS (SELECT 1 FROM queue_pause),
-       EXISTS (SELECT 1 FROM unified_queue WHERE held = 'time' AND run_at <= %(now)s),
-       EXISTS (SELECT 1 FROM unified_queue WHERE held = 'lock')
-
+-- Where nothing is due this is one look into an index. It waits for nobody: what another has locked, another
+-- promotes.
 -- name: promote
 WITH promoted AS (
     UPDATE unified_queue SET held = NULL, run_at = NULL, updated_at = %(now)s
-    WHERE held = 'time' AND run_at <= %(now)s
+    WHERE queue_id = ANY(ARRAY(
+        SELECT queue_id FROM unified_queue WHERE held = 'time' AND run_at <= %(now)s FOR UPDATE SKIP LOCKED))
     RETURNING 1
 )
 SELECT count(*) FROM promoted
@@ -55,18 +52,37 @@ FROM found
 -- name: held_locks
 SELECT lock_held FROM unified_queue WHERE lock_held = ANY(%(keys)s::text[])
 
--- All or nothing: where one of the keys is held after all, the claim has to choose.
+-- Rows whose key is held after all are left to hold_rest.
 -- name: take
 UPDATE unified_queue AS q
 SET status = 'in_progress', worker_id = %(worker_id)s, lease_until = s.lease_until,
     claim_number = claim_number + 1, lock_held = lock_key, started_at = %(now)s, updated_at = %(now)s
-FROM unnest(%(ids)s::text[], %(leases)s::timestamptz[]) AS s(queue_id, lease_until)
+FROM unnest(%(ids)s::text[], %(leases)s::timestamptz[], %(keys)s::text[]) AS s(queue_id, lease_until, key)
 WHERE q.queue_id = s.queue_id
-  AND NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = ANY(%(keys)s::text[]))
+  AND (SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = s.key LIMIT 1) IS NULL
+RETURNING q.queue_id
+
+-- name: hold_rest
+UPDATE unified_queue SET held = 'lock', updated_at = %(now)s
+WHERE queue_id = ANY(%(ids)s::text[]) AND status = 'pending'
+
+-- What stands in the way, without locking it: other claimers would have to pass over rows that are not taken.
+-- name: ahead_rows
+SELECT queue_id, turn, lock_key, lock_held IS NOT NULL, tenant_id, collection
+FROM unified_queue
+WHERE status = 'pending' AND held IS NULL
+ORDER BY priority DESC, turn, created_at, queue_id LIMIT %(limit)s
 
 -- name: hold_for_lock
-UPDATE unified_queue SET held = 'lock', updated_at = %(now)s WHERE queue_id = ANY(%(ids)s::text[])
+UPDATE unified_queue SET held = 'lock', updated_at = %(now)s
+WHERE queue_id = ANY(ARRAY(
+    SELECT queue_id FROM unified_queue
+    WHERE queue_id = ANY(%(ids)s::text[]) AND status = 'pending' AND held IS NULL
+    FOR UPDATE SKIP LOCKED))
 
 -- name: hold_for_pause
 UPDATE unified_queue SET held = 'pause', turn = least(turn, 0), updated_at = %(now)s
-WHERE queue_id = ANY(%(ids)s::text[])
+WHERE queue_id = ANY(ARRAY(
+    SELECT queue_id FROM unified_queue
+    WHERE queue_id = ANY(%(ids)s::text[]) AND status = 'pending' AND held IS NULL
+    FOR UPDATE SKIP LOCKED))

@@ -5,11 +5,17 @@ SELECT {job} FROM unified_queue WHERE queue_id = %(queue_id)s
 -- name: hold
 SELECT {job} FROM unified_queue WHERE queue_id = ANY(%(ids)s::text[]) ORDER BY queue_id FOR UPDATE
 
+-- One probe of the index a key: as a join, it was planned by statistics that a new queue does not have, and read
+-- every live row of a tenant for each key.
 -- name: live
 SELECT {job} FROM unified_queue
-WHERE finished_at IS NULL AND parent_id IS NULL AND dedupe
-  AND (tenant_id, branch, idempotency_key) IN (
-    SELECT * FROM unnest(%(tenants)s::text[], %(branches)s::text[], %(keys)s::text[]))
+WHERE queue_id = ANY(ARRAY(
+    SELECT (SELECT l.queue_id FROM unified_queue l
+            WHERE l.finished_at IS NULL AND l.parent_id IS NULL AND l.dedupe AND l.tenant_id = k.tenant_id
+              AND l.branch = k.branch AND l.idempotency_key = k.idempotency_key LIMIT 1)
+    FROM unnest(%(tenants)s::text[], %(branches)s::text[], %(keys)s::text[])
+        AS k(tenant_id, branch, idempotency_key)))
+  AND finished_at IS NULL
 ORDER BY queue_id FOR UPDATE
 
 -- Who a row is never changes; everything else may.

@@ -6,7 +6,36 @@ SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, er
 FROM unnest(%(ids)s::text[], %(numbers)s::int[], %(results)s::text[]) AS s(queue_id, claim_number, result_json)
 WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status = 'in_progress'
   AND q.followup_json IS NULL AND q.parent_id IS NULL AND q.children_open = 0
-RETURNING q.queue_id, q.lock_key
+RETURNING q.queue_id, q.lock_key, 0
+
+-- The same, and where all were plain the locks are passed on at once, so that the claim that follows in the same
+-- round trip finds the rows. Like first_parked it waits for nobody. Its own rows are the holders: nobody else is.
+-- name: finish_and_wake
+WITH ended AS (
+    UPDATE unified_queue AS q
+    SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, error_message = NULL,
+        result_json = s.result_json, finished_at = %(now)s, updated_at = %(now)s
+    FROM unnest(%(ids)s::text[], %(numbers)s::int[], %(results)s::text[])
+        AS s(queue_id, claim_number, result_json)
+    WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status = 'in_progress'
+      AND q.followup_json IS NULL AND q.parent_id IS NULL AND q.children_open = 0
+    RETURNING q.queue_id, q.lock_key
+), parked AS MATERIALIZED (
+    SELECT p.queue_id FROM unified_queue p
+    WHERE p.held = 'lock' AND p.queue_id = ANY(ARRAY(
+        SELECT (SELECT f.queue_id FROM unified_queue f
+                WHERE f.held = 'lock' AND f.lock_key = e.lock_key
+                ORDER BY f.priority DESC, f.turn, f.created_at, f.queue_id LIMIT 1)
+        FROM ended e
+        WHERE e.lock_key IS NOT NULL AND (SELECT count(*) FROM ended) = cardinality(%(ids)s::text[])))
+    FOR UPDATE SKIP LOCKED
+), woken AS (
+    UPDATE unified_queue AS q
+    SET held = NULL, turn = CASE WHEN q.turn = -2 THEN -2 ELSE -1 END, updated_at = %(now)s
+    FROM parked WHERE q.queue_id = parked.queue_id
+    RETURNING 1
+)
+SELECT queue_id, lock_key, (SELECT count(*) FROM woken) FROM ended
 
 -- Within the transaction that freed the locks, so that its own claim finds the row. It must not wait for others:
 -- what they keep locked is looked at once more by wake, after the commit.
