@@ -145,7 +145,7 @@ def _drops() -> str:
     return "postgres" if "postgres" in names else "nobody"
 
 
-def _as_user() -> dict[str, object]:
+def _as_user() -> dict[str, Any]:
     if not _drops():
         return {}
     entry = pwd.getpwnam(_drops())
@@ -156,7 +156,7 @@ def _reachable(binaries: Path, home: Path) -> Path:
     """The programs themselves, or a copy where the server's user cannot get at them."""
     test = [str(binaries / "postgres"), "--version"]
     try:
-        subprocess.run(test, check=True, capture_output=True, cwd="/", **_as_user())  # type: ignore[call-overload]
+        subprocess.run(test, check=True, capture_output=True, cwd="/", **_as_user())
     except (OSError, subprocess.CalledProcessError):
         package = binaries.parent.parent
         copy = home / "programs" / package.name

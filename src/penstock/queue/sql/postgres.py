@@ -45,11 +45,9 @@ T = TypeVar("T")
 
 
 class PostgresQueue(Engine[PostgresRows]):
-    def __init__(
-        self, url: str, *, pool_size: int = 4, pooled: bool = False, busy_timeout_s: float = 60
-    ) -> None:
+    def __init__(self, url: str, *, pool_size: int = 4, pooled: bool = False, timeout_s: float = 60) -> None:
         self.rows_read = 0
-        self._connections = Connections(url, size=pool_size, pooled=pooled, timeout_s=busy_timeout_s)
+        self._connections = Connections(url, size=pool_size, pooled=pooled, timeout_s=timeout_s)
         self._clock = ServerClock(self._connections)
         self._channel = ""
         self._listener: Listener | None = None
@@ -63,7 +61,7 @@ class PostgresQueue(Engine[PostgresRows]):
         return self._clock.now()
 
     def _write(self, what: str, work: Callable[[PostgresRows], T]) -> T:  # noqa: ARG002 - as the engine's
-        return transact(self._connections, self._channel, self._clock, work)
+        return transact(self._connections, self._channel, work)
 
     @contextmanager
     def _reading(self) -> Iterator[PostgresRows]:

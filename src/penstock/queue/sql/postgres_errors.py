@@ -22,7 +22,7 @@ _CREATE = "Create the database (`createdb NAME`), or name another in PENSTOCK_UR
 _CONNECTIONS = (
     "Raise max_connections of the server, lower PENSTOCK_POSTGRES_POOL_SIZE, or put a pooler in between."
 )
-_TIMEOUT = "See what the server waits for in pg_stat_activity, or raise PENSTOCK_BUSY_TIMEOUT_S."
+_TIMEOUT = "See what the server waits for in pg_stat_activity, or raise PENSTOCK_POSTGRES_TIMEOUT_S."
 _SPACE = "Free some space on the database server and try again."
 
 _BY_STATE: dict[str, tuple[type[PenstockError], str, str | None]] = {

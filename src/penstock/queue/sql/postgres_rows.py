@@ -27,6 +27,7 @@ SQL = load("postgres")
 
 Key: TypeAlias = tuple[str, str, str]
 Found: TypeAlias = list[tuple[Any, ...]]
+Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
 _IN_CLAIM_INDEX = frozenset({"status", "held", "turn", "priority"})
 
 
@@ -47,13 +48,11 @@ class PostgresRows:
 
     # Statements. In a pipeline, one that is sent only does not wait for its answer.
 
-    def send(self, name: str, **values: object) -> psycopg.Cursor[tuple[Any, ...]]:
+    def send(self, name: str, **values: object) -> Cursor:
         self.flush()
         return self.execute(SQL[name], values)
 
-    def execute(
-        self, statement: str, values: Mapping[str, object] | Sequence[object]
-    ) -> psycopg.Cursor[tuple[Any, ...]]:
+    def execute(self, statement: str, values: Mapping[str, object] | Sequence[object]) -> Cursor:
         # A plain cursor: the caller's own connection may build its rows differently.
         cursor = psycopg.Cursor(self.connection, row_factory=tuple_row)
         return cursor.execute(statement.encode(), values, binary=True)
@@ -104,15 +103,17 @@ class PostgresRows:
     def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
         own = (tenant_id, branch, key)
         if own not in self._live:
-            self._look_for_live([own])
+            self._read_live(self._send_live([own]))
         queue_id = self._live[own]
         return None if queue_id is None else self.get(queue_id)
 
-    def _look_for_live(self, keys: Collection[Key]) -> None:
+    def _send_live(self, keys: Collection[Key]) -> Cursor:
         tenants, branches, own = zip(*keys, strict=True)
         self._live.update(dict.fromkeys(keys))
-        found = self.ask("live", tenants=texts(tenants), branches=texts(branches), keys=texts(own))
-        for job in self._learn(found):
+        return self.send("live", tenants=texts(tenants), branches=texts(branches), keys=texts(own))
+
+    def _read_live(self, sent: Cursor) -> None:
+        for job in self._learn(sent.fetchall()):
             self._live[job.tenant_id, job.branch, job.idempotency_key] = job.queue_id
 
     def refuse_taken(self, new: Sequence[NewJob], parent: Job | None = None) -> None:
@@ -120,13 +121,18 @@ class PostgresRows:
         if not new:
             return
         ids = self.send("taken_ids", ids=texts(item.queue_id for item in new))
-        siblings: set[str] = set()
-        if parent is not None:
-            siblings = self._look_for_siblings(parent, [item.idempotency_key for item in new])
-        elif any(item.dedupe for item in new):
-            self._look_for_live({_key(item) for item in new if item.dedupe})
+        live = {_key(item) for item in new if item.dedupe} if parent is None else set()
+        sent = self._send_live(sorted(live)) if live else None
+        keys = [item.idempotency_key for item in new]
+        siblings = self._look_for_siblings(parent, keys) if parent is not None else set()
         self._look_for_turns({(item.tenant_id, item.priority) for item in new})
-        taken = {queue_id for (queue_id,) in ids.fetchall()}
+        if sent is not None:
+            self._read_live(sent)
+        self._refuse(new, parent, siblings, {queue_id for (queue_id,) in ids.fetchall()})
+
+    def _refuse(
+        self, new: Sequence[NewJob], parent: Job | None, siblings: Collection[str], taken: set[str]
+    ) -> None:
         keys = set(siblings)
         for item in new:
             if parent is not None and item.idempotency_key in keys:
@@ -187,9 +193,7 @@ class PostgresRows:
         over = [(each.queue_id, each.claim_number) in finished for each in settlements]
         return over, {key for key in finished.values() if key is not None}
 
-    def send_finish(
-        self, name: str, settlements: Sequence[Settlement], now: datetime
-    ) -> psycopg.Cursor[tuple[Any, ...]]:
+    def send_finish(self, name: str, settlements: Sequence[Settlement], now: datetime) -> Cursor:
         return self.send(
             name,
             now=now,
@@ -199,7 +203,7 @@ class PostgresRows:
         )
 
     def read_finished(
-        self, sent: psycopg.Cursor[tuple[Any, ...]], settlements: Sequence[Settlement]
+        self, sent: Cursor, settlements: Sequence[Settlement]
     ) -> Mapping[tuple[str, int], str | None]:
         """Each that is over, with the lock it had."""
         asked = {each.queue_id: each.claim_number for each in settlements}

@@ -12,25 +12,23 @@ import psycopg
 from psycopg import pq
 
 from penstock.errors import StoreUnavailable
-from penstock.queue.sql.postgres_clock import ServerClock
 from penstock.queue.sql.postgres_connections import Connection, Connections
 from penstock.queue.sql.postgres_errors import AGAIN, one_line, ours
-from penstock.queue.sql.postgres_rows import PostgresRows
+from penstock.queue.sql.postgres_rows import SQL, Cursor, PostgresRows
 from penstock.queue.sql.postgres_values import texts
 
 T = TypeVar("T")
 
 ATTEMPTS = 10
+WAKE_ATTEMPTS = 3
 LONGEST_PAUSE_S = 0.2
 _MET_ANOTHER = (*AGAIN, psycopg.errors.UniqueViolation)
 
 
-def transact(
-    connections: Connections, channel: str, clock: ServerClock, work: Callable[[PostgresRows], T]
-) -> T:
+def transact(connections: Connections, channel: str, work: Callable[[PostgresRows], T]) -> T:
     for attempt in range(ATTEMPTS):
         with connections.borrowed() as connection:
-            transaction = _Transaction(connection, connections, channel, clock)
+            transaction = _Transaction(connection, connections, channel)
             try:
                 return transaction.run(work)
             except _MET_ANOTHER as error:
@@ -47,17 +45,15 @@ def transact(
 
 
 class _Transaction:
-    def __init__(
-        self, connection: Connection, connections: Connections, channel: str, clock: ServerClock
-    ) -> None:
+    def __init__(self, connection: Connection, connections: Connections, channel: str) -> None:
         self._connection = connection
         self._connections = connections
         self._channel = channel
-        self._clock = clock
         self.committing = False
 
     def run(self, work: Callable[[PostgresRows], T]) -> T:
         rows = PostgresRows(self._connection)
+        commit: Cursor | None = None
         try:
             with self._connection.pipeline():
                 rows.execute("BEGIN", {})
@@ -70,21 +66,25 @@ class _Transaction:
                     rows.execute("SELECT pg_notify(%(channel)s, '')", {"channel": self._channel})
                 self.committing = True
                 commit = rows.execute("COMMIT", {})
+                if rows.to_wake:
+                    self._wake(rows)
+        except psycopg.Error:
+            if commit is None or commit.statusmessage != "COMMIT":
+                self._roll_back()
+                raise
+            # What was to be done is done. A lock not passed on now is passed on by the next reconcile.
+            for _ in range(WAKE_ATTEMPTS):
+                with suppress(psycopg.Error):
+                    self._wake(rows)
+                    break
         except BaseException:
             self._roll_back()
             raise
-        if commit.statusmessage != "COMMIT":
-            raise AssertionError(f"COMMIT was answered by {commit.statusmessage}")
-        self._wake(rows)
         return result
 
     def _wake(self, rows: PostgresRows) -> None:
-        if not rows.to_wake:
-            return
-        values = {"keys": texts(sorted(rows.to_wake)), "channel": self._channel, "now": self._clock.now()}
-        # What was to be done is done. A lock that is not passed on now is by the next reconcile.
-        with suppress(psycopg.Error):
-            rows.send("wake", **values)
+        keys = texts(sorted(rows.to_wake))
+        rows.execute(SQL["wake"], {"keys": keys, "channel": self._channel})
 
     def _roll_back(self) -> None:
         if self._connection.info.transaction_status is not pq.TransactionStatus.IDLE:

@@ -70,7 +70,7 @@ WITH first AS MATERIALIZED (
     ORDER BY p.lock_key FOR UPDATE
 ), woken AS (
     UPDATE unified_queue q
-    SET held = NULL, turn = CASE WHEN q.turn = -2 THEN -2 ELSE -1 END, updated_at = %(now)s
+    SET held = NULL, turn = CASE WHEN q.turn = -2 THEN -2 ELSE -1 END, updated_at = clock_timestamp()
     FROM first WHERE q.queue_id = first.queue_id
     RETURNING 1
 )
