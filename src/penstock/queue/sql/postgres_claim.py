@@ -102,10 +102,7 @@ class PostgresClaim:
     def _take_and_commit(self, found: list[Row]) -> Taken:
         """The answer is read after the commit: until then it is not known whose lock is held after all."""
         taken = self._take(found, [None if row[3] else row[2] for row in found])
-        wanting = [row for row in found if row[2] is not None and not row[3]]
-        if wanting:
-            self._rows.send("hold_rest", now=self._now, ids=texts(row[0] for row in wanting))
-            self._rows.to_wake.update(row[2] for row in wanting)
+        self._rows.to_wake.update(row[2] for row in found if row[2] is not None and not row[3])
         return taken
 
     # The general case.

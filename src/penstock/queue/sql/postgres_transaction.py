@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import psycopg
@@ -55,7 +55,7 @@ class _Transaction:
         rows = PostgresRows(self._connection)
         commit: Cursor | None = None
         try:
-            with self._connection.pipeline():
+            with _pipeline(self._connection):
                 rows.execute("BEGIN", {})
                 if self._connections.pooled:
                     limit = int(self._connections.timeout_s * 1000)
@@ -99,6 +99,20 @@ class _Transaction:
                 remedy="Once the store is back, look whether it was done, or ask again with the same key.",
             )
         return ours(error, name) or error
+
+
+@contextmanager
+def _pipeline(connection: Connection) -> Iterator[None]:
+    """The driver's own, but without a line in the log for every error that is raised anyway."""
+    pipeline = connection.pipeline()
+    pipeline.__enter__()
+    try:
+        yield
+    except BaseException:
+        with suppress(psycopg.Error):
+            pipeline.__exit__(None, None, None)
+        raise
+    pipeline.__exit__(None, None, None)
 
 
 def _given_up(error: psycopg.Error, name: str) -> Exception:

@@ -52,19 +52,24 @@ FROM found
 -- name: held_locks
 SELECT lock_held FROM unified_queue WHERE lock_held = ANY(%(keys)s::text[])
 
--- Rows whose key is held after all are left to hold_rest.
+-- Rows whose key is held after all are parked in the same breath: nothing that was locked is left as it was.
 -- name: take
-UPDATE unified_queue AS q
-SET status = 'in_progress', worker_id = %(worker_id)s, lease_until = s.lease_until,
-    claim_number = claim_number + 1, lock_held = lock_key, started_at = %(now)s, updated_at = %(now)s
-FROM unnest(%(ids)s::text[], %(leases)s::timestamptz[], %(keys)s::text[]) AS s(queue_id, lease_until, key)
-WHERE q.queue_id = s.queue_id
-  AND (SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = s.key LIMIT 1) IS NULL
-RETURNING q.queue_id
-
--- name: hold_rest
-UPDATE unified_queue SET held = 'lock', updated_at = %(now)s
-WHERE queue_id = ANY(%(ids)s::text[]) AND status = 'pending'
+WITH asked AS MATERIALIZED (
+    SELECT * FROM unnest(%(ids)s::text[], %(leases)s::timestamptz[], %(keys)s::text[])
+        AS s(queue_id, lease_until, key)
+), taken AS (
+    UPDATE unified_queue AS q
+    SET status = 'in_progress', worker_id = %(worker_id)s, lease_until = s.lease_until,
+        claim_number = claim_number + 1, lock_held = lock_key, started_at = %(now)s, updated_at = %(now)s
+    FROM asked AS s
+    WHERE q.queue_id = s.queue_id
+      AND (SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = s.key LIMIT 1) IS NULL
+    RETURNING q.queue_id
+), parked AS (
+    UPDATE unified_queue SET held = 'lock', updated_at = %(now)s
+    WHERE queue_id = ANY(ARRAY(SELECT queue_id FROM asked EXCEPT SELECT queue_id FROM taken))
+)
+SELECT queue_id FROM taken
 
 -- What stands in the way, without locking it: other claimers would have to pass over rows that are not taken.
 -- name: ahead_rows
