@@ -11,7 +11,7 @@ import msgspec
 
 from penstock import transitions
 from penstock.job import CHILDREN, RETURNED, SUSPECT, Changes, Job, Settlement, Status
-from penstock.queue.adding import Turns, add_child, numbered
+from penstock.queue.adding import Turns, add_child, numbered, refuse_unstorable
 from penstock.queue.requeueing import RETRYABLE
 from penstock.queue.rows import Rows
 
@@ -85,6 +85,7 @@ def settle(
     """New statuses (None: the claim was lost), and parents whose children are to be stopped next."""
     for settlement in settlements:
         if settlement.children and (parent := _held(rows, settlement)):
+            refuse_unstorable(settlement.children)
             rows.refuse_taken(settlement.children, parent)
     aftermath = Aftermath(rows, now)
     finished = _finish_plain(rows, settlements, now, aftermath)

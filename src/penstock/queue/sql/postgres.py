@@ -37,7 +37,7 @@ from penstock.queue.sql.postgres_connections import Connections
 from penstock.queue.sql.postgres_errors import ours
 from penstock.queue.sql.postgres_joining import joined
 from penstock.queue.sql.postgres_listener import Listener
-from penstock.queue.sql.postgres_rows import PostgresRows, storable
+from penstock.queue.sql.postgres_rows import PostgresRows
 from penstock.queue.sql.postgres_transaction import transact
 from penstock.queue.sql.postgres_values import column_value, decoded
 
@@ -156,7 +156,7 @@ class PostgresQueue(Engine[PostgresRows]):
             return rows.pauses()
 
     def get(self, queue_id: str) -> Job | None:
-        if not storable([queue_id]):
+        if not filters.storable([queue_id]):
             return None
         with self._reading() as rows:
             return rows.peek(queue_id)
@@ -177,8 +177,7 @@ class PostgresQueue(Engine[PostgresRows]):
         return {group: number for group, number in named if number}
 
     def _select(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        texts = [value for value in values if isinstance(value, str)]
-        if len(storable(texts)) < len(texts):
+        if not filters.storable(values):
             return []
         with self._reading() as rows:
             return rows.execute(statement.replace("?", "%s"), values).fetchall()

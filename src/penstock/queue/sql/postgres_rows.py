@@ -18,6 +18,7 @@ from psycopg.rows import tuple_row
 from penstock.errors import DuplicateId
 from penstock.job import Beat, Changes, Job, NewJob, Renewed, Scope, Settlement, Status
 from penstock.queue.rows import ChildCount
+from penstock.queue.sql.filters import storable
 from penstock.queue.sql.postgres_connections import Connection
 from penstock.queue.sql.postgres_turns import FlowTurns
 from penstock.queue.sql.postgres_values import changed, decoded, inserted, numbers, texts, times
@@ -93,7 +94,7 @@ class PostgresRows:
         missing = {queue_id for queue_id in ids if queue_id not in self._known}
         if missing:
             self._known.update(dict.fromkeys(missing))
-            self._learn(self.ask("hold", ids=texts(storable(missing))))
+            self._learn(self.ask("hold", ids=texts(each for each in missing if storable([each]))))
 
     def _learn(self, found: Found) -> list[Job]:
         jobs = [decoded(row) for row in found]
@@ -310,15 +311,3 @@ class PostgresRows:
 
 def _key(item: NewJob | Job) -> Key:
     return item.tenant_id, item.branch, item.idempotency_key
-
-
-def storable(values: Iterable[str]) -> list[str]:
-    """Without what no row can hold, and PostgreSQL refuses to look for."""
-    return [value for value in values if _encodes(value)]
-
-
-def _encodes(value: str) -> bool:
-    try:
-        return b"\0" not in value.encode()
-    except UnicodeEncodeError:
-        return False

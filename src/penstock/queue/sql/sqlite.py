@@ -107,6 +107,8 @@ class SqliteQueue(Engine[SqliteRows]):
 
     def find(self, query: JobQuery) -> list[Job]:
         statement, values = filters.find(query)
+        if not filters.storable(values):
+            return []
         with self._reading() as rows:
             return rows.select(statement, values)
 
@@ -115,6 +117,8 @@ class SqliteQueue(Engine[SqliteRows]):
         if unknown:
             raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
         statement, values = filters.count(query, by)
+        if not filters.storable(values):
+            return {}
         with self._reading() as rows:
             found = rows.cursor.execute(statement, values).fetchall()
         named = (

@@ -13,6 +13,7 @@ from penstock.clock import format_time
 from penstock.errors import DuplicateId
 from penstock.job import Beat, Changes, Held, Job, NewJob, Renewed, Scope, Settlement, Status
 from penstock.queue.rows import ChildCount
+from penstock.queue.sql.filters import storable
 from penstock.queue.sql.statements import CHANGING_COLUMNS, JOB_COLUMNS, load
 
 SQL = load("sqlite")
@@ -59,7 +60,7 @@ class SqliteRows:
         return text
 
     def get(self, queue_id: str) -> Job | None:
-        return self._one("get", queue_id)
+        return self._one("get", queue_id) if storable([queue_id]) else None
 
     peek = get
 
