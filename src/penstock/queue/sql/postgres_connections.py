@@ -64,7 +64,8 @@ class Connections:
         if not self.pooled:
             # A pooler refuses what it cannot keep for others; there every transaction says it for itself.
             limit = f"-cstatement_timeout={int(self.timeout_s * 1000)}"
-            parameters["options"] = f"{limit} {parameters.get('options', '')}".strip()
+            # Every statement has its index; a plan made while the table was small is kept when it has grown.
+            parameters["options"] = f"{limit} -cenable_seqscan=off {parameters.get('options', '')}".strip()
         return parameters
 
     def _reset(self) -> None:

@@ -13,7 +13,6 @@ from psycopg import sql
 
 from penstock.queue import forking
 from penstock.queue.sql.postgres_connections import Connection, Connections
-from penstock.queue.sql.postgres_errors import ours
 
 LOOK_EVERY_S = 0.1
 """Behind a pooler, where nobody can listen."""
@@ -40,9 +39,10 @@ class Listener:
                 self._connection = self._listening()
                 return True
             return self._told(self._connection, deadline - time.monotonic())
-        except psycopg.Error as error:
+        except psycopg.OperationalError:
+            # The session is gone, and with it what it was told. Whoever looks now finds out more.
             self._forget()
-            raise ours(error, self._connections.name) or error from error
+            return True
         finally:
             self._one_at_a_time.release()
 

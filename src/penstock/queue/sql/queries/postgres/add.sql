@@ -16,7 +16,7 @@ WHERE parent_id = %(parent_id)s AND parent_run = %(parent_run)s AND idempotency_
 -- name: heads
 SELECT p.priority, (
     SELECT turn FROM unified_queue
-    WHERE status = 'pending' AND held IS NULL AND priority = p.priority AND turn >= 0
+    WHERE coalesce(held, status) = 'pending' AND priority = p.priority AND turn >= 0
     ORDER BY turn LIMIT 1)
 FROM unnest(%(priorities)s::int[]) AS p(priority)
 

@@ -24,7 +24,7 @@ DELETE FROM queue_pause WHERE tenant_id = %(tenant_id)s AND collection = %(colle
 -- name: ahead
 SELECT count(*) FROM (
     SELECT 1 FROM unified_queue
-    WHERE status = 'pending' AND held IS NULL
+    WHERE coalesce(held, status) = 'pending'
       AND (priority > %(priority)s
            OR (priority = %(priority)s
                AND (turn, created_at, queue_id) < (%(turn)s, %(created_at)s, %(queue_id)s)))
@@ -65,7 +65,7 @@ ON CONFLICT (worker_id) DO UPDATE SET host = excluded.host, pid = excluded.pid,
 SELECT worker_id, host, pid, started_at, seen_at, info_json FROM queue_worker ORDER BY worker_id
 
 -- name: any_claimable
-SELECT EXISTS (SELECT 1 FROM unified_queue WHERE status = 'pending' AND held IS NULL)
+SELECT EXISTS (SELECT 1 FROM unified_queue WHERE coalesce(held, status) = 'pending')
 
 -- name: durability
 SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes')

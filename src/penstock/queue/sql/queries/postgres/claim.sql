@@ -9,7 +9,7 @@ WITH promoted AS (
 )
 SELECT count(*) FROM promoted
 
--- The predicate stands as literals: a parameter would lose the partial index. Materialized, so that only rows that
+-- The predicate stands as in its index (see the migration) and as literals: a parameter would lose it. Materialized, so that only rows that
 -- were locked are asked for their key's advisory lock. Whether a key is held is asked by a later statement, which
 -- sees what the last owner of the advisory lock committed. Advisory locks are taken from a table of fixed size,
 -- therefore no more than {lock_cap}; the rest answers NULL. The table's number keeps queues of one database apart.
@@ -17,7 +17,7 @@ SELECT count(*) FROM promoted
 WITH found AS MATERIALIZED (
     SELECT turn, lock_held, lock_key IS NOT NULL AND lock_held IS NULL AS wants, {claim_columns}
     FROM unified_queue
-    WHERE status = 'pending' AND held IS NULL
+    WHERE coalesce(held, status) = 'pending'
     ORDER BY priority DESC, turn, created_at, queue_id LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
 )
@@ -34,14 +34,14 @@ WITH oldest AS MATERIALIZED (
     FROM unnest('{{0,1,2,3,4,5,6,7,8,9,10}}'::int[]) AS p(priority)
     CROSS JOIN LATERAL (
         SELECT queue_id, created_at FROM unified_queue
-        WHERE status = 'pending' AND held IS NULL AND priority = p.priority
+        WHERE coalesce(held, status) = 'pending' AND priority = p.priority
         ORDER BY turn, created_at, queue_id LIMIT 1
     ) AS head
     ORDER BY head.created_at, head.queue_id LIMIT 1
 ), found AS MATERIALIZED (
     SELECT turn, lock_held, lock_key IS NOT NULL AND lock_held IS NULL AS wants, {claim_columns}
     FROM unified_queue
-    WHERE queue_id = (SELECT queue_id FROM oldest) AND status = 'pending' AND held IS NULL
+    WHERE queue_id = (SELECT queue_id FROM oldest) AND coalesce(held, status) = 'pending'
     FOR UPDATE SKIP LOCKED
 )
 SELECT queue_id, turn, lock_key, lock_held IS NOT NULL,
@@ -75,19 +75,19 @@ SELECT queue_id FROM taken
 -- name: ahead_rows
 SELECT queue_id, turn, lock_key, lock_held IS NOT NULL, tenant_id, collection
 FROM unified_queue
-WHERE status = 'pending' AND held IS NULL
+WHERE coalesce(held, status) = 'pending'
 ORDER BY priority DESC, turn, created_at, queue_id LIMIT %(limit)s
 
 -- name: hold_for_lock
 UPDATE unified_queue SET held = 'lock', updated_at = %(now)s
 WHERE queue_id = ANY(ARRAY(
     SELECT queue_id FROM unified_queue
-    WHERE queue_id = ANY(%(ids)s::text[]) AND status = 'pending' AND held IS NULL
+    WHERE queue_id = ANY(%(ids)s::text[]) AND coalesce(held, status) = 'pending'
     FOR UPDATE SKIP LOCKED))
 
 -- name: hold_for_pause
 UPDATE unified_queue SET held = 'pause', turn = least(turn, 0), updated_at = %(now)s
 WHERE queue_id = ANY(ARRAY(
     SELECT queue_id FROM unified_queue
-    WHERE queue_id = ANY(%(ids)s::text[]) AND status = 'pending' AND held IS NULL
+    WHERE queue_id = ANY(%(ids)s::text[]) AND coalesce(held, status) = 'pending'
     FOR UPDATE SKIP LOCKED))

@@ -63,7 +63,7 @@ WITH first AS MATERIALIZED (
         WHERE EXISTS (SELECT 1 FROM unified_queue WHERE held = 'lock')
           AND NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = k.lock_key)
           AND NOT EXISTS (SELECT 1 FROM unified_queue c
-                          WHERE c.status = 'pending' AND c.held IS NULL
+                          WHERE coalesce(c.held, c.status) = 'pending'
                             AND c.priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10) AND c.turn < 0
                             AND c.lock_key = k.lock_key)
     ) AND p.held = 'lock'
@@ -84,7 +84,7 @@ SELECT DISTINCT p.lock_key FROM unified_queue p
 WHERE p.held = 'lock'
   AND NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = p.lock_key)
   AND NOT EXISTS (SELECT 1 FROM unified_queue c
-                  WHERE c.status = 'pending' AND c.held IS NULL AND c.lock_key = p.lock_key)
+                  WHERE coalesce(c.held, c.status) = 'pending' AND c.lock_key = p.lock_key)
 ORDER BY p.lock_key LIMIT %(limit)s
 
 -- name: children
