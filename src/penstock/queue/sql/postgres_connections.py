@@ -52,13 +52,13 @@ class Connections:
         try:
             parameters = conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
-            # The driver quotes the URL, and with it the password.
+            # The driver may quote the URL, and with it the password.
             secret = url.partition("://")[2].partition("@")[0].partition(":")[2]
             why = one_line(error).replace(url, self.name)
-            why = why.replace(secret, "***") if secret else why
-            raise InvalidSetting(
-                f"{self.name}: {why}", remedy="Write postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
-            ) from None
+            raise self._not_a_url(why.replace(secret, "***") if secret else why) from None
+        for port in str(parameters.get("port") or "0").split(","):
+            if not port.isdecimal():
+                raise self._not_a_url(f"{port!r} is no port")
         parameters.setdefault("connect_timeout", CONNECT_TIMEOUT_S)
         parameters.setdefault("application_name", "penstock")
         if not self.pooled:
@@ -67,6 +67,10 @@ class Connections:
             # Every statement has its index; a plan made while the table was small is kept when it has grown.
             parameters["options"] = f"{limit} -cenable_seqscan=off {parameters.get('options', '')}".strip()
         return parameters
+
+    def _not_a_url(self, why: str) -> InvalidSetting:
+        remedy = "Write postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
+        return InvalidSetting(f"{self.name}: {why}", remedy=remedy)
 
     def _reset(self) -> None:
         self._idle: list[Connection] = []
