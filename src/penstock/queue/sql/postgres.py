@@ -40,6 +40,7 @@ from penstock.queue.sql.postgres_listener import Listener
 from penstock.queue.sql.postgres_rows import PostgresRows
 from penstock.queue.sql.postgres_transaction import transact
 from penstock.queue.sql.postgres_values import column_value, decoded
+from penstock.queue.sql.statements import LOCK_CAP
 
 T = TypeVar("T")
 
@@ -50,6 +51,7 @@ class PostgresQueue(Engine[PostgresRows]):
         self._connections = Connections(url, size=pool_size, pooled=pooled, timeout_s=timeout_s)
         self._clock = ServerClock(self._connections)
         self._channel = ""
+        self._most = POSITION_CAP
         self._listener: Listener | None = None
         try:
             self.migrate()
@@ -124,12 +126,14 @@ class PostgresQueue(Engine[PostgresRows]):
         if done and not request.oldest:
             sent = rows.send_finish("finish_and_wake", settlements, now) if settlements else None
             claim = PostgresClaim(rows, request, now)
-            look = claim.look()
+            look = claim.look(self._most)
             finished = rows.read_finished(sent, settlements) if sent else {}
             if len(finished) == len(settlements):
                 rows.to_wake.update(key for key in finished.values() if key is not None)
                 taken = claim.take(look)
                 self.rows_read = claim.rows_read
+                # Where every row wants a lock, more would be kept from others than can be had.
+                self._most = LOCK_CAP if claim.keyed >= LOCK_CAP else POSITION_CAP
                 return [Status.DONE] * len(settlements), [], taken
         answers, parents = settling.settle(rows, settlements, now)
         claims = self._claim(rows, request, now)

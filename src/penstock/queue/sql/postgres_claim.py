@@ -63,12 +63,14 @@ class PostgresClaim:
         self._now = now
         self._before = before
         self.rows_read = 0
+        self.keyed = 0
+        """How many of the rows of a look wanted a lock."""
 
-    def look(self) -> Look:
+    def look(self, most: int) -> Look:
         """Sent together with what comes before it; where a claim starts with the oldest, it looks later."""
         promoted = self._rows.send("promote", now=self._now)
         pauses = self._rows.send("pauses")
-        return Look(promoted, pauses, self._rows.send("candidates", limit=self._request.limit))
+        return Look(promoted, pauses, self._rows.send("candidates", limit=min(most, self._request.limit)))
 
     def take(self, look: Look) -> Taken | None:
         """What was found is taken or held back, all of it: whoever claims meanwhile passes over it.
@@ -77,7 +79,7 @@ class PostgresClaim:
         """
         paused = self._read(look.promoted, look.pauses)
         found, cut = self._tried(look.candidates.fetchall())
-        if not paused and not cut and self._simple(found):
+        if not paused and self._simple(found):
             return self._take_and_commit(found)
         claims = self._rounds(paused, (found, cut))
         return None if claims is None else Taken(claims)
@@ -122,7 +124,7 @@ class PostgresClaim:
             taken += took
             room -= len(took)
             self._hold(choice.hold)
-            if choice.closed or not (choice.hold or cut):
+            if choice.closed or not (choice.hold or cut) or (cut and taken):
                 return taken
             if not took:
                 self._clear_away(room, paused)
@@ -149,6 +151,7 @@ class PostgresClaim:
         """Up to the first whose lock was not even tried; whether that has cut some off."""
         untried = next((place for place, row in enumerate(found) if row[4] is None), len(found))
         self.rows_read += untried
+        self.keyed = max(self.keyed, sum(row[2] is not None and not row[3] for row in found[:untried]))
         return found[:untried], untried < len(found)
 
     def _choose(self, found: Sequence[Row], room: int, paused: frozenset[Scope], *, first: bool) -> Choice:

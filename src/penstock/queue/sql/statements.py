@@ -31,7 +31,7 @@ INSERTED_COLUMNS = (
 """Columns a new row may bring; the others begin with their defaults."""
 
 LOCK_CAP = 200
-"""Rows a look for candidates asks PostgreSQL for a lock of their own."""
+"""Rows of one claim that PostgreSQL may have to give a lock each: its table of locks has a fixed size."""
 
 _TYPES = {
     "integer": "priority retry_count max_retries timeout_s run claim_number turn parent_run lost_count "
