@@ -13,7 +13,7 @@ from penstock import lifecycle
 from penstock.job import Claim, ClaimRequest, NewJob
 from penstock.queue.protocol import Queue
 
-ENGINES = ("sqlite", "jsonl")
+ENGINES = ("sqlite", "jsonl", "postgres")
 LEASE = timedelta(seconds=300)
 
 
@@ -66,6 +66,10 @@ def open_engine(engine: str, directory: Path) -> Contender:
 
 
 def open_floor(engine: str, directory: Path) -> Contender:
+    if engine == "postgres":
+        from bench.floor_postgres import PostgresFloor
+
+        return PostgresFloor(directory)
     return SqliteFloor(directory) if engine == "sqlite" else JournalFloor(directory)
 
 
@@ -85,6 +89,11 @@ def _queue(engine: str, directory: Path) -> Queue:
         from penstock.queue.sql.sqlite import SqliteQueue
 
         return SqliteQueue(directory / "queue.db")
+    if engine == "postgres":
+        from bench.postgres_server import store
+        from penstock.queue.sql.postgres import PostgresQueue
+
+        return PostgresQueue(store(directory))
     from penstock.queue.jsonl import JsonlQueue
 
     return JsonlQueue(directory)

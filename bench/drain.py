@@ -21,7 +21,7 @@ from bench.stores import fill, fresh
 _together: Barrier | None = None
 
 PLAIN_BATCH = 100
-BUDGETS = {"sqlite": 0.6, "jsonl": 0.5}
+BUDGETS = {"sqlite": 0.6, "jsonl": 0.5, "postgres": 0.5}
 
 
 def measure(engine: str, plan: Plan) -> Iterator[Line]:
