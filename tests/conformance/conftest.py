@@ -47,7 +47,19 @@ def _jsonl(place: Path) -> Queue:
     return JsonlQueue(place / "queue")
 
 
-ENGINES: dict[str, Callable[[Path], Queue]] = {"memory": _memory, "sqlite": _sqlite, "jsonl": _jsonl}
+def _redis(place: Path) -> Queue:
+    from penstock.queue.redis.store import RedisQueue
+    from tests.servers.redis import queue_url
+
+    return RedisQueue(queue_url(place))
+
+
+ENGINES: dict[str, Callable[[Path], Queue]] = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+    "jsonl": _jsonl,
+    "redis": _redis,
+}
 
 
 @pytest.fixture(params=ENGINES)

@@ -28,7 +28,14 @@ def _jsonl(place: Path) -> Queue:
     return JsonlQueue(place)
 
 
-DURABLE: dict[str, Callable[[Path], Queue]] = {"sqlite": _sqlite, "jsonl": _jsonl}
+def _redis(place: Path) -> Queue:
+    from penstock.queue.redis.store import RedisQueue
+    from tests.servers.redis import queue_url
+
+    return RedisQueue(queue_url(place))
+
+
+DURABLE: dict[str, Callable[[Path], Queue]] = {"sqlite": _sqlite, "jsonl": _jsonl, "redis": _redis}
 
 
 def opened(engine: str, place: Path) -> Queue:

@@ -1,0 +1,217 @@
+"""Rows as the scripts keep them, and back. The layouts stand in scripts/rows.lua."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from penstock.job import Claim, Event, FollowUp, Held, Job, NewJob, Settlement, Status
+from penstock.transitions import NOTE_LIMIT
+
+STATUSES = tuple(Status)
+"""A status is kept as its place here, counted from 1."""
+HELD = (None, *Held)
+NUMBER_OF = {status: number for number, status in enumerate(STATUSES, 1)}
+HELD_NUMBER = {held: number for number, held in enumerate(HELD)}
+
+LONG_FIELDS = ("body", "meta", "next", "prog", "res", "hist", "err")
+FIELDS = ("id", "row", "kin", *LONG_FIELDS)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_STATE = struct.Struct(">5Bd6i9d")
+_KIN = struct.Struct(">I")
+
+encode = msgspec.msgpack.Encoder().encode
+_encode_json = msgspec.json.Encoder().encode
+
+
+def micros(moment: datetime | None) -> int:
+    """Microseconds since 1970; 0 is none."""
+    return 0 if moment is None else (moment - _EPOCH) // _MICROSECOND
+
+
+def moment(number: float) -> datetime | None:
+    return _EPOCH + timedelta(microseconds=number) if number else None
+
+
+def duration(length: timedelta) -> int:
+    return length // _MICROSECOND
+
+
+def texts(raw: bytes) -> list[str]:
+    """Texts that each end in a NUL."""
+    return raw.decode().split("\0")
+
+
+def new_job(new: NewJob) -> tuple[object, ...]:
+    names = (
+        new.item_type,
+        new.tenant_id,
+        new.collection,
+        new.branch,
+        new.idempotency_key,
+        new.submitted_by,
+        new.lock_key or "",
+        "",
+    )
+    # As text: the server's MessagePack knows no bytes.
+    who = ("\1" if new.dedupe else "\0") + "\0".join(names)
+    run_at = micros(new.run_at)
+    settings = (new.op, new.priority, new.max_retries, new.timeout_s, run_at)
+    return (new.queue_id, who, *settings, new.payload_json, new.metadata)
+
+
+def settlement(each: Settlement) -> tuple[object, ...]:
+    """A plain end is short: the scripts have a quick way for it."""
+    if each.status is Status.DONE and not each.children and each.error_code is None:
+        return each.queue_id, each.claim_number, each.result_json if each.result_json is not None else False
+    message = each.error_message
+    optional = (
+        each.error_code,
+        message,
+        message[:NOTE_LIMIT] if message else None,
+        each.result_json,
+        each.progress_json,
+    )
+    return (
+        each.queue_id,
+        each.claim_number,
+        NUMBER_OF[each.status],
+        each.what,
+        each.retry_count,
+        each.lost_count,
+        duration(each.delay),
+        each.waiting_for or False,
+        each.keep_lease,
+        *(False if value is None else value for value in optional),
+        [new_job(child) for child in each.children],
+    )
+
+
+def claims(answer: Sequence[Any]) -> list[Claim]:
+    """From id, id, row, kin, body, meta, prog of each, as claiming.lua answers them."""
+    moments: dict[float, Any] = {}
+    made = []
+    for at in range(0, len(answer), 7):
+        queue_id, who, state, kin, body, metadata, progress = answer[at : at + 7]
+        numbers = _STATE.unpack_from(state)
+        created, lease = numbers[14], numbers[17]
+        for time in (created, lease):
+            if time not in moments:
+                moments[time] = moment(time)
+        item_type, tenant_id, collection, branch, _, submitted_by, lock_key, _ = texts(who[1:])
+        queue_id = queue_id.decode()
+        parent_id, root_id = (None, queue_id) if kin is None else texts(kin[_KIN.size :])[:2]
+        made.append(
+            Claim(
+                queue_id,
+                numbers[6],
+                item_type,
+                state[_STATE.size : state.index(b"\0", _STATE.size)].decode(),
+                tenant_id,
+                collection,
+                branch,
+                numbers[4],
+                numbers[7],
+                numbers[8],
+                int(numbers[12]),
+                numbers[9],
+                int(numbers[13]),
+                submitted_by,
+                lock_key or None,
+                parent_id,
+                root_id,
+                None if progress is None else progress.decode(),
+                "{}" if metadata is None else metadata.decode(),
+                body.decode(),
+                moments[created],
+                moments[lease],
+            )
+        )
+    return made
+
+
+def job(queue_id: str, fields: Mapping[str, bytes | None]) -> Job | None:
+    """From a row's hash; None when there is none."""
+    who, state, kin = fields["id"], fields["row"], fields["kin"]
+    if who is None or state is None:
+        return None
+    numbers = _STATE.unpack_from(state)
+    op, worker_id, waiting_for, error_code, _ = texts(state[_STATE.size :])
+    item_type, tenant_id, collection, branch, key, submitted_by, lock_key, _ = texts(who[1:])
+    parent_run, parent_id, root_id = None, None, queue_id
+    if kin is not None:
+        parent_run = _KIN.unpack_from(kin)[0]
+        parent_id, root_id, _ = texts(kin[_KIN.size :])
+    return Job(
+        queue_id=queue_id,
+        item_type=item_type,
+        op=op,
+        tenant_id=tenant_id,
+        collection=collection,
+        branch=branch,
+        priority=numbers[4],
+        status=STATUSES[numbers[0] - 1],
+        created_at=_EPOCH + timedelta(microseconds=numbers[14]),
+        updated_at=_EPOCH + timedelta(microseconds=numbers[15]),
+        idempotency_key=key,
+        dedupe=who[0] == 1,
+        retry_count=numbers[8],
+        max_retries=int(numbers[12]),
+        timeout_s=int(numbers[13]),
+        submitted_by=submitted_by,
+        run=numbers[7],
+        claim_number=numbers[6],
+        turn=int(numbers[5]),
+        held=HELD[numbers[1]],
+        run_at=moment(numbers[16]),
+        lock_key=lock_key or None,
+        lock_held=numbers[3] == 1,
+        lease_until=moment(numbers[17]),
+        worker_id=worker_id or None,
+        started_at=moment(numbers[18]),
+        finished_at=moment(numbers[19]),
+        parent_id=parent_id,
+        parent_run=parent_run,
+        root_id=root_id,
+        waiting_for=waiting_for or None,
+        cancel_requested=numbers[2] == 1,
+        lost_count=numbers[9],
+        children_open=numbers[10],
+        children_failed=numbers[11],
+        error_code=error_code or None,
+        error_message=_text(fields["err"]),
+        last_error_at=moment(numbers[20]),
+        payload_json=_text(fields["body"]) or "",
+        metadata=_text(fields["meta"]) or "{}",
+        followup_json=_followup(fields["next"]),
+        progress_json=_text(fields["prog"]),
+        result_json=_text(fields["res"]),
+        history_json=_history(fields["hist"]),
+    )
+
+
+def _text(raw: bytes | None) -> str | None:
+    return None if raw is None else raw.decode()
+
+
+def _followup(raw: bytes | None) -> str | None:
+    if raw is None:
+        return None
+    *settings, run_at = msgspec.msgpack.decode(raw)
+    return _encode_json(FollowUp(*settings, run_at=moment(run_at))).decode()
+
+
+def _history(raw: bytes | None) -> str | None:
+    if raw is None:
+        return None
+    events = [
+        Event(_EPOCH + timedelta(microseconds=int(at)), what, note or None, worker_id or None)
+        for at, what, note, worker_id in msgspec.msgpack.decode(raw)
+    ]
+    return _encode_json(events).decode()
