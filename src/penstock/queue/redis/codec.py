@@ -23,8 +23,10 @@ FIELDS = ("id", "row", "kin", *LONG_FIELDS)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_STATE = struct.Struct(">5Bd6i9d")
+_HEAD = struct.Struct(">6Bd2i4d")
+_TAIL = struct.Struct(">4i5d")
 _KIN = struct.Struct(">I")
+_NO_OTHERS = (None, None, None)
 
 encode = msgspec.msgpack.Encoder().encode
 _encode_json = msgspec.json.Encoder().encode
@@ -51,12 +53,12 @@ def texts(raw: bytes) -> list[str]:
 def new_job(new: NewJob) -> tuple[object, ...]:
     names = (
         new.item_type,
+        new.lock_key or "",
         new.tenant_id,
-        new.collection,
         new.branch,
         new.idempotency_key,
+        new.collection,
         new.submitted_by,
-        new.lock_key or "",
         "",
     )
     # As text: the server's MessagePack knows no bytes.
@@ -94,34 +96,37 @@ def settlement(each: Settlement) -> tuple[object, ...]:
 
 
 def claims(answer: Sequence[Any]) -> list[Claim]:
-    """From id, id, row, kin, body, meta, prog of each, as claiming.lua answers them."""
+    """From id, id, row, body and the rest of each, as claiming.lua answers them."""
     moments: dict[float, Any] = {}
     made = []
-    for at in range(0, len(answer), 7):
-        queue_id, who, state, kin, body, metadata, progress = answer[at : at + 7]
-        numbers = _STATE.unpack_from(state)
-        created, lease = numbers[14], numbers[17]
+    for at in range(0, len(answer), 5):
+        queue_id, who, state, body, others = answer[at : at + 5]
+        kin, metadata, progress = others or _NO_OTHERS
+        _, _, _, _, priority, _, _, claim_number, _, lease, *_ = _HEAD.unpack_from(state)
+        at_tail = _tail_of(state)
+        run, retries, lost, _, max_retries, timeout_s, created, _, _ = _TAIL.unpack_from(state, at_tail)
+        op = state[at_tail + _TAIL.size : state.index(b"\0", at_tail + _TAIL.size)]
         for time in (created, lease):
             if time not in moments:
                 moments[time] = moment(time)
-        item_type, tenant_id, collection, branch, _, submitted_by, lock_key, _ = texts(who[1:])
+        item_type, lock_key, tenant_id, branch, _, collection, submitted_by, _ = texts(who[1:])
         queue_id = queue_id.decode()
         parent_id, root_id = (None, queue_id) if kin is None else texts(kin[_KIN.size :])[:2]
         made.append(
             Claim(
                 queue_id,
-                numbers[6],
+                claim_number,
                 item_type,
-                state[_STATE.size : state.index(b"\0", _STATE.size)].decode(),
+                op.decode(),
                 tenant_id,
                 collection,
                 branch,
-                numbers[4],
-                numbers[7],
-                numbers[8],
-                int(numbers[12]),
-                numbers[9],
-                int(numbers[13]),
+                priority,
+                run,
+                retries,
+                int(max_retries),
+                lost,
+                int(timeout_s),
                 submitted_by,
                 lock_key or None,
                 parent_id,
@@ -141,9 +146,11 @@ def job(queue_id: str, fields: Mapping[str, bytes | None]) -> Job | None:
     who, state, kin = fields["id"], fields["row"], fields["kin"]
     if who is None or state is None:
         return None
-    numbers = _STATE.unpack_from(state)
-    op, worker_id, waiting_for, error_code, _ = texts(state[_STATE.size :])
-    item_type, tenant_id, collection, branch, key, submitted_by, lock_key, _ = texts(who[1:])
+    head = _HEAD.unpack_from(state)
+    worker_id, error_code = texts(state[_HEAD.size : (at := _tail_of(state))])[:2]
+    tail = _TAIL.unpack_from(state, at)
+    op, waiting_for, _ = texts(state[at + _TAIL.size :])
+    item_type, lock_key, tenant_id, branch, key, collection, submitted_by, _ = texts(who[1:])
     parent_run, parent_id, root_id = None, None, queue_id
     if kin is not None:
         parent_run = _KIN.unpack_from(kin)[0]
@@ -155,38 +162,38 @@ def job(queue_id: str, fields: Mapping[str, bytes | None]) -> Job | None:
         tenant_id=tenant_id,
         collection=collection,
         branch=branch,
-        priority=numbers[4],
-        status=STATUSES[numbers[0] - 1],
-        created_at=_EPOCH + timedelta(microseconds=numbers[14]),
-        updated_at=_EPOCH + timedelta(microseconds=numbers[15]),
+        priority=head[4],
+        status=STATUSES[head[0] - 1],
+        created_at=_EPOCH + timedelta(microseconds=tail[6]),
+        updated_at=_EPOCH + timedelta(microseconds=head[10]),
         idempotency_key=key,
         dedupe=who[0] == 1,
-        retry_count=numbers[8],
-        max_retries=int(numbers[12]),
-        timeout_s=int(numbers[13]),
+        retry_count=tail[1],
+        max_retries=int(tail[4]),
+        timeout_s=int(tail[5]),
         submitted_by=submitted_by,
-        run=numbers[7],
-        claim_number=numbers[6],
-        turn=int(numbers[5]),
-        held=HELD[numbers[1]],
-        run_at=moment(numbers[16]),
+        run=tail[0],
+        claim_number=head[7],
+        turn=int(head[6]),
+        held=HELD[head[1]],
+        run_at=moment(tail[7]),
         lock_key=lock_key or None,
-        lock_held=numbers[3] == 1,
-        lease_until=moment(numbers[17]),
+        lock_held=head[3] == 1,
+        lease_until=moment(head[9]),
         worker_id=worker_id or None,
-        started_at=moment(numbers[18]),
-        finished_at=moment(numbers[19]),
+        started_at=moment(head[11]),
+        finished_at=moment(head[12]),
         parent_id=parent_id,
         parent_run=parent_run,
         root_id=root_id,
         waiting_for=waiting_for or None,
-        cancel_requested=numbers[2] == 1,
-        lost_count=numbers[9],
-        children_open=numbers[10],
-        children_failed=numbers[11],
+        cancel_requested=head[2] == 1,
+        lost_count=tail[2],
+        children_open=head[8],
+        children_failed=tail[3],
         error_code=error_code or None,
         error_message=_text(fields["err"]),
-        last_error_at=moment(numbers[20]),
+        last_error_at=moment(tail[8]),
         payload_json=_text(fields["body"]) or "",
         metadata=_text(fields["meta"]) or "{}",
         followup_json=_followup(fields["next"]),
@@ -194,6 +201,11 @@ def job(queue_id: str, fields: Mapping[str, bytes | None]) -> Job | None:
         result_json=_text(fields["res"]),
         history_json=_history(fields["hist"]),
     )
+
+
+def _tail_of(state: bytes) -> int:
+    """Where the second numbers begin, after two texts."""
+    return state.index(b"\0", state.index(b"\0", _HEAD.size) + 1) + 1
 
 
 def _text(raw: bytes | None) -> str | None:

@@ -18,13 +18,26 @@ TYPES = {
 """Keys every queue has, by type. They are looked at before anything is written, as no script can be undone."""
 
 
+LARGE = "-" * 65
+"""A member too long for the compact form of small hashes and zsets, in which each look is a search: with it, ten
+claims cost what they cost among thousands. It is no id, key or lock of ours."""
+
+
 def prepare(server: Server) -> None:
     """Mark the queue as ours, unless it is marked already."""
     _refuse_old(server)
     _refuse_foreign(server)
     written = server.call("GET", server.key("format"))
     if written is None:
-        server.call("SET", server.key("format"), FORMAT, "NX")
+        server.calls(
+            [
+                ("HSET", server.key("locks"), LARGE, ""),
+                ("HSET", server.key("keys"), LARGE, ""),
+                ("ZADD", server.key("lease"), "+inf", LARGE),
+                ("SET", server.key("format"), FORMAT, "NX"),
+            ],
+            together=True,
+        )
         written = server.call("GET", server.key("format"))
     _refuse_unknown(server, written)
 

@@ -1,7 +1,9 @@
 -- New rows, as adding.py has them. Needs rows.lua and turns.lua. A new job is a list: see NEW_*.
 
-local NEW_ID, NEW_WHO, NEW_OP, NEW_PRIORITY, NEW_MAX, NEW_TIMEOUT, NEW_RUN_AT, NEW_BODY, NEW_META =
-  1, 2, 3, 4, 5, 6, 7, 8, 9
+--@constants
+local NEW_ID, NEW_WHO, NEW_OP, NEW_PRIORITY, NEW_MAX, NEW_TIMEOUT = 1, 2, 3, 4, 5, 6
+local NEW_RUN_AT, NEW_BODY, NEW_META = 7, 8, 9
+--@end
 
 -- Insert what is known to be free; the indexes follow with flush.
 local function insert(new, who, parent)
@@ -12,8 +14,9 @@ local function insert(new, who, parent)
     turn = next_turn(who[TENANT], priority)
     took_turn(who[TENANT], priority, turn)
   end
-  local row = {PENDING, later and TIME or FREE, 0, 0, priority, turn, 0, 1, 0, 0, 0, 0, new[NEW_MAX],
-    new[NEW_TIMEOUT], now, now, later and new[NEW_RUN_AT] or 0, 0, 0, 0, 0, new[NEW_OP], '', '', ''}
+  local row = {PENDING, later and TIMED or FREE, 0, 0, priority,
+    (parent or new[NEW_META] ~= '{}') and 1 or 0, turn, 0, 0, 0, now, 0, 0, '', '', 1, 0, 0, 0, new[NEW_MAX],
+    new[NEW_TIMEOUT], now, later and new[NEW_RUN_AT] or 0, 0, new[NEW_OP], ''}
   row.id, row.key, row.who = id, P .. 'job:' .. id, who
   local fields = {'HSET', row.key, 'id', new[NEW_WHO], 'row', packed(row), 'body', new[NEW_BODY]}
   if new[NEW_META] ~= '{}' then
@@ -60,7 +63,7 @@ local function refresh(row, new)
     if row[TURN] >= 0 then row[TURN] = new_turn(row.who[TENANT], new[NEW_PRIORITY]) end
     row[PRIORITY] = new[NEW_PRIORITY]
   end
-  if row[HELD] == TIME then
+  if row[HELD] == TIMED then
     if new[NEW_RUN_AT] <= now then
       row[HELD], row[RUN_AT] = FREE, 0
     elseif new[NEW_RUN_AT] < row[RUN_AT] then

@@ -1,37 +1,9 @@
--- One claim, as choosing.py and memory.py have it. Needs aftermath.lua (for wake). Keys: ready, later, pauses, locks,
--- lease, flow:PRIORITY:TENANT, counts, backlog, and where rows are held back paused and parked:LOCK.
+-- One claim, as choosing.py and memory.py have it. Needs pauses.lua. Keys: ready, later, pauses, locks, job:ID, lease,
+-- flow:PRIORITY:TENANT, counts, backlog, and where rows are held back paused and parked:LOCK.
 
-local ROUNDS, HELD_BACK_AT_ONCE, DUE_AT_ONCE = 4, 1000, 2000
-
--- Rows whose time has come; false when more are due than one script should move.
-local function promote()
-  local due = call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, DUE_AT_ONCE)
-  for _, id in ipairs(due) do
-    local row = load(id)
-    local was = copy(row)
-    row[HELD], row[RUN_AT], row[UPDATED] = FREE, 0, now
-    save(row, was)
-  end
-  return #due < DUE_AT_ONCE
-end
-
-local function pauses()
-  local scopes = call('SMEMBERS', P .. 'pauses')
-  for i, scope in ipairs(scopes) do
-    local tenant, collection = string.match(scope, '^(.-)\n(.*)$')
-    scopes[i] = {tenant, collection}
-  end
-  return scopes
-end
-
-local function covered(scopes, who)
-  for _, scope in ipairs(scopes) do
-    if (scope[1] == '*' or scope[1] == who[TENANT]) and (scope[2] == '*' or scope[2] == who[COLLECTION]) then
-      return true
-    end
-  end
-  return false
-end
+--@constants
+local ROUNDS, HELD_BACK_AT_ONCE = 4, 1000
+--@end
 
 local function candidates(size, oldest)
   local found = call('ZRANGE', P .. 'ready', 0, size - 1)
@@ -49,92 +21,90 @@ local function candidates(size, oldest)
   return ordered
 end
 
-local function candidate(member)
-  local id = id_in(member)
-  local key = P .. 'job:' .. id
-  local raw = call('HMGET', key, 'row', 'id', 'kin', 'body', 'meta', 'prog')
-  local row = {struct.unpack(STATE, raw[1])}
-  row.id, row.key, row.member, row.raw, row.who = id, key, member, raw, {struct.unpack(WHO, raw[2])}
-  return row
-end
-
-local function take(row, request)
-  local who = row.who
-  local tenant, kind = who[TENANT], who[TYPE]
-  if who[LOCK] ~= '' and row[LOCKED] == 0 then
-    call('HSET', P .. 'locks', who[LOCK], row.id)
-    row[LOCKED] = 1
-  end
-  later_remove(P .. 'ready', row.member)
-  if row[TURN] >= 0 then later_remove(P .. 'flow:' .. row[PRIORITY] .. ':' .. tenant, row.id) end
-  row[STATUS], row[WORKER], row[CLAIM], row[STARTED], row[UPDATED] = RUNNING, request[1], row[CLAIM] + 1, now, now
-  row[LEASE] = now + (request[5][kind] or request[3])
-  local state = packed(row)
-  call('HSET', row.key, 'row', state)
-  later_add(P .. 'lease', number(row[LEASE]), row.id)
-  later_count(P .. 'counts', PENDING .. ':0:' .. kind, -1)
-  later_count(P .. 'counts', RUNNING .. ':0:' .. kind, 1)
-  if not row.raw[3] then
-    local class = kind == 'function' and 'f' or 'i'
-    later_count(P .. 'backlog', class, -1)
-    later_count(P .. 'backlog', class .. ':' .. tenant, -1)
-  end
-  row.raw[1] = state
-  known[row.id] = nil
-end
-
-local function hold(row, reason)
-  row = load(row.id)
-  local was = copy(row)
-  row[HELD], row[UPDATED] = reason, now
-  if reason == PAUSED and row[TURN] > 0 then row[TURN] = 0 end
-  save(row, was)
-  -- It may have been the one woken to take the lock next.
-  if reason == PAUSED and row.who[LOCK] ~= '' and row[LOCKED] == 0 then wake(row.who[LOCK]) end
-end
-
--- choosing.choose: what is taken, what is held back and why, and whether the claim is closed.
-local function choose(found, room, first, scopes)
-  local taken, kept, mine = {}, {}, {}
-  for _, member in ipairs(found) do
-    if #taken == room then return taken, kept, true end
-    local row = candidate(member)
-    local lock = row.who[LOCK]
-    if #scopes > 0 and covered(scopes, row.who) then
-      kept[#kept + 1] = {row, PAUSED}
-    elseif lock ~= '' and row[LOCKED] == 0 and (mine[lock] or call('HEXISTS', P .. 'locks', lock) == 1) then
-      kept[#kept + 1] = {row, PARKED}
-    elseif row[TURN] == SUSPECT then
-      -- It may take its process down, so nothing else may be in the same hands.
-      if first and #taken == 0 then taken = {row} end
-      return taken, kept, true
+-- Take what can be taken, in the order given; what is to be held back and why, and whether the claim is closed.
+local function take(request, members, room, answer, scopes)
+  local gone, leases, flows, kinds, backlog, kept, taken, closed = {}, {}, {}, {}, {}, {}, 0, false
+  local unpack_struct, pack_struct, by_type, paused = struct.unpack, struct.pack, request[5], #scopes > 0
+  local jobs, locks, flow_prefix = P .. 'job:', P .. 'locks', P .. 'flow:'
+  local worker, lease_of, plain_until = request[1], {}, now + request[3]
+  local first = #answer == 2
+  for i = 1, #members do
+    if taken == room then
+      closed = true
+      break
+    end
+    local member = members[i]
+    local id = string.sub(member, 15)
+    local job = jobs .. id
+    local raw = call('HMGET', job, 'id', 'row', 'body')
+    local _, kind, lock, tenant = unpack_struct('Bsss', raw[1])
+    local _, held, cancel, locked, priority, more, turn, claim, open, _, _, _, finished, _, code, rest_at =
+      unpack_struct(HEAD, raw[2])
+    if paused and covered(scopes, tenant, ({unpack_struct(WHO, raw[1])})[COLLECTION]) then
+      kept[#kept + 1] = {id, PAUSED}
+    elseif lock ~= '' and locked == 0 and call('HSETNX', locks, lock, id) == 0 then
+      kept[#kept + 1] = {id, PARKED}
     else
-      taken[#taken + 1] = row
-      if lock ~= '' then mine[lock] = true end
+      local suspect = turn == SUSPECT
+      -- It may take its process down, so nothing else may be in the same hands.
+      if suspect and not (first and taken == 0) then
+        if lock ~= '' and locked == 0 then call('HDEL', locks, lock) end
+        closed = true
+        break
+      end
+      local till = by_type[kind] and now + by_type[kind] or plain_until
+      local state = pack_struct(HEAD, RUNNING, held, cancel, lock ~= '' and 1 or 0, priority, more, turn, claim + 1,
+        open, till, now, now, finished, worker, code) .. string.sub(raw[2], rest_at)
+      call('HSET', job, 'row', state)
+      taken = taken + 1
+      gone[taken] = member
+      lease_of[till] = lease_of[till] or number(till)
+      leases[2 * taken - 1], leases[2 * taken] = lease_of[till], id
+      if turn >= 0 then
+        local flow = flow_prefix .. priority .. ':' .. tenant
+        local list = flows[flow]
+        if list then list[#list + 1] = id else flows[flow] = {id} end
+      end
+      kinds[kind] = (kinds[kind] or 0) + 1
+      local others = more == 1 and call('HMGET', job, 'kin', 'meta', 'prog')
+      if not others or not others[1] then
+        local class = kind == 'function' and 'f' or 'i'
+        local own = class .. ':' .. tenant
+        backlog[class], backlog[own] = (backlog[class] or 0) - 1, (backlog[own] or 0) - 1
+      end
+      local n = #answer
+      answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5] = id, raw[1], state, raw[3], others
+      if suspect then
+        closed = true
+        break
+      end
     end
   end
-  return taken, kept, #taken == room
+  send('ZREM', P .. 'ready', gone)
+  send('ZADD', P .. 'lease', leases)
+  for flow, list in pairs(flows) do send('ZREM', flow, list) end
+  for kind, count in pairs(kinds) do
+    call('HINCRBY', P .. 'counts', PENDING .. ':0:' .. kind, -count)
+    call('HINCRBY', P .. 'counts', RUNNING .. ':0:' .. kind, count)
+  end
+  add_up(P .. 'backlog', backlog)
+  return taken, kept, closed or taken == room
 end
 
--- A claim is {worker_id, limit, lease, oldest, lease by item_type}. Answers {1, rows read, id, id, row, kin, body,
--- meta, prog, ...}, with 0 instead of 1: nothing taken yet, but there is more to look at.
+-- A request is {worker_id, limit, lease, oldest, lease by item_type}. Answers {1, rows read, id, id, row, body, {kin,
+-- meta, prog} or nil, ...}, with 0 instead of 1: nothing taken yet, but there is more to look at.
 local function claim(request)
   local answer, read, taken = {1, 0}, 0, 0
-  if not promote() then return {0, 0} end
+  if #call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, 1) > 0 and not rest().promote() then
+    return {0, 0}
+  end
   local scopes, size, limit = pauses(), request[2], request[2]
   for round = 1, ROUNDS do
     local found = candidates(size, request[4] and round == 1)
     read = read + #found
-    local chosen, kept, closed = choose(found, limit - taken, taken == 0, scopes)
-    for _, row in ipairs(chosen) do
-      take(row, request)
-      local n, raw = #answer, row.raw
-      answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = row.id, raw[2], raw[1], raw[3]
-      answer[n + 5], answer[n + 6], answer[n + 7] = raw[4], raw[5], raw[6]
-    end
-    flush()
-    taken = taken + #chosen
-    for _, entry in ipairs(kept) do hold(entry[1], entry[2]) end
+    local number_taken, kept, closed = take(request, found, limit - taken, answer, scopes)
+    taken = taken + number_taken
+    for _, entry in ipairs(kept) do rest().hold(entry[1], entry[2]) end
     if closed or #kept == 0 then break end
     if round == ROUNDS and taken == 0 then answer[1] = 0 end
     size = math.max(limit, HELD_BACK_AT_ONCE)

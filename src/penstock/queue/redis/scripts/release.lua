@@ -13,7 +13,7 @@ local last = {'', ''}
 if #batch == asked[3] then last = {call('ZSCORE', P .. 'paused', batch[#batch]), batch[#batch]} end
 for _, member in ipairs(batch) do
   local row = load(id_in(member))
-  if not covered(scopes, row.who) then
+  if not covered(scopes, row.who[TENANT], row.who[COLLECTION]) then
     local was = copy(row)
     row[HELD], row[UPDATED] = FREE, now
     if row[TURN] >= 0 then row[TURN] = new_turn(row.who[TENANT], row[PRIORITY]) end

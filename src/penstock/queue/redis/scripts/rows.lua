@@ -1,56 +1,6 @@
--- Prelude of every script: the rows, and the indexes that follow from them. KEYS[1] is penstock:{name}:format,
--- ARGV[1] the time in microseconds ('' = the server's clock), ARGV[2] what is asked, as MessagePack.
---
--- Redis cannot roll back a script. So a script refuses before its first write, and nothing after that write
--- may fail: memory is checked by Redis before the first one, types of keys when the queue is opened.
---
--- Keys, all below penstock:{name}: so that a cluster keeps a queue on one node. An id is a job's queue_id.
---   job:ID        hash: id = who it is (WHO, never changes), row = its state (STATE), kin = its parent (KIN,
---                 children only), body = payload, and where there is one: meta, next (follow-up), prog, res,
---                 hist, err
---   live done failed cancelled   zsets of ids, score 0: every row is in one of them, in the order of ids
---   ready         zset of what can be claimed, in claim order; member = created_at and id
---   paused        zset of what a pause holds, as ready;  parked:LOCK the same for a lock
---   lockers       zset of locks that have parked rows, score 0;  locks  hash lock -> id of its holder
---   later         zset of ids by run_at;  lease  zset of ids by lease_until;  waiting  zset of ids, score 0
---   flow:PRIORITY:TENANT  zset of the ids of pending rows with a turn, by turn
---   ended:STATUS  zset of top-level ids by finished_at
---   keys          hash tenant, branch, key -> id of the live top-level row
---   kids:RUN:ID   zset of children of one run, by what can be done to them (see kind_of)
---   names:RUN:ID  hash key -> id of the same children;  tree:ID  zset of all descendants, 0 live, 1 ended
---   counts        hash status, held, item_type -> rows;  backlog  hash class, tenant -> pending top-level rows
---   pauses        set of scopes;  workers  hash of reports;  version  counter of news, told on channel bell
-local P = string.sub(KEYS[1], 1, -7)
-local call, unpack = redis.call, unpack
-local now = tonumber(ARGV[1])
-if not now then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
-end
+-- The rows, and the indexes that follow from them; what keys.lua lists. Needs keys.lua.
 
-local WHO = 'Bsssssss'
-local KIN = '>I4ss'
-local STATE = '>BBBBBdi4i4i4i4i4i4dddddddddssss'
-local SIZE = 25
--- Places in WHO.
-local DEDUPE, TYPE, TENANT, COLLECTION, BRANCH, KEY, BY, LOCK = 1, 2, 3, 4, 5, 6, 7, 8
--- Places in KIN.
-local PARENT_RUN, PARENT, ROOT = 1, 2, 3
--- Places in STATE. A time of 0 and an empty text are none.
-local STATUS, HELD, CANCEL, LOCKED, PRIORITY, TURN = 1, 2, 3, 4, 5, 6
-local CLAIM, RUN, RETRIES, LOST, OPEN, FAILED_KIDS = 7, 8, 9, 10, 11, 12
-local MAX_RETRIES, TIMEOUT, CREATED, UPDATED, RUN_AT, LEASE = 13, 14, 15, 16, 17, 18
-local STARTED, FINISHED, ERROR_AT, OP, WORKER, WAITING_FOR, CODE = 19, 20, 21, 22, 23, 24, 25
-
-local PENDING, RUNNING, DONE, FAILED, CANCELLED = 1, 2, 3, 4, 5
 local HOMES = {'live', 'live', 'done', 'failed', 'cancelled'}
-local FREE, TIME, PARKED, PAUSED = 0, 1, 2, 3
-local SUSPECT, RETURNED = -2, -1
-local STRIDE = 17592186044416  -- 2^44 turns in a priority
-local CHUNK = 4000             -- unpack fails at about 8,000 values
-
--- Rows.
-
 local known = {}
 
 local function load(id)
@@ -81,6 +31,7 @@ end
 local function set(row, name, value)
   row.long = row.long or {}
   row.long[name] = value or false
+  if value and name ~= 'body' then row[MORE] = 1 end
   if name == 'next' then row.next = value end
 end
 
@@ -105,15 +56,6 @@ local function key_of(who)
   return who[TENANT] .. '\0' .. who[BRANCH] .. '\0' .. who[KEY]
 end
 
--- The byte order of ids: < on strings would follow the server's locale.
-local function precedes(a, b)
-  for i = 1, math.min(#a, #b) do
-    local x, y = string.byte(a, i), string.byte(b, i)
-    if x ~= y then return x < y end
-  end
-  return #a < #b
-end
-
 -- Indexes.
 
 local function score_of(state)
@@ -124,18 +66,10 @@ local function member_of(row)
   return string.format('%014x', row[CREATED]) .. row.id
 end
 
-local function id_in(member)
-  return string.sub(member, 15)
-end
-
-local function number(value)
-  return string.format('%.0f', value)
-end
-
 local function place_of(state, row)
   local status, held = state[STATUS], state[HELD]
   if status == PENDING then
-    if held == TIME then return 'later', number(state[RUN_AT]), row.id end
+    if held == TIMED then return 'later', number(state[RUN_AT]), row.id end
     if held == FREE then return 'ready', score_of(state), member_of(row) end
     if held == PAUSED then return 'paused', score_of(state), member_of(row) end
     return 'parked:' .. row.who[LOCK], score_of(state), member_of(row)
@@ -279,24 +213,9 @@ local function later_count(key, field, change)
   counts[field] = (counts[field] or 0) + change
 end
 
-local function send(command, key, list)
-  for first = 1, #list, CHUNK do
-    call(command, key, unpack(list, first, math.min(first + CHUNK - 1, #list)))
-  end
-end
-
 local function flush()
   for key, list in pairs(removals) do send('ZREM', key, list) end
   for key, list in pairs(additions) do send('ZADD', key, list) end
-  for key, counts in pairs(increments) do
-    for field, change in pairs(counts) do
-      if change ~= 0 and call('HINCRBY', key, field, change) == 0 then call('HDEL', key, field) end
-    end
-  end
+  for key, counts in pairs(increments) do add_up(key, counts) end
   additions, removals, increments = {}, {}, {}
-end
-
--- Tell those who wait that more can be claimed, or that something ended.
-local function ring()
-  call('PUBLISH', P .. 'bell', call('INCR', P .. 'version'))
 end

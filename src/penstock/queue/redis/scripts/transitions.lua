@@ -1,11 +1,13 @@
 -- What becomes of a row, as transitions.py has it; the rows are changed in place and saved by the caller.
 -- Needs rows.lua and turns.lua. A settlement is a list: see the places below.
 
-local S_ID, S_CLAIM, S_STATUS, S_WHAT, S_RETRIES, S_LOST, S_DELAY, S_WAITING_FOR, S_KEEP = 1, 2, 3, 4, 5, 6, 7, 8, 9
-local S_CODE, S_ERROR, S_NOTE, S_RESULT, S_PROGRESS, S_CHILDREN = 10, 11, 12, 13, 14, 15
+--@constants
+local S_ID, S_CLAIM, S_STATUS, S_WHAT, S_RETRIES, S_LOST, S_DELAY = 1, 2, 3, 4, 5, 6, 7
+local S_WAITING_FOR, S_KEEP, S_CODE, S_ERROR, S_NOTE, S_RESULT, S_PROGRESS, S_CHILDREN = 8, 9, 10, 11, 12, 13, 14, 15
 local CHILDREN = 'children'
 local HISTORY_LIMIT = 20
 local CANCELLED_MESSAGE = 'Cancelled by user'
+--@end
 
 local function by_flag(row)
   return {row.id, row[CLAIM], CANCELLED, 'cancelled', row[RETRIES], row[LOST], 0, false, false, 'ERR_CANCELLED',
@@ -54,7 +56,7 @@ local function give_back(row, settlement)
   record(row, settlement[S_WHAT], following and 'goes on with the follow-up' or settlement[S_NOTE])
   row[STATUS], row[LEASE], row[WAITING_FOR] = PENDING, 0, ''
   row[RETRIES], row[LOST] = settlement[S_RETRIES], settlement[S_LOST]
-  row[HELD], row[RUN_AT] = later and TIME or FREE, later and now + settlement[S_DELAY] or 0
+  row[HELD], row[RUN_AT] = later and TIMED or FREE, later and now + settlement[S_DELAY] or 0
   row[TURN] = settlement[S_LOST] > 0 and SUSPECT or RETURNED
   if settlement[S_PROGRESS] then set(row, 'prog', settlement[S_PROGRESS]) end
   if settlement[S_CODE] then
@@ -72,7 +74,7 @@ local function start_over(row, following)
   record(row, 'follow-up', 'run ' .. row[RUN] + 1 .. ': ' .. following[1])
   begin_next_run(row, following)
   row[STATUS], row[RETRIES], row[LOST], row[WAITING_FOR], row[FINISHED] = PENDING, 0, 0, '', 0
-  row[HELD], row[RUN_AT] = later and TIME or FREE, later and following[7] or 0
+  row[HELD], row[RUN_AT] = later and TIMED or FREE, later and following[7] or 0
   row[TURN] = later and RETURNED or new_turn(row.who[TENANT], row[PRIORITY])
 end
 
