@@ -19,7 +19,7 @@ PenstockError
 │   ├── PermanentFailure · TransientFailure · ServiceUnavailable · Cancelled
 ├── WorkerFailed                          a worker cannot do its part
 └── ConfigError (also ValueError)
-    ├── InvalidSetting · UnknownScheme · AppNotFound
+    ├── InvalidSetting · UnknownScheme · MissingDriver · AppNotFound
 
 Each class has a stable ``code`` (documented in docs/reference/errors.md) and a ``remedy``: what to do next.
 """
@@ -256,7 +256,7 @@ class StoreReadOnly(StoreError):
 
 
 class StoreDenied(StoreError):
-    """The operating system refuses this user access to the state directory or file."""
+    """The operating system, or the server, refuses this user access to the store."""
 
     code = "ERR_STORE_DENIED"
     default_remedy = "Run as the owner of the state directory, or choose another with --state DIR."
@@ -364,7 +364,14 @@ class UnknownScheme(ConfigError):
     """The store URL begins with a scheme no engine has."""
 
     code = "ERR_UNKNOWN_SCHEME"
-    default_remedy = "Use sqlite:///PATH, jsonl://DIRECTORY or memory://."
+    default_remedy = "Use sqlite:///PATH, jsonl://DIRECTORY, redis://HOST or memory://."
+
+
+class MissingDriver(ConfigError):
+    """The store URL asks for an engine whose driver is not installed."""
+
+    code = "ERR_MISSING_DRIVER"
+    default_remedy = "Install the extra named in the message."
 
 
 class AppNotFound(ConfigError):

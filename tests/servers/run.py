@@ -1,4 +1,4 @@
-"""One run of the tests, in as many processes as it has: a directory they share, made and removed by the first."""
+"""One run of the tests, in as many processes as it has: a directory they share."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from penstock.config import Settings, masked_url
 from penstock.errors import (
     DiskFull,
     InvalidSetting,
+    MissingDriver,
     StoreDenied,
     StoreError,
     StoreReadOnly,
@@ -18,7 +19,7 @@ from penstock.errors import (
 )
 from penstock.queue.protocol import Queue
 
-PLANNED = ("postgresql", "postgres", "redis", "rediss")
+PLANNED = ("postgresql", "postgres")
 
 
 def open_queue(settings: Settings) -> Queue:
@@ -30,8 +31,12 @@ def open_queue(settings: Settings) -> Queue:
         queue = _sqlite(rest, settings)
     elif separator and scheme == "jsonl":
         queue = _jsonl(rest, settings)
+    elif separator and scheme in ("redis", "rediss"):
+        queue = _redis(settings)
     elif separator and scheme in PLANNED:
-        raise UnknownScheme(f"{scheme}:// is not in this version; it has sqlite:///, jsonl:// and memory://")
+        raise UnknownScheme(
+            f"{scheme}:// is not in this version; it has sqlite:///, jsonl://, redis:// and memory://"
+        )
     else:
         raise UnknownScheme(f"no engine for {masked_url(settings.url)[:200]!r}")
     try:
@@ -77,6 +82,18 @@ def _jsonl(rest: str, settings: Settings) -> Queue:
     path = _absolute(rest)
     _make_directory(path, settings)
     return JsonlQueue(path)
+
+
+def _redis(settings: Settings) -> Queue:
+    try:
+        from penstock.queue.redis.store import RedisQueue
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "redis":
+            raise
+        raise MissingDriver(
+            "redis:// needs the redis package", remedy="pip install 'penstock[redis]'"
+        ) from error
+    return RedisQueue(settings.url, timeout_s=settings.busy_timeout_s)
 
 
 def _absolute(name: str) -> Path:

@@ -215,8 +215,10 @@ def _text(raw: bytes | None) -> str | None:
 def _followup(raw: bytes | None) -> str | None:
     if raw is None:
         return None
-    *settings, run_at = msgspec.msgpack.decode(raw)
-    return _encode_json(FollowUp(*settings, run_at=moment(run_at))).decode()
+    values = msgspec.msgpack.decode(raw)
+    names = FollowUp.__struct_fields__
+    following = FollowUp(**dict(zip(names, [*values[:-1], moment(values[-1])], strict=True)))
+    return _encode_json(following).decode()
 
 
 def _history(raw: bytes | None) -> str | None:

@@ -15,12 +15,12 @@ TYPES = {
     "set": "pauses",
     "string": "format version",
 }
-"""Keys every queue has, by type. They are looked at before anything is written, as no script can be undone."""
+"""Keys every queue has, by type. Looked at before anything is written, as no script can be undone."""
 
 
 LARGE = "-" * 65
-"""A member too long for the compact form of small hashes and zsets, in which each look is a search: with it, ten
-claims cost what they cost among thousands. It is no id, key or lock of ours."""
+"""A member too long for the compact form of small hashes and zsets, in which each look is a search through
+all of them. It is no id, key or lock of ours."""
 
 
 def prepare(server: Server) -> None:
@@ -56,9 +56,7 @@ def warnings(server: Server) -> list[str]:
         found.append(f"{server.label} would lose its newest jobs in a crash: set appendonly yes")
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
-        found.append(
-            f"{server.label} may throw jobs away to save memory: set maxmemory-policy noeviction, not {policy}"
-        )
+        found.append(f"{server.label} may throw jobs away ({policy}): set maxmemory-policy noeviction")
     return found
 
 

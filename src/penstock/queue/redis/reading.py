@@ -1,4 +1,4 @@
-"""Finding and counting: ids from the narrowest index there is, then their rows, a bounded number at a time."""
+"""Finding and counting: ids from the narrowest index there is, then rows, a bounded number at a time."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def expired(server: Server, now: int, limit: int) -> list[Job]:
 def ended_roots(
     server: Server, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int
 ) -> list[tuple[str, int, int]]:
-    """Top-level rows without a live descendant, oldest end first: id, status, time it must have ended before."""
+    """Top-level rows without a live descendant, oldest end first: id, status, time to have ended before."""
     found: list[tuple[float, bytes, int, int]] = []
     for status, before in ended_before.items():
         cut, number, at, mine = codec.micros(before), codec.NUMBER_OF[status], 0, 0
@@ -93,10 +93,9 @@ def ended_roots(
 
 def _prunable(server: Server, ids: Sequence[bytes], item_type: str | None) -> set[bytes]:
     prefix = server.prefix.encode()
-    asked = [command for each in ids for command in (
-        ("ZCOUNT", prefix + b"tree:" + each, 0, 0),
-        ("HGET", prefix + b"job:" + each, "id"),
-    )]  # fmt: skip
+    asked: list[tuple[Any, ...]] = []
+    for each in ids:
+        asked += [("ZCOUNT", prefix + b"tree:" + each, 0, 0), ("HGET", prefix + b"job:" + each, "id")]
     answers = server.calls(asked)
     return {
         queue_id
@@ -154,14 +153,15 @@ def _pairs(answer: Any) -> list[tuple[bytes, bytes]]:
 
 def _named(by: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
     """Values of columns as a job has them."""
-    return tuple(
-        codec.STATUSES[value - 1] if name == "status" else codec.HELD[value] if name == "held" else value or _none(name)
-        for name, value in zip(by, values, strict=True)
-    )  # fmt: skip
+    return tuple(_value(name, value) for name, value in zip(by, values, strict=True))
 
 
-def _none(name: str) -> int | None:
-    return 0 if name == "priority" else None
+def _value(name: str, value: Any) -> Any:
+    if name == "status":
+        return codec.STATUSES[value - 1]
+    if name == "held":
+        return codec.HELD[value]
+    return None if value == "" else value
 
 
 # Ids in order, a page at a time.
@@ -177,7 +177,9 @@ def _pages(server: Server, query: JobQuery, size: int) -> Iterator[list[bytes]]:
     after = None if query.after is None else query.after.encode()
     while True:
         low, high = _bounds(query, after)
-        verb, first, last = ("ZREVRANGEBYLEX", high, low) if query.newest_first else ("ZRANGEBYLEX", low, high)
+        verb, first, last = (
+            ("ZREVRANGEBYLEX", high, low) if query.newest_first else ("ZRANGEBYLEX", low, high)
+        )
         commands = [(verb, server.key(home), first, last, "LIMIT", 0, size) for home in homes]
         # At one moment: a row that moves from one to the other in between must not be missed.
         found = server.calls(commands, together=len(commands) > 1)

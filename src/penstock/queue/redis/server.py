@@ -37,7 +37,7 @@ class Server:
         self._marker = self.prefix + "format"
         self._address = address
         self._timeout_s = timeout_s
-        self._client = self._connected()
+        self._client: Any = self._connected()
         options = self._client.connection_pool.connection_kwargs
         place = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         self.label = f"redis://{place}/{options.get('db', 0)} (queue {self.name})"
@@ -73,7 +73,8 @@ class Server:
         with self._translated(), self._client.pipeline(transaction=together) as pipeline:
             for command in commands:
                 pipeline.execute_command(*command)
-            return pipeline.execute()
+            answers: list[Any] = pipeline.execute()
+            return answers
 
     def run(self, name: str, asked: bytes | str, now: int = 0) -> Any:
         """A script, loaded where the server does not know it (any more)."""
@@ -88,7 +89,7 @@ class Server:
     def subscribed(self, channel: str) -> PubSub:
         """A connection that hears a channel, from now on."""
         with self._translated():
-            listener = self._client.pubsub()
+            listener: PubSub = self._client.pubsub()
             listener.subscribe(self.key(channel))
             if listener.get_message(timeout=self._timeout_s) is None:
                 raise redis.exceptions.TimeoutError("no answer to SUBSCRIBE")
@@ -129,7 +130,9 @@ def _split(url: str) -> tuple[str, str]:
     return urlunsplit(parts._replace(query=rest, fragment="")), names[0]
 
 
-_DENIED = "Check user and password in the URL, and what the server's ACL allows that user (docs/guides/redis.md)."
+_DENIED = (
+    "Check user and password in the URL, and what the server's ACL allows that user (docs/guides/redis.md)."
+)
 _KNOWN: tuple[tuple[str, type[StoreError], str, str | None], ...] = (
     ("WRONGPASS|NOAUTH|invalid password|invalid username", StoreDenied, "refuses the login", _DENIED),
     ("NOPERM|no permissions|can't run this command", StoreDenied, "refuses this user a command", _DENIED),
@@ -170,9 +173,26 @@ _KNOWN: tuple[tuple[str, type[StoreError], str, str | None], ...] = (
 )
 
 
+_CODES: dict[type[redis.exceptions.RedisError], str] = {
+    redis.exceptions.OutOfMemoryError: "OOM ",
+    redis.exceptions.ReadOnlyError: "READONLY",
+    redis.exceptions.NoPermissionError: "NOPERM",
+    redis.exceptions.BusyLoadingError: "LOADING",
+    redis.exceptions.AskError: "ASK ",
+    redis.exceptions.MovedError: "MOVED",
+    redis.exceptions.TryAgainError: "CROSSSLOT",
+    redis.exceptions.ClusterCrossSlotError: "CROSSSLOT",
+    redis.exceptions.ClusterDownError: "CLUSTERDOWN",
+    redis.exceptions.MasterDownError: "MASTERDOWN",
+}
+"""What the server said first, which the driver takes away where it has a class for it."""
+
+
 def ours(error: redis.exceptions.RedisError, label: str) -> StoreError:
-    """A driver's error as ours. The driver's text goes along only where it cannot hold what was sent."""
-    text = " ".join(str(error).split())
+    """A driver's error as ours."""
+    said = " ".join(str(error).split())
+    # The driver puts the command it sent before the answer.
+    text = _CODES.get(type(error), "") + (said.partition(" of pipeline caused error: ")[2] or said)
     for pattern, kind, what, remedy in _KNOWN:
         if re.search(pattern, text):
             return kind(f"{label} {what}", remedy=remedy)

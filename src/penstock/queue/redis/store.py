@@ -64,13 +64,19 @@ class RedisQueue:
         tenants: set[str] = set()
         if limits.per_tenant is not None:
             tenants = {each.tenant_id for each in new if each.item_type != "function"}
-        asked = ([-1 if each is None else each for each in most], sorted(tenants), list(map(codec.new_job, new)))
+        asked = (
+            [-1 if each is None else each for each in most],
+            sorted(tenants),
+            list(map(codec.new_job, new)),
+        )
         what, *answer = self._run("add", asked, now)
         if what == b"full":
             raise QueueFull(answer[0])
         self._refuse_taken(what, answer)
         return [
-            Added(answer[at].decode(), codec.STATUSES[answer[at + 1] - 1], answer[at + 2], answer[at + 3] == 1)
+            Added(
+                answer[at].decode(), codec.STATUSES[answer[at + 1] - 1], answer[at + 2], answer[at + 3] == 1
+            )
             for at in range(0, len(answer), 4)
         ]
 
@@ -129,7 +135,7 @@ class RedisQueue:
         ]
 
     def _cascade(self, step: str, parents: Sequence[bytes], now: datetime | None) -> None:
-        """Work through children in batches of their own, so that no script runs as long as the tree is large."""
+        """Work through children in batches of their own, so that no script grows with the tree."""
         waiting = [parent.decode() for parent in parents]
         while waiting:
             last, more = self._run(step, (waiting[0], CASCADE_BATCH), now)
@@ -154,11 +160,11 @@ class RedisQueue:
         return self._release(now)
 
     def _release(self, now: datetime | None) -> int:
-        score, member, released = b"", b"", 0
+        released, last = 0, ("", "")
         while True:
-            place = (score.decode(), member.decode())
-            batch, score, member = self._run("release", (*place, CASCADE_BATCH), now)
-            released += batch
+            batch, score, member = self._run("release", (*last, CASCADE_BATCH), now)
+            released += int(batch)
+            last = (score.decode(), member.decode())
             if not member:
                 return released
 
@@ -194,7 +200,8 @@ class RedisQueue:
         self._cascade("stop_children", to_stop, now)
         self._cascade("return_children", to_return, now)
         # While anything is paused, telling what a cut-short resume left apart would mean reading it all.
-        return repaired + (0 if self.paused() else self._release(now))
+        released = 0 if self.paused() else self._release(now)
+        return repaired + released
 
     def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
         seen = msgspec.structs.replace(worker, seen_at=codec.moment(self._moment(now)))
