@@ -124,7 +124,6 @@ def test_a_thousand_jobs_take_little_more_than_a_kilobyte_each(tmp_path: Path) -
             queue.add([new(start + n, payload_json='{"path":"' + "x" * 240 + '"}') for n in range(1_000)])
         after = client.info("memory")
         each = (after["used_memory"] - before["used_memory"]) / 10_000
-        print(each, before, after)
         client.close()
         queue.close()
     assert each < 1_500

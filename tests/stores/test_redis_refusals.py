@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from penstock.job import ClaimRequest, JobQuery
 from penstock.queue.redis.server import ours
 from penstock.queue.redis.store import RedisQueue
 from tests.servers.redis import Server, own_server
-from tests.stores.test_redis import new
+from tests.stores.test_redis import PATIENCE_S, new
 
 PLAIN = ("--save", "", "--appendonly", "no")
 
@@ -45,6 +46,13 @@ def refused(kind: type[PenstockError], *, secret: str = "no such secret") -> Ite
 def contents(server: Server) -> dict[bytes, Any]:
     with redis.Redis.from_url(server.url) as client:
         return {key: client.dump(key) for key in client.scan_iter()}
+
+
+def until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_no_server_at_all(tmp_path: Path) -> None:
@@ -123,8 +131,7 @@ def test_a_server_that_cannot_save_to_its_disk(tmp_path: Path) -> None:
         queue = RedisQueue(server.url)
         with redis.Redis.from_url(server.url) as client:
             client.bgsave()
-            while client.info("persistence")["rdb_bgsave_in_progress"]:
-                pass
+            until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err")
         before = contents(server)
         with refused(StoreUnavailable):
             queue.add([new(1)])
@@ -138,8 +145,7 @@ def test_a_cluster_node_that_holds_the_queue_serves_it_and_another_does_not(tmp_
             RedisQueue(server.url)
         with redis.Redis.from_url(server.url) as client:
             client.execute_command("CLUSTER", "ADDSLOTS", *range(16_384))
-            while b"cluster_state:ok" not in client.execute_command("CLUSTER INFO", NEVER_DECODE=True):
-                pass
+            until(lambda: client.execute_command("CLUSTER INFO")["cluster_state"] == "ok")
         queue = RedisQueue(server.url)
         queue.add([new(1, lock_key="l"), new(2, lock_key="l")])
         (claim,) = queue.claim(ClaimRequest("w", 9))
