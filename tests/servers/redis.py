@@ -119,7 +119,7 @@ def own_server(folder: Path, *options: str) -> Iterator[Server]:
 
 
 def _free_port() -> int:
-    """Below those that outgoing connections take, so that a server that was killed finds its own free again."""
+    """Below those that outgoing connections take, so that a killed server finds its own free again."""
     while True:
         port = random.SystemRandom().randrange(10_000, 30_000)
         with socket.socket() as probe, suppress(OSError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import SchemaMismatch, StateDamaged, StoreReadOnly, StoreUnavailable
+from penstock.queue.redis import codec
 from penstock.queue.redis.server import Server
 
 FORMAT = 1
@@ -29,15 +30,13 @@ def prepare(server: Server) -> None:
     _refuse_foreign(server)
     written = server.call("GET", server.key("format"))
     if written is None:
-        server.calls(
-            [
-                ("HSET", server.key("locks"), LARGE, ""),
-                ("HSET", server.key("keys"), LARGE, ""),
-                ("ZADD", server.key("lease"), "+inf", LARGE),
-                ("SET", server.key("format"), FORMAT, "NX"),
-            ],
-            together=True,
-        )
+        first = [
+            ("HSET", server.key("locks"), LARGE, ""),
+            ("HSET", server.key("keys"), LARGE, ""),
+            ("ZADD", server.key("lease"), "+inf", LARGE),
+            ("SET", server.key("format"), FORMAT, "NX"),
+        ]
+        server.run("together", codec.encode(first))
         written = server.call("GET", server.key("format"))
     _refuse_unknown(server, written)
 

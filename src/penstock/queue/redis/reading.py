@@ -174,7 +174,7 @@ def _pages(server: Server, query: JobQuery, size: int) -> Iterator[list[bytes]]:
         yield from (ordered[at : at + size] for at in range(0, len(ordered), size))
         return
     homes = sorted({_HOMES[status] for status in query.statuses or Status})
-    after = None if query.after is None else query.after.encode()
+    after = query.after
     while True:
         low, high = _bounds(query, after)
         verb, first, last = (
@@ -182,23 +182,22 @@ def _pages(server: Server, query: JobQuery, size: int) -> Iterator[list[bytes]]:
         )
         commands = [(verb, server.key(home), first, last, "LIMIT", 0, size) for home in homes]
         # At one moment: a row that moves from one to the other in between must not be missed.
-        found = server.calls(commands, together=len(commands) > 1)
+        found = server.run("together", codec.encode(commands))
         page = list(merge(*found, reverse=query.newest_first))[:size]
         if page:
             yield page
         if len(page) < size:
             return
-        after = page[-1]
+        after = page[-1].decode()
 
 
-def _bounds(query: JobQuery, after: bytes | None) -> tuple[bytes, bytes]:
-    prefix = (query.prefix or "").encode()
-    # No text in UTF-8 has this byte.
-    low, high = b"[" + prefix if prefix else b"-", b"(" + prefix + b"\xff" if prefix else b"+"
-    if after is not None and query.newest_first and (not prefix or after < prefix + b"\xff"):
-        high = b"(" + after
+def _bounds(query: JobQuery, after: str | None) -> tuple[str, str]:
+    prefix, last = query.prefix or "", (query.prefix or "") + "\U0010ffff"
+    low, high = ("[" + prefix, "(" + last) if prefix else ("-", "+")
+    if after is not None and query.newest_first and (not prefix or after < last):
+        high = "(" + after
     if after is not None and not query.newest_first and after >= prefix:
-        low = b"(" + after
+        low = "(" + after
     return low, high
 
 
@@ -229,5 +228,5 @@ def _whole(server: Server, names: Sequence[str], others: Sequence[bytes] = ()) -
     keys = [server.key(name) for name in names]
     if sum(server.calls([("ZCARD", key) for key in keys])) > FEW:
         return None
-    found = server.calls([("ZRANGE", key, 0, -1) for key in keys], together=True)
+    found = server.run("together", codec.encode([("ZRANGE", key, 0, -1) for key in keys]))
     return [*others, *(each for ids in found for each in ids)]

@@ -25,6 +25,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "reconcile": (*_RULES, "requeueing"),
     "scan": ("rows",),
     "position": ("rows", "ranks"),
+    "together": (),
 }
 """All begin with keys.lua."""
 

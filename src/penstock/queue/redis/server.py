@@ -66,11 +66,11 @@ class Server:
         with self._translated():
             return self._client.execute_command(*command)
 
-    def calls(self, commands: Sequence[Sequence[Any]], *, together: bool = False) -> list[Any]:
-        """Several in one round trip; ``together``: with nothing in between."""
+    def calls(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """Several in one round trip."""
         if not commands:
             return []
-        with self._translated(), self._client.pipeline(transaction=together) as pipeline:
+        with self._translated(), self._client.pipeline(transaction=False) as pipeline:
             for command in commands:
                 pipeline.execute_command(*command)
             answers: list[Any] = pipeline.execute()
