@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import redis
 
 from penstock import Penstock, lifecycle
+from penstock.clock import now
 from penstock.errors import (
     DiskFull,
     MissingDriver,
@@ -24,7 +26,7 @@ from penstock.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from penstock.job import ClaimRequest, JobQuery
+from penstock.job import ClaimRequest, JobQuery, Status
 from penstock.queue.redis.server import ours
 from penstock.queue.redis.store import RedisQueue
 from tests.servers.redis import Server, own_server
@@ -97,12 +99,27 @@ def test_a_server_out_of_memory_takes_nothing_by_halves(tmp_path: Path) -> None:
                 added += 100
         assert {(): added} == queue.count(JobQuery())
         assert added == len(queue.find(JobQuery(limit=1_000_000)))
-        # Nothing is lost either: what is there can be worked off, or is refused whole.
-        try:
-            claims = queue.claim(ClaimRequest("w", 10))
-            queue.settle([lifecycle.done(claim) for claim in claims])
-        except DiskFull:
-            assert 0 == sum(job.claim_number for job in queue.find(JobQuery(limit=1_000_000)))
+        queue.close()
+
+
+def test_a_server_out_of_memory_lets_jobs_be_worked_off(tmp_path: Path) -> None:
+    with own_server(tmp_path) as server, redis.Redis.from_url(server.url) as client:
+        queue = RedisQueue(server.url)
+        queue.add([new(number) for number in range(10)])
+        client.config_set("maxmemory", 1)
+        first, *claims = queue.claim(ClaimRequest("w", 10))
+        before = contents(server)
+        for call in (
+            lambda: queue.add([new(11)]),
+            lambda: queue.settle([lifecycle.waits(first, children=(new(12), new(13)))]),
+        ):
+            with refused(DiskFull):
+                call()
+        assert before == contents(server)
+        settled = queue.exchange([lifecycle.done(claim) for claim in claims], ClaimRequest("w", 1)).settled
+        assert [Status.DONE] * 9 == settled
+        queue.cancel([first.queue_id])
+        assert 9 == queue.prune({Status.DONE: now() + timedelta(hours=1)})
         queue.close()
 
 

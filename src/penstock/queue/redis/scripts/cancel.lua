@@ -1,4 +1,5 @@
 -- cancel: ids. Answers {statuses before and after, 0 for none, parents whose children are to be stopped}.
+insist()
 local answers = {}
 for _, id in ipairs(cmsgpack.unpack(ARGV[2])) do
   local row = load(id)

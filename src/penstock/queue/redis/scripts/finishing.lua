@@ -82,4 +82,6 @@ local function taken_child(settlements)
     local children = settlements[i][15]
     if children and #children > 0 then return rest().taken_child(settlements) end
   end
+  -- No new rows.
+  insist()
 end

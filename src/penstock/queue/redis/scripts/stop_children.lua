@@ -1,5 +1,6 @@
 -- One batch of a cancelled parent's children: parent id, how many. Answers {1 when it was the last, children that
 -- are parents with children to be stopped}.
+insist()
 local asked = cmsgpack.unpack(ARGV[2])
 local parent = load(asked[1])
 if not parent or ended(parent) then return {1, {}} end
