@@ -8,10 +8,11 @@ import random
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import redis
@@ -69,6 +70,20 @@ def forget_queues() -> None:
         else:
             client.flushdb()
     _used.clear()
+
+
+def contents(url: str, match: str = "*") -> dict[str, Any]:
+    """Every key with what it holds."""
+    with redis.Redis.from_url(url.partition("?")[0]) as client:
+        readers: dict[str, Callable[[bytes], Any]] = {
+            "string": client.get,
+            "hash": client.hgetall,
+            "zset": lambda key: client.zrange(key, 0, -1, withscores=True),
+            "set": client.smembers,
+            "list": lambda key: client.lrange(key, 0, -1),
+        }
+        keys = list(client.scan_iter(match=match, count=1_000))
+        return {key.decode(): readers[client.type(key).decode()](key) for key in keys}
 
 
 class Server:

@@ -24,7 +24,7 @@ from penstock.errors import (
 )
 from penstock.job import ENDED, ClaimRequest, JobQuery, NewJob, Scope, Status
 from penstock.queue.redis.store import RedisQueue
-from tests.servers.redis import Server, own_server, queue_url
+from tests.servers.redis import Server, contents, own_server, queue_url
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 PATIENCE_S = 10.0
@@ -63,11 +63,6 @@ def queue(url: str) -> Iterator[RedisQueue]:
 
 def prefix(url: str) -> str:
     return f"penstock:{{{url.partition('name=')[2]}}}:"
-
-
-def contents(client: redis.Redis, url: str) -> dict[bytes, object]:
-    """Every key of the queue with what it holds."""
-    return {key: client.dump(key) for key in client.scan_iter(match=prefix(url) + "*", count=1000)}
 
 
 # Names and keys.
@@ -110,7 +105,7 @@ def test_what_ended_and_was_pruned_leaves_nothing_behind(
         queue.settle([lifecycle.done(claim, result_json="{}") for claim in claims], now=T0)
     assert {(Status.DONE,): 5} == queue.count(JobQuery(), by=["status"])
     assert 5 == queue.prune(dict.fromkeys(ENDED, T0 + timedelta(seconds=1)))
-    left = {key.decode().removeprefix(prefix(url)) for key in contents(client, url)}
+    left = {key.removeprefix(prefix(url)) for key in contents(url, prefix(url) + "*")}
     assert {"format", "version", "counts", "keys", "locks", "lease"} == left
     assert {0} == {int(number) for number in client.hvals(prefix(url) + "counts")}
 
@@ -153,19 +148,19 @@ def test_a_foreign_key_is_found_before_anything_is_written(
     client: redis.Redis, url: str, key: str, kind: str
 ) -> None:
     client.rpush(prefix(url) + key, "mine")
-    before = contents(client, url)
+    before = contents(url, prefix(url) + "*")
     with pytest.raises(StateDamaged, match=f"is a list, not a {kind}"):
         RedisQueue(url)
-    assert before == contents(client, url)
+    assert before == contents(url, prefix(url) + "*")
 
 
 @pytest.mark.parametrize("mark", ["2", "1000", "one", ""])
 def test_another_format_is_refused_and_left_alone(client: redis.Redis, url: str, mark: str) -> None:
     client.set(prefix(url) + "format", mark)
-    before = contents(client, url)
+    before = contents(url, prefix(url) + "*")
     with pytest.raises(SchemaMismatch):
         RedisQueue(url)
-    assert before == contents(client, url)
+    assert before == contents(url, prefix(url) + "*")
 
 
 # Scripts.

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 import redis
@@ -29,7 +28,7 @@ from penstock.errors import (
 from penstock.job import ClaimRequest, JobQuery, Status
 from penstock.queue.redis.server import ours
 from penstock.queue.redis.store import RedisQueue
-from tests.servers.redis import Server, own_server
+from tests.servers.redis import Server, contents, own_server
 from tests.stores.test_redis import PATIENCE_S, new
 
 PLAIN = ("--save", "", "--appendonly", "no")
@@ -43,11 +42,6 @@ def refused(kind: type[PenstockError], *, secret: str = "no such secret") -> Ite
     assert "\n" not in told
     assert secret not in told
     assert refusal.value.remedy
-
-
-def contents(server: Server) -> dict[bytes, Any]:
-    with redis.Redis.from_url(server.url) as client:
-        return {key: client.dump(key) for key in client.scan_iter()}
 
 
 def until(reached: Callable[[], bool]) -> None:
@@ -79,13 +73,13 @@ def test_a_user_that_may_not_run_scripts(tmp_path: Path) -> None:
         with redis.Redis.from_url(server.url) as client:
             client.execute_command("ACL", "SETUSER", "bob", "on", ">pw", "~*", "&*", "+@all", "-@scripting")
             client.execute_command("ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all", "-@hash")
-        before = contents(server)
+        before = contents(server.url)
         for user in ("bob", "ann"):
             queue = RedisQueue(f"redis://{user}:pw@127.0.0.1:{server.port}/0")
             with refused(StoreDenied):
                 queue.add([new(1)])
             queue.close()
-        assert before == contents(server)
+        assert before == contents(server.url)
 
 
 def test_a_server_out_of_memory_takes_nothing_by_halves(tmp_path: Path) -> None:
@@ -108,14 +102,14 @@ def test_a_server_out_of_memory_lets_jobs_be_worked_off(tmp_path: Path) -> None:
         queue.add([new(number) for number in range(10)])
         client.config_set("maxmemory", 1)
         first, *claims = queue.claim(ClaimRequest("w", 10))
-        before = contents(server)
+        before = contents(server.url)
         for call in (
             lambda: queue.add([new(11)]),
             lambda: queue.settle([lifecycle.waits(first, children=(new(12), new(13)))]),
         ):
             with refused(DiskFull):
                 call()
-        assert before == contents(server)
+        assert before == contents(server.url)
         settled = queue.exchange([lifecycle.done(claim) for claim in claims], ClaimRequest("w", 1)).settled
         assert [Status.DONE] * 9 == settled
         queue.cancel([first.queue_id])
@@ -149,10 +143,10 @@ def test_a_server_that_cannot_save_to_its_disk(tmp_path: Path) -> None:
         with redis.Redis.from_url(server.url) as client:
             client.bgsave()
             until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err")
-        before = contents(server)
+        before = contents(server.url)
         with refused(StoreUnavailable):
             queue.add([new(1)])
-        assert before == contents(server)
+        assert before == contents(server.url)
         queue.close()
 
 

@@ -151,3 +151,5 @@ def _circumstances(found: Stats) -> Iterator[tuple[str, object]]:
     yield "Paused", "; ".join(paused)
     for worker in found.workers:
         yield "Worker", f"{printable(worker.worker_id)} on {worker.host}, seen {age(worker.seen_at)}"
+    for warning in found.warnings:
+        yield "Warning", printable(warning)
