@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from bench import backlog, drain, enqueue, pickup
+from bench import backlog, commands, drain, enqueue, pickup
 from bench import plan as plans
 from bench.contenders import ENGINES
 from bench.plan import Plan
@@ -29,6 +29,7 @@ PARTS: dict[str, Callable[[str, Plan], Iterator[Line]]] = {
     "two": drain.measure_two,
     "pickup": pickup.measure,
     "backlog": backlog.measure,
+    "commands": commands.measure,
 }
 
 

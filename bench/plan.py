@@ -35,7 +35,11 @@ def full(directory: Path, repetitions: int | None) -> Plan:
         pickups=200,
         pickup_rounds=3,
         idle_s=3.0,
-        backlogs={"sqlite": (1_000, 100_000, 1_000_000), "jsonl": (1_000, 100_000)},
+        backlogs={
+            "sqlite": (1_000, 100_000, 1_000_000),
+            "jsonl": (1_000, 100_000),
+            "redis": (1_000, 100_000),
+        },
         backlog_drained=5_000,
     )
 
@@ -51,6 +55,6 @@ def quick(directory: Path, repetitions: int | None) -> Plan:
         pickups=10,
         pickup_rounds=1,
         idle_s=0.5,
-        backlogs={"sqlite": (1_000, 5_000), "jsonl": (1_000, 5_000)},
+        backlogs={"sqlite": (1_000, 5_000), "jsonl": (1_000, 5_000), "redis": (1_000, 5_000)},
         backlog_drained=1_000,
     )

@@ -88,6 +88,10 @@ def share(engine: str, what: str, ours: Sequence[float], floor: Sequence[float],
     )
 
 
+def counted(engine: str, what: str, ours: float, floor: float) -> Line:
+    return _ratio(engine, what, "", [ours], [floor], None)
+
+
 def _ratio(
     engine: str, what: str, unit: str, ours: Sequence[float], floor: Sequence[float], budget: float | None
 ) -> Line:
