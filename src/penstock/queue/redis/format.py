@@ -10,7 +10,7 @@ FORMAT = 1
 OLDEST = (6, 2)
 
 TYPES = {
-    "zset": "live done failed cancelled ready paused lockers later lease waiting "
+    "zset": "all live failed cancelled ready paused lockers later lease waiting "
     "ended:done ended:failed ended:cancelled",
     "hash": "locks keys counts backlog workers",
     "set": "pauses",

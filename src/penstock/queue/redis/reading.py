@@ -23,7 +23,7 @@ FEW = 10_000
 _HOMES = {
     Status.PENDING: "live",
     Status.IN_PROGRESS: "live",
-    Status.DONE: "done",
+    Status.DONE: "all",
     Status.FAILED: "failed",
     Status.CANCELLED: "cancelled",
 }
@@ -77,7 +77,7 @@ def ended_roots(
     found: list[tuple[float, bytes, int, int]] = []
     for status, before in ended_before.items():
         cut, number, at, mine = codec.micros(before), codec.NUMBER_OF[status], 0, 0
-        key = server.key(f"ended:{_HOMES[status]}")
+        key = server.key(f"ended:{status}")
         while mine < limit:
             batch = server.call(
                 "ZRANGEBYSCORE", key, "-inf", f"({cut}", "WITHSCORES", "LIMIT", at, min(limit, AT_ONCE)
@@ -173,7 +173,8 @@ def _pages(server: Server, query: JobQuery, size: int) -> Iterator[list[bytes]]:
         ordered = sorted({each for each in few if _in_range(query, each)}, reverse=query.newest_first)
         yield from (ordered[at : at + size] for at in range(0, len(ordered), size))
         return
-    homes = sorted({_HOMES[status] for status in query.statuses or Status})
+    homes = sorted({_HOMES[status] for status in query.statuses or {Status.DONE}})
+    homes = ["all"] if "all" in homes else homes
     after = query.after
     while True:
         low, high = _bounds(query, after)

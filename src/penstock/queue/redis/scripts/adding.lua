@@ -40,6 +40,7 @@ local function insert(new, who, parent)
   known[id] = row
   local key, score, member = place_of(row, row)
   later_add(P .. key, score, member)
+  later_add(P .. 'all', 0, id)
   later_add(P .. 'live', 0, id)
   later_count(P .. 'counts', class_of(row, row), 1)
   if turn >= 0 then later_add(flow_of(row, row), number(turn), id) end

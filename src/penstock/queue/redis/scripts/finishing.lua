@@ -1,5 +1,5 @@
 -- Ending plain claims as done, the hot half of settle: no follow-up, no parent, no children. Needs keys.lua.
--- Keys: job:ID, locks, keys, lease, live, done, ended:done, counts.
+-- Keys: job:ID, locks, keys, lease, live, ended:done, counts.
 
 --@constants
 local HOT_WHO = 'Bsssss'
@@ -8,7 +8,7 @@ local NONE = {}
 
 -- New statuses where the end was plain. A plain settlement is short: id, claim number, result or false.
 local function finish_plain(settlements)
-  local answers, gone, over, finished, kinds, locks, keys = {}, {}, {}, {}, {}, {}, {}
+  local answers, gone, finished, kinds, locks, keys = {}, {}, {}, {}, {}, {}
   local at, unpack_struct, pack_struct = number(now), struct.unpack, struct.pack
   local jobs = P .. 'job:'
   for i = 1, #settlements do
@@ -32,7 +32,6 @@ local function finish_plain(settlements)
         if dedupe == 1 then keys[#keys + 1] = tenant .. '\0' .. branch .. '\0' .. key end
         local n = #gone
         gone[n + 1] = id
-        over[2 * n + 1], over[2 * n + 2] = 0, id
         finished[2 * n + 1], finished[2 * n + 2] = at, id
         kinds[kind] = (kinds[kind] or 0) + 1
         answers[i] = DONE
@@ -43,7 +42,6 @@ local function finish_plain(settlements)
   send('HDEL', P .. 'keys', keys)
   send('ZREM', P .. 'lease', gone)
   send('ZREM', P .. 'live', gone)
-  send('ZADD', P .. 'done', over)
   send('ZADD', P .. 'ended:done', finished)
   for kind, count in pairs(kinds) do
     call('HINCRBY', P .. 'counts', RUNNING .. ':0:' .. kind, -count)

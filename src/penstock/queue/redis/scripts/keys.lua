@@ -8,7 +8,7 @@
 --   job:ID        hash: id = who it is (WHO, never changes), row = its state (STATE), kin = its parent (KIN,
 --                 children only), body = payload, and where there is one: meta, next (follow-up), prog, res,
 --                 hist, err
---   live done failed cancelled   zsets of ids, score 0: every row is in one of them, in the order of ids
+--   all           zset of ids, score 0, so in the order of ids;  live failed cancelled  the same of those rows only
 --   ready         zset of what can be claimed, in claim order; member = created_at and id
 --   paused        zset of what a pause holds, as ready;  parked:LOCK the same for a lock
 --   lockers       zset of locks that have parked rows, score 0;  locks  hash lock -> id of its holder

@@ -1,6 +1,8 @@
 -- The rows, and the indexes that follow from them; what keys.lua lists. Needs keys.lua.
 
-local HOMES = {'live', 'live', 'done', 'failed', 'cancelled'}
+local STATUSES = {'pending', 'in_progress', 'done', 'failed', 'cancelled'}
+-- Those that are done are found in all: an entry more for each job would cost more than it is worth.
+local HOMES = {'live', 'live', false, 'failed', 'cancelled'}
 local known = {}
 
 local function load(id)
@@ -77,7 +79,7 @@ local function place_of(state, row)
     if state[LEASE] > 0 then return 'lease', number(state[LEASE]), row.id end
     return 'waiting', '0', row.id
   elseif not row.kin then
-    return 'ended:' .. HOMES[status], number(state[FINISHED]), row.id
+    return 'ended:' .. STATUSES[status], number(state[FINISHED]), row.id
   end
 end
 
@@ -156,9 +158,10 @@ end
 
 local function move_keys(row, was)
   local over = ended(row)
-  if HOMES[was[STATUS]] ~= HOMES[row[STATUS]] then
-    call('ZREM', P .. HOMES[was[STATUS]], row.id)
-    call('ZADD', P .. HOMES[row[STATUS]], 0, row.id)
+  local from, to = HOMES[was[STATUS]], HOMES[row[STATUS]]
+  if from ~= to then
+    if from then call('ZREM', P .. from, row.id) end
+    if to then call('ZADD', P .. to, 0, row.id) end
   end
   if over ~= ended(was) and not row.kin and row.who[DEDUPE] == 1 then
     if over then call('HDEL', P .. 'keys', key_of(row.who))
