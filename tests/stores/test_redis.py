@@ -257,14 +257,17 @@ def test_a_server_that_does_not_answer_is_unavailable(tmp_path: Path) -> None:
         queue.close()
 
 
-def test_a_dropped_connection_is_made_again(queue: RedisQueue, client: redis.Redis) -> None:
-    queue.add([new(1)])
-    queue.wait(0)
-    client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
-    assert 1 == len(queue.claim(ClaimRequest("w", 9)))
-    queue.add([new(2)])
-    assert queue.wait(PATIENCE_S)
+def test_a_dropped_connection_is_made_again(tmp_path: Path) -> None:
+    with own_server(tmp_path) as server, redis.Redis.from_url(server.url) as client:
+        queue = RedisQueue(server.url)
+        queue.add([new(1)])
+        queue.wait(0)
+        client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+        assert 1 == len(queue.claim(ClaimRequest("w", 9)))
+        queue.add([new(2)])
+        assert queue.wait(PATIENCE_S)
+        queue.close()
 
 
 def test_a_forked_child_has_connections_of_its_own(queue: RedisQueue) -> None:

@@ -23,8 +23,8 @@ FIELDS = ("id", "row", "kin", *LONG_FIELDS)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_HEAD = struct.Struct(">6Bd2i4d")
-_TAIL = struct.Struct(">4i5d")
+_HEAD = struct.Struct(">2Bi4d")
+_TAIL = struct.Struct(">4Bd5i5d")
 _KIN = struct.Struct(">I")
 _NO_OTHERS = (None, None, None)
 
@@ -102,9 +102,10 @@ def claims(answer: Sequence[Any]) -> list[Claim]:
     for at in range(0, len(answer), 5):
         queue_id, who, state, body, others = answer[at : at + 5]
         kin, metadata, progress = others or _NO_OTHERS
-        _, _, _, _, priority, _, _, claim_number, _, lease, *_ = _HEAD.unpack_from(state)
+        _, _, claim_number, lease, _, _, _ = _HEAD.unpack_from(state)
         at_tail = _tail_of(state)
-        run, retries, lost, _, max_retries, timeout_s, created, _, _ = _TAIL.unpack_from(state, at_tail)
+        numbers = _TAIL.unpack_from(state, at_tail)
+        _, _, priority, _, _, _, run, retries, lost, _, max_retries, timeout_s, created, _, _ = numbers
         op = state[at_tail + _TAIL.size : state.index(b"\0", at_tail + _TAIL.size)]
         for time in (created, lease):
             if time not in moments:
@@ -162,38 +163,38 @@ def job(queue_id: str, fields: Mapping[str, bytes | None]) -> Job | None:
         tenant_id=tenant_id,
         collection=collection,
         branch=branch,
-        priority=head[4],
+        priority=tail[2],
         status=STATUSES[head[0] - 1],
-        created_at=_EPOCH + timedelta(microseconds=tail[6]),
-        updated_at=_EPOCH + timedelta(microseconds=head[10]),
+        created_at=_EPOCH + timedelta(microseconds=tail[12]),
+        updated_at=_EPOCH + timedelta(microseconds=head[4]),
         idempotency_key=key,
         dedupe=who[0] == 1,
-        retry_count=tail[1],
-        max_retries=int(tail[4]),
-        timeout_s=int(tail[5]),
+        retry_count=tail[7],
+        max_retries=int(tail[10]),
+        timeout_s=int(tail[11]),
         submitted_by=submitted_by,
-        run=tail[0],
-        claim_number=head[7],
-        turn=int(head[6]),
-        held=HELD[head[1]],
-        run_at=moment(tail[7]),
+        run=tail[6],
+        claim_number=head[2],
+        turn=int(tail[4]),
+        held=HELD[tail[0]],
+        run_at=moment(tail[13]),
         lock_key=lock_key or None,
-        lock_held=head[3] == 1,
-        lease_until=moment(head[9]),
+        lock_held=head[1] == 1,
+        lease_until=moment(head[3]),
         worker_id=worker_id or None,
-        started_at=moment(head[11]),
-        finished_at=moment(head[12]),
+        started_at=moment(head[5]),
+        finished_at=moment(head[6]),
         parent_id=parent_id,
         parent_run=parent_run,
         root_id=root_id,
         waiting_for=waiting_for or None,
-        cancel_requested=head[2] == 1,
-        lost_count=tail[2],
-        children_open=head[8],
-        children_failed=tail[3],
+        cancel_requested=tail[1] == 1,
+        lost_count=tail[8],
+        children_open=tail[5],
+        children_failed=tail[9],
         error_code=error_code or None,
         error_message=_text(fields["err"]),
-        last_error_at=moment(tail[8]),
+        last_error_at=moment(tail[14]),
         payload_json=_text(fields["body"]) or "",
         metadata=_text(fields["meta"]) or "{}",
         followup_json=_followup(fields["next"]),

@@ -14,9 +14,9 @@ local function insert(new, who, parent)
     turn = next_turn(who[TENANT], priority)
     took_turn(who[TENANT], priority, turn)
   end
-  local row = {PENDING, later and TIMED or FREE, 0, 0, priority,
-    (parent or new[NEW_META] ~= '{}') and 1 or 0, turn, 0, 0, 0, now, 0, 0, '', '', 1, 0, 0, 0, new[NEW_MAX],
-    new[NEW_TIMEOUT], now, later and new[NEW_RUN_AT] or 0, 0, new[NEW_OP], ''}
+  local row = {PENDING, 0, 0, 0, now, 0, 0, '', '', later and TIMED or FREE, 0, priority,
+    (parent or new[NEW_META] ~= '{}') and 1 or 0, turn, 0, 1, 0, 0, 0, new[NEW_MAX], new[NEW_TIMEOUT], now,
+    later and new[NEW_RUN_AT] or 0, 0, new[NEW_OP], ''}
   row.id, row.key, row.who = id, P .. 'job:' .. id, who
   local fields = {'HSET', row.key, 'id', new[NEW_WHO], 'row', packed(row), 'body', new[NEW_BODY]}
   if new[NEW_META] ~= '{}' then

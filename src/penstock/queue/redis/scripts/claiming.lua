@@ -26,7 +26,7 @@ local function take(request, members, room, answer, scopes)
   local gone, leases, flows, kinds, backlog, kept, taken, closed = {}, {}, {}, {}, {}, {}, 0, false
   local unpack_struct, pack_struct, by_type, paused = struct.unpack, struct.pack, request[5], #scopes > 0
   local jobs, locks, flow_prefix = P .. 'job:', P .. 'locks', P .. 'flow:'
-  local worker, lease_of, plain_until = request[1], {}, now + request[3]
+  local worker, times_till, score_till, plain_until = request[1], {}, {}, now + request[3]
   local first = #answer == 2
   for i = 1, #members do
     if taken == room then
@@ -38,8 +38,7 @@ local function take(request, members, room, answer, scopes)
     local job = jobs .. id
     local raw = call('HMGET', job, 'id', 'row', 'body')
     local _, kind, lock, tenant = unpack_struct('Bsss', raw[1])
-    local _, held, cancel, locked, priority, more, turn, claim, open, _, _, _, finished, _, code, rest_at =
-      unpack_struct(HEAD, raw[2])
+    local _, locked, claim, _, _, _, _, before, _, _, _, priority, more, turn = unpack_struct(HEAD, raw[2])
     if paused and covered(scopes, tenant, ({unpack_struct(WHO, raw[1])})[COLLECTION]) then
       kept[#kept + 1] = {id, PAUSED}
     elseif lock ~= '' and locked == 0 and call('HSETNX', locks, lock, id) == 0 then
@@ -53,13 +52,18 @@ local function take(request, members, room, answer, scopes)
         break
       end
       local till = by_type[kind] and now + by_type[kind] or plain_until
-      local state = pack_struct(HEAD, RUNNING, held, cancel, lock ~= '' and 1 or 0, priority, more, turn, claim + 1,
-        open, till, now, now, finished, worker, code) .. string.sub(raw[2], rest_at)
+      local times = times_till[till]
+      if not times then
+        times = pack_struct('>dddds', till, now, now, 0, worker)
+        times_till[till], score_till[till] = times, number(till)
+      end
+      -- Status, lock; claim number; lease, updated_at, started_at, no end, worker; the rest.
+      local state = (lock ~= '' and '\2\1' or '\2\0') .. pack_struct('>i4', claim + 1) .. times
+        .. string.sub(raw[2], 40 + #before)
       call('HSET', job, 'row', state)
       taken = taken + 1
       gone[taken] = member
-      lease_of[till] = lease_of[till] or number(till)
-      leases[2 * taken - 1], leases[2 * taken] = lease_of[till], id
+      leases[2 * taken - 1], leases[2 * taken] = score_till[till], id
       if turn >= 0 then
         local flow = flow_prefix .. priority .. ':' .. tenant
         local list = flows[flow]

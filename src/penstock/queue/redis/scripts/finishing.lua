@@ -6,10 +6,17 @@ local HOT_WHO = 'Bsssss'
 --@end
 local NONE = {}
 
+local function with_more(state)
+  local row = {struct.unpack(STATE, state)}
+  row[MORE] = 1
+  return struct.pack(STATE, unpack(row, 1, SIZE))
+end
+
 -- New statuses where the end was plain. A plain settlement is short: id, claim number, result or false.
 local function finish_plain(settlements)
   local answers, gone, finished, kinds, locks, keys = {}, {}, {}, {}, {}, {}
-  local at, unpack_struct, pack_struct = number(now), struct.unpack, struct.pack
+  local at, unpack_struct, instant = number(now), struct.unpack, struct.pack('>d', now)
+  local ends = struct.pack('>d', 0) .. instant
   local jobs = P .. 'job:'
   for i = 1, #settlements do
     local settlement = settlements[i]
@@ -17,14 +24,14 @@ local function finish_plain(settlements)
     local job = jobs .. id
     local raw = #settlement == 3 and call('HMGET', job, 'row', 'id')
     if raw and raw[1] then
-      local status, held, cancel, locked, priority, more, turn, claim, open, lease, _, started, _, worker, _, rest_at =
-        unpack_struct(HEAD, raw[1])
+      local status, locked, claim, lease, _, _, _, worker, code, _, _, _, more, _, open = unpack_struct(HEAD, raw[1])
       local others = more == 1 and call('HMGET', job, 'kin', 'next', 'err', 'res') or NONE
       if status == RUNNING and claim == settlement[2] and open == 0 and lease > 0 and not others[1] and not others[2] then
         local dedupe, kind, lock, tenant, branch, key = unpack_struct(HOT_WHO, raw[2])
-        if result then more = 1 end
-        local state = pack_struct(HEAD, DONE, held, cancel, 0, priority, more, turn, claim, 0, 0, now, started, now,
-          worker, '') .. string.sub(raw[1], rest_at)
+        -- Status, lock; claim number; lease, updated_at; started_at; finished_at; worker, no error; the rest.
+        local state = '\3\0' .. string.sub(raw[1], 3, 6) .. ends .. string.sub(raw[1], 23, 30) .. instant .. worker
+          .. '\0\0' .. string.sub(raw[1], 41 + #worker + #code)
+        if result and more == 0 then state = with_more(state) end
         if result then call('HSET', job, 'row', state, 'res', result) else call('HSET', job, 'row', state) end
         if others[3] then call('HDEL', job, 'err') end
         if others[4] and not result then call('HDEL', job, 'res') end

@@ -36,13 +36,14 @@ local DEDUPE, TYPE, LOCK, TENANT, BRANCH, KEY, COLLECTION, SUBMITTER = 1, 2, 3, 
 -- Whose child it is.
 local KIN = '>I4ss'
 local PARENT_RUN, PARENT, ROOT = 1, 2, 3
--- Its state. A time of 0 and an empty text are none. What a plain claim and a plain end change stands in front.
--- MORE is 1 where the hash has, or had, other fields than id, row and body: a plain row is read without asking.
-local HEAD = '>BBBBBBdi4i4ddddss'
-local STATE = '>BBBBBBdi4i4ddddssi4i4i4i4dddddss'
+-- Its state. A time of 0 and an empty text are none. What a plain claim and a plain end change stands in front, where
+-- it can be exchanged without packing the rest anew. MORE is 1 where the hash has, or had, other fields than id, row
+-- and body: a plain row is read without asking for them.
+local HEAD = '>BBi4ddddssBBBBdi4'
+local STATE = '>BBi4ddddssBBBBdi4i4i4i4i4dddddss'
 local SIZE = 26
-local STATUS, HELD, CANCEL, LOCKED, PRIORITY, MORE, TURN, CLAIM, OPEN = 1, 2, 3, 4, 5, 6, 7, 8, 9
-local LEASE, UPDATED, STARTED, FINISHED, WORKER, CODE = 10, 11, 12, 13, 14, 15
+local STATUS, LOCKED, CLAIM, LEASE, UPDATED, STARTED, FINISHED, WORKER, CODE = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local HELD, CANCEL, PRIORITY, MORE, TURN, OPEN = 10, 11, 12, 13, 14, 15
 local RUN, RETRIES, LOST, FAILED_KIDS, MAX_RETRIES, TIMEOUT = 16, 17, 18, 19, 20, 21
 local CREATED, RUN_AT, ERROR_AT, OP, WAITING_FOR = 22, 23, 24, 25, 26
 -- Statuses, reasons to be held, turns below those that are counted, turns in a priority (2^44).
