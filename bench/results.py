@@ -108,6 +108,10 @@ def most(
     )
 
 
+def counted(engine: str, what: str, ours: float, floor: float) -> Line:
+    return _ratio(engine, what, "", [ours], [floor], None)
+
+
 def _ratio(
     engine: str, what: str, unit: str, ours: Sequence[float], floor: Sequence[float], budget: float | None
 ) -> Line:

@@ -183,7 +183,9 @@ class Settings:
         "FULL survives a power cut; NORMAL is faster and may lose the last commits to one.",
     )
     busy_timeout_s: float = _setting(
-        kinds.seconds(0, 3600), 60.0, "How long a write waits for other processes before it gives up."
+        kinds.seconds(0, 3600),
+        60.0,
+        "How long a call waits for other processes, or for the server's answer, before it gives up.",
     )
     postgres_pool_size: int = _setting(
         kinds.whole(1, 1000),

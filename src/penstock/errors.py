@@ -256,7 +256,7 @@ class StoreReadOnly(StoreError):
 
 
 class StoreDenied(StoreError):
-    """The operating system or the database server refuses this user access to the store."""
+    """The operating system, or the server, refuses this user access to the store."""
 
     code = "ERR_STORE_DENIED"
     default_remedy = "Run as the owner of the state directory, or choose another with --state DIR."
@@ -364,7 +364,7 @@ class UnknownScheme(ConfigError):
     """The store URL begins with a scheme no engine has."""
 
     code = "ERR_UNKNOWN_SCHEME"
-    default_remedy = "Use sqlite:///PATH, postgresql://…, jsonl://DIRECTORY or memory://."
+    default_remedy = "Use sqlite:///PATH, postgresql://…, redis://HOST, jsonl://DIRECTORY or memory://."
 
 
 class DriverMissing(ConfigError):

@@ -55,11 +55,19 @@ def _postgres(place: Path) -> Queue:
     return PostgresQueue(postgres.store_at(place))
 
 
+def _redis(place: Path) -> Queue:
+    from penstock.queue.redis.store import RedisQueue
+    from tests.servers.redis import queue_url
+
+    return RedisQueue(queue_url(place))
+
+
 ENGINES: dict[str, Callable[[Path], Queue]] = {
     "memory": _memory,
     "sqlite": _sqlite,
     "jsonl": _jsonl,
     "postgres": _postgres,
+    "redis": _redis,
 }
 
 

@@ -35,7 +35,19 @@ def _postgres(place: Path) -> Queue:
     return PostgresQueue(postgres.store_at(place))
 
 
-DURABLE: dict[str, Callable[[Path], Queue]] = {"sqlite": _sqlite, "jsonl": _jsonl, "postgres": _postgres}
+def _redis(place: Path) -> Queue:
+    from penstock.queue.redis.store import RedisQueue
+    from tests.servers.redis import queue_url
+
+    return RedisQueue(queue_url(place))
+
+
+DURABLE: dict[str, Callable[[Path], Queue]] = {
+    "sqlite": _sqlite,
+    "jsonl": _jsonl,
+    "postgres": _postgres,
+    "redis": _redis,
+}
 
 
 def opened(engine: str, place: Path) -> Queue:

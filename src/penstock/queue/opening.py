@@ -19,8 +19,6 @@ from penstock.errors import (
 )
 from penstock.queue.protocol import Queue
 
-PLANNED = ("redis", "rediss")
-
 
 def open_queue(settings: Settings) -> Queue:
     """The queue behind ``settings.url``, its schema brought up to date."""
@@ -33,10 +31,8 @@ def open_queue(settings: Settings) -> Queue:
         queue = _jsonl(rest, settings)
     elif separator and scheme in ("postgresql", "postgres"):
         queue = _postgres(settings)
-    elif separator and scheme in PLANNED:
-        raise UnknownScheme(
-            f"{scheme}:// is not in this version; it has sqlite:///, postgresql://, jsonl:// and memory://"
-        )
+    elif separator and scheme in ("redis", "rediss"):
+        queue = _redis(settings)
     else:
         raise UnknownScheme(f"no engine for {masked_url(settings.url)[:200]!r}")
     try:
@@ -101,6 +97,18 @@ def _postgres(settings: Settings) -> Queue:
         pooled=settings.postgres_pooler,
         timeout_s=settings.postgres_timeout_s,
     )
+
+
+def _redis(settings: Settings) -> Queue:
+    try:
+        from penstock.queue.redis.store import RedisQueue
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "redis":
+            raise
+        raise DriverMissing(
+            "redis:// needs the redis package", remedy="pip install 'penstock[redis]'"
+        ) from error
+    return RedisQueue(settings.url, timeout_s=settings.busy_timeout_s)
 
 
 def _absolute(name: str) -> Path:
