@@ -29,7 +29,7 @@ $(STAMP): pyproject.toml constraints.txt
 		|| { echo "Creating .venv"; $(PYTHON) -m venv --clear .venv; }
 	@echo "Installing Penstock and its tools into .venv"
 	@$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt hatchling editables
-	@$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	@$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,redis,servers]'
 	@rm -f .venv/.installed-* && touch $@
 
 demo: $(STAMP) ## Watch the queue at work

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from bench import backlog, drain, enqueue, pickup, workers
+from bench import backlog, commands, drain, enqueue, pickup, postgres_work, workers
 from bench import plan as plans
 from bench.contenders import ENGINES
 from bench.plan import Plan
@@ -30,6 +30,8 @@ PARTS: dict[str, Callable[[str, Plan], Iterator[Line]]] = {
     "pickup": pickup.measure,
     "backlog": backlog.measure,
     "workers": workers.measure,
+    "work": postgres_work.measure,
+    "commands": commands.measure,
 }
 
 

@@ -13,7 +13,7 @@ from penstock import lifecycle
 from penstock.job import Claim, ClaimRequest, NewJob
 from penstock.queue.protocol import Queue
 
-ENGINES = ("sqlite", "jsonl")
+ENGINES = ("sqlite", "jsonl", "postgres", "redis")
 LEASE = timedelta(seconds=300)
 
 
@@ -66,6 +66,14 @@ def open_engine(engine: str, directory: Path) -> Contender:
 
 
 def open_floor(engine: str, directory: Path) -> Contender:
+    if engine == "postgres":
+        from bench.floor_postgres import PostgresFloor
+
+        return PostgresFloor(directory)
+    if engine == "redis":
+        from bench.floor_redis import RedisFloor
+
+        return RedisFloor(directory)
     return SqliteFloor(directory) if engine == "sqlite" else JournalFloor(directory)
 
 
@@ -85,6 +93,42 @@ def _queue(engine: str, directory: Path) -> Queue:
         from penstock.queue.sql.sqlite import SqliteQueue
 
         return SqliteQueue(directory / "queue.db")
+    if engine == "postgres":
+        from bench.postgres_server import store
+        from penstock.queue.sql.postgres import PostgresQueue
+
+        return PostgresQueue(store(directory))
+    if engine == "redis":
+        from bench.server_redis import queue_url
+        from penstock.queue.redis.store import RedisQueue
+
+        return RedisQueue(queue_url(directory))
     from penstock.queue.jsonl import JsonlQueue
 
     return JsonlQueue(directory)
+
+
+def server_cpu_s(engine: str, directory: Path) -> float:
+    """What a server has used so far; 0 where there is none."""
+    if engine != "redis":
+        return 0.0
+    from bench import server_redis
+
+    return server_redis.cpu_s(directory)
+
+
+def commands(engine: str, directory: Path) -> int:
+    """Commands a server has run so far; 0 where there is none."""
+    if engine != "redis":
+        return 0
+    from bench import server_redis
+
+    return server_redis.commands(directory)
+
+
+def forget(engine: str, directory: Path) -> None:
+    """Remove what is kept elsewhere than in the directory."""
+    if engine == "redis":
+        from bench import server_redis
+
+        server_redis.forget(directory)

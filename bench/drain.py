@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Barrier
 from typing import Any
 
-from bench.contenders import Contender, open_contender
+from bench.contenders import Contender, open_contender, server_cpu_s
 from bench.plan import Plan
 from bench.results import Line, rates
 from bench.sampling import Sample, in_turns, timed
@@ -21,7 +21,7 @@ from bench.stores import fill, fresh
 _together: Barrier | None = None
 
 PLAIN_BATCH = 100
-BUDGETS = {"sqlite": 0.6, "jsonl": 0.5}
+BUDGETS = {"sqlite": 0.6, "jsonl": 0.5, "postgres": 0.5, "redis": 0.5}
 
 
 def measure(engine: str, plan: Plan) -> Iterator[Line]:
@@ -55,9 +55,9 @@ def drain(contender: Contender, batch: int) -> int:
 
 
 def _alone(side: str, *, engine: str, plan: Plan, jobs: int, batch: int, locks: bool = True) -> Sample:
-    with fresh(side, engine, plan.directory) as (contender, _):
+    with fresh(side, engine, plan.directory) as (contender, directory):
         fill(contender, jobs, locks=locks)
-        with timed(jobs) as sample:
+        with timed(jobs, partial(server_cpu_s, engine, directory)) as sample:
             drained = drain(contender, batch)
     if drained != jobs:
         raise RuntimeError(f"{side} of {engine} drained {drained} of {jobs} jobs")

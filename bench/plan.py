@@ -36,7 +36,12 @@ def full(directory: Path, repetitions: int | None) -> Plan:
         pickups=200,
         pickup_rounds=3,
         idle_s=3.0,
-        backlogs={"sqlite": (1_000, 100_000, 1_000_000), "jsonl": (1_000, 100_000)},
+        backlogs={
+            "sqlite": (1_000, 100_000, 1_000_000),
+            "jsonl": (1_000, 100_000),
+            "postgres": (1_000, 100_000, 1_000_000),
+            "redis": (1_000, 100_000),
+        },
         backlog_drained=5_000,
         function_calls=20_000,
     )
@@ -53,7 +58,7 @@ def quick(directory: Path, repetitions: int | None) -> Plan:
         pickups=10,
         pickup_rounds=1,
         idle_s=0.5,
-        backlogs={"sqlite": (1_000, 5_000), "jsonl": (1_000, 5_000)},
+        backlogs=dict.fromkeys(("sqlite", "jsonl", "postgres", "redis"), (1_000, 5_000)),
         backlog_drained=1_000,
         function_calls=2_000,
     )

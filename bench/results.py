@@ -88,6 +88,30 @@ def share(engine: str, what: str, ours: Sequence[float], floor: Sequence[float],
     )
 
 
+def most(
+    engine: str, what: str, unit: str, ours: Sequence[float], floor: Sequence[float], *, budget: float | None
+) -> Line:
+    middle = statistics.median(ours)
+    return Line(
+        engine=engine,
+        what=what,
+        unit=unit,
+        ours=middle,
+        floor=statistics.median(floor),
+        how="most",
+        compared=middle,
+        spread=(min(ours), max(ours)),
+        budget=budget,
+        met=None if budget is None else middle <= budget,
+        ours_runs=list(ours),
+        floor_runs=list(floor),
+    )
+
+
+def counted(engine: str, what: str, ours: float, floor: float) -> Line:
+    return _ratio(engine, what, "", [ours], [floor], None)
+
+
 def _ratio(
     engine: str, what: str, unit: str, ours: Sequence[float], floor: Sequence[float], budget: float | None
 ) -> Line:

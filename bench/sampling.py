@@ -42,12 +42,13 @@ class Pair(msgspec.Struct):
 
 
 @contextmanager
-def timed(jobs: int) -> Iterator[Sample]:
+def timed(jobs: int, elsewhere: Callable[[], float] = float) -> Iterator[Sample]:
+    """``elsewhere``: CPU seconds that others, such as a server, have used for it so far."""
     sample = Sample(jobs=jobs)
-    written, cpu, wall = _written(), time.process_time(), time.perf_counter()
+    theirs, written, cpu, wall = elsewhere(), _written(), time.process_time(), time.perf_counter()
     yield sample
     sample.wall_s = time.perf_counter() - wall
-    sample.cpu_s = time.process_time() - cpu
+    sample.cpu_s = time.process_time() - cpu + elsewhere() - theirs
     sample.written = _written() - written
 
 

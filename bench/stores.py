@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.contenders import Contender, open_contender
+from bench.contenders import Contender, forget, open_contender
 from bench.jobs import new_jobs
 from bench.plan import BULK
 
@@ -30,6 +30,7 @@ def fresh(side: str, engine: str, below: Path) -> Iterator[tuple[Contender, Path
             yield contender, directory
         finally:
             contender.close()
+            forget(engine, directory)
 
 
 def fill(contender: Contender, count: int, *, locks: bool = True) -> None:

@@ -8,7 +8,7 @@ from bench.results import Line
 
 HEAD = tuple("engine|what|ours|floor|unit|compared|spread|budget||by CPU|CPU µs a job|bytes a job".split("|"))
 _LEFT = frozenset({0, 1, 4, 8})
-_BOUND = {"over": "≥ {:.2f}", "less": "≤ +{:g} ms", "alone": "< {:g} %"}
+_BOUND = {"over": "≥ {:.2f}", "less": "≤ +{:g} ms", "alone": "< {:g} %", "most": "≤ {:g}"}
 
 
 def rendered(lines: Iterable[Line]) -> str:
@@ -43,11 +43,11 @@ def _cells(line: Line) -> tuple[str, ...]:
 
 
 def _number(value: float, unit: str) -> str:
-    return f"{value:,.0f}" if unit == "jobs/s" else f"{value:.2f}"
+    return f"{value:,.0f}" if unit == "jobs/s" else f"{value:.3f}" if unit == "" else f"{value:.2f}"
 
 
 def _compared(line: Line, value: float) -> str:
-    return f"{value:+.2f}" if line.how == "less" else f"{value:.2f}"
+    return f"{value:+.2f}" if line.how == "less" else f"{value:.3f}" if line.unit == "" else f"{value:.2f}"
 
 
 def _two(values: tuple[float, float] | None, form: str) -> str:

@@ -16,6 +16,11 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
+def elapsed_s() -> float:
+    """Seconds on a clock that nobody sets and that goes on while the machine sleeps, where there is one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 def format_time(moment: datetime) -> str:
     """ISO 8601, UTC, fixed width: sorts as text in every engine."""
     if moment.tzinfo is not UTC:

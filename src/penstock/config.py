@@ -195,7 +195,24 @@ class Settings:
         "FULL survives a power cut; NORMAL is faster and may lose the last commits to one.",
     )
     busy_timeout_s: float = _setting(
-        kinds.seconds(0, 3600), 60.0, "How long a write waits for other processes before it gives up."
+        kinds.seconds(0, 3600),
+        60.0,
+        "How long a call waits for other processes, or for the server's answer, before it gives up.",
+    )
+    postgres_pool_size: int = _setting(
+        kinds.whole(1, 1000),
+        4,
+        "Connections a process keeps to PostgreSQL at most, beside the one that listens.",
+    )
+    postgres_pooler: bool = _setting(
+        kinds.SWITCH,
+        False,
+        "True behind a pooler in transaction mode: nothing is prepared, and nobody listens.",
+    )
+    postgres_timeout_s: float = _setting(
+        kinds.seconds(0, 3600),
+        60.0,
+        "How long PostgreSQL may take for one statement, or a thread wait for a connection; 0 is no limit.",
     )
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 

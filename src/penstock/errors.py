@@ -24,7 +24,7 @@ PenstockError
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
 ├── WorkerFailed                          a worker cannot do its part
 └── ConfigError (also ValueError)
-    ├── InvalidSetting · UnknownScheme · AppNotFound
+    ├── InvalidSetting · UnknownScheme · DriverMissing · AppNotFound
 
 Each class has a stable ``code`` (documented in docs/reference/errors.md) and a ``remedy``: what to do next.
 """
@@ -268,7 +268,7 @@ class QueueFull(PenstockError):
 
 
 class StoreError(PenstockError):
-    """The store could not do its part; the operation had no effect."""
+    """The store could not do its part; unless the message says otherwise, the operation had no effect."""
 
     code = "ERR_STORE"
     default_remedy = "Check the store named in the message."
@@ -289,7 +289,7 @@ class StoreReadOnly(StoreError):
 
 
 class StoreDenied(StoreError):
-    """The operating system refuses this user access to the state directory or file."""
+    """The operating system, or the server, refuses this user access to the store."""
 
     code = "ERR_STORE_DENIED"
     default_remedy = "Run as the owner of the state directory, or choose another with --state DIR."
@@ -462,7 +462,14 @@ class UnknownScheme(ConfigError):
     """The store URL begins with a scheme no engine has."""
 
     code = "ERR_UNKNOWN_SCHEME"
-    default_remedy = "Use sqlite:///PATH, jsonl://DIRECTORY or memory://."
+    default_remedy = "Use sqlite:///PATH, postgresql://…, redis://HOST, jsonl://DIRECTORY or memory://."
+
+
+class DriverMissing(ConfigError):
+    """The store URL asks for an engine whose driver is not installed."""
+
+    code = "ERR_DRIVER_MISSING"
+    default_remedy = "Install the extra named in the message."
 
 
 class AppNotFound(ConfigError):

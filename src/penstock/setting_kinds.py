@@ -110,7 +110,7 @@ def _lease_pair(pair: str) -> tuple[str, str]:
     return item_type.strip(), lease.strip()
 
 
-URL = Kind("a URL such as sqlite:///PATH, jsonl://DIRECTORY or memory://", _url)
+URL = Kind("a URL such as sqlite:///PATH, postgresql://…, redis://HOST, jsonl://DIRECTORY or memory://", _url)
 CATALOG_URL = Kind("a URL such as sqlite:///PATH", _url)
 DIRECTORY = Kind("a directory", _directory)
 SWITCH = Kind("true or false", _yes_or_no)

@@ -18,6 +18,7 @@ from penstock.job import Claim, ClaimRequest, Job, NewJob
 from penstock.queue.memory import MemoryQueue
 from penstock.queue.protocol import Queue
 from penstock.retry import Classification
+from tests.conformance.durable import given_back
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 LEASE = timedelta(seconds=300)
@@ -47,7 +48,27 @@ def _jsonl(place: Path) -> Queue:
     return JsonlQueue(place / "queue")
 
 
-ENGINES: dict[str, Callable[[Path], Queue]] = {"memory": _memory, "sqlite": _sqlite, "jsonl": _jsonl}
+def _postgres(place: Path) -> Queue:
+    from penstock.queue.sql.postgres import PostgresQueue
+    from tests.servers import postgres
+
+    return PostgresQueue(postgres.store_at(place))
+
+
+def _redis(place: Path) -> Queue:
+    from penstock.queue.redis.store import RedisQueue
+    from tests.servers.redis import queue_url
+
+    return RedisQueue(queue_url(place))
+
+
+ENGINES: dict[str, Callable[[Path], Queue]] = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+    "jsonl": _jsonl,
+    "postgres": _postgres,
+    "redis": _redis,
+}
 
 
 @pytest.fixture(params=ENGINES)
@@ -63,6 +84,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
     yield open_one
     for queue in queues:
         queue.close()
+    given_back(tmp_path)
 
 
 @pytest.fixture

@@ -28,7 +28,26 @@ def _jsonl(place: Path) -> Queue:
     return JsonlQueue(place)
 
 
-DURABLE: dict[str, Callable[[Path], Queue]] = {"sqlite": _sqlite, "jsonl": _jsonl}
+def _postgres(place: Path) -> Queue:
+    from penstock.queue.sql.postgres import PostgresQueue
+    from tests.servers import postgres
+
+    return PostgresQueue(postgres.store_at(place))
+
+
+def _redis(place: Path) -> Queue:
+    from penstock.queue.redis.store import RedisQueue
+    from tests.servers.redis import queue_url
+
+    return RedisQueue(queue_url(place))
+
+
+DURABLE: dict[str, Callable[[Path], Queue]] = {
+    "sqlite": _sqlite,
+    "jsonl": _jsonl,
+    "postgres": _postgres,
+    "redis": _redis,
+}
 
 
 def opened(engine: str, place: Path) -> Queue:
@@ -36,6 +55,14 @@ def opened(engine: str, place: Path) -> Queue:
     queue = DURABLE[engine](place)
     queue.migrate()
     return queue
+
+
+def given_back(place: Path) -> None:
+    """The test is over; what a server keeps for it can be used by the next."""
+    if (place / "postgres.json").exists():
+        from tests.servers import postgres
+
+        postgres.give_back(place)
 
 
 def started(module: str, *arguments: object) -> subprocess.Popen[str]:

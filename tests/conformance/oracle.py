@@ -43,7 +43,7 @@ from tests.conformance.drawing import (
     Ending,
     Spec,
 )
-from tests.conformance.durable import MEMORY_DISK
+from tests.conformance.durable import MEMORY_DISK, given_back
 from tests.conformance.invariants import breaches
 
 Opener: TypeAlias = Callable[[Path], Queue]
@@ -89,6 +89,7 @@ class Oracle(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.engine.close()
         self.other.close()
+        given_back(Path(self.folder.name))
         self.folder.cleanup()
 
     # The same call on both sides.

@@ -7,10 +7,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from penstock import Penstock, lifecycle
 from penstock.job import ClaimRequest, Status
+from tests.servers import postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -35,6 +37,18 @@ def test_the_readme_runs(run_page: Any, capsys: pytest.CaptureFixture[str]):
     names = run_page("README.md")
 
     assert f"{names['answer'].job_id} pending 0\n" == capsys.readouterr().out
+
+
+def test_the_transaction_of_the_postgresql_guide_runs(run_page: Any):
+    place_order = run_page("docs/guides/postgresql.md")["place_order"]
+    url = postgres.fresh_store()
+    with Penstock(url) as app, psycopg.connect(url, autocommit=True) as database:
+        database.execute("CREATE TABLE orders (id int PRIMARY KEY)")
+        place_order(app, database, 7)
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            place_order(app, database, 7)
+
+        assert [{"content": "order 7"}] == [job.payload for job in app.jobs()]
 
 
 def test_the_first_steps_run(run_page: Any, capsys: pytest.CaptureFixture[str]):

@@ -43,6 +43,9 @@ TURNED = {
     "failed_retention_days": ("7", 7),
     "sqlite_synchronous": ("normal", "NORMAL"),
     "busy_timeout_s": ("0", 0.0),
+    "postgres_pool_size": ("2", 2),
+    "postgres_pooler": ("yes", True),
+    "postgres_timeout_s": ("5", 5.0),
 }
 ALIASES = {
     "AGENT_BRAIN_MAX_QUEUE": "max_queue",
@@ -125,6 +128,9 @@ def test_defaults_are_those_of_the_design():
         "failed_retention_days": 30,
         "sqlite_synchronous": "FULL",
         "busy_timeout_s": 60.0,
+        "postgres_pool_size": 4,
+        "postgres_pooler": False,
+        "postgres_timeout_s": 60.0,
     }
 
     assert expected == {name: value for name, value, _ in config.describe(load())}

@@ -164,6 +164,8 @@ def _circumstances(found: Stats) -> Iterator[tuple[str, object]]:
         yield "Worker", _worker(worker)
         for service, state in worker.info.get("services", {}).items():
             yield "Service", f"{service} is {_BREAKER.get(state, state)} ({worker.worker_id})"
+    for warning in found.warnings:
+        yield "Warning", warning
 
 
 _DID = {

@@ -16,6 +16,7 @@ def cancel(rows: Rows, ids: list[str], now: datetime) -> tuple[list[Cancelled], 
     """What was done to each, and parents whose children are to be stopped next."""
     aftermath = Aftermath(rows, now)
     answers = []
+    rows.hold(ids)
     for queue_id in ids:
         job = rows.get(queue_id)
         after = _cancel_one(rows, job, now, aftermath) if job is not None and not job.ended else job
@@ -26,13 +27,17 @@ def cancel(rows: Rows, ids: list[str], now: datetime) -> tuple[list[Cancelled], 
 
 def stop_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tuple[bool, list[str]]:
     """One batch. Whether it was the last, and children that are parents with children to be stopped."""
-    parent = rows.get(parent_id)
+    # Children before their parent, as everybody else: two transactions must not wait for each other.
+    parent = rows.peek(parent_id)
     if parent is None or parent.ended:
         return True, []
     aftermath = Aftermath(rows, now)
-    batch = rows.children(parent, STOPPABLE, limit)
-    for child in batch:
-        _cancel_one(rows, child, now, aftermath)
+    batch = [child.queue_id for child in rows.children(parent, STOPPABLE, limit)]
+    rows.hold(batch)
+    for queue_id in batch:
+        child = rows.get(queue_id)
+        if child is not None and not child.ended:
+            _cancel_one(rows, child, now, aftermath)
     aftermath.apply()
     return len(batch) < limit, [queue_id for queue_id in aftermath.to_stop if queue_id != parent_id]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime
+from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from penstock import clock
@@ -16,6 +16,7 @@ from penstock.job import (
     Claim,
     ClaimRequest,
     Exchange,
+    Job,
     Limits,
     NewJob,
     Requeued,
@@ -33,13 +34,20 @@ class EngineRows(Rows, pruning.Prunable, Protocol):
 
 
 R = TypeVar("R", bound=EngineRows)
+T = TypeVar("T")
 Step: TypeAlias = Callable[[Rows, str, datetime, int], tuple[bool, list[str]]]
 
 
 class Engine(ABC, Generic[R]):
     @abstractmethod
-    def _writing(self, what: str) -> AbstractContextManager[R]:
-        """One transaction that writes; ``what`` names it for those who keep a record."""
+    def _write(self, what: str, work: Callable[[R], T]) -> T:
+        """Do it in one transaction; ``what`` names it for those who keep a record. An engine whose writers
+        can meet may do it again from the start.
+        """
+
+    def _now(self) -> datetime:
+        """The store's own clock: this machine's, unless the store has another."""
+        return clock.now()
 
     @abstractmethod
     def _claim(self, rows: R, request: ClaimRequest, now: datetime) -> list[Claim] | None:
@@ -62,52 +70,53 @@ class Engine(ABC, Generic[R]):
         if connection is not None:
             raise InvalidRequest(
                 "this engine has no transactions to join",
-                remedy="Leave out connection=, or use a sqlite:/// store.",
+                remedy="Leave out connection=, or use a sqlite:/// or postgresql:// store.",
             )
-        moment = now or clock.now()
-        with self._writing("add") as rows:
-            return adding.add(rows, new, limits, moment)
+        moment = now or self._now()
+        return self._write("add", lambda rows: adding.add(rows, new, limits, moment))
 
     def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
-        moment = now or clock.now()
+        moment = now or self._now()
         while True:
-            with self._writing("claim") as rows:
-                claims = self._claim(rows, request, moment)
+            claims = self._write("claim", lambda rows: self._claim(rows, request, moment))
             if claims is not None:
                 return claims
 
     def settle(
         self, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> list[Status | None]:
-        moment = now or clock.now()
-        with self._writing("settle") as rows:
-            answers, parents = settling.settle(rows, settlements, moment)
+        moment = now or self._now()
+        answers, parents = self._write("settle", lambda rows: settling.settle(rows, settlements, moment))
         self._cascade(parents, moment, cancelling.stop_children, "cancel")
         return answers
 
     def exchange(
         self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
     ) -> Exchange:
-        moment = now or clock.now()
-        with self._writing("exchange") as rows:
-            answers, parents = settling.settle(rows, settlements, moment)
-            claims = self._claim(rows, request, moment)
+        moment = now or self._now()
+
+        def settle_and_claim(rows: R) -> tuple[list[Status | None], list[str], list[Claim] | None]:
+            return *settling.settle(rows, settlements, moment), self._claim(rows, request, moment)
+
+        answers, parents, claims = self._write("exchange", settle_and_claim)
         self._cascade(parents, moment, cancelling.stop_children, "cancel")
         return Exchange(answers, self.claim(request, now=now) if claims is None else claims)
 
     def cancel(self, ids: Sequence[str], *, now: datetime | None = None) -> list[Cancelled]:
-        moment = now or clock.now()
-        with self._writing("cancel") as rows:
-            answers, parents = cancelling.cancel(rows, list(ids), moment)
+        moment = now or self._now()
+        answers, parents = self._write("cancel", lambda rows: cancelling.cancel(rows, list(ids), moment))
         self._cascade(parents, moment, cancelling.stop_children, "cancel")
         return answers
 
     def requeue(
         self, ids: Sequence[str], *, keep_retries: bool = False, now: datetime | None = None
     ) -> list[Requeued]:
-        moment = now or clock.now()
-        with self._writing("requeue") as rows:
-            answers, parents = requeueing.requeue(rows, list(ids), moment, keep_retries=keep_retries)
+        moment = now or self._now()
+
+        def work(rows: R) -> tuple[list[Requeued], list[str]]:
+            return requeueing.requeue(rows, list(ids), moment, keep_retries=keep_retries)
+
+        answers, parents = self._write("requeue", work)
         self._cascade(parents, moment, requeueing.return_children, "requeue")
         return answers
 
@@ -115,9 +124,11 @@ class Engine(ABC, Generic[R]):
         """Work through children in batches of their own, so that no transaction grows with the tree."""
         waiting = list(parents)
         while waiting:
-            with self._writing(what) as rows:
-                last, more = step(rows, waiting[0], now, CASCADE_BATCH)
+            last, more = self._write(what, partial(self._step, step, waiting[0], now))
             waiting = (waiting[1:] if last else waiting) + more
+
+    def _step(self, step: Step, parent_id: str, now: datetime, rows: R) -> tuple[bool, list[str]]:
+        return step(rows, parent_id, now, CASCADE_BATCH)
 
     def prune(
         self,
@@ -126,32 +137,32 @@ class Engine(ABC, Generic[R]):
         item_type: str | None = None,
         limit: int = CASCADE_BATCH,
     ) -> int:
-        with self._writing("prune") as rows:
-            return pruning.prune(rows, ended_before, item_type, limit)
+        return self._write("prune", lambda rows: pruning.prune(rows, ended_before, item_type, limit))
 
     def pause(self, scope: Scope, *, now: datetime | None = None) -> None:  # noqa: ARG002 - as the protocol
-        with self._writing("pause") as rows:
-            self._set_paused(rows, scope, True)
+        self._write("pause", lambda rows: self._set_paused(rows, scope, True))
 
     def resume(self, scope: Scope, *, now: datetime | None = None) -> int:
-        moment = now or clock.now()
-        with self._writing("resume") as rows:
-            self._set_paused(rows, scope, False)
+        moment = now or self._now()
+        self._write("resume", lambda rows: self._set_paused(rows, scope, False))
         return self._release_resumed(moment)
 
     def _release_resumed(self, now: datetime) -> int:
-        still, released, last = self.paused(), 0, None
+        still, released = self.paused(), 0
+        last: Job | None = None
+
+        def work(rows: R) -> tuple[int, Job | None]:
+            return pausing.release(rows, still, now, limit=CASCADE_BATCH, after=last)
+
         while True:
-            with self._writing("resume") as rows:
-                batch, last = pausing.release(rows, still, now, limit=CASCADE_BATCH, after=last)
+            batch, last = self._write("resume", work)
             released += batch
             if last is None:
                 return released
 
     def reconcile(self, *, now: datetime | None = None, limit: int = 100) -> int:
-        moment = now or clock.now()
-        with self._writing("reconcile") as rows:
-            repairs = settling.reconcile(rows, moment, limit)
+        moment = now or self._now()
+        repairs = self._write("reconcile", lambda rows: settling.reconcile(rows, moment, limit))
         self._cascade(repairs.to_stop, moment, cancelling.stop_children, "cancel")
         self._cascade(repairs.to_return, moment, requeueing.return_children, "requeue")
         # While anything is paused, telling what a cut-short resume left apart would mean reading it all.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import chain, groupby, islice
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -43,6 +43,9 @@ class _Taken(msgspec.Struct):
     claims: list[Claim]
 
 
+T = TypeVar("T")
+
+
 class MemoryQueue(Engine[Table]):
     def __init__(self) -> None:
         self._table = Table()
@@ -53,6 +56,10 @@ class MemoryQueue(Engine[Table]):
         self._seen = 0
         self.rows_read = 0
         """Candidates the last claim looked at: what its cost depends on."""
+
+    def _write(self, what: str, work: Callable[[Table], T]) -> T:
+        with self._writing(what) as table:
+            return work(table)
 
     @contextmanager
     def _writing(self, what: str) -> Iterator[Table]:
@@ -87,7 +94,7 @@ class MemoryQueue(Engine[Table]):
             for job, reason in choice.hold:
                 table.change(job, pausing.held_back(job.turn, reason, now))
                 if reason is Held.PAUSE and job.lock_key and not job.lock_held:
-                    settling.wake(table, job.lock_key, now)
+                    settling.wake(table, [job.lock_key], now)
             if choice.closed or not choice.hold:
                 break
             size = max(request.limit, HELD_BACK_AT_ONCE)

@@ -9,6 +9,7 @@ from pathlib import Path
 from penstock.config import Settings, masked_url
 from penstock.errors import (
     DiskFull,
+    DriverMissing,
     InvalidSetting,
     StoreDenied,
     StoreError,
@@ -17,8 +18,6 @@ from penstock.errors import (
     UnknownScheme,
 )
 from penstock.queue.protocol import Queue
-
-PLANNED = ("postgresql", "postgres", "redis", "rediss")
 
 
 def open_queue(settings: Settings) -> Queue:
@@ -30,8 +29,10 @@ def open_queue(settings: Settings) -> Queue:
         queue = _sqlite(rest, settings)
     elif separator and scheme == "jsonl":
         queue = _jsonl(rest, settings)
-    elif separator and scheme in PLANNED:
-        raise UnknownScheme(f"{scheme}:// is not in this version; it has sqlite:///, jsonl:// and memory://")
+    elif separator and scheme in ("postgresql", "postgres"):
+        queue = _postgres(settings)
+    elif separator and scheme in ("redis", "rediss"):
+        queue = _redis(settings)
     else:
         raise UnknownScheme(f"no engine for {masked_url(settings.url)[:200]!r}")
     try:
@@ -83,6 +84,37 @@ def _jsonl(rest: str, settings: Settings) -> Queue:
     path = _absolute(rest)
     _make_directory(path, settings)
     return JsonlQueue(path)
+
+
+def _postgres(settings: Settings) -> Queue:
+    try:
+        from penstock.queue.sql.postgres import PostgresQueue
+    except ImportError as error:
+        if error.name is None or not error.name.startswith("psycopg"):
+            raise
+        raise DriverMissing(
+            f"postgresql:// needs the package psycopg, which cannot be imported ({error})",
+            remedy="Install it with `pip install 'penstock[postgres]'`.",
+        ) from error
+
+    return PostgresQueue(
+        settings.url,
+        pool_size=settings.postgres_pool_size,
+        pooled=settings.postgres_pooler,
+        timeout_s=settings.postgres_timeout_s,
+    )
+
+
+def _redis(settings: Settings) -> Queue:
+    try:
+        from penstock.queue.redis.store import RedisQueue
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "redis":
+            raise
+        raise DriverMissing(
+            "redis:// needs the redis package", remedy="pip install 'penstock[redis]'"
+        ) from error
+    return RedisQueue(settings.url, timeout_s=settings.busy_timeout_s)
 
 
 def _absolute(name: str) -> Path:

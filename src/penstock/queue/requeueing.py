@@ -17,6 +17,7 @@ def requeue(
 ) -> tuple[list[Requeued], list[str]]:
     """What was done to each, and parents whose children are to be put back next."""
     answers, parents = [], []
+    rows.hold(ids)
     for queue_id in ids:
         answer, job = _requeue_one(rows, queue_id, now, keep_retries)
         answers.append(answer)
@@ -27,7 +28,7 @@ def requeue(
 
 def return_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tuple[bool, list[str]]:
     """One batch. Whether it was the last, and children that are parents with children to be put back."""
-    parent = rows.get(parent_id)
+    parent = rows.peek(parent_id)
     if parent is None or parent.ended:
         return True, []
     batch = rows.children(parent, RETRYABLE, limit)

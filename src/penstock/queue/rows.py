@@ -21,7 +21,14 @@ class ChildCount(NamedTuple):
 
 
 class Rows(Protocol):
-    def get(self, queue_id: str) -> Job | None: ...
+    def get(self, queue_id: str) -> Job | None:
+        """The row, to be decided upon: nobody else changes it before the transaction ends."""
+
+    def peek(self, queue_id: str) -> Job | None:
+        """The row, to be looked at only."""
+
+    def hold(self, ids: Collection[str]) -> None:
+        """These are about to be got: where rows are locked one by one, all at once and in one order."""
 
     def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
         """The live top-level row with this key, if there is one."""
@@ -38,8 +45,10 @@ class Rows(Protocol):
 
     def change(self, job: Job, changes: Changes) -> Job: ...
 
-    def finish(self, settlements: Sequence[Settlement], now: datetime) -> list[bool]:
-        """End plain claims as done: no follow-up, no parent, no children. False: take the general path."""
+    def finish(self, settlements: Sequence[Settlement], now: datetime) -> tuple[list[bool], Collection[str]]:
+        """End plain claims as done: no follow-up, no parent, no children. False: take the general path. And
+        the locks that are free now and that rows may be parked for.
+        """
 
     def backlog(self, *, functions: bool, tenant_id: str | None, cap: int) -> int:
         """Pending top-level rows of that class, counted up to ``cap``."""
@@ -50,12 +59,8 @@ class Rows(Protocol):
     def last_turn(self, tenant_id: str, priority: int) -> int | None:
         """Largest turn among the tenant's pending rows of that priority, held ones included."""
 
-    def any_parked(self) -> bool:
-        """Whether any row is held by a lock."""
-
-    def first_parked(self, lock_key: str) -> Job | None: ...
-
-    def lock_holder(self, lock_key: str) -> str | None: ...
+    def first_parked(self, lock_keys: Collection[str]) -> Sequence[Job]:
+        """For each of these locks that nobody holds, the first row parked for it, if there is one."""
 
     def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
         """Of the parent's current run, in id order; running ones only while not yet asked to stop."""

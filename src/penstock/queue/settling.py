@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import msgspec
 
 from penstock import transitions
 from penstock.job import CHILDREN, RETURNED, SUSPECT, Changes, Job, Settlement, Status
-from penstock.queue.adding import Turns, add_child, numbered
+from penstock.queue.adding import Turns, add_child, numbered, refuse_unstorable
 from penstock.queue.requeueing import RETRYABLE
 from penstock.queue.rows import Rows
 
@@ -50,8 +50,7 @@ class Aftermath:
             parents, self._ended = sorted(self._ended.items(), key=_by_parent), defaultdict(lambda: [0, 0])
             for (parent_id, run), (ended, failed) in parents:
                 self._children_ended(parent_id, run, ended, failed)
-        for key in sorted(self._freed):
-            wake(self._rows, key, self._now)
+        wake(self._rows, sorted(self._freed), self._now)
 
     def _count(self, parent_id: str, run: int | None, ended: int, failed: int) -> None:
         counts = self._ended[parent_id, run]
@@ -86,9 +85,11 @@ def settle(
     """New statuses (None: the claim was lost), and parents whose children are to be stopped next."""
     for settlement in settlements:
         if settlement.children and (parent := _held(rows, settlement)):
+            refuse_unstorable(settlement.children)
             rows.refuse_taken(settlement.children, parent)
     aftermath = Aftermath(rows, now)
-    finished = _finish_plain(rows, settlements, now)
+    finished = _finish_plain(rows, settlements, now, aftermath)
+    rows.hold([each.queue_id for index, each in enumerate(settlements) if index not in finished])
     answers = [
         Status.DONE if index in finished else _settle_one(rows, settlement, now, aftermath)
         for index, settlement in enumerate(settlements)
@@ -97,15 +98,22 @@ def settle(
     return answers, aftermath.to_stop
 
 
-def _finish_plain(rows: Rows, settlements: Sequence[Settlement], now: datetime) -> set[int]:
+def _finish_plain(
+    rows: Rows, settlements: Sequence[Settlement], now: datetime, aftermath: Aftermath
+) -> set[int]:
     """Which of them are over already, by the engine's shortcut."""
     done = [index for index, settlement in enumerate(settlements) if settlement.status is Status.DONE]
-    # While rows are parked, every ending must be asked for its lock, and two settlements of one job must
-    # meet in the order given: only the general path does that.
-    if not done or rows.any_parked() or len({each.queue_id for each in settlements}) < len(settlements):
+    # Two settlements of one job must meet in the order given: only the general path does that.
+    if not done or not each_once(settlements):
         return set()
-    ended = rows.finish([settlements[index] for index in done], now)
+    ended, freed = rows.finish([settlements[index] for index in done], now)
+    for key in freed:
+        aftermath.unblock(key)
     return {index for index, over in zip(done, ended, strict=True) if over}
+
+
+def each_once(settlements: Sequence[Settlement]) -> bool:
+    return len({each.queue_id for each in settlements}) == len(settlements)
 
 
 def _settle_one(rows: Rows, settlement: Settlement, now: datetime, aftermath: Aftermath) -> Status | None:
@@ -137,16 +145,13 @@ def _held(rows: Rows, settlement: Settlement) -> Job | None:
     return job
 
 
-def wake(rows: Rows, lock_key: str, now: datetime) -> bool:
-    """Let the first row parked for this lock be claimed, unless somebody holds it."""
-    if rows.lock_holder(lock_key) is not None:
-        return False
-    job = rows.first_parked(lock_key)
-    if job is None:
-        return False
-    turn = SUSPECT if job.turn == SUSPECT else RETURNED
-    rows.change(job, {"held": None, "turn": turn, "updated_at": now})
-    return True
+def wake(rows: Rows, lock_keys: Collection[str], now: datetime) -> int:
+    """Let the first row parked for each of these locks be claimed, unless somebody holds it. How many."""
+    parked = rows.first_parked(lock_keys)
+    for job in parked:
+        turn = SUSPECT if job.turn == SUSPECT else RETURNED
+        rows.change(job, {"held": None, "turn": turn, "updated_at": now})
+    return len(parked)
 
 
 class Repairs(NamedTuple):
@@ -158,7 +163,7 @@ class Repairs(NamedTuple):
 
 
 def reconcile(rows: Rows, now: datetime, limit: int) -> Repairs:
-    repaired = sum(wake(rows, key, now) for key in rows.idle_locks(limit))
+    repaired = wake(rows, rows.idle_locks(limit), now)
     aftermath = Aftermath(rows, now)
     to_return: list[str] = []
     for parent in rows.doubtful_parents(limit):

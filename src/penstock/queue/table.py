@@ -106,14 +106,17 @@ class Table:
     def change_alike(self, jobs: Sequence[Job], changes: Changes) -> list[Job]:
         return [self.change(job, changes) for job in jobs]
 
-    def finish(self, settlements: Sequence[Settlement], now: datetime) -> list[bool]:
+    def finish(self, settlements: Sequence[Settlement], now: datetime) -> tuple[list[bool], Collection[str]]:
+        if self._parked:
+            # Every ending must be asked for its lock, which only the general path does.
+            return [False] * len(settlements), ()
         plain = [self._plain(settlement) for settlement in settlements]
         claims = [(job, each) for job, each in zip(plain, settlements, strict=True) if job is not None]
         # Claims that are alike in this end alike, see ``transitions.settled``.
         for _, group in groupby(claims, key=lambda claim: (claim[0].lost_count, claim[1].result_json)):
             alike = list(group)
             self.change_alike([job for job, _ in alike], transitions.settled(*alike[0], now))
-        return [job is not None for job in plain]
+        return [job is not None for job in plain], ()
 
     def _plain(self, settlement: Settlement) -> Job | None:
         job = self.rows.get(settlement.queue_id)
@@ -220,6 +223,11 @@ class Table:
     def get(self, queue_id: str) -> Job | None:
         return self.rows.get(queue_id)
 
+    peek = get
+
+    def hold(self, ids: Collection[str]) -> None:
+        """The transaction holds the whole table."""
+
     def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
         queue_id = self.live_keys.get((tenant_id, branch, key))
         return self.rows[queue_id] if queue_id is not None else None
@@ -253,15 +261,10 @@ class Table:
         last = flow.first() if flow else None
         return last.turn if last else None
 
-    def any_parked(self) -> bool:
-        return bool(self._parked)
-
-    def lock_holder(self, lock_key: str) -> str | None:
-        return self.lock_holders.get(lock_key)
-
-    def first_parked(self, lock_key: str) -> Job | None:
-        heap = self._parked.get(lock_key)
-        return heap.first() if heap else None
+    def first_parked(self, lock_keys: Collection[str]) -> list[Job]:
+        heaps = [self._parked.get(key) for key in lock_keys if key not in self.lock_holders]
+        parked = [heap.first() for heap in heaps if heap]
+        return [job for job in parked if job is not None]
 
     def due(self, now: datetime) -> list[Job]:
         return list(

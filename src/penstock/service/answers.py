@@ -63,7 +63,9 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs stand where. ``by_held`` counts the pending ones that cannot be claimed now."""
+    """How many jobs stand where. ``by_held`` counts the pending ones that cannot be claimed now;
+    ``warnings`` says what of the store a person should look at.
+    """
 
     by_status: dict[str, int]
     by_held: dict[str, int]
@@ -72,3 +74,4 @@ class Stats(msgspec.Struct, frozen=True, kw_only=True):
     oldest_pending_age_s: float | None
     paused: list[Scope]
     workers: list[WorkerReport]
+    warnings: list[str]

@@ -19,6 +19,7 @@ from penstock.errors import (
     InvalidTime,
     JobNotFound,
     LiveTwin,
+    StoreReadOnly,
     UnknownItemType,
     UnknownOperation,
     UnknownStatus,
@@ -259,7 +260,14 @@ class Jobs:
             oldest_pending_age_s=(clock.now() - oldest.created_at).total_seconds() if oldest else None,
             paused=self.paused(),
             workers=self.queue.workers(),
+            warnings=self._warnings(),
         )
+
+    def _warnings(self) -> list[str]:
+        try:
+            return self.queue.check()
+        except StoreReadOnly as error:
+            return [str(error)]
 
     def _oldest_pending(self) -> Job | None:
         """Our own ids sort by time; of ids that doors brought, the first after ours is looked at as well."""

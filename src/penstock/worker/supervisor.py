@@ -85,6 +85,8 @@ class Supervisor:
         self._signals += 1
 
     def _work(self) -> None:
+        for warning in self._queue.check():
+            log.warning("%s", warning)
         rota = self._rota()
         self._add_upkeep(rota)
         while not self._signals:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from penstock.job import JobQuery
 from penstock.queue.sql.statements import JOB_COLUMNS
@@ -13,6 +13,14 @@ _EQUAL = (
 ).split()
 
 
+def storable(values: Iterable[object]) -> bool:
+    """Whether a row can hold all of these. A database refuses even to look for a text that it cannot."""
+    try:
+        return not any(b"\0" in value.encode() for value in values if isinstance(value, str))
+    except UnicodeEncodeError:
+        return False
+
+
 def find(query: JobQuery) -> tuple[str, list[object]]:
     where, values = _where(query)
     if query.after is not None:
@@ -21,7 +29,7 @@ def find(query: JobQuery) -> tuple[str, list[object]]:
     order = "DESC" if query.newest_first else "ASC"
     statement = (
         f"SELECT {', '.join(JOB_COLUMNS)} FROM unified_queue"
-        f" WHERE {' AND '.join(where) or '1'} ORDER BY queue_id {order} LIMIT ?"
+        f" WHERE {' AND '.join(where) or 'TRUE'} ORDER BY queue_id {order} LIMIT ?"
     )
     return statement, [*values, query.limit]
 
@@ -30,7 +38,10 @@ def count(query: JobQuery, by: Sequence[str]) -> tuple[str, list[object]]:
     where, values = _where(query)
     columns = "".join(f"{name}, " for name in by)
     grouped = f" GROUP BY {', '.join(by)}" if by else ""
-    return f"SELECT {columns}count(*) FROM unified_queue WHERE {' AND '.join(where) or '1'}{grouped}", values
+    return (
+        f"SELECT {columns}count(*) FROM unified_queue WHERE {' AND '.join(where) or 'TRUE'}{grouped}",
+        values,
+    )
 
 
 def _where(query: JobQuery) -> tuple[list[str], list[object]]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock import clock
 from penstock.clock import format_time
@@ -36,6 +36,8 @@ from penstock.queue.sql.connections import Connections, translated
 from penstock.queue.sql.sqlite_claim import SqliteClaim
 from penstock.queue.sql.sqlite_rows import SQL, SqliteRows, column_value
 
+T = TypeVar("T")
+
 
 class SqliteQueue(Engine[SqliteRows]):
     def __init__(self, path: Path | str, *, synchronous: str = "FULL", busy_timeout_s: float = 60) -> None:
@@ -54,6 +56,10 @@ class SqliteQueue(Engine[SqliteRows]):
     def _writing(self, what: str) -> Iterator[SqliteRows]:  # noqa: ARG002 - SQLite keeps its own record
         with self._connections.writing() as connection:
             yield SqliteRows(connection)
+
+    def _write(self, what: str, work: Callable[[SqliteRows], T]) -> T:
+        with self._writing(what) as rows:
+            return work(rows)
 
     @contextmanager
     def _reading(self) -> Iterator[SqliteRows]:
@@ -101,6 +107,8 @@ class SqliteQueue(Engine[SqliteRows]):
 
     def find(self, query: JobQuery) -> list[Job]:
         statement, values = filters.find(query)
+        if not filters.storable(values):
+            return []
         with self._reading() as rows:
             return rows.select(statement, values)
 
@@ -109,6 +117,8 @@ class SqliteQueue(Engine[SqliteRows]):
         if unknown:
             raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
         statement, values = filters.count(query, by)
+        if not filters.storable(values):
+            return {}
         with self._reading() as rows:
             found = rows.cursor.execute(statement, values).fetchall()
         named = (

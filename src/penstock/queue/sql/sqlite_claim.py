@@ -96,7 +96,7 @@ class SqliteClaim:
             self._cursor.execute(SQL[name], (self._at, candidate.row))
             if reason is Held.PAUSE and candidate.lock_key is not None and not candidate.lock_held:
                 # It may have been the one woken to take the lock next.
-                settling.wake(rows, candidate.lock_key, self._now)
+                settling.wake(rows, [candidate.lock_key], self._now)
 
     def _take(self, rows: SqliteRows, found: list[tuple[Any, ...]]) -> list[Claim]:
         request, at = self._request, self._at

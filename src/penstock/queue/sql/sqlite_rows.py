@@ -13,6 +13,7 @@ from penstock.clock import format_time
 from penstock.errors import DuplicateId
 from penstock.job import Beat, Changes, Held, Job, NewJob, Renewed, Scope, Settlement, Status
 from penstock.queue.rows import ChildCount
+from penstock.queue.sql.filters import storable
 from penstock.queue.sql.statements import CHANGING_COLUMNS, JOB_COLUMNS, load
 
 SQL = load("sqlite")
@@ -59,7 +60,12 @@ class SqliteRows:
         return text
 
     def get(self, queue_id: str) -> Job | None:
-        return self._one("get", queue_id)
+        return self._one("get", queue_id) if storable([queue_id]) else None
+
+    peek = get
+
+    def hold(self, ids: Collection[str]) -> None:
+        """The transaction holds the whole file."""
 
     def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
         return self._one("live", tenant_id, branch, key)
@@ -88,7 +94,13 @@ class SqliteRows:
             self.cursor.execute(SQL["save_payload"], (job.queue_id, changed.payload_json))
         return changed
 
-    def finish(self, settlements: Sequence[Settlement], now: datetime) -> list[bool]:
+    def finish(self, settlements: Sequence[Settlement], now: datetime) -> tuple[list[bool], Collection[str]]:
+        if self.scalar("any_parked"):
+            # Every ending must be asked for its lock, which only the general path does.
+            return [False] * len(settlements), ()
+        return self._finish(settlements, now), ()
+
+    def _finish(self, settlements: Sequence[Settlement], now: datetime) -> list[bool]:
         at, run = format_time(now), self.cursor.execute
         rows = [(each.result_json, at, at, each.queue_id, each.claim_number) for each in settlements]
         if len(rows) > 1:
@@ -131,15 +143,10 @@ class SqliteRows:
         turn: int | None = self.scalar("last_turn", tenant_id, priority)
         return turn
 
-    def any_parked(self) -> bool:
-        return self.scalar("any_parked") is not None
-
-    def first_parked(self, lock_key: str) -> Job | None:
-        return self._one("first_parked", lock_key)
-
-    def lock_holder(self, lock_key: str) -> str | None:
-        holder: str | None = self.scalar("lock_holder", lock_key)
-        return holder
+    def first_parked(self, lock_keys: Collection[str]) -> list[Job]:
+        free = [key for key in lock_keys if self.scalar("lock_holder", key) is None]
+        parked = [self._one("first_parked", key) for key in free]
+        return [job for job in parked if job is not None]
 
     def idle_locks(self, limit: int) -> list[str]:
         return [key for (key,) in self.cursor.execute(SQL["idle_locks"], (limit,)).fetchall()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
@@ -22,15 +23,47 @@ FIXED_COLUMNS = frozenset(
 CHANGING_COLUMNS = tuple(name for name in JOB_COLUMNS if name not in FIXED_COLUMNS)
 
 
+INSERTED_COLUMNS = (
+    "queue_id item_type op tenant_id collection branch priority created_at updated_at idempotency_key dedupe "
+    "max_retries timeout_s submitted_by turn held run_at lock_key parent_id parent_run root_id payload_json "
+    "metadata"
+).split()
+"""Columns a new row may bring; the others begin with their defaults."""
+
+LOCK_CAP = 200
+"""Rows of one claim that PostgreSQL may have to give a lock each: its table of locks has a fixed size."""
+
+_TYPES = {
+    "integer": "priority retry_count max_retries timeout_s run claim_number turn parent_run lost_count "
+    "children_open children_failed",
+    "timestamptz": "created_at updated_at run_at lease_until started_at finished_at last_error_at",
+    "boolean": "dedupe cancel_requested",
+}
+COLUMN_TYPES = {name: kind for kind, names in _TYPES.items() for name in names.split()}
+"""What PostgreSQL keeps a column as, where it is not text."""
+
+
+def _arrays(names: Iterable[str]) -> str:
+    return ", ".join(f"%({name})s::{COLUMN_TYPES.get(name, 'text')}[]" for name in names)
+
+
 @cache
 def load(dialect: str) -> dict[str, str]:
     """Every statement of a dialect by name."""
+    arrays = dialect == "postgres"
+    # As it will be once taken.
+    claim = ", ".join(CLAIM_COLUMNS).replace("claim_number", "claim_number + 1")
     lists = {
         "job": ", ".join(JOB_COLUMNS),
         "values": ", ".join("?" for _ in JOB_COLUMNS),
-        # As it will be once taken.
-        "claim": ", ".join(CLAIM_COLUMNS).replace("claim_number", "claim_number + 1"),
-        "changing": ", ".join(f"{name} = ?" for name in CHANGING_COLUMNS),
+        "claim": claim,
+        "claim_columns": ", ".join(CLAIM_COLUMNS),
+        "changing": ", ".join(f"{name} = {f's.{name}' if arrays else '?'}" for name in CHANGING_COLUMNS),
+        "changing_names": ", ".join(CHANGING_COLUMNS),
+        "changing_arrays": _arrays(CHANGING_COLUMNS),
+        "inserted": ", ".join(INSERTED_COLUMNS),
+        "inserted_arrays": _arrays(INSERTED_COLUMNS),
+        "lock_cap": str(LOCK_CAP),
     }
     statements: dict[str, str] = {}
     for file in sorted(files(__package__).joinpath("queries", dialect).iterdir(), key=lambda f: f.name):

@@ -1,0 +1,232 @@
+"""Rows as the scripts keep them, and back. The layouts stand in scripts/rows.lua."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from penstock.job import Claim, Event, FollowUp, Held, Job, NewJob, Settlement, Status
+from penstock.transitions import NOTE_LIMIT
+
+STATUSES = tuple(Status)
+"""A status is kept as its place here, counted from 1."""
+HELD = (None, *Held)
+NUMBER_OF = {status: number for number, status in enumerate(STATUSES, 1)}
+HELD_NUMBER = {held: number for number, held in enumerate(HELD)}
+
+LONG_FIELDS = ("body", "meta", "next", "prog", "res", "hist", "err")
+FIELDS = ("id", "row", "kin", *LONG_FIELDS)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_HEAD = struct.Struct(">2Bi4d")
+_TAIL = struct.Struct(">4Bd5i5d")
+_KIN = struct.Struct(">I")
+_NO_OTHERS = (None, None, None)
+
+encode = msgspec.msgpack.Encoder().encode
+_encode_json = msgspec.json.Encoder().encode
+
+
+def micros(moment: datetime | None) -> int:
+    """Microseconds since 1970; 0 is none."""
+    return 0 if moment is None else (moment - _EPOCH) // _MICROSECOND
+
+
+def moment(number: float) -> datetime | None:
+    return _EPOCH + timedelta(microseconds=number) if number else None
+
+
+def duration(length: timedelta) -> int:
+    return length // _MICROSECOND
+
+
+def texts(raw: bytes) -> list[str]:
+    """Texts that each end in a NUL."""
+    return raw.decode().split("\0")
+
+
+def new_job(new: NewJob) -> tuple[object, ...]:
+    names = (
+        new.item_type,
+        new.lock_key or "",
+        new.tenant_id,
+        new.branch,
+        new.idempotency_key,
+        new.collection,
+        new.submitted_by,
+        "",
+    )
+    # As text: the server's MessagePack knows no bytes.
+    who = ("\1" if new.dedupe else "\0") + "\0".join(names)
+    run_at = micros(new.run_at)
+    settings = (new.op, new.priority, new.max_retries, new.timeout_s, run_at)
+    return (new.queue_id, who, *settings, new.payload_json, new.metadata)
+
+
+def settlement(each: Settlement) -> tuple[object, ...]:
+    """A plain end is short: the scripts have a quick way for it."""
+    if each.status is Status.DONE and not each.children and each.error_code is None:
+        return each.queue_id, each.claim_number, each.result_json if each.result_json is not None else False
+    message = each.error_message
+    optional = (
+        each.error_code,
+        message,
+        message[:NOTE_LIMIT] if message else None,
+        each.result_json,
+        each.progress_json,
+    )
+    return (
+        each.queue_id,
+        each.claim_number,
+        NUMBER_OF[each.status],
+        each.what,
+        each.retry_count,
+        each.lost_count,
+        duration(each.delay),
+        each.waiting_for or False,
+        each.keep_lease,
+        *(False if value is None else value for value in optional),
+        [new_job(child) for child in each.children],
+    )
+
+
+def claims(answer: Sequence[Any]) -> list[Claim]:
+    """From id, id, row, body and the rest of each, as claiming.lua answers them."""
+    moments: dict[float, Any] = {}
+    made = []
+    for at in range(0, len(answer), 5):
+        queue_id, who, state, body, others = answer[at : at + 5]
+        kin, metadata, progress = others or _NO_OTHERS
+        _, _, claim_number, lease, _, _, _ = _HEAD.unpack_from(state)
+        at_tail = _tail_of(state)
+        numbers = _TAIL.unpack_from(state, at_tail)
+        _, _, priority, _, _, _, run, retries, lost, _, max_retries, timeout_s, created, _, _ = numbers
+        op = state[at_tail + _TAIL.size : state.index(b"\0", at_tail + _TAIL.size)]
+        for time in (created, lease):
+            if time not in moments:
+                moments[time] = moment(time)
+        item_type, lock_key, tenant_id, branch, _, collection, submitted_by, _ = texts(who[1:])
+        queue_id = queue_id.decode()
+        parent_id, root_id = (None, queue_id) if kin is None else texts(kin[_KIN.size :])[:2]
+        made.append(
+            Claim(
+                queue_id,
+                claim_number,
+                item_type,
+                op.decode(),
+                tenant_id,
+                collection,
+                branch,
+                priority,
+                run,
+                retries,
+                int(max_retries),
+                lost,
+                int(timeout_s),
+                submitted_by,
+                lock_key or None,
+                parent_id,
+                root_id,
+                None if progress is None else progress.decode(),
+                "{}" if metadata is None else metadata.decode(),
+                body.decode(),
+                moments[created],
+                moments[lease],
+            )
+        )
+    return made
+
+
+def job(queue_id: str, fields: Mapping[str, bytes | None]) -> Job | None:
+    """From a row's hash; None when there is none."""
+    who, state, kin = fields["id"], fields["row"], fields["kin"]
+    if who is None or state is None:
+        return None
+    head = _HEAD.unpack_from(state)
+    worker_id, error_code = texts(state[_HEAD.size : (at := _tail_of(state))])[:2]
+    tail = _TAIL.unpack_from(state, at)
+    op, waiting_for, _ = texts(state[at + _TAIL.size :])
+    item_type, lock_key, tenant_id, branch, key, collection, submitted_by, _ = texts(who[1:])
+    parent_run, parent_id, root_id = None, None, queue_id
+    if kin is not None:
+        parent_run = _KIN.unpack_from(kin)[0]
+        parent_id, root_id, _ = texts(kin[_KIN.size :])
+    return Job(
+        queue_id=queue_id,
+        item_type=item_type,
+        op=op,
+        tenant_id=tenant_id,
+        collection=collection,
+        branch=branch,
+        priority=tail[2],
+        status=STATUSES[head[0] - 1],
+        created_at=_EPOCH + timedelta(microseconds=tail[12]),
+        updated_at=_EPOCH + timedelta(microseconds=head[4]),
+        idempotency_key=key,
+        dedupe=who[0] == 1,
+        retry_count=tail[7],
+        max_retries=int(tail[10]),
+        timeout_s=int(tail[11]),
+        submitted_by=submitted_by,
+        run=tail[6],
+        claim_number=head[2],
+        turn=int(tail[4]),
+        held=HELD[tail[0]],
+        run_at=moment(tail[13]),
+        lock_key=lock_key or None,
+        lock_held=head[1] == 1,
+        lease_until=moment(head[3]),
+        worker_id=worker_id or None,
+        started_at=moment(head[5]),
+        finished_at=moment(head[6]),
+        parent_id=parent_id,
+        parent_run=parent_run,
+        root_id=root_id,
+        waiting_for=waiting_for or None,
+        cancel_requested=tail[1] == 1,
+        lost_count=tail[8],
+        children_open=tail[5],
+        children_failed=tail[9],
+        error_code=error_code or None,
+        error_message=_text(fields["err"]),
+        last_error_at=moment(tail[14]),
+        payload_json=_text(fields["body"]) or "",
+        metadata=_text(fields["meta"]) or "{}",
+        followup_json=_followup(fields["next"]),
+        progress_json=_text(fields["prog"]),
+        result_json=_text(fields["res"]),
+        history_json=_history(fields["hist"]),
+    )
+
+
+def _tail_of(state: bytes) -> int:
+    """Where the second numbers begin, after two texts."""
+    return state.index(b"\0", state.index(b"\0", _HEAD.size) + 1) + 1
+
+
+def _text(raw: bytes | None) -> str | None:
+    return None if raw is None else raw.decode()
+
+
+def _followup(raw: bytes | None) -> str | None:
+    if raw is None:
+        return None
+    values = msgspec.msgpack.decode(raw)
+    names = FollowUp.__struct_fields__
+    following = FollowUp(**dict(zip(names, [*values[:-1], moment(values[-1])], strict=True)))
+    return _encode_json(following).decode()
+
+
+def _history(raw: bytes | None) -> str | None:
+    if raw is None:
+        return None
+    events = [
+        Event(_EPOCH + timedelta(microseconds=int(at)), what, note or None, worker_id or None)
+        for at, what, note, worker_id in msgspec.msgpack.decode(raw)
+    ]
+    return _encode_json(events).decode()

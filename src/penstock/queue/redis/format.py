@@ -1,0 +1,97 @@
+"""Whether a server can hold a queue, and whether what it holds is one this version understands."""
+
+from __future__ import annotations
+
+from penstock.errors import SchemaMismatch, StateDamaged, StoreReadOnly, StoreUnavailable
+from penstock.queue.redis import codec
+from penstock.queue.redis.server import Server
+
+FORMAT = 1
+OLDEST = (6, 2)
+
+TYPES = {
+    "zset": "all live failed cancelled ready paused lockers later lease waiting "
+    "ended:done ended:failed ended:cancelled",
+    "hash": "locks keys counts backlog workers",
+    "set": "pauses",
+    "string": "format version",
+}
+"""Keys every queue has, by type. Looked at before anything is written, as no script can be undone."""
+
+
+LARGE = "-" * 65
+"""A member too long for the compact form of small hashes and zsets, in which each look is a search through
+all of them. It is no id, key or lock of ours."""
+
+
+def prepare(server: Server) -> None:
+    """Mark the queue as ours, unless it is marked already."""
+    _refuse_old(server)
+    _refuse_foreign(server)
+    written = server.call("GET", server.key("format"))
+    if written is None:
+        first = [
+            ("HSET", server.key("locks"), LARGE, ""),
+            ("HSET", server.key("keys"), LARGE, ""),
+            ("ZADD", server.key("lease"), "+inf", LARGE),
+            ("SET", server.key("format"), FORMAT, "NX"),
+        ]
+        server.run("together", codec.encode(first))
+        written = server.call("GET", server.key("format"))
+    _refuse_unknown(server, written)
+
+
+def warnings(server: Server) -> list[str]:
+    """What of the server's settings could cost jobs."""
+    _refuse_unknown(server, server.call("GET", server.key("format")))
+    info = _info(server, "persistence") | _info(server, "memory") | _info(server, "replication")
+    if info.get("role") == "slave":
+        raise StoreReadOnly(
+            f"{server.label} is a replica that cannot be written",
+            remedy="Point the URL at the primary server.",
+        )
+    found = []
+    if info.get("aof_enabled") == "0":
+        found.append(f"{server.label} would lose its newest jobs in a crash: set appendonly yes")
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        found.append(f"{server.label} may throw jobs away ({policy}): set maxmemory-policy noeviction")
+    return found
+
+
+def _info(server: Server, section: str) -> dict[str, str]:
+    answer = server.call("INFO", section)
+    if isinstance(answer, dict):
+        return {str(name): str(value) for name, value in answer.items()}
+    lines = answer.decode().splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def _refuse_old(server: Server) -> None:
+    version = _info(server, "server").get("redis_version", "")
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if numbers < OLDEST:
+        raise StoreUnavailable(
+            f"{server.label} is Redis {version or 'of an unknown version'}; Penstock needs 6.2 or newer",
+            remedy="Upgrade the server, or use another store.",
+        )
+
+
+def _refuse_foreign(server: Server) -> None:
+    expected = [(name, kind) for kind, names in TYPES.items() for name in names.split()]
+    answers = server.calls([("TYPE", server.key(name)) for name, _ in expected])
+    for (name, kind), answer in zip(expected, answers, strict=True):
+        found = answer.decode() if isinstance(answer, bytes) else str(answer)
+        if found not in ("none", kind):
+            raise StateDamaged(
+                f"{server.label}: {server.key(name)} is a {found}, not a {kind}",
+                remedy="Choose another name= in the URL, or remove the foreign key.",
+            )
+
+
+def _refuse_unknown(server: Server, written: bytes | None) -> None:
+    text = "" if written is None else written.decode(errors="replace")
+    if not text.isdigit():
+        raise SchemaMismatch(f"{server.label} is not a Penstock queue (format {text[:20]!r})")
+    if int(text) > FORMAT:
+        raise SchemaMismatch(f"{server.label} has format {text}, this version knows up to {FORMAT}")

@@ -1,0 +1,98 @@
+-- New rows, as adding.py has them. Needs rows.lua and turns.lua. A new job is a list: see NEW_*.
+
+--@constants
+local NEW_ID, NEW_WHO, NEW_OP, NEW_PRIORITY, NEW_MAX, NEW_TIMEOUT = 1, 2, 3, 4, 5, 6
+local NEW_RUN_AT, NEW_BODY, NEW_META = 7, 8, 9
+--@end
+
+-- Insert what is known to be free; the indexes follow with flush.
+local function insert(new, who, parent)
+  local id, priority = new[NEW_ID], new[NEW_PRIORITY]
+  local later = new[NEW_RUN_AT] > now
+  local turn = RETURNED
+  if not later then
+    turn = next_turn(who[TENANT], priority)
+    took_turn(who[TENANT], priority, turn)
+  end
+  local row = {PENDING, 0, 0, 0, now, 0, 0, '', '', later and TIMED or FREE, 0, priority,
+    (parent or new[NEW_META] ~= '{}') and 1 or 0, turn, 0, 1, 0, 0, 0, new[NEW_MAX], new[NEW_TIMEOUT], now,
+    later and new[NEW_RUN_AT] or 0, 0, new[NEW_OP], ''}
+  row.id, row.key, row.who = id, P .. 'job:' .. id, who
+  local fields = {'HSET', row.key, 'id', new[NEW_WHO], 'row', packed(row), 'body', new[NEW_BODY]}
+  if new[NEW_META] ~= '{}' then
+    fields[#fields + 1] = 'meta'
+    fields[#fields + 1] = new[NEW_META]
+  end
+  if parent then
+    row.kin = {parent[RUN], parent.id, root_of(parent)}
+    fields[#fields + 1] = 'kin'
+    fields[#fields + 1] = struct.pack(KIN, unpack(row.kin))
+    call('HSET', P .. 'names:' .. parent[RUN] .. ':' .. parent.id, who[KEY], id)
+    later_add(kids_of(parent), 0, id)
+    later_add(P .. 'tree:' .. row.kin[ROOT], 0, id)
+  else
+    local class = who[TYPE] == 'function' and 'f' or 'i'
+    later_count(P .. 'backlog', class, 1)
+    later_count(P .. 'backlog', class .. ':' .. who[TENANT], 1)
+    if who[DEDUPE] == 1 then call('HSET', P .. 'keys', key_of(who), id) end
+  end
+  call(unpack(fields))
+  known[id] = row
+  local key, score, member = place_of(row, row)
+  later_add(P .. key, score, member)
+  later_add(P .. 'all', 0, id)
+  later_add(P .. 'live', 0, id)
+  later_count(P .. 'counts', class_of(row, row), 1)
+  if turn >= 0 then later_add(flow_of(row, row), number(turn), id) end
+end
+
+-- transitions.coalesced: the same thing is asked for again.
+local function follow(row, new)
+  local priority = row[PRIORITY]
+  if row.next then priority = cmsgpack.unpack(row.next)[4] end
+  set(row, 'next', cmsgpack.pack({new[NEW_OP], new[NEW_BODY], new[NEW_META],
+    math.max(new[NEW_PRIORITY], priority), new[NEW_MAX], new[NEW_TIMEOUT], new[NEW_RUN_AT]}))
+  -- What is running is about to be thrown away.
+  if new[NEW_OP] == 'delete' and row[OP] ~= 'delete' then row[CANCEL] = 1 end
+end
+
+local function refresh(row, new)
+  set(row, 'body', new[NEW_BODY])
+  set(row, 'meta', new[NEW_META] ~= '{}' and new[NEW_META])
+  row[OP], row[MAX_RETRIES], row[TIMEOUT], row[RETRIES] = new[NEW_OP], new[NEW_MAX], new[NEW_TIMEOUT], 0
+  if new[NEW_PRIORITY] > row[PRIORITY] then
+    if row[TURN] >= 0 then row[TURN] = new_turn(row.who[TENANT], new[NEW_PRIORITY]) end
+    row[PRIORITY] = new[NEW_PRIORITY]
+  end
+  if row[HELD] == TIMED then
+    if new[NEW_RUN_AT] <= now then
+      row[HELD], row[RUN_AT] = FREE, 0
+    elseif new[NEW_RUN_AT] < row[RUN_AT] then
+      row[RUN_AT] = new[NEW_RUN_AT]
+    end
+  end
+end
+
+local function coalesce(row, new)
+  flush()
+  local was = copy(row)
+  row[UPDATED] = now
+  if row[STATUS] == RUNNING then follow(row, new) else refresh(row, new) end
+  save(row, was)
+  forget_turns()
+end
+
+-- The children a parent's run does not have yet; how many.
+local function add_children(parent, children)
+  local fresh = 0
+  for _, new in ipairs(children) do
+    local who = {struct.unpack(WHO, new[NEW_WHO])}
+    if call('HEXISTS', P .. 'names:' .. parent[RUN] .. ':' .. parent.id, who[KEY]) == 0 then
+      insert(new, who, parent)
+      fresh = fresh + 1
+    end
+  end
+  flush()
+  forget_turns()
+  return fresh
+end

@@ -1,0 +1,66 @@
+-- What changed rows mean for others, as settling.Aftermath has it: parents to count, locks to pass on, children
+-- to stop. Needs transitions.lua. Keys: locks, lockers, parked:LOCK, kids:RUN:ID and those of a row.
+
+local over, freed, to_stop = {}, {}, {}
+
+local function count_child(id, run, total, failed)
+  local place = run .. ':' .. id
+  local entry = over[place]
+  if not entry then
+    entry = {id = id, run = run, total = 0, failed = 0}
+    over[place] = entry
+  end
+  entry.total, entry.failed = entry.total + total, entry.failed + failed
+end
+
+local function note(row, was)
+  if was[LOCKED] == 1 and row[LOCKED] == 0 then freed[row.who[LOCK]] = true end
+  if row.kin and ended(row) and not ended(was) then
+    count_child(row.kin[PARENT], row.kin[PARENT_RUN], 1, row[STATUS] == FAILED and 1 or 0)
+  end
+  if waiting(row) and row[WAITING_FOR] == CHILDREN then
+    if row[OPEN] == 0 then
+      count_child(row.id, row[RUN], 0, 0)
+    elseif row[CANCEL] == 1 then
+      to_stop[#to_stop + 1] = row.id
+    end
+  end
+end
+
+-- Let the first row parked for this lock be claimed, unless somebody holds it.
+local function wake(lock)
+  if call('HEXISTS', P .. 'locks', lock) == 1 then return false end
+  local first = call('ZRANGE', P .. 'parked:' .. lock, 0, 0)[1]
+  if not first then return false end
+  local row = load(id_in(first))
+  local was = copy(row)
+  row[HELD], row[UPDATED], row[TURN] = FREE, now, row[TURN] == SUSPECT and SUSPECT or RETURNED
+  save(row, was)
+  return true
+end
+
+local function count_children(entry)
+  local parent = load(entry.id)
+  if not parent or parent[RUN] ~= entry.run then return end
+  local was = copy(parent)
+  parent[OPEN], parent[FAILED_KIDS] = parent[OPEN] - entry.total, parent[FAILED_KIDS] + entry.failed
+  parent[UPDATED] = now
+  if waiting(parent) and parent[WAITING_FOR] == CHILDREN and parent[OPEN] == 0 then children_ended(parent) end
+  save(parent, was)
+  note(parent, was)
+end
+
+local function apply_aftermath()
+  while next(over) do
+    local parents = {}
+    for _, entry in pairs(over) do parents[#parents + 1] = entry end
+    over = {}
+    table.sort(parents, function(a, b)
+      if a.id == b.id then return a.run < b.run end
+      return precedes(a.id, b.id)
+    end)
+    for _, entry in ipairs(parents) do count_children(entry) end
+  end
+  for lock in pairs(freed) do wake(lock) end
+  freed = {}
+end

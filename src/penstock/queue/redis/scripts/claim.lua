@@ -1,0 +1,3 @@
+-- claim: the request. See claiming.lua.
+insist()
+return claim(cmsgpack.unpack(ARGV[2]))

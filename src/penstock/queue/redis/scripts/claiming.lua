@@ -1,0 +1,118 @@
+-- One claim, as choosing.py and memory.py have it. Needs pauses.lua. Keys: ready, later, pauses, locks, job:ID, lease,
+-- flow:PRIORITY:TENANT, counts, backlog, and where rows are held back paused and parked:LOCK.
+
+--@constants
+local ROUNDS, HELD_BACK_AT_ONCE = 4, 1000
+--@end
+
+local function candidates(size, oldest)
+  local found = call('ZRANGE', P .. 'ready', 0, size - 1)
+  if not oldest or #found == 0 then return found end
+  local first
+  for priority = 10, 0, -1 do
+    local low = (10 - priority) * STRIDE
+    local head = call('ZRANGEBYSCORE', P .. 'ready', number(low), number(low + STRIDE - 1), 'LIMIT', 0, 1)[1]
+    if head and (not first or precedes(head, first)) then first = head end
+  end
+  local ordered = {first}
+  for _, member in ipairs(found) do
+    if member ~= first and #ordered < size then ordered[#ordered + 1] = member end
+  end
+  return ordered
+end
+
+-- Take what can be taken, in the order given; what is to be held back and why, and whether the claim is closed.
+local function take(request, members, room, answer, scopes)
+  local gone, leases, flows, kinds, backlog, kept, taken, closed = {}, {}, {}, {}, {}, {}, 0, false
+  local unpack_struct, pack_struct, by_type, paused = struct.unpack, struct.pack, request[5], #scopes > 0
+  local jobs, locks, flow_prefix = P .. 'job:', P .. 'locks', P .. 'flow:'
+  local worker, times_till, score_till, plain_until = request[1], {}, {}, now + request[3]
+  local first = #answer == 2
+  for i = 1, #members do
+    if taken == room then
+      closed = true
+      break
+    end
+    local member = members[i]
+    local id = string.sub(member, 15)
+    local job = jobs .. id
+    local raw = call('HMGET', job, 'id', 'row', 'body')
+    local _, kind, lock, tenant = unpack_struct('Bsss', raw[1])
+    local _, locked, claim, _, _, _, _, before, _, _, _, priority, more, turn = unpack_struct(HEAD, raw[2])
+    if paused and covered(scopes, tenant, ({unpack_struct(WHO, raw[1])})[COLLECTION]) then
+      kept[#kept + 1] = {id, PAUSED}
+    elseif lock ~= '' and locked == 0 and call('HSETNX', locks, lock, id) == 0 then
+      kept[#kept + 1] = {id, PARKED}
+    else
+      local suspect = turn == SUSPECT
+      -- It may take its process down, so nothing else may be in the same hands.
+      if suspect and not (first and taken == 0) then
+        if lock ~= '' and locked == 0 then call('HDEL', locks, lock) end
+        closed = true
+        break
+      end
+      local till = by_type[kind] and now + by_type[kind] or plain_until
+      local times = times_till[till]
+      if not times then
+        times = pack_struct('>dddds', till, now, now, 0, worker)
+        times_till[till], score_till[till] = times, number(till)
+      end
+      -- Status, lock; claim number; lease, updated_at, started_at, no end, worker; the rest.
+      local state = (lock ~= '' and '\2\1' or '\2\0') .. pack_struct('>i4', claim + 1) .. times
+        .. string.sub(raw[2], 40 + #before)
+      call('HSET', job, 'row', state)
+      taken = taken + 1
+      gone[taken] = member
+      leases[2 * taken - 1], leases[2 * taken] = score_till[till], id
+      if turn >= 0 then
+        local flow = flow_prefix .. priority .. ':' .. tenant
+        local list = flows[flow]
+        if list then list[#list + 1] = id else flows[flow] = {id} end
+      end
+      kinds[kind] = (kinds[kind] or 0) + 1
+      local others = more == 1 and call('HMGET', job, 'kin', 'meta', 'prog')
+      if not others or not others[1] then
+        local class = kind == 'function' and 'f' or 'i'
+        local own = class .. ':' .. tenant
+        backlog[class], backlog[own] = (backlog[class] or 0) - 1, (backlog[own] or 0) - 1
+      end
+      local n = #answer
+      answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5] = id, raw[1], state, raw[3], others
+      if suspect then
+        closed = true
+        break
+      end
+    end
+  end
+  send('ZREM', P .. 'ready', gone)
+  send('ZADD', P .. 'lease', leases)
+  for flow, list in pairs(flows) do send('ZREM', flow, list) end
+  for kind, count in pairs(kinds) do
+    call('HINCRBY', P .. 'counts', PENDING .. ':0:' .. kind, -count)
+    call('HINCRBY', P .. 'counts', RUNNING .. ':0:' .. kind, count)
+  end
+  add_up(P .. 'backlog', backlog)
+  return taken, kept, closed or taken == room
+end
+
+-- A request is {worker_id, limit, lease, oldest, lease by item_type}. Answers {1, rows read, id, id, row, body, {kin,
+-- meta, prog} or nil, ...}, with 0 instead of 1: nothing taken yet, but there is more to look at.
+local function claim(request)
+  local answer, read, taken = {1, 0}, 0, 0
+  if #call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, 1) > 0 and not rest().promote() then
+    return {0, 0}
+  end
+  local scopes, size, limit = pauses(), request[2], request[2]
+  for round = 1, ROUNDS do
+    local found = candidates(size, request[4] and round == 1)
+    read = read + #found
+    local number_taken, kept, closed = take(request, found, limit - taken, answer, scopes)
+    taken = taken + number_taken
+    for _, entry in ipairs(kept) do rest().hold(entry[1], entry[2]) end
+    if closed or #kept == 0 then break end
+    if round == ROUNDS and taken == 0 then answer[1] = 0 end
+    size = math.max(limit, HELD_BACK_AT_ONCE)
+  end
+  answer[2] = read
+  return answer
+end

@@ -1,0 +1,23 @@
+-- Holding rows back, and letting those go whose time has come. Needs aftermath.lua and pauses.lua.
+
+-- Rows whose time has come; false when more are due than one script should move.
+local function promote()
+  local due = call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, 2000)
+  for _, id in ipairs(due) do
+    local row = load(id)
+    local was = copy(row)
+    row[HELD], row[RUN_AT], row[UPDATED] = FREE, 0, now
+    save(row, was)
+  end
+  return #due < 2000
+end
+
+local function hold(id, reason)
+  local row = load(id)
+  local was = copy(row)
+  row[HELD], row[UPDATED] = reason, now
+  if reason == PAUSED and row[TURN] > 0 then row[TURN] = 0 end
+  save(row, was)
+  -- It may have been the one woken to take the lock next.
+  if reason == PAUSED and row.who[LOCK] ~= '' and row[LOCKED] == 0 then wake(row.who[LOCK]) end
+end

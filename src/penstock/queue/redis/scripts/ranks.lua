@@ -1,0 +1,12 @@
+-- Where in a zset of claim order a place is, whether or not somebody stands there. Needs rows.lua.
+
+-- How many stand before (score, member).
+local function rank_of(key, score, member)
+  local low = call('ZCOUNT', key, '-inf', '(' .. score)
+  local high = low + call('ZCOUNT', key, score, score)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if precedes(call('ZRANGE', key, middle, middle)[1], member) then low = middle + 1 else high = middle end
+  end
+  return low
+end

@@ -1,0 +1,69 @@
+-- As requeueing.py has it. Needs transitions.lua. Keys: all of a row and its relatives, keys.
+
+local function reopens(parent, child)
+  return parent[STATUS] == FAILED and parent[RUN] == child.kin[PARENT_RUN]
+end
+
+-- A live row with the key of the job, or of the top of the failed tree it would re-open.
+local function twin_of(row)
+  while row.kin do
+    local parent = load(row.kin[PARENT])
+    if not parent or not reopens(parent, row) then return nil end
+    row = parent
+  end
+  return row.who[DEDUPE] == 1 and call('HGET', P .. 'keys', key_of(row.who)) or nil
+end
+
+-- Failed and cancelled children of this run, in the order of their ids.
+local function retryable(row, limit)
+  local found = call('ZRANGEBYSCORE', kids_of(row), 2, 2, 'LIMIT', 0, limit)
+  for _, id in ipairs(call('ZRANGEBYSCORE', kids_of(row), 3, 3, 'LIMIT', 0, limit)) do found[#found + 1] = id end
+  table.sort(found, precedes)
+  for i = #found, limit + 1, -1 do found[i] = nil end
+  return found
+end
+
+-- Count the child as open again, all the way up.
+local function reopen_parent(child, failed)
+  local parent = child.kin and load(child.kin[PARENT])
+  if not parent or parent[RUN] ~= child.kin[PARENT_RUN] then return end
+  local was = copy(parent)
+  local reopening = reopens(parent, child)
+  parent[UPDATED] = now
+  if reopening then reopened(parent) end
+  parent[OPEN] = parent[OPEN] + 1
+  if failed then parent[FAILED_KIDS] = parent[FAILED_KIDS] - 1 end
+  save(parent, was)
+  if reopening then reopen_parent(parent, was[STATUS] == FAILED) end
+end
+
+-- Statuses before and after (0 for none), and the twin that stands in the way or ''.
+local function requeue_one(id, keep_retries)
+  local row = load(id)
+  if not row then return 0, 0, '' end
+  local status = row[STATUS]
+  if status ~= FAILED and status ~= CANCELLED then return status, status, '' end
+  local twin = twin_of(row)
+  if twin then return status, status, twin end
+  local was = copy(row)
+  if row[WAITING_FOR] == CHILDREN and (row[OPEN] > 0 or #retryable(row, 1) > 0) then
+    reopened(row)
+  else
+    requeued(row, keep_retries)
+  end
+  save(row, was)
+  reopen_parent(row, status == FAILED)
+  return status, row[STATUS], ''
+end
+
+-- Answers as requeue_one, one after the other, and parents whose children are to be put back next.
+local function requeue(ids, keep_retries)
+  local answers, parents = {}, {}
+  for _, id in ipairs(ids) do
+    local before, after, twin = requeue_one(id, keep_retries)
+    local n = #answers
+    answers[n + 1], answers[n + 2], answers[n + 3] = before, after, twin
+    if before ~= after and after == RUNNING then parents[#parents + 1] = id end
+  end
+  return answers, parents
+end

@@ -1,0 +1,53 @@
+-- Ending claims, as settling.py has it. Needs aftermath.lua and adding.lua. Keys: all of a row and its relatives.
+
+-- The job, if the claim still counts.
+local function held(settlement)
+  local row = load(settlement[S_ID])
+  if not row or row[STATUS] ~= RUNNING or row[CLAIM] ~= settlement[S_CLAIM] then return nil end
+  if row[LEASE] == 0 and settlement[S_KEEP] then return nil end
+  return row
+end
+
+-- The id of a child that is taken, looked for before anything is written.
+local function taken_child(settlements)
+  local ids, names = {}, {}
+  for _, settlement in ipairs(settlements) do
+    local children = settlement[S_CHILDREN]
+    local parent = children and #children > 0 and held(settlement)
+    for _, new in ipairs(parent and children or {}) do
+      local key = ({struct.unpack(WHO, new[NEW_WHO])})[KEY]
+      local name = parent.id .. '\0' .. key
+      if not names[name] and call('HEXISTS', P .. 'names:' .. parent[RUN] .. ':' .. parent.id, key) == 0 then
+        if ids[new[NEW_ID]] or call('EXISTS', P .. 'job:' .. new[NEW_ID]) == 1 then return new[NEW_ID] end
+        ids[new[NEW_ID]], names[name] = true, true
+      end
+    end
+  end
+end
+
+local function settle_one(settlement)
+  local row = held(settlement)
+  if not row then return 0 end
+  local was = copy(row)
+  local children = settlement[S_CHILDREN]
+  if children and #children > 0 then row[OPEN] = row[OPEN] + add_children(row, children) end
+  settled(row, settlement)
+  save(row, was)
+  note(row, was)
+  return row[STATUS]
+end
+
+-- Those that have no answer yet, then what follows from all.
+local function settle_rest(settlements, answers)
+  for i, settlement in ipairs(settlements) do
+    if not answers[i] then
+      if #settlement == 3 then
+        settlement = {settlement[1], settlement[2], DONE, 'done', 0, 0, 0, false, false, false, false, false,
+          settlement[3], false, {}}
+      end
+      answers[i] = settle_one(settlement)
+    end
+  end
+  apply_aftermath()
+  return answers, to_stop
+end

@@ -1,0 +1,164 @@
+-- What becomes of a row, as transitions.py has it; the rows are changed in place and saved by the caller.
+-- Needs rows.lua and turns.lua. A settlement is a list: see the places below.
+
+--@constants
+local S_ID, S_CLAIM, S_STATUS, S_WHAT, S_RETRIES, S_LOST, S_DELAY = 1, 2, 3, 4, 5, 6, 7
+local S_WAITING_FOR, S_KEEP, S_CODE, S_ERROR, S_NOTE, S_RESULT, S_PROGRESS, S_CHILDREN = 8, 9, 10, 11, 12, 13, 14, 15
+local CHILDREN = 'children'
+local HISTORY_LIMIT = 20
+local CANCELLED_MESSAGE = 'Cancelled by user'
+--@end
+
+local function by_flag(row)
+  return {row.id, row[CLAIM], CANCELLED, 'cancelled', row[RETRIES], row[LOST], 0, false, false, 'ERR_CANCELLED',
+    CANCELLED_MESSAGE, CANCELLED_MESSAGE, false, false, {}}
+end
+
+local function record(row, what, note)
+  local raw = row.hist or call('HGET', row.key, 'hist')
+  local events = raw and cmsgpack.unpack(raw) or {}
+  events[#events + 1] = {number(now), what, note or false, row[WORKER]}
+  if #events > HISTORY_LIMIT then table.remove(events, 1) end
+  row.hist = cmsgpack.pack(events)
+  set(row, 'hist', row.hist)
+end
+
+local function grouped(count)
+  local text = number(count)
+  repeat
+    local longer = string.gsub(text, '^(%d+)(%d%d%d)', '%1,%2')
+    local changed = longer ~= text
+    text = longer
+  until not changed
+  return text
+end
+
+-- The next run does what the follow-up asks for.
+local function begin_next_run(row, following)
+  row[RUN] = row[RUN] + 1
+  row[OP], row[PRIORITY], row[MAX_RETRIES], row[TIMEOUT] = following[1], following[4], following[5], following[6]
+  row[CANCEL], row[OPEN], row[FAILED_KIDS] = 0, 0, 0
+  set(row, 'body', following[2])
+  set(row, 'meta', following[3] ~= '{}' and following[3])
+  set(row, 'next', false)
+  set(row, 'prog', false)
+end
+
+local function wait_for(row, settlement, waiting_for)
+  -- A new claim number shuts out the worker that has just handed the job over.
+  row[LEASE], row[WAITING_FOR], row[CLAIM] = 0, waiting_for or '', row[CLAIM] + 1
+  if settlement[S_PROGRESS] and settlement[S_PROGRESS] ~= '' then set(row, 'prog', settlement[S_PROGRESS]) end
+  if settlement[S_RESULT] and settlement[S_RESULT] ~= '' then set(row, 'res', settlement[S_RESULT]) end
+end
+
+local function give_back(row, settlement)
+  local later, following = settlement[S_DELAY] > 0, row.next and cmsgpack.unpack(row.next)
+  record(row, settlement[S_WHAT], following and 'goes on with the follow-up' or settlement[S_NOTE])
+  row[STATUS], row[LEASE], row[WAITING_FOR] = PENDING, 0, ''
+  row[RETRIES], row[LOST] = settlement[S_RETRIES], settlement[S_LOST]
+  row[HELD], row[RUN_AT] = later and TIMED or FREE, later and now + settlement[S_DELAY] or 0
+  row[TURN] = settlement[S_LOST] > 0 and SUSPECT or RETURNED
+  if settlement[S_PROGRESS] then set(row, 'prog', settlement[S_PROGRESS]) end
+  if settlement[S_CODE] then
+    row[CODE], row[ERROR_AT] = settlement[S_CODE], now
+    set(row, 'err', settlement[S_ERROR])
+  end
+  if following then
+    begin_next_run(row, following)
+    row[RETRIES] = math.min(settlement[S_RETRIES], following[5])
+  end
+end
+
+local function start_over(row, following)
+  local later = following[7] > now
+  record(row, 'follow-up', 'run ' .. row[RUN] + 1 .. ': ' .. following[1])
+  begin_next_run(row, following)
+  row[STATUS], row[RETRIES], row[LOST], row[WAITING_FOR], row[FINISHED] = PENDING, 0, 0, '', 0
+  row[HELD], row[RUN_AT] = later and TIMED or FREE, later and following[7] or 0
+  row[TURN] = later and RETURNED or new_turn(row.who[TENANT], row[PRIORITY])
+end
+
+-- ``result`` is kept where it is nil, and removed where it is false.
+local function finish(row, settlement, result)
+  local following = row.next and cmsgpack.unpack(row.next)
+  row[LOCKED], row[LEASE], row[HELD], row[RUN_AT] = 0, 0, FREE, 0
+  row[STATUS], row[FINISHED], row[CODE] = settlement[S_STATUS], now, settlement[S_CODE] or ''
+  set(row, 'err', settlement[S_ERROR])
+  if result ~= nil then set(row, 'res', result) end
+  if settlement[S_STATUS] ~= DONE then
+    row[LOST], row[ERROR_AT] = settlement[S_LOST], now
+    -- A run that starts over is told as that instead.
+    if not following then record(row, settlement[S_WHAT], settlement[S_NOTE]) end
+  end
+  if following then start_over(row, following) end
+end
+
+-- transitions.settled; the row counts the settlement's children already.
+local function settled(row, settlement)
+  local status = settlement[S_STATUS]
+  row[UPDATED] = now
+  if settlement[S_KEEP] then
+    if settlement[S_PROGRESS] and settlement[S_PROGRESS] ~= '' then set(row, 'prog', settlement[S_PROGRESS]) end
+  elseif status == RUNNING then
+    wait_for(row, settlement, settlement[S_WAITING_FOR])
+  elseif status == PENDING then
+    if row[CANCEL] == 1 then settled(row, by_flag(row)) else give_back(row, settlement) end
+  elseif row[OPEN] > 0 and status ~= FAILED then
+    -- Neither done nor cancelled before its children have ended.
+    wait_for(row, settlement, CHILDREN)
+    if status == CANCELLED then row[CANCEL] = 1 end
+  else
+    finish(row, settlement, settlement[S_RESULT])
+  end
+end
+
+-- transitions.cancelled: a person's cancel.
+local function cancelled(row)
+  row[UPDATED] = now
+  if row[LEASE] == 0 and row[OPEN] == 0 then
+    set(row, 'next', false)
+    finish(row, by_flag(row), false)
+    return
+  end
+  record(row, 'cancel requested')
+  row[CANCEL] = 1
+  set(row, 'next', false)
+  if row[LEASE] == 0 then
+    row[STATUS], row[WAITING_FOR], row[HELD], row[RUN_AT] = RUNNING, CHILDREN, FREE, 0
+  end
+end
+
+-- transitions.children_ended: a waiting parent whose last child has ended ends too.
+local function children_ended(row)
+  if row[FAILED_KIDS] > 0 then
+    local kids = kids_of(row)
+    local total, named = call('ZCARD', kids), call('ZRANGEBYSCORE', kids, 2, 2, 'LIMIT', 0, 3)
+    local kind = row.who[TYPE]
+    local noun = (kind == 'folder' or kind == 'project' or kind == 'library') and 'files' or 'children'
+    local message = grouped(row[FAILED_KIDS]) .. ' of ' .. grouped(total) .. ' ' .. noun .. ' failed ('
+      .. table.concat(named, ', ') .. (row[FAILED_KIDS] > #named and ', …' or '') .. ')'
+    finish(row, {row.id, row[CLAIM], FAILED, 'failed', row[RETRIES], row[LOST], 0, false, false,
+      'ERR_CHILDREN_FAILED', message, message, false, false, {}}, false)
+  elseif row[CANCEL] == 1 then
+    finish(row, by_flag(row), false)
+  else
+    finish(row, {row.id, row[CLAIM], DONE, 'done', 0, 0, 0, false, false, false, false, false}, nil)
+  end
+end
+
+-- transitions.requeued: a person's retry.
+local function requeued(row, keep_retries)
+  record(row, 'requeued')
+  row[STATUS], row[RUN], row[UPDATED], row[FINISHED] = PENDING, row[RUN] + 1, now, 0
+  if not keep_retries then row[RETRIES] = 0 end
+  row[HELD], row[RUN_AT], row[WAITING_FOR], row[CANCEL], row[OPEN], row[FAILED_KIDS] = FREE, 0, '', 0, 0, 0
+  set(row, 'prog', false)
+  row[TURN] = row[LOST] > 0 and SUSPECT or new_turn(row.who[TENANT], row[PRIORITY])
+end
+
+-- transitions.reopened: a parent whose child was put back waits again.
+local function reopened(row)
+  record(row, 'reopened')
+  row[STATUS], row[WAITING_FOR], row[CLAIM] = RUNNING, CHILDREN, row[CLAIM] + 1
+  row[CANCEL], row[FINISHED], row[UPDATED] = 0, 0, now
+end

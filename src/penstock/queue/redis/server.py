@@ -1,0 +1,203 @@
+"""One Redis server as the queue sees it: calls that answer, or raise one of our errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.client import PubSub
+from redis.retry import Retry
+
+from penstock.errors import (
+    DiskFull,
+    InvalidSetting,
+    StateDamaged,
+    StoreDenied,
+    StoreError,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from penstock.queue.redis.scripts import script
+
+DEFAULT_NAME = "penstock"
+CONNECT_TIMEOUT_S = 5.0
+
+_NAME = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+
+
+class Server:
+    def __init__(self, url: str, *, timeout_s: float = 60) -> None:
+        address, self.name = _split(url)
+        self.prefix = f"penstock:{{{self.name}}}:"
+        self._marker = self.prefix + "format"
+        self._address = address
+        self._timeout_s = timeout_s
+        self._client: Any = self._connected()
+        options = self._client.connection_pool.connection_kwargs
+        place = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
+        self.label = f"redis://{place}/{options.get('db', 0)} (queue {self.name})"
+
+    def _connected(self) -> redis.Redis:
+        try:
+            return redis.Redis.from_url(
+                self._address,
+                protocol=2,
+                socket_timeout=self._timeout_s,
+                socket_connect_timeout=min(self._timeout_s, CONNECT_TIMEOUT_S),
+                # Whoever repeats a call whose answer was lost must know that it may happen twice: not here.
+                retry=Retry(NoBackoff(), 0),
+                client_name="penstock",
+            )
+        except (ValueError, TypeError, AttributeError):
+            raise InvalidSetting(
+                "the redis:// URL cannot be understood",
+                remedy="Write redis://[USER:PASSWORD@]HOST[:PORT]/DB?name=QUEUE.",
+            ) from None
+
+    def key(self, name: str) -> str:
+        return self.prefix + name
+
+    def call(self, *command: Any) -> Any:
+        with self._translated():
+            return self._client.execute_command(*command)
+
+    def calls(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """Several in one round trip."""
+        if not commands:
+            return []
+        with self._translated(), self._client.pipeline(transaction=False) as pipeline:
+            for command in commands:
+                pipeline.execute_command(*command)
+            answers: list[Any] = pipeline.execute()
+            return answers
+
+    def run(self, name: str, asked: bytes | str, now: int = 0) -> Any:
+        """A script, loaded where the server does not know it (any more)."""
+        source, sha = script(name)
+        arguments = (1, self._marker, now or "", asked)
+        with self._translated():
+            try:
+                return self._client.execute_command("EVALSHA", sha, *arguments)
+            except redis.exceptions.NoScriptError:
+                return self._client.execute_command("EVAL", source, *arguments)
+
+    def subscribed(self, channel: str) -> PubSub:
+        """A connection that hears a channel, from now on."""
+        with self._translated():
+            listener: PubSub = self._client.pubsub()
+            listener.subscribe(self.key(channel))
+            if listener.get_message(timeout=self._timeout_s) is None:
+                raise redis.exceptions.TimeoutError("no answer to SUBSCRIBE")
+            return listener
+
+    def heard(self, listener: PubSub, timeout: float) -> bytes | None:
+        """The next message, if there is one in time."""
+        with self._translated():
+            message = listener.get_message(ignore_subscribe_messages=True, timeout=timeout)
+        data: bytes | None = message["data"] if message else None
+        return data
+
+    def close(self) -> None:
+        self._client.close()
+
+    def after_fork(self) -> None:
+        # The parent's connections stay the parent's; our own are made when they are needed.
+        self._client = self._connected()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except redis.exceptions.RedisError as error:
+            raise ours(error, self.label) from error
+
+
+def _split(url: str) -> tuple[str, str]:
+    """The server's own URL, and the queue's name."""
+    parts = urlsplit(url)
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    names = [value for key, value in options if key == "name"] or [DEFAULT_NAME]
+    if len(names) > 1 or not _NAME.fullmatch(names[0]):
+        raise InvalidSetting(
+            f"name={names[-1][:100]!r} in the redis:// URL: expected 1 to 64 letters, digits, . _ : or -"
+        )
+    rest = urlencode([(key, value) for key, value in options if key != "name"])
+    return urlunsplit(parts._replace(query=rest, fragment="")), names[0]
+
+
+_DENIED = (
+    "Check user and password in the URL, and what the server's ACL allows that user (docs/guides/redis.md)."
+)
+_KNOWN: tuple[tuple[str, type[StoreError], str, str | None], ...] = (
+    ("WRONGPASS|NOAUTH|invalid password|invalid username", StoreDenied, "refuses the login", _DENIED),
+    ("NOPERM|no permissions|can't run this command", StoreDenied, "refuses this user a command", _DENIED),
+    ("OOM ", DiskFull, "has no memory left", "Raise maxmemory of the server, or purge ended jobs."),
+    (
+        "READONLY",
+        StoreReadOnly,
+        "is a replica that cannot be written",
+        "Point the URL at the primary server.",
+    ),
+    (
+        "MISCONF.*No space|No space left",
+        DiskFull,
+        "cannot save to its disk",
+        "Free space on the server's disk, then try again.",
+    ),
+    ("MISCONF", StoreUnavailable, "cannot save to its disk", "Look into the server's log for the reason."),
+    ("LOADING", StoreUnavailable, "is still loading its data", "Try again when it has started."),
+    (
+        "MOVED|ASK |CROSSSLOT|CLUSTERDOWN",
+        StoreUnavailable,
+        "is a cluster node that does not hold this queue",
+        "Point the URL at the node that holds it: CLUSTER KEYSLOT and CLUSTER NODES tell which.",
+    ),
+    ("MASTERDOWN|NOREPLICAS", StoreUnavailable, "lost its primary or its replicas", None),
+    (
+        "BUSY",
+        StoreUnavailable,
+        "is busy with another script",
+        "Try again; SCRIPT KILL ends one that hangs.",
+    ),
+    (
+        "WRONGTYPE",
+        StateDamaged,
+        "has a foreign key in the queue's place",
+        "Choose another name= in the URL, or remove the foreign key.",
+    ),
+)
+
+
+_CODES: dict[type[redis.exceptions.RedisError], str] = {
+    redis.exceptions.OutOfMemoryError: "OOM ",
+    redis.exceptions.ReadOnlyError: "READONLY",
+    redis.exceptions.NoPermissionError: "NOPERM",
+    redis.exceptions.BusyLoadingError: "LOADING",
+    redis.exceptions.AskError: "ASK ",
+    redis.exceptions.MovedError: "MOVED",
+    redis.exceptions.TryAgainError: "CROSSSLOT",
+    redis.exceptions.ClusterCrossSlotError: "CROSSSLOT",
+    redis.exceptions.ClusterDownError: "CLUSTERDOWN",
+    redis.exceptions.MasterDownError: "MASTERDOWN",
+}
+"""What the server said first, which the driver takes away where it has a class for it."""
+
+
+def ours(error: redis.exceptions.RedisError, label: str) -> StoreError:
+    """A driver's error as ours."""
+    said = " ".join(str(error).split())
+    # The driver puts the command it sent before the answer.
+    text = _CODES.get(type(error), "") + (said.partition(" of pipeline caused error: ")[2] or said)
+    for pattern, kind, what, remedy in _KNOWN:
+        if re.search(pattern, text):
+            return kind(f"{label} {what}", remedy=remedy)
+    if isinstance(error, redis.exceptions.AuthenticationError):
+        return StoreDenied(f"{label} refuses the login", remedy=_DENIED)
+    if isinstance(error, redis.exceptions.ConnectionError | redis.exceptions.TimeoutError):
+        return StoreUnavailable(f"{label}: {text[:300]}")
+    return StoreError(f"{label}: {text[:300]}")

@@ -1,0 +1,256 @@
+"""The Redis engine: many hosts, one server, one script for each change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from penstock.errors import DuplicateId, InvalidRequest, QueueFull, StoreError
+from penstock.job import (
+    Added,
+    Beat,
+    Cancelled,
+    Claim,
+    ClaimRequest,
+    Exchange,
+    Job,
+    JobQuery,
+    Limits,
+    NewJob,
+    Position,
+    Renewed,
+    Requeued,
+    Scope,
+    Settlement,
+    Status,
+    WorkerReport,
+)
+from penstock.queue import forking
+from penstock.queue.protocol import CASCADE_BATCH, COUNTABLE, NO_LIMITS, POSITION_CAP
+from penstock.queue.redis import codec, format, reading
+from penstock.queue.redis.bell import Bell
+from penstock.queue.redis.server import Server
+
+
+class RedisQueue:
+    def __init__(self, url: str, *, timeout_s: float = 60) -> None:
+        self._server = Server(url, timeout_s=timeout_s)
+        self._bell = Bell(self._server)
+        self.rows_read = 0
+        try:
+            self.migrate()
+        except StoreError:
+            self.close()
+            raise
+        forking.watch(self)
+
+    def add(
+        self,
+        new: Sequence[NewJob],
+        *,
+        limits: Limits = NO_LIMITS,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[Added]:
+        if connection is not None:
+            raise InvalidRequest(
+                "this engine has no transactions to join",
+                remedy="Leave out connection=, or use a sqlite:/// store.",
+            )
+        most = (limits.functions, limits.indexing, limits.per_tenant)
+        tenants: set[str] = set()
+        if limits.per_tenant is not None:
+            tenants = {each.tenant_id for each in new if each.item_type != "function"}
+        asked = (
+            [-1 if each is None else each for each in most],
+            sorted(tenants),
+            list(map(codec.new_job, new)),
+        )
+        what, *answer = self._run("add", asked, now)
+        if what == b"full":
+            raise QueueFull(answer[0])
+        self._refuse_taken(what, answer)
+        return [
+            Added(
+                answer[at].decode(), codec.STATUSES[answer[at + 1] - 1], answer[at + 2], answer[at + 3] == 1
+            )
+            for at in range(0, len(answer), 4)
+        ]
+
+    def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
+        while True:
+            claims = self._claims(self._run("claim", _asked(request), now))
+            if claims is not None:
+                return claims
+
+    def settle(
+        self, settlements: Sequence[Settlement], *, now: datetime | None = None
+    ) -> list[Status | None]:
+        what, *answer = self._run("settle", [codec.settlement(each) for each in settlements], now)
+        self._refuse_taken(what, answer)
+        self._cascade("stop_children", answer[1], now)
+        return [_status(number) for number in answer[0]]
+
+    def exchange(
+        self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
+    ) -> Exchange:
+        asked = ([codec.settlement(each) for each in settlements], _asked(request))
+        what, *answer = self._run("exchange", asked, now)
+        self._refuse_taken(what, answer)
+        self._cascade("stop_children", answer[1], now)
+        claims = self._claims(answer[2])
+        settled = [_status(number) for number in answer[0]]
+        return Exchange(settled, self.claim(request, now=now) if claims is None else claims)
+
+    def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[Renewed]:
+        asked = [
+            (
+                beat.queue_id,
+                beat.claim_number,
+                -1 if beat.lease is None else codec.duration(beat.lease),
+                False if beat.progress_json is None else beat.progress_json,
+            )
+            for beat in beats
+        ]
+        return [Renewed(flag >= 0, flag == 1) for flag in self._run("renew", asked, now)]
+
+    def cancel(self, ids: Sequence[str], *, now: datetime | None = None) -> list[Cancelled]:
+        statuses, parents = self._run("cancel", list(ids), now)
+        self._cascade("stop_children", parents, now)
+        pairs = zip(ids, statuses[::2], statuses[1::2], strict=True)
+        return [Cancelled(queue_id, _status(was), _status(after)) for queue_id, was, after in pairs]
+
+    def requeue(
+        self, ids: Sequence[str], *, keep_retries: bool = False, now: datetime | None = None
+    ) -> list[Requeued]:
+        answer, parents = self._run("requeue", (list(ids), keep_retries), now)
+        self._cascade("return_children", parents, now)
+        triples = zip(ids, answer[::3], answer[1::3], answer[2::3], strict=True)
+        return [
+            Requeued(queue_id, _status(was), _status(after), twin.decode() or None)
+            for queue_id, was, after, twin in triples
+        ]
+
+    def _cascade(self, step: str, parents: Sequence[bytes], now: datetime | None) -> None:
+        """Work through children in batches of their own, so that no script grows with the tree."""
+        waiting = [parent.decode() for parent in parents]
+        while waiting:
+            last, more = self._run(step, (waiting[0], CASCADE_BATCH), now)
+            waiting = (waiting[1:] if last else waiting) + [queue_id.decode() for queue_id in more]
+
+    def prune(
+        self,
+        ended_before: Mapping[Status, datetime],
+        *,
+        item_type: str | None = None,
+        limit: int = CASCADE_BATCH,
+    ) -> int:
+        roots = reading.ended_roots(self._server, ended_before, item_type, limit)
+        gone: int = self._run("prune", (roots, limit)) if roots else 0
+        return gone
+
+    def pause(self, scope: Scope, *, now: datetime | None = None) -> None:  # noqa: ARG002 - as the protocol
+        self._server.call("SADD", self._server.key("pauses"), f"{scope.tenant_id}\n{scope.collection}")
+
+    def resume(self, scope: Scope, *, now: datetime | None = None) -> int:
+        self._server.call("SREM", self._server.key("pauses"), f"{scope.tenant_id}\n{scope.collection}")
+        return self._release(now)
+
+    def _release(self, now: datetime | None) -> int:
+        released, last = 0, ("", "")
+        while True:
+            batch, score, member = self._run("release", (*last, CASCADE_BATCH), now)
+            released += int(batch)
+            last = (score.decode(), member.decode())
+            if not member:
+                return released
+
+    def paused(self) -> frozenset[Scope]:
+        scopes = self._server.call("SMEMBERS", self._server.key("pauses"))
+        return frozenset(Scope(*scope.decode().split("\n")) for scope in scopes)
+
+    def get(self, queue_id: str) -> Job | None:
+        jobs = reading.rows_of(self._server, [queue_id])
+        return jobs[0] if jobs else None
+
+    def find(self, query: JobQuery) -> list[Job]:
+        return reading.find(self._server, query)
+
+    def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
+        unknown = set(by) - COUNTABLE
+        if unknown:
+            raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
+        return reading.count(self._server, query, by)
+
+    def position(self, queue_id: str) -> Position | None:
+        ahead, *length = self._server.run("position", queue_id)
+        if ahead < 0:
+            return None
+        return Position(min(ahead, POSITION_CAP), min(length[0], POSITION_CAP))
+
+    def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
+        return reading.expired(self._server, self._moment(now), limit)
+
+    def reconcile(self, *, now: datetime | None = None, limit: int = 100) -> int:
+        repaired: int
+        repaired, to_stop, to_return = self._server.run("reconcile", str(limit), codec.micros(now))
+        self._cascade("stop_children", to_stop, now)
+        self._cascade("return_children", to_return, now)
+        # While anything is paused, telling what a cut-short resume left apart would mean reading it all.
+        released = 0 if self.paused() else self._release(now)
+        return repaired + released
+
+    def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
+        seen = msgspec.structs.replace(worker, seen_at=codec.moment(self._moment(now)))
+        self._server.call("HSET", self._server.key("workers"), worker.worker_id, msgspec.json.encode(seen))
+
+    def workers(self) -> list[WorkerReport]:
+        reports = self._server.call("HVALS", self._server.key("workers"))
+        found = [msgspec.json.decode(report, type=WorkerReport) for report in reports]
+        return sorted(found, key=lambda worker: worker.worker_id)
+
+    def wait(self, timeout: float) -> bool:
+        return self._bell.wait(timeout)
+
+    def check(self) -> list[str]:
+        return format.warnings(self._server)
+
+    def migrate(self) -> None:
+        format.prepare(self._server)
+
+    def close(self) -> None:
+        self._bell.close()
+        self._server.close()
+
+    def after_fork(self) -> None:
+        self._server.after_fork()
+        self._bell.after_fork()
+
+    def _run(self, name: str, asked: object, now: datetime | None = None) -> Any:
+        return self._server.run(name, codec.encode(asked), codec.micros(now))
+
+    def _claims(self, answer: Sequence[Any]) -> list[Claim] | None:
+        whole, self.rows_read = answer[0], answer[1]
+        return codec.claims(answer[2:]) if whole else None
+
+    def _refuse_taken(self, what: bytes, answer: Sequence[Any]) -> None:
+        if what == b"taken":
+            raise DuplicateId(f"a job with id {answer[0].decode()} exists already")
+
+    def _moment(self, now: datetime | None) -> int:
+        if now is not None:
+            return codec.micros(now)
+        seconds, micros = self._server.call("TIME")
+        return int(seconds) * 1_000_000 + int(micros)
+
+
+def _asked(request: ClaimRequest) -> tuple[object, ...]:
+    leases = {item_type: codec.duration(lease) for item_type, lease in request.lease_by_type.items()}
+    return request.worker_id, request.limit, codec.duration(request.lease), request.oldest, leases
+
+
+def _status(number: int) -> Status | None:
+    return codec.STATUSES[number - 1] if number else None

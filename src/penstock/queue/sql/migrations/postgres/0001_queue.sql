@@ -1,0 +1,125 @@
+-- The queue. Ids, keys and names compare by their bytes (COLLATE "C"), as they do on every other engine.
+-- What is JSON is kept as text: it comes back exactly as it was given.
+CREATE TABLE unified_queue (
+    queue_id          text        COLLATE "C" NOT NULL PRIMARY KEY,
+    item_type         text        COLLATE "C" NOT NULL CHECK (item_type IN (
+        'content', 'file', 'folder', 'project', 'library', 'delete_tenant', 'delete_document', 'rename',
+        'function')),
+    op                text        COLLATE "C" NOT NULL CHECK (op IN ('ingest', 'update', 'delete', 'scan', 'run')),
+    tenant_id         text        COLLATE "C" NOT NULL,
+    collection        text        COLLATE "C" NOT NULL,
+    branch            text        COLLATE "C" NOT NULL DEFAULT 'main',
+    priority          integer     NOT NULL DEFAULT 5 CHECK (priority BETWEEN 0 AND 10),
+    status            text        COLLATE "C" NOT NULL DEFAULT 'pending' CHECK (status IN (
+        'pending', 'in_progress', 'done', 'failed', 'cancelled')),
+    created_at        timestamptz NOT NULL,
+    updated_at        timestamptz NOT NULL,
+    idempotency_key   text        COLLATE "C" NOT NULL,
+    dedupe            boolean     NOT NULL DEFAULT true,
+    retry_count       integer     NOT NULL DEFAULT 0 CHECK (retry_count >= 0),
+    max_retries       integer     NOT NULL DEFAULT 3 CHECK (max_retries >= 0),
+    timeout_s         integer     NOT NULL DEFAULT 7200 CHECK (timeout_s > 0),
+    submitted_by      text        COLLATE "C" NOT NULL DEFAULT 'library',
+    run               integer     NOT NULL DEFAULT 1 CHECK (run >= 1),
+    claim_number      integer     NOT NULL DEFAULT 0 CHECK (claim_number >= 0),
+    turn              integer     NOT NULL DEFAULT 0 CHECK (turn >= -2),
+    held              text        COLLATE "C" CHECK (held IN ('time', 'lock', 'pause')),
+    run_at            timestamptz,
+    lock_key          text        COLLATE "C",
+    lock_held         text        COLLATE "C",
+    lease_until       timestamptz,
+    worker_id         text        COLLATE "C",
+    started_at        timestamptz,
+    finished_at       timestamptz,
+    parent_id         text        COLLATE "C",
+    parent_run        integer,
+    root_id           text        COLLATE "C",
+    waiting_for       text        COLLATE "C",
+    cancel_requested  boolean     NOT NULL DEFAULT false,
+    lost_count        integer     NOT NULL DEFAULT 0 CHECK (lost_count >= 0),
+    children_open     integer     NOT NULL DEFAULT 0 CHECK (children_open >= 0),
+    children_failed   integer     NOT NULL DEFAULT 0 CHECK (children_failed >= 0),
+    error_code        text,
+    error_message     text,
+    last_error_at     timestamptz,
+    payload_json      text        NOT NULL,
+    metadata          text        NOT NULL DEFAULT '{}',
+    followup_json     text,
+    progress_json     text,
+    result_json       text,
+    history_json      text,
+    CHECK (retry_count <= max_retries),
+    CHECK (status <> 'failed' OR error_message IS NOT NULL),
+    CHECK ((finished_at IS NOT NULL) = (status IN ('done', 'failed', 'cancelled'))),
+    CHECK (status <> 'in_progress' OR lease_until IS NOT NULL OR waiting_for IS NOT NULL),
+    CHECK (lease_until IS NULL OR status = 'in_progress'),
+    CHECK (held IS NULL OR status = 'pending'),
+    CHECK ((held IS NOT DISTINCT FROM 'time') = (run_at IS NOT NULL)),
+    CHECK (held IS DISTINCT FROM 'lock' OR lock_key IS NOT NULL),
+    CHECK (lock_held IS NULL OR (lock_key IS NOT NULL AND lock_held = lock_key)),
+    CHECK ((parent_id IS NULL) = (parent_run IS NULL))
+) WITH (
+    -- Every job leaves two dead versions of its row. The claim index must not fill up with them between two
+    -- visits, and the table is looked at by index only, so it need not be large before a visit pays.
+    autovacuum_vacuum_scale_factor = 0.01,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_insert_scale_factor = 0.1,
+    autovacuum_analyze_scale_factor = 0.05,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+-- A row is entered into an index again at every change while it meets the predicate: the narrower, the cheaper.
+
+-- What a claim reads, in the order it reads it: pending and not held. No reason to be held is called pending, so
+-- the two are said as one, which no other index's predicate can be mistaken for: without statistics the planner
+-- would take any index over what is pending, and sort.
+CREATE INDEX idx_unified_queue_dequeue ON unified_queue (priority DESC, turn, created_at, queue_id)
+    WHERE coalesce(held, status) = 'pending';
+-- One live top-level row a key.
+CREATE UNIQUE INDEX idx_unified_queue_idempotency ON unified_queue (tenant_id, branch, idempotency_key)
+    WHERE finished_at IS NULL AND parent_id IS NULL AND dedupe;
+CREATE INDEX idx_unified_queue_lease_expiry ON unified_queue (lease_until)
+    WHERE lease_until IS NOT NULL;
+-- The tenant's largest waiting turn is its last entry of a priority.
+CREATE INDEX idx_unified_queue_collection_tenant ON unified_queue (tenant_id, priority, turn, collection)
+    WHERE status = 'pending';
+CREATE INDEX idx_unified_queue_item_type ON unified_queue (item_type, status)
+    WHERE status IN ('pending', 'failed');
+CREATE INDEX idx_unified_queue_failed ON unified_queue (status, last_error_at)
+    WHERE status = 'failed';
+CREATE INDEX idx_unified_queue_worker ON unified_queue (worker_id, status)
+    WHERE status = 'in_progress';
+
+-- One holder a lock; the last guard behind the claim's own check.
+CREATE UNIQUE INDEX idx_unified_queue_lock ON unified_queue (lock_held)
+    WHERE lock_held IS NOT NULL;
+CREATE INDEX idx_unified_queue_parked ON unified_queue (lock_key, priority DESC, turn, created_at, queue_id)
+    WHERE held = 'lock';
+CREATE INDEX idx_unified_queue_scheduled ON unified_queue (run_at)
+    WHERE held = 'time';
+CREATE INDEX idx_unified_queue_paused ON unified_queue (priority DESC, turn, created_at, queue_id)
+    WHERE held = 'pause';
+-- Children of one run of a parent have a key once, whatever became of them.
+CREATE UNIQUE INDEX idx_unified_queue_children ON unified_queue (parent_id, parent_run, idempotency_key)
+    WHERE parent_id IS NOT NULL;
+CREATE INDEX idx_unified_queue_tree ON unified_queue (root_id)
+    WHERE parent_id IS NOT NULL;
+CREATE INDEX idx_unified_queue_waiting ON unified_queue (queue_id)
+    WHERE waiting_for IS NOT NULL AND finished_at IS NULL;
+CREATE INDEX idx_unified_queue_finished ON unified_queue (finished_at, queue_id)
+    WHERE finished_at IS NOT NULL AND parent_id IS NULL;
+
+CREATE TABLE queue_pause (
+    tenant_id   text COLLATE "C" NOT NULL,
+    collection  text COLLATE "C" NOT NULL,
+    PRIMARY KEY (tenant_id, collection)
+);
+
+CREATE TABLE queue_worker (
+    worker_id   text        COLLATE "C" NOT NULL PRIMARY KEY,
+    host        text        NOT NULL,
+    pid         integer     NOT NULL,
+    started_at  timestamptz NOT NULL,
+    seen_at     timestamptz,
+    info_json   text        NOT NULL
+);

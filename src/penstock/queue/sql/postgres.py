@@ -1,0 +1,253 @@
+"""The PostgreSQL engine: many hosts, one server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, TypeVar
+
+import psycopg
+
+from penstock.errors import InvalidRequest, StoreError
+from penstock.job import (
+    Added,
+    Beat,
+    Claim,
+    ClaimRequest,
+    Exchange,
+    Job,
+    JobQuery,
+    Limits,
+    NewJob,
+    Position,
+    Renewed,
+    Scope,
+    Settlement,
+    Status,
+    WorkerReport,
+)
+from penstock.queue import adding, cancelling, settling
+from penstock.queue.engine import Engine
+from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
+from penstock.queue.sql import filters, postgres_schema
+from penstock.queue.sql.postgres_claim import PostgresClaim, Taken
+from penstock.queue.sql.postgres_clock import ServerClock
+from penstock.queue.sql.postgres_connections import Connections
+from penstock.queue.sql.postgres_errors import ours
+from penstock.queue.sql.postgres_joining import joined
+from penstock.queue.sql.postgres_listener import Listener
+from penstock.queue.sql.postgres_rows import PostgresRows
+from penstock.queue.sql.postgres_transaction import transact
+from penstock.queue.sql.postgres_values import column_value, decoded
+from penstock.queue.sql.statements import LOCK_CAP
+
+T = TypeVar("T")
+
+
+class PostgresQueue(Engine[PostgresRows]):
+    def __init__(self, url: str, *, pool_size: int = 4, pooled: bool = False, timeout_s: float = 60) -> None:
+        self.rows_read = 0
+        self._connections = Connections(url, size=pool_size, pooled=pooled, timeout_s=timeout_s)
+        self._clock = ServerClock(self._connections)
+        self._channel = ""
+        self._most = POSITION_CAP
+        self._listener: Listener | None = None
+        try:
+            self.migrate()
+        except StoreError:
+            self._connections.close()
+            raise
+
+    def _now(self) -> datetime:
+        return self._clock.now()
+
+    def _write(self, what: str, work: Callable[[PostgresRows], T]) -> T:  # noqa: ARG002 - as the engine's
+        return transact(self._connections, self._channel, work)
+
+    @contextmanager
+    def _reading(self) -> Iterator[PostgresRows]:
+        with self._connections.borrowed() as connection:
+            try:
+                yield PostgresRows(connection)
+            except psycopg.Error as error:
+                raise ours(error, self._connections.name) or error from error
+
+    def add(
+        self,
+        new: Sequence[NewJob],
+        *,
+        limits: Limits = NO_LIMITS,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[Added]:
+        if connection is None:
+            return super().add(new, limits=limits, now=now)
+        if any(item.dedupe for item in new):
+            raise InvalidRequest("a job that joins a transaction must have dedupe=False")
+        moment = now or self._now()
+        with joined(connection, self._connections.name, self._channel) as rows:
+            return adding.add(rows, new, limits, moment)
+
+    def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
+        return self.exchange([], request, now=now).claims
+
+    def exchange(
+        self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
+    ) -> Exchange:
+        moment = now or self._now()
+
+        def work(rows: PostgresRows) -> tuple[list[Status | None], list[str], Taken | None]:
+            return self._settle_and_take(rows, settlements, request, moment)
+
+        answers, parents, taken = self._write("exchange", work)
+        self._cascade(parents, moment, cancelling.stop_children, "cancel")
+        claims = taken.claims() if taken is not None else []
+        if taken is None or not taken.complete:
+            claims = self._filled_up(claims, request, moment)
+        return Exchange(answers, claims)
+
+    def _filled_up(self, claims: list[Claim], request: ClaimRequest, now: datetime) -> list[Claim]:
+        """The rest of a claim that had to hold rows back."""
+        before = len(claims)
+        while before < request.limit:
+            more = self._write("claim", lambda rows: self._claim(rows, request, now, before=before))
+            if more is not None:
+                return claims + more
+            if claims:
+                break
+        return claims
+
+    def _settle_and_take(
+        self, rows: PostgresRows, settlements: Sequence[Settlement], request: ClaimRequest, now: datetime
+    ) -> tuple[list[Status | None], list[str], Taken | None]:
+        """In two round trips where all that ends is plain and all that is found can be had."""
+        done = all(each.status is Status.DONE for each in settlements) and settling.each_once(settlements)
+        if done and not request.oldest:
+            sent = rows.send_finish("finish_and_wake", settlements, now) if settlements else None
+            claim = PostgresClaim(rows, request, now)
+            look = claim.look(self._most)
+            finished = rows.read_finished(sent, settlements) if sent else {}
+            if len(finished) == len(settlements):
+                rows.to_wake.update(key for key in finished.values() if key is not None)
+                taken = claim.take(look)
+                self.rows_read = claim.rows_read
+                # Where every row wants a lock, more would be kept from others than can be had.
+                self._most = LOCK_CAP if claim.keyed >= LOCK_CAP else POSITION_CAP
+                return [Status.DONE] * len(settlements), [], taken
+        answers, parents = settling.settle(rows, settlements, now)
+        claims = self._claim(rows, request, now)
+        return answers, parents, None if claims is None else Taken(claims)
+
+    def _claim(
+        self, rows: PostgresRows, request: ClaimRequest, now: datetime, *, before: int = 0
+    ) -> list[Claim] | None:
+        claim = PostgresClaim(rows, request, now, before=before)
+        claims = claim.run()
+        self.rows_read = claim.rows_read
+        return claims
+
+    def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[Renewed]:
+        moment = now or self._now()
+        return self._write("renew", lambda rows: rows.renew(beats, moment))
+
+    def _set_paused(self, rows: PostgresRows, scope: Scope, paused: bool) -> None:
+        name = "pause" if paused else "resume"
+        rows.send(name, tenant_id=scope.tenant_id, collection=scope.collection)
+
+    def paused(self) -> frozenset[Scope]:
+        with self._reading() as rows:
+            return rows.pauses()
+
+    def get(self, queue_id: str) -> Job | None:
+        if not filters.storable([queue_id]):
+            return None
+        with self._reading() as rows:
+            return rows.peek(queue_id)
+
+    def find(self, query: JobQuery) -> list[Job]:
+        statement, values = filters.find(query)
+        return [decoded(row) for row in self._select(statement, values)]
+
+    def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
+        unknown = set(by) - COUNTABLE
+        if unknown:
+            raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
+        statement, values = filters.count(query, by)
+        named = (
+            (tuple(column_value(name, value) for name, value in zip(by, row, strict=False)), row[-1])
+            for row in self._select(statement, values)
+        )
+        return {group: number for group, number in named if number}
+
+    def _select(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        if not filters.storable(values):
+            return []
+        with self._reading() as rows, rows.connection.pipeline():
+            # A person may ask for what no index has.
+            rows.execute("BEGIN READ ONLY", {})
+            rows.execute("SET LOCAL enable_seqscan = on", {})
+            found = rows.execute(statement.replace("?", "%s"), values)
+            rows.execute("COMMIT", {})
+        return found.fetchall()
+
+    def position(self, queue_id: str) -> Position | None:
+        job = self.get(queue_id)
+        if job is None or job.status is not Status.PENDING:
+            return None
+        place = {"priority": job.priority, "turn": job.turn, "created_at": job.created_at}
+        with self._reading() as rows:
+            ahead = rows.scalar("ahead", **place, queue_id=queue_id, cap=POSITION_CAP)
+            return Position(ahead, rows.scalar("pending", cap=POSITION_CAP))
+
+    def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
+        moment = now or self._now()
+        with self._reading() as rows:
+            return [decoded(row) for row in rows.ask("expired", now=moment, limit=limit)]
+
+    def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
+        values = {
+            "worker_id": worker.worker_id,
+            "host": worker.host,
+            "pid": worker.pid,
+            "started_at": worker.started_at,
+            "seen_at": now or self._now(),
+            "info_json": worker.info_json,
+        }
+        self._write("report", lambda rows: rows.send("report", **values))
+
+    def workers(self) -> list[WorkerReport]:
+        with self._reading() as rows:
+            found = rows.ask("workers")
+        names = "worker_id host pid started_at seen_at info_json".split()
+        return [WorkerReport(**dict(zip(names, row, strict=True))) for row in found]
+
+    def wait(self, timeout: float) -> bool:
+        if self._listener is None:
+            self._listener = Listener(self._connections, self._channel, self._anything)
+        return self._listener.wait(timeout)
+
+    def _anything(self) -> bool:
+        with self._reading() as rows:
+            return bool(rows.scalar("any_claimable"))
+
+    def check(self) -> list[str]:
+        with self._reading() as rows:
+            postgres_schema.verify(rows.connection, self._connections.name)
+            settings: dict[str, str] = dict(rows.ask("durability"))
+        return [
+            f"{self._connections.name} runs with {name} = off: a power cut can lose what was acknowledged"
+            for name, value in sorted(settings.items())
+            if value == "off"
+        ]
+
+    def migrate(self) -> None:
+        with self._reading() as rows:
+            self._channel = postgres_schema.channel(rows.connection)
+            postgres_schema.migrate(rows.connection, self._connections.name)
+
+    def close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        self._connections.close()

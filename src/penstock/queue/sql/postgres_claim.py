@@ -1,0 +1,207 @@
+"""One claim on PostgreSQL: look and lock, choose, take, hold back.
+
+Locks of jobs follow a protocol, as several claimers look at once: each key is tried as an advisory lock by
+the look itself (failing means park, never wait); whether it is held is asked by a later statement; and after
+the commit whoever freed a key or parked for it looks once more (``wake``), so that no row waits for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, TypeAlias
+
+import psycopg
+
+from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope
+from penstock.queue import settling
+from penstock.queue.choosing import HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
+from penstock.queue.sql.postgres_rows import PostgresRows
+from penstock.queue.sql.postgres_values import texts, times
+from penstock.queue.sql.statements import CLAIM_COLUMNS
+
+_OWN = 5
+"""Columns of a candidate before those of its claim: id, turn, lock_key, whether it holds the lock, got it."""
+_TENANT_AT = _OWN + CLAIM_COLUMNS.index("tenant_id")
+_COLLECTION_AT = _OWN + CLAIM_COLUMNS.index("collection")
+_TYPE_AT = _OWN + CLAIM_COLUMNS.index("item_type")
+Row: TypeAlias = tuple[Any, ...]
+Cursor: TypeAlias = psycopg.Cursor[Row]
+
+
+class Look(NamedTuple):
+    """What was sent and not read yet."""
+
+    promoted: Cursor
+    pauses: Cursor
+    candidates: Cursor
+
+
+class Taken:
+    """What was asked for; what came of it is known once the transaction is over."""
+
+    def __init__(self, claims: list[Claim], update: Cursor | None = None) -> None:
+        self._claims = claims
+        self._update = update
+        self.complete = True
+        """Nothing was held back, so that there is nothing to fill up."""
+
+    def claims(self) -> list[Claim]:
+        if self._update is not None:
+            ids = {queue_id for (queue_id,) in self._update.fetchall()}
+            self.complete = len(ids) == len(self._claims)
+            self._claims = [claim for claim in self._claims if claim.queue_id in ids]
+            self._update = None
+        return self._claims
+
+
+class PostgresClaim:
+    def __init__(self, rows: PostgresRows, request: ClaimRequest, now: datetime, *, before: int = 0) -> None:
+        """``before``: how many this claim has taken already, in a transaction before."""
+        self._rows = rows
+        self._request = request
+        self._now = now
+        self._before = before
+        self.rows_read = 0
+        self.keyed = 0
+        """How many of the rows of a look wanted a lock."""
+
+    def look(self, most: int) -> Look:
+        """Sent together with what comes before it; where a claim starts with the oldest, it looks later."""
+        promoted = self._rows.send("promote", now=self._now)
+        pauses = self._rows.send("pauses")
+        return Look(promoted, pauses, self._rows.send("candidates", limit=min(most, self._request.limit)))
+
+    def take(self, look: Look) -> Taken | None:
+        """What was found is taken or held back, all of it: whoever claims meanwhile passes over it.
+
+        None where nothing was taken and there is more to look at.
+        """
+        paused = self._read(look.promoted, look.pauses)
+        found, cut = self._tried(look.candidates.fetchall())
+        if not paused and self._simple(found):
+            return self._take_and_commit(found)
+        claims = self._rounds(paused, (found, cut))
+        return None if claims is None else Taken(claims)
+
+    def run(self) -> list[Claim] | None:
+        promoted = self._rows.send("promote", now=self._now)
+        return self._rounds(self._read(promoted, self._rows.send("pauses")), None)
+
+    def _read(self, promoted: Cursor, pauses: Cursor) -> frozenset[Scope]:
+        ((number,),) = promoted.fetchall()
+        self._rows.news = self._rows.news or number > self._request.limit
+        return frozenset(Scope(*row) for row in pauses.fetchall())
+
+    # The usual case, in which there is nothing to choose.
+
+    def _simple(self, found: list[Row]) -> bool:
+        if any(row[1] == SUSPECT or not row[4] for row in found):
+            return False
+        wanted = [row[2] for row in found if row[2] is not None and not row[3]]
+        return len(set(wanted)) == len(wanted)
+
+    def _take_and_commit(self, found: list[Row]) -> Taken:
+        """The answer is read after the commit: until then it is not known whose lock is held after all."""
+        taken = self._take(found, [None if row[3] else row[2] for row in found])
+        self._rows.to_wake.update(row[2] for row in found if row[2] is not None and not row[3])
+        return taken
+
+    # The general case.
+
+    def _rounds(self, paused: frozenset[Scope], looked: tuple[list[Row], bool] | None) -> list[Claim] | None:
+        taken: list[Claim] = []
+        room = self._request.limit - self._before
+        # As many rows as the other engines look at in their rounds.
+        while self.rows_read < self._request.limit + (ROUNDS - 1) * HELD_BACK_AT_ONCE:
+            first = not taken and not self._before
+            found, cut = looked or self._candidates(room, oldest=self._request.oldest and not self.rows_read)
+            looked = None
+            choice = self._choose(found, room, paused, first=first)
+            by_id = {row[0]: row for row in found}
+            # First what is taken: a row held back must not wake another for a lock that is taken now.
+            took = self._take([by_id[candidate.row] for candidate in choice.take]).claims()
+            taken += took
+            room -= len(took)
+            self._hold(choice.hold)
+            if choice.closed or not (choice.hold or cut) or (cut and taken):
+                return taken
+            if not took:
+                self._clear_away(room, paused)
+        return taken or None
+
+    def _clear_away(self, room: int, paused: frozenset[Scope]) -> None:
+        """Hold back many at once. Not by ``_candidates``: what that finds is locked, and whoever claims
+        meanwhile would have to pass over it.
+        """
+        ahead = [Candidate(*row) for row in self._rows.ask("ahead_rows", limit=HELD_BACK_AT_ONCE)]
+        self.rows_read += len(ahead)
+        locked = self._held({each.lock_key for each in ahead if each.lock_key and not each.lock_held})
+        choice = choose(ahead, room, first=False, locked=locked, paused=paused)
+        self._hold([each for each in choice.hold if each[1] is Held.PAUSE or each[0].lock_key in locked])
+
+    def _candidates(self, size: int, *, oldest: bool) -> tuple[list[Row], bool]:
+        first = self._rows.ask("priority_head") if oldest else []
+        found = self._rows.ask("candidates", limit=size)
+        if first:
+            found = [*first, *(row for row in found if row[0] != first[0][0])][:size]
+        return self._tried(found)
+
+    def _tried(self, found: list[Row]) -> tuple[list[Row], bool]:
+        """Up to the first whose lock was not even tried; whether that has cut some off."""
+        untried = next((place for place, row in enumerate(found) if row[4] is None), len(found))
+        self.rows_read += untried
+        self.keyed = max(self.keyed, sum(row[2] is not None and not row[3] for row in found[:untried]))
+        return found[:untried], untried < len(found)
+
+    def _choose(self, found: Sequence[Row], room: int, paused: frozenset[Scope], *, first: bool) -> Choice:
+        candidates = [
+            Candidate(row[0], row[1], row[2], row[3], row[_TENANT_AT], row[_COLLECTION_AT]) for row in found
+        ]
+        locked = {row[2] for row in found if not row[4]}
+        wanted = {row[2] for row in found if row[2] is not None and not row[3]} - locked
+        locked |= self._held(wanted)
+        return choose(candidates, room, first=first, locked=locked, paused=paused)
+
+    def _held(self, keys: Collection[str]) -> set[str]:
+        found = self._rows.ask("held_locks", keys=texts(keys)) if keys else []
+        return {key for (key,) in found}
+
+    def _hold(self, held: Sequence[tuple[Candidate, Held]]) -> None:
+        rows = self._rows
+        for_lock = [each for each, reason in held if reason is Held.LOCK]
+        for_pause = [each for each, reason in held if reason is Held.PAUSE]
+        if for_lock:
+            rows.send("hold_for_lock", now=self._now, ids=texts(str(each.row) for each in for_lock))
+            rows.to_wake.update(each.lock_key for each in for_lock if each.lock_key is not None)
+        if for_pause:
+            rows.send("hold_for_pause", now=self._now, ids=texts(str(each.row) for each in for_pause))
+            # Each of them may have been the one woken to take its lock next.
+            keys = [each.lock_key for each in for_pause if each.lock_key is not None and not each.lock_held]
+            rows.to_wake.update(keys)
+            if keys and rows.scalar("any_parked"):
+                for key in keys:
+                    settling.wake(rows, [key], self._now)
+
+    def _take(self, found: Sequence[Row], keys: Sequence[str | None] = ()) -> Taken:
+        """``keys`` of which it is not known yet whether they are held."""
+        if not found:
+            return Taken([])
+        leases = {
+            item_type: self._now + self._request.lease_of(item_type)
+            for item_type in {row[_TYPE_AT] for row in found}
+        }
+        update = self._rows.send(
+            "take",
+            now=self._now,
+            worker_id=self._request.worker_id,
+            ids=texts(row[0] for row in found),
+            leases=times(leases[row[_TYPE_AT]] for row in found),
+            keys=texts(keys or [None] * len(found)),
+        )
+        return Taken([_claim(row, leases[row[_TYPE_AT]]) for row in found], update)
+
+
+def _claim(row: Row, until: datetime) -> Claim:
+    values = (*row[_OWN:], until)
+    return Claim(*values)

@@ -1,0 +1,88 @@
+"""PostgreSQL's errors as ours: one line, the store named, no secret in it, and what to do about it."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import errors as pg
+
+from penstock.errors import (
+    DiskFull,
+    InvalidText,
+    PenstockError,
+    SchemaMismatch,
+    StoreDenied,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+_CHECK_LOGIN = "Check the user, the password and the database in PENSTOCK_URL, and the server's pg_hba.conf."
+_GRANT = "Grant the user of PENSTOCK_URL the right to create and change tables in its schema."
+_PRIMARY = "Point PENSTOCK_URL at the primary server; a replica can only be read."
+_CREATE = "Create the database (`createdb NAME`), or name another in PENSTOCK_URL."
+_CONNECTIONS = (
+    "Raise max_connections of the server, lower PENSTOCK_POSTGRES_POOL_SIZE, or put a pooler in between."
+)
+_TIMEOUT = "See what the server waits for in pg_stat_activity, or raise PENSTOCK_POSTGRES_TIMEOUT_S."
+_SPACE = "Free some space on the database server and try again."
+
+_BY_STATE: dict[str, tuple[type[PenstockError], str, str | None]] = {
+    "28P01": (StoreDenied, "refuses the password", _CHECK_LOGIN),
+    "28000": (StoreDenied, "refuses the user", _CHECK_LOGIN),
+    "3D000": (StoreUnavailable, "has no such database", _CREATE),
+    "42501": (StoreDenied, "does not let this user do that", _GRANT),
+    "25006": (StoreReadOnly, "can only be read", _PRIMARY),
+    "53100": (DiskFull, "has no space left", _SPACE),
+    "53200": (StoreUnavailable, "is out of memory", None),
+    "53300": (StoreUnavailable, "has no connection left", _CONNECTIONS),
+    "57014": (StoreUnavailable, "took longer than the timeout", _TIMEOUT),
+    "55P03": (StoreUnavailable, "stayed busy for longer than the timeout", _TIMEOUT),
+    "40P01": (StoreUnavailable, "stayed busy: every attempt met another writer", None),
+    "40001": (StoreUnavailable, "stayed busy: every attempt met another writer", None),
+    "42P01": (SchemaMismatch, "lacks a table of this version's schema", None),
+    "42703": (SchemaMismatch, "lacks a column of this version's schema", None),
+    "3F000": (SchemaMismatch, "has no schema to work in", "Create the schema named in search_path."),
+    "42P07": (SchemaMismatch, "has a table of this name that is not Penstock's", None),
+    "22021": (InvalidText, "cannot keep a text of the request", None),
+    "22P05": (InvalidText, "cannot keep a text of the request", None),
+}
+
+AGAIN = (pg.DeadlockDetected, pg.SerializationFailure)
+"""Two transactions met; the server has undone this one, and the same again will do."""
+
+
+def ours(error: psycopg.Error, name: str) -> PenstockError | None:
+    """The error as one of ours; None where it is a fault of Penstock itself."""
+    state = error.sqlstate or _state_in(error)
+    known = _BY_STATE.get(state or "")
+    if known is not None:
+        kind, what, remedy = known
+        return kind(f"{name} {what} ({one_line(error)})", remedy=remedy)
+    if isinstance(error, psycopg.DataError):
+        return InvalidText(f"{name} cannot keep a text of the request ({one_line(error)})")
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return StoreUnavailable(f"{name} cannot be reached ({one_line(error)})")
+    return None
+
+
+_IN_WORDS = {
+    "password authentication failed": "28P01",
+    "no password supplied": "28P01",
+    "no pg_hba.conf entry": "28000",
+    "too many clients": "53300",
+    "remaining connection slots": "53300",
+    "too many connections": "53300",
+}
+
+
+def _state_in(error: psycopg.Error) -> str | None:
+    """libpq gives no code for a refused login; the server's words come in the language of its messages."""
+    text = str(error)
+    if 'database "' in text and "does not exist" in text:
+        return "3D000"
+    if 'role "' in text and "does not exist" in text:
+        return "28000"
+    return next((state for words, state in _IN_WORDS.items() if words in text), None)
+
+
+def one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]

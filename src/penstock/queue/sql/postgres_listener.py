@@ -1,0 +1,91 @@
+"""Sleeping until a PostgreSQL queue has news: LISTEN on a connection of its own, else a look now and then."""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import psycopg
+from psycopg import sql
+
+from penstock.queue import forking
+from penstock.queue.sql.postgres_connections import Connection, Connections
+
+LOOK_EVERY_S = 0.1
+"""Behind a pooler, where nobody can listen."""
+
+
+class Listener:
+    def __init__(self, connections: Connections, channel: str, anything: Callable[[], bool]) -> None:
+        self._connections = connections
+        self._channel = channel
+        self._anything = anything
+        self._one_at_a_time = threading.Lock()
+        self._connection: Connection | None = None
+        forking.watch(self)
+
+    def wait(self, timeout: float) -> bool:
+        if self._connections.pooled:
+            return self._look(timeout)
+        deadline = time.monotonic() + timeout
+        if not self._one_at_a_time.acquire(timeout=max(timeout, 0)):
+            return False
+        try:
+            if self._connection is None:
+                # What was told before is not known, so this counts as news.
+                self._connection = self._listening()
+                return True
+            return self._told(self._connection, deadline - time.monotonic())
+        except psycopg.OperationalError:
+            # The session is gone, and with it what it was told. Whoever looks now finds out more.
+            self._forget()
+            return True
+        finally:
+            self._one_at_a_time.release()
+
+    def _listening(self) -> Connection:
+        connection = self._connections.connect()
+        connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+        return connection
+
+    def _told(self, connection: Connection, left: float) -> bool:
+        """Reads the socket itself: the driver's own generator looks again and again while it waits."""
+        connected, deadline = connection.pgconn, time.monotonic() + left
+        poll = select.poll()
+        poll.register(connected.socket, select.POLLIN)
+        while True:
+            connected.consume_input()
+            told = False
+            while connected.notifies() is not None:
+                told = True
+            left = deadline - time.monotonic()
+            if told or left <= 0:
+                return told
+            poll.poll(left * 1000)
+
+    def _look(self, timeout: float) -> bool:
+        deadline = time.monotonic() + timeout
+        while True:
+            if self._anything():
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(left, LOOK_EVERY_S))
+
+    def _forget(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
+
+    def close(self) -> None:
+        self._forget()
+
+    def after_fork(self) -> None:
+        # Not closed: it is the parent's session.
+        self._one_at_a_time = threading.Lock()
+        self._connection = None

@@ -1,0 +1,122 @@
+"""One transaction on PostgreSQL, sent as a pipeline and done again where it met another."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+import psycopg
+from psycopg import pq
+
+from penstock.errors import StoreUnavailable
+from penstock.queue.sql.postgres_connections import Connection, Connections
+from penstock.queue.sql.postgres_errors import AGAIN, one_line, ours
+from penstock.queue.sql.postgres_rows import SQL, Cursor, PostgresRows
+from penstock.queue.sql.postgres_values import texts
+
+T = TypeVar("T")
+
+ATTEMPTS = 10
+WAKE_ATTEMPTS = 3
+LONGEST_PAUSE_S = 0.2
+_MET_ANOTHER = (*AGAIN, psycopg.errors.UniqueViolation)
+
+
+def transact(connections: Connections, channel: str, work: Callable[[PostgresRows], T]) -> T:
+    for attempt in range(ATTEMPTS):
+        with connections.borrowed() as connection:
+            transaction = _Transaction(connection, connections, channel)
+            try:
+                return transaction.run(work)
+            except _MET_ANOTHER as error:
+                if attempt == ATTEMPTS - 1:
+                    raise _given_up(error, connections.name) from error
+            except psycopg.Error as error:
+                # A session that ended while nobody used it; nothing of this transaction can have happened.
+                stale = connection.broken and not transaction.committing and attempt == 0
+                if not stale:
+                    raise transaction.refusal(error) from error
+        # Not at once: those who met would meet again.
+        time.sleep(random.uniform(0, min(LONGEST_PAUSE_S, 0.002 * 2**attempt)))
+    raise AssertionError("the last attempt returns or raises")
+
+
+class _Transaction:
+    def __init__(self, connection: Connection, connections: Connections, channel: str) -> None:
+        self._connection = connection
+        self._connections = connections
+        self._channel = channel
+        self.committing = False
+
+    def run(self, work: Callable[[PostgresRows], T]) -> T:
+        rows = PostgresRows(self._connection)
+        commit: Cursor | None = None
+        try:
+            with _pipeline(self._connection):
+                rows.execute("BEGIN", {})
+                if self._connections.pooled:
+                    limit = int(self._connections.timeout_s * 1000)
+                    rows.execute(f"SET LOCAL statement_timeout = {limit}", {})
+                result = work(rows)
+                rows.flush()
+                if rows.news:
+                    rows.execute("SELECT pg_notify(%(channel)s, '')", {"channel": self._channel})
+                self.committing = True
+                commit = rows.execute("COMMIT", {})
+                if rows.to_wake:
+                    self._wake(rows)
+        except psycopg.Error:
+            if commit is None or commit.statusmessage != "COMMIT":
+                self._roll_back()
+                raise
+            # What was to be done is done. A lock not passed on now is passed on by the next reconcile.
+            for _ in range(WAKE_ATTEMPTS):
+                with suppress(psycopg.Error):
+                    self._wake(rows)
+                    break
+        except BaseException:
+            self._roll_back()
+            raise
+        return result
+
+    def _wake(self, rows: PostgresRows) -> None:
+        keys = texts(sorted(rows.to_wake))
+        rows.execute(SQL["wake"], {"keys": keys, "channel": self._channel})
+
+    def _roll_back(self) -> None:
+        if self._connection.info.transaction_status is not pq.TransactionStatus.IDLE:
+            with suppress(psycopg.Error):
+                self._connection.execute(b"ROLLBACK")
+
+    def refusal(self, error: psycopg.Error) -> Exception:
+        name = self._connections.name
+        if self.committing and self._connection.broken:
+            return StoreUnavailable(
+                f"{name} went away before it answered a COMMIT ({one_line(error)}); it may have been done",
+                remedy="Once the store is back, look whether it was done, or ask again with the same key.",
+            )
+        return ours(error, name) or error
+
+
+@contextmanager
+def _pipeline(connection: Connection) -> Iterator[None]:
+    """The driver's own, but without a line in the log for every error that is raised anyway."""
+    pipeline = connection.pipeline()
+    pipeline.__enter__()
+    try:
+        yield
+    except BaseException:
+        with suppress(psycopg.Error):
+            pipeline.__exit__(None, None, None)
+        raise
+    pipeline.__exit__(None, None, None)
+
+
+def _given_up(error: psycopg.Error, name: str) -> Exception:
+    translation = ours(error, name)
+    return translation or StoreUnavailable(
+        f"{name} stayed busy: {ATTEMPTS} attempts met another writer ({one_line(error)})"
+    )

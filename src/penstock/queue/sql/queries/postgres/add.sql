@@ -1,0 +1,47 @@
+-- Rows come as one array a column, so that a batch is one statement whatever its size. No ON CONFLICT: who adds has
+-- looked for the rows it could meet and locked them; what another adds between the look and this is met as a unique
+-- violation, and the whole transaction is done again.
+-- name: insert_job
+INSERT INTO unified_queue ({inserted})
+SELECT * FROM unnest({inserted_arrays})
+
+-- name: taken_ids
+SELECT queue_id FROM unified_queue WHERE queue_id = ANY(%(ids)s::text[])
+
+-- name: known_children
+SELECT idempotency_key FROM unified_queue
+WHERE parent_id = %(parent_id)s AND parent_run = %(parent_run)s AND idempotency_key = ANY(%(keys)s::text[])
+
+-- Where every flow of a batch stands, in one statement.
+-- name: heads
+SELECT p.priority, (
+    SELECT turn FROM unified_queue
+    WHERE coalesce(held, status) = 'pending' AND priority = p.priority AND turn >= 0
+    ORDER BY turn LIMIT 1)
+FROM unnest(%(priorities)s::int[]) AS p(priority)
+
+-- name: lasts
+SELECT f.tenant_id, f.priority, (
+    SELECT turn FROM unified_queue
+    WHERE status = 'pending' AND tenant_id = f.tenant_id AND priority = f.priority
+    ORDER BY turn DESC LIMIT 1)
+FROM unnest(%(tenants)s::text[], %(priorities)s::int[]) AS f(tenant_id, priority)
+
+-- name: backlog_indexing
+SELECT count(*) FROM (
+    SELECT 1 FROM unified_queue
+    WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function' LIMIT %(cap)s
+) AS counted
+
+-- name: backlog_indexing_of_tenant
+SELECT count(*) FROM (
+    SELECT 1 FROM unified_queue
+    WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function' AND tenant_id = %(tenant_id)s
+    LIMIT %(cap)s
+) AS counted
+
+-- name: backlog_functions
+SELECT count(*) FROM (
+    SELECT 1 FROM unified_queue
+    WHERE status = 'pending' AND parent_id IS NULL AND item_type = 'function' LIMIT %(cap)s
+) AS counted

@@ -1,0 +1,93 @@
+-- Where nothing is due this is one look into an index. It waits for nobody: what another has locked, another
+-- promotes.
+-- name: promote
+WITH promoted AS (
+    UPDATE unified_queue SET held = NULL, run_at = NULL, updated_at = %(now)s
+    WHERE queue_id = ANY(ARRAY(
+        SELECT queue_id FROM unified_queue WHERE held = 'time' AND run_at <= %(now)s FOR UPDATE SKIP LOCKED))
+    RETURNING 1
+)
+SELECT count(*) FROM promoted
+
+-- The predicate stands as in its index (see the migration) and as literals: a parameter would lose it. Materialized, so that only rows that
+-- were locked are asked for their key's advisory lock. Whether a key is held is asked by a later statement, which
+-- sees what the last owner of the advisory lock committed. Advisory locks are taken from a table of fixed size,
+-- therefore no more than {lock_cap}; the rest answers NULL. The table's number keeps queues of one database apart.
+-- name: candidates
+WITH found AS MATERIALIZED (
+    SELECT turn, lock_held, lock_key IS NOT NULL AND lock_held IS NULL AS wants, {claim_columns}
+    FROM unified_queue
+    WHERE coalesce(held, status) = 'pending'
+    ORDER BY priority DESC, turn, created_at, queue_id LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+)
+SELECT queue_id, turn, lock_key, lock_held IS NOT NULL,
+       CASE WHEN NOT wants THEN true
+            WHEN count(*) FILTER (WHERE wants) OVER (ROWS UNBOUNDED PRECEDING) <= {lock_cap}
+            THEN pg_try_advisory_xact_lock(hashtextextended(lock_key, 'unified_queue'::regclass::oid::bigint)) END,
+       {claim}
+FROM found
+
+-- name: priority_head
+WITH oldest AS MATERIALIZED (
+    SELECT head.queue_id
+    FROM unnest('{{0,1,2,3,4,5,6,7,8,9,10}}'::int[]) AS p(priority)
+    CROSS JOIN LATERAL (
+        SELECT queue_id, created_at FROM unified_queue
+        WHERE coalesce(held, status) = 'pending' AND priority = p.priority
+        ORDER BY turn, created_at, queue_id LIMIT 1
+    ) AS head
+    ORDER BY head.created_at, head.queue_id LIMIT 1
+), found AS MATERIALIZED (
+    SELECT turn, lock_held, lock_key IS NOT NULL AND lock_held IS NULL AS wants, {claim_columns}
+    FROM unified_queue
+    WHERE queue_id = (SELECT queue_id FROM oldest) AND coalesce(held, status) = 'pending'
+    FOR UPDATE SKIP LOCKED
+)
+SELECT queue_id, turn, lock_key, lock_held IS NOT NULL,
+       CASE WHEN NOT wants THEN true ELSE pg_try_advisory_xact_lock(hashtextextended(lock_key, 'unified_queue'::regclass::oid::bigint)) END,
+       {claim}
+FROM found
+
+-- name: held_locks
+SELECT lock_held FROM unified_queue WHERE lock_held = ANY(%(keys)s::text[])
+
+-- Rows whose key is held after all are parked in the same breath: nothing that was locked is left as it was.
+-- name: take
+WITH asked AS MATERIALIZED (
+    SELECT * FROM unnest(%(ids)s::text[], %(leases)s::timestamptz[], %(keys)s::text[])
+        AS s(queue_id, lease_until, key)
+), taken AS (
+    UPDATE unified_queue AS q
+    SET status = 'in_progress', worker_id = %(worker_id)s, lease_until = s.lease_until,
+        claim_number = claim_number + 1, lock_held = lock_key, started_at = %(now)s, updated_at = %(now)s
+    FROM asked AS s
+    WHERE q.queue_id = s.queue_id
+      AND (SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = s.key LIMIT 1) IS NULL
+    RETURNING q.queue_id
+), parked AS (
+    UPDATE unified_queue SET held = 'lock', updated_at = %(now)s
+    WHERE queue_id = ANY(ARRAY(SELECT queue_id FROM asked EXCEPT SELECT queue_id FROM taken))
+)
+SELECT queue_id FROM taken
+
+-- What stands in the way, without locking it: other claimers would have to pass over rows that are not taken.
+-- name: ahead_rows
+SELECT queue_id, turn, lock_key, lock_held IS NOT NULL, tenant_id, collection
+FROM unified_queue
+WHERE coalesce(held, status) = 'pending'
+ORDER BY priority DESC, turn, created_at, queue_id LIMIT %(limit)s
+
+-- name: hold_for_lock
+UPDATE unified_queue SET held = 'lock', updated_at = %(now)s
+WHERE queue_id = ANY(ARRAY(
+    SELECT queue_id FROM unified_queue
+    WHERE queue_id = ANY(%(ids)s::text[]) AND coalesce(held, status) = 'pending'
+    FOR UPDATE SKIP LOCKED))
+
+-- name: hold_for_pause
+UPDATE unified_queue SET held = 'pause', turn = least(turn, 0), updated_at = %(now)s
+WHERE queue_id = ANY(ARRAY(
+    SELECT queue_id FROM unified_queue
+    WHERE queue_id = ANY(%(ids)s::text[]) AND coalesce(held, status) = 'pending'
+    FOR UPDATE SKIP LOCKED))

@@ -1,0 +1,113 @@
+-- The plain path in one statement: no follow-up, no parent, no children. Everything else is decided row by row.
+-- name: finish
+UPDATE unified_queue AS q
+SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, error_message = NULL,
+    result_json = s.result_json, finished_at = %(now)s, updated_at = %(now)s
+FROM unnest(%(ids)s::text[], %(numbers)s::int[], %(results)s::text[]) AS s(queue_id, claim_number, result_json)
+WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status = 'in_progress'
+  AND q.followup_json IS NULL AND q.parent_id IS NULL AND q.children_open = 0
+RETURNING q.queue_id, q.lock_key, 0
+
+-- The same, and where all were plain the locks are passed on at once, so that the claim that follows in the same
+-- round trip finds the rows. Like first_parked it waits for nobody. Its own rows are the holders: nobody else is.
+-- name: finish_and_wake
+WITH ended AS (
+    UPDATE unified_queue AS q
+    SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, error_message = NULL,
+        result_json = s.result_json, finished_at = %(now)s, updated_at = %(now)s
+    FROM unnest(%(ids)s::text[], %(numbers)s::int[], %(results)s::text[])
+        AS s(queue_id, claim_number, result_json)
+    WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status = 'in_progress'
+      AND q.followup_json IS NULL AND q.parent_id IS NULL AND q.children_open = 0
+    RETURNING q.queue_id, q.lock_key
+), parked AS MATERIALIZED (
+    SELECT p.queue_id FROM unified_queue p
+    WHERE p.held = 'lock' AND p.queue_id = ANY(ARRAY(
+        SELECT (SELECT f.queue_id FROM unified_queue f
+                WHERE f.held = 'lock' AND f.lock_key = e.lock_key
+                ORDER BY f.priority DESC, f.turn, f.created_at, f.queue_id LIMIT 1)
+        FROM ended e
+        WHERE e.lock_key IS NOT NULL AND (SELECT count(*) FROM ended) = cardinality(%(ids)s::text[])))
+    FOR UPDATE SKIP LOCKED
+), woken AS (
+    UPDATE unified_queue AS q
+    SET held = NULL, turn = CASE WHEN q.turn = -2 THEN -2 ELSE -1 END, updated_at = %(now)s
+    FROM parked WHERE q.queue_id = parked.queue_id
+    RETURNING 1
+)
+SELECT queue_id, lock_key, (SELECT count(*) FROM woken) FROM ended
+
+-- Within the transaction that freed the locks, so that its own claim finds the row. It must not wait for others:
+-- what they keep locked is looked at once more by wake, after the commit.
+-- name: first_parked
+SELECT {job} FROM unified_queue WHERE queue_id IN (
+    SELECT (SELECT p.queue_id FROM unified_queue p
+            WHERE p.held = 'lock' AND p.lock_key = k.lock_key
+            ORDER BY p.priority DESC, p.turn, p.created_at, p.queue_id LIMIT 1)
+    FROM unnest(%(keys)s::text[]) AS k(lock_key)
+    WHERE NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = k.lock_key)
+) AND held = 'lock'
+ORDER BY lock_key FOR UPDATE SKIP LOCKED
+
+-- After the commit, by those who freed a lock and by those who parked a row for it. Both look after their own
+-- commit, so whichever comes second sees what the first did. It waits for rows that others have locked: a claimer
+-- about to give up its look would otherwise hide the row from the only one to wake it. A row woken before has a turn
+-- below zero: those stand first in the claim index, so that looking for one costs nothing.
+-- name: wake
+WITH first AS MATERIALIZED (
+    SELECT p.queue_id FROM unified_queue p WHERE p.queue_id IN (
+        SELECT (SELECT f.queue_id FROM unified_queue f
+                WHERE f.held = 'lock' AND f.lock_key = k.lock_key
+                ORDER BY f.priority DESC, f.turn, f.created_at, f.queue_id LIMIT 1)
+        FROM unnest(%(keys)s::text[]) AS k(lock_key)
+        WHERE EXISTS (SELECT 1 FROM unified_queue WHERE held = 'lock')
+          AND NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = k.lock_key)
+          AND NOT EXISTS (SELECT 1 FROM unified_queue c
+                          WHERE coalesce(c.held, c.status) = 'pending'
+                            AND c.priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10) AND c.turn < 0
+                            AND c.lock_key = k.lock_key)
+    ) AND p.held = 'lock'
+    ORDER BY p.lock_key FOR UPDATE
+), woken AS (
+    UPDATE unified_queue q
+    SET held = NULL, turn = CASE WHEN q.turn = -2 THEN -2 ELSE -1 END, updated_at = clock_timestamp()
+    FROM first WHERE q.queue_id = first.queue_id
+    RETURNING 1
+)
+SELECT pg_notify(%(channel)s, '') FROM (SELECT count(*) AS number FROM woken) AS counted WHERE number > 0
+
+-- name: any_parked
+SELECT EXISTS (SELECT 1 FROM unified_queue WHERE held = 'lock')
+
+-- name: idle_locks
+SELECT DISTINCT p.lock_key FROM unified_queue p
+WHERE p.held = 'lock'
+  AND NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = p.lock_key)
+  AND NOT EXISTS (SELECT 1 FROM unified_queue c
+                  WHERE coalesce(c.held, c.status) = 'pending' AND c.lock_key = p.lock_key)
+ORDER BY p.lock_key LIMIT %(limit)s
+
+-- name: children
+SELECT {job} FROM unified_queue
+WHERE parent_id = %(parent_id)s AND parent_run = %(parent_run)s AND status = ANY(%(statuses)s::text[])
+  AND NOT (status = 'in_progress' AND cancel_requested)
+ORDER BY queue_id LIMIT %(limit)s
+
+-- name: child_count
+SELECT count(*), count(*) FILTER (WHERE finished_at IS NULL), count(*) FILTER (WHERE status = 'failed')
+FROM unified_queue
+WHERE parent_id = %(parent_id)s AND parent_run = %(parent_run)s
+
+-- name: doubtful_parents
+SELECT queue_id FROM unified_queue p
+WHERE p.waiting_for = 'children' AND p.finished_at IS NULL AND p.lease_until IS NULL
+  AND p.status = 'in_progress'
+  AND (p.cancel_requested
+       OR p.children_open = 0
+       OR p.children_open <> (
+            SELECT count(*) FROM unified_queue c
+            WHERE c.parent_id = p.queue_id AND c.parent_run = p.run AND c.finished_at IS NULL)
+       OR p.children_failed <> (
+            SELECT count(*) FROM unified_queue c
+            WHERE c.parent_id = p.queue_id AND c.parent_run = p.run AND c.status = 'failed'))
+ORDER BY p.queue_id LIMIT %(limit)s

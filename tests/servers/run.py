@@ -1,0 +1,39 @@
+"""One run of the tests, in as many processes as it has: a directory they share."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+PLACE = "PENSTOCK_TEST_RUN"
+
+
+def begin(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        os.environ[PLACE] = tempfile.mkdtemp(prefix="penstock-tests-")
+
+
+def end(config: pytest.Config, stops: Sequence[Callable[[], None]]) -> None:
+    if not hasattr(config, "workerinput") and PLACE in os.environ:
+        for stop in stops:
+            stop()
+        shutil.rmtree(os.environ.pop(PLACE), ignore_errors=True)
+
+
+def place() -> Path:
+    return Path(os.environ[PLACE])
+
+
+@contextmanager
+def alone(name: str) -> Iterator[None]:
+    """One process at a time, of all that belong to this run."""
+    with (place() / f"{name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,442 @@
+"""What only the PostgreSQL engine has: its schema, its plans, its server's clock, transactions it joins."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy
+import sqlalchemy.orm
+from psycopg.rows import dict_row
+
+from penstock import clock, items, lifecycle
+from penstock.errors import DuplicateId, InvalidRequest
+from penstock.job import Beat, ClaimRequest, JobQuery, NewJob, Scope, Status
+from penstock.queue.sql.postgres import PostgresQueue
+from penstock.queue.sql.postgres_rows import SQL
+from tests.servers import postgres
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+Opener = Callable[..., PostgresQueue]
+
+
+def new(number: int, **fields: object) -> NewJob:
+    values: dict[str, object] = {
+        "queue_id": f"job_{number:06d}",
+        "item_type": "file",
+        "op": "ingest",
+        "tenant_id": "t",
+        "collection": "c",
+        "idempotency_key": f"file:c:{number:016x}",
+        "payload_json": "{}",
+    }
+    return NewJob(**(values | fields))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def url() -> str:
+    return postgres.fresh_store()
+
+
+@pytest.fixture
+def opened(url: str) -> Iterator[Opener]:
+    queues: list[PostgresQueue] = []
+
+    def open_one(**options: Any) -> PostgresQueue:
+        queues.append(PostgresQueue(url, **options))
+        return queues[-1]
+
+    yield open_one
+    for queue in queues:
+        queue.close()
+
+
+@pytest.fixture
+def queue(opened: Opener) -> PostgresQueue:
+    return opened()
+
+
+@pytest.fixture
+def own(url: str, queue: PostgresQueue) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    """A connection of somebody else's to the same schema."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        yield connection
+
+
+Own = psycopg.Connection[tuple[Any, ...]]
+
+
+# The schema.
+
+
+def test_the_indexes_have_the_names_of_the_schema_document(own: Own) -> None:
+    found = own.execute("SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()").fetchall()
+    expected = "dequeue idempotency lease_expiry collection_tenant item_type failed worker".split()
+
+    assert {f"idx_unified_queue_{name}" for name in expected} <= {name for (name,) in found}
+
+
+def test_ids_and_keys_compare_by_their_bytes(queue: PostgresQueue) -> None:
+    ids = ["job_B", "job_a", "job_é", "job_Z", "job__"]
+    queue.add([new(n, queue_id=queue_id) for n, queue_id in enumerate(ids)], now=T0)
+
+    assert sorted(ids) == [job.queue_id for job in queue.find(JobQuery())]
+
+
+BAD_ROWS = {
+    "unknown item type": "item_type = 'video'",
+    "unknown op": "op = 'explode'",
+    "priority 11": "priority = 11",
+    "unknown status": "status = 'stuck'",
+    "retries beyond the maximum": "retry_count = 4",
+    "negative retries": "retry_count = -1",
+    "failed without a reason": "status = 'failed', finished_at = now()",
+    "done without an end": "status = 'done'",
+    "pending with an end": "finished_at = now()",
+    "running without lease or wait": "status = 'in_progress'",
+    "pending with a lease": "lease_until = now()",
+    "held for no known reason": "held = 'mood'",
+    "held by time without a time": "held = 'time'",
+    "held by a lock it does not have": "held = 'lock'",
+    "holding another lock than its own": "lock_key = 'a', lock_held = 'b'",
+    "holding a lock it does not want": "lock_held = 'b'",
+    "turn below the codes": "turn = -3",
+}
+
+
+@pytest.mark.parametrize("bad", BAD_ROWS)
+def test_the_database_itself_refuses_a_row_that_is(queue: PostgresQueue, own: Own, bad: str) -> None:
+    queue.add([new(1)], now=T0)
+
+    with pytest.raises(psycopg.errors.CheckViolation):
+        own.execute(f"UPDATE unified_queue SET {BAD_ROWS[bad]}".encode())
+
+
+@pytest.mark.parametrize(("item_type", "op"), [(t, ops[0]) for t, ops in items.MATRIX.items()])
+def test_every_item_type_of_the_matrix_fits_the_table(queue: PostgresQueue, item_type: str, op: str) -> None:
+    queue.add([new(1, item_type=item_type, op=op)], now=T0)
+
+    assert [item_type] == [job.item_type for job in queue.find(JobQuery())]
+
+
+def test_two_holders_of_one_lock_are_refused_by_the_database(queue: PostgresQueue, own: Own) -> None:
+    queue.add([new(1, lock_key="a"), new(2, lock_key="a")], now=T0)
+    queue.claim(ClaimRequest("w"), now=T0)
+
+    with pytest.raises(psycopg.errors.UniqueViolation, match="lock"):
+        own.execute("UPDATE unified_queue SET lock_held = 'a' WHERE queue_id = 'job_000002'")
+
+
+def test_openers_that_come_together_find_one_schema(url: str) -> None:
+    start = threading.Barrier(8)
+
+    def open_one(_: int) -> int:
+        start.wait()
+        queue = PostgresQueue(url)
+        queue.add([new(os.getpid(), queue_id=clock.new_id(), dedupe=False)])
+        queue.close()
+        return 1
+
+    with ThreadPoolExecutor(8) as pool:
+        assert 8 == sum(pool.map(open_one, range(8)))
+    queue = PostgresQueue(url)
+    assert {(): 8} == queue.count(JobQuery())
+    queue.close()
+
+
+def test_function_jobs_can_be_read_as_a_task_queue(queue: PostgresQueue, own: Own) -> None:
+    asked = '{"entity_type":"invoice","entity_id":"7","function_name":"send","payload":{"to":"ann"}}'
+    queue.add([new(1, item_type="function", op="run", payload_json=asked), new(2)], now=T0)
+    columns = (
+        "task_id, entity_type, entity_id, function_name, payload ->> 'to', status, retry_count, created_at"
+    )
+
+    assert [("job_000001", "invoice", "7", "send", "ann", "PENDING", 0, T0)] == own.execute(
+        f"SELECT {columns} FROM task_queue".encode()
+    ).fetchall()
+
+
+# Plans, on a table the server knows nothing of.
+
+
+@pytest.mark.parametrize("backlog", [1_000, 100_000])
+@pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
+def test_a_claim_reads_the_claim_index_in_its_own_order(
+    queue: PostgresQueue, own: Own, backlog: int, plans: str
+) -> None:
+    own.execute("ALTER TABLE unified_queue SET (autovacuum_enabled = off)")
+    _backlog(own, backlog)
+    with queue._connections.borrowed() as connection:
+        connection.execute(f"SET plan_cache_mode = {plans}".encode())
+        connection.prepare_threshold = 0
+        found = _plan(connection, "candidates", limit=10)
+        connection.close()
+
+    assert "Index Scan using idx_unified_queue_dequeue" in found
+    assert "Sort" not in found
+    assert "Seq Scan" not in found
+
+
+HOT: dict[str, dict[str, object]] = {
+    "finish_and_wake": {"ids": "{job_1}", "numbers": "{1}", "results": "{NULL}", "now": T0},
+    "take": {"ids": "{job_1}", "leases": "{NULL}", "keys": "{a}", "now": T0, "worker_id": "w"},
+    "promote": {"now": T0},
+    "hold": {"ids": "{job_1}"},
+    "live": {"tenants": "{t}", "branches": "{main}", "keys": "{a}"},
+    "wake": {"keys": "{a}", "channel": "c"},
+    "heads": {"priorities": "{5}"},
+    "lasts": {"tenants": "{t}", "priorities": "{5}"},
+    "expired": {"now": T0, "limit": 10},
+}
+
+
+@pytest.mark.parametrize("name", HOT)
+@pytest.mark.parametrize("backlog", [0, 20_000])
+def test_no_statement_of_the_hot_path_scans_the_table(
+    queue: PostgresQueue, own: Own, name: str, backlog: int
+) -> None:
+    own.execute("ALTER TABLE unified_queue SET (autovacuum_enabled = off)")
+    _backlog(own, backlog)
+    if not backlog:
+        own.execute("VACUUM unified_queue")
+    with queue._connections.borrowed() as connection:
+        found = _plan(connection, name, **HOT[name])
+
+    assert "Seq Scan on unified_queue" not in found
+
+
+def _backlog(own: Own, count: int) -> None:
+    own.execute(
+        """
+        INSERT INTO unified_queue (queue_id, item_type, op, tenant_id, collection, created_at, updated_at,
+                                   idempotency_key, payload_json, priority, turn, lock_key)
+        SELECT 'job_' || n, 'file', 'ingest', 't' || n %% 20, 'c', now(), now(), 'k' || n, '{}', n %% 3,
+               n / 20, 'lock' || n
+        FROM generate_series(1, %s) AS n
+        """,
+        (count,),
+    )
+
+
+def _plan(own: Own, name: str, **values: object) -> str:
+    rows = own.execute(f"EXPLAIN {SQL[name]}".encode(), values).fetchall()
+    return "\n".join(str(line) for (line,) in rows)
+
+
+# The server's clock.
+
+
+@pytest.mark.parametrize("minutes", [-10, 10])
+def test_a_machine_whose_clock_is_wrong_neither_steals_nor_starves(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch, minutes: int
+) -> None:
+    right = opened()
+    right.add([new(1), new(2), new(3, run_at=clock.now() + timedelta(minutes=5))])
+    right.claim(ClaimRequest("right", lease=timedelta(minutes=5)))
+    really = clock.now
+    monkeypatch.setattr(clock, "now", lambda: really() + timedelta(minutes=minutes))
+
+    wrong = opened()
+    (claim,) = wrong.claim(ClaimRequest("wrong", limit=10, lease=timedelta(minutes=5)))
+    wrong.renew([Beat(claim.queue_id, claim.claim_number, lease=timedelta(minutes=5))])
+    job = wrong.get(claim.queue_id)
+
+    assert "job_000002" == claim.queue_id
+    assert [] == wrong.expired()
+    assert [] == right.expired()
+    assert job is not None
+    assert job.lease_until is not None
+    assert timedelta(minutes=4) < job.lease_until - really() < timedelta(minutes=6)
+
+
+# Joining the caller's transaction.
+
+
+def _sqlalchemy(url: str) -> sqlalchemy.Engine:
+    return sqlalchemy.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+
+
+@pytest.mark.parametrize("autocommit", [False, True])
+def test_an_add_joins_a_psycopg_transaction(queue: PostgresQueue, url: str, autocommit: bool) -> None:
+    with psycopg.connect(url, autocommit=autocommit, row_factory=dict_row) as connection:
+        with connection.transaction():
+            queue.add([new(1, dedupe=False), new(2, dedupe=False)], connection=connection, now=T0)
+            assert queue.get("job_000001") is None
+        with connection.transaction(force_rollback=True):
+            queue.add([new(3, dedupe=False)], connection=connection, now=T0)
+
+    assert ["job_000001", "job_000002"] == [job.queue_id for job in queue.find(JobQuery())]
+
+
+def test_an_add_joins_the_transaction_of_a_sqlalchemy_connection(queue: PostgresQueue, url: str) -> None:
+    engine = _sqlalchemy(url)
+    with engine.connect() as connection:
+        queue.add([new(1, dedupe=False)], connection=connection, now=T0)
+        assert queue.get("job_000001") is None
+        connection.commit()
+        queue.add([new(2, dedupe=False)], connection=connection, now=T0)
+        connection.rollback()
+    with engine.begin() as connection:
+        queue.add([new(3, dedupe=False)], connection=connection, now=T0)
+    engine.dispose()
+
+    assert ["job_000001", "job_000003"] == [job.queue_id for job in queue.find(JobQuery())]
+
+
+def test_an_add_joins_the_transaction_of_a_sqlalchemy_session(queue: PostgresQueue, url: str) -> None:
+    engine = _sqlalchemy(url)
+    with sqlalchemy.orm.Session(engine) as session:
+        queue.add([new(1, dedupe=False)], connection=session, now=T0)
+        session.commit()
+        session.execute(sqlalchemy.text("SELECT 1"))
+        queue.add([new(2, dedupe=False)], connection=session, now=T0)
+        session.rollback()
+    engine.dispose()
+
+    assert ["job_000001"] == [job.queue_id for job in queue.find(JobQuery())]
+
+
+def test_an_add_that_joins_writes_no_other_row(queue: PostgresQueue, own: Own) -> None:
+    queue.add([new(1)], now=T0)
+    before = queue.find(JobQuery())
+    with own.transaction():
+        queue.add([new(2, idempotency_key=before[0].idempotency_key, dedupe=False)], connection=own, now=T0)
+
+    assert before == queue.find(JobQuery())[:1]
+    assert 2 == len(queue.find(JobQuery()))
+
+
+def test_a_job_that_joins_must_not_dedupe(queue: PostgresQueue, own: Own) -> None:
+    with pytest.raises(InvalidRequest, match="dedupe=False"):
+        queue.add([new(1)], connection=own)
+
+
+def test_a_taken_id_is_refused_in_the_callers_transaction(queue: PostgresQueue, own: Own) -> None:
+    queue.add([new(1)], now=T0)
+    with own.transaction(), pytest.raises(DuplicateId):
+        queue.add([new(1, dedupe=False)], connection=own)
+    assert {(): 1} == queue.count(JobQuery())
+
+
+@pytest.mark.parametrize("wrong", [object(), "postgresql://", 7])
+def test_what_is_no_connection_is_refused(queue: PostgresQueue, wrong: object) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape("psycopg.Connection")):
+        queue.add([new(1, dedupe=False)], connection=wrong)
+
+
+def test_a_joined_add_is_told_when_its_caller_commits(opened: Opener, own: Own) -> None:
+    queue = opened()
+    assert queue.wait(0)
+    with own.transaction():
+        queue.add([new(1, dedupe=False)], connection=own)
+        assert not queue.wait(0.05)
+    assert queue.wait(10)
+
+
+# Behind a pooler in transaction mode: another session for every transaction, and nothing kept in one.
+
+
+@pytest.fixture
+def pooled(opened: Opener) -> PostgresQueue:
+    queue = opened(pooled=True)
+    queue._connections._give_back = _left_clean  # type: ignore[method-assign]
+    return queue
+
+
+def _left_clean(connection: Own) -> None:
+    assert (0,) == connection.execute("SELECT count(*)::int FROM pg_prepared_statements").fetchone()
+    assert ("0",) == connection.execute("SHOW statement_timeout").fetchone()
+    assert [] == connection.execute("SELECT 1 FROM pg_listening_channels()").fetchall()
+    held = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+    assert [] == connection.execute(held.encode()).fetchall()
+    connection.close()
+
+
+def test_everything_works_where_each_transaction_has_another_session(pooled: PostgresQueue) -> None:
+    for start in range(0, 60, 10):
+        pooled.add([new(start + n, lock_key=f"lock-{n % 3}") for n in range(10)])
+    pooled.pause(Scope("nobody"))
+    done: list[str] = []
+    claims = pooled.claim(ClaimRequest("w", 10))
+    while claims:
+        done += [claim.queue_id for claim in claims]
+        endings = [lifecycle.done(claim) for claim in claims]
+        claims = pooled.exchange(endings, ClaimRequest("w", 10)).claims
+
+    assert [f"job_{number:06d}" for number in range(60)] == sorted(done)
+    assert {(Status.DONE,): 60} == pooled.count(JobQuery(), by=("status",))
+
+
+def test_waiting_behind_a_pooler_looks_now_and_then(pooled: PostgresQueue) -> None:
+    assert not pooled.wait(0.01)
+    timer = threading.Timer(0.05, lambda: pooled.add([new(1)]))
+    timer.start()
+    assert pooled.wait(10)
+    timer.join()
+
+
+# Processes and sessions.
+
+
+def test_a_forked_child_has_sessions_of_its_own(queue: PostgresQueue) -> None:
+    queue.add([new(1)])
+    queue.wait(0)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            queue.add([new(2)])
+            queue.wait(0)
+            os._exit(0 if len(queue.claim(ClaimRequest("child", 10))) == 2 else 1)
+        finally:
+            os._exit(2)
+
+    assert 0 == os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert queue.wait(10)
+    queue.add([new(3)])
+    assert queue.wait(10)
+    assert ["job_000003"] == [claim.queue_id for claim in queue.claim(ClaimRequest("parent", 10))]
+
+
+def test_sessions_that_ended_while_idle_are_replaced(queue: PostgresQueue) -> None:
+    queue.add([new(1)])
+    queue.wait(0)
+    _end_sessions(queue)
+
+    queue.add([new(2)])
+    assert queue.wait(10)
+    assert 2 == len(queue.claim(ClaimRequest("w", 10)))
+
+
+def _end_sessions(queue: PostgresQueue) -> None:
+    """Its own only: others run tests on the same server."""
+    listener = queue._listener
+    assert listener is not None
+    assert listener._connection is not None
+    connections = [*queue._connections._idle, listener._connection]
+    pids = [connection.info.backend_pid for connection in connections]
+    with psycopg.connect(postgres.shared_url(), autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(pid, 5000) FROM unnest(%s::int[]) AS p(pid)", (pids,))
+
+
+def test_waiting_costs_next_to_nothing(queue: PostgresQueue) -> None:
+    queue.wait(0)
+    before = time.process_time()
+    assert not queue.wait(1.0)
+    assert time.process_time() - before < 0.01
+
+
+def test_more_threads_than_connections_take_turns(opened: Opener) -> None:
+    queue = opened(pool_size=1)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: queue.add([new(n)]), range(40)))
+
+    assert {(): 40} == queue.count(JobQuery())
+    assert 1 == len(queue._connections._idle)
