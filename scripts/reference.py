@@ -55,7 +55,7 @@ def error_classes(module: ModuleType) -> list[type[Any]]:
     def walk(cls: type[Any]) -> Iterator[type[Any]]:
         yield cls
         for child in cls.__subclasses__():
-            if child.__module__ == module.__name__:
+            if child.__module__.startswith(module.__name__):
                 yield from walk(child)
 
     return list(dict.fromkeys(walk(module.PenstockError)))
@@ -64,7 +64,12 @@ def error_classes(module: ModuleType) -> list[type[Any]]:
 def failure_codes() -> dict[str, str]:
     """What else can stand in a job's ``error_code``: the tables of the modules that put it there."""
     found: dict[str, str] = {}
-    for name in ("penstock.retry", "penstock.lifecycle", "penstock.worker.execute"):
+    for name in (
+        "penstock.retry",
+        "penstock.lifecycle",
+        "penstock.worker.execute",
+        "penstock.worker.telling",
+    ):
         found.update(getattr(load(name), "FAILURE_CODES", {}))
     return found
 

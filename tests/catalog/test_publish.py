@@ -67,7 +67,7 @@ def test_pages_read_one_by_one_keep_unchanged_chunks(catalog: Catalog):
     read(catalog, "same")
 
     assert 0 == embed(catalog)
-    assert {"1 same", "2 same"} == found(catalog, "same gone")
+    assert {"1 same", "2 same"} == found(catalog, '"same" gone')
 
 
 def test_equal_texts_on_several_pages_have_ids_of_their_own(catalog: Catalog):

@@ -130,7 +130,7 @@ def test_delete_then_add_again_leaves_the_new_one_whatever_comes_first(catalog: 
 
     assert ["/a/1.md"] == known(catalog)
     sweep(catalog)
-    assert {"again"} == found(catalog, "again text")
+    assert {"again"} == found(catalog, '"again" text')
 
 
 def test_what_is_being_built_below_a_removed_folder_is_dropped(catalog: Catalog):
@@ -167,7 +167,7 @@ def test_a_removed_source_that_comes_back_before_the_sweep(catalog: Catalog):
     assert before is not None
     assert after is not None
     assert before.source_id == after.source_id
-    assert {"text /a.md", "more"} == found(catalog, "text more")
+    assert {"text /a.md", "more"} == found(catalog, 'text "more"')
     assert 2 == vectors(catalog)
 
 

@@ -154,7 +154,7 @@ def test_delete_acts_whatever_the_disk_says(desk: Desk):
 
     assert {"outcome": "removed", "removed": 1} == job.result
     assert [] == desk.found("wheel")
-    assert 1 == desk.run("folder", "ingest", {"folder_path": str(desk.folder)}).progress["counts"]["added"]
+    assert {"added": 1} == counts(desk.index())
 
 
 def test_the_same_folder_twice_is_one_job(desk: Desk):

@@ -50,7 +50,7 @@ def test_an_unknown_note_is_a_clear_failure(desk: Desk):
     job = desk.run("content", "update", {"content": "New.", "document_id": "nobody"})
 
     assert (Status.FAILED, "ERR_UNKNOWN_DOCUMENT") == (job.status, job.error_code)
-    assert "no note nobody in collection default" in job.error_message
+    assert "no note nobody in collection default" in (job.error_message or "")
 
 
 def test_the_identical_text_deletes(desk: Desk):

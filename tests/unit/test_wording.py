@@ -14,7 +14,10 @@ from penstock.catalog.wording import MOST_TERMS, phrases
         ("time sharing system", ["time", "sharing", "system", "time sharing", "sharing system"]),
         ("what is the gate", ["gate"]),
         ("gate of the mill", ["gate", "mill"]),
-        ("to be or not to be", ["to", "be", "or", "not", "to", "be", "to be", "be or", "or not", "not to", "to be"]),
+        (
+            "to be or not to be",
+            ["to", "be", "or", "not", "to", "be", "to be", "be or", "or not", "not to", "to be"],
+        ),
         ('"the gate" mill', ["the gate", "mill"]),
         ("mill mill mill mill", ["mill", "mill", "mill", "mill mill", "mill mill", "mill mill"]),
         ("multi-targeted", ["multi", "targeted", "multi targeted"]),

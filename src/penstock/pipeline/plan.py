@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from penstock.catalog.values import Fingerprints
 from penstock.pipeline.chunk import cutting
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.extract.opening import EXTRACTORS, extractor
-from penstock.pipeline.phases import Fingerprints, fingerprint
+from penstock.pipeline.fingerprint import fingerprint
 
 
 def fingerprints(

@@ -11,10 +11,9 @@ from penstock.pipeline.chunk import opening as chunking
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, Chunk, ChunkSizes, estimated_tokens
 from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import kinds
-from penstock.pipeline.extract import opening as extracting
 from penstock.pipeline.extract.boxed import Box
-from penstock.pipeline.extract.protocol import Content, Extracted, Limits, Page, Shape
-from penstock.pipeline.phases import fingerprint
+from penstock.pipeline.extract.protocol import Content, Extracted, Limits, Page
+from penstock.pipeline.plan import fingerprints
 
 OCR_NEEDED = Failure("ERR_NO_TEXT", "no text layer: this page needs OCR")
 _HEADINGS = " > "
@@ -54,12 +53,7 @@ class Recipe:
     def fingerprints(self, name: str, sizes: ChunkSizes) -> Fingerprints:
         """Of what would be done to a file of this name. Told by the name alone, so that nothing is read."""
         kind = kinds.by_name(name) or kinds.TEXT
-        made_by = {
-            "extract": [kind.extractor, extracting.extractor(kind.extractor).version],
-            "chunk": [chunking.chunker(shape, kind.language).version for shape in Shape],
-            "sizes": [sizes.size, sizes.overlap],
-        }
-        return Fingerprints(ocr=fingerprint(made_by), vector=self.embedder.fingerprint)
+        return fingerprints(sizes, self.embedder, reader=kind.extractor)
 
     def draft(self, content: Content, sizes: ChunkSizes, *, pages: range | None = None) -> Draft:
         """Raises an ``UnreadableDocument`` when nothing of it can become text, though it is not blank."""

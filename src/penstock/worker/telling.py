@@ -20,6 +20,10 @@ from penstock.job import CHILDREN, Job, JobQuery, Settlement, Status
 from penstock.queue.protocol import Queue
 from penstock.worker.paging import Rounds
 
+FAILURE_CODES = {
+    "ERR_OUTAGE": "Parts of the document failed while something was down; the former version stays.",
+}
+
 QUIET = timedelta(seconds=60)
 """A job that waits for so long without a word is looked at, whatever the outbox says."""
 NAMED = 3

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.pipeline.phases import fingerprint
+from penstock.pipeline.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     import numpy as np

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.errors import InvalidSetting
-from penstock.pipeline.phases import fingerprint
+from penstock.pipeline.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     import numpy as np

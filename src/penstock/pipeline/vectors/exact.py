@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from penstock.catalog.answers import VectorBatch
-from penstock.catalog.protocol import Snapshot
+from penstock.catalog.answers import VectorBatch, VectorChanges
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,6 +19,16 @@ if TYPE_CHECKING:
 
 MOST_TENANTS = 8
 """Copies kept in one process; the one not asked for longest goes."""
+
+
+class Snapshot(Protocol):
+    """The two questions asked of a catalog's snapshot."""
+
+    def changes(self, tenant_id: str, since: int | None = None) -> VectorChanges: ...
+
+    def load(
+        self, tenant_id: str, space: str, source_keys: Collection[int] | None = None
+    ) -> Iterator[VectorBatch]: ...
 
 
 class Near(NamedTuple):

@@ -1,0 +1,158 @@
+"""Every refusal Penstock makes, as one tree.
+
+PenstockError
+├── InvalidRequest (also ValueError)      the request itself is wrong; nothing was written
+│   ├── UnknownItemType · UnknownOperation · UnsupportedOperation
+│   ├── InvalidPayload · PayloadTooLarge · InvalidText · RelativePath
+│   ├── InvalidPriority · InvalidName · InvalidTime · UnknownStatus · DuplicateId
+│   ├── UnknownFunction · UnknownEntity
+│   ├── UnknownDocument · PathNotFound (also LookupError) · InvalidVector
+├── JobNotFound · AmbiguousId (also LookupError)
+│   ├── TaskNotFound (also ValueError)
+├── Conflict                              the job is not in a state that allows this
+│   ├── CannotCancel · CannotRetry · LiveTwin · LeaseLost · NoResult
+│   ├── InvalidTransition (also ValueError) · FingerprintMismatch
+├── QueueFull                             backpressure; carries retry_after
+├── StoreError                            the store could not do its part
+│   ├── StoreUnavailable · StoreReadOnly · StoreDenied · DiskFull
+│   ├── SchemaMismatch · StateDamaged
+├── JobError                              raised inside a job to say how it ends
+│   ├── PermanentFailure · TransientFailure · ServiceUnavailable · Cancelled
+│   │   ├── NothingToIndex
+│   │   ├── UnreadableDocument            a file's content cannot become text
+│   │   │   ├── UnsupportedType · DocumentDamaged · DocumentEncrypted · NoText
+│   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
+├── WorkerFailed                          a worker cannot do its part
+└── ConfigError (also ValueError)
+    ├── InvalidSetting · UnknownScheme · DriverMissing · AppNotFound
+
+Each class has a stable ``code`` (documented in docs/reference/errors.md) and a ``remedy``: what to do next.
+"""
+
+from __future__ import annotations
+
+from penstock.errors.asking import (
+    AmbiguousId,
+    CannotCancel,
+    CannotRetry,
+    Conflict,
+    DuplicateId,
+    FingerprintMismatch,
+    InvalidName,
+    InvalidPayload,
+    InvalidPriority,
+    InvalidRequest,
+    InvalidText,
+    InvalidTime,
+    InvalidTransition,
+    InvalidVector,
+    JobNotFound,
+    LeaseLost,
+    LiveTwin,
+    NoResult,
+    PathNotFound,
+    PayloadTooLarge,
+    PenstockError,
+    QueueFull,
+    RelativePath,
+    TaskNotFound,
+    UnknownDocument,
+    UnknownEntity,
+    UnknownFunction,
+    UnknownItemType,
+    UnknownOperation,
+    UnknownStatus,
+    UnsupportedOperation,
+)
+from penstock.errors.jobs import (
+    Cancelled,
+    ComponentMissing,
+    DocumentDamaged,
+    DocumentEncrypted,
+    DocumentTooLarge,
+    JobError,
+    NoText,
+    NothingToIndex,
+    ParserFailed,
+    PermanentFailure,
+    ServiceUnavailable,
+    TransientFailure,
+    UnreadableDocument,
+    UnsupportedType,
+    WorkerFailed,
+)
+from penstock.errors.stores import (
+    AppNotFound,
+    ConfigError,
+    DiskFull,
+    DriverMissing,
+    InvalidSetting,
+    SchemaMismatch,
+    StateDamaged,
+    StoreDenied,
+    StoreError,
+    StoreReadOnly,
+    StoreUnavailable,
+    UnknownScheme,
+)
+
+__all__ = [
+    "PenstockError",
+    "InvalidRequest",
+    "UnknownItemType",
+    "UnknownOperation",
+    "UnsupportedOperation",
+    "InvalidPayload",
+    "PayloadTooLarge",
+    "InvalidText",
+    "RelativePath",
+    "InvalidPriority",
+    "InvalidName",
+    "InvalidTime",
+    "UnknownStatus",
+    "DuplicateId",
+    "UnknownFunction",
+    "UnknownEntity",
+    "PathNotFound",
+    "UnknownDocument",
+    "InvalidVector",
+    "JobNotFound",
+    "TaskNotFound",
+    "AmbiguousId",
+    "Conflict",
+    "CannotCancel",
+    "CannotRetry",
+    "LiveTwin",
+    "LeaseLost",
+    "NoResult",
+    "InvalidTransition",
+    "FingerprintMismatch",
+    "QueueFull",
+    "StoreError",
+    "StoreUnavailable",
+    "StoreReadOnly",
+    "StoreDenied",
+    "DiskFull",
+    "SchemaMismatch",
+    "StateDamaged",
+    "JobError",
+    "PermanentFailure",
+    "NothingToIndex",
+    "UnreadableDocument",
+    "UnsupportedType",
+    "DocumentDamaged",
+    "DocumentEncrypted",
+    "NoText",
+    "DocumentTooLarge",
+    "ParserFailed",
+    "ComponentMissing",
+    "TransientFailure",
+    "ServiceUnavailable",
+    "Cancelled",
+    "WorkerFailed",
+    "ConfigError",
+    "InvalidSetting",
+    "UnknownScheme",
+    "DriverMissing",
+    "AppNotFound",
+]

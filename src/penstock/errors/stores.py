@@ -1,0 +1,88 @@
+"""What a store, or the configuration that names it, makes impossible."""
+
+from __future__ import annotations
+
+from penstock.errors.asking import PenstockError
+
+
+class StoreError(PenstockError):
+    """The store could not do its part; unless the message says otherwise, the operation had no effect."""
+
+    code = "ERR_STORE"
+    default_remedy = "Check the store named in the message."
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached, or stayed busy for longer than the timeout."""
+
+    code = "ERR_STORE_UNAVAILABLE"
+    default_remedy = "Check that the store is running and reachable, then try again."
+
+
+class StoreReadOnly(StoreError):
+    """The store can be read but not written."""
+
+    code = "ERR_STORE_READ_ONLY"
+    default_remedy = "Make the file and its directory writable for this user."
+
+
+class StoreDenied(StoreError):
+    """The operating system, or the server, refuses this user access to the store."""
+
+    code = "ERR_STORE_DENIED"
+    default_remedy = "Run as the owner of the state directory, or choose another with --state DIR."
+
+
+class DiskFull(StoreError):
+    """No space is left for the write; it had no effect."""
+
+    code = "ERR_DISK_FULL"
+    default_remedy = "Free some space and try again."
+
+
+class SchemaMismatch(StoreError):
+    """The store was written by a newer Penstock, or is not a Penstock store."""
+
+    code = "ERR_SCHEMA_MISMATCH"
+    default_remedy = "Upgrade Penstock, or point it at another store."
+
+
+class StateDamaged(StoreError):
+    """A file of the store cannot be read as what it should be. Nothing was changed or deleted."""
+
+    code = "ERR_STATE_DAMAGED"
+    default_remedy = "Restore the named file from a backup, or repair the named line by hand."
+
+
+class ConfigError(PenstockError, ValueError):
+    """The configuration cannot be used."""
+
+    code = "ERR_CONFIG"
+    default_remedy = "See docs/reference/settings.md."
+
+
+class InvalidSetting(ConfigError):
+    """A setting has a value outside what it allows."""
+
+    code = "ERR_INVALID_SETTING"
+
+
+class UnknownScheme(ConfigError):
+    """The store URL begins with a scheme no engine has."""
+
+    code = "ERR_UNKNOWN_SCHEME"
+    default_remedy = "Use sqlite:///PATH, postgresql://…, redis://HOST, jsonl://DIRECTORY or memory://."
+
+
+class DriverMissing(ConfigError):
+    """The store URL asks for an engine whose driver is not installed."""
+
+    code = "ERR_DRIVER_MISSING"
+    default_remedy = "Install the extra named in the message."
+
+
+class AppNotFound(ConfigError):
+    """The application a worker should serve cannot be loaded."""
+
+    code = "ERR_APP_NOT_FOUND"
+    default_remedy = "Name it as MODULE:NAME, such as mypkg.tasks:app, from the directory that holds mypkg."
