@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from penstock import transitions
-from penstock.errors import DuplicateId, InvalidText, QueueFull
+from penstock.errors import DuplicateId, QueueFull
 from penstock.job import Added, Changes, Job, Limits, NewJob, Status
 from penstock.queue.rows import Rows
+from penstock.queue.texts import refuse_unstorable
 
 
 class Turns:
@@ -72,20 +73,6 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> Added:
         turns.forget()
     run = twin.run + 1 if twin.status is Status.IN_PROGRESS else twin.run
     return Added(twin.queue_id, twin.status, run, dedupe_hit=True)
-
-
-def refuse_unstorable(new: Sequence[NewJob]) -> None:
-    """What one engine cannot keep, none accepts."""
-    for item in new:
-        names = (item.queue_id, item.tenant_id, item.collection, item.branch, item.idempotency_key)
-        text = "".join((*names, item.submitted_by, item.lock_key or "", item.metadata, item.payload_json))
-        if "\0" in text:
-            raise InvalidText(f"job {item.queue_id!r} holds a NUL character")
-        if not text.isascii():
-            try:
-                text.encode()
-            except UnicodeEncodeError:
-                raise InvalidText(f"job {item.queue_id!r} holds a lone surrogate") from None
 
 
 def add_child(rows: Rows, turns: Turns, parent: Job, new: NewJob, now: datetime) -> bool:

@@ -11,9 +11,10 @@ import msgspec
 
 from penstock import transitions
 from penstock.job import CHILDREN, RETURNED, SUSPECT, Changes, Job, Settlement, Status
-from penstock.queue.adding import Turns, add_child, numbered, refuse_unstorable
+from penstock.queue.adding import Turns, add_child, numbered
 from penstock.queue.requeueing import RETRYABLE
 from penstock.queue.rows import Rows
+from penstock.queue.texts import refuse_unstorable
 
 NAMED_FAILURES = 3
 

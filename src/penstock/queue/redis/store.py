@@ -33,6 +33,7 @@ from penstock.queue.protocol import CASCADE_BATCH, COUNTABLE, NO_LIMITS, POSITIO
 from penstock.queue.redis import codec, format, reading
 from penstock.queue.redis.bell import Bell
 from penstock.queue.redis.server import Server
+from penstock.queue.texts import refuse_unstorable, storable
 
 
 class RedisQueue:
@@ -60,6 +61,7 @@ class RedisQueue:
                 "this engine has no transactions to join",
                 remedy="Leave out connection=, or use a sqlite:/// store.",
             )
+        refuse_unstorable(new)
         most = (limits.functions, limits.indexing, limits.per_tenant)
         tenants: set[str] = set()
         if limits.per_tenant is not None:
@@ -89,7 +91,7 @@ class RedisQueue:
     def settle(
         self, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> list[Status | None]:
-        what, *answer = self._run("settle", [codec.settlement(each) for each in settlements], now)
+        what, *answer = self._run("settle", _settlements(settlements), now)
         self._refuse_taken(what, answer)
         self._cascade("stop_children", answer[1], now)
         return [_status(number) for number in answer[0]]
@@ -97,7 +99,7 @@ class RedisQueue:
     def exchange(
         self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
     ) -> Exchange:
-        asked = ([codec.settlement(each) for each in settlements], _asked(request))
+        asked = (_settlements(settlements), _asked(request))
         what, *answer = self._run("exchange", asked, now)
         self._refuse_taken(what, answer)
         self._cascade("stop_children", answer[1], now)
@@ -118,7 +120,7 @@ class RedisQueue:
         return [Renewed(flag >= 0, flag == 1) for flag in self._run("renew", asked, now)]
 
     def cancel(self, ids: Sequence[str], *, now: datetime | None = None) -> list[Cancelled]:
-        statuses, parents = self._run("cancel", list(ids), now)
+        statuses, parents = self._run("cancel", _askable(ids), now)
         self._cascade("stop_children", parents, now)
         pairs = zip(ids, statuses[::2], statuses[1::2], strict=True)
         return [Cancelled(queue_id, _status(was), _status(after)) for queue_id, was, after in pairs]
@@ -126,7 +128,7 @@ class RedisQueue:
     def requeue(
         self, ids: Sequence[str], *, keep_retries: bool = False, now: datetime | None = None
     ) -> list[Requeued]:
-        answer, parents = self._run("requeue", (list(ids), keep_retries), now)
+        answer, parents = self._run("requeue", (_askable(ids), keep_retries), now)
         self._cascade("return_children", parents, now)
         triples = zip(ids, answer[::3], answer[1::3], answer[2::3], strict=True)
         return [
@@ -173,19 +175,21 @@ class RedisQueue:
         return frozenset(Scope(*scope.decode().split("\n")) for scope in scopes)
 
     def get(self, queue_id: str) -> Job | None:
-        jobs = reading.rows_of(self._server, [queue_id])
+        jobs = reading.rows_of(self._server, [queue_id]) if storable([queue_id]) else []
         return jobs[0] if jobs else None
 
     def find(self, query: JobQuery) -> list[Job]:
-        return reading.find(self._server, query)
+        return reading.find(self._server, query) if _askable_query(query) else []
 
     def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
         unknown = set(by) - COUNTABLE
         if unknown:
             raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
-        return reading.count(self._server, query, by)
+        return reading.count(self._server, query, by) if _askable_query(query) else {}
 
     def position(self, queue_id: str) -> Position | None:
+        if not storable([queue_id]):
+            return None
         ahead, *length = self._server.run("position", queue_id)
         if ahead < 0:
             return None
@@ -254,3 +258,18 @@ def _asked(request: ClaimRequest) -> tuple[object, ...]:
 
 def _status(number: int) -> Status | None:
     return codec.STATUSES[number - 1] if number else None
+
+
+def _settlements(settlements: Sequence[Settlement]) -> list[Any]:
+    for settlement in settlements:
+        refuse_unstorable(settlement.children)
+    return [codec.settlement(each) for each in settlements]
+
+
+def _askable(ids: Sequence[str]) -> list[str]:
+    """An id that cannot be written is nobody's; nor is the empty one, which can."""
+    return [queue_id if storable([queue_id]) else "" for queue_id in ids]
+
+
+def _askable_query(query: JobQuery) -> bool:
+    return storable(getattr(query, name) for name in query.__struct_fields__)

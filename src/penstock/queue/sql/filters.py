@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from penstock.job import JobQuery
 from penstock.queue.sql.statements import JOB_COLUMNS
@@ -11,14 +11,6 @@ _EQUAL = (
     "item_type op tenant_id collection branch held worker_id lock_key idempotency_key "
     "parent_id root_id waiting_for"
 ).split()
-
-
-def storable(values: Iterable[object]) -> bool:
-    """Whether a row can hold all of these. A database refuses even to look for a text that it cannot."""
-    try:
-        return not any(b"\0" in value.encode() for value in values if isinstance(value, str))
-    except UnicodeEncodeError:
-        return False
 
 
 def find(query: JobQuery) -> tuple[str, list[object]]:

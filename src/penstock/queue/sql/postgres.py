@@ -41,6 +41,7 @@ from penstock.queue.sql.postgres_rows import PostgresRows
 from penstock.queue.sql.postgres_transaction import transact
 from penstock.queue.sql.postgres_values import column_value, decoded
 from penstock.queue.sql.statements import LOCK_CAP
+from penstock.queue.texts import storable
 
 T = TypeVar("T")
 
@@ -160,7 +161,7 @@ class PostgresQueue(Engine[PostgresRows]):
             return rows.pauses()
 
     def get(self, queue_id: str) -> Job | None:
-        if not filters.storable([queue_id]):
+        if not storable([queue_id]):
             return None
         with self._reading() as rows:
             return rows.peek(queue_id)
@@ -181,7 +182,7 @@ class PostgresQueue(Engine[PostgresRows]):
         return {group: number for group, number in named if number}
 
     def _select(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        if not filters.storable(values):
+        if not storable(values):
             return []
         with self._reading() as rows, rows.connection.pipeline():
             # A person may ask for what no index has.

@@ -18,11 +18,11 @@ from psycopg.rows import tuple_row
 from penstock.errors import DuplicateId
 from penstock.job import Beat, Changes, Job, NewJob, Renewed, Scope, Settlement, Status
 from penstock.queue.rows import ChildCount
-from penstock.queue.sql.filters import storable
 from penstock.queue.sql.postgres_connections import Connection
 from penstock.queue.sql.postgres_turns import FlowTurns
 from penstock.queue.sql.postgres_values import changed, decoded, inserted, numbers, texts, times
 from penstock.queue.sql.statements import load
+from penstock.queue.texts import storable
 
 SQL = load("postgres")
 

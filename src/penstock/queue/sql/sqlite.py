@@ -35,6 +35,7 @@ from penstock.queue.sql import filters, schema
 from penstock.queue.sql.connections import Connections, translated
 from penstock.queue.sql.sqlite_claim import SqliteClaim
 from penstock.queue.sql.sqlite_rows import SQL, SqliteRows, column_value
+from penstock.queue.texts import storable
 
 T = TypeVar("T")
 
@@ -107,7 +108,7 @@ class SqliteQueue(Engine[SqliteRows]):
 
     def find(self, query: JobQuery) -> list[Job]:
         statement, values = filters.find(query)
-        if not filters.storable(values):
+        if not storable(values):
             return []
         with self._reading() as rows:
             return rows.select(statement, values)
@@ -117,7 +118,7 @@ class SqliteQueue(Engine[SqliteRows]):
         if unknown:
             raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
         statement, values = filters.count(query, by)
-        if not filters.storable(values):
+        if not storable(values):
             return {}
         with self._reading() as rows:
             found = rows.cursor.execute(statement, values).fetchall()

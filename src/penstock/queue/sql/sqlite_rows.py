@@ -13,8 +13,8 @@ from penstock.clock import format_time
 from penstock.errors import DuplicateId
 from penstock.job import Beat, Changes, Held, Job, NewJob, Renewed, Scope, Settlement, Status
 from penstock.queue.rows import ChildCount
-from penstock.queue.sql.filters import storable
 from penstock.queue.sql.statements import CHANGING_COLUMNS, JOB_COLUMNS, load
+from penstock.queue.texts import storable
 
 SQL = load("sqlite")
 
