@@ -9,8 +9,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -209,21 +209,24 @@ class Field:
             worker.tree(signal.SIGCONT)
 
     def _writable(self) -> bool:
+        try:
+            with self.locked():
+                return True
+        except (sqlite3.OperationalError, BlockingIOError):
+            return False
+
+    @contextmanager
+    def locked(self, timeout: float = 0) -> Iterator[None]:
+        """Nobody else can write meanwhile."""
         if self.engine == "sqlite":
-            connection = sqlite3.connect(self.place / "queue.db", timeout=0, isolation_level=None)
-            try:
+            connection = sqlite3.connect(self.place / "queue.db", timeout=timeout, isolation_level=None)
+            with closing(connection):
                 connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError:
-                return False
-            finally:
-                connection.close()
-            return True
-        with (self.place / "queue/jobs/.queue.lock").open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-            return True
+                yield
+        else:
+            with (self.place / "queue/jobs/.queue.lock").open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if timeout else fcntl.LOCK_NB))
+                yield
 
     def close(self) -> None:
         for worker in self._workers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -68,12 +69,15 @@ class Nursery:
         self._unsettled: list[tuple[Ward, losses.Verdict]] = []
         self._born = 0
         self._start_at = 0.0
+        self.lock = threading.Lock()
+        """Held by whoever changes the wards, reaps them or signals them: a number is theirs until reaped."""
         self.wards: list[Ward] = []
         self.tally = Tally()
 
     def fill_up(self, now: float) -> None:
         while len(self.wards) < self._terms.processes and now >= self._start_at:
-            self.wards.append(self._bear())
+            with self.lock:
+                self.wards.append(self._bear())
 
     def _bear(self) -> Ward:
         self._born += 1
@@ -104,10 +108,11 @@ class Nursery:
             time.sleep(seconds)
 
     def bury(self) -> None:
-        for ward in [ward for ward in self.wards if not ward.process.is_alive()]:
-            self.wards.remove(ward)
-            self._unsettled.append((ward, ward.bury()))
-            self._count(ward)
+        with self.lock:
+            for ward in [ward for ward in self.wards if not ward.process.is_alive()]:
+                self.wards.remove(ward)
+                self._unsettled.append((ward, ward.bury()))
+                self._count(ward)
 
     @property
     def unsettled(self) -> bool:

@@ -1,0 +1,70 @@
+"""Watches the children's clocks, in a thread of its own: it needs their slots and signals, never the store.
+
+A store that blocks holds up whoever asks it. Jobs that are over their time are stopped all the same.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+from penstock import lifecycle
+from penstock.worker.nursery import Nursery, Terms
+from penstock.worker.slot import Executing
+from penstock.worker.ward import Ward
+
+TICK_S = 0.1
+TIMEOUT_UNWIND_S, CANCEL_UNWIND_S = 2.0, 0.5
+"""From SIGTERM to SIGKILL. Whoever is cancelled had the grace before."""
+
+
+class Watch:
+    """Lasts as long as its ``with`` block. ``check`` raises what ended it early."""
+
+    def __init__(self, nursery: Nursery, terms: Terms) -> None:
+        self._nursery = nursery
+        self._terms = terms
+        self._ended = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="penstock-watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            while not self._ended.wait(TICK_S):
+                with self._nursery.lock:
+                    self._look(time.monotonic())
+        except Exception as error:  # noqa: BLE001 - a thread's error is raised where it is asked for
+            self._error = error
+
+    def _look(self, now: float) -> None:
+        for ward in self._nursery.wards:
+            doing = ward.executing
+            if ward.condemned:
+                ward.execute_sentence(doing, now)
+            elif doing is not None:
+                self._judge(ward, doing, now)
+
+    def _judge(self, ward: Ward, doing: Executing, now: float) -> None:
+        lasted = now - doing.started
+        late = frozenset(index for index, member in enumerate(doing.members) if lasted > member.timeout_s)
+        deaf = ward.ignored_stops(doing.number, self._terms.grace_s, now)
+        if late:
+            ward.condemn(doing, late, lifecycle.timed_out, now + TIMEOUT_UNWIND_S)
+        elif deaf:
+            ward.condemn(doing, deaf, lifecycle.cancelled_by_flag, now + CANCEL_UNWIND_S)
