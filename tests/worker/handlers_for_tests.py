@@ -58,6 +58,13 @@ def sleep_unless_retried(context: Context) -> int:
     return context.claim.claim_number
 
 
+def compute(context: Context) -> None:
+    """Done after so many seconds on a core, however long that takes."""
+    until = time.process_time() + context.payload["seconds"]
+    while time.process_time() < until:
+        pass
+
+
 def busy(context: Context) -> None:
     while True:
         pass
@@ -255,6 +262,7 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         noop,
         sleep,
         sleep_unless_retried,
+        compute,
         busy,
         regex,
         digest,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 
 from penstock.job import Status
@@ -52,6 +53,20 @@ def test_a_timeout_is_kept_while_somebody_else_holds_the_store(field: Field):
         until(lambda: not alive([pid]))
 
     assert "ERR_JOB_TIMEOUT" == field.ended(job_id).error_code
+
+
+def test_time_in_which_the_whole_worker_stood_still_does_not_count(field: Field):
+    job_id = field.put("compute", payload={"seconds": 0.7}, timeout_s=2)
+    worker = field.worker()
+    field.began(job_id)
+
+    field.freeze(worker)
+    frozen = time.monotonic()
+    until(lambda: time.monotonic() - frozen > 2.5)
+    worker.tree(signal.SIGCONT)
+
+    assert (Status.DONE, 0) == (field.ended(job_id).status, field.job(job_id).retry_count)
+    assert "stood still for" in worker.log
 
 
 def test_progress_reaches_the_row_and_a_checkpoint_ends_a_cancelled_job(field: Field):

@@ -1,4 +1,4 @@
-"""The supervisor: starts children, renews their leases, and settles for the dead. ``Watch`` watches their clocks.
+"""The supervisor: starts children, renews their leases, and settles for the dead. ``watch`` has their clocks.
 
 It never runs a handler, so nothing a handler does can keep it from its duties.
 """

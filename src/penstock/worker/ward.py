@@ -35,6 +35,7 @@ class Ward:
         self._stop_asked: dict[tuple[int, int], float] = {}
         self._told: dict[int, tuple[int, str]] = {}
         self._relieved = 0
+        self._excused = (0, 0.0)
 
     @property
     def executing(self) -> Executing | None:
@@ -87,6 +88,25 @@ class Ward:
     def relieve(self, number: int) -> None:
         self._relieved = number
         self.slot.relieve(number)
+
+    # Time.
+
+    def excuse(self, seconds: float, now: float) -> None:
+        """Give as much more time: the whole worker stood still that long."""
+        doing = self.executing
+        if doing is not None:
+            before = self._excused_of(doing)
+            self._excused = (doing.number, before + min(seconds, now - doing.started - before))
+        self._stop_asked = {key: at + seconds for key, at in self._stop_asked.items()}
+        if self._sentence is not None:
+            self._sentence = self._sentence._replace(kill_at=self._sentence.kill_at + seconds)
+
+    def lasted(self, doing: Executing, now: float) -> float:
+        return now - doing.started - self._excused_of(doing)
+
+    def _excused_of(self, doing: Executing) -> float:
+        number, seconds = self._excused
+        return seconds if number == doing.number else 0.0
 
     # The end.
 

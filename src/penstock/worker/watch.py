@@ -5,6 +5,7 @@ A store that blocks holds up whoever asks it. Jobs that are over their time are 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from types import TracebackType
@@ -18,6 +19,10 @@ from penstock.worker.ward import Ward
 TICK_S = 0.1
 TIMEOUT_UNWIND_S, CANCEL_UNWIND_S = 2.0, 0.5
 """From SIGTERM to SIGKILL. Whoever is cancelled had the grace before."""
+FROZEN_S = 1.0
+"""A tick this late: this process did not run, nor, most likely, did its children."""
+
+log = logging.getLogger("penstock.worker")
 
 
 class Watch:
@@ -28,6 +33,7 @@ class Watch:
         self._terms = terms
         self._ended = threading.Event()
         self._error: Exception | None = None
+        self._looked_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="penstock-watch", daemon=True)
 
     def __enter__(self) -> Self:
@@ -53,6 +59,7 @@ class Watch:
             self._error = error
 
     def _look(self, now: float) -> None:
+        self._excuse_sleepers(now)
         for ward in self._nursery.wards:
             doing = ward.executing
             if ward.condemned:
@@ -60,8 +67,17 @@ class Watch:
             elif doing is not None:
                 self._judge(ward, doing, now)
 
+    def _excuse_sleepers(self, now: float) -> None:
+        """Time in which the whole worker stood still (SIGSTOP, a paused container) is nobody's."""
+        frozen = now - self._looked_at - TICK_S
+        self._looked_at = now
+        if frozen > FROZEN_S:
+            log.warning("this worker stood still for %.1f s; its jobs get as much more time", frozen)
+            for ward in self._nursery.wards:
+                ward.excuse(frozen, now)
+
     def _judge(self, ward: Ward, doing: Executing, now: float) -> None:
-        lasted = now - doing.started
+        lasted = ward.lasted(doing, now)
         late = frozenset(index for index, member in enumerate(doing.members) if lasted > member.timeout_s)
         deaf = ward.ignored_stops(doing.number, self._terms.grace_s, now)
         if late:
