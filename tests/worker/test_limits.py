@@ -56,7 +56,7 @@ def test_a_timeout_is_kept_while_somebody_else_holds_the_store(field: Field):
 
 
 def test_time_in_which_the_whole_worker_stood_still_does_not_count(field: Field):
-    job_id = field.put("compute", payload={"seconds": 0.7}, timeout_s=2)
+    job_id = field.put("compute", payload={"seconds": 0.3}, timeout_s=2)
     worker = field.worker()
     field.began(job_id)
 
