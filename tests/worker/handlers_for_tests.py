@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import signal
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -167,6 +168,41 @@ def leak_threads(context: Context) -> None:
         threading.Thread(target=time.sleep, args=(60,)).start()
 
 
+def leak_a_hog(context: Context) -> None:
+    """A thread that keeps the interpreter for ever, from a moment after its job on."""
+
+    def hog() -> None:
+        time.sleep(0.3)
+        regex(context)
+
+    threading.Thread(target=hog, daemon=True).start()
+
+
+class Mute:
+    """As some programs replace sys.stdout: no flush, no closed."""
+
+    def write(self, text: str) -> None:
+        pass
+
+
+def mute_stdout(context: Context) -> None:
+    sys.stdout = cast("Any", Mute())
+    threading.Thread(target=time.sleep, args=(60,)).start()
+
+
+def keep_the_logs_lock(context: Context) -> None:
+    """In a thread that never gives it back."""
+    kept = threading.Event()
+
+    def keep() -> None:
+        logging.getLogger().handlers[0].acquire()
+        kept.set()
+        threading.Event().wait()
+
+    threading.Thread(target=keep, daemon=True).start()
+    kept.wait()
+
+
 _hoard: list[bytearray] = []
 
 
@@ -283,6 +319,9 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         chdir,
         where,
         leak_threads,
+        leak_a_hog,
+        mute_stdout,
+        keep_the_logs_lock,
         hoard,
         garbage,
         hostile,

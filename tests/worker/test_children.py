@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 
+import pytest
+
 from penstock.job import Status
-from tests.worker.processes import Field, until
+from tests.worker.processes import Field, alive, until
 
 
 def test_children_are_replaced_after_a_number_of_jobs(field: Field):
@@ -27,6 +31,56 @@ def test_a_child_that_keeps_its_memory_is_replaced(field: Field):
 
     assert field.began(ids[0]).pid != field.began(ids[2]).pid
     assert "died" not in worker.log
+
+
+def test_a_process_that_hangs_without_a_job_is_replaced(field: Field):
+    """It has no timeout to run over, and would keep what it claims for ever."""
+    worker = field.worker(silence_s=2)
+    hung = field.began(field.put("leak_a_hog")).pid
+    until(lambda: field.count(Status.DONE) == 1)
+    until(lambda: not alive([hung]))
+
+    job = field.ended(field.put())
+
+    assert (Status.DONE, 0, 0) == (job.status, job.retry_count, job.lost_count)
+    assert "hung without a job" in worker.log
+    until(lambda: field.info("last_death") == ["hung without a job"])
+
+
+def test_a_process_that_was_stopped_while_it_waits_is_replaced(field: Field):
+    worker = field.worker(silence_s=2)
+    stopped = field.began(field.put()).pid
+    until(lambda: field.count(Status.DONE) == 1)
+
+    os.kill(stopped, signal.SIGSTOP)
+
+    until(lambda: not alive([stopped]))
+    assert Status.DONE is field.ended(field.put()).status
+    assert worker.process.poll() is None
+
+
+def test_a_process_that_only_waits_is_left_alone(field: Field):
+    worker = field.worker(silence_s=2)
+    pid = field.began(field.put()).pid
+    with field.locked(timeout=10):
+        # Not even a store that blocks looks like a process that hangs.
+        began = time.monotonic()
+        until(lambda: time.monotonic() - began > 3)
+
+    assert pid == field.began(field.put()).pid
+    assert "died" not in worker.log
+
+
+@pytest.mark.parametrize("do", ["mute_stdout", "keep_the_logs_lock"])
+def test_nothing_a_handler_leaves_keeps_its_process_from_ending(field: Field, do: str):
+    worker = field.worker(recycle_after=1, leaving_s=1)
+    first, second = field.put(do), field.put()
+
+    assert {Status.DONE} == {field.ended(first).status, field.ended(second).status}
+
+    pid = field.began(first).pid
+    until(lambda: not alive([pid]))
+    assert (do == "keep_the_logs_lock") == ("hung while it left" in worker.log)
 
 
 def test_a_worker_whose_code_cannot_be_loaded_says_so_and_does_not_spin(field: Field):

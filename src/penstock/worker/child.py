@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -43,6 +44,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
 PATIENCE_S = 60.0
 """A store that is away for longer may only be so for this process, so another one takes over."""
 MEMORY_EVERY_S = 1.0
+BEAT_EVERY_S = 1.0
+"""How often a child that waits for work says that it lives."""
 
 log = logging.getLogger("penstock.worker")
 
@@ -82,6 +85,7 @@ class Child:
     def run(self) -> None:
         threading.Thread(target=self._send_while_busy, daemon=True).start()
         wear = _Wear(self._terms)
+        self._slot.beat(time.monotonic())
         self._slot.say_ready()
         try:
             while not self._leaving() and not (wear.out(self._jobs) and not self._waiting):
@@ -224,12 +228,15 @@ class Child:
     # Sending.
 
     def _send_while_busy(self) -> None:
-        """Results of quick jobs do not wait for a slow one, nor do the jobs claimed with it."""
+        """Results of quick jobs do not wait for a slow one, nor do the jobs claimed with it. Also says that
+        this process lives: it does not where a thread that was left behind keeps the interpreter.
+        """
         while True:
-            self._busy.wait()
-            time.sleep(SETTLE_AFTER_S)
+            if self._busy.wait(BEAT_EVERY_S):
+                time.sleep(SETTLE_AFTER_S)
             self._guard.leave_with_parent()
             now, since = time.monotonic(), self._executing_since
+            # From here, not from the main thread: that may have to wait for the store.
             self._slot.beat(now)
             if since and now - since > SETTLE_AFTER_S:
                 try:
@@ -284,13 +291,22 @@ def main(terms: Terms, open_queue: Callable[[], Queue], registry: Callable[[], R
         code = 0
     except BaseException as error:  # whatever it is, the supervisor passes it on
         slot.note(msgspec.json.encode({"died": describe(error)}).decode())
+        slot.say_leaving(time.monotonic())
         log.exception("a worker process ends")
     finally:
-        # Not by returning: that would wait for threads a handler left behind.
-        logging.shutdown()
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None and not stream.closed:
-                stream.flush()
+        _end(slot, code)
+
+
+def _end(slot: Slot, code: int) -> None:
+    """Not by returning: that would wait for threads a handler left behind."""
+    try:
+        # From now on the supervisor does not wait long: a pipe nobody reads, or a lock nobody gives back,
+        # would keep this process for ever.
+        slot.say_leaving(time.monotonic())
+        for last in (logging.shutdown, lambda: sys.stdout.flush(), lambda: sys.stderr.flush()):
+            with suppress(BaseException):
+                last()
+    finally:
         os._exit(code)
 
 

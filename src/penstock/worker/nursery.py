@@ -42,6 +42,10 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     retention: dict[str, timedelta] = {}
     grace_s: float = 10.0
     shutdown_grace_s: float = 30.0
+    silence_s: float = 30.0
+    """A child without a job that shows no sign of life for so long hangs."""
+    leaving_s: float = 10.0
+    """How long a child may take to end, once all its jobs are settled."""
     until_idle: bool = False
     recycle_after: int | None = None
     recycle_growth_mb: int | None = 512
@@ -136,7 +140,7 @@ class Nursery:
             tally.stillborn = 0
             return
         tally.deaths += 1
-        tally.last_death = ward.notes().get("died") or _exit_reason(ward.process.exitcode)
+        tally.last_death = ward.notes().get("died") or ward.fault or _exit_reason(ward.process.exitcode)
         log.warning("process %s died: %s", ward.worker_id, tally.last_death)
         unused = slot.executed == 0 and ward.executing is None
         # Killed later than at its start it says nothing about the next one.

@@ -25,7 +25,7 @@ NOTES_LIMIT = 4_000
 _PAGE = 4096
 
 # Word numbers (8 bytes each). The child writes the first group, the supervisor the second.
-_READY, _EXECUTED, _REFUSED, _BEAT_AT, _IDLE, _RESULTS = range(6)
+_READY, _EXECUTED, _REFUSED, _BEAT_AT, _IDLE, _RESULTS, _LEFT_AT = range(7)
 _LEAVE, _RELIEVED, _CONDEMNED = range(16, 19)
 _STOPS = 64
 """One word a member: the number of the execution it is asked to stop."""
@@ -185,6 +185,10 @@ class Slot:
     def say_idle(self, idle: bool) -> None:
         self._words[_IDLE] = idle
 
+    def say_leaving(self, now: float) -> None:
+        """All that was claimed is settled; only the process itself has to end."""
+        self._times[_LEFT_AT] = now
+
     def asked_to_stop(self, number: int, index: int) -> bool:
         return self._words[_STOPS + index] == number
 
@@ -218,6 +222,11 @@ class Slot:
     @property
     def beat_at(self) -> float:
         return self._times[_BEAT_AT]
+
+    @property
+    def left_at(self) -> float:
+        """0 while it works."""
+        return self._times[_LEFT_AT]
 
     def executing(self) -> Executing | None:
         record = self._members.read()

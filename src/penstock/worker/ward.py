@@ -32,6 +32,8 @@ class Ward:
         self.process = process
         self._sentence: Sentence | None = None
         self._dismissed = False
+        self.fault: str | None = None
+        """Why it had to be killed, when that is its own doing and no job's."""
         self._stop_asked: dict[tuple[int, int], float] = {}
         self._told: dict[int, tuple[int, str]] = {}
         self._relieved = 0
@@ -48,7 +50,7 @@ class Ward:
     @property
     def stopped(self) -> bool:
         """Its death is the supervisor's doing."""
-        return self._dismissed or self.condemned
+        return (self._dismissed and self.fault is None) or self.condemned
 
     def notes(self) -> dict[str, Any]:
         text = self.slot.notes()
@@ -127,9 +129,10 @@ class Ward:
         elif now > self._sentence.kill_at:
             self.kill()
 
-    def dismiss(self) -> None:
-        """Killed for no fault of its own: what it executes is given back unspent."""
+    def dismiss(self, fault: str | None = None) -> None:
+        """Killed for no fault of its jobs: what it executes is given back unspent."""
         self._dismissed = True
+        self.fault = fault
         self.kill()
 
     def kill(self) -> None:

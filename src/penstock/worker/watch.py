@@ -33,7 +33,7 @@ class Watch:
         self._terms = terms
         self._ended = threading.Event()
         self._error: Exception | None = None
-        self._looked_at = time.monotonic()
+        self._looked_at = self._awake_since = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="penstock-watch", daemon=True)
 
     def __enter__(self) -> Self:
@@ -64,8 +64,10 @@ class Watch:
             doing = ward.executing
             if ward.condemned:
                 ward.execute_sentence(doing, now)
-            elif doing is not None:
+            elif doing is not None and not ward.slot.left_at:
                 self._judge(ward, doing, now)
+            else:
+                self._end_if_hung(ward, now)
 
     def _excuse_sleepers(self, now: float) -> None:
         """Time in which the whole worker stood still (SIGSTOP, a paused container) is nobody's."""
@@ -73,8 +75,20 @@ class Watch:
         self._looked_at = now
         if frozen > FROZEN_S:
             log.warning("this worker stood still for %.1f s; its jobs get as much more time", frozen)
+            self._awake_since = now
             for ward in self._nursery.wards:
                 ward.excuse(frozen, now)
+
+    def _end_if_hung(self, ward: Ward, now: float) -> None:
+        """Without a job there is no timeout; but a thread left behind may keep the interpreter, or a lock."""
+        if ward.slot.left_at:
+            since, most, fault = ward.slot.left_at, self._terms.leaving_s, "hung while it left"
+        elif ward.slot.ready:
+            since, most, fault = ward.slot.beat_at, self._terms.silence_s, "hung without a job"
+        else:
+            return
+        if ward.fault is None and now - max(since, self._awake_since) > most:
+            ward.dismiss(fault)
 
     def _judge(self, ward: Ward, doing: Executing, now: float) -> None:
         lasted = ward.lasted(doing, now)
