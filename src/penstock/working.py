@@ -11,6 +11,7 @@ import importlib
 import logging
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,9 +125,10 @@ def load_app(name: str) -> Penstock:
 def _load_module(module_name: str, name: str) -> object:
     if not all(part.isidentifier() for part in module_name.split(".")):
         raise AppNotFound(f"{name!r} is not the name of an application")
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        # As `python -m` does; the command itself stands in a directory of programs.
-        sys.path.insert(0, str(Path.cwd()))
+    with suppress(FileNotFoundError):  # a child may stand in a directory that was removed
+        if "" not in sys.path and str(Path.cwd()) not in sys.path:
+            # As `python -m` does; the command itself stands in a directory of programs.
+            sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module(module_name)
     except PenstockError:

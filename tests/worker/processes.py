@@ -78,13 +78,14 @@ class Worker:
     """One supervisor and its children."""
 
     def __init__(self, field: Field, name: str, given: dict[str, Any]) -> None:
+        cwd = given.pop("cwd", ROOT)
         self._log = field.place / f"{name}-{time.monotonic_ns()}.log"
         command = [sys.executable, "-m", "tests.worker.serving", field.engine, str(field.place), name]
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, sys.path)])
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*command, msgspec.json.encode(given).decode()],
-                cwd=ROOT,
+                cwd=cwd,
                 env=os.environ | {"PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,
                 stderr=log,

@@ -119,6 +119,27 @@ def test_a_store_that_is_away_now_and_then_costs_time_only(field: Field):
     assert [] == list((field.place / "here").iterdir())
 
 
+@pytest.mark.parametrize("start_method", ["spawn", "fork"])
+def test_a_worker_outlives_the_directory_it_was_started_in(field: Field, start_method: str):
+    """As when a deploy removes the old release: nothing is done twice, and new processes can be started."""
+    release = field.place / "release"
+    release.mkdir()
+    worker = field.worker(cwd=release, start_method=start_method)
+    before = field.put()
+    first = field.began(before).pid
+    release.rmdir()
+    moved = field.put("chdir")
+    assert {Status.DONE} == {field.ended(job_id).status for job_id in (before, moved)}
+    os.kill(first, signal.SIGKILL)
+
+    after = field.put()
+
+    assert Status.DONE is field.ended(after).status
+    assert first != field.began(after).pid
+    assert [1, 1] == [len(field.recorded("began", job_id)) for job_id in (before, moved)]
+    assert worker.process.poll() is None
+
+
 def test_a_type_nobody_here_knows_is_given_back_unspent_with_the_reason(field: Field):
     job_id = field.put(item_type="file")
 

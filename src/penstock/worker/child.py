@@ -303,9 +303,11 @@ def _end(slot: Slot, code: int) -> None:
         # From now on the supervisor does not wait long: a pipe nobody reads, or a lock nobody gives back,
         # would keep this process for ever.
         slot.say_leaving(time.monotonic())
-        for last in (logging.shutdown, lambda: sys.stdout.flush(), lambda: sys.stderr.flush()):
+        with suppress(BaseException):
+            logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
             with suppress(BaseException):
-                last()
+                stream.flush()
     finally:
         os._exit(code)
 

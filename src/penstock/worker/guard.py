@@ -23,7 +23,9 @@ class Guard:
         self._slot = slot
         self._parent_pid = parent_pid
         self._pid = os.getpid()
-        self._home = os.getcwd()  # noqa: PTH109 - compared as text after every job
+        # Held open, it can be returned to whatever became of its name.
+        self._home = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._home_is = _identity(os.fstat(self._home))
         self._number = 0
         self._stopped = False
         self.asked_to_leave = False
@@ -70,12 +72,8 @@ class Guard:
             raise Stopped
 
     def _mend(self) -> None:
-        try:
-            moved = os.getcwd() != self._home  # noqa: PTH109 - as above
-        except OSError:
-            moved = True
-        if moved:
-            os.chdir(self._home)
+        if _identity(os.stat(".")) != self._home_is:  # noqa: PTH116 - after every job, so without a Path
+            os.fchdir(self._home)
         if sys.stdin is None or sys.stdin.closed:
             self._mend_stdin()
 
@@ -85,6 +83,10 @@ class Guard:
             os.dup2(fd, 0)
             os.close(fd)
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the life of the process
+
+
+def _identity(file: os.stat_result) -> tuple[int, int]:
+    return file.st_dev, file.st_ino
 
 
 def _forget_signals() -> None:

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from multiprocessing.connection import wait as wait_for_any
 from pathlib import Path
@@ -71,6 +72,9 @@ class Nursery:
         self._context = multiprocessing.get_context(terms.start_method)
         self._life = LifeFile(terms.directory, name)
         self._unsettled: list[tuple[Ward, losses.Verdict]] = []
+        self._home = Path("/")
+        with suppress(FileNotFoundError):
+            self._home = Path.cwd()
         self._born = 0
         self._start_at = 0.0
         self.lock = threading.Lock()
@@ -84,6 +88,7 @@ class Nursery:
                 self.wards.append(self._bear())
 
     def _bear(self) -> Ward:
+        self._stand_somewhere()
         self._born += 1
         worker_id = f"{self._name}-{self._born}"
         self._life.adopt(worker_id)
@@ -103,6 +108,14 @@ class Nursery:
         )
         process.start()
         return Ward(worker_id, slot, process)
+
+    def _stand_somewhere(self) -> None:
+        """A new process is told where its parent stands; in a directory that was removed nobody can say."""
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            log.warning("the directory this worker was started in is gone")
+            os.chdir(self._home if self._home.is_dir() else "/")
 
     def wait(self, seconds: float) -> None:
         """Sleep, but not longer than until the next death."""
