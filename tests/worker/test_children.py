@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 
 import pytest
 
 from penstock.job import Status
-from tests.worker.processes import Field, alive, until
+from tests.worker.processes import Field, Worker, alive, until
 
 
 def test_children_are_replaced_after_a_number_of_jobs(field: Field):
@@ -138,6 +139,51 @@ def test_a_worker_outlives_the_directory_it_was_started_in(field: Field, start_m
     assert first != field.began(after).pid
     assert [1, 1] == [len(field.recorded("began", job_id)) for job_id in (before, moved)]
     assert worker.process.poll() is None
+
+
+def test_a_state_directory_that_was_removed_costs_nobody_a_job(field: Field):
+    worker = field.worker(processes=2)
+    running = field.put("sleep", payload={"seconds": 2})
+    field.began(running)
+    until(lambda: len(list((field.place / "here").glob("*.slot"))) == 2)
+    shutil.rmtree(field.place / "here")
+    killer = field.put("exit_hard", max_retries=0)
+    after = field.put()
+
+    assert [Status.FAILED, Status.DONE, Status.DONE] == [
+        field.ended(job_id).status for job_id in (killer, after, running)
+    ]
+    assert {0} == {field.job(job_id).retry_count for job_id in (after, running)}
+    # Should the worker be killed now, the next one can tell.
+    (life,) = (field.place / "here").glob("*.worker")
+    assert 2 == len(life.read_text().splitlines())
+    assert worker.process.poll() is None
+
+
+def test_a_process_that_cannot_be_started_is_tried_again_later(field: Field):
+    """The others go on meanwhile, and nothing is left behind by the attempts."""
+    place = field.place / "here"
+    worker = field.worker(processes=2)
+    running = field.put("sleep", payload={"seconds": 3})
+    field.began(running)
+    before = until(lambda: found if len(found := set(place.glob("*.slot"))) == 2 else set())
+    moved = place.rename(field.place / "moved")
+    place.touch()
+    field.ended(field.put("exit_hard", max_retries=0))
+
+    until(lambda: worker.log.count("could not be started") >= 2)
+    place.unlink()
+    moved.rename(place)
+
+    assert (Status.DONE, 0) == (field.ended(running).status, field.job(running).retry_count)
+    until(lambda: len(worker.children()) == 2)
+    assert 0 == stopped(worker)
+    assert set(place.iterdir()) < before
+
+
+def stopped(worker: Worker) -> int:
+    worker.signal(signal.SIGTERM)
+    return worker.ended()
 
 
 def test_a_type_nobody_here_knows_is_given_back_unspent_with_the_reason(field: Field):

@@ -7,9 +7,11 @@ jobs its children were executing from their slots, and gives their claims back.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from penstock.queue.protocol import Queue
@@ -18,27 +20,56 @@ from penstock.worker.slot import SIZE, Slot
 
 SUFFIX = ".worker"
 
+log = logging.getLogger("penstock.worker")
+
 
 class LifeFile:
     def __init__(self, directory: Path, supervisor_id: str) -> None:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path = directory / f"{supervisor_id}{SUFFIX}"
-        # Locked under another name first: nobody may see it unlocked while its owner lives.
-        young = self.path.with_suffix(".young")
-        self._fd = os.open(young, os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        young.rename(self.path)
+        self._fd = self._made()
         _open.add(self)
 
-    def adopt(self, worker_id: str) -> None:
-        """Name a child before it can claim anything."""
-        os.write(self._fd, f"{worker_id}\n".encode())
-        os.fsync(self._fd)
+    def _made(self) -> int:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Locked under another name first: nobody may see it unlocked while its owner lives.
+        young = self.path.with_suffix(".young")
+        fd = os.open(young, os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            young.rename(self.path)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def adopt(self, worker_id: str, besides: Sequence[str] = ()) -> None:
+        """Name a child before it can claim anything. ``besides``: the others, should somebody have removed
+        the file, or its directory, meanwhile.
+        """
+        if not self.path.exists():
+            log.warning("%s was removed; it is made anew", self.path)
+            # The old one is locked until then: it may only have been moved, and come back.
+            anew = self._made()
+            self.let_go()
+            self._fd = anew
+            self._write(besides)
+        self._write([worker_id])
+
+    def _write(self, worker_ids: Sequence[str]) -> None:
+        before = os.fstat(self._fd).st_size
+        try:
+            os.write(self._fd, "".join(f"{worker_id}\n" for worker_id in worker_ids).encode())
+            os.fsync(self._fd)
+        except OSError:
+            # Half a name would spoil the next one.
+            os.ftruncate(self._fd, before)
+            raise
 
     def close(self, *, remove: bool = True) -> None:
         """Kept, the file says that there are claims to give back."""
         if remove:
-            self.path.unlink(missing_ok=True)
+            with suppress(OSError):  # its directory may be gone
+                self.path.unlink()
         self.let_go()
 
     def let_go(self) -> None:

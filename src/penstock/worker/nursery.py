@@ -11,10 +11,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from multiprocessing.connection import wait as wait_for_any
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import msgspec
 
+from penstock.errors import DiskFull
 from penstock.handlers.registry import Registry
 from penstock.queue.protocol import Queue
 from penstock.worker import child, losses
@@ -85,14 +87,32 @@ class Nursery:
     def fill_up(self, now: float) -> None:
         while len(self.wards) < self._terms.processes and now >= self._start_at:
             with self.lock:
-                self.wards.append(self._bear())
+                try:
+                    self.wards.append(self._bear())
+                except (OSError, DiskFull) as error:
+                    # No room, no memory, no more processes: that may pass, and others are at work.
+                    self._could_not_start(error)
+                    return
+
+    def _could_not_start(self, error: OSError | DiskFull) -> None:
+        self.tally.last_death = f"could not be started: {error}"
+        log.warning("a process %s", self.tally.last_death)
+        self._pause_starts(stillborn=True)
 
     def _bear(self) -> Ward:
         self._stand_somewhere()
         self._born += 1
         worker_id = f"{self._name}-{self._born}"
-        self._life.adopt(worker_id)
+        self._life.adopt(worker_id, besides=[ward.worker_id for ward in self.wards])
         slot = Slot.create(slot_path(self._terms.directory, worker_id))
+        try:
+            process = self._start(worker_id, slot)
+        except BaseException:
+            slot.close(remove=True)
+            raise
+        return Ward(worker_id, slot, process)
+
+    def _start(self, worker_id: str, slot: Slot) -> BaseProcess:
         terms = child.Terms(
             worker_id=worker_id,
             slot_path=str(slot.path),
@@ -103,11 +123,11 @@ class Nursery:
             recycle_after=self._terms.recycle_after,
             recycle_growth_mb=self._terms.recycle_growth_mb,
         )
-        process = self._context.Process(  # type: ignore[attr-defined]
+        process: BaseProcess = self._context.Process(  # type: ignore[attr-defined]
             target=child.main, args=(terms, self._terms.open_queue, self._terms.registry)
         )
         process.start()
-        return Ward(worker_id, slot, process)
+        return process
 
     def _stand_somewhere(self) -> None:
         """A new process is told where its parent stands; in a directory that was removed nobody can say."""

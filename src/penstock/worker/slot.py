@@ -10,6 +10,7 @@ import mmap
 import os
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -126,7 +127,7 @@ class Slot:
             # A hole would be filled by the first write to it, and on a full disk that write is a SIGBUS.
             os.posix_fallocate(fd, 0, SIZE)
         except OSError as error:
-            path.unlink()
+            path.unlink(missing_ok=True)
             raise DiskFull(f"{path}: no room for the memory shared with a child ({error})") from error
         finally:
             os.close(fd)
@@ -275,4 +276,5 @@ class Slot:
         self._view.release()
         self._page.close()
         if remove:
-            self.path.unlink(missing_ok=True)
+            with suppress(OSError):  # its directory may be gone
+                self.path.unlink()

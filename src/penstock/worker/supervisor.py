@@ -132,7 +132,8 @@ class Supervisor:
         rota.add(terms.upkeep_s, self._stuck.step, spread=SPREAD)
 
     def _nothing_left(self, now: float) -> bool:
-        if self._nursery.tally.stillborn >= STILLBORN_LIMIT:
+        ready = any(ward.slot.ready for ward in self._nursery.wards)
+        if self._nursery.tally.stillborn >= STILLBORN_LIMIT and not ready:
             raise WorkerFailed(
                 f"no process lives long enough to take a job: {self._nursery.tally.last_death}"
             )
