@@ -106,6 +106,32 @@ def test_a_thread_that_outlived_its_job_does_not_speak_for_the_next(child: Slot,
     assert supervisor.progress(second, 0) is None
 
 
+def test_results_that_were_torn_are_read_up_to_the_tear(child: Slot, supervisor: Slot):
+    """After a power cut the count may be there and the bytes not."""
+    whole = settled(1)
+    child.keep([whole])
+    before = child.path.read_bytes()
+    child.keep([settled(2), settled(3)])
+    after = child.path.read_bytes()
+    assert 3 == len(supervisor.results())
+
+    # The first page, with the count, is new; what it counts is old.
+    child.path.write_bytes(after[:4096] + before[4096:])
+
+    assert [whole] == supervisor.results()
+
+
+def test_members_that_were_torn_read_as_nothing(child: Slot, supervisor: Slot):
+    child.begin((Member("job_1", 1, 60),), 1.0)
+    page = child.path.read_bytes()
+    at = page.index(b"job_1")
+    with child.path.open("r+b") as file:
+        file.seek(at - 3)
+        file.write(b"\0" * 8)
+
+    assert supervisor.executing() is None
+
+
 def test_results_are_kept_until_they_are_sent(child: Slot, supervisor: Slot):
     results = [settled(1), settled(2, '"' + "x" * 10_000 + '"')]
 

@@ -102,20 +102,40 @@ def release_dead(queue: Queue, directory: Path) -> int:
             for worker_id in _read(fd).splitlines():
                 released += _release_child(queue, slot_path(directory, worker_id), worker_id)
             path.unlink(missing_ok=True)
+        except OSError as error:
+            _warn_once(path, error)
         finally:
             os.close(fd)
     return released
 
 
 def _read(fd: int) -> str:
-    return os.pread(fd, os.fstat(fd).st_size, 0).decode()
+    return os.pread(fd, os.fstat(fd).st_size, 0).decode(errors="replace")
+
+
+_warned: set[Path] = set()
+
+
+def _warn_once(path: Path, error: OSError) -> None:
+    """One file, of another user perhaps, must not keep this worker from its duties. Leases run out."""
+    if path not in _warned:
+        _warned.add(path)
+        log.warning("what became of %s cannot be told: %s", path, error)
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
 
 
 def _release_child(queue: Queue, slot_file: Path, worker_id: str) -> int:
     executing, results = None, []
-    if slot_file.exists() and slot_file.stat().st_size == SIZE:
+    if _size(slot_file) == SIZE:
         slot = Slot(slot_file)
-        executing, results = slot.executing(), slot.results()
+        if slot.known:
+            executing, results = slot.executing(), slot.results()
         slot.close()
     released = losses.settle_dead(queue, worker_id, results, losses.unless_executing(executing))
     # Last: should the store be away, whoever tries again needs to know what was executing.
@@ -129,6 +149,9 @@ def _dead(directory: Path) -> Iterator[tuple[Path, int]]:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
+            continue
+        except OSError as error:
+            _warn_once(path, error)
             continue
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

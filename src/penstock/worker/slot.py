@@ -6,6 +6,7 @@ children were executing. Every field has one writer. Words are stored whole; wha
 
 from __future__ import annotations
 
+import logging
 import mmap
 import os
 import struct
@@ -28,6 +29,9 @@ _PAGE = 4096
 # Word numbers (8 bytes each). The child writes the first group, the supervisor the second.
 _READY, _EXECUTED, _REFUSED, _BEAT_AT, _IDLE, _RESULTS, _LEFT_AT = range(7)
 _LEAVE, _RELIEVED, _CONDEMNED = range(16, 19)
+_LAYOUT = 63
+LAYOUT = 1
+"""Raised whenever what is where changes: an heir may be of another version than the dead."""
 _STOPS = 64
 """One word a member: the number of the execution it is asked to stop."""
 
@@ -40,6 +44,8 @@ RESULTS_LIMIT = 64 * _PAGE
 SIZE = _RESULTS_AT + RESULTS_LIMIT
 
 _TRIES = 1_000
+
+log = logging.getLogger("penstock.worker")
 
 
 class Member(NamedTuple):
@@ -131,7 +137,9 @@ class Slot:
             raise DiskFull(f"{path}: no room for the memory shared with a child ({error})") from error
         finally:
             os.close(fd)
-        return cls(path)
+        slot = cls(path)
+        slot._words[_LAYOUT] = LAYOUT
+        return slot
 
     def _progress(self, index: int) -> _Record:
         record = self._told.get(index)
@@ -205,6 +213,11 @@ class Slot:
     # The supervisor's side.
 
     @property
+    def known(self) -> bool:
+        """Whether it was laid out as this version does."""
+        return self._words[_LAYOUT] == LAYOUT
+
+    @property
     def ready(self) -> bool:
         return self._words[_READY] == 1
 
@@ -233,16 +246,30 @@ class Slot:
         record = self._members.read()
         if record is None or not record[2]:
             return None
-        return Executing(record[0], record[1], _decode_members(record[2]))
+        try:
+            return Executing(record[0], record[1], _decode_members(record[2]))
+        except msgspec.DecodeError as error:
+            log.warning("%s: what was executing cannot be read (%s)", self.path, error)
+            return None
 
     def results(self) -> list[Settlement]:
-        """What the child had finished but may not have sent. Settled twice, a result is refused."""
-        kept = bytes(self._view[_RESULTS_AT : _RESULTS_AT + self._words[_RESULTS]])
-        found, at = [], 0
+        """What the child had finished but may not have sent. Settled twice, a result is refused.
+
+        After a power cut the file may be torn: what is whole counts, the rest is done again.
+        """
+        kept = bytes(self._view[_RESULTS_AT : _RESULTS_AT + min(self._words[_RESULTS], RESULTS_LIMIT)])
+        found: list[Settlement] = []
+        at = 0
         while at < len(kept):
-            (length,) = _LENGTH.unpack_from(kept, at)
-            at += _LENGTH.size + length
-            found.append(_decode_result(kept[at - length : at]))
+            try:
+                (length,) = _LENGTH.unpack_from(kept, at)
+                at += _LENGTH.size + length
+                found.append(_decode_result(kept[at - length : at]))
+            except (struct.error, msgspec.DecodeError) as error:
+                log.warning(
+                    "%s: results after the first %d cannot be read (%s)", self.path, len(found), error
+                )
+                break
         return found
 
     def progress(self, number: int, index: int) -> str | None:
