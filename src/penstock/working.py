@@ -180,14 +180,17 @@ def _common(given: Settings, own: Settings) -> Settings:
 
 
 def _plain(settings: Settings) -> dict[str, Any]:
-    """The settings as they can be sent to another process, with nothing that depends on where it runs."""
+    """The settings as they can be sent to another process, with nothing that depends on where it runs.
+
+    A file has one name there, however it was spelled: workers find their dead predecessors by it.
+    """
     values = {setting.name: getattr(settings, setting.name) for setting in config.SETTINGS}
     plain = {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
     scheme, _, rest = settings.url.partition("://")
     if scheme == "sqlite":
-        plain["url"] = f"sqlite:///{Path(rest[1:]).expanduser().absolute()}"
+        plain["url"] = f"sqlite:///{Path(rest[1:]).expanduser().resolve()}"
     elif scheme == "jsonl":
-        plain["url"] = f"jsonl://{Path(rest).expanduser().absolute()}"
+        plain["url"] = f"jsonl://{Path(rest).expanduser().resolve()}"
     return plain
 
 

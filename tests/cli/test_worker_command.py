@@ -152,6 +152,23 @@ def test_a_signal_stops_it_and_the_job_in_hand_is_given_back_unspent(
     assert (Status.PENDING, 0, 0) == (job.status, job.retry_count, job.lost_count)
 
 
+def test_a_dead_predecessor_is_known_by_any_name_of_the_store(
+    app: Penstock, start: Start, url: str, tmp_path: Path
+):
+    """Its jobs are given back at once; without that they would wait for the lease."""
+    (tmp_path / "link").symlink_to(tmp_path)
+    linked = url.replace(str(tmp_path), f"{tmp_path}/mypkg/../link")
+    (tmp_path / "mypkg" / "linked.py").write_text(APP.format(url=linked, state=str(tmp_path / "state")))
+    receipt = app.call("endless")
+    first = start("worker", "--app", "mypkg.tasks:app")
+    wait_until(lambda: app.job(receipt.job_id).status is Status.IN_PROGRESS)
+    first.kill()
+
+    start("worker", "--app", "mypkg.linked:app")
+
+    wait_until(lambda: app.job(receipt.job_id).claim_number == 2)
+
+
 def test_an_idle_worker_leaves_at_the_first_signal(app: Penstock, start: Start):
     process = start("worker", "--app", "mypkg.tasks:app")
     wait_until(app.queue.workers)
