@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -144,6 +145,12 @@ def fork_and_stay(context: Context) -> int:
         time.sleep(60)
         os._exit(0)
     return pid
+
+
+def start_a_program(context: Context) -> None:
+    """And wait for it, for as long as it likes."""
+    with subprocess.Popen(["sleep", "600"]) as program:
+        Path(context.payload["pid"]).write_text(str(program.pid))
 
 
 def close_stdin(context: Context) -> None:
@@ -314,6 +321,7 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         surrogates,
         fork,
         fork_and_stay,
+        start_a_program,
         close_stdin,
         read_stdin,
         chdir,

@@ -47,6 +47,26 @@ def test_children_die_with_their_supervisor_and_the_next_worker_takes_over(field
     assert 1 == field.ended(job_id).retry_count
 
 
+def test_what_functions_had_started_does_not_outlive_the_whole_worker_for_long(field: Field):
+    """Otherwise the old program and the new one would both be at the same job."""
+    written = field.place / "pid"
+    first = field.worker()
+    job_id = field.put("start_a_program", payload={"pid": str(written)})
+    program = int(until(lambda: written.exists() and written.read_text()))
+    child = field.began(job_id).pid
+
+    first.signal(signal.SIGKILL)
+    first.ended()
+    until(lambda: not alive([child]))
+    assert [program] == alive([program])
+    written.unlink()
+    heir = field.worker()
+
+    again = int(until(lambda: written.exists() and written.read_text()))
+    assert [again] == alive([program, again])
+    assert "killed 1 processes" in heir.log
+
+
 def test_a_neighbour_that_lives_takes_over_without_a_new_worker(field: Field):
     first = field.worker()
     job_id = field.put("sleep_unless_retried", payload={"seconds": 60})

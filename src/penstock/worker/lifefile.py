@@ -10,15 +10,17 @@ import fcntl
 import logging
 import os
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from penstock.queue.protocol import Queue
-from penstock.worker import losses
+from penstock.worker import groups, losses
 from penstock.worker.slot import SIZE, Slot
 
 SUFFIX = ".worker"
+REWRITE_AT = 1_000
+"""Lines after which it is written anew, without the children that are gone."""
 
 log = logging.getLogger("penstock.worker")
 
@@ -26,6 +28,8 @@ log = logging.getLogger("penstock.worker")
 class LifeFile:
     def __init__(self, directory: Path, supervisor_id: str) -> None:
         self.path = directory / f"{supervisor_id}{SUFFIX}"
+        self._children: dict[str, str] = {}
+        self._written = 0
         self._fd = self._made()
         _open.add(self)
 
@@ -42,28 +46,43 @@ class LifeFile:
             raise
         return fd
 
-    def adopt(self, worker_id: str, besides: Sequence[str] = ()) -> None:
-        """Name a child before it can claim anything. ``besides``: the others, should somebody have removed
-        the file, or its directory, meanwhile.
-        """
-        if not self.path.exists():
-            log.warning("%s was removed; it is made anew", self.path)
+    def adopt(self, worker_id: str) -> None:
+        """Name a child before it can claim anything."""
+        there = self.path.exists()
+        if not there or self._written > REWRITE_AT:
+            if not there:
+                log.warning("%s was removed; it is made anew", self.path)
             # The old one is locked until then: it may only have been moved, and come back.
             anew = self._made()
             self.let_go()
             self._fd = anew
-            self._write(besides)
+            self._written = 0
+            self._write(self._children.values())
         self._write([worker_id])
+        os.fsync(self._fd)
+        self._children[worker_id] = worker_id
 
-    def _write(self, worker_ids: Sequence[str]) -> None:
+    def identify(self, worker_id: str, pid: int) -> None:
+        """Say which process the child is, so that an heir can end what its functions started."""
+        leader = groups.Leader.of(pid)
+        if leader is not None:
+            line = self._children[worker_id] = f"{worker_id} {leader.written()}"
+            self._write([line])
+
+    def forget(self, worker_id: str) -> None:
+        """All that the child held is settled."""
+        self._children.pop(worker_id, None)
+
+    def _write(self, lines: Iterable[str]) -> None:
         before = os.fstat(self._fd).st_size
+        whole = [f"{line}\n" for line in lines]
         try:
-            os.write(self._fd, "".join(f"{worker_id}\n" for worker_id in worker_ids).encode())
-            os.fsync(self._fd)
+            os.write(self._fd, "".join(whole).encode())
         except OSError:
-            # Half a name would spoil the next one.
+            # Half a line would spoil the next one.
             os.ftruncate(self._fd, before)
             raise
+        self._written += len(whole)
 
     def close(self, *, remove: bool = True) -> None:
         """Kept, the file says that there are claims to give back."""
@@ -99,7 +118,11 @@ def release_dead(queue: Queue, directory: Path) -> int:
     released = 0
     for path, fd in _dead(directory):
         try:
-            for worker_id in _read(fd).splitlines():
+            lines = [line.split() for line in _read(fd).splitlines()]
+            for leader in filter(None, (groups.Leader.parse(line[1:]) for line in lines)):
+                if left := groups.kill_left_behind(leader):
+                    log.warning("killed %d processes that a dead worker's functions had started", left)
+            for worker_id in dict.fromkeys(line[0] for line in lines if line):
                 released += _release_child(queue, slot_path(directory, worker_id), worker_id)
             path.unlink(missing_ok=True)
         except OSError as error:

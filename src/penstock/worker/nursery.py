@@ -103,14 +103,17 @@ class Nursery:
         self._stand_somewhere()
         self._born += 1
         worker_id = f"{self._name}-{self._born}"
-        self._life.adopt(worker_id, besides=[ward.worker_id for ward in self.wards])
+        self._life.adopt(worker_id)
         slot = Slot.create(slot_path(self._terms.directory, worker_id))
         try:
             process = self._start(worker_id, slot)
         except BaseException:
             slot.close(remove=True)
             raise
-        return Ward(worker_id, slot, process)
+        ward = Ward(worker_id, slot, process)
+        with suppress(OSError):  # without it, it is only harder to clean up after us
+            self._life.identify(worker_id, ward.pid)
+        return ward
 
     def _start(self, worker_id: str, slot: Slot) -> BaseProcess:
         terms = child.Terms(
@@ -163,6 +166,7 @@ class Nursery:
             if held and ward.process.exitcode:
                 log.warning("%d jobs of a dead process were settled", held)
             ward.slot.close(remove=True)
+            self._life.forget(ward.worker_id)
             del self._unsettled[0]
 
     def _count(self, ward: Ward) -> None:

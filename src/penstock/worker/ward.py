@@ -118,7 +118,7 @@ class Ward:
         self._sentence = Sentence(doing.number, guilty, verdict, kill_at)
         self.slot.condemn(doing.number)
         with suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGTERM)
+            os.kill(self.pid, signal.SIGTERM)
 
     def execute_sentence(self, doing: Executing | None, now: float) -> None:
         """Only while it is still that execution: whoever finished in time leaves after the job it is at."""
@@ -163,10 +163,10 @@ class Ward:
 
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
 
     @property
-    def _pid(self) -> int:
+    def pid(self) -> int:
         pid = self.process.pid
         assert pid is not None
         return pid
