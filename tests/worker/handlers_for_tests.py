@@ -175,6 +175,20 @@ def leak_threads(context: Context) -> None:
         threading.Thread(target=time.sleep, args=(60,)).start()
 
 
+def leave_a_timer(context: Context) -> None:
+    signal.alarm(1)
+    signal.setitimer(signal.ITIMER_PROF, 0.5)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def stop_the_clock(context: Context) -> None:
+    """As tests do that freeze the time; it was not put back."""
+    began = time.monotonic()
+    time.monotonic = lambda: began - 10_000  # type: ignore[assignment]
+    time.sleep = lambda seconds: None  # type: ignore[assignment]
+
+
 def leak_a_hog(context: Context) -> None:
     """A thread that keeps the interpreter for ever, from a moment after its job on."""
 
@@ -327,6 +341,8 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         chdir,
         where,
         leak_threads,
+        leave_a_timer,
+        stop_the_clock,
         leak_a_hog,
         mute_stdout,
         keep_the_logs_lock,

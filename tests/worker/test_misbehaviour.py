@@ -58,6 +58,32 @@ def test_a_payload_that_cannot_be_read_fails_its_job_only(field: Field):
     assert Status.DONE is field.job(good).status
 
 
+def test_a_timer_that_was_left_running_does_not_hit_the_next_job(field: Field):
+    ids = [field.put("leave_a_timer"), field.put("compute", payload={"seconds": 1.2}, max_retries=0)]
+    worker = field.worker()
+
+    assert {Status.DONE} == {field.ended(job_id).status for job_id in ids}
+    # It still listens: a stop reaches it at once.
+    endless = field.put("tidy", timeout_s=1)
+    assert Status.FAILED is field.ended(endless).status
+    assert 1 == len(field.recorded("tidied", endless))
+    assert "died" not in worker.log
+
+
+def test_a_clock_that_was_replaced_does_not_time_out_the_next_job(field: Field):
+    ids = [
+        field.put("stop_the_clock"),
+        field.put(timeout_s=5),
+        field.put("compute", payload={"seconds": 0.3}),
+    ]
+
+    field.worker()
+
+    assert {(Status.DONE, 0)} == {
+        (field.ended(job_id).status, field.job(job_id).retry_count) for job_id in ids
+    }
+
+
 def test_threads_that_were_left_behind_do_not_keep_a_process(field: Field):
     worker = field.worker(recycle_after=1)
     first = field.put("leak_threads")

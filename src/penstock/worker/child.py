@@ -64,6 +64,10 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 class Child:
+    # Bound here, out of reach of handlers that replace them in their module and forget to put them back.
+    _now = staticmethod(time.monotonic)
+    _sleep = staticmethod(time.sleep)
+
     def __init__(self, queue: Queue, registry: Registry, guard: Guard, slot: Slot, terms: Terms) -> None:
         self._queue = queue
         self._guard = guard
@@ -85,7 +89,7 @@ class Child:
     def run(self) -> None:
         threading.Thread(target=self._send_while_busy, daemon=True).start()
         wear = _Wear(self._terms)
-        self._slot.beat(time.monotonic())
+        self._slot.beat(self._now())
         self._slot.say_ready()
         try:
             while not self._leaving() and not (wear.out(self._jobs) and not self._waiting):
@@ -107,8 +111,8 @@ class Child:
         """Wait until something may be there, in pieces, so that a long poll does not delay a stop."""
         self._busy.clear()
         self._slot.say_idle(True)
-        until = time.monotonic() + self._terms.poll_s
-        while not self._leaving() and (left := until - time.monotonic()) > 0:
+        until = self._now() + self._terms.poll_s
+        while not self._leaving() and (left := until - self._now()) > 0:
             self._guard.leave_with_parent()
             if self._queue.wait(min(left, LOOK_UP_S)):
                 break
@@ -116,15 +120,15 @@ class Child:
 
     def _patiently(self, step: Callable[[], None]) -> None:
         """A store that is away for a while costs time, not the process."""
-        pause, give_up_at = FIRST_PAUSE_S, time.monotonic() + PATIENCE_S
+        pause, give_up_at = FIRST_PAUSE_S, self._now() + PATIENCE_S
         while True:
             try:
                 return step()
             except (StoreUnavailable, DiskFull) as error:
-                if self._leaving() or time.monotonic() > give_up_at:
+                if self._leaving() or self._now() > give_up_at:
                     raise
                 log.warning("the store is away, trying again in %.1f s: %s", pause, error)
-                time.sleep(pause * random.uniform(0.5, 1.0))
+                self._sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, LONGEST_PAUSE_S)
 
     def _fetch(self, limit: int) -> None:
@@ -152,9 +156,9 @@ class Child:
         if len(self._outbox) and (claims[0].lost_count or self._pace.slow(kind)):
             # Finished work must not hang on a job that may take long, or take the process down.
             self._patiently(self._outbox.send)
-        started = time.monotonic()
+        started = self._now()
         settlements = self._execute(claims, started)
-        ended = time.monotonic()
+        ended = self._now()
         self._pace.note(kind, (ended - started) / len(claims))
         self._finish(settlements, ended)
 
@@ -233,9 +237,9 @@ class Child:
         """
         while True:
             if self._busy.wait(BEAT_EVERY_S):
-                time.sleep(SETTLE_AFTER_S)
+                self._sleep(SETTLE_AFTER_S)
             self._guard.leave_with_parent()
-            now, since = time.monotonic(), self._executing_since
+            now, since = self._now(), self._executing_since
             # From here, not from the main thread: that may have to wait for the store.
             self._slot.beat(now)
             if since and now - since > SETTLE_AFTER_S:

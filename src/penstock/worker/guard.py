@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from penstock.worker.slot import Slot
 
 _PR_SET_PDEATHSIG = 1
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
 class Stopped(BaseException):
@@ -28,6 +29,7 @@ class Guard:
         self._home_is = _identity(os.fstat(self._home))
         self._number = 0
         self._stopped = False
+        self._listener = self._heard
         self.asked_to_leave = False
 
     def settle_in(self) -> None:
@@ -39,10 +41,13 @@ class Guard:
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         self.leave_with_parent()
         # The supervisor decides when to stop; a terminal's Ctrl-C may reach everybody.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, self._heard)
+        self._listen()
         os.register_at_fork(after_in_child=_forget_signals)
         self._mend_stdin()
+
+    def _listen(self) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, self._listener)
 
     def leave_with_parent(self) -> None:
         if os.getppid() != self._parent_pid:
@@ -72,6 +77,12 @@ class Guard:
             raise Stopped
 
     def _mend(self) -> None:
+        for timer in _TIMERS:
+            # Left running, it would kill the next job's process.
+            signal.setitimer(timer, 0)
+        listening = signal.getsignal(signal.SIGTERM) is self._listener
+        if not listening or signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            self._listen()
         if _identity(os.stat(".")) != self._home_is:  # noqa: PTH116 - after every job, so without a Path
             os.fchdir(self._home)
         if sys.stdin is None or sys.stdin.closed:
