@@ -153,6 +153,18 @@ def start_a_program(context: Context) -> None:
         Path(context.payload["pid"]).write_text(str(program.pid))
 
 
+def print_much(context: Context) -> None:
+    print("x" * 100_000)  # more than a buffer holds
+    sys.stdout.flush()
+    sys.stderr.write("")
+
+
+def close_stdout(context: Context) -> None:
+    sys.stdout.close()
+    sys.stderr = cast("Any", None)
+    os.close(1)
+
+
 def close_stdin(context: Context) -> None:
     sys.stdin.close()
     os.close(0)
@@ -185,8 +197,8 @@ def leave_a_timer(context: Context) -> None:
 def stop_the_clock(context: Context) -> None:
     """As tests do that freeze the time; it was not put back."""
     began = time.monotonic()
-    time.monotonic = lambda: began - 10_000  # type: ignore[assignment]
-    time.sleep = lambda seconds: None  # type: ignore[assignment]
+    time.monotonic = lambda: began - 10_000
+    time.sleep = lambda seconds: None
 
 
 def leak_a_hog(context: Context) -> None:
@@ -336,6 +348,8 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         fork,
         fork_and_stay,
         start_a_program,
+        print_much,
+        close_stdout,
         close_stdin,
         read_stdin,
         chdir,

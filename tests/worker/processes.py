@@ -78,7 +78,7 @@ class Worker:
     """One supervisor and its children."""
 
     def __init__(self, field: Field, name: str, given: dict[str, Any]) -> None:
-        cwd = given.pop("cwd", ROOT)
+        cwd, piped = given.pop("cwd", ROOT), given.pop("piped", False)
         self._log = field.place / f"{name}-{time.monotonic_ns()}.log"
         command = [sys.executable, "-m", "tests.worker.serving", field.engine, str(field.place), name]
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, sys.path)])
@@ -88,6 +88,7 @@ class Worker:
                 cwd=cwd,
                 env=os.environ | {"PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if piped else None,
                 stderr=log,
             )
         self.pid = self.process.pid

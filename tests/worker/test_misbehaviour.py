@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from penstock.job import Status
 from tests.worker.processes import ROOT, Field
 
@@ -82,6 +84,26 @@ def test_a_clock_that_was_replaced_does_not_time_out_the_next_job(field: Field):
     assert {(Status.DONE, 0)} == {
         (field.ended(job_id).status, field.job(job_id).retry_count) for job_id in ids
     }
+
+
+def test_whoever_read_its_output_may_go(field: Field):
+    """As with `penstock worker | head -1`: functions that print go on."""
+    worker = field.worker(piped=True)
+    assert Status.DONE is field.ended(field.put()).status
+    assert worker.process.stdout is not None
+    worker.process.stdout.close()
+
+    ids = [field.put("print_much", max_retries=0) for _ in range(2)]
+
+    assert [Status.DONE, Status.DONE] == [field.ended(job_id).status for job_id in ids]
+
+
+@pytest.mark.parametrize("do", ["close_stdout", "mute_stdout"])
+def test_streams_are_there_again_for_the_next_job(field: Field, do: str):
+    ids = [field.put(do), field.put("print_much", max_retries=0)]
+    field.worker()
+
+    assert [Status.DONE, Status.DONE] == [field.ended(job_id).status for job_id in ids]
 
 
 def test_threads_that_were_left_behind_do_not_keep_a_process(field: Field):

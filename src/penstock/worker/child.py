@@ -89,6 +89,7 @@ class Child:
     def run(self) -> None:
         threading.Thread(target=self._send_while_busy, daemon=True).start()
         wear = _Wear(self._terms)
+        self._guard.take_stock()
         self._slot.beat(self._now())
         self._slot.say_ready()
         try:
@@ -142,6 +143,7 @@ class Child:
         )
         claims = self._outbox.exchange(request)
         if claims:
+            self._guard.mend_output()
             with self._lock:
                 self._waiting.extend(claims)
             self._busy.set()

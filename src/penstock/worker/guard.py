@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from penstock.worker.slot import Slot
 
@@ -30,6 +32,10 @@ class Guard:
         self._number = 0
         self._stopped = False
         self._listener = self._heard
+        self._streams: dict[int, Any] = {}
+        self._outputs = select.poll()
+        for fd in (1, 2):
+            self._outputs.register(fd, 0)
         self.asked_to_leave = False
 
     def settle_in(self) -> None:
@@ -44,6 +50,12 @@ class Guard:
         self._listen()
         os.register_at_fork(after_in_child=_forget_signals)
         self._mend_stdin()
+        self.mend_output()
+
+    def take_stock(self) -> None:
+        """Remember what this process prints to, once the application is loaded."""
+        self._streams = {1: sys.stdout, 2: sys.stderr}
+        self._mend_streams()
 
     def _listen(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -87,13 +99,34 @@ class Guard:
             os.fchdir(self._home)
         if sys.stdin is None or sys.stdin.closed:
             self._mend_stdin()
+        out, err = self._streams[1], self._streams[2]
+        if sys.stdout is not out or sys.stderr is not err or out.closed or err.closed:
+            self._mend_streams()
 
     def _mend_stdin(self) -> None:
-        fd = os.open(os.devnull, os.O_RDONLY)
-        if fd != 0:
-            os.dup2(fd, 0)
-            os.close(fd)
+        _lead_nowhere(0, os.O_RDONLY)
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the life of the process
+
+    def mend_output(self) -> None:
+        """Where nobody reads any more, or what was closed: printing must not fail a job, nor hit a file that
+        was given the number.
+        """
+        for fd, _ in self._outputs.poll(0):
+            _lead_nowhere(fd, os.O_WRONLY)
+
+    def _mend_streams(self) -> None:
+        self.mend_output()
+        for fd, stream in self._streams.items():
+            if getattr(stream, "closed", True):
+                self._streams[fd] = open(fd, "w", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        sys.stdout, sys.stderr = self._streams[1], self._streams[2]
+
+
+def _lead_nowhere(fd: int, flags: int) -> None:
+    nowhere = os.open(os.devnull, flags)
+    if nowhere != fd:
+        os.dup2(nowhere, fd)
+        os.close(nowhere)
 
 
 def _identity(file: os.stat_result) -> tuple[int, int]:
