@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from penstock import items, lifecycle
-from penstock.errors import InvalidRequest, SchemaMismatch, StateDamaged
+from penstock.errors import InvalidRequest, SchemaMismatch, StateDamaged, StoreUnavailable
 from penstock.job import ClaimRequest, Job, JobQuery, NewJob, Status
+from penstock.queue.sql.connections import translated
 from penstock.queue.sql.sqlite import SqliteQueue
 from penstock.queue.sql.sqlite_rows import SPILL_OVER, SQL
 
@@ -267,3 +268,12 @@ def test_a_forked_child_uses_connections_of_its_own(queue: SqliteQueue) -> None:
 
 def job(queue: SqliteQueue) -> Job:
     return queue.find(JobQuery())[0]
+
+
+def test_a_file_that_cannot_be_locked_is_a_store_that_is_away(path: Path):
+    """As SQLite says when its descriptors were closed behind its back."""
+    error = sqlite3.OperationalError("locking protocol")
+    error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL
+
+    with pytest.raises(StoreUnavailable, match=r"could not be locked \(locking protocol\)"), translated(path):
+        raise error

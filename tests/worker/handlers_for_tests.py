@@ -165,6 +165,13 @@ def close_stdout(context: Context) -> None:
     os.close(1)
 
 
+def close_all(context: Context) -> str:
+    """As programs do that turn themselves into daemons; it takes a while to notice."""
+    os.closerange(3, 4096)
+    time.sleep(context.payload.get("seconds", 0))
+    return "closed"
+
+
 def close_stdin(context: Context) -> None:
     sys.stdin.close()
     os.close(0)
@@ -350,6 +357,7 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         start_a_program,
         print_much,
         close_stdout,
+        close_all,
         close_stdin,
         read_stdin,
         chdir,

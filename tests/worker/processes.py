@@ -74,6 +74,12 @@ def alive(pids: Iterable[int]) -> list[int]:
     return [pid for pid in pids if (stat := _stat(pid)) and ") Z " not in stat]
 
 
+def seconds_on_a_core(pids: list[int]) -> float:
+    """From the scheduler itself, in nanoseconds; all threads."""
+    tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
 class Worker:
     """One supervisor and its children."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.job import Status
-from tests.worker.processes import ROOT, Field
+from tests.worker.processes import ROOT, Field, seconds_on_a_core
 
 FAILING = {
     "sys_exit": ("ERR_UNKNOWN", "SystemExit: enough"),
@@ -104,6 +104,24 @@ def test_streams_are_there_again_for_the_next_job(field: Field, do: str):
     field.worker()
 
     assert [Status.DONE, Status.DONE] == [field.ended(job_id).status for job_id in ids]
+
+
+@pytest.mark.parametrize("start_method", ["spawn", "fork"])
+def test_a_handler_that_closes_all_descriptors_is_done_and_its_process_goes_at_once(
+    field: Field, start_method: str
+):
+    ids = [field.put(), field.put("close_all", payload={"seconds": 1}), field.put()]
+    worker = field.worker(start_method=start_method)
+
+    jobs = [field.ended(job_id, timeout=15) for job_id in ids]
+
+    assert {(Status.DONE, 0)} == {(job.status, job.retry_count) for job in jobs}
+    assert "closed" == jobs[1].result
+    assert 1 == len(field.recorded("began", ids[1]))
+    assert field.began(ids[1]).pid != field.began(ids[2]).pid
+    assert "closed the descriptors of its process" in worker.log
+    # Its death could no longer be waited for, but nobody span over it either.
+    assert seconds_on_a_core([worker.pid]) < 0.9
 
 
 def test_threads_that_were_left_behind_do_not_keep_a_process(field: Field):

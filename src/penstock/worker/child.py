@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
@@ -214,7 +215,10 @@ class Child:
     def _finish(self, results: list[Settlement], now: float) -> None:
         if not len(self._outbox):
             self._unsent_since = now
-        if not self._outbox.put(results):
+        kept = self._outbox.put(results)
+        if self._guard.robbed:
+            self._give_up(len(results) if kept else 0)
+        if not kept:
             self._patiently(self._outbox.send)
         # Only now: until its result is in the box, the job counts as being executed.
         self._slot.end(len(results))
@@ -224,6 +228,14 @@ class Child:
         due = len(self._outbox) >= SETTLE_AT or now - self._unsent_since > SETTLE_AFTER_S
         if due and self._waiting:
             self._patiently(self._outbox.send)
+
+    def _give_up(self, finished: int) -> NoReturn:
+        """The store must not be touched: its numbers may be other files by now. The supervisor settles."""
+        if finished:
+            self._slot.end(finished)
+        reason = "a handler closed the descriptors of its process"
+        self._slot.note(msgspec.json.encode({"died": reason}).decode())
+        os._exit(1)
 
     def _tell_services(self) -> None:
         states = self._breakers.states()
@@ -244,7 +256,7 @@ class Child:
             now, since = self._now(), self._executing_since
             # From here, not from the main thread: that may have to wait for the store.
             self._slot.beat(now)
-            if since and now - since > SETTLE_AFTER_S:
+            if since and now - since > SETTLE_AFTER_S and self._guard.intact():
                 try:
                     if now - since > HAND_BACK_AFTER_S:
                         self._hand_back("behind a slow job")

@@ -37,6 +37,8 @@ class Guard:
         for fd in (1, 2):
             self._outputs.register(fd, 0)
         self.asked_to_leave = False
+        self.robbed = False
+        """A handler closed the descriptors of this process; the store's are among them."""
 
     def settle_in(self) -> None:
         """Make this process the child of its supervisor and nobody else's."""
@@ -88,7 +90,17 @@ class Guard:
             # The handler swallowed it; it does not get to say how the job ended.
             raise Stopped
 
+    def intact(self) -> bool:
+        """Whether the descriptors are still those of this process: one of them stands for all."""
+        try:
+            return _identity(os.fstat(self._home)) == self._home_is
+        except OSError:
+            return False
+
     def _mend(self) -> None:
+        if not self.intact():
+            self.robbed = True
+            return
         for timer in _TIMERS:
             # Left running, it would kill the next job's process.
             signal.setitimer(timer, 0)

@@ -26,6 +26,7 @@ from penstock.worker.ward import Ward
 
 CRASH_PAUSE_S = 0.2
 LONGEST_CRASH_PAUSE_S = 10.0
+FALSE_ALARM_S = 0.02
 
 log = logging.getLogger("penstock.worker")
 
@@ -142,10 +143,15 @@ class Nursery:
 
     def wait(self, seconds: float) -> None:
         """Sleep, but not longer than until the next death."""
-        if self.wards:
-            wait_for_any([ward.process.sentinel for ward in self.wards], seconds)
-        else:
+        if not self.wards:
             time.sleep(seconds)
+            return
+        told = wait_for_any([ward.process.sentinel for ward in self.wards], seconds)
+        with self.lock:
+            lives = any(ward.process.is_alive() for ward in self.wards if ward.process.sentinel in told)
+        if lives:
+            # It closed the descriptor that tells of its death, and would be told of without end.
+            time.sleep(FALSE_ALARM_S)
 
     def bury(self) -> None:
         with self.lock:
