@@ -263,6 +263,22 @@ def test_progress_of_a_running_function_can_be_read(app: Penstock):
     )
 
 
+def test_a_message_that_is_no_text_is_made_readable(app: Penstock):
+    """It quotes the name of a file, for one; that fails no job."""
+
+    @app.function("read")
+    def read(payload: Payload, context: Context) -> None:
+        context.progress(1, 2, "b\udce4r\0.pdf")
+        time.sleep(0.5)
+
+    receipt = app.call("read")
+    with app.worker_thread():
+        job = wait_until(app, receipt, lambda job: job.progress is not None or job.ended)
+        app.wait(receipt.job_id, timeout=20)
+    assert job.progress is not None
+    assert r"b\udce4r\x00.pdf" == job.progress["message"]
+
+
 def test_calls_of_one_entity_run_in_order_also_while_one_waits_for_a_retry(app: Penstock):
     ran = []
 
