@@ -298,6 +298,20 @@ def test_calls_of_one_entity_run_in_order_also_while_one_waits_for_a_retry(app: 
     assert [(1, 1), (9, 1), (1, 2), (2, 1), (3, 1)] == ran
 
 
+def test_a_priority_or_a_delay_asks_for_another_order_than_that_of_the_calls(app: Penstock):
+    ran = []
+    app.function("step")(lambda payload: ran.append(payload["n"]))
+    entity = ("worker", "w1")
+    later = app.call("step", {"n": "later"}, entity=entity, delay=1)
+    first = app.call("step", {"n": "first"}, entity=entity)
+    urgent = app.call("step", {"n": "urgent"}, entity=entity, priority=10)
+    with app.worker_thread():
+        for receipt in (later, first, urgent):
+            app.wait(receipt.job_id, timeout=20)
+
+    assert ["urgent", "first", "later"] == ran
+
+
 # Registering.
 
 

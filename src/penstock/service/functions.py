@@ -102,7 +102,8 @@ class FunctionJobs(Jobs):
 
             app.call("send_mail", {"to": "miller@example.org"}, entity=("customer", "c1"), delay=60)
 
-        Calls with the same entity run one at a time, in order, also while one of them waits for a retry.
+        Calls with the same entity run one at a time; those of equal priority in order, also while one of them
+        waits for a retry. A higher priority goes first, and a call for later once its time has come.
         ``key``: calls with the same key are one job while it lives. ``connection``, on SQL engines, adds the
         call in the caller's own transaction.
         """
