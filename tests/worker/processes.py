@@ -87,6 +87,8 @@ class Worker:
         cwd, piped = given.pop("cwd", ROOT), given.pop("piped", False)
         self._log = field.place / f"{name}-{time.monotonic_ns()}.log"
         command = [sys.executable, "-m", "tests.worker.serving", field.engine, str(field.place), name]
+        if given.pop("nohup", False):
+            command.insert(0, "nohup")
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, sys.path)])
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(

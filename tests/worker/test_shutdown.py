@@ -70,6 +70,30 @@ def test_a_second_signal_does_not_wait(field: Field):
     assert (Status.PENDING, 0) == (field.job(job_id).status, field.job(job_id).retry_count)
 
 
+def test_a_terminal_that_is_closed_is_a_stop_like_any_other(field: Field):
+    job_id = field.put("sleep", payload={"seconds": 1})
+    worker = field.worker(shutdown_grace_s=20)
+    pid = field.began(job_id).pid
+
+    for _ in range(2):
+        worker.signal(signal.SIGHUP)
+        os.kill(pid, signal.SIGHUP)
+        until(lambda: "finishing" in worker.log)
+
+    assert 0 == worker.ended()
+    assert (Status.DONE, 0) == (field.job(job_id).status, field.job(job_id).retry_count)
+
+
+def test_under_nohup_it_stays(field: Field):
+    worker = field.worker(nohup=True)
+    field.ended(field.put())
+
+    worker.signal(signal.SIGHUP)
+
+    assert Status.DONE is field.ended(field.put()).status
+    assert "finishing" not in worker.log
+
+
 def test_a_signal_to_every_process_at_once_is_a_stop_like_any_other(field: Field):
     """As service managers do it: children get the signal too, and finish what they have in hand."""
     job_id = field.put("sleep", payload={"seconds": 1})

@@ -48,7 +48,7 @@ class Guard:
         if sys.platform.startswith("linux"):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         self.leave_with_parent()
-        # The supervisor decides when to stop; a terminal's Ctrl-C may reach everybody.
+        # The supervisor decides when to stop; a terminal's Ctrl-C, or its end, may reach everybody.
         self._listen()
         os.register_at_fork(after_in_child=_forget_signals)
         self._mend_stdin()
@@ -61,6 +61,7 @@ class Guard:
 
     def _listen(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._listener)
 
     def leave_with_parent(self) -> None:

@@ -233,11 +233,17 @@ class Supervisor:
     def _listening(self) -> Iterator[None]:
         """The first signal asks to stop, the second not to wait. Only the main thread can listen."""
 
-        def heard(_number: int, _frame: object) -> None:
-            self._signals += 1
+        def heard(number: int, _frame: object) -> None:
+            if number != signal.SIGHUP or not self._signals:
+                # A terminal that is closed may say so more than once, and means the same.
+                self._signals += 1
 
+        numbers = [signal.SIGTERM, signal.SIGINT]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            # Unless under nohup.
+            numbers.append(signal.SIGHUP)
         try:
-            before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
+            before = {number: signal.signal(number, heard) for number in numbers}
         except ValueError:
             before = {}
         try:
