@@ -207,8 +207,15 @@ def _contexts(_: int, claim: Any) -> Context:
         (object(), "cannot be kept as JSON"),
         ({(1, 2): 3}, "cannot be kept as JSON"),
         ("x" * RESULT_LIMIT, "the limit is"),
+        ({"mean": [1.0, float("nan")]}, "result.mean[1]: nan is not a JSON number"),
+        (float("inf"), "result: inf is not a JSON number"),
+        ({"raw": b"abc"}, "result.raw: bytes is not a JSON value"),
+        ({1, 2}, "result: set is not a JSON value"),
+        ({"by": {1: "one"}}, "result.by: keys must be strings, got 1"),
+        (timedelta(1), "result: timedelta is not a JSON value"),
+        ("a\0b", "result holds a NUL character"),
     ],
-    ids=["object", "odd key", "too large"],
+    ids=["object", "odd key", "too large", "nan", "inf", "bytes", "set", "key", "timedelta", "NUL"],
 )
 def test_a_result_that_cannot_be_kept_fails_the_job_with_a_reason(
     registering: Penstock, result: Any, reason: str
@@ -218,6 +225,17 @@ def test_a_result_that_cannot_be_kept_fails_the_job_with_a_reason(
 
     assert Status.FAILED is job.status
     assert reason in (job.error_message or "")
+
+
+@pytest.mark.parametrize(
+    "result", [0, False, "ä", 1.5, [], {}, {"a": [1, None, {"b": "c"}]}, (1, 2)], ids=repr
+)
+def test_a_result_comes_back_as_it_was_returned(registering: Penstock, result: Any):
+    registering.function("plain")(lambda payload: result)
+    receipt = registering.call("plain")
+    worked_off(registering, receipt)
+
+    assert registering.result(receipt.job_id) == (list(result) if isinstance(result, tuple) else result)
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()], ids=repr)

@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 
 from penstock import lifecycle, retry
-from penstock.errors import PermanentFailure, ServiceUnavailable
+from penstock.errors import InvalidRequest, PermanentFailure, ServiceUnavailable
 from penstock.handlers.context import Context
 from penstock.handlers.registry import NotHandledHere, Registered, Registry, Wait
 from penstock.job import Claim, Settlement
+from penstock.payloads import encode_strictly
 from penstock.worker.breaker import Breakers
 from penstock.worker.guard import Stopped
 
@@ -147,15 +148,13 @@ def describe(error: BaseException) -> str:
 
 
 def encode_result(result: Any) -> str | None:
+    """As strictly as payloads are: what would come back as something else is refused, not changed."""
     if result is None:
         return None
     try:
-        encoded = msgspec.json.encode(result)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise _bad_result(f"the handler's result cannot be kept as JSON: {describe(error)}") from error
-    if len(encoded) > RESULT_LIMIT:
-        raise _bad_result(f"the handler's result has {len(encoded):,} bytes; the limit is {RESULT_LIMIT:,}")
-    return encoded.decode()
+        return encode_strictly("result", result, max_bytes=RESULT_LIMIT)
+    except InvalidRequest as refusal:
+        raise _bad_result(f"what the handler returned cannot be kept as JSON: {refusal.message}") from refusal
 
 
 def _bad_result(message: str) -> PermanentFailure:
