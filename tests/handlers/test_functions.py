@@ -133,6 +133,39 @@ def test_a_function_may_have_a_back_off_of_its_own(registering: Penstock, backof
     assert 0.9 * seconds <= waits(job) <= 1.1 * seconds
 
 
+def test_a_failure_is_logged_with_the_place_where_it_was_raised(
+    registering: Penstock, caplog: pytest.LogCaptureFixture
+):
+    @registering.function("flaky", max_retries=1, backoff=0)
+    def flaky(payload: Payload) -> None:
+        raise RuntimeError("on line one")
+
+    receipt = registering.call("flaky")
+    with registering.worker_thread():
+        registering.wait(receipt.job_id, timeout=20)
+
+    job = f"job {receipt.job_id} (function flaky) failed in attempt"
+    assert [f"{job} 1 of 2 and is tried again at once", f"{job} 2 of 2 and ends as failed"] == caplog.messages
+    assert 2 == caplog.text.count("RuntimeError: on line one")
+    assert 2 == caplog.text.count("in flaky")
+
+
+def test_a_cancel_is_no_failure_in_the_log(registering: Penstock, caplog: pytest.LogCaptureFixture):
+    @registering.function("polite")
+    def polite(payload: Payload, context: Context) -> None:
+        while True:
+            context.checkpoint()
+            time.sleep(0.01)
+
+    receipt = registering.call("polite")
+    with registering.worker_thread():
+        wait_until(registering, receipt, lambda job: job.status is Status.IN_PROGRESS)
+        registering.cancel(receipt.job_id)
+        registering.wait(receipt.job_id, timeout=20)
+
+    assert [] == caplog.messages
+
+
 def test_the_last_failure_is_final(app: Penstock):
     attempts: list[int] = []
 

@@ -112,6 +112,9 @@ def test_a_job_that_kills_its_process_every_time_fails_and_takes_nobody_with_it(
     others = [field.job(job_id) for job_id in before + after]
     assert {(Status.DONE, 0)} == {(job.status, job.retry_count) for job in others}
     assert [2] == field.info("deaths")
+    said = f"job {killer} (content/ingest): Worker lost in attempt "
+    assert f"{said}1 of 2; it is tried again at once" in worker.log
+    assert f"{said}2 of 2; it ends as failed" in worker.log
 
 
 def test_when_the_whole_tree_is_killed_at_most_what_was_executing_spends_a_retry(field: Field):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,6 +17,7 @@ from penstock.handlers.context import Context
 from penstock.handlers.registry import NotHandledHere, Registered, Registry, Wait
 from penstock.job import Claim, Settlement
 from penstock.payloads import encode_strictly
+from penstock.worker import telling
 from penstock.worker.breaker import Breakers
 from penstock.worker.guard import Stopped
 
@@ -28,6 +30,8 @@ FAILURE_CODES = {
     "ERR_NO_HANDLER": "No worker that took the job can run its type. It waits, unspent, for one that can.",
     "ERR_BAD_RESULT": "The handler's answer cannot be kept: not JSON, too large, or not one for each job.",
 }
+
+log = logging.getLogger("penstock.worker")
 
 # Kept among a job's progress between attempts, where other workers find them too.
 _TRIED = "no_handler"
@@ -127,13 +131,23 @@ def failure(claim: Claim, error: BaseException, handler: Registered) -> Settleme
         classified, schedule = retry.classify(error), handler.backoff_of(claim)
     except Exception:  # noqa: BLE001 - both run code of the application's
         classified, schedule = retry.Classification("transient", "ERR_UNKNOWN"), retry.JOB_BACKOFF
-    return lifecycle.failed_attempt(
+    settlement = lifecycle.failed_attempt(
         claim,
         classified,
         describe(error),
         schedule=schedule,
         jitter=random.uniform(-1, 1),
     )
+    if classified.kind != "cancelled":
+        _tell(claim, error, settlement)
+    return settlement
+
+
+def _tell(claim: Claim, error: BaseException, settlement: Settlement) -> None:
+    """The row keeps the error's text; where it was raised stands only here."""
+    attempt, most = claim.retry_count + 1, claim.max_retries + 1
+    name, then = telling.named(claim), telling.outcome(settlement)
+    log.warning("%s failed in attempt %d of %d and %s", name, attempt, most, then, exc_info=error)
 
 
 def describe(error: BaseException) -> str:
