@@ -23,6 +23,7 @@ from penstock.errors import PermanentFailure, ServiceUnavailable
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry, Wait
 from penstock.job import NewJob
+from penstock.worker import breaker
 
 
 class Catastrophe(BaseException):
@@ -274,6 +275,12 @@ def down(context: Context) -> None:
     raise ServiceUnavailable("qdrant")
 
 
+def down_for_a_moment(context: Context) -> None:
+    """The same, in a process that asks again soon."""
+    breaker.FIRST_PROBE_S = 0.5
+    raise ServiceUnavailable("qdrant")
+
+
 def up_when_there(context: Context) -> str:
     with context.service("qdrant"):
         if not Path(context.payload["there"]).exists():
@@ -374,6 +381,7 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         too_large,
         no_text,
         down,
+        down_for_a_moment,
         up_when_there,
         parent,
         expand,

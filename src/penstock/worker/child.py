@@ -116,6 +116,8 @@ class Child:
         until = self._now() + self._terms.poll_s
         while not self._leaving() and (left := until - self._now()) > 0:
             self._guard.leave_with_parent()
+            # Also with nothing to do: a service that was down may be due for another try.
+            self._tell_services()
             if self._queue.wait(min(left, LOOK_UP_S)):
                 break
         self._slot.say_idle(False)

@@ -18,7 +18,7 @@ from penstock.handlers.registry import NotHandledHere, Registered, Registry, Wai
 from penstock.job import Claim, Settlement
 from penstock.payloads import encode_strictly
 from penstock.worker import telling
-from penstock.worker.breaker import Breakers
+from penstock.worker.breaker import Breakers, Refused
 from penstock.worker.guard import Stopped
 
 RESULT_LIMIT = 1 << 20
@@ -84,7 +84,8 @@ class Executor:
         return failure(claim, error, handler)
 
     def _waits_for_service(self, claim: Claim, error: ServiceUnavailable) -> Settlement:
-        reason = f"waits for {error.service}: {describe(error)}"
+        why = "it was down when last asked" if isinstance(error, Refused) else describe(error)
+        reason = f"waits for {error.service}: {why}"
         given_back = lifecycle.released(claim, reason, delay=self._breakers.delay(error), code=error.code)
         return _remembering(given_back, claim, _NEEDS, error.service)
 
