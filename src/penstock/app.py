@@ -80,6 +80,7 @@ class Penstock(FunctionJobs):
         """
         from penstock import working
 
+        working.refuse_while_loading()
         name = app if app is not None else working.name_of(self)
         working.Worker(self.settings, app=name, processes=processes, until_idle=until_idle, grace=grace).run()
 

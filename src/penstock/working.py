@@ -9,16 +9,18 @@ import functools
 import hashlib
 import importlib
 import logging
+import multiprocessing
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
 from penstock import config
 from penstock.config import Settings, masked_url
-from penstock.errors import AppNotFound, InvalidSetting, PenstockError, StoreDenied
+from penstock.errors import AppNotFound, InvalidSetting, PenstockError, StoreDenied, WorkerFailed
 from penstock.handlers.registry import Registry
 from penstock.queue.opening import open_queue
 from penstock.queue.protocol import Queue
@@ -130,13 +132,55 @@ def _load_module(module_name: str, name: str) -> object:
             # As `python -m` does; the command itself stands in a directory of programs.
             sys.path.insert(0, str(Path.cwd()))
     try:
-        return importlib.import_module(module_name)
+        with _loading():
+            return importlib.import_module(module_name)
     except PenstockError:
         raise
     except ModuleNotFoundError as error:
-        raise AppNotFound(f"{name}: there is no module {error.name}") from error
-    except Exception as error:
-        raise AppNotFound(f"{name}: {type(error).__name__} while it was imported: {error}") from error
+        if f"{module_name}.".startswith(f"{error.name}."):
+            raise AppNotFound(f"{name}: there is no module {error.name}") from error
+        missing = f"{name}: there is no module {error.name}{_place(error)}"
+        raise AppNotFound(missing, remedy=f"Install it, or {_SEE % module_name}") from error
+    except (Exception, SystemExit) as error:  # what a module does at its import is anybody's guess
+        said = " ".join(f"{type(error).__name__} while it was imported: {error}".split())
+        raise AppNotFound(
+            f"{name}: {said}{_place(error)}", remedy=f"Mend the module; {_SEE % module_name}"
+        ) from error
+
+
+_SEE = "`python -c 'import %s'` shows the whole traceback."
+
+
+def _place(error: BaseException) -> str:
+    """Where it was raised, unless that is the import itself."""
+    if isinstance(error, SyntaxError):
+        return f" ({error.filename}, line {error.lineno})"
+    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
+    # The first is here, the second in importlib.
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 2 else ""
+
+
+_modules_loading = 0
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    global _modules_loading
+    _modules_loading += 1
+    try:
+        yield
+    finally:
+        _modules_loading -= 1
+
+
+def refuse_while_loading() -> None:
+    """A worker that is started by loading its application would be started again by each of its children."""
+    # Python's own children run the main script again before they do anything; then it is this attribute.
+    if _modules_loading or getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise WorkerFailed(
+            'run_worker was called while a module was loaded, not behind `if __name__ == "__main__":`',
+            remedy="Put it there: children load the module, too.",
+        )
 
 
 def name_of(app: Penstock) -> str:

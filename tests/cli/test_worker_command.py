@@ -222,6 +222,12 @@ def broken(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("1 / 0")
     (tmp_path / "needy.py").write_text("import no_such_module_anywhere")
     (tmp_path / "other.py").write_text("app = 7")
+    (tmp_path / "leaving.py").write_text("import sys\n\nsys.exit(5)")
+    (tmp_path / "wrong.py").write_text("x = 1\ny = (")
+    (tmp_path / "deep.py").write_text("import json\n\njson.loads('{')")
+    (tmp_path / "eager.py").write_text(
+        "from penstock import Penstock\napp = Penstock('sqlite:///queue.db', state_dir='.')\napp.run_worker()"
+    )
 
 
 @pytest.mark.usefixtures("broken")
@@ -230,7 +236,12 @@ def broken(tmp_path: Path) -> None:
     [
         ("nowhere.tasks:app", "there is no module nowhere"),
         ("broken:app", "ZeroDivisionError while it was imported: division by zero"),
-        ("needy:app", "there is no module no_such_module_anywhere"),
+        ("broken:app", "/broken.py, line 1)"),
+        ("needy:app", "there is no module no_such_module_anywhere ("),
+        ("needy:app", "/needy.py, line 1)"),
+        ("leaving:app", "SystemExit while it was imported: 5 ("),
+        ("wrong:app", "/wrong.py, line 2)"),
+        ("deep:app", "JSONDecodeError while it was imported"),
         ("other:app", "expected a Penstock, found int"),
         ("other:missing", "has no 'missing'"),
         ("other:app.deeper", "has no 'app.deeper'"),
@@ -247,6 +258,34 @@ def test_an_application_that_cannot_be_loaded_is_one_line_and_exit_code_3(
     assert reason in err
     assert "ERR_APP_NOT_FOUND" in err
     assert 1 == len(err.splitlines())
+
+
+@pytest.mark.usefixtures("broken")
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("nowhere:app", "Name it as MODULE:NAME"),
+        ("needy:app", "Install it, or `python -c 'import needy'` shows the whole traceback."),
+        ("broken:app", "Mend the module; `python -c 'import broken'` shows the whole traceback."),
+    ],
+)
+def test_what_to_do_depends_on_why_it_cannot_be_loaded(start: Start, name: str, remedy: str):
+    _, err = finished(start("worker", "--app", name), code=3)
+
+    assert remedy in err
+
+
+@pytest.mark.usefixtures("broken")
+@pytest.mark.parametrize("arguments", [("-m", "penstock", "worker", "--app", "eager:app"), ("eager.py",)])
+def test_a_worker_that_is_started_by_loading_its_application_names_the_guard(
+    start: Start, arguments: tuple[str, ...]
+):
+    process = start(program=arguments)
+    assert process.stderr is not None
+    said = ""
+    while 'if __name__ == "__main__":' not in said:
+        said = process.stderr.readline()
+        assert said, "it ended without a word about it"
 
 
 def test_an_application_with_another_queue_than_the_command_line_is_refused(app: Penstock, start: Start):
