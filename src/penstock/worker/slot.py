@@ -10,6 +10,7 @@ import logging
 import mmap
 import os
 import struct
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -124,6 +125,7 @@ class Slot:
         self._members = _Record(self._view, _MEMBERS_AT)
         self._notes = _Record(self._view, _NOTES_AT)
         self._told: dict[int, _Record] = {}
+        self._telling = threading.Lock()
         self._number = 0
 
     @classmethod
@@ -165,7 +167,9 @@ class Slot:
     def tell(self, number: int, index: int, progress_json: str) -> None:
         # A thread that outlived its job must not speak for the next one.
         if number == self._number:
-            self._progress(index).write(number, 0.0, progress_json.encode()[:PROGRESS_LIMIT])
+            # Threads of one handler may speak at once.
+            with self._telling:
+                self._progress(index).write(number, 0.0, progress_json.encode()[:PROGRESS_LIMIT])
 
     def keep(self, results: Sequence[Settlement]) -> bool:
         """Results that were not sent yet, so that they outlive this process. False: they do not fit."""
