@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 LANES = ("jobs",)
 MAX_PROCESSES = 256
+START_METHODS = ("spawn", "fork")
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s%(job)s: %(message)s"
 
 
@@ -45,6 +46,7 @@ class Worker:
         processes: int = 1,
         until_idle: bool = False,
         grace: float = 30.0,
+        start_method: str = "spawn",
     ) -> None:
         loaded = load_app(app) if app is not None else None
         self._settings = _common(settings, loaded.settings) if loaded else settings
@@ -55,9 +57,13 @@ class Worker:
             )
         _refuse_outside("processes", processes, 1, MAX_PROCESSES)
         _refuse_outside("grace", grace, 0, 86_400)
+        if start_method not in START_METHODS:
+            known = " or ".join(START_METHODS)
+            raise InvalidSetting(f"start_method: expected {known}, got {str(start_method)[:80]!r}")
         self._app = app
         self._until_idle = until_idle
         self._grace = grace
+        self._start_method = start_method
         # Told not to claim, it still keeps the queue healthy.
         self.processes = processes if self._settings.queue_enabled else 0
         self.where = masked_url(self._settings.url)
@@ -91,6 +97,7 @@ class Worker:
             recycle_growth_mb=settings.recycle_growth_mb or None,
             shutdown_grace_s=self._grace,
             until_idle=self._until_idle,
+            start_method=self._start_method,
         )
 
 
@@ -205,7 +212,10 @@ def name_of(app: Penstock) -> str:
 
 
 def _served(app: Penstock | None) -> list[str]:
-    return [f"function {name}" for name in app.functions.names()] if app else []
+    if app is None:
+        return []
+    functions = [f"function {name}" for name in app.functions.names()]
+    return functions + [kind for kind in app.handlers().kinds() if kind != "function/run"]
 
 
 # Settings.

@@ -33,6 +33,10 @@ async def pid(payload, context):
     context.log.info("told by a job")
     return os.getpid()
 
+@app.handler("content", "ingest", batch=10)
+def keep(contexts):
+    return [len(contexts) for _ in contexts]
+
 @app.function("endless")
 def endless(payload):
     time.sleep(600)
@@ -99,24 +103,38 @@ def wait_until(reached: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def test_it_runs_the_functions_of_an_application_and_says_what_it_serves(app: Penstock, start: Start):
+@pytest.mark.parametrize("start_method", ["spawn", "fork"])
+def test_it_runs_the_functions_of_an_application_and_says_what_it_serves(
+    app: Penstock, start: Start, start_method: str
+):
     receipts = app.call_many([{"name": "double", "payload": {"n": n}} for n in range(20)])
     own = app.call("pid")
-    process = start("worker", "--app", "mypkg.tasks:app", "--processes", "2", "--until-idle")
+    options = ("--processes", "2", "--start-method", start_method)
+    process = start("worker", "--app", "mypkg.tasks:app", "--until-idle", *options)
     out, err = finished(process)
 
-    assert out.startswith("Serving function double, function endless, function pid from ")
+    assert out.startswith("Serving function double, function endless, function pid, content/ingest from ")
     assert out.endswith(" with 2 processes.\n")
     assert [n * 2 for n in range(20)] == [app.result(receipt.job_id) for receipt in receipts]
     assert process.pid != app.result(own.job_id) != os.getpid()
     assert f" {own.job_id}: told by a job" in err
 
 
+def test_it_runs_handlers_of_other_jobs_many_at_once(app: Penstock, start: Start):
+    notes = [
+        app.submit(item_type="content", op="ingest", payload={"content": f"The mill runs {n}."})
+        for n in range(10)
+    ]
+    finished(start("worker", "--app", "mypkg.tasks:app", "--until-idle"))
+
+    assert {10} == {app.result(note.job_id) for note in notes}
+
+
 def test_the_name_app_may_be_left_out_and_the_start_be_json(app: Penstock, start: Start, url: str):
     out, _ = finished(start("worker", "--app", "mypkg.tasks", "--until-idle", "--json"))
 
     assert {
-        "serves": ["function double", "function endless", "function pid"],
+        "serves": ["function double", "function endless", "function pid", "content/ingest"],
         "store": url,
         "processes": 1,
         "app": "mypkg.tasks",
@@ -296,7 +314,13 @@ def test_an_application_with_another_queue_than_the_command_line_is_refused(app:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--processes", "0"), ("--processes", "many"), ("--lanes", "unheard-of"), ("--grace", "-1")],
+    [
+        ("--processes", "0"),
+        ("--processes", "many"),
+        ("--lanes", "unheard-of"),
+        ("--grace", "-1"),
+        ("--start-method", "clone"),
+    ],
 )
 def test_options_that_make_no_sense_are_usage_errors(start: Start, arguments: Any):
     finished(start("worker", *arguments), code=2)

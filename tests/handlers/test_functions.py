@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -145,8 +145,10 @@ def test_a_failure_is_logged_with_the_place_where_it_was_raised(
         registering.wait(receipt.job_id, timeout=20)
 
     job = f"job {receipt.job_id} (function flaky) failed in attempt"
-    assert [f"{job} 1 of 2 and is tried again at once", f"{job} 2 of 2 and ends as failed"] == caplog.messages
-    assert 2 == caplog.text.count("RuntimeError: on line one")
+    assert [
+        f"{job} 1 of 2 and is tried again at once: RuntimeError: on line one",
+        f"{job} 2 of 2 and ends as failed: RuntimeError: on line one",
+    ] == caplog.messages
     assert 2 == caplog.text.count("in flaky")
 
 
@@ -361,6 +363,46 @@ def test_a_priority_or_a_delay_asks_for_another_order_than_that_of_the_calls(app
             app.wait(receipt.job_id, timeout=20)
 
     assert ["urgent", "first", "later"] == ran
+
+
+# Handlers of other jobs.
+
+
+def test_a_handler_of_other_jobs_is_run_by_the_same_worker(app: Penstock):
+    @app.handler("content", "ingest")
+    def keep(context: Context) -> str:
+        return str(context.payload["content"]).upper()
+
+    receipt = app.submit(item_type="content", op="ingest", payload={"content": "at dawn"})
+    assert Status.DONE is worked_off(app, receipt).status
+
+    assert "AT DAWN" == app.result(receipt.job_id)
+
+
+def test_a_batch_handler_answers_for_each_job(app: Penstock):
+    @app.handler("content", "ingest", batch=10)
+    def keep(contexts: Sequence[Context]) -> list[Any]:
+        return [PermanentFailure("blank") if "bad" in c.payload["content"] else "kept" for c in contexts]
+
+    texts = ("good", "bad")
+    receipts = [app.submit(item_type="content", op="ingest", payload={"content": text}) for text in texts]
+    assert [Status.DONE, Status.FAILED] == [worked_off(app, receipt).status for receipt in receipts]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "reason"),
+    [
+        (("function", "run"), {}, "function/run has a handler already"),
+        (("pamphlet", "ingest"), {}, "pamphlet"),
+        (("content", "ingest"), {"batch": 101}, "a batch has 1 to 100 jobs"),
+        (("content", "ingest"), {"batch": "many"}, "a batch has 1 to 100 jobs"),
+    ],
+)
+def test_a_handler_that_makes_no_sense_is_refused(
+    registering: Penstock, kind: tuple[str, str], options: Any, reason: str
+):
+    with pytest.raises(InvalidRequest, match=reason):
+        registering.handler(*kind, **options)(lambda context: None)
 
 
 # Registering.

@@ -51,7 +51,7 @@ def test_the_reason_of_a_job_that_was_given_back_for_later(app: Penstock):
 
     assert told is not None
     assert told.startswith("held until ")
-    assert told.endswith(", no retry spent: waits for qdrant: it is down")
+    assert told.endswith(", no retry spent (ERR_SERVICE_DOWN): waits for qdrant: it is down")
 
 
 def test_the_reason_of_a_locked_job_names_the_holder(app: Penstock):

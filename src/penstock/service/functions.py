@@ -13,6 +13,7 @@ from penstock.handlers.functions import BackoffGiven, Exists, Functions
 from penstock.handlers.registry import Registry
 from penstock.job import Status
 from penstock.queue.protocol import Queue
+from penstock.retry import JOB_BACKOFF, Backoff
 from penstock.service.answers import Receipt
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
@@ -50,6 +51,8 @@ class FunctionJobs(Jobs):
     def __init__(self, queue: Queue, settings: Settings, *, door: items.Source = "library") -> None:
         super().__init__(queue, settings, door=door)
         self.functions = Functions()
+        self._registry = Registry()
+        self.functions.register_in(self._registry)
 
     def function(
         self,
@@ -76,6 +79,24 @@ class FunctionJobs(Jobs):
             self.functions.add(
                 name, call, requires=requires, max_retries=max_retries, timeout=timeout, backoff=backoff
             )
+            return call
+
+        return register
+
+    def handler(
+        self, item_type: str, op: str, *, batch: int = 0, backoff: Backoff = JOB_BACKOFF
+    ) -> Callable[[F], F]:
+        """Register the code that workers run for jobs of this kind.
+
+            @app.handler("content", "ingest", batch=50)
+            def keep(contexts): return [store(context.payload) for context in contexts]
+
+        A handler gets a ``Context`` and returns the job's result, or raises. With ``batch`` it gets up to so
+        many at once, and returns a list: for each the result, or an exception.
+        """
+
+        def register(call: F) -> F:
+            self._registry.register(item_type, op, call, batch=batch, backoff=backoff)
             return call
 
         return register
@@ -168,9 +189,7 @@ class FunctionJobs(Jobs):
 
     def handlers(self) -> Registry:
         """What a worker runs for this application."""
-        registry = Registry()
-        self.functions.register_in(registry)
-        return registry
+        return self._registry
 
 
 _KNOWN = Call.__required_keys__ | Call.__optional_keys__

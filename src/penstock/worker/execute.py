@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from penstock import lifecycle, retry
-from penstock.errors import InvalidRequest, PermanentFailure, ServiceUnavailable
+from penstock.errors import InvalidRequest, JobError, PermanentFailure, ServiceUnavailable
 from penstock.handlers.context import Context
 from penstock.handlers.registry import NotHandledHere, Registered, Registry, Wait
 from penstock.job import Claim, Settlement
@@ -145,10 +145,13 @@ def failure(claim: Claim, error: BaseException, handler: Registered) -> Settleme
 
 
 def _tell(claim: Claim, error: BaseException, settlement: Settlement) -> None:
-    """The row keeps the error's text; where it was raised stands only here."""
+    """The row keeps the error's text; where it was raised stands only here. What a handler raised to say that
+    it failed needs no such place.
+    """
     attempt, most = claim.retry_count + 1, claim.max_retries + 1
-    name, then = telling.named(claim), telling.outcome(settlement)
-    log.warning("%s failed in attempt %d of %d and %s", name, attempt, most, then, exc_info=error)
+    said = (telling.named(claim), attempt, most, telling.outcome(settlement), describe(error))
+    trace = None if isinstance(error, JobError) else error
+    log.warning("%s failed in attempt %d of %d and %s: %s", *said, exc_info=trace)
 
 
 def describe(error: BaseException) -> str:
