@@ -68,7 +68,7 @@ def failure_codes() -> dict[str, str]:
         "penstock.retry",
         "penstock.lifecycle",
         "penstock.worker.execute",
-        "penstock.worker.telling",
+        "penstock.worker.teller",
     ):
         found.update(getattr(load(name), "FAILURE_CODES", {}))
     return found

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from penstock import config
 from penstock.config import Settings
@@ -74,6 +74,7 @@ class Penstock(FunctionJobs):
         until_idle: bool = False,
         grace: float = 30.0,
         app: str | None = None,
+        start_method: Literal["spawn", "fork"] = "spawn",
     ) -> None:
         """Work on this queue with child processes, until a signal or (``until_idle``) nothing is left to do.
 
@@ -82,12 +83,22 @@ class Penstock(FunctionJobs):
 
         Children load the application again by its name: it has to be a global of a module. ``app`` names it
         (``mypkg.tasks:app``) where it cannot be found. ``grace`` is how many seconds running jobs have to
-        finish after the first SIGTERM or SIGINT; then they are given back, no retry spent.
+        finish after the first SIGTERM or SIGINT; then they are given back, no retry spent. ``start_method``
+        "fork" starts them faster and shares what is loaded, where the application can be forked.
         """
         from penstock import working
 
+        working.refuse_while_loading()
         name = app if app is not None else working.name_of(self)
-        working.Worker(self.settings, app=name, processes=processes, until_idle=until_idle, grace=grace).run()
+        worker = working.Worker(
+            self.settings,
+            app=name,
+            processes=processes,
+            until_idle=until_idle,
+            grace=grace,
+            start_method=start_method,
+        )
+        worker.run()
 
     @contextmanager
     def worker_thread(self) -> Iterator[None]:

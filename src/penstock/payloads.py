@@ -323,31 +323,35 @@ def encode_payload(payload: Mapping[str, Any], *, max_bytes: int) -> str:
     """The payload as compact JSON text that reads back as it was given."""
     if not isinstance(payload, Mapping):
         raise InvalidPayload(f"payload: expected an object, got {type(payload).__name__}")
-    plain = dict(payload)
+    return encode_strictly("payload", dict(payload), max_bytes=max_bytes)
+
+
+def encode_strictly(what: str, value: object, *, max_bytes: int) -> str:
+    """Compact JSON text that reads back as it was given; ``what`` is its name where it is refused."""
     try:
-        encoded = _encode(plain)
+        encoded = _encode(what, value)
         if len(encoded) > max_bytes:
-            raise PayloadTooLarge(f"payload is {len(encoded):,} bytes, the limit is {max_bytes:,}")
+            raise PayloadTooLarge(f"{what} is {len(encoded):,} bytes, the limit is {max_bytes:,}")
         # msgspec writes NaN as null, bytes as base64, the key 1 as "1": none comes back as it went in.
         # Naming the place costs a walk in Python, so only what looks suspicious is walked.
-        if b"\\u0000" in encoded or _decoder.decode(encoded) != plain:
-            _refuse_first_flaw(plain)
+        if b"\\u0000" in encoded or _decoder.decode(encoded) != value:
+            _refuse_first_flaw(what, value)
     except RecursionError:
-        raise InvalidPayload("payload: nested too deeply, or contains itself") from None
+        raise InvalidPayload(f"{what}: nested too deeply, or contains itself") from None
     return encoded.decode()
 
 
-def _encode(plain: dict[str, Any]) -> bytes:
+def _encode(what: str, value: object) -> bytes:
     try:
-        return _encoder.encode(plain)
+        return _encoder.encode(value)
     except (TypeError, ValueError, OverflowError) as error:
-        _refuse_first_flaw(plain)
-        raise InvalidPayload(f"payload: {error}") from None
+        _refuse_first_flaw(what, value)
+        raise InvalidPayload(f"{what}: {error}") from None
 
 
-def _refuse_first_flaw(payload: dict[str, Any]) -> None:
-    """Walk the payload and name a place that cannot be kept. Tuples pass: they come back as lists."""
-    places: list[tuple[str, object]] = [("payload", payload)]
+def _refuse_first_flaw(what: str, value: object) -> None:
+    """Walk the value and name a place that cannot be kept. Tuples pass: they come back as lists."""
+    places: list[tuple[str, object]] = [(what, value)]
     walked: set[int] = set()
     for place, value in places:  # it grows meanwhile, so that the outermost flaw is found first
         if not isinstance(value, dict | list | tuple):

@@ -9,10 +9,13 @@ import functools
 import hashlib
 import importlib
 import logging
+import multiprocessing
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
 from penstock import config
@@ -20,7 +23,7 @@ from penstock.catalog.opening import open_catalog
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase
 from penstock.config import Settings, masked_url
-from penstock.errors import AppNotFound, InvalidSetting, PenstockError, StoreDenied
+from penstock.errors import AppNotFound, InvalidSetting, PenstockError, StoreDenied, WorkerFailed
 from penstock.handlers.registry import Registry
 from penstock.queue.opening import open_queue
 from penstock.queue.protocol import Queue
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 JOBS = "jobs"
 LANES = (JOBS, *Phase)
 MAX_PROCESSES = 256
+START_METHODS = ("spawn", "fork")
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s%(job)s: %(message)s"
 
 
@@ -49,6 +53,7 @@ class Worker:
         grace: float = 30.0,
         lanes: Sequence[str] = LANES,
         until_job: str | None = None,
+        start_method: str = "spawn",
     ) -> None:
         loaded = load_app(app) if app is not None else None
         self._settings = _common(settings, loaded.settings) if loaded else settings
@@ -59,11 +64,15 @@ class Worker:
             )
         _refuse_outside("processes", processes, 1, MAX_PROCESSES)
         _refuse_outside("grace", grace, 0, 86_400)
+        if start_method not in START_METHODS:
+            known = " or ".join(START_METHODS)
+            raise InvalidSetting(f"start_method: expected {known}, got {str(start_method)[:80]!r}")
         self._app = app
         self._until_idle = until_idle
         self._grace = grace
         self._lanes = _checked_lanes(lanes)
         self._until_job = until_job
+        self._start_method = start_method
         # Told not to claim, it still keeps the queue healthy.
         self.processes = processes if self._settings.queue_enabled else 0
         self.where = masked_url(self._settings.url)
@@ -102,6 +111,7 @@ class Worker:
             open_documents=functools.partial(open_documents, values),
             takes_jobs=JOBS in self._lanes,
             lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS),
+            start_method=self._start_method,
         )
 
 
@@ -109,7 +119,7 @@ def worker_alive(settings: Settings) -> bool:
     """Whether a worker of this host serves the store now."""
     from penstock.worker.lifefile import anybody_alive
 
-    return anybody_alive(_own_directory(settings, _absolute(settings.url)))
+    return anybody_alive(_own_directory(settings, _resolved(settings.url)))
 
 
 # What children call.
@@ -165,17 +175,60 @@ def load_app(name: str) -> Penstock:
 def _load_module(module_name: str, name: str) -> object:
     if not all(part.isidentifier() for part in module_name.split(".")):
         raise AppNotFound(f"{name!r} is not the name of an application")
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        # As `python -m` does; the command itself stands in a directory of programs.
-        sys.path.insert(0, str(Path.cwd()))
+    with suppress(FileNotFoundError):  # a child may stand in a directory that was removed
+        if "" not in sys.path and str(Path.cwd()) not in sys.path:
+            # As `python -m` does; the command itself stands in a directory of programs.
+            sys.path.insert(0, str(Path.cwd()))
     try:
-        return importlib.import_module(module_name)
+        with _loading():
+            return importlib.import_module(module_name)
     except PenstockError:
         raise
     except ModuleNotFoundError as error:
-        raise AppNotFound(f"{name}: there is no module {error.name}") from error
-    except Exception as error:
-        raise AppNotFound(f"{name}: {type(error).__name__} while it was imported: {error}") from error
+        if f"{module_name}.".startswith(f"{error.name}."):
+            raise AppNotFound(f"{name}: there is no module {error.name}") from error
+        missing = f"{name}: there is no module {error.name}{_place(error)}"
+        raise AppNotFound(missing, remedy=f"Install it, or {_SEE % module_name}") from error
+    except (Exception, SystemExit) as error:  # what a module does at its import is anybody's guess
+        said = " ".join(f"{type(error).__name__} while it was imported: {error}".split())
+        raise AppNotFound(
+            f"{name}: {said}{_place(error)}", remedy=f"Mend the module; {_SEE % module_name}"
+        ) from error
+
+
+_SEE = "`python -c 'import %s'` shows the whole traceback."
+
+
+def _place(error: BaseException) -> str:
+    """Where it was raised, unless that is the import itself."""
+    if isinstance(error, SyntaxError):
+        return f" ({error.filename}, line {error.lineno})"
+    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
+    # The first is here, the second in importlib.
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 2 else ""
+
+
+_modules_loading = 0
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    global _modules_loading
+    _modules_loading += 1
+    try:
+        yield
+    finally:
+        _modules_loading -= 1
+
+
+def refuse_while_loading() -> None:
+    """A worker that is started by loading its application would be started again by each of its children."""
+    # Python's own children run the main script again before they do anything; then it is this attribute.
+    if _modules_loading or getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise WorkerFailed(
+            'run_worker was called while a module was loaded, not behind `if __name__ == "__main__":`',
+            remedy="Put it there: children load the module, too.",
+        )
 
 
 def name_of(app: Penstock) -> str:
@@ -200,16 +253,18 @@ def name_of(app: Penstock) -> str:
 
 
 def _served(app: Penstock | None, lanes: Sequence[str]) -> list[str]:
-    documents = [] if lanes == (JOBS,) else ["documents"]
-    return documents + ([f"function {name}" for name in app.functions.names()] if app else [])
+    served = [] if lanes == (JOBS,) else ["documents"]
+    if app is not None:
+        served += [f"function {name}" for name in app.functions.names()]
+        served += [kind for kind in app.handlers().kinds() if kind != "function/run"]
+    return served
 
 
 def _checked_lanes(lanes: Sequence[str]) -> tuple[str, ...]:
     unknown = [lane for lane in lanes if lane not in LANES]
     if unknown or not lanes:
-        raise InvalidSetting(
-            f"lanes: expected some of {', '.join(LANES)}, got {', '.join(unknown) or 'none'!r}"
-        )
+        given = ", ".join(unknown) or "none"
+        raise InvalidSetting(f"lanes: expected some of {', '.join(LANES)}, got {given!r}")
     return tuple(lane for lane in LANES if lane in lanes)
 
 
@@ -229,17 +284,20 @@ def _common(given: Settings, own: Settings) -> Settings:
 
 
 def plain(settings: Settings) -> dict[str, Any]:
-    """The settings as they can be sent to another process, with nothing that depends on where it runs."""
+    """The settings as they can be sent to another process, with nothing that depends on where it runs.
+
+    Paths are followed to their end: however a store is spelled, its workers know each other.
+    """
     values = {setting.name: getattr(settings, setting.name) for setting in config.SETTINGS}
     made = {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
-    return made | {"url": _absolute(settings.url), "catalog_url": _absolute(settings.catalog_url)}
+    return made | {"url": _resolved(settings.url), "catalog_url": _resolved(settings.catalog_url)}
 
 
-def _absolute(url: str) -> str:
+def _resolved(url: str) -> str:
     scheme, _, rest = url.partition("://")
     if scheme == "sqlite":
-        return f"sqlite:///{Path(rest[1:]).expanduser().absolute()}"
-    return f"jsonl://{Path(rest).expanduser().absolute()}" if scheme == "jsonl" else url
+        return f"sqlite:///{Path(rest[1:]).expanduser().resolve()}"
+    return f"jsonl://{Path(rest).expanduser().resolve()}" if scheme == "jsonl" else url
 
 
 def leases(settings: Settings) -> dict[str, timedelta]:

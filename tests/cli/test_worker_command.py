@@ -33,6 +33,10 @@ async def pid(payload, context):
     context.log.info("told by a job")
     return os.getpid()
 
+@app.handler("content", "ingest", batch=10)
+def keep(contexts):
+    return [len(contexts) for _ in contexts]
+
 @app.function("endless")
 def endless(payload):
     time.sleep(600)
@@ -99,24 +103,38 @@ def wait_until(reached: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def test_it_runs_the_functions_of_an_application_and_says_what_it_serves(app: Penstock, start: Start):
+@pytest.mark.parametrize("start_method", ["spawn", "fork"])
+def test_it_runs_the_functions_of_an_application_and_says_what_it_serves(
+    app: Penstock, start: Start, start_method: str
+):
     receipts = app.call_many([{"name": "double", "payload": {"n": n}} for n in range(20)])
     own = app.call("pid")
-    process = start("worker", "--app", "mypkg.tasks:app", "--processes", "2", "--until-idle")
+    options = ("--processes", "2", "--start-method", start_method)
+    process = start("worker", "--app", "mypkg.tasks:app", "--until-idle", *options)
     out, err = finished(process)
 
-    assert out.startswith("Serving function double, function endless, function pid from ")
+    assert out.startswith("Serving function double, function endless, function pid, content/ingest from ")
     assert out.endswith(" with 2 processes.\n")
     assert [n * 2 for n in range(20)] == [app.result(receipt.job_id) for receipt in receipts]
     assert process.pid != app.result(own.job_id) != os.getpid()
     assert f" {own.job_id}: told by a job" in err
 
 
+def test_it_runs_handlers_of_other_jobs_many_at_once(app: Penstock, start: Start):
+    notes = [
+        app.submit(item_type="content", op="ingest", payload={"content": f"The mill runs {n}."})
+        for n in range(10)
+    ]
+    finished(start("worker", "--app", "mypkg.tasks:app", "--until-idle"))
+
+    assert {10} == {app.result(note.job_id) for note in notes}
+
+
 def test_the_name_app_may_be_left_out_and_the_start_be_json(app: Penstock, start: Start, url: str):
     out, _ = finished(start("worker", "--app", "mypkg.tasks", "--until-idle", "--json"))
 
     assert {
-        "serves": ["function double", "function endless", "function pid"],
+        "serves": ["function double", "function endless", "function pid", "content/ingest"],
         "store": url,
         "processes": 1,
         "app": "mypkg.tasks",
@@ -150,6 +168,23 @@ def test_a_signal_stops_it_and_the_job_in_hand_is_given_back_unspent(
 
     assert time.monotonic() - began < 15
     assert (Status.PENDING, 0, 0) == (job.status, job.retry_count, job.lost_count)
+
+
+def test_a_dead_predecessor_is_known_by_any_name_of_the_store(
+    app: Penstock, start: Start, url: str, tmp_path: Path
+):
+    """Its jobs are given back at once; without that they would wait for the lease."""
+    (tmp_path / "link").symlink_to(tmp_path)
+    linked = url.replace(str(tmp_path), f"{tmp_path}/mypkg/../link")
+    (tmp_path / "mypkg" / "linked.py").write_text(APP.format(url=linked, state=str(tmp_path / "state")))
+    receipt = app.call("endless")
+    first = start("worker", "--app", "mypkg.tasks:app")
+    wait_until(lambda: app.job(receipt.job_id).status is Status.IN_PROGRESS)
+    first.kill()
+
+    start("worker", "--app", "mypkg.linked:app")
+
+    wait_until(lambda: app.job(receipt.job_id).claim_number == 2)
 
 
 def test_an_idle_worker_leaves_at_the_first_signal(app: Penstock, start: Start):
@@ -205,6 +240,12 @@ def broken(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("1 / 0")
     (tmp_path / "needy.py").write_text("import no_such_module_anywhere")
     (tmp_path / "other.py").write_text("app = 7")
+    (tmp_path / "leaving.py").write_text("import sys\n\nsys.exit(5)")
+    (tmp_path / "wrong.py").write_text("x = 1\ny = (")
+    (tmp_path / "deep.py").write_text("import json\n\njson.loads('{')")
+    (tmp_path / "eager.py").write_text(
+        "from penstock import Penstock\napp = Penstock('sqlite:///queue.db', state_dir='.')\napp.run_worker()"
+    )
 
 
 @pytest.mark.usefixtures("broken")
@@ -213,7 +254,12 @@ def broken(tmp_path: Path) -> None:
     [
         ("nowhere.tasks:app", "there is no module nowhere"),
         ("broken:app", "ZeroDivisionError while it was imported: division by zero"),
-        ("needy:app", "there is no module no_such_module_anywhere"),
+        ("broken:app", "/broken.py, line 1)"),
+        ("needy:app", "there is no module no_such_module_anywhere ("),
+        ("needy:app", "/needy.py, line 1)"),
+        ("leaving:app", "SystemExit while it was imported: 5 ("),
+        ("wrong:app", "/wrong.py, line 2)"),
+        ("deep:app", "JSONDecodeError while it was imported"),
         ("other:app", "expected a Penstock, found int"),
         ("other:missing", "has no 'missing'"),
         ("other:app.deeper", "has no 'app.deeper'"),
@@ -232,6 +278,34 @@ def test_an_application_that_cannot_be_loaded_is_one_line_and_exit_code_3(
     assert 1 == len(err.splitlines())
 
 
+@pytest.mark.usefixtures("broken")
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("nowhere:app", "Name it as MODULE:NAME"),
+        ("needy:app", "Install it, or `python -c 'import needy'` shows the whole traceback."),
+        ("broken:app", "Mend the module; `python -c 'import broken'` shows the whole traceback."),
+    ],
+)
+def test_what_to_do_depends_on_why_it_cannot_be_loaded(start: Start, name: str, remedy: str):
+    _, err = finished(start("worker", "--app", name), code=3)
+
+    assert remedy in err
+
+
+@pytest.mark.usefixtures("broken")
+@pytest.mark.parametrize("arguments", [("-m", "penstock", "worker", "--app", "eager:app"), ("eager.py",)])
+def test_a_worker_that_is_started_by_loading_its_application_names_the_guard(
+    start: Start, arguments: tuple[str, ...]
+):
+    process = start(program=arguments)
+    assert process.stderr is not None
+    said = ""
+    while 'if __name__ == "__main__":' not in said:
+        said = process.stderr.readline()
+        assert said, "it ended without a word about it"
+
+
 def test_an_application_with_another_queue_than_the_command_line_is_refused(app: Penstock, start: Start):
     _, err = finished(start("--url", "sqlite:///elsewhere.db", "worker", "--app", "mypkg.tasks"), code=3)
 
@@ -240,7 +314,13 @@ def test_an_application_with_another_queue_than_the_command_line_is_refused(app:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--processes", "0"), ("--processes", "many"), ("--lanes", "unheard-of"), ("--grace", "-1")],
+    [
+        ("--processes", "0"),
+        ("--processes", "many"),
+        ("--lanes", "unheard-of"),
+        ("--grace", "-1"),
+        ("--start-method", "clone"),
+    ],
 )
 def test_options_that_make_no_sense_are_usage_errors(start: Start, arguments: Any):
     finished(start("worker", *arguments), code=2)

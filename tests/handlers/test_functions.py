@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -133,6 +133,41 @@ def test_a_function_may_have_a_back_off_of_its_own(registering: Penstock, backof
     assert 0.9 * seconds <= waits(job) <= 1.1 * seconds
 
 
+def test_a_failure_is_logged_with_the_place_where_it_was_raised(
+    registering: Penstock, caplog: pytest.LogCaptureFixture
+):
+    @registering.function("flaky", max_retries=1, backoff=0)
+    def flaky(payload: Payload) -> None:
+        raise RuntimeError("on line one")
+
+    receipt = registering.call("flaky")
+    with registering.worker_thread():
+        registering.wait(receipt.job_id, timeout=20)
+
+    job = f"job {receipt.job_id} (function flaky) failed in attempt"
+    assert [
+        f"{job} 1 of 2 and is tried again at once: RuntimeError: on line one",
+        f"{job} 2 of 2 and ends as failed: RuntimeError: on line one",
+    ] == caplog.messages
+    assert 2 == caplog.text.count("in flaky")
+
+
+def test_a_cancel_is_no_failure_in_the_log(registering: Penstock, caplog: pytest.LogCaptureFixture):
+    @registering.function("polite")
+    def polite(payload: Payload, context: Context) -> None:
+        while True:
+            context.checkpoint()
+            time.sleep(0.01)
+
+    receipt = registering.call("polite")
+    with registering.worker_thread():
+        wait_until(registering, receipt, lambda job: job.status is Status.IN_PROGRESS)
+        registering.cancel(receipt.job_id)
+        registering.wait(receipt.job_id, timeout=20)
+
+    assert [] == caplog.messages
+
+
 def test_the_last_failure_is_final(app: Penstock):
     attempts: list[int] = []
 
@@ -207,8 +242,15 @@ def _contexts(_: int, claim: Any) -> Context:
         (object(), "cannot be kept as JSON"),
         ({(1, 2): 3}, "cannot be kept as JSON"),
         ("x" * RESULT_LIMIT, "the limit is"),
+        ({"mean": [1.0, float("nan")]}, "result.mean[1]: nan is not a JSON number"),
+        (float("inf"), "result: inf is not a JSON number"),
+        ({"raw": b"abc"}, "result.raw: bytes is not a JSON value"),
+        ({1, 2}, "result: set is not a JSON value"),
+        ({"by": {1: "one"}}, "result.by: keys must be strings, got 1"),
+        (timedelta(1), "result: timedelta is not a JSON value"),
+        ("a\0b", "result holds a NUL character"),
     ],
-    ids=["object", "odd key", "too large"],
+    ids=["object", "odd key", "too large", "nan", "inf", "bytes", "set", "key", "timedelta", "NUL"],
 )
 def test_a_result_that_cannot_be_kept_fails_the_job_with_a_reason(
     registering: Penstock, result: Any, reason: str
@@ -218,6 +260,17 @@ def test_a_result_that_cannot_be_kept_fails_the_job_with_a_reason(
 
     assert Status.FAILED is job.status
     assert reason in (job.error_message or "")
+
+
+@pytest.mark.parametrize(
+    "result", [0, False, "ä", 1.5, [], {}, {"a": [1, None, {"b": "c"}]}, (1, 2)], ids=repr
+)
+def test_a_result_comes_back_as_it_was_returned(registering: Penstock, result: Any):
+    registering.function("plain")(lambda payload: result)
+    receipt = registering.call("plain")
+    worked_off(registering, receipt)
+
+    assert registering.result(receipt.job_id) == (list(result) if isinstance(result, tuple) else result)
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()], ids=repr)
@@ -263,6 +316,22 @@ def test_progress_of_a_running_function_can_be_read(app: Penstock):
     )
 
 
+def test_a_message_that_is_no_text_is_made_readable(app: Penstock):
+    """It quotes the name of a file, for one; that fails no job."""
+
+    @app.function("read")
+    def read(payload: Payload, context: Context) -> None:
+        context.progress(1, 2, "b\udce4r\0.pdf")
+        time.sleep(0.5)
+
+    receipt = app.call("read")
+    with app.worker_thread():
+        job = wait_until(app, receipt, lambda job: job.progress is not None or job.ended)
+        app.wait(receipt.job_id, timeout=20)
+    assert job.progress is not None
+    assert r"b\udce4r\x00.pdf" == job.progress["message"]
+
+
 def test_calls_of_one_entity_run_in_order_also_while_one_waits_for_a_retry(app: Penstock):
     ran = []
 
@@ -280,6 +349,60 @@ def test_calls_of_one_entity_run_in_order_also_while_one_waits_for_a_retry(app: 
             app.wait(receipt.job_id, timeout=20)
 
     assert [(1, 1), (9, 1), (1, 2), (2, 1), (3, 1)] == ran
+
+
+def test_a_priority_or_a_delay_asks_for_another_order_than_that_of_the_calls(app: Penstock):
+    ran = []
+    app.function("step")(lambda payload: ran.append(payload["n"]))
+    entity = ("worker", "w1")
+    later = app.call("step", {"n": "later"}, entity=entity, delay=1)
+    first = app.call("step", {"n": "first"}, entity=entity)
+    urgent = app.call("step", {"n": "urgent"}, entity=entity, priority=10)
+    with app.worker_thread():
+        for receipt in (later, first, urgent):
+            app.wait(receipt.job_id, timeout=20)
+
+    assert ["urgent", "first", "later"] == ran
+
+
+# Handlers of other jobs.
+
+
+def test_a_handler_of_other_jobs_is_run_by_the_same_worker(app: Penstock):
+    @app.handler("content", "ingest")
+    def keep(context: Context) -> str:
+        return str(context.payload["content"]).upper()
+
+    receipt = app.submit(item_type="content", op="ingest", payload={"content": "at dawn"})
+    assert Status.DONE is worked_off(app, receipt).status
+
+    assert "AT DAWN" == app.result(receipt.job_id)
+
+
+def test_a_batch_handler_answers_for_each_job(app: Penstock):
+    @app.handler("content", "ingest", batch=10)
+    def keep(contexts: Sequence[Context]) -> list[Any]:
+        return [PermanentFailure("blank") if "bad" in c.payload["content"] else "kept" for c in contexts]
+
+    texts = ("good", "bad")
+    receipts = [app.submit(item_type="content", op="ingest", payload={"content": text}) for text in texts]
+    assert [Status.DONE, Status.FAILED] == [worked_off(app, receipt).status for receipt in receipts]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "reason"),
+    [
+        (("function", "run"), {}, "function/run has a handler already"),
+        (("pamphlet", "ingest"), {}, "pamphlet"),
+        (("content", "ingest"), {"batch": 101}, "a batch has 1 to 100 jobs"),
+        (("content", "ingest"), {"batch": "many"}, "a batch has 1 to 100 jobs"),
+    ],
+)
+def test_a_handler_that_makes_no_sense_is_refused(
+    registering: Penstock, kind: tuple[str, str], options: Any, reason: str
+):
+    with pytest.raises(InvalidRequest, match=reason):
+        registering.handler(*kind, **options)(lambda context: None)
 
 
 # Registering.

@@ -308,7 +308,8 @@ def test_processes_cannot_serve_a_memory():
 
 
 @pytest.mark.parametrize(
-    "options", [{"processes": 0}, {"processes": 257}, {"grace": -1}, {"processes": True}]
+    "options",
+    [{"processes": 0}, {"processes": 257}, {"grace": -1}, {"processes": True}, {"start_method": "clone"}],
 )
 def test_a_worker_with_terms_that_make_no_sense_is_refused(tmp_path: Path, options: Any):
     app = Penstock(f"sqlite:///{tmp_path}/queue.db", state_dir=tmp_path)

@@ -22,6 +22,10 @@ def test_the_planner_finds_the_answer_with_a_real_worker():
         check=False,
     )
 
-    assert (0, "") == (ran.returncode, ran.stderr)
+    assert 0 == ran.returncode, ran.stderr
+    # The books are in use the first time, which is logged; nothing else is.
+    for line in ran.stderr.splitlines():
+        assert "(function execute_sql_worker) failed in attempt 1 of 4 and is tried again" in line
+        assert line.endswith("TransientFailure: the books are in use")
     assert "Upper ground 21 sacks" in ran.stdout
     assert "COMPLETED  execute_sql_worker        p1-w1   after 1 retry" in ran.stdout

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from penstock import Penstock, Receipt, clock, lifecycle
 from penstock.job import WorkerReport
 from penstock.service.jobs import Jobs
@@ -36,6 +38,20 @@ def test_the_reason_of_a_job_in_back_off(app: Penstock):
     assert told is not None
     assert told.startswith("held until ")
     assert told.endswith("retry 1 of 3 after ERR_NETWORK")
+
+
+def test_the_reason_of_a_job_that_was_given_back_for_later(app: Penstock):
+    """It waits for a service, say; the attempts it spent before are another matter."""
+    receipt = note(app)
+    (held,) = claim(app)
+    later = timedelta(hours=1)
+    waits = lifecycle.released(held, "waits for qdrant: it is down", delay=later, code="ERR_SERVICE_DOWN")
+    app.queue.settle([waits])
+    told = reason(app, receipt)
+
+    assert told is not None
+    assert told.startswith("held until ")
+    assert told.endswith(", no retry spent (ERR_SERVICE_DOWN): waits for qdrant: it is down")
 
 
 def test_the_reason_of_a_locked_job_names_the_holder(app: Penstock):

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from penstock import items, lifecycle
-from penstock.errors import InvalidRequest, SchemaMismatch, StateDamaged
+from penstock.errors import InvalidRequest, SchemaMismatch, StateDamaged, StoreUnavailable
 from penstock.job import ClaimRequest, Job, JobQuery, NewJob, Status
+from penstock.queue.sql.connections import translated
 from penstock.queue.sql.sqlite import SqliteQueue
 from penstock.queue.sql.sqlite_rows import SPILL_OVER, SQL
 
@@ -267,3 +268,33 @@ def test_a_forked_child_uses_connections_of_its_own(queue: SqliteQueue) -> None:
 
 def job(queue: SqliteQueue) -> Job:
     return queue.find(JobQuery())[0]
+
+
+def test_a_connection_to_another_file_or_none_is_refused(path: Path, tmp_path: Path):
+    """Another queue, for one: the job would be added there without a word."""
+    queue, other = SqliteQueue(path), SqliteQueue(tmp_path / "other.db")
+    foreign, own = sqlite3.connect(tmp_path / "other.db"), sqlite3.connect(path)
+    memory, closed = sqlite3.connect(":memory:"), sqlite3.connect(path)
+    closed.close()
+    for connection in (foreign, memory, closed, "queue.db"):
+        with pytest.raises(InvalidRequest, match=r"connection="):
+            queue.add([new(1, dedupe=False)], connection=connection)
+    (tmp_path / "link.db").symlink_to(path)
+    linked = sqlite3.connect(tmp_path / "link.db")
+    linked.row_factory = lambda cursor, row: dict(enumerate(row))
+    for number, connection in enumerate((own, linked), 1):
+        queue.add([new(number, dedupe=False)], connection=connection)
+        connection.commit()
+
+    assert (2, 0) == (len(queue.find(JobQuery())), len(other.find(JobQuery())))
+    for opened in (foreign, memory, own, linked, queue, other):
+        opened.close()
+
+
+def test_a_file_that_cannot_be_locked_is_a_store_that_is_away(path: Path):
+    """As SQLite says when its descriptors were closed behind its back."""
+    error = sqlite3.OperationalError("locking protocol")
+    error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL
+
+    with pytest.raises(StoreUnavailable, match=r"could not be locked \(locking protocol\)"), translated(path):
+        raise error

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -21,6 +23,7 @@ from penstock.errors import PermanentFailure, ServiceUnavailable
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry, Wait
 from penstock.job import NewJob
+from penstock.worker import breaker
 
 
 class Catastrophe(BaseException):
@@ -56,6 +59,13 @@ def sleep_unless_retried(context: Context) -> int:
     if context.claim.claim_number == 1:
         time.sleep(context.payload["seconds"])
     return context.claim.claim_number
+
+
+def compute(context: Context) -> None:
+    """Done after so many seconds on a core, however long that takes."""
+    until = time.process_time() + context.payload["seconds"]
+    while time.process_time() < until:
+        pass
 
 
 def busy(context: Context) -> None:
@@ -138,6 +148,31 @@ def fork_and_stay(context: Context) -> int:
     return pid
 
 
+def start_a_program(context: Context) -> None:
+    """And wait for it, for as long as it likes."""
+    with subprocess.Popen(["sleep", "600"]) as program:
+        Path(context.payload["pid"]).write_text(str(program.pid))
+
+
+def print_much(context: Context) -> None:
+    print("x" * 100_000)  # more than a buffer holds
+    sys.stdout.flush()
+    sys.stderr.write("")
+
+
+def close_stdout(context: Context) -> None:
+    sys.stdout.close()
+    sys.stderr = cast("Any", None)
+    os.close(1)
+
+
+def close_all(context: Context) -> str:
+    """As programs do that turn themselves into daemons; it takes a while to notice."""
+    os.closerange(3, 4096)
+    time.sleep(context.payload.get("seconds", 0))
+    return "closed"
+
+
 def close_stdin(context: Context) -> None:
     sys.stdin.close()
     os.close(0)
@@ -158,6 +193,55 @@ def where(context: Context) -> str:
 def leak_threads(context: Context) -> None:
     for _ in range(5):
         threading.Thread(target=time.sleep, args=(60,)).start()
+
+
+def leave_a_timer(context: Context) -> None:
+    signal.alarm(1)
+    signal.setitimer(signal.ITIMER_PROF, 0.5)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def stop_the_clock(context: Context) -> None:
+    """As tests do that freeze the time; it was not put back."""
+    began = time.monotonic()
+    time.monotonic = lambda: began - 10_000
+    time.sleep = lambda seconds: None
+
+
+def leak_a_hog(context: Context) -> None:
+    """A thread that keeps the interpreter for ever, from a moment after its job on."""
+
+    def hog() -> None:
+        time.sleep(0.3)
+        regex(context)
+
+    threading.Thread(target=hog, daemon=True).start()
+
+
+class Mute:
+    """As some programs replace sys.stdout: no flush, no closed."""
+
+    def write(self, text: str) -> None:
+        pass
+
+
+def mute_stdout(context: Context) -> None:
+    sys.stdout = cast("Any", Mute())
+    threading.Thread(target=time.sleep, args=(60,)).start()
+
+
+def keep_the_logs_lock(context: Context) -> None:
+    """In a thread that never gives it back."""
+    kept = threading.Event()
+
+    def keep() -> None:
+        logging.getLogger().handlers[0].acquire()
+        kept.set()
+        threading.Event().wait()
+
+    threading.Thread(target=keep, daemon=True).start()
+    kept.wait()
 
 
 _hoard: list[bytearray] = []
@@ -188,6 +272,12 @@ def no_text(context: Context) -> str:
 
 
 def down(context: Context) -> None:
+    raise ServiceUnavailable("qdrant")
+
+
+def down_for_a_moment(context: Context) -> None:
+    """The same, in a process that asks again soon."""
+    breaker.FIRST_PROBE_S = 0.5
     raise ServiceUnavailable("qdrant")
 
 
@@ -255,6 +345,7 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         noop,
         sleep,
         sleep_unless_retried,
+        compute,
         busy,
         regex,
         digest,
@@ -270,17 +361,27 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         surrogates,
         fork,
         fork_and_stay,
+        start_a_program,
+        print_much,
+        close_stdout,
+        close_all,
         close_stdin,
         read_stdin,
         chdir,
         where,
         leak_threads,
+        leave_a_timer,
+        stop_the_clock,
+        leak_a_hog,
+        mute_stdout,
+        keep_the_logs_lock,
         hoard,
         garbage,
         hostile,
         too_large,
         no_text,
         down,
+        down_for_a_moment,
         up_when_there,
         parent,
         expand,

@@ -9,8 +9,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -74,19 +74,29 @@ def alive(pids: Iterable[int]) -> list[int]:
     return [pid for pid in pids if (stat := _stat(pid)) and ") Z " not in stat]
 
 
+def seconds_on_a_core(pids: list[int]) -> float:
+    """From the scheduler itself, in nanoseconds; all threads."""
+    tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
 class Worker:
     """One supervisor and its children."""
 
     def __init__(self, field: Field, name: str, given: dict[str, Any]) -> None:
+        cwd, piped = given.pop("cwd", ROOT), given.pop("piped", False)
         self._log = field.place / f"{name}-{time.monotonic_ns()}.log"
         command = [sys.executable, "-m", "tests.worker.serving", field.engine, str(field.place), name]
+        if given.pop("nohup", False):
+            command.insert(0, "nohup")
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, sys.path)])
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*command, msgspec.json.encode(given).decode()],
-                cwd=ROOT,
+                cwd=cwd,
                 env=os.environ | {"PYTHONPATH": path},
                 stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if piped else None,
                 stderr=log,
             )
         self.pid = self.process.pid
@@ -209,21 +219,24 @@ class Field:
             worker.tree(signal.SIGCONT)
 
     def _writable(self) -> bool:
+        try:
+            with self.locked():
+                return True
+        except (sqlite3.OperationalError, BlockingIOError):
+            return False
+
+    @contextmanager
+    def locked(self, timeout: float = 0) -> Iterator[None]:
+        """Nobody else can write meanwhile."""
         if self.engine == "sqlite":
-            connection = sqlite3.connect(self.place / "queue.db", timeout=0, isolation_level=None)
-            try:
+            connection = sqlite3.connect(self.place / "queue.db", timeout=timeout, isolation_level=None)
+            with closing(connection):
                 connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError:
-                return False
-            finally:
-                connection.close()
-            return True
-        with (self.place / "queue/jobs/.queue.lock").open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-            return True
+                yield
+        else:
+            with (self.place / "queue/jobs/.queue.lock").open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if timeout else fcntl.LOCK_NB))
+                yield
 
     def close(self) -> None:
         for worker in self._workers:

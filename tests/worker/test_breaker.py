@@ -180,7 +180,9 @@ def test_a_job_that_met_an_outage_waits_unspent_and_is_not_tried_before_the_prob
     assert timedelta(seconds=10) == given_back.delay
     again = claim(given_back.progress_json)
     clock.now += 4
-    assert timedelta(seconds=6) == run(executor, again).delay
+    refused = run(executor, again)
+    assert timedelta(seconds=6) == refused.delay
+    assert "waits for qdrant: it was down when last asked" == refused.error_message
     assert 3 == len(calls)
     clock.now += 6
     assert Status.DONE is run(executor, again).status
@@ -210,6 +212,15 @@ def test_the_wait_for_a_handler_grows_and_keeps_what_was_there(breakers: Breaker
 
     assert [30, 60, 120, 240, 300, 300] == waits
     assert {"cursor": 17, "no_handler": 6} == job.progress
+
+
+def test_a_service_that_is_due_for_a_probe_is_shown_so_without_a_job(field: Field):
+    ids = field.put_many(3, "down_for_a_moment")
+    field.worker()
+    until(lambda: {"ERR_SERVICE_DOWN"} == {field.job(job_id).error_code for job_id in ids})
+    field.queue.cancel(ids)
+
+    until(lambda: field.info("services") == [{"qdrant": "half-open"}])
 
 
 def test_an_outage_is_shown_and_its_jobs_go_on_when_it_is_over(field: Field):

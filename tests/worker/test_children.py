@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
 import time
 
+import pytest
+
 from penstock.job import Status
-from tests.worker.processes import Field, until
+from tests.worker.processes import Field, Worker, alive, until
 
 
 def test_children_are_replaced_after_a_number_of_jobs(field: Field):
@@ -27,6 +32,56 @@ def test_a_child_that_keeps_its_memory_is_replaced(field: Field):
 
     assert field.began(ids[0]).pid != field.began(ids[2]).pid
     assert "died" not in worker.log
+
+
+def test_a_process_that_hangs_without_a_job_is_replaced(field: Field):
+    """It has no timeout to run over, and would keep what it claims for ever."""
+    worker = field.worker(silence_s=2)
+    hung = field.began(field.put("leak_a_hog")).pid
+    until(lambda: field.count(Status.DONE) == 1)
+    until(lambda: not alive([hung]))
+
+    job = field.ended(field.put())
+
+    assert (Status.DONE, 0, 0) == (job.status, job.retry_count, job.lost_count)
+    assert "hung without a job" in worker.log
+    until(lambda: field.info("last_death") == ["hung without a job"])
+
+
+def test_a_process_that_was_stopped_while_it_waits_is_replaced(field: Field):
+    worker = field.worker(silence_s=2)
+    stopped = field.began(field.put()).pid
+    until(lambda: field.count(Status.DONE) == 1)
+
+    os.kill(stopped, signal.SIGSTOP)
+
+    until(lambda: not alive([stopped]))
+    assert Status.DONE is field.ended(field.put()).status
+    assert worker.process.poll() is None
+
+
+def test_a_process_that_only_waits_is_left_alone(field: Field):
+    worker = field.worker(silence_s=2)
+    pid = field.began(field.put()).pid
+    with field.locked(timeout=10):
+        # Not even a store that blocks looks like a process that hangs.
+        began = time.monotonic()
+        until(lambda: time.monotonic() - began > 3)
+
+    assert pid == field.began(field.put()).pid
+    assert "died" not in worker.log
+
+
+@pytest.mark.parametrize("do", ["mute_stdout", "keep_the_logs_lock"])
+def test_nothing_a_handler_leaves_keeps_its_process_from_ending(field: Field, do: str):
+    worker = field.worker(recycle_after=1, leaving_s=1)
+    first, second = field.put(do), field.put()
+
+    assert {Status.DONE} == {field.ended(first).status, field.ended(second).status}
+
+    pid = field.began(first).pid
+    until(lambda: not alive([pid]))
+    assert (do == "keep_the_logs_lock") == ("hung while it left" in worker.log)
 
 
 def test_a_worker_whose_code_cannot_be_loaded_says_so_and_does_not_spin(field: Field):
@@ -63,6 +118,72 @@ def test_a_store_that_is_away_now_and_then_costs_time_only(field: Field):
     assert {0} == {field.job(job_id).retry_count for job_id in ids[:400]}
     assert 400 == len(field.recorded("ended"))
     assert [] == list((field.place / "here").iterdir())
+
+
+@pytest.mark.parametrize("start_method", ["spawn", "fork"])
+def test_a_worker_outlives_the_directory_it_was_started_in(field: Field, start_method: str):
+    """As when a deploy removes the old release: nothing is done twice, and new processes can be started."""
+    release = field.place / "release"
+    release.mkdir()
+    worker = field.worker(cwd=release, start_method=start_method)
+    before = field.put()
+    first = field.began(before).pid
+    release.rmdir()
+    moved = field.put("chdir")
+    assert {Status.DONE} == {field.ended(job_id).status for job_id in (before, moved)}
+    os.kill(first, signal.SIGKILL)
+
+    after = field.put()
+
+    assert Status.DONE is field.ended(after).status
+    assert first != field.began(after).pid
+    assert [1, 1] == [len(field.recorded("began", job_id)) for job_id in (before, moved)]
+    assert worker.process.poll() is None
+
+
+def test_a_state_directory_that_was_removed_costs_nobody_a_job(field: Field):
+    worker = field.worker(processes=2)
+    running = field.put("sleep", payload={"seconds": 2})
+    field.began(running)
+    field.began(field.put("sleep", payload={"seconds": 0.5}))
+    shutil.rmtree(field.place / "here")
+    killer = field.put("exit_hard", max_retries=0)
+    after = field.put()
+
+    assert [Status.FAILED, Status.DONE, Status.DONE] == [
+        field.ended(job_id).status for job_id in (killer, after, running)
+    ]
+    assert {0} == {field.job(job_id).retry_count for job_id in (after, running)}
+    # Should the worker be killed now, the next one can tell.
+    (life,) = (field.place / "here").glob("*.worker")
+    assert 2 == len({line.split()[0] for line in life.read_text().splitlines()})
+    assert worker.process.poll() is None
+
+
+def test_a_process_that_cannot_be_started_is_tried_again_later(field: Field):
+    """The others go on meanwhile, and nothing is left behind by the attempts."""
+    place = field.place / "here"
+    worker = field.worker(processes=2)
+    running = field.put("sleep", payload={"seconds": 3})
+    field.began(running)
+    before = until(lambda: found if len(found := set(place.glob("*.slot"))) == 2 else set())
+    moved = place.rename(field.place / "moved")
+    place.touch()
+    field.ended(field.put("exit_hard", max_retries=0))
+
+    until(lambda: worker.log.count("could not be started") >= 2)
+    place.unlink()
+    moved.rename(place)
+
+    assert (Status.DONE, 0) == (field.ended(running).status, field.job(running).retry_count)
+    until(lambda: len(worker.children()) == 2)
+    assert 0 == stopped(worker)
+    assert set(place.iterdir()) < before
+
+
+def stopped(worker: Worker) -> int:
+    worker.signal(signal.SIGTERM)
+    return worker.ended()
 
 
 def test_a_type_nobody_here_knows_is_given_back_unspent_with_the_reason(field: Field):

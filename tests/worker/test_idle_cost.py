@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
-from tests.worker.processes import Field, until
+from tests.worker.processes import Field, seconds_on_a_core, until
 
 WATCHED_S = 2.0
-
-
-def seconds_on_a_core(pids: list[int]) -> float:
-    """From the scheduler itself, in nanoseconds; all threads."""
-    tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
 def test_an_idle_worker_uses_less_than_a_hundredth_of_a_core(field: Field):

@@ -47,6 +47,26 @@ def test_children_die_with_their_supervisor_and_the_next_worker_takes_over(field
     assert 1 == field.ended(job_id).retry_count
 
 
+def test_what_functions_had_started_does_not_outlive_the_whole_worker_for_long(field: Field):
+    """Otherwise the old program and the new one would both be at the same job."""
+    written = field.place / "pid"
+    first = field.worker()
+    job_id = field.put("start_a_program", payload={"pid": str(written)})
+    program = int(until(lambda: written.exists() and written.read_text()))
+    child = field.began(job_id).pid
+
+    first.signal(signal.SIGKILL)
+    first.ended()
+    until(lambda: not alive([child]))
+    assert [program] == alive([program])
+    written.unlink()
+    heir = field.worker()
+
+    again = int(until(lambda: written.exists() and written.read_text()))
+    assert [again] == alive([program, again])
+    assert "killed 1 processes" in heir.log
+
+
 def test_a_neighbour_that_lives_takes_over_without_a_new_worker(field: Field):
     first = field.worker()
     job_id = field.put("sleep_unless_retried", payload={"seconds": 60})
@@ -92,6 +112,9 @@ def test_a_job_that_kills_its_process_every_time_fails_and_takes_nobody_with_it(
     others = [field.job(job_id) for job_id in before + after]
     assert {(Status.DONE, 0)} == {(job.status, job.retry_count) for job in others}
     assert [2] == field.info("deaths")
+    said = f"job {killer} (content/ingest): Worker lost in attempt "
+    assert f"{said}1 of 2; it is tried again at once" in worker.log
+    assert f"{said}2 of 2; it ends as failed" in worker.log
 
 
 def test_when_the_whole_tree_is_killed_at_most_what_was_executing_spends_a_retry(field: Field):

@@ -9,18 +9,18 @@ import pytest
 
 from penstock.job import ClaimRequest, Settlement, Status
 from penstock.worker.lifefile import LifeFile, release_dead, slot_path
-from penstock.worker.slot import Member, Slot
+from penstock.worker.slot import _LAYOUT, _RESULTS, Member, Slot
 from tests.worker.processes import Field
 
 
-def died(field: Field, *, executing: int | None, results: int = 0) -> list[str]:
+def died(field: Field, *, executing: int | None, results: int = 0, name: str = "dead") -> list[str]:
     """A supervisor whose child held three jobs; which of them it executed, how many it had finished."""
     ids = field.put_many(3)
     directory = field.place / "workers"
-    life = LifeFile(directory, "dead")
-    life.adopt("dead-1")
-    slot = Slot.create(slot_path(directory, "dead-1"))
-    claims = field.queue.claim(ClaimRequest("dead-1", 3))
+    life = LifeFile(directory, name)
+    life.adopt(f"{name}-1")
+    slot = Slot.create(slot_path(directory, f"{name}-1"))
+    claims = field.queue.claim(ClaimRequest(f"{name}-1", 3))
     if executing is not None:
         slot.begin((Member(ids[executing], claims[executing].claim_number, 60),), 1.0)
     slot.keep(
@@ -44,6 +44,53 @@ def test_what_a_dead_supervisor_held_is_settled_as_its_slots_say(field: Field):
     assert [0, 1, 0] == [job.retry_count for job in jobs]
     assert [] == list((field.place / "workers").iterdir())
     assert 0 == release_dead(field.queue, field.place / "workers")
+
+
+def test_a_slot_that_cannot_be_read_is_settled_without_it(field: Field):
+    """Torn by a power cut, or written by another version: the jobs go on, and so do later workers."""
+    torn, foreign = died(field, executing=1, name="torn"), died(field, executing=1, name="foreign")
+    directory = field.place / "workers"
+    page = bytearray(slot_path(directory, "torn-1").read_bytes())
+    page[_RESULTS * 8 : _RESULTS * 8 + 8] = (200).to_bytes(8, "little")
+    slot_path(directory, "torn-1").write_bytes(page)
+    page = bytearray(slot_path(directory, "foreign-1").read_bytes())
+    page[_LAYOUT * 8] += 1
+    slot_path(directory, "foreign-1").write_bytes(page)
+
+    assert 6 == release_dead(field.queue, directory)
+
+    assert 6 == field.count(Status.PENDING)
+    assert [0, 1, 0] == [field.job(job_id).retry_count for job_id in torn]
+    assert [0, 0, 0] == [field.job(job_id).retry_count for job_id in foreign]
+    assert [] == list(directory.iterdir())
+
+
+def test_a_file_that_cannot_be_opened_is_passed_over_with_one_warning(
+    field: Field, caplog: pytest.LogCaptureFixture
+):
+    """Another user's, for one. Here it is a loop of links, which not even root can open."""
+    ids = died(field, executing=None)
+    directory = field.place / "workers"
+    unreadable = directory / "another.worker"
+    unreadable.symlink_to(unreadable)
+
+    assert [3, 0] == [release_dead(field.queue, directory) for _ in range(2)]
+
+    assert {Status.PENDING} == {field.job(job_id).status for job_id in ids}
+    assert 1 == caplog.text.count("another.worker cannot be told")
+
+
+def test_a_slot_that_cannot_be_opened_does_not_keep_the_others(field: Field):
+    died(field, executing=None, name="bad")
+    ids = died(field, executing=None, name="good")
+    directory = field.place / "workers"
+    slot = slot_path(directory, "bad-1")
+    slot.unlink()
+    slot.symlink_to(slot)
+
+    release_dead(field.queue, directory)
+
+    assert {Status.PENDING} == {field.job(job_id).status for job_id in ids}
 
 
 def test_the_living_are_left_alone(field: Field):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import time
 
 from penstock.job import Status
-from tests.worker.processes import Field, until, within
+from tests.worker.processes import Field, alive, until, within
 
 NEVER_YIELD = ("sleep", "busy", "regex", "digest", "stubborn")
 """A system call, Python, C that keeps the interpreter, C that gives it away, and one that will not stop."""
@@ -41,6 +42,31 @@ def test_code_that_never_yields_is_stopped_on_cancel_within_the_grace_and_2_s(fi
         assert Status.CANCELLED is field.ended(job_id).status, do
     assert within(0.5 + 2, time.monotonic() - asked)
     assert Status.DONE is field.ended(field.put()).status
+
+
+def test_a_timeout_is_kept_while_somebody_else_holds_the_store(field: Field):
+    job_id = field.put("sleep", payload={"seconds": 600}, timeout_s=1)
+    field.worker()
+    pid = field.began(job_id).pid
+
+    with field.locked(timeout=10):
+        until(lambda: not alive([pid]))
+
+    assert "ERR_JOB_TIMEOUT" == field.ended(job_id).error_code
+
+
+def test_time_in_which_the_whole_worker_stood_still_does_not_count(field: Field):
+    job_id = field.put("compute", payload={"seconds": 0.3}, timeout_s=2)
+    worker = field.worker()
+    field.began(job_id)
+
+    field.freeze(worker)
+    frozen = time.monotonic()
+    until(lambda: time.monotonic() - frozen > 2.5)
+    worker.tree(signal.SIGCONT)
+
+    assert (Status.DONE, 0) == (field.ended(job_id).status, field.job(job_id).retry_count)
+    assert "stood still for" in worker.log
 
 
 def test_progress_reaches_the_row_and_a_checkpoint_ends_a_cancelled_job(field: Field):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from penstock.job import Status
-from tests.worker.processes import ROOT, Field
+from tests.worker.processes import ROOT, Field, seconds_on_a_core
 
 FAILING = {
     "sys_exit": ("ERR_UNKNOWN", "SystemExit: enough"),
@@ -56,6 +58,70 @@ def test_a_payload_that_cannot_be_read_fails_its_job_only(field: Field):
 
     assert (Status.FAILED, "ERR_PARSE") == (field.job(bad).status, field.job(bad).error_code)
     assert Status.DONE is field.job(good).status
+
+
+def test_a_timer_that_was_left_running_does_not_hit_the_next_job(field: Field):
+    ids = [field.put("leave_a_timer"), field.put("compute", payload={"seconds": 1.2}, max_retries=0)]
+    worker = field.worker()
+
+    assert {Status.DONE} == {field.ended(job_id).status for job_id in ids}
+    # It still listens: a stop reaches it at once.
+    endless = field.put("tidy", timeout_s=1)
+    assert Status.FAILED is field.ended(endless).status
+    assert 1 == len(field.recorded("tidied", endless))
+    assert "died" not in worker.log
+
+
+def test_a_clock_that_was_replaced_does_not_time_out_the_next_job(field: Field):
+    ids = [
+        field.put("stop_the_clock"),
+        field.put(timeout_s=5),
+        field.put("compute", payload={"seconds": 0.3}),
+    ]
+
+    field.worker()
+
+    assert {(Status.DONE, 0)} == {
+        (field.ended(job_id).status, field.job(job_id).retry_count) for job_id in ids
+    }
+
+
+def test_whoever_read_its_output_may_go(field: Field):
+    """As with `penstock worker | head -1`: functions that print go on."""
+    worker = field.worker(piped=True)
+    assert Status.DONE is field.ended(field.put()).status
+    assert worker.process.stdout is not None
+    worker.process.stdout.close()
+
+    ids = [field.put("print_much", max_retries=0) for _ in range(2)]
+
+    assert [Status.DONE, Status.DONE] == [field.ended(job_id).status for job_id in ids]
+
+
+@pytest.mark.parametrize("do", ["close_stdout", "mute_stdout"])
+def test_streams_are_there_again_for_the_next_job(field: Field, do: str):
+    ids = [field.put(do), field.put("print_much", max_retries=0)]
+    field.worker()
+
+    assert [Status.DONE, Status.DONE] == [field.ended(job_id).status for job_id in ids]
+
+
+@pytest.mark.parametrize("start_method", ["spawn", "fork"])
+def test_a_handler_that_closes_all_descriptors_is_done_and_its_process_goes_at_once(
+    field: Field, start_method: str
+):
+    ids = [field.put(), field.put("close_all", payload={"seconds": 1}), field.put()]
+    worker = field.worker(start_method=start_method)
+
+    jobs = [field.ended(job_id, timeout=15) for job_id in ids]
+
+    assert {(Status.DONE, 0)} == {(job.status, job.retry_count) for job in jobs}
+    assert "closed" == jobs[1].result
+    assert 1 == len(field.recorded("began", ids[1]))
+    assert field.began(ids[1]).pid != field.began(ids[2]).pid
+    assert "closed the descriptors of its process" in worker.log
+    # Its death could no longer be waited for, but nobody span over it either.
+    assert seconds_on_a_core([worker.pid]) < 0.9
 
 
 def test_threads_that_were_left_behind_do_not_keep_a_process(field: Field):

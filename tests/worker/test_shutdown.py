@@ -6,10 +6,12 @@ import os
 import signal
 import time
 from contextlib import suppress
+from datetime import timedelta
 
 import pytest
 
-from penstock.job import Status
+from penstock import clock
+from penstock.job import Scope, Status
 from tests.worker.processes import Field, Worker, alive, until
 
 
@@ -68,6 +70,30 @@ def test_a_second_signal_does_not_wait(field: Field):
     assert (Status.PENDING, 0) == (field.job(job_id).status, field.job(job_id).retry_count)
 
 
+def test_a_terminal_that_is_closed_is_a_stop_like_any_other(field: Field):
+    job_id = field.put("sleep", payload={"seconds": 1})
+    worker = field.worker(shutdown_grace_s=20)
+    pid = field.began(job_id).pid
+
+    for _ in range(2):
+        worker.signal(signal.SIGHUP)
+        os.kill(pid, signal.SIGHUP)
+        until(lambda: "finishing" in worker.log)
+
+    assert 0 == worker.ended()
+    assert (Status.DONE, 0) == (field.job(job_id).status, field.job(job_id).retry_count)
+
+
+def test_under_nohup_it_stays(field: Field):
+    worker = field.worker(nohup=True)
+    field.ended(field.put())
+
+    worker.signal(signal.SIGHUP)
+
+    assert Status.DONE is field.ended(field.put()).status
+    assert "finishing" not in worker.log
+
+
 def test_a_signal_to_every_process_at_once_is_a_stop_like_any_other(field: Field):
     """As service managers do it: children get the signal too, and finish what they have in hand."""
     job_id = field.put("sleep", payload={"seconds": 1})
@@ -80,6 +106,21 @@ def test_a_signal_to_every_process_at_once_is_a_stop_like_any_other(field: Field
 
     assert 0 == worker.ended()
     assert (Status.DONE, 0) == (field.job(job_id).status, field.job(job_id).retry_count)
+
+
+def test_until_idle_takes_up_what_has_become_due(field: Field):
+    now, minute = clock.now(), timedelta(minutes=1)
+    due = field.new(run_at=now - minute)
+    paused = field.new(run_at=now - minute, tenant_id="asleep")
+    later = field.new(run_at=now + 60 * minute)
+    field.queue.add([due, paused, later], now=now - 2 * minute)
+    field.queue.pause(Scope(tenant_id="asleep"))
+
+    assert 0 == field.worker(until_idle=True).ended()
+
+    assert [Status.DONE, Status.PENDING, Status.PENDING] == [
+        field.job(new.queue_id).status for new in (due, paused, later)
+    ]
 
 
 def test_until_idle_ends_when_only_paused_and_later_jobs_are_left(field: Field):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,6 +105,57 @@ def test_a_thread_that_outlived_its_job_does_not_speak_for_the_next(child: Slot,
     child.tell(first, 0, '{"current":2}')
 
     assert supervisor.progress(second, 0) is None
+
+
+def test_threads_of_one_handler_may_all_tell_how_far_they_are(child: Slot, supervisor: Slot):
+    number = child.begin((Member("job_1", 1, 60),), 1.0)
+    stop = threading.Event()
+
+    def tell(letter: str, length: int) -> None:
+        while not stop.is_set():
+            child.tell(number, 0, letter * length)
+
+    threads = [threading.Thread(target=tell, args=("abcd"[i], 900 * (i + 1))) for i in range(4)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    for thread in threads:
+        thread.start()
+    try:
+        seen = [supervisor.progress(number, 0) for _ in range(1_000)]
+    finally:
+        sys.setswitchinterval(before)
+        stop.set()
+        for thread in threads:
+            thread.join()
+    whole = {said for said in seen if said}
+    assert whole <= {"a" * 900, "b" * 1800, "c" * 2700, "d" * 3600}
+    assert whole
+
+
+def test_results_that_were_torn_are_read_up_to_the_tear(child: Slot, supervisor: Slot):
+    """After a power cut the count may be there and the bytes not."""
+    whole = settled(1)
+    child.keep([whole])
+    before = child.path.read_bytes()
+    child.keep([settled(2), settled(3)])
+    after = child.path.read_bytes()
+    assert 3 == len(supervisor.results())
+
+    # The first page, with the count, is new; what it counts is old.
+    child.path.write_bytes(after[:4096] + before[4096:])
+
+    assert [whole] == supervisor.results()
+
+
+def test_members_that_were_torn_read_as_nothing(child: Slot, supervisor: Slot):
+    child.begin((Member("job_1", 1, 60),), 1.0)
+    page = child.path.read_bytes()
+    at = page.index(b"job_1")
+    with child.path.open("r+b") as file:
+        file.seek(at - 3)
+        file.write(b"\0" * 8)
+
+    assert supervisor.executing() is None
 
 
 def test_results_are_kept_until_they_are_sent(child: Slot, supervisor: Slot):

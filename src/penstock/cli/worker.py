@@ -40,6 +40,13 @@ SHOWN = 8
     metavar="SECONDS",
     help="How long running jobs may go on after a signal to stop; then they are given back.",
 )
+@click.option(
+    "--start-method",
+    type=click.Choice(["spawn", "fork"]),
+    default="spawn",
+    show_default=True,
+    help="New processes are fresh, or copies of this one with what it has loaded.",
+)
 @json_option
 @click.pass_obj
 def worker(
@@ -49,6 +56,7 @@ def worker(
     lanes: str,
     until_idle: bool,
     grace: float,
+    start_method: str,
 ) -> None:
     """Work on the queue until a signal asks to stop.
 
@@ -66,6 +74,7 @@ def worker(
         until_idle=until_idle,
         grace=grace,
         lanes=[lane.strip() for lane in lanes.split(",")],
+        start_method=start_method,
     )
     if session.as_json:
         emit_json({"serves": made.serves, "store": made.where, "processes": made.processes, "app": app})

@@ -58,6 +58,9 @@ class Context:
     ) -> None:
         """Say how far the work is. Cheap: it is written out at most once a second by somebody else."""
         percent = round(current / total * 100, 1) if total else 0.0
+        if message is not None:
+            # It may quote a file's name, which need not be text.
+            message = lifecycle.printable(str(message))
         said = {"current": current, "total": total, "percent": percent, "message": message, "counts": counts}
         self.told = self._with_cursor(said)
         self._tell(self.told)

@@ -66,8 +66,10 @@ class Registry:
         items.validate_pair(item_type, op)
         if (item_type, op) in self._handlers:
             raise InvalidRequest(f"{item_type}/{op} has a handler already")
-        if not 0 <= batch <= LARGEST_BATCH:
-            raise InvalidRequest(f"a batch has 1 to {LARGEST_BATCH} jobs, got {batch}")
+        if not callable(handler):
+            raise InvalidRequest(f"{item_type}/{op}: {type(handler).__name__} cannot be called")
+        if isinstance(batch, bool) or not isinstance(batch, int) or not 0 <= batch <= LARGEST_BATCH:
+            raise InvalidRequest(f"a batch has 1 to {LARGEST_BATCH} jobs, got {str(batch)[:80]!r}")
         self._handlers[item_type, op] = Registered(handler, batch, backoff)
 
     def find(self, item_type: str, op: str) -> Registered | None:

@@ -43,6 +43,8 @@ def _until(job: Job, run_at: datetime) -> str:
     moment = run_at.strftime("%Y-%m-%d %H:%M:%S UTC")
     if run_at <= clock.now():
         return f"was held until {moment}; the next claim takes it up"
+    if job.history and job.history[-1].what == "released":
+        return f"held until {moment}, no retry spent ({job.error_code}): {job.history[-1].note}"
     if job.retry_count or job.error_code:
         return f"held until {moment}: retry {job.retry_count} of {job.max_retries} after {job.error_code}"
     return f"held until {moment}, as asked"

@@ -13,6 +13,7 @@ from penstock.handlers.functions import BackoffGiven, Exists, Functions
 from penstock.handlers.registry import Registry
 from penstock.job import Status
 from penstock.queue.protocol import Queue
+from penstock.retry import JOB_BACKOFF, Backoff
 from penstock.service.answers import Receipt
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
@@ -50,6 +51,8 @@ class FunctionJobs(Jobs):
     def __init__(self, queue: Queue, settings: Settings, *, door: items.Source = "library") -> None:
         super().__init__(queue, settings, door=door)
         self.functions = Functions()
+        self._registry = Registry()
+        self.functions.register_in(self._registry)
 
     def function(
         self,
@@ -80,6 +83,24 @@ class FunctionJobs(Jobs):
 
         return register
 
+    def handler(
+        self, item_type: str, op: str, *, batch: int = 0, backoff: Backoff = JOB_BACKOFF
+    ) -> Callable[[F], F]:
+        """Register the code that workers run for jobs of this kind.
+
+            @app.handler("content", "ingest", batch=50)
+            def keep(contexts): return [store(context.payload) for context in contexts]
+
+        A handler gets a ``Context`` and returns the job's result, or raises. With ``batch`` it gets up to so
+        many at once, and returns a list: for each the result, or an exception.
+        """
+
+        def register(call: F) -> F:
+            self._registry.register(item_type, op, call, batch=batch, backoff=backoff)
+            return call
+
+        return register
+
     def entity_type(self, name: str, *, exists: Exists | None = None) -> None:
         """Allow entities of this type; ``exists(entity_id)`` says which there are.
 
@@ -102,7 +123,8 @@ class FunctionJobs(Jobs):
 
             app.call("send_mail", {"to": "miller@example.org"}, entity=("customer", "c1"), delay=60)
 
-        Calls with the same entity run one at a time, in order, also while one of them waits for a retry.
+        Calls with the same entity run one at a time; those of equal priority in order, also while one of them
+        waits for a retry. A higher priority goes first, and a call for later once its time has come.
         ``key``: calls with the same key are one job while it lives. ``connection``, on SQL engines, adds the
         call in the caller's own transaction.
         """
@@ -167,9 +189,7 @@ class FunctionJobs(Jobs):
 
     def handlers(self) -> Registry:
         """What a worker runs for this application."""
-        registry = Registry()
-        self.functions.register_in(registry)
-        return registry
+        return self._registry
 
 
 _KNOWN = Call.__required_keys__ | Call.__optional_keys__

@@ -14,8 +14,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
@@ -45,6 +47,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
 PATIENCE_S = 60.0
 """A store that is away for longer may only be so for this process, so another one takes over."""
 MEMORY_EVERY_S = 1.0
+BEAT_EVERY_S = 1.0
+"""How often a child that waits for work says that it lives."""
 
 log = logging.getLogger("penstock.worker")
 
@@ -65,6 +69,10 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 class Child:
+    # Bound here, out of reach of handlers that replace them in their module and forget to put them back.
+    _now = staticmethod(time.monotonic)
+    _sleep = staticmethod(time.sleep)
+
     def __init__(
         self,
         queue: Queue,
@@ -97,6 +105,8 @@ class Child:
     def run(self) -> None:
         threading.Thread(target=self._send_while_busy, daemon=True).start()
         wear = _Wear(self._terms)
+        self._guard.take_stock()
+        self._slot.beat(self._now())
         self._slot.say_ready()
         try:
             while not self._leaving() and not (wear.out(self._jobs) and not self._waiting):
@@ -121,24 +131,26 @@ class Child:
         """Wait until something may be there, in pieces, so that a long poll does not delay a stop."""
         self._busy.clear()
         self._slot.say_idle(True)
-        until = time.monotonic() + self._terms.poll_s
-        while not self._leaving() and (left := until - time.monotonic()) > 0:
+        until = self._now() + self._terms.poll_s
+        while not self._leaving() and (left := until - self._now()) > 0:
             self._guard.leave_with_parent()
+            # Also with nothing to do: a service that was down may be due for another try.
+            self._tell_services()
             if self._queue.wait(min(left, LOOK_UP_S)):
                 break
         self._slot.say_idle(False)
 
     def _patiently(self, step: Callable[[], None]) -> None:
         """A store that is away for a while costs time, not the process."""
-        pause, give_up_at = FIRST_PAUSE_S, time.monotonic() + PATIENCE_S
+        pause, give_up_at = FIRST_PAUSE_S, self._now() + PATIENCE_S
         while True:
             try:
                 return step()
             except (StoreUnavailable, DiskFull) as error:
-                if self._leaving() or time.monotonic() > give_up_at:
+                if self._leaving() or self._now() > give_up_at:
                     raise
                 log.warning("the store is away, trying again in %.1f s: %s", pause, error)
-                time.sleep(pause * random.uniform(0.5, 1.0))
+                self._sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, LONGEST_PAUSE_S)
 
     def _work_on_tasks(self) -> bool:
@@ -150,7 +162,7 @@ class Child:
             nonlocal worked
             worked = lanes.step(self._guard)
 
-        self._executing_since = time.monotonic()
+        self._executing_since = self._now()
         self._busy.set()
         try:
             self._patiently(step)
@@ -172,6 +184,7 @@ class Child:
         )
         claims = self._outbox.exchange(request)
         if claims:
+            self._guard.mend_output()
             with self._lock:
                 self._waiting.extend(claims)
             self._busy.set()
@@ -186,9 +199,9 @@ class Child:
         if len(self._outbox) and (claims[0].lost_count or self._pace.slow(kind)):
             # Finished work must not hang on a job that may take long, or take the process down.
             self._patiently(self._outbox.send)
-        started = time.monotonic()
+        started = self._now()
         settlements = self._execute(claims, started)
-        ended = time.monotonic()
+        ended = self._now()
         self._pace.note(kind, (ended - started) / len(claims))
         self._finish(settlements, ended)
 
@@ -242,7 +255,10 @@ class Child:
     def _finish(self, results: list[Settlement], now: float) -> None:
         if not len(self._outbox):
             self._unsent_since = now
-        if not self._outbox.put(results):
+        kept = self._outbox.put(results)
+        if self._guard.robbed:
+            self._give_up(len(results) if kept else 0)
+        if not kept:
             self._patiently(self._outbox.send)
         # Only now: until its result is in the box, the job counts as being executed.
         self._slot.end(len(results))
@@ -255,6 +271,14 @@ class Child:
         if due and self._waiting:
             self._patiently(self._outbox.send)
 
+    def _give_up(self, finished: int) -> NoReturn:
+        """The store must not be touched: its numbers may be other files by now. The supervisor settles."""
+        if finished:
+            self._slot.end(finished)
+        reason = "a handler closed the descriptors of its process"
+        self._slot.note(msgspec.json.encode({"died": reason}).decode())
+        os._exit(1)
+
     def _tell_services(self) -> None:
         states = self._breakers.states()
         if states != self._services:
@@ -264,14 +288,17 @@ class Child:
     # Sending.
 
     def _send_while_busy(self) -> None:
-        """Results of quick jobs do not wait for a slow one, nor do the jobs claimed with it."""
+        """Results of quick jobs do not wait for a slow one, nor do the jobs claimed with it. Also says that
+        this process lives: it does not where a thread that was left behind keeps the interpreter.
+        """
         while True:
-            self._busy.wait()
-            time.sleep(SETTLE_AFTER_S)
+            if self._busy.wait(BEAT_EVERY_S):
+                self._sleep(SETTLE_AFTER_S)
             self._guard.leave_with_parent()
-            now, since = time.monotonic(), self._executing_since
+            now, since = self._now(), self._executing_since
+            # From here, not from the main thread: that may have to wait for the store.
             self._slot.beat(now)
-            if since and now - since > SETTLE_AFTER_S:
+            if since and now - since > SETTLE_AFTER_S and self._guard.intact():
                 try:
                     if now - since > HAND_BACK_AFTER_S:
                         self._hand_back("behind a slow job")
@@ -330,13 +357,24 @@ def main(
         code = 0
     except BaseException as error:  # whatever it is, the supervisor passes it on
         slot.note(msgspec.json.encode({"died": describe(error)}).decode())
+        slot.say_leaving(time.monotonic())
         log.exception("a worker process ends")
     finally:
-        # Not by returning: that would wait for threads a handler left behind.
-        logging.shutdown()
+        _end(slot, code)
+
+
+def _end(slot: Slot, code: int) -> None:
+    """Not by returning: that would wait for threads a handler left behind."""
+    try:
+        # From now on the supervisor does not wait long: a pipe nobody reads, or a lock nobody gives back,
+        # would keep this process for ever.
+        slot.say_leaving(time.monotonic())
+        with suppress(BaseException):
+            logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
-            if stream is not None and not stream.closed:
+            with suppress(BaseException):
                 stream.flush()
+    finally:
         os._exit(code)
 
 

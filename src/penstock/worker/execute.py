@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -11,11 +12,13 @@ from typing import Any
 import msgspec
 
 from penstock import lifecycle, retry
-from penstock.errors import PermanentFailure, ServiceUnavailable
+from penstock.errors import InvalidRequest, JobError, PermanentFailure, ServiceUnavailable
 from penstock.handlers.context import Context
 from penstock.handlers.registry import NotHandledHere, Registered, Registry, Wait
 from penstock.job import Claim, Settlement
-from penstock.worker.breaker import Breakers
+from penstock.payloads import encode_strictly
+from penstock.worker import telling
+from penstock.worker.breaker import Breakers, Refused
 from penstock.worker.guard import Stopped
 
 RESULT_LIMIT = 1 << 20
@@ -27,6 +30,8 @@ FAILURE_CODES = {
     "ERR_NO_HANDLER": "No worker that took the job can run its type. It waits, unspent, for one that can.",
     "ERR_BAD_RESULT": "The handler's answer cannot be kept: not JSON, too large, or not one for each job.",
 }
+
+log = logging.getLogger("penstock.worker")
 
 # Kept among a job's progress between attempts, where other workers find them too.
 _TRIED = "no_handler"
@@ -79,7 +84,8 @@ class Executor:
         return failure(claim, error, handler)
 
     def _waits_for_service(self, claim: Claim, error: ServiceUnavailable) -> Settlement:
-        reason = f"waits for {error.service}: {describe(error)}"
+        why = "it was down when last asked" if isinstance(error, Refused) else describe(error)
+        reason = f"waits for {error.service}: {why}"
         given_back = lifecycle.released(claim, reason, delay=self._breakers.delay(error), code=error.code)
         return _remembering(given_back, claim, _NEEDS, error.service)
 
@@ -128,13 +134,26 @@ def failure(claim: Claim, error: BaseException, handler: Registered) -> Settleme
         classified, schedule = retry.classify(error), handler.backoff_of(claim)
     except Exception:  # noqa: BLE001 - both run code of the application's
         classified, schedule = retry.Classification("transient", "ERR_UNKNOWN"), retry.JOB_BACKOFF
-    return lifecycle.failed_attempt(
+    settlement = lifecycle.failed_attempt(
         claim,
         classified,
         describe(error),
         schedule=schedule,
         jitter=random.uniform(-1, 1),
     )
+    if classified.kind != "cancelled":
+        _tell(claim, error, settlement)
+    return settlement
+
+
+def _tell(claim: Claim, error: BaseException, settlement: Settlement) -> None:
+    """The row keeps the error's text; where it was raised stands only here. What a handler raised to say that
+    it failed needs no such place.
+    """
+    attempt, most = claim.retry_count + 1, claim.max_retries + 1
+    said = (telling.named(claim), attempt, most, telling.outcome(settlement), describe(error))
+    trace = None if isinstance(error, JobError) else error
+    log.warning("%s failed in attempt %d of %d and %s: %s", *said, exc_info=trace)
 
 
 def describe(error: BaseException) -> str:
@@ -149,15 +168,13 @@ def describe(error: BaseException) -> str:
 
 
 def encode_result(result: Any) -> str | None:
+    """As strictly as payloads are: what would come back as something else is refused, not changed."""
     if result is None:
         return None
     try:
-        encoded = msgspec.json.encode(result)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise _bad_result(f"the handler's result cannot be kept as JSON: {describe(error)}") from error
-    if len(encoded) > RESULT_LIMIT:
-        raise _bad_result(f"the handler's result has {len(encoded):,} bytes; the limit is {RESULT_LIMIT:,}")
-    return encoded.decode()
+        return encode_strictly("result", result, max_bytes=RESULT_LIMIT)
+    except InvalidRequest as refusal:
+        raise _bad_result(f"what the handler returned cannot be kept as JSON: {refusal.message}") from refusal
 
 
 def _bad_result(message: str) -> PermanentFailure:

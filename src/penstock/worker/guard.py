@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from penstock.worker.slot import Slot
 
 _PR_SET_PDEATHSIG = 1
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
 class Stopped(BaseException):
@@ -23,10 +26,19 @@ class Guard:
         self._slot = slot
         self._parent_pid = parent_pid
         self._pid = os.getpid()
-        self._home = os.getcwd()  # noqa: PTH109 - compared as text after every job
+        # Held open, it can be returned to whatever became of its name.
+        self._home = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._home_is = _identity(os.fstat(self._home))
         self._number = 0
         self._stopped = False
+        self._listener = self._heard
+        self._streams: dict[int, Any] = {}
+        self._outputs = select.poll()
+        for fd in (1, 2):
+            self._outputs.register(fd, 0)
         self.asked_to_leave = False
+        self.robbed = False
+        """A handler closed the descriptors of this process; the store's are among them."""
 
     def settle_in(self) -> None:
         """Make this process the child of its supervisor and nobody else's."""
@@ -36,11 +48,21 @@ class Guard:
         if sys.platform.startswith("linux"):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         self.leave_with_parent()
-        # The supervisor decides when to stop; a terminal's Ctrl-C may reach everybody.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, self._heard)
+        # The supervisor decides when to stop; a terminal's Ctrl-C, or its end, may reach everybody.
+        self._listen()
         os.register_at_fork(after_in_child=_forget_signals)
         self._mend_stdin()
+        self.mend_output()
+
+    def take_stock(self) -> None:
+        """Remember what this process prints to, once the application is loaded."""
+        self._streams = {1: sys.stdout, 2: sys.stderr}
+        self._mend_streams()
+
+    def _listen(self) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, self._listener)
 
     def leave_with_parent(self) -> None:
         if os.getppid() != self._parent_pid:
@@ -69,22 +91,59 @@ class Guard:
             # The handler swallowed it; it does not get to say how the job ended.
             raise Stopped
 
-    def _mend(self) -> None:
+    def intact(self) -> bool:
+        """Whether the descriptors are still those of this process: one of them stands for all."""
         try:
-            moved = os.getcwd() != self._home  # noqa: PTH109 - as above
+            return _identity(os.fstat(self._home)) == self._home_is
         except OSError:
-            moved = True
-        if moved:
-            os.chdir(self._home)
+            return False
+
+    def _mend(self) -> None:
+        if not self.intact():
+            self.robbed = True
+            return
+        for timer in _TIMERS:
+            # Left running, it would kill the next job's process.
+            signal.setitimer(timer, 0)
+        listening = signal.getsignal(signal.SIGTERM) is self._listener
+        if not listening or signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            self._listen()
+        if _identity(os.stat(".")) != self._home_is:  # noqa: PTH116 - after every job, so without a Path
+            os.fchdir(self._home)
         if sys.stdin is None or sys.stdin.closed:
             self._mend_stdin()
+        out, err = self._streams[1], self._streams[2]
+        if sys.stdout is not out or sys.stderr is not err or out.closed or err.closed:
+            self._mend_streams()
 
     def _mend_stdin(self) -> None:
-        fd = os.open(os.devnull, os.O_RDONLY)
-        if fd != 0:
-            os.dup2(fd, 0)
-            os.close(fd)
+        _lead_nowhere(0, os.O_RDONLY)
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the life of the process
+
+    def mend_output(self) -> None:
+        """Where nobody reads any more, or what was closed: printing must not fail a job, nor hit a file that
+        was given the number.
+        """
+        for fd, _ in self._outputs.poll(0):
+            _lead_nowhere(fd, os.O_WRONLY)
+
+    def _mend_streams(self) -> None:
+        self.mend_output()
+        for fd, stream in self._streams.items():
+            if getattr(stream, "closed", True):
+                self._streams[fd] = open(fd, "w", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        sys.stdout, sys.stderr = self._streams[1], self._streams[2]
+
+
+def _lead_nowhere(fd: int, flags: int) -> None:
+    nowhere = os.open(os.devnull, flags)
+    if nowhere != fd:
+        os.dup2(nowhere, fd)
+        os.close(nowhere)
+
+
+def _identity(file: os.stat_result) -> tuple[int, int]:
+    return file.st_dev, file.st_ino
 
 
 def _forget_signals() -> None:

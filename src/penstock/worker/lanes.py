@@ -19,7 +19,7 @@ from penstock.handlers.phases import Phases
 from penstock.queue.protocol import Queue
 from penstock.worker.guard import Guard
 from penstock.worker.slot import Member, Slot
-from penstock.worker.telling import Teller
+from penstock.worker.teller import Teller
 
 AT_ONCE = {Phase.OCR: 32, Phase.VECTOR: 256, Phase.GRAPHRAG: 64}
 ASK_AGAIN_S = 0.25

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable
 from typing import TypeAlias
@@ -9,9 +10,11 @@ from typing import TypeAlias
 from penstock import lifecycle
 from penstock.job import Job, JobQuery, Settlement, Status
 from penstock.queue.protocol import Queue
-from penstock.worker import paging
+from penstock.worker import paging, telling
 from penstock.worker.outbox import settle_all
 from penstock.worker.slot import Executing
+
+log = logging.getLogger("penstock.worker")
 
 Verdict: TypeAlias = Callable[[Job], Settlement]
 
@@ -33,9 +36,14 @@ def held_by(queue: Queue, worker_id: str) -> list[Job]:
 def settle_dead(queue: Queue, worker_id: str, results: list[Settlement], verdict: Verdict) -> int:
     """End everything a dead worker held: by the results it had, else as ``verdict`` says. How many it was."""
     settle_all(queue, results)
-    settlements = [verdict(job) for job in held_by(queue, worker_id)]
+    held = held_by(queue, worker_id)
+    settlements = [verdict(job) for job in held]
     if settlements:
         queue.settle(settlements)
+    for job, settlement in zip(held, settlements, strict=True):
+        if settlement.what != "released":
+            said = (telling.named(job), settlement.error_message, telling.outcome(settlement))
+            log.warning("%s: %s; it %s", *said)
     return len(settlements)
 
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from multiprocessing.connection import wait as wait_for_any
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import msgspec
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase
+from penstock.errors import DiskFull
 from penstock.handlers.registry import Registry
 from penstock.queue.protocol import Queue
 from penstock.worker import child, losses
@@ -25,6 +29,7 @@ from penstock.worker.ward import Ward
 
 CRASH_PAUSE_S = 0.2
 LONGEST_CRASH_PAUSE_S = 10.0
+FALSE_ALARM_S = 0.02
 
 log = logging.getLogger("penstock.worker")
 
@@ -44,6 +49,10 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     retention: dict[str, timedelta] = {}
     grace_s: float = 10.0
     shutdown_grace_s: float = 30.0
+    silence_s: float = 30.0
+    """A child without a job that shows no sign of life for so long hangs."""
+    leaving_s: float = 10.0
+    """How long a child may take to end, once all its jobs are settled."""
     until_idle: bool = False
     until_job: str | None = None
     recycle_after: int | None = None
@@ -75,20 +84,48 @@ class Nursery:
         self._context = multiprocessing.get_context(terms.start_method)
         self._life = LifeFile(terms.directory, name)
         self._unsettled: list[tuple[Ward, losses.Verdict]] = []
+        self._home = Path("/")
+        with suppress(FileNotFoundError):
+            self._home = Path.cwd()
         self._born = 0
         self._start_at = 0.0
+        self.lock = threading.Lock()
+        """Held by whoever changes the wards, reaps them or signals them: a number is theirs until reaped."""
         self.wards: list[Ward] = []
         self.tally = Tally()
 
     def fill_up(self, now: float) -> None:
         while len(self.wards) < self._terms.processes and now >= self._start_at:
-            self.wards.append(self._bear())
+            with self.lock:
+                try:
+                    self.wards.append(self._bear())
+                except (OSError, DiskFull) as error:
+                    # No room, no memory, no more processes: that may pass, and others are at work.
+                    self._could_not_start(error)
+                    return
+
+    def _could_not_start(self, error: OSError | DiskFull) -> None:
+        self.tally.last_death = f"could not be started: {error}"
+        log.warning("a process %s", self.tally.last_death)
+        self._pause_starts(stillborn=True)
 
     def _bear(self) -> Ward:
+        self._stand_somewhere()
         self._born += 1
         worker_id = f"{self._name}-{self._born}"
         self._life.adopt(worker_id)
         slot = Slot.create(slot_path(self._terms.directory, worker_id))
+        try:
+            process = self._start(worker_id, slot)
+        except BaseException:
+            slot.close(remove=True)
+            raise
+        ward = Ward(worker_id, slot, process)
+        with suppress(OSError):  # without it, it is only harder to clean up after us
+            self._life.identify(worker_id, ward.pid)
+        return ward
+
+    def _start(self, worker_id: str, slot: Slot) -> BaseProcess:
         terms = child.Terms(
             worker_id=worker_id,
             slot_path=str(slot.path),
@@ -101,25 +138,39 @@ class Nursery:
             takes_jobs=self._terms.takes_jobs,
             lanes=self._terms.lanes,
         )
-        process = self._context.Process(  # type: ignore[attr-defined]
+        process: BaseProcess = self._context.Process(  # type: ignore[attr-defined]
             target=child.main,
             args=(terms, self._terms.open_queue, self._terms.registry, self._terms.open_documents),
         )
         process.start()
-        return Ward(worker_id, slot, process)
+        return process
+
+    def _stand_somewhere(self) -> None:
+        """A new process is told where its parent stands; in a directory that was removed nobody can say."""
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            log.warning("the directory this worker was started in is gone")
+            os.chdir(self._home if self._home.is_dir() else "/")
 
     def wait(self, seconds: float) -> None:
         """Sleep, but not longer than until the next death."""
-        if self.wards:
-            wait_for_any([ward.process.sentinel for ward in self.wards], seconds)
-        else:
+        if not self.wards:
             time.sleep(seconds)
+            return
+        told = wait_for_any([ward.process.sentinel for ward in self.wards], seconds)
+        with self.lock:
+            lives = any(ward.process.is_alive() for ward in self.wards if ward.process.sentinel in told)
+        if lives:
+            # It closed the descriptor that tells of its death, and would be told of without end.
+            time.sleep(FALSE_ALARM_S)
 
     def bury(self) -> None:
-        for ward in [ward for ward in self.wards if not ward.process.is_alive()]:
-            self.wards.remove(ward)
-            self._unsettled.append((ward, ward.bury()))
-            self._count(ward)
+        with self.lock:
+            for ward in [ward for ward in self.wards if not ward.process.is_alive()]:
+                self.wards.remove(ward)
+                self._unsettled.append((ward, ward.bury()))
+                self._count(ward)
 
     @property
     def unsettled(self) -> bool:
@@ -135,6 +186,7 @@ class Nursery:
             if held and ward.process.exitcode:
                 log.warning("%d jobs of a dead process were settled", held)
             ward.slot.close(remove=True)
+            self._life.forget(ward.worker_id)
             del self._unsettled[0]
 
     def _count(self, ward: Ward) -> None:
@@ -145,7 +197,7 @@ class Nursery:
             tally.stillborn = 0
             return
         tally.deaths += 1
-        tally.last_death = ward.notes().get("died") or _exit_reason(ward.process.exitcode)
+        tally.last_death = ward.notes().get("died") or ward.fault or _exit_reason(ward.process.exitcode)
         log.warning("process %s died: %s", ward.worker_id, tally.last_death)
         unused = slot.executed == 0 and ward.executing is None
         # Killed later than at its start it says nothing about the next one.

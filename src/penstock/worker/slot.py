@@ -6,10 +6,13 @@ children were executing. Every field has one writer. Words are stored whole; wha
 
 from __future__ import annotations
 
+import logging
 import mmap
 import os
 import struct
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,8 +28,11 @@ NOTES_LIMIT = 4_000
 _PAGE = 4096
 
 # Word numbers (8 bytes each). The child writes the first group, the supervisor the second.
-_READY, _EXECUTED, _REFUSED, _BEAT_AT, _IDLE, _RESULTS = range(6)
+_READY, _EXECUTED, _REFUSED, _BEAT_AT, _IDLE, _RESULTS, _LEFT_AT = range(7)
 _LEAVE, _RELIEVED, _CONDEMNED = range(16, 19)
+_LAYOUT = 63
+LAYOUT = 1
+"""Raised whenever what is where changes: an heir may be of another version than the dead."""
 _STOPS = 64
 """One word a member: the number of the execution it is asked to stop."""
 
@@ -39,6 +45,8 @@ RESULTS_LIMIT = 64 * _PAGE
 SIZE = _RESULTS_AT + RESULTS_LIMIT
 
 _TRIES = 1_000
+
+log = logging.getLogger("penstock.worker")
 
 
 class Member(NamedTuple):
@@ -117,6 +125,7 @@ class Slot:
         self._members = _Record(self._view, _MEMBERS_AT)
         self._notes = _Record(self._view, _NOTES_AT)
         self._told: dict[int, _Record] = {}
+        self._telling = threading.Lock()
         self._number = 0
 
     @classmethod
@@ -126,11 +135,13 @@ class Slot:
             # A hole would be filled by the first write to it, and on a full disk that write is a SIGBUS.
             os.posix_fallocate(fd, 0, SIZE)
         except OSError as error:
-            path.unlink()
+            path.unlink(missing_ok=True)
             raise DiskFull(f"{path}: no room for the memory shared with a child ({error})") from error
         finally:
             os.close(fd)
-        return cls(path)
+        slot = cls(path)
+        slot._words[_LAYOUT] = LAYOUT
+        return slot
 
     def _progress(self, index: int) -> _Record:
         record = self._told.get(index)
@@ -156,7 +167,9 @@ class Slot:
     def tell(self, number: int, index: int, progress_json: str) -> None:
         # A thread that outlived its job must not speak for the next one.
         if number == self._number:
-            self._progress(index).write(number, 0.0, progress_json.encode()[:PROGRESS_LIMIT])
+            # Threads of one handler may speak at once.
+            with self._telling:
+                self._progress(index).write(number, 0.0, progress_json.encode()[:PROGRESS_LIMIT])
 
     def keep(self, results: Sequence[Settlement]) -> bool:
         """Results that were not sent yet, so that they outlive this process. False: they do not fit."""
@@ -185,6 +198,10 @@ class Slot:
     def say_idle(self, idle: bool) -> None:
         self._words[_IDLE] = idle
 
+    def say_leaving(self, now: float) -> None:
+        """All that was claimed is settled; only the process itself has to end."""
+        self._times[_LEFT_AT] = now
+
     def asked_to_stop(self, number: int, index: int) -> bool:
         return self._words[_STOPS + index] == number
 
@@ -198,6 +215,11 @@ class Slot:
         return self._words[_CONDEMNED] == number
 
     # The supervisor's side.
+
+    @property
+    def known(self) -> bool:
+        """Whether it was laid out as this version does."""
+        return self._words[_LAYOUT] == LAYOUT
 
     @property
     def ready(self) -> bool:
@@ -219,20 +241,39 @@ class Slot:
     def beat_at(self) -> float:
         return self._times[_BEAT_AT]
 
+    @property
+    def left_at(self) -> float:
+        """0 while it works."""
+        return self._times[_LEFT_AT]
+
     def executing(self) -> Executing | None:
         record = self._members.read()
         if record is None or not record[2]:
             return None
-        return Executing(record[0], record[1], _decode_members(record[2]))
+        try:
+            return Executing(record[0], record[1], _decode_members(record[2]))
+        except msgspec.DecodeError as error:
+            log.warning("%s: what was executing cannot be read (%s)", self.path, error)
+            return None
 
     def results(self) -> list[Settlement]:
-        """What the child had finished but may not have sent. Settled twice, a result is refused."""
-        kept = bytes(self._view[_RESULTS_AT : _RESULTS_AT + self._words[_RESULTS]])
-        found, at = [], 0
+        """What the child had finished but may not have sent. Settled twice, a result is refused.
+
+        After a power cut the file may be torn: what is whole counts, the rest is done again.
+        """
+        kept = bytes(self._view[_RESULTS_AT : _RESULTS_AT + min(self._words[_RESULTS], RESULTS_LIMIT)])
+        found: list[Settlement] = []
+        at = 0
         while at < len(kept):
-            (length,) = _LENGTH.unpack_from(kept, at)
-            at += _LENGTH.size + length
-            found.append(_decode_result(kept[at - length : at]))
+            try:
+                (length,) = _LENGTH.unpack_from(kept, at)
+                at += _LENGTH.size + length
+                found.append(_decode_result(kept[at - length : at]))
+            except (struct.error, msgspec.DecodeError) as error:
+                log.warning(
+                    "%s: results after the first %d cannot be read (%s)", self.path, len(found), error
+                )
+                break
         return found
 
     def progress(self, number: int, index: int) -> str | None:
@@ -266,4 +307,5 @@ class Slot:
         self._view.release()
         self._page.close()
         if remove:
-            self.path.unlink(missing_ok=True)
+            with suppress(OSError):  # its directory may be gone
+                self.path.unlink()

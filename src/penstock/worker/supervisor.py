@@ -1,4 +1,4 @@
-"""The supervisor: starts children, renews their leases, watches their clocks, and settles for the dead.
+"""The supervisor: starts children, renews their leases, and settles for the dead. ``watch`` has their clocks.
 
 It never runs a handler, so nothing a handler does can keep it from its duties.
 """
@@ -25,8 +25,7 @@ from penstock.worker.lifefile import release_dead
 from penstock.worker.nursery import Nursery, Terms
 from penstock.worker.outbox import settle_all
 from penstock.worker.rota import Rota, patiently
-from penstock.worker.slot import Executing
-from penstock.worker.telling import Teller
+from penstock.worker.teller import Teller
 from penstock.worker.upkeep.overdue import OverdueEnder
 from penstock.worker.upkeep.pruner import Pruner
 from penstock.worker.upkeep.reaper import Reaper
@@ -34,13 +33,11 @@ from penstock.worker.upkeep.reconciler import Reconciler
 from penstock.worker.upkeep.stuck import StuckWarner
 from penstock.worker.upkeep.sweeper import Sweeper
 from penstock.worker.ward import Ward
+from penstock.worker.watch import TICK_S, Watch
 
-TICK_S = 0.1
 LOOK_S = 1.0
 """How often progress is written, cancel flags are read, and dead neighbours are looked for."""
 IDLE_EVERY_S = 0.2
-TIMEOUT_UNWIND_S, CANCEL_UNWIND_S = 2.0, 0.5
-"""From SIGTERM to SIGKILL. Whoever is cancelled had the grace before."""
 STARVES_AFTER_S = 2.0
 STILLBORN_LIMIT = 3
 LAST_TRIES, LAST_PAUSE_S = 5, 0.2
@@ -69,9 +66,9 @@ class Supervisor:
         """Until a signal, ``stop`` or, if so asked, until nothing is left to do."""
         self._nursery = Nursery(self._queue, self._catalog, self._terms, self._name)
         try:
-            with self._listening():
-                self._work()
-                self._drain()
+            with self._listening(), Watch(self._nursery, self._terms) as watch:
+                self._work(watch)
+                self._drain(watch)
         finally:
             self._nursery.dismiss()
             self._settle_at_last()
@@ -84,7 +81,7 @@ class Supervisor:
         """Ask to stop from another thread; twice: not to wait."""
         self._signals += 1
 
-    def _work(self) -> None:
+    def _work(self, watch: Watch) -> None:
         for warning in self._queue.check():
             log.warning("%s", warning)
         rota = self._rota()
@@ -95,11 +92,11 @@ class Supervisor:
             if (self._terms.until_idle or self._terms.until_job) and self._nothing_left(now):
                 return
             self._nursery.fill_up(now)
-            self._enforce(now)
             self._nursery.wait(TICK_S)
             self._nursery.bury()
+            watch.check()
 
-    def _drain(self) -> None:
+    def _drain(self, watch: Watch) -> None:
         """Stop claiming, let what runs finish, hand back the rest unspent. Leases are renewed to the end."""
         log.info("finishing what runs, within %.0f s", self._terms.shutdown_grace_s)
         for ward in self._nursery.wards:
@@ -108,9 +105,9 @@ class Supervisor:
         asked, deadline = self._signals, time.monotonic() + self._terms.shutdown_grace_s
         while self._nursery.wards and self._signals == asked and time.monotonic() < deadline:
             rota.run_due(time.monotonic())
-            self._enforce(time.monotonic())
             self._nursery.wait(TICK_S)
             self._nursery.bury()
+            watch.check()
 
     def _settle_at_last(self) -> None:
         for _ in range(LAST_TRIES):
@@ -149,7 +146,8 @@ class Supervisor:
             rota.add(terms.upkeep_s, sweeper.forget, spread=SPREAD)
 
     def _nothing_left(self, now: float) -> bool:
-        if self._nursery.tally.stillborn >= STILLBORN_LIMIT:
+        ready = any(ward.slot.ready for ward in self._nursery.wards)
+        if self._nursery.tally.stillborn >= STILLBORN_LIMIT and not ready:
             raise WorkerFailed(
                 f"no process lives long enough to take a job: {self._nursery.tally.last_death}"
             )
@@ -203,30 +201,13 @@ class Supervisor:
                 asked.append((ward, doing.number, index))
         if not beats:
             return
-        now = time.monotonic()
-        for (ward, number, index), answer in zip(asked, self._queue.renew(beats), strict=True):
-            if answer.cancel_requested or not answer.held:
-                # A job that is no longer ours is stopped like a cancelled one; its result would be refused.
-                ward.ask_to_stop(number, index, now)
-
-    # Limits.
-
-    def _enforce(self, now: float) -> None:
-        for ward in self._nursery.wards:
-            doing = ward.executing
-            if ward.condemned:
-                ward.execute_sentence(doing, now)
-            elif doing is not None:
-                self._judge(ward, doing, now)
-
-    def _judge(self, ward: Ward, doing: Executing, now: float) -> None:
-        lasted = now - doing.started
-        late = frozenset(index for index, member in enumerate(doing.members) if lasted > member.timeout_s)
-        deaf = ward.ignored_stops(doing.number, self._terms.grace_s, now)
-        if late:
-            ward.condemn(doing, late, lifecycle.timed_out, now + TIMEOUT_UNWIND_S)
-        elif deaf:
-            ward.condemn(doing, deaf, lifecycle.cancelled_by_flag, now + CANCEL_UNWIND_S)
+        answers = self._queue.renew(beats)
+        with self._nursery.lock:
+            now = time.monotonic()
+            for (ward, number, index), answer in zip(asked, answers, strict=True):
+                if answer.cancel_requested or not answer.held:
+                    # No longer ours, it is stopped like a cancelled one; its result would be refused.
+                    ward.ask_to_stop(number, index, now)
 
     def _relieve(self) -> None:
         """Do for a child what its own sender cannot: give back the jobs behind the one that takes so long."""
@@ -283,11 +264,17 @@ class Supervisor:
     def _listening(self) -> Iterator[None]:
         """The first signal asks to stop, the second not to wait. Only the main thread can listen."""
 
-        def heard(_number: int, _frame: object) -> None:
-            self._signals += 1
+        def heard(number: int, _frame: object) -> None:
+            if number != signal.SIGHUP or not self._signals:
+                # A terminal that is closed may say so more than once, and means the same.
+                self._signals += 1
 
+        numbers = [signal.SIGTERM, signal.SIGINT]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            # Unless under nohup.
+            numbers.append(signal.SIGHUP)
         try:
-            before = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
+            before = {number: signal.signal(number, heard) for number in numbers}
         except ValueError:
             before = {}
         try:

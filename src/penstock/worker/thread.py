@@ -21,7 +21,7 @@ from penstock.queue.protocol import Queue
 from penstock.worker.breaker import Breakers
 from penstock.worker.execute import Executor
 from penstock.worker.lanes import Documents
-from penstock.worker.telling import Teller
+from penstock.worker.teller import Teller
 from penstock.worker.upkeep.sweeper import Sweeper
 
 PAUSE_S = 0.01

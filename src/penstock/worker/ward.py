@@ -33,9 +33,12 @@ class Ward:
         self.process = process
         self._sentence: Sentence | None = None
         self._dismissed = False
+        self.fault: str | None = None
+        """Why it had to be killed, when that is its own doing and no job's."""
         self._stop_asked: dict[tuple[int, int], float] = {}
         self._told: dict[int, tuple[int, str]] = {}
         self._relieved = 0
+        self._excused = (0, 0.0)
 
     @property
     def executing(self) -> Executing | None:
@@ -48,7 +51,7 @@ class Ward:
     @property
     def stopped(self) -> bool:
         """Its death is the supervisor's doing."""
-        return self._dismissed or self.condemned
+        return (self._dismissed and self.fault is None) or self.condemned
 
     @property
     def lost_tasks(self) -> bool:
@@ -96,6 +99,25 @@ class Ward:
         self._relieved = number
         self.slot.relieve(number)
 
+    # Time.
+
+    def excuse(self, seconds: float, now: float) -> None:
+        """Give as much more time: the whole worker stood still that long."""
+        doing = self.executing
+        if doing is not None:
+            before = self._excused_of(doing)
+            self._excused = (doing.number, before + min(seconds, now - doing.started - before))
+        self._stop_asked = {key: at + seconds for key, at in self._stop_asked.items()}
+        if self._sentence is not None:
+            self._sentence = self._sentence._replace(kill_at=self._sentence.kill_at + seconds)
+
+    def lasted(self, doing: Executing, now: float) -> float:
+        return now - doing.started - self._excused_of(doing)
+
+    def _excused_of(self, doing: Executing) -> float:
+        number, seconds = self._excused
+        return seconds if number == doing.number else 0.0
+
     # The end.
 
     def condemn(
@@ -104,7 +126,7 @@ class Ward:
         self._sentence = Sentence(doing.number, guilty, verdict, kill_at)
         self.slot.condemn(doing.number)
         with suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGTERM)
+            os.kill(self.pid, signal.SIGTERM)
 
     def execute_sentence(self, doing: Executing | None, now: float) -> None:
         """Only while it is still that execution: whoever finished in time leaves after the job it is at."""
@@ -115,9 +137,10 @@ class Ward:
         elif now > self._sentence.kill_at:
             self.kill()
 
-    def dismiss(self) -> None:
-        """Killed for no fault of its own: what it executes is given back unspent."""
+    def dismiss(self, fault: str | None = None) -> None:
+        """Killed for no fault of its jobs: what it executes is given back unspent."""
         self._dismissed = True
+        self.fault = fault
         self.kill()
 
     def kill(self) -> None:
@@ -148,10 +171,10 @@ class Ward:
 
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
 
     @property
-    def _pid(self) -> int:
+    def pid(self) -> int:
         pid = self.process.pid
         assert pid is not None
         return pid

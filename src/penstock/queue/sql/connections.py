@@ -126,6 +126,7 @@ def _use_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
 _BY_CODE: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_BUSY: (StoreUnavailable, "stayed busy for longer than the timeout"),
     sqlite3.SQLITE_LOCKED: (StoreUnavailable, "stayed busy for longer than the timeout"),
+    sqlite3.SQLITE_PROTOCOL: (StoreUnavailable, "could not be locked"),
     sqlite3.SQLITE_READONLY: (StoreReadOnly, "cannot be written"),
     sqlite3.SQLITE_FULL: (DiskFull, "has no space left"),
     sqlite3.SQLITE_IOERR: (StoreUnavailable, "met a disk error"),

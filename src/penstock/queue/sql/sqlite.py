@@ -77,12 +77,26 @@ class SqliteQueue(Engine[SqliteRows]):
     ) -> list[Added]:
         if connection is None:
             return super().add(new, limits=limits, now=now)
-        if not isinstance(connection, sqlite3.Connection):
-            raise InvalidRequest("connection= must be a sqlite3.Connection to the queue's own database file")
+        self._refuse_foreign(connection)
         if any(item.dedupe for item in new):
             raise InvalidRequest("a job that joins a transaction must have dedupe=False")
         with translated(self.path):
             return adding.add(SqliteRows(connection), new, limits, now or clock.now())
+
+    def _refuse_foreign(self, connection: Any) -> None:
+        """Another file may have tables of the same names; the call would be lost in there."""
+        try:
+            own = isinstance(connection, sqlite3.Connection) and self._is_own(connection)
+        except (sqlite3.ProgrammingError, OSError) as error:
+            raise InvalidRequest(f"connection= cannot be used: {error}") from error
+        if not own:
+            raise InvalidRequest("connection= must be a sqlite3.Connection to the queue's own database file")
+
+    def _is_own(self, connection: sqlite3.Connection) -> bool:
+        cursor = connection.cursor()
+        cursor.row_factory = None  # the caller's may make anything of a row
+        files = {schema: file for _, schema, file in cursor.execute("PRAGMA database_list")}
+        return bool(files["main"]) and self.path.samefile(files["main"])
 
     def _claim(self, rows: SqliteRows, request: ClaimRequest, now: datetime) -> list[Claim] | None:
         claim = SqliteClaim(rows.cursor, request, now)

@@ -1,0 +1,79 @@
+"""Which processes are left of a dead child, and which only bear its number."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from penstock.worker.groups import Leader, kill_left_behind
+from tests.worker.processes import alive, until
+
+LEAVE = "sleep 600 & echo $!"
+"""It ends, and what it started is left."""
+
+
+@pytest.fixture
+def program() -> Iterator[subprocess.Popen[str]]:
+    started = subprocess.Popen(["sh", "-c", LEAVE], stdout=subprocess.PIPE, text=True, process_group=0)
+    yield started
+    with suppress(ProcessLookupError):
+        os.killpg(started.pid, signal.SIGKILL)
+    started.communicate()
+
+
+def left_by(program: subprocess.Popen[str]) -> tuple[Leader, int]:
+    """The leader, which is dead, and the process it left."""
+    leader = Leader.of(program.pid)
+    assert program.stdout is not None
+    assert leader is not None
+    left = int(program.stdout.readline())
+    program.wait()
+    return leader, left
+
+
+def test_what_is_left_of_a_dead_childs_group_is_killed(program: subprocess.Popen[str]):
+    leader, left = left_by(program)
+
+    assert 1 == kill_left_behind(leader)
+
+    until(lambda: not alive([left]))
+    assert 0 == kill_left_behind(leader)
+
+
+@pytest.mark.parametrize("field", ["session", "started", "realm"])
+def test_what_only_bears_its_number_is_left_alone(program: subprocess.Popen[str], field: str):
+    leader, left = left_by(program)
+    others = {
+        "session": leader._replace(session=leader.session + 1),
+        "started": leader._replace(started=leader.started + 10**6),
+        "realm": leader._replace(realm="another boot"),
+    }
+
+    assert 0 == kill_left_behind(others[field])
+
+    assert [left] == alive([left])
+
+
+def test_whoever_was_given_the_number_of_the_leader_is_left_alone():
+    with subprocess.Popen(["sleep", "600"], process_group=0) as other:
+        leader = Leader.of(other.pid)
+        assert leader is not None
+
+        assert 0 == kill_left_behind(leader._replace(started=leader.started - 1))
+        assert [other.pid] == alive([other.pid])
+        assert 1 == kill_left_behind(leader)
+        assert -signal.SIGKILL == other.wait()
+
+
+def test_it_is_read_back_as_it_was_written():
+    leader = Leader.of(os.getpid())
+
+    assert leader is not None
+    assert leader == Leader.parse(leader.written().split())
+    assert Leader.parse(leader.written().split()[:-1]) is None
+    assert Leader.parse([]) is None
