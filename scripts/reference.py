@@ -51,11 +51,13 @@ def page(title: str, intro: str, *parts: str) -> str:
 
 def error_classes(module: ModuleType) -> list[type[Any]]:
     """Depth first from the root, in the order of definition, so that the page reads like the tree."""
+    # Only classes whose module is loaded are anybody's subclasses.
+    load("penstock.unreadable")
 
     def walk(cls: type[Any]) -> Iterator[type[Any]]:
         yield cls
         for child in cls.__subclasses__():
-            if child.__module__ == module.__name__:
+            if child.__module__ in (module.__name__, "penstock.unreadable"):
                 yield from walk(child)
 
     return list(dict.fromkeys(walk(module.PenstockError)))

@@ -26,6 +26,7 @@ GROUPS = {
     "payloads": "rules",
     "vocabulary": "rules",
     "errors": "errors",
+    "unreadable": "errors",
     "config": "config",
     "setting_kinds": "config",
     "clock": "clock",

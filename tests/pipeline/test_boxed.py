@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from penstock import retry
-from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge, ParserFailed
 from penstock.pipeline.extract import boxed
 from penstock.pipeline.extract.boxed import Box
 from penstock.pipeline.extract.opening import extract
 from penstock.pipeline.extract.protocol import Content, Limits
+from penstock.unreadable import DocumentDamaged, DocumentEncrypted, DocumentTooLarge, ParserFailed
 from tests.pipeline.making import LOCKED, docx, paragraph, pdf
 
 WORDS = Content("a.pdf", pdf("words", "more"))

@@ -110,7 +110,7 @@ def test_an_edit_of_one_paragraph_moves_few_boundaries(shortest: int, longest: i
     before = {chunk.text for chunk in cut(paragraphs)}
 
     changes = []
-    for number in range(45):
+    for number in range(30):
         edited = list(paragraphs)
         place = rng.randrange(len(edited))
         if number % 3 == 0:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import UnreadableDocument
 from penstock.pipeline.chunk.opening import chunk_page
 from penstock.pipeline.extract.boxed import Box
 from penstock.pipeline.extract.decoding import decode
 from penstock.pipeline.extract.protocol import Content, Extracted
+from penstock.unreadable import UnreadableDocument
 from tests.pipeline.conftest import CORPUS
 
 Entry = dict[str, Any]
@@ -65,7 +65,9 @@ def test_a_text_layer_is_read_page_by_page(entry: Entry, box: Box):
     reference = entry["ref"]
     assert reference["pages"] == len(extracted.pages) == extracted.page_count
     assert not extracted.needs_ocr
-    assert len("".join(joined(extracted).split())) >= 0.95 * reference["chars"]
+    # The reference counts marks of direction and the boxes of a form, which are no words.
+    least = 0.9 if entry["class"] in ("form", "nonlatin") else 0.95
+    assert len("".join(joined(extracted).split())) >= least * reference["chars"]
     assert "(cid:" not in joined(extracted)
     assert "\ufffd" not in joined(extracted)
     assert chunks_cover(extracted)

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import retry
-from penstock.errors import DocumentDamaged, DocumentTooLarge, UnreadableDocument, UnsupportedType
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.decoding import decode
 from penstock.pipeline.extract.opening import EXTRACTORS, extract, extractor
 from penstock.pipeline.extract.protocol import Content, Extracted, Limits, Shape
+from penstock.unreadable import DocumentDamaged, DocumentTooLarge, UnreadableDocument, UnsupportedType
 from tests.pipeline.making import docx, paragraph, pdf
 
 NOTEBOOK = b'{"cells": [{"cell_type": "markdown", "source": ["# Mill\\n", "words"]}]}'

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import DocumentDamaged
 from penstock.pipeline.extract.opening import extract
 from penstock.pipeline.extract.protocol import Content, Extracted, Shape
+from penstock.unreadable import DocumentDamaged
 
 
 def read(markup: str | bytes) -> Extracted:

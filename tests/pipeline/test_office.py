@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from penstock.errors import ComponentMissing, DocumentDamaged, DocumentEncrypted, DocumentTooLarge, NoText
 from penstock.pipeline.extract.opening import extract
 from penstock.pipeline.extract.protocol import Content, Extracted, Limits, Shape
+from penstock.unreadable import ComponentMissing, DocumentDamaged, DocumentEncrypted, DocumentTooLarge, NoText
 from tests.pipeline.making import docx, paragraph, table
 
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)

@@ -6,9 +6,9 @@ import zlib
 
 import pytest
 
-from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
 from penstock.pipeline.extract.opening import extract
 from penstock.pipeline.extract.protocol import Content, Extracted, Limits
+from penstock.unreadable import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
 from tests.pipeline.making import LOCKED, PIXEL, pdf
 
 

@@ -18,12 +18,12 @@ from typing import IO, BinaryIO
 
 import msgspec
 
-from penstock import errors
-from penstock.errors import ParserFailed, UnreadableDocument
+from penstock import unreadable
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.decoding import SNIFFED
 from penstock.pipeline.extract.opening import BOXED, check_size, extract, extractor
 from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits
+from penstock.unreadable import ParserFailed, UnreadableDocument
 
 FILES_PER_CHILD = 500
 """Then it is replaced: what parsers leak stays bounded."""
@@ -42,7 +42,7 @@ class _Request(msgspec.Struct, array_like=True):
 class _Answer(msgspec.Struct, array_like=True):
     extracted: Extracted | None = None
     error: str = ""
-    """The name of a class in errors.py, or of another exception."""
+    """The name of a class in unreadable.py, or of another exception."""
     message: str = ""
     remedy: str | None = None
 
@@ -169,7 +169,7 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 def _unpacked(answer: _Answer) -> Extracted:
     if answer.extracted is not None:
         return answer.extracted
-    known = getattr(errors, answer.error, None)
+    known = getattr(unreadable, answer.error, None)
     if isinstance(known, type) and issubclass(known, UnreadableDocument):
         raise known(answer.message, remedy=answer.remedy)
     raise ParserFailed(f"the parser failed: {answer.error}: {answer.message}")

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from typing import NamedTuple
 
-from penstock.errors import UnsupportedType
+from penstock.unreadable import UnsupportedType
 
 SNIFFED = 8192
 """How many bytes from the start tell binary from text."""

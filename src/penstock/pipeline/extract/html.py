@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from penstock.errors import DocumentDamaged
 from penstock.pipeline.extract.decoding import clean, decode
 from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Shape
 from penstock.pipeline.extract.text import decoding_warnings, one_page
+from penstock.unreadable import DocumentDamaged
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode

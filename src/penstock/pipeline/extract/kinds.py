@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from penstock.errors import UnsupportedType
 from penstock.pipeline.extract.decoding import looks_binary
 from penstock.pipeline.extract.protocol import Kind
+from penstock.unreadable import UnsupportedType
 
 TEXT = Kind("text/plain", "text")
 MARKDOWN = Kind("text/markdown", "markdown")

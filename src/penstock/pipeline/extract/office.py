@@ -5,16 +5,16 @@ from __future__ import annotations
 import io
 import zipfile
 
-from penstock.errors import (
+from penstock.pipeline.extract.decoding import clean
+from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Shape
+from penstock.pipeline.extract.text import one_page
+from penstock.unreadable import (
     ComponentMissing,
     DocumentDamaged,
     DocumentEncrypted,
     DocumentTooLarge,
     NoText,
 )
-from penstock.pipeline.extract.decoding import clean
-from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Shape
-from penstock.pipeline.extract.text import one_page
 
 _MOST_MEMBERS = 5_000
 _OLE = b"\xd0\xcf\x11\xe0"

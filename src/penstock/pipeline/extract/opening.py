@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 
-from penstock.errors import DocumentTooLarge
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.decoding import SNIFFED
 from penstock.pipeline.extract.protocol import Content, Extracted, Extractor, Limits
+from penstock.unreadable import DocumentTooLarge
 
 BOXED = frozenset(["pdf", "office"])
 """Extractors whose libraries may crash, hang or eat the memory: they run in a child process."""

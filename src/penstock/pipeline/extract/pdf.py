@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
 from penstock.pipeline.extract.decoding import clean
 from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Page, Shape
+from penstock.unreadable import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage

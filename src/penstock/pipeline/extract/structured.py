@@ -8,10 +8,10 @@ from xml.parsers import expat
 
 import msgspec
 
-from penstock.errors import DocumentDamaged
 from penstock.pipeline.extract.decoding import clean, decode
 from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Shape
 from penstock.pipeline.extract.text import decoding_warnings, one_page
+from penstock.unreadable import DocumentDamaged
 
 _LONG_LINE = 2000
 _LONGEST_OUTPUT = 2000

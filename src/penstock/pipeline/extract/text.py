@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from penstock.errors import DocumentTooLarge
 from penstock.pipeline.extract.decoding import Decoded, clean, decode
 from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Page, Shape
+from penstock.unreadable import DocumentTooLarge
 
 _SHAPES = {"markdown": Shape.MARKDOWN, "code": Shape.CODE, "rows": Shape.ROWS}
 _TITLE = re.compile(r"^#\s+(\S.*?)\s*#*$", re.MULTILINE)
