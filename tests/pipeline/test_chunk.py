@@ -187,6 +187,22 @@ def test_heading_path_of_a_chunk_is_that_of_its_start():
 
 
 @pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        (Shape.RST, "Mill\n====\n\nBODY\n\nWheel\n-----\n\nBODY\n\n- not\n\n====\n\nBODY"),
+        (Shape.ASCIIDOC, "= Mill\n\nBODY\n\n== Wheel\n\nBODY\n\n==not\n\nBODY"),
+        (Shape.ORG, "* Mill\n\nBODY\n\n** Wheel\n\nBODY\n\n*not* bold\n\nBODY"),
+    ],
+)
+def test_headings_of_other_markup(shape: Shape, text: str):
+    text = text.replace("BODY", " ".join(WORDS * 4))
+
+    paths = [chunk.headings for chunk in chunk_page(text, shape, None, ChunkSizes(600))]
+
+    assert [("Mill",), ("Mill", "Wheel")] == list(dict.fromkeys(paths))
+
+
+@pytest.mark.parametrize(
     "block",
     [
         "```python\n" + "value = 1\n\n# not a heading\n" * 20 + "```",
