@@ -51,6 +51,8 @@ def page(title: str, intro: str, *parts: str) -> str:
 
 def error_classes(module: ModuleType) -> list[type[Any]]:
     """Depth first from the root, in the order of definition, so that the page reads like the tree."""
+    # Only classes whose module is loaded are anybody's subclasses.
+    load("penstock.errors")
 
     def walk(cls: type[Any]) -> Iterator[type[Any]]:
         yield cls

@@ -110,7 +110,7 @@ def test_an_edit_of_one_paragraph_moves_few_boundaries(shortest: int, longest: i
     before = {chunk.text for chunk in cut(paragraphs)}
 
     changes = []
-    for number in range(45):
+    for number in range(30):
         edited = list(paragraphs)
         place = rng.randrange(len(edited))
         if number % 3 == 0:
@@ -184,6 +184,22 @@ def test_heading_path_of_a_chunk_is_that_of_its_start():
 
     expected = [("Mill",), ("Mill", "Wheel"), ("Mill", "Wheel", "Shaft"), ("Mill", "Gate")]
     assert expected == list(dict.fromkeys(paths))
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        (Shape.RST, "Mill\n====\n\nBODY\n\nWheel\n-----\n\nBODY\n\n- not\n\n====\n\nBODY"),
+        (Shape.ASCIIDOC, "= Mill\n\nBODY\n\n== Wheel\n\nBODY\n\n==not\n\nBODY"),
+        (Shape.ORG, "* Mill\n\nBODY\n\n** Wheel\n\nBODY\n\n*not* bold\n\nBODY"),
+    ],
+)
+def test_headings_of_other_markup(shape: Shape, text: str):
+    text = text.replace("BODY", " ".join(WORDS * 4))
+
+    paths = [chunk.headings for chunk in chunk_page(text, shape, None, ChunkSizes(600))]
+
+    assert [("Mill",), ("Mill", "Wheel")] == list(dict.fromkeys(paths))
 
 
 @pytest.mark.parametrize(

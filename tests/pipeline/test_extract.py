@@ -173,6 +173,14 @@ def test_code_and_text_keep_their_lines():
     assert Shape.CODE is extracted.shape
 
 
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("a.txt", Shape.PROSE), ("a.md", Shape.MARKDOWN), ("a.rst", Shape.RST), ("a.adoc", Shape.ASCIIDOC)],
+)
+def test_marked_up_text_has_its_shape(name: str, shape: Shape):
+    assert shape is read(name, b"words").shape
+
+
 CZECH = "Příliš žluťoučký kůň úpěl ďábelské ódy. Šťastný život u řeky měl každý mlynář. " * 3
 RUSSIAN = "Мельница стоит у реки, и колесо вращается медленно, когда вода низкая. " * 3
 JAPANESE = "水車小屋は川のほとりにあり、春になると多くの人が訪れます。" * 4

@@ -31,6 +31,13 @@ def test_a_part_of_the_pages():
     assert "page 5" == extracted.pages[1].text
     assert 10 == extracted.page_count
     assert () == read(pdf("one"), range(7, 9)).pages
+    assert () == read(pdf("one"), range(1, 1)).pages
+
+
+def test_a_document_of_many_pages():
+    extracted = read(pdf(*(f"page {number}" for number in range(1, 4_502))))
+
+    assert [f"page {number}" for number in range(1, 4_502)] == [page.text for page in extracted.pages]
 
 
 def test_a_page_with_a_picture_alone_needs_ocr_and_an_empty_one_does_not():

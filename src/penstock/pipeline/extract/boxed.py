@@ -18,7 +18,7 @@ from typing import IO, BinaryIO
 
 import msgspec
 
-from penstock import errors
+from penstock import unreadable
 from penstock.errors import ParserFailed, UnreadableDocument
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.decoding import SNIFFED
@@ -33,7 +33,9 @@ _OUT_OF_MEMORY = "OutOfMemory"
 
 
 class _Request(msgspec.Struct, array_like=True):
-    content: Content
+    """The file's bytes follow as a message of their own: encoded here they would be copied on both sides."""
+
+    name: str
     kind: Kind
     limits: Limits
     pages: tuple[int, int] | None
@@ -42,7 +44,7 @@ class _Request(msgspec.Struct, array_like=True):
 class _Answer(msgspec.Struct, array_like=True):
     extracted: Extracted | None = None
     error: str = ""
-    """The name of a class in errors.py, or of another exception."""
+    """The name of a class in unreadable.py, or of another exception."""
     message: str = ""
     remedy: str | None = None
 
@@ -63,17 +65,16 @@ class Box:
             return extract(content, self._limits, pages=pages)
         span = (pages.start, pages.stop) if pages is not None else None
         with self._lock:
-            return self._boxed(_Request(content, kind, self._limits, span))
+            return self._boxed(_Request(content.name, kind, self._limits, span), content.data)
 
-    def _boxed(self, request: _Request) -> Extracted:
-        encoded = msgspec.msgpack.encode(request)
+    def _boxed(self, request: _Request, data: bytes) -> Extracted:
         while True:
             child = self._child
             if child is None or child.served >= FILES_PER_CHILD:
                 self.close()
                 child = self._child = _Child()
             try:
-                return child.extract(encoded, request.limits)
+                return child.extract(request, data)
             except _Died as death:
                 self.close()
                 # One that served before may have been full of what others left; a new one has no excuse.
@@ -111,14 +112,15 @@ class _Child:
             stderr=subprocess.DEVNULL,
         )
 
-    def extract(self, request: bytes, limits: Limits) -> Extracted:
+    def extract(self, request: _Request, data: bytes) -> Extracted:
+        limits = request.limits
         overdue = threading.Event()
         # CPU time is limited in the child; this is for one that waits for something that never comes.
         watch = threading.Timer(3 * limits.parser_seconds, self._stop, [overdue])
         watch.daemon = True
         watch.start()
         try:
-            answer = self._exchange(request)
+            answer = self._exchange(msgspec.msgpack.encode(request), data)
         finally:
             watch.cancel()
         if answer is None:
@@ -130,9 +132,10 @@ class _Child:
         self.served += 1
         return _unpacked(answer)
 
-    def _exchange(self, request: bytes) -> _Answer | None:
+    def _exchange(self, request: bytes, data: bytes) -> _Answer | None:
         try:
-            _send(_pipe(self._process.stdin), request)
+            for message in (request, data):
+                _send(_pipe(self._process.stdin), message)
             received = _receive(_pipe(self._process.stdout))
         except OSError:
             return None
@@ -169,7 +172,7 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 def _unpacked(answer: _Answer) -> Extracted:
     if answer.extracted is not None:
         return answer.extracted
-    known = getattr(errors, answer.error, None)
+    known = getattr(unreadable, answer.error, None)
     if isinstance(known, type) and issubclass(known, UnreadableDocument):
         raise known(answer.message, remedy=answer.remedy)
     raise ParserFailed(f"the parser failed: {answer.error}: {answer.message}")
@@ -198,8 +201,9 @@ def serve() -> None:
     os.dup2(2, 1)
     os.dup2(2, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    while (received := _receive(source)) is not None:
-        if not _answered(sink, _answer(received)):
+    while (request := _receive(source)) is not None:
+        data = _receive(source)
+        if data is None or not _answered(sink, _answer(request, data)):
             return
 
 
@@ -211,14 +215,13 @@ def _answered(sink: BinaryIO, answer: _Answer) -> bool:
     return True
 
 
-def _answer(received: bytes) -> _Answer:
+def _answer(encoded: bytes, data: bytes) -> _Answer:
     try:
-        request = msgspec.msgpack.decode(received, type=_Request)
-        del received
+        request = msgspec.msgpack.decode(encoded, type=_Request)
         _limit(request.limits)
         pages = range(*request.pages) if request.pages is not None else None
         made = extractor(request.kind.extractor)
-        return _Answer(made.extract(request.content, request.kind, request.limits, pages))
+        return _Answer(made.extract(Content(request.name, data), request.kind, request.limits, pages))
     except UnreadableDocument as error:
         return _Answer(error=type(error).__name__, message=error.message, remedy=error.remedy)
     except MemoryError:

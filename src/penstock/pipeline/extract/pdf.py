@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage
 
 _WRONG_PASSWORD = 4
+_PAGES_AT_ONCE = 2_000
+"""Then the document is opened anew: what pdfium remembers of every page would add up."""
 _DISGUISED = re.compile(r"[\ufffe\uffff\x02]\n?")
 """How pdfium writes a hyphen that only breaks a line."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f]")
@@ -29,35 +33,17 @@ class PdfExtractor:
     version = "1"
 
     def extract(self, content: Content, kind: Kind, limits: Limits, pages: range | None = None) -> Extracted:
-        import pypdfium2
-
-        try:
-            document = pypdfium2.PdfDocument(content.data)
-        except pypdfium2.PdfiumError as error:
-            # pdfium keeps the code of the last failure it gave one: a later file may be charged with it.
-            if error.err_code == _WRONG_PASSWORD and b"/Encrypt" in content.data:
-                raise DocumentEncrypted("the PDF is encrypted and opens only with a password") from error
-            raise DocumentDamaged("the PDF cannot be opened: it is damaged, or no PDF at all") from error
-        try:
-            return self._read(document, kind, limits, pages)
-        finally:
-            document.close()
-
-    def _read(self, document: PdfDocument, kind: Kind, limits: Limits, pages: range | None) -> Extracted:
-        count = len(document)
+        with _opened(content.data) as document:
+            count = len(document)
+            title = _title(document)
         if count == 0:
             raise DocumentDamaged("the PDF has no pages")
         if count > limits.pages:
             raise DocumentTooLarge(f"the PDF has {count:,} pages; the limit is {limits.pages:,}")
-        found = []
-        chars = 0
-        for number in pages or range(1, count + 1):
-            if 1 <= number <= count:
-                page = _page(document, number)
-                chars += len(page.text)
-                if chars > limits.text_chars:
-                    raise DocumentTooLarge(f"the text has more than {limits.text_chars:,} characters")
-                found.append(page)
+        wanted = (
+            range(1, count + 1) if pages is None else range(max(1, pages.start), min(count + 1, pages.stop))
+        )
+        found = _pages(content.data, wanted, limits)
         if found and all(page.failure for page in found):
             raise DocumentDamaged(f"no page of the PDF can be read: {found[0].failure}")
         failed = [str(page.number) for page in found if page.failure]
@@ -66,9 +52,40 @@ class PdfExtractor:
             kind=kind,
             shape=Shape.PROSE,
             page_count=count,
-            title=_title(document),
+            title=title,
             warnings=(f"pages that cannot be read: {', '.join(failed)}",) if failed else (),
         )
+
+
+@contextmanager
+def _opened(data: bytes) -> Iterator[PdfDocument]:
+    import pypdfium2
+
+    try:
+        document = pypdfium2.PdfDocument(data)
+    except pypdfium2.PdfiumError as error:
+        # pdfium keeps the code of the last failure it gave one: a later file may be charged with it.
+        if error.err_code == _WRONG_PASSWORD and b"/Encrypt" in data:
+            raise DocumentEncrypted("the PDF is encrypted and opens only with a password") from error
+        raise DocumentDamaged("the PDF cannot be opened: it is damaged, or no PDF at all") from error
+    try:
+        yield document
+    finally:
+        document.close()
+
+
+def _pages(data: bytes, wanted: range, limits: Limits) -> list[Page]:
+    found: list[Page] = []
+    chars = 0
+    for first in range(0, len(wanted), _PAGES_AT_ONCE):
+        with _opened(data) as document:
+            for number in wanted[first : first + _PAGES_AT_ONCE]:
+                page = _page(document, number)
+                chars += len(page.text)
+                if chars > limits.text_chars:
+                    raise DocumentTooLarge(f"the text has more than {limits.text_chars:,} characters")
+                found.append(page)
+    return found
 
 
 def _page(document: PdfDocument, number: int) -> Page:

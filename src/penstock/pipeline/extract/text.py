@@ -9,6 +9,7 @@ from penstock.pipeline.extract.decoding import Decoded, clean, decode
 from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Page, Shape
 
 _SHAPES = {"markdown": Shape.MARKDOWN, "code": Shape.CODE, "rows": Shape.ROWS}
+_SHAPES_OF_TYPE = {"text/x-rst": Shape.RST, "text/asciidoc": Shape.ASCIIDOC, "text/x-org": Shape.ORG}
 _TITLE = re.compile(r"^#\s+(\S.*?)\s*#*$", re.MULTILINE)
 
 
@@ -33,7 +34,7 @@ class TextExtractor:
             text,
             kind,
             limits,
-            shape=_SHAPES.get(self.name, Shape.PROSE),
+            shape=_SHAPES.get(self.name) or _SHAPES_OF_TYPE.get(kind.media_type, Shape.PROSE),
             title=_title(text) if self.name == "markdown" else None,
             line_numbers=True,
             warnings=decoding_warnings(decoded),

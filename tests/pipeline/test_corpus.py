@@ -1,0 +1,170 @@
+"""Real documents of every class, held against what their manifest says is right."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+from penstock.errors import UnreadableDocument
+from penstock.pipeline.chunk.opening import chunk_page
+from penstock.pipeline.extract.boxed import Box
+from penstock.pipeline.extract.decoding import decode
+from penstock.pipeline.extract.protocol import Content, Extracted
+from tests.pipeline.conftest import CORPUS
+
+Entry = dict[str, Any]
+
+
+@cache
+def manifest() -> list[Entry]:
+    lines = (CORPUS / "MANIFEST.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def of(*classes: str) -> pytest.MarkDecorator:
+    entries = [entry for entry in manifest() if entry["class"] in classes]
+    assert entries
+    return pytest.mark.parametrize("entry", entries, ids=lambda entry: entry["file"])
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[Box]:
+    with Box() as made:
+        yield made
+
+
+def content(entry: Entry) -> Content:
+    return Content(entry["file"], (CORPUS / entry["file"]).read_bytes())
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def joined(extracted: Extracted) -> str:
+    return "\n".join(page.text for page in extracted.pages)
+
+
+def chunks_cover(extracted: Extracted) -> bool:
+    return all(
+        sum(len("".join(chunk.text.split())) for chunk in chunk_page(page.text, extracted.shape))
+        == len("".join(page.text.split()))
+        for page in extracted.pages
+    )
+
+
+@of("text", "columns", "table", "form", "mixed", "ownerpw", "nonlatin")
+def test_a_text_layer_is_read_page_by_page(entry: Entry, box: Box):
+    extracted = box.extract(content(entry))
+
+    reference = entry["ref"]
+    assert reference["pages"] == len(extracted.pages) == extracted.page_count
+    assert not extracted.needs_ocr
+    # The reference counts marks of direction and the boxes of a form, which are no words.
+    least = 0.9 if entry["class"] in ("form", "nonlatin") else 0.95
+    assert len("".join(joined(extracted).split())) >= least * reference["chars"]
+    assert "(cid:" not in joined(extracted)
+    assert "\ufffd" not in joined(extracted)
+    assert chunks_cover(extracted)
+
+
+@pytest.mark.parametrize(
+    ("file", "sentence"),
+    [
+        ("pdf/columns/multicolumn.pdf", "Phasellus eu tellus sit amet tortor gravida placerat."),
+        (
+            "pdf/columns/multi-column.pdf",
+            "In this work, we show that retrieval can be practically implemented",
+        ),
+    ],
+)
+def test_columns_are_read_one_after_the_other(file: str, sentence: str, box: Box):
+    extracted = box.extract(content({"file": file}))
+
+    assert sentence in " ".join(joined(extracted).split())
+
+
+@of("scan")
+def test_a_scan_says_that_it_needs_ocr(entry: Entry, box: Box):
+    extracted = box.extract(content(entry))
+
+    assert extracted.needs_ocr
+    assert not extracted.blank
+
+
+@of("encrypted")
+def test_a_password_is_a_terminal_failure(entry: Entry, box: Box):
+    with pytest.raises(UnreadableDocument) as refusal:
+        box.extract(content(entry))
+
+    assert "ERR_ENCRYPTED" == refusal.value.error_code
+
+
+@of("malformed")
+def test_damage_gives_text_a_mark_or_a_reason(entry: Entry, box: Box):
+    try:
+        extracted = box.extract(content(entry))
+    except UnreadableDocument as error:
+        assert error.error_code in ("ERR_PARSE", "ERR_PARSER_FAILED", "ERR_TOO_LARGE")  # noqa: PT017
+    else:
+        assert words(joined(extracted)) or extracted.needs_ocr
+
+
+@of("notdoc")
+def test_what_is_no_document_is_refused(entry: Entry, box: Box):
+    with pytest.raises(UnreadableDocument) as refusal:
+        box.extract(content(entry))
+
+    assert "ERR_UNSUPPORTED_TYPE" == refusal.value.error_code
+
+
+@of("docx", "html", "markup", "data")
+def test_other_documents_give_text_in_chunks(entry: Entry, box: Box):
+    extracted = box.extract(content(entry))
+
+    assert words(joined(extracted))
+    assert chunks_cover(extracted)
+
+
+@of("html")
+def test_a_page_shows_no_markup(entry: Entry, box: Box):
+    text = joined(box.extract(content(entry)))
+
+    assert not re.search(r"<script|function\s*\(\)\s*\{|\{\s*display\s*:|&nbsp;|&amp;", text)
+
+
+def test_tables_of_a_word_document_keep_their_rows(box: Box):
+    extracted = box.extract(content({"file": "docx/word_tables.docx"}))
+
+    assert "| Cell 1.0 | Cell 1.1 | Cell 1.2 |" in joined(extracted)
+    assert joined(extracted).startswith("# ")
+
+
+def test_headings_of_a_page_are_kept(box: Box):
+    extracted = box.extract(content({"file": "html/wiki_duck.html"}))
+
+    chunks = chunk_page(joined(extracted), extracted.shape)
+    found = {heading for chunk in chunks for heading in chunk.headings}
+    assert {"Duck", "Etymology", "Behaviour"} <= found
+
+
+PYTHON_NAMES = {"CP932": "cp932", "SHIFT_JIS": "cp932", "MacCyrillic": "mac_cyrillic"}
+
+
+@of("encoding")
+def test_an_encoding_is_told_from_the_bytes(entry: Entry):
+    folder = entry["file"].split("/")[1]
+    data = (CORPUS / entry["file"]).read_bytes()
+    plain = re.sub(r"-(czech|hungarian|slovak|bulgarian|russian|greek|turkish|hebrew)$", "", folder)
+    expected = data.decode(PYTHON_NAMES.get(plain, plain))
+    declared = re.search(rb"charset\s*=\s*[\"']?([\w-]+)", data[:4096]) if b"<" in data[:500] else None
+
+    decoded = decode(data, declared[1].decode() if declared else None)
+
+    same = sum(one == other for one, other in zip(expected, decoded.text, strict=False))
+    assert same >= 0.99 * max(len(expected), len(decoded.text))

@@ -1,0 +1,154 @@
+"""What every embedder promises."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import InvalidSetting
+from penstock.pipeline.embed import static
+from penstock.pipeline.embed.hashing import HashingEmbedder
+from penstock.pipeline.embed.opening import EMBEDDERS, open_embedder
+from penstock.pipeline.embed.protocol import Embedder
+
+TEXTS = [
+    "The mill grinds corn.",
+    "",
+    "wheel " * 400,
+    "größer 水車",
+    "def parseHTTP(self): ...",
+    "3.14 2718",
+]
+
+
+@pytest.fixture(params=EMBEDDERS, scope="module")
+def embedder(request: pytest.FixtureRequest) -> Embedder:
+    made: Embedder = open_embedder(request.param)
+    assert request.param == made.name
+    return made
+
+
+def test_one_row_of_length_one_for_each_text(embedder: Embedder):
+    vectors = embedder.embed(TEXTS)
+
+    assert (len(TEXTS), embedder.dimension) == vectors.shape
+    assert np.float32 == vectors.dtype
+    lengths = np.linalg.norm(vectors, axis=1)
+    assert np.allclose([1, 0, 1, 1, 1, 1], lengths, atol=1e-6)
+
+
+def test_no_texts_give_no_rows(embedder: Embedder):
+    assert (0, embedder.dimension) == embedder.embed([]).shape
+
+
+def test_alone_or_in_a_batch_a_text_has_the_same_vector(embedder: Embedder):
+    batch = embedder.embed(TEXTS * 20)
+
+    for row, text in enumerate(TEXTS):
+        assert np.array_equal(batch[row], embedder.embed([text])[0])
+    assert np.array_equal(batch[: len(TEXTS)], batch[-len(TEXTS) :])
+
+
+@pytest.mark.parametrize("text", ["", " \n\t", "—…!?", "\u200b"])
+def test_a_text_without_words_is_near_nothing(embedder: Embedder, text: str):
+    assert not embedder.embed([text]).any()
+
+
+def test_a_lone_surrogate_counts_as_a_replacement_character(embedder: Embedder):
+    lone, replaced = embedder.embed(["mill \ud800wheel", "mill \ufffdwheel"])
+
+    assert np.array_equal(lone, replaced)
+
+
+def test_a_very_long_text_is_embedded_by_its_beginning(embedder: Embedder):
+    text = "mill wheel gate " * 100_000
+
+    long, longer = embedder.embed([text, text + "something else entirely"])
+
+    assert np.array_equal(long, longer)
+    assert embedder.embed(["x" * 1_000_000]).any()
+
+
+def test_texts_that_share_words_are_nearer(embedder: Embedder):
+    mill, same, other = embedder.embed(
+        ["The mill grinds corn at the river.", "corn ground by a river mill", "Parliament passed a tax law."]
+    )
+
+    assert mill @ same > mill @ other + 0.1
+
+
+@given(st.lists(st.text(max_size=80), max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_any_text_gives_finite_numbers(texts: list[str]):
+    for name in EMBEDDERS:
+        assert np.isfinite(open_embedder(name).embed(texts)).all()
+
+
+def test_fingerprints_tell_spaces_apart(embedder: Embedder):
+    assert embedder.fingerprint == open_embedder(embedder.name).fingerprint
+    assert len(EMBEDDERS) == len({open_embedder(name).fingerprint for name in EMBEDDERS})
+    assert HashingEmbedder(64).fingerprint != HashingEmbedder(128).fingerprint
+
+
+def test_threads_may_share_one(embedder: Embedder):
+    texts = [f"word{number} mill {number % 7}" for number in range(400)]
+    expected = embedder.embed(texts)
+
+    with ThreadPoolExecutor(4) as pool:
+        for vectors in pool.map(lambda _: embedder.embed(texts), range(8)):
+            assert np.array_equal(expected, vectors)
+
+
+def test_the_static_table_knows_meaning():
+    car, vehicle, bread = open_embedder("static").embed(["a car", "automobiles", "bread and butter"])
+
+    assert car @ vehicle > 2 * max(car @ bread, 0.05)
+
+
+def test_forgetting_words_changes_nothing(monkeypatch: pytest.MonkeyPatch):
+    texts = [f"alpha{number} beta{number} gamma" for number in range(50)]
+    expected = open_embedder("static").embed(texts)
+    monkeypatch.setattr(static, "_KEPT_WORDS", 7)
+
+    assert np.array_equal(expected, open_embedder("static").embed(texts))
+
+
+def test_words_are_taken_apart_as_they_are_written():
+    assert ["parse", "http", "header"] == static._parts("parseHTTPHeader")
+    assert ["ALGOL"] == static._parts("ALGOL")
+
+
+def test_missing_weights_name_the_remedy(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+    with pytest.raises(InvalidSetting) as refusal:
+        static._data_files()
+
+    assert "pip install wordllama" in refusal.value.remedy
+
+
+def test_an_unknown_embedder_is_refused():
+    with pytest.raises(InvalidSetting, match="static, hashing"):
+        open_embedder("gpt")
+
+
+def test_too_few_places_are_refused():
+    with pytest.raises(ValueError):
+        HashingEmbedder(4)
+
+
+def test_the_package_of_the_weights_is_never_run():
+    program = (
+        "import sys; from penstock.pipeline.embed.opening import open_embedder; open_embedder().embed(['x']);"
+        "print(sorted({'wordllama', 'requests', 'pydantic', 'huggingface_hub'} & sys.modules.keys()))"
+    )
+
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert "[]" == answer.stdout.strip()
