@@ -37,8 +37,8 @@ _PHASES = {
 
 @cache
 def load(dialect: str) -> dict[str, str]:
-    """Every statement of a dialect by name. Those ``per phase`` come out as name_ocr, name_vector, …, those ``per
-    chunk phase`` without the first."""
+    """Every statement of a dialect by name. Those ``per phase`` come out as name_ocr, name_vector, …; those
+    ``per chunk phase`` without the first."""
     statements: dict[str, str] = {}
     for file in sorted(files(__package__).joinpath("queries", dialect).iterdir(), key=lambda f: f.name):
         _, *blocks = _NAME.split(file.read_text(encoding="utf-8"))
