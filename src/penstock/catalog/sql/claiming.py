@@ -16,7 +16,7 @@ from penstock.errors import FingerprintMismatch
 
 ROUNDS = 16
 EVICTED_AT_ONCE = 1_000
-"""A claim that meets only tasks of dropped generations takes so many of each out of the lane and looks again."""
+"""Tasks of one dropped generation that a claim takes out of the lane before it looks again."""
 
 
 def claim(rows: Rows, request: TaskRequest, now: datetime) -> list[Task]:
