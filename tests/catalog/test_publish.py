@@ -188,6 +188,15 @@ def test_tasks_of_a_dropped_generation_are_not_claimed(catalog: Catalog):
     assert None is source(catalog, "/a.pdf")
 
 
+def test_a_large_dropped_generation_hides_nothing_from_small_claims(catalog: Catalog):
+    dropped = begin(catalog, "/a.pdf", count=3000)
+    kept = begin(catalog, "/b.pdf", count=1, priority=0)
+    catalog.drop(dropped, "cancelled")
+
+    assert [kept] == [task.source.document_id for task in take(catalog, Phase.OCR, 1)]
+    sweep(catalog)
+
+
 def test_a_whole_generation_overtakes_the_one_being_built(catalog: Catalog):
     building = begin(catalog, "/a.md")
 

@@ -201,6 +201,8 @@ def test_a_rename_over_an_existing_source_removes_that(catalog: Catalog):
 
     assert 1 == catalog.rename(renamed("/a.md", "/b.md")).replaced
 
+    with catalog.snapshot() as snapshot:
+        assert ["/b.md"] == [known.path for known in snapshot.known(DOCS)]
     assert {"text /a.md"} == found(catalog, "text")
     assert ["/b.md"] == known(catalog)
     sweep(catalog)
@@ -317,6 +319,8 @@ def test_old_tombstones_and_cached_vectors_are_forgotten(catalog: Catalog):
 
     assert 3 == catalog.sweep(at(100))
 
+    assert 0 == catalog.sweep(at(100))
+    put(catalog, "/other.md", page("x", vector=b"12345678"), space="other", asked_at=at(2))
     with catalog.snapshot() as snapshot:
         assert snapshot.changes("acme", 0).reload
     assert Outcome.PUBLISHED == put(catalog, "/a.md", asked_at=T0).outcome

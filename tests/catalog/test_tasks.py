@@ -316,6 +316,17 @@ def test_one_bad_chunk_does_not_hold_up_its_batch(catalog: Catalog):
     assert (Phase.VECTOR, 1, 4) == (missing.phase, missing.page_number, missing.chunk_index)
 
 
+def test_an_idle_worker_is_woken_by_another_opener(opened: Callable[[], Catalog]):
+    worker, other = opened(), opened()
+    while worker.wait(0):
+        pass
+
+    put(other, "/a.md", late(1))
+
+    assert worker.wait(5)
+    assert 1 == len(take(worker, Phase.VECTOR))
+
+
 def test_two_workers_never_get_the_same_task(opened: Callable[[], Catalog]):
     one, other = opened(), opened()
     put(one, "/a.md", late(20))

@@ -234,7 +234,8 @@ class Catalog(Protocol):
         ``FingerprintMismatch`` where something else was."""
 
     def sweep(self, before: datetime, *, limit: int = BATCH) -> int:
-        """Forget tombstones, cached vectors and traces of removals older than ``before``; how many went."""
+        """Forget tombstones, cached vectors and traces of removals older than ``before``; how many went.
+        Spaces nothing is in any more go too."""
 
     def audit(self) -> list[str]:
         """Every broken invariant in words: orphans, wrong counts, pointers to nothing. Reads everything."""

@@ -11,10 +11,11 @@ from penstock.catalog.identity import ChunkIds, text_key
 from penstock.catalog.rollup import COMPLETED, SKIPPED, WAITING
 from penstock.catalog.sql.statements import Rows, listed
 from penstock.catalog.values import NewChunk
-from penstock.errors import InvalidVector
+from penstock.errors import InvalidRequest, InvalidVector
 
 _STATUS = {COMPLETED: "completed", WAITING: "pending", SKIPPED: "skipped"}
 FLOAT32 = 4
+MOST_SPACES = 255
 
 
 class Numbers:
@@ -248,5 +249,10 @@ class Spaces:
         if found is not None:
             return found[0], found[1]
         number: int = self._rows.value("free_space")
+        if number > MOST_SPACES:
+            raise InvalidRequest(
+                f"there are {MOST_SPACES} vector spaces already",
+                remedy="Remove or rebuild what is in spaces no longer used; upkeep then frees them.",
+            )
         self._rows.run("add_space", number, name, None)
         return number, None

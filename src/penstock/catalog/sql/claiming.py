@@ -14,8 +14,9 @@ from penstock.catalog.values import Phase, Place, Task, TaskRequest, TaskSource
 from penstock.clock import format_time
 from penstock.errors import FingerprintMismatch
 
-ROUNDS = 4
-"""How often a claim looks again after meeting only tasks of dropped generations."""
+ROUNDS = 16
+EVICTED_AT_ONCE = 1_000
+"""Tasks of one dropped generation that a claim takes out of the lane before it looks again."""
 
 
 def claim(rows: Rows, request: TaskRequest, now: datetime) -> list[Task]:
@@ -28,7 +29,7 @@ def claim(rows: Rows, request: TaskRequest, now: datetime) -> list[Task]:
         found = {row[0]: row for row in rows.all(f"candidates_{request.lane}", listed(ids))}
         about = _sources(rows, {row[2] for row in found.values()})
         taken = [found[number] for number in ids if number in found and about[found[number][2]] is not None]
-        dropped = [(at, row[0]) for row in found.values() if about[row[2]] is None]
+        dropped = [(at, number, EVICTED_AT_ONCE) for number, source in about.items() if source is None]
         rows.many(f"evict_{request.lane}", dropped)
         if taken:
             _take(rows, request, taken, at)

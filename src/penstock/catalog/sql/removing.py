@@ -12,6 +12,9 @@ from penstock.catalog.values import Removal, Removed, Rename, Renamed
 from penstock.clock import format_time
 from penstock.errors import InvalidRequest
 
+PARKED = "\x01"
+"""How the path of a source begins whose place was taken, until it is swept. No path asked for does."""
+
 
 def remove(rows: Rows, removal: Removal, limit: int, at: str) -> Removed:
     asked_at = format_time(removal.asked_at)
@@ -65,12 +68,13 @@ def rename(rows: Rows, change: Rename, limit: int, at: str) -> Renamed:
         asked_at,
     )
     replaced = 0
-    for key, path, building_id in found[:limit]:
+    for key, path, published_id, building_id in found[:limit]:
         target = moved(change.old, change.new, path)
         replaced += _make_room(rows, change, target, key, at)
         rows.run("move_source", target, asked_at, at, key)
-        if building_id is not None:
-            rows.run("move_document", asked_at, PurePosixPath(target).name, building_id)
+        for document_id in (published_id, building_id):
+            if document_id is not None:
+                rows.run("move_document", asked_at, PurePosixPath(target).name, document_id)
         rows.run("unnote", place.tenant_id, place.collection, place.branch, target)
     return Renamed(min(len(found), limit), replaced, len(found) > limit)
 
@@ -85,8 +89,7 @@ def _make_room(rows: Rows, change: Rename, target: str, key: int, at: str) -> in
     if building_id is not None:
         generations.drop(rows, building_id, "another source has its path now", at, inform=True)
     hide(rows, other, published_id, at)
-    # No real path holds a NUL.
-    rows.run("set_path", f"\0{other}", other)
+    rows.run("set_path", f"{PARKED}{other}", other)
     if published_id is None and building_id is None:
         forget_source(rows, other, at)
     return 1 if published_id is not None else 0

@@ -20,12 +20,13 @@ from penstock.catalog.covering import span
 from penstock.catalog.identity import text_key
 from penstock.catalog.protocol import BATCH
 from penstock.catalog.sql import records, sweeping
+from penstock.catalog.sql.removing import PARKED
 from penstock.catalog.sql.searching import SearchReads
 from penstock.catalog.sql.statements import listed
 from penstock.catalog.values import Claimed, Entry, EntryKind, LedgerEntry, Phase, Place, TaskStatus
 
 _TYPES = {"ocr_pages": Phase.OCR, "vector_chunks": Phase.VECTOR, "graphrag_chunks": Phase.GRAPHRAG}
-_ALL = ("", "\U0010ffff")
+_ALL = (chr(ord(PARKED) + 1), "\U0010ffff")
 
 
 class SqlSnapshot(SearchReads):

@@ -37,7 +37,7 @@ _PHASES = {
 
 @cache
 def load(dialect: str) -> dict[str, str]:
-    """Every statement of a dialect by name. Those ``per phase`` come out as name_ocr, name_vector, …, those
+    """Every statement of a dialect by name. Those ``per phase`` come out as name_ocr, name_vector, …; those
     ``per chunk phase`` without the first."""
     statements: dict[str, str] = {}
     for file in sorted(files(__package__).joinpath("queries", dialect).iterdir(), key=lambda f: f.name):

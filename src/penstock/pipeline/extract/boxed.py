@@ -18,7 +18,7 @@ from typing import IO, BinaryIO
 
 import msgspec
 
-from penstock import unreadable
+from penstock import errors
 from penstock.errors import ParserFailed, UnreadableDocument
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.decoding import SNIFFED
@@ -44,7 +44,7 @@ class _Request(msgspec.Struct, array_like=True):
 class _Answer(msgspec.Struct, array_like=True):
     extracted: Extracted | None = None
     error: str = ""
-    """The name of a class in unreadable.py, or of another exception."""
+    """The name of a class in errors, or of another exception."""
     message: str = ""
     remedy: str | None = None
 
@@ -172,7 +172,7 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 def _unpacked(answer: _Answer) -> Extracted:
     if answer.extracted is not None:
         return answer.extracted
-    known = getattr(unreadable, answer.error, None)
+    known = getattr(errors, answer.error, None)
     if isinstance(known, type) and issubclass(known, UnreadableDocument):
         raise known(answer.message, remedy=answer.remedy)
     raise ParserFailed(f"the parser failed: {answer.error}: {answer.message}")

@@ -47,14 +47,14 @@ WHERE tenant_id = ?1 AND (?2 = '' OR collection = ?2) AND (?3 = '' OR branch = ?
 
 -- A source moved by this rename was asked for by it from then on, and is not met again.
 -- name: sources_below
-SELECT key, path, building_id FROM sources INDEXED BY idx_sources_path
+SELECT key, path, published_id, building_id FROM sources INDEXED BY idx_sources_path
 WHERE tenant_id = ?1 AND collection = ?2 AND branch = ?3
   AND ((path = ?4) OR (?7 AND path >= ?5 AND path < ?6)) AND (asked_at IS NULL OR asked_at < ?9)
 ORDER BY path LIMIT ?8
 
 -- The same, shortest first: where a folder takes its parent's place, what is in the way has left by then.
 -- name: sources_below_shortest
-SELECT key, path, building_id FROM sources INDEXED BY idx_sources_path
+SELECT key, path, published_id, building_id FROM sources INDEXED BY idx_sources_path
 WHERE tenant_id = ?1 AND collection = ?2 AND branch = ?3
   AND ((path = ?4) OR (?7 AND path >= ?5 AND path < ?6)) AND (asked_at IS NULL OR asked_at < ?9)
 ORDER BY length(path), path LIMIT ?8
@@ -161,6 +161,11 @@ SELECT max(change_seq) FROM catalog_gone WHERE gone_at < ?
 
 -- name: delete_gone
 DELETE FROM catalog_gone WHERE change_seq <= ?
+
+-- name: idle_spaces
+DELETE FROM catalog_space
+WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.space_id = catalog_space.id)
+  AND NOT EXISTS (SELECT 1 FROM catalog_vector_cache v WHERE v.space_id = catalog_space.id)
 
 -- name: forget_up_to
 UPDATE catalog_sequence SET value = max(value, ?) WHERE name = 'forgotten'

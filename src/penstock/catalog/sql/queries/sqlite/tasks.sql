@@ -51,7 +51,9 @@ WHERE id = ?4
 
 -- Tasks of a generation that was dropped leave the lane; the sweep takes the rows.
 -- name: evict per phase
-UPDATE {table} SET {phase}_status = 'skipped', {phase}_retry_at = NULL, updated_at = ? WHERE id = ?
+UPDATE {table} SET {phase}_status = 'skipped', {phase}_retry_at = NULL, updated_at = ?
+WHERE id IN (SELECT id FROM {table} INDEXED BY {index}_document
+             WHERE document_id = ? AND ({phase}_status = 'pending' OR {phase}_retry_at IS NOT NULL) LIMIT ?)
 
 -- name: fenced per phase
 SELECT id, {page_id}, document_id, {phase}_claim_number FROM {table}

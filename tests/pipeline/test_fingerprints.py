@@ -1,0 +1,39 @@
+"""When a phase has to run again, and what is loaded before it does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.embed.hashing import HashingEmbedder
+from penstock.pipeline.fingerprint import fingerprint
+from penstock.pipeline.plan import fingerprints
+
+
+def test_a_fingerprint_is_of_names_and_values():
+    assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
+    assert fingerprint({"a": 1}) != fingerprint({"a": "1"})
+
+
+def test_settings_and_model_are_part_of_the_fingerprint():
+    plain = fingerprints(ChunkSizes(), HashingEmbedder())
+
+    assert plain == fingerprints(ChunkSizes(), HashingEmbedder())
+    assert plain.ocr != fingerprints(ChunkSizes(overlap=8), HashingEmbedder()).ocr
+    wider = fingerprints(ChunkSizes(), HashingEmbedder(128))
+    assert (plain.ocr, False) == (wider.ocr, plain.vector == wider.vector)
+    assert plain.ocr != fingerprints(ChunkSizes(), HashingEmbedder(), reader="pdf").ocr
+
+
+def test_values_and_rules_load_no_library():
+    program = (
+        "import sys, penstock, penstock.pipeline.plan, penstock.pipeline.chunk.opening;"
+        "import penstock.pipeline.extract.boxed, penstock.pipeline.embed.opening;"
+        "heavy = 'numpy tokenizers selectolax pypdfium2 kreuzberg tree_sitter charset_normalizer wordllama';"
+        "print(sorted(set(heavy.split()) & sys.modules.keys()))"
+    )
+
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert "[]" == answer.stdout.strip()
