@@ -162,7 +162,7 @@ def test_settle_and_renew_with_someone_elses_claim(app: Penstock):
 # Stores.
 
 
-@pytest.mark.parametrize("place", ["mysql://h/d", "http://host", "postgresql://h/d"])
+@pytest.mark.parametrize("place", ["mysql://h/d", "http://host", "postgre://h/d"])
 def test_a_url_with_an_unknown_scheme(place: str):
     with refused(errors.UnknownScheme):
         Penstock(place)

@@ -186,9 +186,11 @@ def test_a_claim_reads_the_claim_index_in_its_own_order(
 
 
 HOT: dict[str, dict[str, object]] = {
+    "finish": {"ids": "{job_1}", "numbers": "{1}", "results": "{NULL}", "now": T0},
     "finish_and_wake": {"ids": "{job_1}", "numbers": "{1}", "results": "{NULL}", "now": T0},
     "take": {"ids": "{job_1}", "leases": "{NULL}", "keys": "{a}", "now": T0, "worker_id": "w"},
     "promote": {"now": T0},
+    "renew": {"ids": "{job_1}", "numbers": "{1}", "leases": "{NULL}", "progress": "{NULL}", "now": T0},
     "hold": {"ids": "{job_1}"},
     "live": {"tenants": "{t}", "branches": "{main}", "keys": "{a}"},
     "wake": {"keys": "{a}", "channel": "c"},
@@ -211,6 +213,19 @@ def test_no_statement_of_the_hot_path_scans_the_table(
         found = _plan(connection, name, **HOT[name])
 
     assert "Seq Scan on unified_queue" not in found
+
+
+@pytest.mark.parametrize("name", ["finish", "finish_and_wake", "renew", "take", "update"])
+def test_what_a_worker_holds_is_looked_up_by_its_id(queue: PostgresQueue, own: Own, name: str) -> None:
+    own.execute("ALTER TABLE unified_queue SET (autovacuum_enabled = off)")
+    _backlog(own, 5_000)
+    own.execute("UPDATE unified_queue SET status = 'in_progress', worker_id = 'w', lease_until = now()")
+    values = HOT.get(name) or dict.fromkeys(re.findall(r"%\((\w+)\)s", SQL[name]))
+    with queue._connections.borrowed() as connection:
+        found = _plan(connection, name, **values)
+
+    assert "Index Scan using unified_queue_pkey on unified_queue q" in found
+    assert "Join Filter" not in found
 
 
 def _backlog(own: Own, count: int) -> None:

@@ -188,6 +188,7 @@ class PostgresQueue(Engine[PostgresRows]):
             # A person may ask for what no index has.
             rows.execute("BEGIN READ ONLY", {})
             rows.execute("SET LOCAL enable_seqscan = on", {})
+            rows.execute("SET LOCAL plan_cache_mode = auto", {})
             found = rows.execute(statement.replace("?", "%s"), values)
             rows.execute("COMMIT", {})
         return found.fetchall()

@@ -26,6 +26,9 @@ from penstock.queue.sql.postgres_errors import one_line, ours
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 CONNECT_TIMEOUT_S = 10
+_PLANS = ("-cenable_seqscan=off", "-cplan_cache_mode=force_generic_plan")
+"""Every statement has its index whatever the values: planning it once is enough, and a plan made while the
+table was small, or had no statistics, must not be one that reads it all when it has grown."""
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -63,9 +66,8 @@ class Connections:
         parameters.setdefault("application_name", "penstock")
         if not self.pooled:
             # A pooler refuses what it cannot keep for others; there every transaction says it for itself.
-            limit = f"-cstatement_timeout={int(self.timeout_s * 1000)}"
-            # Every statement has its index; a plan made while the table was small is kept when it has grown.
-            parameters["options"] = f"{limit} -cenable_seqscan=off {parameters.get('options', '')}".strip()
+            own = [f"-cstatement_timeout={int(self.timeout_s * 1000)}", *_PLANS]
+            parameters["options"] = " ".join([*own, str(parameters.get("options") or "")]).strip()
         return parameters
 
     def _not_a_url(self, why: str) -> InvalidSetting:

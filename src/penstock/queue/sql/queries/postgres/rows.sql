@@ -24,6 +24,7 @@ UPDATE unified_queue AS q SET {changing}
 FROM unnest(%(queue_id)s::text[], {changing_arrays}) AS s(queue_id, {changing_names})
 WHERE q.queue_id = s.queue_id
 
+-- The last condition is hidden from the planner, as in finish.
 -- name: renew
 UPDATE unified_queue AS q
 SET lease_until = coalesce(s.lease_until, q.lease_until),
@@ -31,5 +32,6 @@ SET lease_until = coalesce(s.lease_until, q.lease_until),
     updated_at = CASE WHEN s.progress_json IS NULL THEN q.updated_at ELSE %(now)s END
 FROM unnest(%(ids)s::text[], %(numbers)s::int[], %(leases)s::timestamptz[], %(progress)s::text[])
     AS s(queue_id, claim_number, lease_until, progress_json)
-WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.lease_until IS NOT NULL
+WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number
+  AND (q.lease_until IS NOT NULL) = (SELECT true)
 RETURNING q.queue_id, q.claim_number, q.cancel_requested
