@@ -80,8 +80,7 @@ class Supervisor:
         self._signals += 1
 
     def _work(self) -> None:
-        for warning in self._queue.check():
-            log.warning("%s", warning)
+        patiently(self._warn)
         rota = self._rota()
         self._add_upkeep(rota)
         while not self._signals:
@@ -93,6 +92,10 @@ class Supervisor:
             self._enforce(now)
             self._nursery.wait(TICK_S)
             self._nursery.bury()
+
+    def _warn(self) -> None:
+        for warning in self._queue.check():
+            log.warning("%s", warning)
 
     def _drain(self) -> None:
         """Stop claiming, let what runs finish, hand back the rest unspent. Leases are renewed to the end."""
