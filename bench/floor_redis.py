@@ -1,4 +1,4 @@
-"""The Redis floor: a hand-written Lua loop that keeps the same hash per job and returns bodies.
+"""The Redis floor: a hand-written Lua loop that changes the same columns of a job's hash and returns bodies.
 
 No dedupe, turns, locks, pause, promotion, fence, counts, order of ids or decoding: a ready list by priority,
 leases, and the hash of the job.
@@ -21,36 +21,36 @@ from penstock.queue.redis import codec
 _ADD = """
 local P, ready = KEYS[1], {}
 for i, job in ipairs(cmsgpack.unpack(ARGV[1])) do
-  redis.call('HSET', P .. 'job:' .. job[1], 'id', job[2], 'row', job[3], 'body', job[4])
+  redis.call('HSET', P .. 'job:' .. job[1], 'id', job[2], 'row', job[3], 'body', job[4], 'status', 'pending')
   ready[2 * i - 1], ready[2 * i] = job[5], job[1]
 end
 redis.call('ZADD', P .. 'ready', unpack(ready))
 redis.call('PUBLISH', P .. 'bell', '')
 """
 _EXCHANGE = """
-local P, now, held = KEYS[1], ARGV[3], cmsgpack.unpack(ARGV[1])
-for _, id in ipairs(held) do redis.call('HSET', P .. 'job:' .. id, 'row', ARGV[4]) end
+local P, now, till, held = KEYS[1], ARGV[3], ARGV[4], cmsgpack.unpack(ARGV[1])
+for _, id in ipairs(held) do
+  redis.call('HSET', P .. 'job:' .. id, 'status', 'done', 'lease', '', 'finished', now, 'updated', now)
+end
 if #held > 0 then redis.call('ZREM', P .. 'lease', unpack(held)) end
 local found, answer, leases = redis.call('ZPOPMIN', P .. 'ready', ARGV[2]), {}, {}
 for i = 1, #found, 2 do
   local id = found[i]
   local key = P .. 'job:' .. id
   local raw = redis.call('HMGET', key, 'id', 'row', 'body')
-  redis.call('HSET', key, 'row', ARGV[5])
-  answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = id, raw[1], raw[3]
-  leases[i], leases[i + 1] = now, id
+  redis.call('HSET', key, 'status', 'in_progress', 'worker', 'bench', 'lease', till, 'started', now,
+    'updated', now)
+  redis.call('HINCRBY', key, 'claim', 1)
+  answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = id, raw[1], raw[2]
+  answer[#answer + 1] = raw[3]
+  leases[i], leases[i + 1] = till, id
 end
 if #leases > 0 then redis.call('ZADD', P .. 'lease', unpack(leases)) end
 return answer
 """
 _LEASE = timedelta(seconds=300)
-_ROW_BYTES = 125
-"""As long as the engine's own."""
-_PENDING, _RUNNING, _DONE = (
-    "pending ".ljust(_ROW_BYTES),
-    "running ".ljust(_ROW_BYTES),
-    "done ".ljust(_ROW_BYTES),
-)
+_ROW = "x" * 90
+"""The columns that neither a claim nor an end changes, as long as the engine packs them."""
 
 
 class RedisFloor:
@@ -63,7 +63,7 @@ class RedisFloor:
 
     def prepare(self, new: Sequence[NewJob]) -> list[tuple[Any, ...]]:
         return [
-            (each.queue_id, codec.new_job(each)[1], _PENDING, each.payload_json, 10 - each.priority)
+            (each.queue_id, codec.new_job(each)[1], _ROW, each.payload_json, 10 - each.priority)
             for each in new
         ]
 
@@ -71,11 +71,12 @@ class RedisFloor:
         self._client.execute_command("EVALSHA", self._add, 1, self._prefix, codec.encode(prepared))
 
     def exchange(self, held: Sequence[str], limit: int) -> list[str]:
-        until = codec.micros(clock.now() + _LEASE)
+        now = clock.now()
+        times = (codec.micros(now), codec.micros(now + _LEASE))
         answer = self._client.execute_command(
-            "EVALSHA", self._exchange, 1, self._prefix, codec.encode(held), limit, until, _DONE, _RUNNING
+            "EVALSHA", self._exchange, 1, self._prefix, codec.encode(held), limit, *times
         )
-        return [queue_id.decode() for queue_id in answer[::3]]
+        return [queue_id.decode() for queue_id in answer[::4]]
 
     def settle(self, held: Sequence[str]) -> None:
         self.exchange(held, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections import Counter
@@ -20,7 +21,7 @@ def test_workers_of_several_processes_share_the_lanes(opened: Callable[[], Catal
     catalog = opened()
     documents = [begin(catalog, f"/{number}.pdf", count=8) for number in range(5)]
 
-    crew = [_fork(lambda name=f"w{number}": _work(opened(), name)) for number in range(3)]
+    crew = [_fork(functools.partial(_open_and_work, opened, f"w{number}")) for number in range(3)]
 
     assert [0, 0, 0] == [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in crew]
     with catalog.snapshot() as snapshot:
@@ -41,6 +42,10 @@ def _fork(work: Callable[[], None]) -> int:
         finally:
             os._exit(1)
     return pid
+
+
+def _open_and_work(opened: Callable[[], Catalog], name: str) -> None:
+    _work(opened(), name)
 
 
 def _work(catalog: Catalog, name: str) -> None:

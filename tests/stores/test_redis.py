@@ -68,8 +68,8 @@ def prefix(url: str) -> str:
 # Names and keys.
 
 
-def test_two_names_on_one_server_are_two_queues(url: str, queue: RedisQueue) -> None:
-    other = RedisQueue(url + "-other")
+def test_two_names_on_one_server_are_two_queues(tmp_path: Path, queue: RedisQueue) -> None:
+    other = RedisQueue(queue_url(tmp_path / "other"))
     queue.add([new(1)])
     assert [] == other.find(JobQuery())
     assert [] == other.claim(ClaimRequest("w"))

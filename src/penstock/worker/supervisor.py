@@ -82,8 +82,7 @@ class Supervisor:
         self._signals += 1
 
     def _work(self, watch: Watch) -> None:
-        for warning in self._queue.check():
-            log.warning("%s", warning)
+        patiently(self._warn)
         rota = self._rota()
         self._add_upkeep(rota)
         while not self._signals:
@@ -95,6 +94,10 @@ class Supervisor:
             self._nursery.wait(TICK_S)
             self._nursery.bury()
             watch.check()
+
+    def _warn(self) -> None:
+        for warning in self._queue.check():
+            log.warning("%s", warning)
 
     def _drain(self, watch: Watch) -> None:
         """Stop claiming, let what runs finish, hand back the rest unspent. Leases are renewed to the end."""

@@ -26,7 +26,6 @@ _MICROSECOND = timedelta(microseconds=1)
 _HEAD = struct.Struct(">2Bi4d")
 _TAIL = struct.Struct(">4Bd5i5d")
 _KIN = struct.Struct(">I")
-_NO_OTHERS = (None, None, None)
 
 encode = msgspec.msgpack.Encoder().encode
 _encode_json = msgspec.json.Encoder().encode
@@ -99,26 +98,37 @@ def claims(answer: Sequence[Any]) -> list[Claim]:
     """From id, id, row, body and the rest of each, as claiming.lua answers them."""
     moments: dict[float, Any] = {}
     made = []
+    unpack_head, unpack_tail, head_size, tail_size = (
+        _HEAD.unpack_from,
+        _TAIL.unpack_from,
+        _HEAD.size,
+        _TAIL.size,
+    )
+    # Written out, as every call in here is made once a job.
     for at in range(0, len(answer), 5):
         queue_id, who, state, body, others = answer[at : at + 5]
-        kin, metadata, progress = others or _NO_OTHERS
-        _, _, claim_number, lease, _, _, _ = _HEAD.unpack_from(state)
-        at_tail = _tail_of(state)
-        numbers = _TAIL.unpack_from(state, at_tail)
-        _, _, priority, _, _, _, run, retries, lost, _, max_retries, timeout_s, created, _, _ = numbers
-        op = state[at_tail + _TAIL.size : state.index(b"\0", at_tail + _TAIL.size)]
-        for time in (created, lease):
-            if time not in moments:
-                moments[time] = moment(time)
-        item_type, lock_key, tenant_id, branch, _, collection, submitted_by, _ = texts(who[1:])
+        _, _, claim_number, lease, _, _, _ = unpack_head(state)
+        tail = state.index(b"\0", state.index(b"\0", head_size) + 1) + 1
+        _, _, priority, _, _, _, run, retries, lost, _, max_retries, timeout_s, created, _, _ = unpack_tail(
+            state, tail
+        )
+        op_at = tail + tail_size
+        item_type, lock_key, tenant_id, branch, _, collection, submitted_by, _ = who[1:].decode().split("\0")
         queue_id = queue_id.decode()
-        parent_id, root_id = (None, queue_id) if kin is None else texts(kin[_KIN.size :])[:2]
+        if others is None:
+            parent_id, root_id, metadata, progress = None, queue_id, "{}", None
+        else:
+            parent_id, root_id, metadata, progress = _others(queue_id, *others)
+        if created not in moments:
+            moments[created] = moment(created)
+        if lease not in moments:
+            moments[lease] = moment(lease)
         made.append(
             Claim(
                 queue_id,
                 claim_number,
                 item_type,
-                op.decode(),
+                state[op_at : state.index(b"\0", op_at)].decode(),
                 tenant_id,
                 collection,
                 branch,
@@ -132,14 +142,22 @@ def claims(answer: Sequence[Any]) -> list[Claim]:
                 lock_key or None,
                 parent_id,
                 root_id,
-                None if progress is None else progress.decode(),
-                "{}" if metadata is None else metadata.decode(),
+                progress,
+                metadata,
                 body.decode(),
                 moments[created],
                 moments[lease],
             )
         )
     return made
+
+
+def _others(
+    queue_id: str, kin: bytes | None, metadata: bytes | None, progress: bytes | None
+) -> tuple[str | None, str, str, str | None]:
+    """Parent, root, metadata and progress of a job that is not plain."""
+    parent_id, root_id = (None, queue_id) if kin is None else texts(kin[_KIN.size :])[:2]
+    return parent_id, root_id, _text(metadata) or "{}", _text(progress)
 
 
 def job(queue_id: str, fields: Mapping[str, bytes | None]) -> Job | None:

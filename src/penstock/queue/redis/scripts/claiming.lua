@@ -21,9 +21,20 @@ local function candidates(size, oldest)
   return ordered
 end
 
--- Take what can be taken, in the order given; what is to be held back and why, and whether the claim is closed.
-local function take(request, members, room, answer, scopes)
-  local gone, leases, flows, kinds, backlog, kept, taken, closed = {}, {}, {}, {}, {}, {}, 0, false
+local function leave_backlog(class, counts)
+  local all, changes = 0, {}
+  for tenant, count in pairs(counts) do
+    all = all + count
+    changes[class .. ':' .. tenant] = -count
+  end
+  changes[class] = -all
+  add_up(P .. 'backlog', changes)
+end
+
+-- Take what can be taken, in the order given (``in_order``: that of ready, from its head); what is to be held back and why, and whether the claim is closed.
+local function take(request, members, in_order, room, answer, scopes)
+  local gone, leases, flows, kinds, functions, indexing, kept = {}, {}, {}, {}, {}, {}, {}
+  local taken, looked_at, closed = 0, 0, false
   local unpack_struct, pack_struct, by_type, paused = struct.unpack, struct.pack, request[5], #scopes > 0
   local jobs, locks, flow_prefix = P .. 'job:', P .. 'locks', P .. 'flow:'
   local worker, times_till, score_till, plain_until = request[1], {}, {}, now + request[3]
@@ -33,6 +44,7 @@ local function take(request, members, room, answer, scopes)
       closed = true
       break
     end
+    looked_at = i
     local member = members[i]
     local id = string.sub(member, 15)
     local job = jobs .. id
@@ -65,16 +77,19 @@ local function take(request, members, room, answer, scopes)
       gone[taken] = member
       leases[2 * taken - 1], leases[2 * taken] = score_till[till], id
       if turn >= 0 then
-        local flow = flow_prefix .. priority .. ':' .. tenant
-        local list = flows[flow]
-        if list then list[#list + 1] = id else flows[flow] = {id} end
+        local tenants = flows[priority]
+        if not tenants then
+          tenants = {}
+          flows[priority] = tenants
+        end
+        local list = tenants[tenant]
+        if list then list[#list + 1] = id else tenants[tenant] = {id} end
       end
       kinds[kind] = (kinds[kind] or 0) + 1
       local others = more == 1 and call('HMGET', job, 'kin', 'meta', 'prog')
       if not others or not others[1] then
-        local class = kind == 'function' and 'f' or 'i'
-        local own = class .. ':' .. tenant
-        backlog[class], backlog[own] = (backlog[class] or 0) - 1, (backlog[own] or 0) - 1
+        local counts = kind == 'function' and functions or indexing
+        counts[tenant] = (counts[tenant] or 0) + 1
       end
       local n = #answer
       answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5] = id, raw[1], state, raw[3], others
@@ -84,14 +99,21 @@ local function take(request, members, room, answer, scopes)
       end
     end
   end
-  send('ZREM', P .. 'ready', gone)
+  if taken > 0 and taken == looked_at and in_order then
+    call('ZREMRANGEBYRANK', P .. 'ready', 0, taken - 1)
+  else
+    send('ZREM', P .. 'ready', gone)
+  end
   send('ZADD', P .. 'lease', leases)
-  for flow, list in pairs(flows) do send('ZREM', flow, list) end
+  for priority, tenants in pairs(flows) do
+    for tenant, list in pairs(tenants) do send('ZREM', flow_prefix .. priority .. ':' .. tenant, list) end
+  end
   for kind, count in pairs(kinds) do
     call('HINCRBY', P .. 'counts', PENDING .. ':0:' .. kind, -count)
     call('HINCRBY', P .. 'counts', RUNNING .. ':0:' .. kind, count)
   end
-  add_up(P .. 'backlog', backlog)
+  leave_backlog('f', functions)
+  leave_backlog('i', indexing)
   return taken, kept, closed or taken == room
 end
 
@@ -104,9 +126,10 @@ local function claim(request)
   end
   local scopes, size, limit = pauses(), request[2], request[2]
   for round = 1, ROUNDS do
-    local found = candidates(size, request[4] and round == 1)
+    local oldest = request[4] and round == 1
+    local found = candidates(size, oldest)
     read = read + #found
-    local number_taken, kept, closed = take(request, found, limit - taken, answer, scopes)
+    local number_taken, kept, closed = take(request, found, not oldest, limit - taken, answer, scopes)
     taken = taken + number_taken
     for _, entry in ipairs(kept) do rest().hold(entry[1], entry[2]) end
     if closed or #kept == 0 then break end
