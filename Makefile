@@ -14,7 +14,7 @@ CODE := $(wildcard src tests scripts bench examples)
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint type format bench chaos docs verify clean
+.PHONY: help setup demo tour test check lint type format bench chaos docs verify clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -32,7 +32,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,redis,servers]'
 	@rm -f .venv/.installed-* && touch $@
 
-demo: $(STAMP) ## Watch the queue at work
+demo: $(STAMP) ## Index the documentation (or DIR=...) and search it
+	@$(PY) examples/demo_documents.py $(DIR)
+
+tour: $(STAMP) ## Watch the queue retry, recover and finish
 	@$(PY) examples/demo_queue.py $(ARGS)
 
 test: $(STAMP) ## Run the tests (ARGS="-k name" narrows, WORKERS=4 widens)
