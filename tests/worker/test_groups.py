@@ -11,7 +11,10 @@ from contextlib import suppress
 import pytest
 
 from penstock.worker.groups import Leader, kill_left_behind
+from tests.servers.stores import ON_FILES
 from tests.worker.processes import alive, until
+
+ENGINES = ON_FILES
 
 LEAVE = "sleep 600 & echo $!"
 """It ends, and what it started is left."""
