@@ -15,8 +15,7 @@ from tests.worker.processes import Field
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    chosen = any("field" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
-    if "field" in metafunc.fixturenames and not chosen:
+    if metafunc.function.__annotations__.get("field") == "Field":
         metafunc.parametrize("field", getattr(metafunc.module, "ENGINES", DURABLE), indirect=True)
 
 

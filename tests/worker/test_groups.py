@@ -11,18 +11,16 @@ from contextlib import suppress
 import pytest
 
 from penstock.worker.groups import Leader, kill_left_behind
-from tests.servers.stores import ON_FILES
 from tests.worker.processes import alive, until
 
-ENGINES = ON_FILES
-
-LEAVE = "sleep 600 & echo $!"
-"""It ends, and what it started is left."""
+LEAVE = "sleep 600 & echo $!; read told"
+"""It ends when told to, and what it started is left."""
 
 
 @pytest.fixture
 def program() -> Iterator[subprocess.Popen[str]]:
-    started = subprocess.Popen(["sh", "-c", LEAVE], stdout=subprocess.PIPE, text=True, process_group=0)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    started = subprocess.Popen(["sh", "-c", LEAVE], **pipes, text=True, process_group=0)
     yield started
     with suppress(ProcessLookupError):
         os.killpg(started.pid, signal.SIGKILL)
@@ -32,9 +30,12 @@ def program() -> Iterator[subprocess.Popen[str]]:
 def left_by(program: subprocess.Popen[str]) -> tuple[Leader, int]:
     """The leader, which is dead, and the process it left."""
     leader = Leader.of(program.pid)
+    assert program.stdin is not None
     assert program.stdout is not None
     assert leader is not None
     left = int(program.stdout.readline())
+    program.stdin.write("\n")
+    program.stdin.flush()
     program.wait()
     return leader, left
 
