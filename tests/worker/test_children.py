@@ -69,7 +69,7 @@ def test_a_process_that_only_waits_is_left_alone(field: Field):
     with field.locked(timeout=10):
         # Not even a store that blocks looks like a process that hangs.
         began = time.monotonic()
-        until(lambda: time.monotonic() - began > 3)
+        until(lambda: time.monotonic() - began > 2.2)
 
     assert pid == field.began(field.put()).pid
     assert "died" not in worker.log
@@ -167,7 +167,7 @@ def test_a_process_that_cannot_be_started_is_tried_again_later(field: Field):
     """The others go on meanwhile, and nothing is left behind by the attempts."""
     place = field.place / "here"
     worker = field.worker(processes=2)
-    running = field.put("sleep", payload={"seconds": 3})
+    running = field.put("sleep", payload={"seconds": 2})
     field.began(running)
     before = until(lambda: found if len(found := set(place.glob("*.slot"))) == 2 else set())
     moved = place.rename(field.place / "moved")

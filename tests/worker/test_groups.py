@@ -13,29 +13,32 @@ import pytest
 from penstock.worker.groups import Leader, kill_left_behind
 from tests.worker.processes import alive, until
 
-LEAVE = "sleep 600 & echo $!; read told"
+LEAVE = "sleep 600 & echo $!; read until_told"
 """It ends when told to, and what it started is left."""
 
 
 @pytest.fixture
 def program() -> Iterator[subprocess.Popen[str]]:
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    started = subprocess.Popen(["sh", "-c", LEAVE], **pipes, text=True, process_group=0)
+    started = subprocess.Popen(
+        ["sh", "-c", LEAVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0
+    )
     yield started
     with suppress(ProcessLookupError):
         os.killpg(started.pid, signal.SIGKILL)
-    started.communicate()
+    for stream in (started.stdin, started.stdout):
+        assert stream is not None
+        stream.close()
+    started.wait()
 
 
 def left_by(program: subprocess.Popen[str]) -> tuple[Leader, int]:
     """The leader, which is dead, and the process it left."""
-    leader = Leader.of(program.pid)
     assert program.stdin is not None
     assert program.stdout is not None
-    assert leader is not None
     left = int(program.stdout.readline())
-    program.stdin.write("\n")
-    program.stdin.flush()
+    leader = Leader.of(program.pid)
+    assert leader is not None
+    program.stdin.close()
     program.wait()
     return leader, left
 

@@ -72,6 +72,12 @@ class Registry:
             raise InvalidRequest(f"a batch has 1 to {LARGEST_BATCH} jobs, got {str(batch)[:80]!r}")
         self._handlers[item_type, op] = Registered(handler, batch, backoff)
 
+    def copy(self) -> Registry:
+        """Another one with the same handlers: what is added to it is not added here."""
+        other = Registry()
+        other._handlers = dict(self._handlers)
+        return other
+
     def find(self, item_type: str, op: str) -> Registered | None:
         return self._handlers.get((item_type, op))
 

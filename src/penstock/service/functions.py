@@ -189,7 +189,7 @@ class FunctionJobs(Jobs):
 
     def handlers(self) -> Registry:
         """What a worker runs for this application."""
-        return self._registry
+        return self._registry.copy()
 
 
 _KNOWN = Call.__required_keys__ | Call.__optional_keys__

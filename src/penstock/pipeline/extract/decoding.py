@@ -36,7 +36,7 @@ _ESCAPES = ((b"\x1b$)C", "iso2022_kr"), (b"\x1b$", "iso2022_jp_2"), (b"\x1b(J", 
 _UNLIKELY = (
     "cp037 cp273 cp424 cp500 cp875 cp1026 cp1140 cp437 cp720 cp737 cp775 cp850 cp852 cp856 cp857 cp858 cp860 "
     "cp861 cp862 cp863 cp864 cp865 cp869 cp1006 cp1125 hp_roman8 kz1048 ptcp154 mac_greek mac_iceland "
-    "mac_latin2 mac_roman mac_turkish tis_620_x utf_7 utf_16 utf_32"
+    "mac_latin2 mac_roman mac_turkish utf_7 utf_16 utf_32"
 ).split()
 """Mainframes and DOS outside Russia: what is taken for one of these is nearly always something else."""
 
