@@ -18,6 +18,7 @@ import penstock
 from penstock import Penstock, config, working
 from penstock.cli import worker
 from penstock.job import Held, Status
+from tests.servers.stores import DURABLE, given_back, store_url
 
 APP = """
 import os, time
@@ -49,9 +50,10 @@ if __name__ == "__main__":
 Start = Callable[..., subprocess.Popen[str]]
 
 
-@pytest.fixture(params=["sqlite", "jsonl"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return {"sqlite": f"sqlite:///{tmp_path}/queue.db", "jsonl": f"jsonl://{tmp_path}/queue"}[request.param]
+@pytest.fixture(params=DURABLE)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    yield store_url(request.param, tmp_path)
+    given_back(tmp_path)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A worker as a process of its own: ``python -m tests.worker.serving ENGINE PLACE NAME TERMS``.
+"""A worker as a process of its own: ``python -m tests.worker.serving URL PLACE NAME TERMS``.
 
 NAME is the host it plays: workers of one name share a directory. TERMS is JSON.
 """
@@ -16,23 +16,17 @@ from typing import Any, cast
 
 import msgspec
 
+from penstock import config
 from penstock.errors import StoreUnavailable
+from penstock.queue.opening import open_queue
 from penstock.queue.protocol import Queue
 from penstock.worker.supervisor import Supervisor, Terms
 from tests.worker import handlers_for_tests
 
 
-def opened(engine: str, place: Path) -> Queue:
-    if engine == "sqlite":
-        from penstock.queue.sql.sqlite import SqliteQueue
-
-        # What a power cut does is not asked here, and the sync is most of a commit's cost.
-        return SqliteQueue(place / "queue.db", synchronous="NORMAL")
-    from penstock.queue.jsonl import JsonlQueue
-
-    queue = JsonlQueue(place / "queue")
-    queue.migrate()
-    return queue
+def opened(url: str) -> Queue:
+    # What a power cut does is not asked here, and the sync is most of a commit's cost.
+    return open_queue(config.load({}, url=url, sqlite_synchronous="NORMAL"))
 
 
 class Flaky:
@@ -52,18 +46,16 @@ class Flaky:
         raise StoreUnavailable("the network is down")
 
 
-def flaky(engine: str, place: Path, share: float) -> Queue:
-    return cast("Queue", Flaky(opened(engine, place), share))
+def flaky(url: str, share: float) -> Queue:
+    return cast("Queue", Flaky(opened(url), share))
 
 
-def terms(engine: str, place: Path, name: str, given: dict[str, Any]) -> Terms:
+def terms(url: str, place: Path, name: str, given: dict[str, Any]) -> Terms:
     lease_s = given.pop("lease_s", 30.0)
     registry = handlers_for_tests.broken_registry if given.pop("broken", 0) else handlers_for_tests.registry
     retention = {status: timedelta(seconds=kept) for status, kept in given.pop("retention", {}).items()}
     share = given.pop("away", 0.0)
-    opening = (
-        functools.partial(flaky, engine, place, share) if share else functools.partial(opened, engine, place)
-    )
+    opening = functools.partial(flaky, url, share) if share else functools.partial(opened, url)
     return Terms(
         open_queue=opening,
         registry=registry,
@@ -75,9 +67,9 @@ def terms(engine: str, place: Path, name: str, given: dict[str, Any]) -> Terms:
 
 
 def main() -> None:
-    engine, place, name, given = sys.argv[1:]
+    url, place, name, given = sys.argv[1:]
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    Supervisor(terms(engine, Path(place), name, msgspec.json.decode(given))).run()
+    Supervisor(terms(url, Path(place), name, msgspec.json.decode(given))).run()
 
 
 if __name__ == "__main__":

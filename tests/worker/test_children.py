@@ -10,7 +10,10 @@ import time
 import pytest
 
 from penstock.job import Status
+from tests.servers.stores import ON_FILES
 from tests.worker.processes import Field, Worker, alive, until
+
+ENGINES = ON_FILES
 
 
 def test_children_are_replaced_after_a_number_of_jobs(field: Field):
