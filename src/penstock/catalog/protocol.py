@@ -164,8 +164,9 @@ class Catalog(Protocol):
         """
 
     def adopt(self, adoption: Adoption, *, now: datetime | None = None) -> bool:
-        """Take over a generation being built, before reading the source again: its failed tasks start again,
-        its job is told of the end. False when it is not being built any more."""
+        """Take over a generation being built, or a published one that is partial, before reading the source
+        again: its failed tasks start again, the job is told of the end. False when there is nothing to wait
+        for: it is not being built any more, and nothing of it had failed."""
 
     def drop(self, document_id: int, note: str, *, now: datetime | None = None) -> bool:
         """Give up a generation being built; the published one stays. Its running tasks will find their

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,14 +23,16 @@ from penstock.catalog.values import (
     LedgerKind,
     NewGeneration,
     NewPage,
+    Phase,
     Place,
     Removal,
     Touch,
 )
-from penstock.errors import DocumentTooLarge, PenstockError, UnsupportedType
+from penstock.errors import PenstockError
 from penstock.handlers.context import Context
-from penstock.handlers.filing import Filed, Filing
-from penstock.handlers.registry import Wait
+from penstock.handlers.filing import MOST_TEXTS, Filed, Filing
+from penstock.handlers.reading import Read, read_file
+from penstock.handlers.registry import Later, Wait
 from penstock.payloads import FilePayload, normal_path
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import kinds
@@ -39,6 +41,9 @@ from penstock.pipeline.recipe import Draft, Recipe, chunk_sizes
 
 PAGES_AT_ONCE = 32
 """Pages of a document read within its job; the others are tasks."""
+MOST_OPEN_TASKS = 5_000
+"""While more are to be done, files that would add to them wait. Others go on: they add none."""
+TRY_AGAIN = timedelta(seconds=2)
 
 
 class _Asked(NamedTuple):
@@ -50,14 +55,6 @@ class _Asked(NamedTuple):
     fingerprints: Fingerprints
     rebuild: bool
     checksum: bool
-
-
-class _Read(NamedTuple):
-    """A file's bytes with the size and time it had when it was opened."""
-
-    data: bytes
-    size: int
-    mtime_ns: int
 
 
 class Files:
@@ -99,8 +96,10 @@ class _Call:
                 self._answers[index] = self._one(index, context, known[index])
             except Exception as error:  # noqa: BLE001 - one file's trouble is not the others'
                 self._answers[index] = error
-                self._note(context, error)
         self._write()
+        for context, answer in zip(self._contexts, self._answers, strict=True):
+            if isinstance(answer, Exception):
+                self._note(context, answer)
         if self._touched:
             self._catalog.touch(self._touched)
         if self._notes:
@@ -126,12 +125,14 @@ class _Call:
         if known is not None and not asked.rebuild and _same(known, asked, content_hash):
             self._touched.append(Touch(known.source_id, read.size, read.mtime_ns))
             return {"outcome": "unchanged"}
-        if known is not None and known.building_id is not None and not asked.rebuild:
-            adopted = self._adopt(context, known.building_id, asked, content_hash)
+        if known is not None and not asked.rebuild:
+            adopted = self._adopt(context, known, asked, content_hash)
             if adopted is not None:
                 return adopted
         read_at = clock.now()
         draft = self._draft(asked, read)
+        if _by_tasks(draft) and self._tasks_are_many():
+            return Later("there are many tasks to be done before it", TRY_AGAIN)
         generation = NewGeneration(
             place=asked.place,
             path=asked.path,
@@ -160,7 +161,7 @@ class _Call:
             self._write()
         return self._answers[index]
 
-    def _draft(self, asked: _Asked, read: _Read) -> Draft:
+    def _draft(self, asked: _Asked, read: Read) -> Draft:
         """A long document is read only in part; its other pages become tasks."""
         content = Content(asked.path, read.data)
         paged = kinds.by_name(asked.path) == kinds.PDF
@@ -171,22 +172,29 @@ class _Call:
         rest = tuple(NewPage(number=number) for number in range(PAGES_AT_ONCE + 1, draft.page_count + 1))
         return msgspec.structs.replace(draft, pages=draft.pages + rest)
 
-    def _adopt(self, context: Context, building_id: int, asked: _Asked, content_hash: str) -> Wait | None:
+    def _adopt(self, context: Context, known: Source, asked: _Asked, content_hash: str) -> Wait | None:
+        """A generation of this very content that is being built, or of which parts had failed: only what
+        is missing is done, and nothing read again."""
+        for document_id in filter(None, (known.building_id, known.published_id if known.partial else None)):
+            with self._catalog.snapshot() as snapshot:
+                document = snapshot.document(document_id)
+            made_of = (content_hash, asked.fingerprints)
+            if document is None or (document.content_hash, document.fingerprints) != made_of:
+                continue
+            adoption = Adoption(
+                document_id=document_id,
+                asked_at=context.claim.created_at,
+                read_at=clock.now(),
+                job_id=context.job_id,
+                priority=context.claim.priority,
+            )
+            if self._catalog.adopt(adoption):
+                return Wait(waiting_for=str(document_id))
+        return None
+
+    def _tasks_are_many(self) -> bool:
         with self._catalog.snapshot() as snapshot:
-            building = snapshot.document(building_id)
-        if building is None or (building.content_hash, building.fingerprints) != (
-            content_hash,
-            asked.fingerprints,
-        ):
-            return None
-        adoption = Adoption(
-            document_id=building_id,
-            asked_at=context.claim.created_at,
-            read_at=clock.now(),
-            job_id=context.job_id,
-            priority=context.claim.priority,
-        )
-        return Wait(waiting_for=str(building_id)) if self._catalog.adopt(adoption) else None
+            return sum(snapshot.open_tasks(lane) for lane in (Phase.OCR, Phase.VECTOR)) > MOST_OPEN_TASKS
 
     def _missing(self, context: Context, asked: _Asked, known: Source | None) -> dict[str, Any]:
         if known is not None:
@@ -201,7 +209,7 @@ class _Call:
         filed, self._filed = self._filed, []
         try:
             answers = self._filing.write()
-        except Exception as error:  # noqa: BLE001 - the store, or the embedder: all of them try again
+        except Exception as error:  # noqa: BLE001 - the store is away: all of them try again
             answers = [error] * len(filed)
         for index, answer in zip(filed, answers, strict=True):
             self._answers[index] = answer
@@ -265,19 +273,17 @@ def _same(known: Source, asked: _Asked, content_hash: str) -> bool:
     return published and (known.content_hash, known.fingerprints) == (content_hash, asked.fingerprints)
 
 
-def _read(asked: _Asked, known: Source | None, most_bytes: int) -> _Read | None:
+def _by_tasks(draft: Draft) -> bool:
+    return draft.page_count > PAGES_AT_ONCE or len(draft.chunks) > MOST_TEXTS
+
+
+def _read(asked: _Asked, known: Source | None, most_bytes: int) -> Read | None:
     """None: size and time say that nothing changed, and nobody asked for a closer look."""
-    # Not blocking: what was a file at the walk may be a pipe by now.
-    fd = os.open(asked.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(fd, "rb") as file:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise UnsupportedType(f"{asked.path} is no regular file")
-        if known is not None and not (asked.rebuild or asked.checksum):
-            times = (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns)
-            if times and _same(known, asked, known.content_hash):
-                return None
-        if status.st_size > most_bytes:
-            raise DocumentTooLarge(f"{asked.path} has {status.st_size:,} bytes; the limit is {most_bytes:,}")
-        # It may grow meanwhile; what comes after its size now belongs to the next change.
-        return _Read(file.read(status.st_size), status.st_size, status.st_mtime_ns)
+
+    def unchanged(status: os.stat_result) -> bool:
+        if known is None or asked.rebuild or asked.checksum:
+            return False
+        times = (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns)
+        return times and _same(known, asked, known.content_hash)
+
+    return read_file(asked.path, most_bytes, unchanged)

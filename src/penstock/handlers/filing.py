@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,12 +10,15 @@ import msgspec
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Outcome, Stored
+from penstock.errors import NoText, StoreError
 from penstock.handlers.registry import Wait
 from penstock.pipeline.recipe import Recipe
 
 MOST_TEXTS = 256
 """Texts embedded between two writes: what a crash costs at most. A document with more is built by tasks."""
 MOST_DOCUMENTS = 100
+
+log = logging.getLogger("penstock.worker")
 
 
 class Filed(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,8 +60,21 @@ class Filing:
             return []
         vectors, embedded = self._vectors([filed for filed in waiting if filed.texts <= MOST_TEXTS])
         ready = [_with_vectors(filed.generation, vectors) for filed in waiting]
-        stored = self._catalog.store(ready)
-        return [_answer(filed, answer, embedded) for filed, answer in zip(waiting, stored, strict=True)]
+        return [
+            stored if isinstance(stored, Exception) else _answer(filed, stored, embedded)
+            for filed, stored in zip(waiting, self._store(ready), strict=True)
+        ]
+
+    def _store(self, ready: list[NewGeneration]) -> Sequence[Stored | Exception]:
+        """Together; but what the catalog refuses is nobody else's trouble."""
+        try:
+            return self._catalog.store(ready)
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one of them is at fault: alone, each shows whether it is
+            if len(ready) == 1:
+                return [error]
+        return [stored for one in ready for stored in self._store([one])]
 
     def _vectors(self, filed: Sequence[Filed]) -> tuple[dict[str, bytes], set[str]]:
         """By text hash, from the catalog where it has them; and which had to be made."""
@@ -77,8 +94,15 @@ class Filing:
                 hashes = [key[1] for key in texts if key[0] == tenant_id and key[1] not in found]
                 found |= snapshot.vectors(tenant_id, self._recipe.space, hashes)
         unknown = {text_hash: text for (_, text_hash), text in texts.items() if text_hash not in found}
-        made = dict(zip(unknown, self._recipe.embed(list(unknown.values())), strict=True)) if unknown else {}
+        made = self._embedded(unknown) if unknown else {}
         return found | made, set(made)
+
+    def _embedded(self, unknown: dict[str, str]) -> dict[str, bytes]:
+        try:
+            return dict(zip(unknown, self._recipe.embed(list(unknown.values())), strict=True))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is one text's trouble, or passes
+            log.warning("%d texts are left to tasks: %s: %s", len(unknown), type(error).__name__, error)
+            return {}
 
 
 def _with_vectors(generation: NewGeneration, vectors: dict[str, bytes]) -> NewGeneration:
@@ -104,6 +128,8 @@ def _answer(filed: Filed, stored: Stored, embedded: set[str]) -> Any:
         return {"outcome": "removed while indexing"}
     if stored.outcome is Outcome.SUPERSEDED:
         return {"outcome": "superseded"}
+    if stored.outcome is Outcome.KEPT_BACK:
+        return NoText(f"none of {len(filed.generation.pages):,} pages could be read")
     answer = {
         "outcome": "indexed",
         "pages": len(filed.generation.pages),

@@ -36,11 +36,25 @@ class Notes:
 
     def ingest(self, contexts: Sequence[Context]) -> list[Any]:
         filing = Filing(self._catalog, self._recipe)
-        answers: list[Any] = []
-        for context in contexts:
-            if filing.add(self._filed(context)):
-                answers += filing.write()
-        return answers + filing.write()
+        answers: list[Any] = [None] * len(contexts)
+        filed: list[int] = []
+
+        def write() -> None:
+            for index, answer in zip(filed, filing.write(), strict=True):
+                answers[index] = answer
+            filed.clear()
+
+        for index, context in enumerate(contexts):
+            try:
+                full = filing.add(self._filed(context))
+            except Exception as error:  # noqa: BLE001 - one note's trouble is not the others'
+                answers[index] = error
+                continue
+            filed.append(index)
+            if full:
+                write()
+        write()
+        return answers
 
     def update(self, context: Context) -> Any:
         """Another text for a note that is known by its id; its history stays one."""
@@ -53,7 +67,10 @@ class Notes:
             self._catalog.rename(Rename(place=place, old=source.path, new=path, asked_at=asked_at))
         filing = Filing(self._catalog, self._recipe)
         filing.add(self._filed(context))
-        return filing.write()[0]
+        (answer,) = filing.write()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def delete(self, context: Context) -> dict[str, Any]:
         """By its id, or by the identical text."""

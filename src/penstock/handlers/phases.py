@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from typing import NamedTuple
 
 from penstock import retry
 from penstock.catalog import outcomes
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NO_EXTRACTOR, Failure, NewPage, Phase, Task, TaskOutcome, TaskSource
+from penstock.errors import PermanentFailure
+from penstock.handlers.reading import read_file
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract.protocol import Content
+from penstock.pipeline.plan import sizes_of
 from penstock.pipeline.recipe import Recipe
 
 CHANGED = "the file changed while it was read"
+
+
+FAILURE_CODES = {"ERR_CHANGED": "The file changed while it was read. Index it again."}
+
+
+class _Open(NamedTuple):
+    """A file that is the one its generation was begun for, and how it is cut."""
+
+    source: TaskSource
+    content: Content
+    sizes: ChunkSizes
 
 
 class Phases:
@@ -25,7 +38,7 @@ class Phases:
     def __init__(self, catalog: Catalog, recipe: Recipe) -> None:
         self._catalog = catalog
         self._recipe = recipe
-        self._content: tuple[TaskSource, Content] | None = None
+        self._content: _Open | None = None
         self._doing: Mapping[Phase, Callable[[Sequence[Task]], list[TaskOutcome]]] = {
             Phase.OCR: self._read_pages,
             Phase.VECTOR: self._embed,
@@ -41,43 +54,54 @@ class Phases:
     # Pages.
 
     def _read_pages(self, tasks: Sequence[Task]) -> list[TaskOutcome]:
-        by_document: defaultdict[int, list[Task]] = defaultdict(list)
-        for task in tasks:
-            by_document[task.source.document_id].append(task)
         ended: list[TaskOutcome] = []
-        for group in by_document.values():
+        for group in _runs(tasks):
             try:
-                content = self._read(group[0].source)
+                file = self._read(group[0].source)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is these tasks' answer
                 ended += [_failed(task, error) for task in group]
                 continue
             # Dropped: the tasks are gone with it, and the job reads the file anew.
-            ended += self._pages_of(content, group) if content is not None else []
+            ended += self._pages_of(file, group) if file is not None else []
         return ended
 
-    def _read(self, source: TaskSource) -> Content | None:
+    def _read(self, source: TaskSource) -> _Open | None:
         """The file again; None when it is not the one the generation was begun for."""
-        if self._content is not None and self._content[0] == source:
-            return self._content[1]
-        data = Path(source.path).read_bytes()
-        if hashlib.sha256(data).hexdigest() != source.content_hash:
-            self._catalog.drop(source.document_id, CHANGED)
+        if self._content is not None and self._content.source == source:
+            return self._content
+        try:
+            read = read_file(source.path, self._recipe.limits.file_bytes, lambda _: False)
+        except FileNotFoundError:
+            read = None
+        with self._catalog.snapshot() as snapshot:
+            document = snapshot.document(source.document_id)
+        sizes = sizes_of(document.fingerprints) if document is not None else None
+        if read is None or document is None or sizes is None:
+            self._give_up(source)
             return None
-        content = Content(source.path, data)
-        self._content = (source, content)
-        return content
+        same = hashlib.sha256(read.data).hexdigest() == source.content_hash
+        if not same or self._recipe.fingerprints(source.path, sizes).ocr != document.fingerprints.ocr:
+            self._give_up(source)
+            return None
+        self._content = _Open(source, Content(source.path, read.data), sizes)
+        return self._content
 
-    def _pages_of(self, content: Content, tasks: list[Task]) -> list[TaskOutcome]:
+    def _give_up(self, source: TaskSource) -> None:
+        """What was begun cannot be finished. A generation that is published already keeps what it has."""
+        if not self._catalog.drop(source.document_id, CHANGED):
+            raise PermanentFailure(CHANGED, code="ERR_CHANGED")
+
+    def _pages_of(self, file: _Open, tasks: list[Task]) -> list[TaskOutcome]:
         numbers = [task.page_number for task in tasks]
         try:
-            draft = self._recipe.draft(content, ChunkSizes(), pages=range(min(numbers), max(numbers) + 1))
+            draft = self._recipe.draft(file.content, file.sizes, pages=range(min(numbers), max(numbers) + 1))
             pages = {page.number: page for page in draft.pages}
             return [_page_ended(task, pages.get(task.page_number)) for task in tasks]
         except Exception as error:  # noqa: BLE001 - as above
             if len(tasks) == 1:
                 return [_failed(tasks[0], error)]
         # One of them is at fault: alone, each shows whether it is.
-        return [outcome for task in tasks for outcome in self._pages_of(content, [task])]
+        return [outcome for task in tasks for outcome in self._pages_of(file, [task])]
 
     # Vectors.
 
@@ -89,6 +113,19 @@ class Phases:
                 return [_failed(tasks[0], error)]
             return [outcome for task in tasks for outcome in self._embed([task])]
         return [outcomes.completed_vector(task, vector) for task, vector in zip(tasks, vectors, strict=True)]
+
+
+def _runs(tasks: Sequence[Task]) -> list[list[Task]]:
+    """Pages that follow each other in one document: they are read together, and none between them in vain."""
+    runs: list[list[Task]] = []
+    for task in sorted(tasks, key=lambda task: (task.source.document_id, task.page_number)):
+        last = runs[-1][-1] if runs else None
+        follows = last is not None and last.page_number + 1 == task.page_number
+        if follows and last is not None and last.source.document_id == task.source.document_id:
+            runs[-1].append(task)
+        else:
+            runs.append([task])
+    return runs
 
 
 def _page_ended(task: Task, page: NewPage | None) -> TaskOutcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -28,6 +29,13 @@ class Wait(msgspec.Struct, frozen=True):
     """The last word on how far it came; see ``Context.told``."""
 
 
+class Later(NamedTuple):
+    """A handler's answer when it is too early: the job is given back, no retry spent, for some time."""
+
+    reason: str
+    delay: timedelta
+
+
 class NotHandledHere(Exception):
     """Raised by a handler that has no code for this very job: another worker may have it."""
 
@@ -46,8 +54,8 @@ class Registry:
     """Handlers by (item_type, op).
 
     A handler gets a ``Context`` and returns the job's result (anything JSON can hold, or None), raises, or
-    returns ``Wait`` when children have to end first. A batch handler gets many contexts and answers one
-    result or exception for each.
+    returns ``Wait`` when children have to end first, ``Later`` when it is too early. A batch handler gets
+    many contexts and answers one result or exception for each.
     """
 
     def __init__(self) -> None:

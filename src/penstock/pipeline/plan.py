@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from penstock.catalog.values import Fingerprints
 from penstock.pipeline.chunk import cutting
 from penstock.pipeline.chunk.protocol import ChunkSizes
@@ -20,14 +18,20 @@ def fingerprints(
     ``reader`` is a ``Kind.extractor``: with it a new version of one extractor concerns only its documents.
     """
     readers = EXTRACTORS if reader is None else (reader,)
+    read_by = fingerprint(
+        {"extract": {name: extractor(name).version for name in readers}, "chunk": cutting.VERSION}
+    )
     return Fingerprints(
-        ocr=fingerprint(
-            {
-                "extract": {name: extractor(name).version for name in readers},
-                "chunk": cutting.VERSION,
-                "sizes": msgspec.to_builtins(sizes),
-            }
-        ),
+        # The sizes in clear: whoever goes on with a document finds here how it is cut.
+        ocr=f"{read_by}:{sizes.size}:{sizes.overlap}",
         vector=embedder.fingerprint,
         graphrag=graph,
     )
+
+
+def sizes_of(made_with: Fingerprints) -> ChunkSizes | None:
+    """How a document is cut, from its fingerprints; None for those of another version."""
+    _, *numbers = made_with.ocr.split(":")
+    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+        return None
+    return ChunkSizes(int(numbers[0]), int(numbers[1]))

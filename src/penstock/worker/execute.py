@@ -14,7 +14,7 @@ import msgspec
 from penstock import lifecycle, retry
 from penstock.errors import InvalidRequest, JobError, PermanentFailure, ServiceUnavailable
 from penstock.handlers.context import Context
-from penstock.handlers.registry import NotHandledHere, Registered, Registry, Wait
+from penstock.handlers.registry import Later, NotHandledHere, Registered, Registry, Wait
 from penstock.job import Claim, Settlement
 from penstock.payloads import encode_strictly
 from penstock.worker import telling
@@ -28,6 +28,7 @@ LONGEST_HANDLER_WAIT = timedelta(minutes=5)
 
 FAILURE_CODES = {
     "ERR_NO_HANDLER": "No worker that took the job can run its type. It waits, unspent, for one that can.",
+    "ERR_TOO_EARLY": "Enough is in hand already. The job waits, unspent, and goes on by itself.",
     "ERR_BAD_RESULT": "The handler's answer cannot be kept: not JSON, too large, or not one for each job.",
 }
 
@@ -120,6 +121,8 @@ def _succeeded(claim: Claim, answer: object) -> Settlement:
         return lifecycle.waits(
             claim, answer.waiting_for, children=answer.children, progress_json=answer.progress_json
         )
+    if isinstance(answer, Later):
+        return lifecycle.released(claim, answer.reason, delay=answer.delay, code="ERR_TOO_EARLY")
     return lifecycle.done(claim, result_json=encode_result(answer))
 
 

@@ -34,19 +34,27 @@ class Teller:
     def __init__(self, queue: Queue, catalog: Catalog) -> None:
         self._queue = queue
         self._catalog = catalog
+        self._after = 0
         self._rounds = Rounds(queue, JobQuery(statuses=frozenset({Status.IN_PROGRESS})))
 
     def step(self) -> bool:
         """What the outbox names; True when there may be more."""
-        entries = self._catalog.outbox(EntryKind.JOB, limit=AT_ONCE)
+        entries = self._catalog.outbox(EntryKind.JOB, after=self._after, limit=AT_ONCE)
+        told = []
         for entry in entries:
             job = self._queue.get(entry.job_id) if entry.job_id else None
+            if job is not None and _running(job):
+                # Its document was quicker: it is about to say that it waits, and is looked at again.
+                continue
             if job is not None:
                 self._tell(job)
-        if entries:
-            # Afterwards: whoever dies in between leaves the entry to the next.
-            self._catalog.clear([entry.entry_id for entry in entries])
-        return len(entries) == AT_ONCE
+            told.append(entry.entry_id)
+        if told:
+            # Afterwards: whoever dies in between leaves the entries to the next.
+            self._catalog.clear(told)
+        more = len(entries) == AT_ONCE
+        self._after = entries[-1].entry_id if more else 0
+        return more
 
     def look_around(self) -> bool:
         """Jobs that were cancelled while they waited, and jobs nobody told of for long."""
@@ -81,7 +89,7 @@ def ending(job: Job, document: Document | None, missing: list[Missing]) -> Settl
         if document.note == CHANGED:
             return lifecycle.released(job, CHANGED)
         return lifecycle.done(job, result_json=_json({"outcome": document.note or "superseded"}))
-    if document.state is State.PUBLISHED:
+    if document.state is State.PUBLISHED and document.settled:
         return lifecycle.done(job, result_json=_json(_result(document, missing)))
     if not document.settled:
         return None
@@ -116,6 +124,10 @@ def _failures(document: Document, missing: list[Missing]) -> str:
 def _said(missing: Missing) -> str:
     part = "" if missing.chunk_index is None else f", chunk {missing.chunk_index}"
     return f"page {missing.page_number}{part}: {missing.error}"
+
+
+def _running(job: Job) -> bool:
+    return job.status is Status.IN_PROGRESS and not job.waiting
 
 
 def _document_of(job: Job) -> int | None:

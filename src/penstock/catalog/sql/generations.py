@@ -14,7 +14,7 @@ from penstock.catalog.publishing import Facts, Verdict, superseded, verdict
 from penstock.catalog.rollup import WORDS, Counts
 from penstock.catalog.sql.statements import Rows, listed
 from penstock.catalog.sql.tombstones import removals
-from penstock.catalog.values import Adoption, NewGeneration, Place
+from penstock.catalog.values import SETTLED, Adoption, NewGeneration, Place
 from penstock.clock import format_time
 
 
@@ -61,6 +61,11 @@ class DocumentRow(msgspec.Struct, kw_only=True):
     @property
     def wanted(self) -> Wanted:
         return Wanted(self.space_id is not None, self.graph)
+
+    @property
+    def just_settled(self) -> bool:
+        """Ocr and vector have ended in this transaction, not before it."""
+        return {self.ocr.status, self.vector.status} <= SETTLED and not set(self.statuses[:2]) <= SETTLED
 
     @property
     def facts(self) -> Facts:
@@ -230,6 +235,10 @@ def _whole(new: NewGeneration) -> bool:
     )
 
 
+def building(rows: Rows, document_id: int) -> bool:
+    return rows.one("building_of", document_id) is not None
+
+
 def adopt(rows: Rows, adoption: Adoption, at: str) -> bool:
     taken = rows.run(
         "adopt",
@@ -254,6 +263,8 @@ def decide(rows: Rows, documents: list[DocumentRow], at: str) -> frozenset[int]:
         if document.state == "published":
             if document.embedded and document.published_id == document.id:
                 _show_again(rows, document, at)
+            if document.just_settled:
+                tell(rows, document, at)
             continue
         decision, note = verdict(document.facts)
         document.note = note

@@ -88,10 +88,10 @@ class SqliteCatalog:
     def adopt(self, adoption: Adoption, *, now: datetime | None = None) -> bool:
         at = _at(now)
         with self._writing() as rows:
-            adopted = generations.adopt(rows, adoption, at)
-            if adopted:
-                restart(rows, adoption.document_id, at)
-            return adopted
+            if not generations.adopt(rows, adoption, at):
+                return False
+            restarted = restart(rows, adoption.document_id, at)
+            return restarted > 0 or generations.building(rows, adoption.document_id)
 
     def drop(self, document_id: int, note: str, *, now: datetime | None = None) -> bool:
         with self._writing() as rows:

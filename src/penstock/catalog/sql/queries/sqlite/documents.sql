@@ -52,7 +52,7 @@ FROM documents WHERE id = ? AND state = 'building'
 -- name: adopt
 UPDATE documents
 SET job_id = ?1, priority = ?2, asked_at = max(asked_at, ?3), read_at = max(read_at, ?4), updated_at = ?5
-WHERE id = ?6 AND state = 'building'
+WHERE id = ?6 AND (state = 'building' OR (state = 'published' AND failed_count > 0))
 
 -- name: raise_page_priority
 UPDATE task_queue_page SET priority = ?1
