@@ -113,3 +113,33 @@ def test_a_tenant_goes_with_everything_and_leaves_the_others(desk: Desk):
         (tenant.tenant_id, tenant.sources) for tenant in desk.app.documents.overview().tenants
     ]
     assert [] == desk.app.documents.catalog.outbox()
+
+
+def test_what_is_asked_for_again_after_a_deletion_comes_back(desk: Desk):
+    """One live job answers for both requests; the deletion came between them."""
+    path = desk.put("a.md", "Water drives the wheel.")
+    desk.app.pause(tenant_id="acme")
+    desk.app.index(path, tenant_id="acme")
+    desk.run("delete_tenant", "delete", {"tenant_id_to_delete": "acme"})
+    receipt = desk.app.index(path, tenant_id="acme")
+    assert receipt.dedupe_hit
+
+    desk.app.resume(tenant_id="acme")
+    with desk.app.worker_thread():
+        job = desk.app.wait(receipt.job_id, timeout=60)
+
+    assert "indexed" == (job.result or {})["outcome"]
+
+
+def test_what_was_asked_for_before_a_deletion_stays_away(desk: Desk):
+    path = desk.put("a.md", "Water drives the wheel.")
+    desk.app.pause(tenant_id="acme")
+    receipt = desk.app.index(path, tenant_id="acme")
+    desk.run("delete_tenant", "delete", {"tenant_id_to_delete": "acme"})
+
+    desk.app.resume(tenant_id="acme")
+    with desk.app.worker_thread():
+        job = desk.app.wait(receipt.job_id, timeout=60)
+
+    assert {"outcome": "removed while indexing"} == job.result
+    assert [] == desk.app.documents.overview().tenants

@@ -44,7 +44,7 @@ class Moves:
                 place=place,
                 old=payload.old_path,
                 new=payload.new_path,
-                asked_at=claim.created_at,
+                asked_at=context.asked_at,
                 folder=payload.is_folder,
             ),
             context,
@@ -80,7 +80,7 @@ class Moves:
         """Everything of a tenant; done only when nothing of it is left."""
         payload = msgspec.convert(context.payload, DeleteTenantPayload)
         removal = Removal(
-            tenant_id=payload.tenant_id_to_delete, asked_at=context.claim.created_at, reason=payload.reason
+            tenant_id=payload.tenant_id_to_delete, asked_at=context.asked_at, reason=payload.reason
         )
         return {"outcome": "removed", "removed": self._remove(removal, context)}
 
@@ -105,9 +105,7 @@ class Moves:
 
 
 def _removal(source: Source, context: Context) -> Removal:
-    return Removal(
-        tenant_id=source.place.tenant_id, source_id=source.source_id, asked_at=context.claim.created_at
-    )
+    return Removal(tenant_id=source.place.tenant_id, source_id=source.source_id, asked_at=context.asked_at)
 
 
 def _look_at(context: Context, path: str, *, folder: bool) -> NewJob:
