@@ -127,7 +127,7 @@ class Penstock(FunctionJobs):
             yield
         finally:
             worker.stop()
-            documents.catalog.close()
+            documents.close()
 
     # Documents.
 

@@ -28,6 +28,7 @@ TRANSITIONS: Mapping[Status, frozenset[Status]] = {
 }
 """What may follow what. A failed parent goes back to in_progress when its children are retried."""
 
+TIMED_OUT = "ERR_JOB_TIMEOUT"
 FAILURE_CODES: Mapping[str, str] = {
     "ERR_JOB_TIMEOUT": "The job ran longer than its timeout. Final: it is not retried.",
     "ERR_WORKER_LOST": "The worker died or stopped renewing its lease. Spends a retry.",
@@ -111,7 +112,7 @@ def failed(claim: Holder, code: str, message: str) -> Settlement:
 
 
 def timed_out(claim: Holder) -> Settlement:
-    return failed(claim, "ERR_JOB_TIMEOUT", f"Timeout after {claim.timeout_s}s")
+    return failed(claim, TIMED_OUT, f"Timeout after {claim.timeout_s}s")
 
 
 def cancelled_by_flag(claim: Holder) -> Settlement:

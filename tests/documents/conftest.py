@@ -2,16 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock import Penstock, config
-from penstock.job import Job
+from penstock import Penstock, clock, config
+from penstock.catalog.opening import open_catalog
+from penstock.catalog.values import Phase, TaskRequest, TaskStatus
+from penstock.handlers import documents
+from penstock.handlers.context import Context
+from penstock.handlers.files import Files
+from penstock.handlers.phases import Phases
+from penstock.handlers.registry import Registry
+from penstock.job import Claim, ClaimRequest, Job, Status
+from penstock.pipeline.embed.hashing import HashingEmbedder
+from penstock.pipeline.embed.protocol import Embedder
+from penstock.pipeline.extract.protocol import Limits
+from penstock.pipeline.recipe import Recipe
+from penstock.worker.breaker import Breakers
+from penstock.worker.execute import Executor
+from penstock.worker.lanes import still_wanted
+from penstock.worker.teller import Teller
+from penstock.worker.upkeep.sweeper import Sweeper
 
-WAIT_S = 60.0
+WAIT_S = 30.0
+OPEN = (TaskStatus.PENDING, TaskStatus.PROCESSING)
+
+
+def book(parts: int) -> str:
+    """Markdown with a chunk a part, about."""
+    return "\n\n".join(
+        f"# Part {number}\n\n" + f"Sentence about subject{number}. " * 60 for number in range(parts)
+    )
+
+
+class Hand:
+    """A worker that does one thing at a time, when the test says so."""
+
+    def __init__(self, app: Penstock, recipe: Recipe) -> None:
+        self.catalog = open_catalog(app.settings)
+        self.phases = Phases(self.catalog, recipe)
+        self._app = app
+        self._recipe = recipe
+        registry = Registry()
+        documents.register(registry, self.catalog, recipe, ())
+        self._executor = Executor(registry, Breakers())
+
+    def _context(self, _: int, claim: Claim) -> Context:
+        return Context(
+            claim,
+            tell=lambda _: None,
+            asked_to_stop=lambda: False,
+            settle=lambda settlement: self._app.queue.settle([settlement])[0],
+        )
+
+    def exhaust(self, lane: Phase) -> None:
+        """Try what failed again until no retry is left, however long that would take."""
+        now = clock.now()
+        for _ in range(10):
+            now += timedelta(days=1)
+            tasks = self.catalog.claim(TaskRequest(lane, "hand", 256), now=now)
+            if tasks:
+                self.catalog.settle(self.phases.run(lane, tasks), now=now)
+        Teller(self._app.queue, self.catalog).step()
+
+    def files(self, claims: Sequence[Claim]) -> list[Any]:
+        """The answers of the handler for files, settled by nobody."""
+        return Files(self.catalog, self._recipe).ingest([self._context(0, claim) for claim in claims])
+
+    def run_jobs(self, limit: int = 100) -> Status | None:
+        """One claim of jobs of a kind, in one call of their handler: how the first was settled."""
+        claims = self._app.queue.claim(ClaimRequest("hand", limit, timedelta(seconds=60)))
+        if not claims:
+            return None
+        answers = self._app.queue.settle(self._executor.run(claims, self._context))
+        return answers[0]
+
+    def run_tasks(self, *, again: bool = True) -> None:
+        """Tasks until there are none, then all that the outbox says."""
+        worked = True
+        while worked:
+            worked = False
+            for lane in Phase:
+                claimed = self.catalog.claim(TaskRequest(lane, "hand", 256))
+                tasks = still_wanted(self._app.queue, self.catalog, claimed)
+                if tasks:
+                    self.catalog.settle(self.phases.run(lane, tasks))
+                    worked = again
+        Teller(self._app.queue, self.catalog).step()
+        while Sweeper(self.catalog).clear_leftovers():
+            continue
 
 
 class Desk:
@@ -37,6 +121,35 @@ class Desk:
         with self.app.worker_thread():
             receipt = self.app.submit(item_type=item_type, op=op, payload=payload, **fields)
             return self.app.wait(receipt.job_id, timeout=WAIT_S)
+
+    def finish(self, job_id: str) -> Job:
+        with self.app.worker_thread():
+            return self.app.wait(job_id, timeout=WAIT_S)
+
+    @contextmanager
+    def by_hand(self, embedder: Embedder | None = None, limits: Limits | None = None) -> Iterator[Hand]:
+        recipe = Recipe(embedder or HashingEmbedder(), limits=limits)
+        hand = Hand(self.app, recipe)
+        try:
+            yield hand
+        finally:
+            hand.catalog.close()
+            recipe.close()
+
+    def unsettled(self, hand: Hand) -> list[str]:
+        """Tasks that are neither done nor given up, by their words."""
+        with hand.catalog.snapshot() as snapshot:
+            settled = (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
+            return [
+                f"{kind} {status}"
+                for (kind, status), n in snapshot.statistics().items()
+                if n and status not in settled
+            ]
+
+    def open_tasks(self) -> list[str]:
+        with self.app.documents.catalog.snapshot() as snapshot:
+            counts = snapshot.statistics()
+        return [f"{kind} {status}" for (kind, status), number in counts.items() if number and status in OPEN]
 
     def found(self, query: str, **options: Any) -> list[str]:
         """Names of the files whose chunks answer, each once, best first."""

@@ -53,7 +53,11 @@ def retry(
     collection: str | None,
     item_type: str | None,
 ) -> None:
-    """Put failed or cancelled jobs back, with all their retries."""
+    """Put failed or cancelled jobs back, with all their retries.
+
+    Of a folder only the files that failed are done again, of a document only the pages and chunks that did; a
+    job that left a document partial counts as failed here.
+    """
     session = context.find_object(Session)
     assert session is not None
     if bool(ids) is all_failed:
@@ -63,7 +67,7 @@ def retry(
     if ids:
 
         def one(job_id: str) -> tuple[dict[str, Any], str]:
-            job = session.jobs.retry(job_id)
+            job = session.documents.retry(job_id)
             return {
                 "job_id": job.queue_id,
                 "status": spoken(job.status),

@@ -51,6 +51,10 @@ class Phases:
     def run(self, lane: Phase, tasks: Sequence[Task]) -> list[TaskOutcome]:
         return self._doing[lane](tasks)
 
+    def close(self) -> None:
+        """Ends the process that parsers run in."""
+        self._recipe.close()
+
     # Pages.
 
     def _read_pages(self, tasks: Sequence[Task]) -> list[TaskOutcome]:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
-from penstock.catalog.answers import Document, Filters, PageState, Source, TenantCount, Why
+from penstock.catalog.answers import Document, Filters, Missing, PageState, Source, TenantCount, Why
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import LedgerKind, Phase, Place, TaskStatus
 from penstock.config import Settings
@@ -164,6 +164,27 @@ class Documents:
             branch=options.get("branch"),
         )
         return _preview(self.catalog, place, submission, str(self._settings.state_dir))
+
+    def retry(self, id_or_prefix: str) -> Job:
+        """Put back a job that failed or was cancelled; one that left a document partial is asked for again.
+
+            app.documents.retry(receipt.job_id)
+
+        What succeeded is not done again, nor is what is unchanged read again.
+        """
+        job = self._jobs.job(id_or_prefix)
+        if job.status is not Status.DONE or not (job.result or {}).get("partial"):
+            return self._jobs.retry(job.queue_id)
+        receipt = self._jobs.submit(
+            item_type=job.item_type,
+            op=job.op,
+            payload=job.payload,
+            tenant_id=job.tenant_id,
+            collection=job.collection,
+            branch=job.branch,
+            priority=job.priority,
+        )
+        return self._jobs.job(receipt.job_id)
 
     # Looking.
 
@@ -321,7 +342,7 @@ def _ledger_above(snapshot: Any, place: Place, path: str) -> Any:
 
 def _reason(path: str, known: Why) -> Reason:
     source, ledger = known.source, known.ledger
-    missing = tuple(f"page {one.page_number}: {one.error}" for one in known.missing)
+    missing = tuple(_said(one) for one in known.missing)
     if ledger is not None and (
         source is None or source.published_id is None or ledger.kind == LedgerKind.FAILED
     ):
@@ -331,6 +352,16 @@ def _reason(path: str, known: Why) -> Reason:
             cause = f"{ledger.path} is left out ({cause})"
         return Reason(
             path=path, verdict=verdict, cause=cause, remedy=ledger.remedy, job_id=ledger.job_id, source=source
+        )
+    if known.building is not None and known.building.settled:
+        return Reason(
+            path=path,
+            verdict="failed",
+            cause=_kept_back(known.building, source),
+            remedy="Try again what failed: penstock retry JOB.",
+            job_id=known.building.job_id,
+            source=source,
+            missing=missing,
         )
     if known.building is not None:
         return Reason(path=path, verdict="waiting", cause=_building(known.building), source=source)
@@ -348,9 +379,18 @@ def _reason(path: str, known: Why) -> Reason:
     )
 
 
+def _said(missing: Missing) -> str:
+    part = "" if missing.chunk_index is None else f", chunk {missing.chunk_index}"
+    return f"page {missing.page_number}{part}: {missing.error}"
+
+
+def _kept_back(document: Document, source: Source | None) -> str:
+    told = document.note or f"{document.failed_count:,} of its parts failed"
+    former = source is not None and source.published_id is not None
+    return f"{told}; the former version is still found" if former else told
+
+
 def _building(document: Document) -> str:
-    if document.settled:
-        return f"kept back: {document.failed_count:,} parts failed while something was down"
     phase = next(
         name
         for name, state in ((Phase.OCR, document.ocr), (Phase.VECTOR, document.vector))

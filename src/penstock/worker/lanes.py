@@ -16,6 +16,8 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase, Task, TaskRequest
 from penstock.errors import FingerprintMismatch
 from penstock.handlers.phases import Phases
+from penstock.job import Job, Status
+from penstock.lifecycle import TIMED_OUT
 from penstock.queue.protocol import Queue
 from penstock.worker.guard import Guard
 from penstock.worker.slot import Member, Slot
@@ -37,11 +39,16 @@ class Documents(NamedTuple):
     catalog: Catalog
     phases: Phases
 
+    def close(self) -> None:
+        self.phases.close()
+        self.catalog.close()
+
 
 class Lanes:
     def __init__(
         self, documents: Documents, queue: Queue, slot: Slot, worker_id: str, lanes: Sequence[Phase]
     ) -> None:
+        self._queue = queue
         self._catalog = documents.catalog
         self._phases = documents.phases
         self._teller = Teller(queue, documents.catalog)
@@ -74,7 +81,7 @@ class Lanes:
                 return []
         try:
             request = TaskRequest(lane, self._worker_id, AT_ONCE[lane], self._phases.fingerprint(lane))
-            return self._catalog.claim(request)
+            return still_wanted(self._queue, self._catalog, self._catalog.claim(request))
         except FingerprintMismatch as mismatch:
             log.warning("lane %s is not served: %s %s", lane, mismatch.message, mismatch.remedy)
             self._ask_at[lane] = now + REFUSED_S
@@ -91,6 +98,21 @@ class Lanes:
             self._slot.count_refused(refused)
             log.warning("%d results came too late: the tasks were no longer ours", refused)
         self._teller.step()
+
+
+def still_wanted(queue: Queue, catalog: Catalog, tasks: list[Task]) -> list[Task]:
+    """Without the tasks of jobs that were cancelled, or ran out of time, while they waited for them: their
+    generation is dropped, and the tasks with it."""
+    unwanted: set[int] = set()
+    for document_id, job_id in {(task.source.document_id, task.source.job_id) for task in tasks}:
+        job = queue.get(job_id) if job_id is not None else None
+        if job is not None and _given_up(job) and catalog.drop(document_id, f"job {job_id} was {job.status}"):
+            unwanted.add(document_id)
+    return [task for task in tasks if task.source.document_id not in unwanted]
+
+
+def _given_up(job: Job) -> bool:
+    return job.status is Status.CANCELLED or (job.status is Status.FAILED and job.error_code == TIMED_OUT)
 
 
 def settle_dead(catalog: Catalog, worker_id: str, *, lost: bool) -> int:

@@ -20,7 +20,7 @@ from penstock.job import Beat, Claim, ClaimRequest
 from penstock.queue.protocol import Queue
 from penstock.worker.breaker import Breakers
 from penstock.worker.execute import Executor
-from penstock.worker.lanes import Documents
+from penstock.worker.lanes import Documents, still_wanted
 from penstock.worker.teller import Teller
 from penstock.worker.upkeep.sweeper import Sweeper
 
@@ -78,7 +78,8 @@ class ThreadWorker:
         catalog, phases = self._documents
         worked = False
         for lane in Phase:
-            tasks = catalog.claim(TaskRequest(lane, self._request.worker_id, TASKS_AT_ONCE))
+            claimed = catalog.claim(TaskRequest(lane, self._request.worker_id, TASKS_AT_ONCE))
+            tasks = still_wanted(self._queue, catalog, claimed)
             if tasks:
                 catalog.settle(phases.run(lane, tasks))
                 worked = True

@@ -95,7 +95,7 @@ class SqliteCatalog:
 
     def drop(self, document_id: int, note: str, *, now: datetime | None = None) -> bool:
         with self._writing() as rows:
-            return generations.drop(rows, document_id, note, _at(now))
+            return generations.drop(rows, document_id, note, _at(now), inform=True)
 
     def claim(self, request: TaskRequest, *, now: datetime | None = None) -> list[Task]:
         with self._writing() as rows:
