@@ -30,32 +30,43 @@ def opened(url: str) -> Queue:
 
 
 class Flaky:
-    """A store that is away for every few calls."""
+    """A store that is away for every few calls, or goes away before it could answer a claim."""
 
-    def __init__(self, queue: Queue, share: float) -> None:
+    def __init__(self, queue: Queue, away: float, unanswered: float) -> None:
         self._queue = queue
-        self._share = share
+        self._away = away
+        self._unanswered = unanswered
         self._chance = random.Random(os.getpid())
 
     def __getattr__(self, name: str) -> Any:
-        if name not in ("wait", "close") and self._chance.random() < self._share:
-            return self._refuse
-        return getattr(self._queue, name)
+        found = getattr(self._queue, name)
+        if name in ("wait", "close"):
+            return found
+        chance = self._chance.random()
 
-    def _refuse(self, *_: object, **__: object) -> None:
-        raise StoreUnavailable("the network is down")
+        def call(*given: object, **named: object) -> Any:
+            if chance < self._away:
+                raise StoreUnavailable("the network is down")
+            answer = found(*given, **named)
+            if name == "exchange" and chance > 1 - self._unanswered:
+                raise StoreUnavailable("the network went down; it may have been done")
+            return answer
+
+        return call
 
 
-def flaky(url: str, share: float) -> Queue:
-    return cast("Queue", Flaky(opened(url), share))
+def flaky(url: str, away: float, unanswered: float) -> Queue:
+    return cast("Queue", Flaky(opened(url), away, unanswered))
 
 
 def terms(url: str, place: Path, name: str, given: dict[str, Any]) -> Terms:
     lease_s = given.pop("lease_s", 30.0)
     registry = handlers_for_tests.broken_registry if given.pop("broken", 0) else handlers_for_tests.registry
     retention = {status: timedelta(seconds=kept) for status, kept in given.pop("retention", {}).items()}
-    share = given.pop("away", 0.0)
-    opening = functools.partial(flaky, url, share) if share else functools.partial(opened, url)
+    away, unanswered = given.pop("away", 0.0), given.pop("unanswered", 0.0)
+    opening = functools.partial(opened, url)
+    if away or unanswered:
+        opening = functools.partial(flaky, url, away, unanswered)
     return Terms(
         open_queue=opening,
         registry=registry,
