@@ -1,4 +1,4 @@
-"""Index a folder and search it, with the commands a person would type: ``make demo`` or ``make demo DIR=~/notes``.
+"""Index a folder and search it, as a person would: ``make demo``, or ``make demo DIR=~/notes``.
 
 The state lives in a temporary directory and is gone afterwards.
 """

@@ -1,16 +1,18 @@
-"""Asks a planner a question and lets a real worker find the answer, in a directory that is removed again.
+"""Asks a planner a question and lets a real worker find the answer.
 
-python -m examples.planner.run
+python -m examples.planner.run        # in a directory that is removed again
+python -m examples.planner.run URL    # with the queue on a server, such as postgresql://… or redis://…
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
+import sys
 import tempfile
 import time
 from collections import Counter
-from pathlib import Path
+
+from penstock import Penstock
 
 QUESTION = "How many sacks did each mill grind?"
 
@@ -19,11 +21,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         # Before the application is imported: it, and its copies in the worker, take their place from here.
         os.environ["PENSTOCK_STATE"] = directory
-        os.environ.pop("PENSTOCK_URL", None)
-        ask(Path(directory))
+        os.environ["PENSTOCK_URL"] = sys.argv[1] if len(sys.argv) > 1 else ""
+        ask()
 
 
-def ask(directory: Path) -> None:
+def ask() -> None:
     from examples.planner.tasks import agents, app
 
     agents.fill_the_books()
@@ -37,7 +39,7 @@ def ask(directory: Path) -> None:
     app.run_worker(processes=2, until_idle=True)
     print(f"worked:   {time.perf_counter() - began:.1f} s with 2 processes")
 
-    show_tasks(directory / "penstock.db")
+    show_tasks(app, since=task_id)
     ((answer,),) = agents.read("SELECT answer FROM planners WHERE planner_id = 'p1'")
     print(f"answer:   {answer}")
     assert (
@@ -46,18 +48,17 @@ def ask(directory: Path) -> None:
     app.close()
 
 
-def show_tasks(path: Path) -> None:
-    """What happened, read from the queue's own file by anything that speaks SQL."""
-    database = sqlite3.connect(path)
-    tasks = database.execute(
-        "SELECT function_name, entity_id, status, retry_count FROM task_queue ORDER BY created_at, entity_id"
-    ).fetchall()
-    database.close()
-    for function_name, entity_id, status, retries in tasks:
-        note = f"   after {retries} retry" if retries else ""
-        print(f"          {status:<10} {function_name:<25} {entity_id}{note}")
-    names = Counter(function_name for function_name, *_ in tasks)
-    assert {status for _, _, status, _ in tasks} == {"COMPLETED"}
+def show_tasks(app: Penstock, since: str) -> None:
+    """What happened. In SQLite and PostgreSQL the view task_queue tells it to anything that speaks SQL."""
+    began = app.job(since).created_at
+    # A server may have tasks of earlier days.
+    ids = [job.queue_id for job in app.jobs(item_type="function", limit=100) if job.created_at >= began]
+    tasks = sorted(map(app.tasks.get_task, ids), key=lambda task: (task["created_at"], task["entity_id"]))
+    for task in tasks:
+        note = f"   after {task['retry_count']} retry" if task["retry_count"] else ""
+        print(f"          {task['status']:<10} {task['function_name']:<25} {task['entity_id']}{note}")
+    names = Counter(task["function_name"] for task in tasks)
+    assert {task["status"] for task in tasks} == {"COMPLETED"}
     assert names == {
         "execute_initial_planning": 1,
         "execute_task_creation": 1,
@@ -67,7 +68,7 @@ def show_tasks(path: Path) -> None:
         # Two workers that finish in the same moment may both find that they were the last.
         "execute_synthesis": max(names["execute_synthesis"], 1),
     }
-    assert all(retries == (name == "execute_sql_worker") for name, _, _, retries in tasks)
+    assert all(task["retry_count"] == (task["function_name"] == "execute_sql_worker") for task in tasks)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ class Described(NamedTuple):
 
 
 _DERIVED = "(derived)"
+PROJECT_STATE = ".penstock"
 
 
 def _setting(
@@ -88,7 +89,7 @@ class Settings:
         _DERIVED,
         "Where this machine keeps what it must remember.",
         env="PENSTOCK_STATE",
-        shown="$XDG_STATE_HOME/penstock, else ~/.local/state/penstock",
+        shown="the nearest .penstock upwards, else $XDG_STATE_HOME/penstock, else ~/.local/state/penstock",
     )
     catalog_url: str = _setting(
         kinds.CATALOG_URL,
@@ -287,9 +288,26 @@ def _read(setting: Setting, source: str, given: object) -> object:
 
 
 def _default_state(environ: Mapping[str, str]) -> str:
+    own = _project_state()
+    if own is not None:
+        return str(own)
     # A relative XDG_STATE_HOME is to be ignored, says the XDG specification.
     xdg = environ.get("XDG_STATE_HOME", "")
     return f"{xdg}/penstock" if xdg.startswith("/") else "~/.local/state/penstock"
+
+
+def _project_state() -> Path | None:
+    """A project's own state: the nearest ``.penstock`` from here upwards. Not somebody else's, as in /tmp."""
+    try:
+        here = Path.cwd()
+        for directory in (here, *here.parents):
+            found = directory / PROJECT_STATE
+            if found.is_dir() and found.stat().st_uid == os.geteuid():
+                return found
+    except OSError:
+        # The directory this process stands in is gone, or may not be read.
+        return None
+    return None
 
 
 def _default_catalog(url: str, state_dir: Path) -> str:

@@ -112,6 +112,9 @@ def _digest(text: str) -> str:
 
 Source: TypeAlias = Literal["mcp", "cli", "http", "redis", "library", "watcher", "active_project", "bulk"]
 
+ASKED_AT = "asked_at"
+"""In a job's metadata: when the newest request for it came in, as ISO 8601."""
+
 NOTE = 8
 FUNCTION = 5
 SCAN = 3

@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import logging
 import multiprocessing
+import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,7 +19,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
-from penstock import config
+from penstock import clock, config
 from penstock.catalog.opening import open_catalog
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase
@@ -115,11 +116,17 @@ class Worker:
         )
 
 
-def worker_alive(settings: Settings) -> bool:
-    """Whether a worker of this host serves the store now."""
+def worker_alive(settings: Settings, queue: Queue) -> bool:
+    """Whether a worker serves the store now: on this host by its lock, on others by what it last said."""
     from penstock.worker.lifefile import anybody_alive
 
-    return anybody_alive(_own_directory(settings, _resolved(settings.url)))
+    if anybody_alive(_own_directory(settings, _resolved(settings.url))):
+        return True
+    here, recently = socket.gethostname(), clock.now() - timedelta(seconds=2 * settings.heartbeat_s)
+    return any(
+        worker.host != here and worker.seen_at is not None and worker.seen_at > recently
+        for worker in queue.workers()
+    )
 
 
 # What children call.

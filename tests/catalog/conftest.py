@@ -41,7 +41,7 @@ PERMANENT = Classification("permanent", "ERR_PARSE")
 def _sqlite(place: Path) -> Catalog:
     from penstock.catalog.sql.sqlite import SqliteCatalog
 
-    # Durability has its own test (test_crash); here the sync would only cost time.
+    # A killed process loses nothing without the sync; only a power cut would, which no test can make.
     return SqliteCatalog(place / "catalog.db", synchronous="NORMAL")
 
 

@@ -1,7 +1,8 @@
 """A process to be killed: it stores, builds, renames, removes and sweeps without end.
 
 Run as ``python -m tests.catalog.crashing NAME PLACE``. Each line on stdin, a seed, forks one that works on
-the catalog there and says its process number first; when it is gone, the one that forked it says ``gone``.
+the catalog there and says its process number first, then what it was told is stored; when it is gone, the one
+that forked it says ``gone``.
 """
 
 from __future__ import annotations
@@ -39,17 +40,20 @@ class Victim:
     def __init__(self, catalog: Catalog, seed: int) -> None:
         self._catalog = catalog
         self._random = Random(seed)
+        self._seed = seed
+        self._kept = 0
 
     def work(self) -> None:
         actions: list[Callable[[], None]] = [
             self._store,
+            self._keep,
             self._tasks,
             self._sweep,
             self._rename,
             self._remove,
         ]
         while True:
-            self._random.choices(actions, [6, 6, 3, 1, 1])[0]()
+            self._random.choices(actions, [6, 2, 6, 3, 1, 1])[0]()
 
     def _path(self) -> str:
         return f"/{self._random.choice('ab')}/{self._random.randint(0, 9)}.md"
@@ -57,6 +61,24 @@ class Victim:
     def _store(self) -> None:
         new = [self._generation() for _ in range(self._random.choice([1, 2, 8]))]
         self._catalog.store(new)
+
+    def _keep(self) -> None:
+        """A source nothing here removes or moves; its path is said once the call has returned."""
+        self._kept += 1
+        path = f"/kept/{self._seed}-{self._kept}.md"
+        now = clock.now()
+        parts = (NewPage(number=1, chunks=(chunk(f"kept {path}"),)),)
+        new = NewGeneration(
+            place=Place("acme", "kept"),
+            path=path,
+            content_hash=path,
+            asked_at=now,
+            read_at=now,
+            pages=parts,
+            space="static",
+        )
+        self._catalog.store([new])
+        os.write(1, f"kept {path}\n".encode())
 
     def _generation(self) -> NewGeneration:
         now = clock.now()
@@ -108,7 +130,10 @@ class Victim:
 
     def _remove(self) -> None:
         removal = Removal(
-            tenant_id="acme", path=self._random.choice(["/a", self._path()]), asked_at=clock.now()
+            tenant_id="acme",
+            collection="docs",
+            path=self._random.choice(["/a", self._path()]),
+            asked_at=clock.now(),
         )
         self._catalog.remove(removal, limit=self._random.choice([1, 5]))
 

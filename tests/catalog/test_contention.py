@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from penstock.catalog import outcomes
 from penstock.catalog.answers import ChunkView, Filters
@@ -21,7 +21,7 @@ def test_workers_of_several_processes_share_the_lanes(opened: Callable[[], Catal
     catalog = opened()
     documents = [begin(catalog, f"/{number}.pdf", count=8) for number in range(5)]
 
-    crew = [_fork(functools.partial(_open_and_work, opened, f"w{number}")) for number in range(3)]
+    crew = [_fork(partial(_work, opened, f"w{number}")) for number in range(3)]
 
     assert [0, 0, 0] == [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in crew]
     with catalog.snapshot() as snapshot:
@@ -44,12 +44,9 @@ def _fork(work: Callable[[], None]) -> int:
     return pid
 
 
-def _open_and_work(opened: Callable[[], Catalog], name: str) -> None:
-    _work(opened(), name)
-
-
-def _work(catalog: Catalog, name: str) -> None:
+def _work(opened: Callable[[], Catalog], name: str) -> None:
     """Until all is done; fails when a claim of its own is lost, which nobody may take."""
+    catalog = opened()
     while True:
         with catalog.snapshot() as snapshot:
             if not snapshot.open_tasks(Phase.OCR) + snapshot.open_tasks(Phase.VECTOR):

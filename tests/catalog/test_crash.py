@@ -15,7 +15,7 @@ import pytest
 from penstock import clock
 from penstock.catalog import outcomes
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import Phase, TaskRequest
+from penstock.catalog.values import Phase, Place, TaskRequest
 from tests.catalog.conftest import CATALOGS, VECTOR, found, page, put
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 def test_a_killed_process_leaves_nothing_out_of_joint(name: str, kills: int, tmp_path: Path):
     catalog = CATALOGS[name](tmp_path)
     random = Random(kills)
+    kept: set[str] = set()
     command = [sys.executable, "-m", "tests.catalog.crashing", name, str(tmp_path)]
     with subprocess.Popen(
         command, cwd=ROOT, text=True, bufsize=1, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -38,9 +39,15 @@ def test_a_killed_process_leaves_nothing_out_of_joint(name: str, kills: int, tmp
             # The moment is the point here: a time, not a state.
             sleep(random.uniform(0.02, 0.25))
             os.kill(pid, signal.SIGKILL)
-            assert "gone\n" == crew.stdout.readline()
+            said = list(iter(crew.stdout.readline, "gone\n"))
+            kept |= {line.removeprefix("kept ").strip() for line in said}
             assert [] == catalog.audit()
+            with catalog.snapshot() as snapshot:
+                known = snapshot.known(Place("acme", "kept"), limit=100_000)
+            # What was answered is there, though whoever was answered is not.
+            assert kept <= {source.path for source in known if source.published_id is not None}
         crew.stdin.close()
+    assert len(kept) > kills
     _finish(catalog)
     put(catalog, "/after.md", page("still working"), asked_at=clock.now())
     assert {"still working"} == found(catalog, "still")

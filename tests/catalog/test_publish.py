@@ -300,6 +300,36 @@ def test_progress_statistics_and_ready_documents(catalog: Catalog):
         assert [document_id] == [ready.document_id for ready in snapshot.ready(Phase.GRAPHRAG)]
 
 
+def test_a_documents_tree_shows_every_page_and_chunk(catalog: Catalog):
+    document_id = begin(catalog, "/a.pdf", count=2, graph=True)
+    first, second = take(catalog, Phase.OCR)
+    kept = NewPage(number=1, chunks=(chunk("x", None), chunk("y", None)), text="x y", file_path="/pages/1.md")
+    settle(catalog, [outcomes.completed_page(first, kept), outcomes.released(second)])
+    bad, good = take(catalog, Phase.VECTOR)
+    settle(catalog, [outcomes.failed(bad, DAMAGED), outcomes.completed_vector(good, VECTOR)])
+    (entities,) = take(catalog, Phase.GRAPHRAG)
+    settle(catalog, [outcomes.completed_graph(entities, 3, 2)])
+
+    with catalog.snapshot() as snapshot:
+        one, two = snapshot.pages(document_id)
+        failed, done = snapshot.chunks(one.page_id)
+        assert ["x y", None] == [snapshot.page_text(page.page_id) for page in (one, two)]
+        assert [] == snapshot.chunks(two.page_id)
+        assert [2] == [page.number for page in snapshot.pages(document_id, after=1)]
+    assert (1, 2, TaskStatus.COMPLETED, TaskStatus.PENDING) == (
+        one.number,
+        one.chunk_count,
+        one.ocr.status,
+        two.ocr.status,
+    )
+    assert (TaskStatus.FAILED, 3, "gate: vector failed") == (
+        failed.vector.status,
+        failed.vector_retry_count,
+        failed.graphrag.error,
+    )
+    assert (TaskStatus.COMPLETED, 3, 2) == (done.graphrag.status, done.entities, done.relationships)
+
+
 def test_generations_are_listed_newest_first(catalog: Catalog):
     stored = put(catalog, "/a.md", page("one"))
     catalog.store([generation("/a.md", page("two"), asked_at=at(1))])

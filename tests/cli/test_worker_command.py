@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock import Penstock, config
+from penstock import Penstock, config, working
+from penstock.cli import worker
 from penstock.job import Held, Status
+from tests.servers.stores import DURABLE, given_back, store_url
 
 APP = """
 import os, time
@@ -48,9 +50,10 @@ if __name__ == "__main__":
 Start = Callable[..., subprocess.Popen[str]]
 
 
-@pytest.fixture(params=["sqlite", "jsonl"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return {"sqlite": f"sqlite:///{tmp_path}/queue.db", "jsonl": f"jsonl://{tmp_path}/queue"}[request.param]
+@pytest.fixture(params=DURABLE)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    yield store_url(request.param, tmp_path)
+    given_back(tmp_path)
 
 
 @pytest.fixture
@@ -113,7 +116,8 @@ def test_it_runs_the_functions_of_an_application_and_says_what_it_serves(
     process = start("worker", "--app", "mypkg.tasks:app", "--until-idle", *options)
     out, err = finished(process)
 
-    assert out.startswith("Serving function double, function endless, function pid, content/ingest from ")
+    served = "documents, function double, function endless, function pid, content/ingest"
+    assert out.startswith(f"Serving {served} from ")
     assert out.endswith(" with 2 processes.\n")
     assert [n * 2 for n in range(20)] == [app.result(receipt.job_id) for receipt in receipts]
     assert process.pid != app.result(own.job_id) != os.getpid()
@@ -134,7 +138,7 @@ def test_the_name_app_may_be_left_out_and_the_start_be_json(app: Penstock, start
     out, _ = finished(start("worker", "--app", "mypkg.tasks", "--until-idle", "--json"))
 
     assert {
-        "serves": ["function double", "function endless", "function pid", "content/ingest"],
+        "serves": ["documents", "function double", "function endless", "function pid", "content/ingest"],
         "store": url,
         "processes": 1,
         "app": "mypkg.tasks",
@@ -147,7 +151,7 @@ def test_without_an_application_jobs_are_given_back_with_the_reason(app: Penstoc
     out, _ = finished(start("--url", url, "--state", state, "worker", "--until-idle"))
     job = app.job(receipt.job_id)
 
-    assert "nothing yet (name an application with --app)" in out
+    assert "Serving documents from" in out
     assert (Status.PENDING, Held.TIME, 0) == (job.status, job.held, job.retry_count)
     assert "no handler for function/run here" in (job.error_message or "")
 
@@ -330,3 +334,7 @@ def test_a_memory_is_not_for_workers(start: Start):
     _, err = finished(start("--url", "memory://", "worker"), code=3)
 
     assert "memory:// lives in one process" in err
+
+
+def test_the_lanes_of_the_command_are_those_of_a_worker():
+    assert tuple(working.LANES) == worker.LANES

@@ -18,7 +18,7 @@ from penstock.job import Claim, ClaimRequest, Job, NewJob
 from penstock.queue.memory import MemoryQueue
 from penstock.queue.protocol import Queue
 from penstock.retry import Classification
-from tests.conformance.durable import given_back
+from tests.servers.stores import given_back
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 LEASE = timedelta(seconds=300)

@@ -43,8 +43,9 @@ from tests.conformance.drawing import (
     Ending,
     Spec,
 )
-from tests.conformance.durable import MEMORY_DISK, given_back
+from tests.conformance.durable import MEMORY_DISK
 from tests.conformance.invariants import breaches
+from tests.servers.stores import given_back
 
 Opener: TypeAlias = Callable[[Path], Queue]
 Ended: TypeAlias = Mapping[Status, timedelta]

@@ -28,17 +28,19 @@ from penstock.errors import (
 )
 from penstock.job import ClaimRequest, Held
 from penstock.retry import Classification
+from tests.servers.stores import DURABLE, given_back, store_url
 
 BROKEN = Classification("permanent", "ERR_PARSE")
 
 
-@pytest.fixture(params=["memory", "sqlite", "jsonl"])
+@pytest.fixture(params=["memory", *DURABLE])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Penstock]:
-    urls = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}/queue.db", "jsonl": f"jsonl://{tmp_path}"}
-    with Penstock(settings=config.load({}, url=urls[request.param], state_dir=tmp_path)) as opened:
+    url = store_url(request.param, tmp_path)
+    with Penstock(settings=config.load({}, url=url, state_dir=tmp_path)) as opened:
         opened.function("mail", requires=["to"], max_retries=5, timeout=60)(lambda payload: payload["to"])
         opened.function("tick")(lambda payload: None)
         yield opened
+    given_back(tmp_path)
 
 
 def test_a_call_is_a_function_job_with_its_entity_as_the_lock(app: Penstock):

@@ -20,13 +20,15 @@ from penstock.job import ClaimRequest, Status
 from penstock.queue.jsonl import JsonlQueue
 from penstock.queue.memory import MemoryQueue
 from penstock.queue.sql.sqlite import SqliteQueue
+from tests.servers.stores import DURABLE, given_back, store_url
 
 
-@pytest.fixture(params=["memory", "sqlite", "jsonl"])
+@pytest.fixture(params=["memory", *DURABLE])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Penstock]:
-    urls = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}/queue.db", "jsonl": f"jsonl://{tmp_path}"}
-    with Penstock(urls[request.param], state_dir=tmp_path) as opened:
+    url = store_url(request.param, tmp_path)
+    with Penstock(url, state_dir=tmp_path) as opened:
         yield opened
+    given_back(tmp_path)
 
 
 def note(app: Penstock, text: str = "The mill runs.", **more: Any) -> Receipt:

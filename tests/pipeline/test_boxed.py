@@ -19,7 +19,7 @@ from penstock.pipeline.extract.protocol import Content, Limits
 from tests.pipeline.making import LOCKED, docx, paragraph, pdf
 
 WORDS = Content("a.pdf", pdf("words", "more"))
-ENDLESS = Content("a.pdf", pdf(b"0 0 m 1 1 l S " * 3_000_000))
+ENDLESS = Content("a.pdf", pdf(b"0 0 m 1 1 l S " * 7_000_000))
 """Every stroke becomes an object: seconds of work and much memory from one page."""
 
 
@@ -96,7 +96,7 @@ def test_a_crash_costs_only_its_file(box: Box, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_too_much_cpu_time():
-    with Box(Limits(parser_seconds=1)) as box:
+    with Box(Limits(parser_seconds=1, parser_memory_bytes=8 << 30, file_bytes=1 << 30)) as box:
         with pytest.raises(ParserFailed, match="longer than 1 s"):
             box.extract(ENDLESS)
         assert "words" == box.extract(WORDS).pages[0].text
@@ -110,7 +110,7 @@ def test_a_child_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_too_much_memory():
-    with Box(Limits(parser_memory_bytes=300 * 1024 * 1024)) as box:
+    with Box(Limits(parser_memory_bytes=300 * 1024 * 1024, file_bytes=1 << 30)) as box:
         with pytest.raises(ParserFailed):
             box.extract(ENDLESS)
         assert "words" == box.extract(WORDS).pages[0].text

@@ -13,18 +13,20 @@ from penstock.job import Claim, ClaimRequest
 from penstock.queue.memory import MemoryQueue
 from penstock.retry import Classification
 from penstock.service.jobs import Jobs
+from tests.servers.stores import DURABLE, given_back, store_url
 
 BROKEN = Classification("permanent", "ERR_PARSE")
 FLAKY = Classification("transient", "ERR_NETWORK")
 
 
-@pytest.fixture(params=["memory", "sqlite", "jsonl"])
+@pytest.fixture(params=["memory", *DURABLE])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Penstock]:
-    urls = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}/queue.db", "jsonl": f"jsonl://{tmp_path}"}
+    url = store_url(request.param, tmp_path)
     with Penstock(
-        settings=config.load({}, url=urls[request.param], state_dir=tmp_path, sqlite_synchronous="NORMAL")
+        settings=config.load({}, url=url, state_dir=tmp_path, sqlite_synchronous="NORMAL")
     ) as opened:
         yield opened
+    given_back(tmp_path)
 
 
 @pytest.fixture

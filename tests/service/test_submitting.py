@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,6 +19,7 @@ from penstock.errors import (
 )
 from penstock.job import Status
 from penstock.queue.memory import MemoryQueue
+from penstock.service.answers import Receipt
 from penstock.service.jobs import Jobs
 from tests.service.conftest import call, claim, note
 
@@ -52,19 +54,35 @@ def test_a_duplicate_of_a_running_job_names_the_next_run(app: Penstock):
     assert f"Duplicate: job {first.job_id} already in_progress" == again.message
 
 
+def said_with(app: Penstock, receipt: Receipt) -> dict[str, Any]:
+    """The metadata, without the time that every request for documents carries."""
+    metadata: dict[str, Any] = json.loads(app.job(receipt.job_id).metadata)
+    assert metadata.pop("asked_at").endswith("Z")
+    return metadata
+
+
+def test_the_time_of_the_newest_request_counts(app: Penstock):
+    receipt = note(app)
+    first = json.loads(app.job(receipt.job_id).metadata)["asked_at"]
+    again = note(app)
+
+    assert again.dedupe_hit
+    assert first < json.loads(app.job(receipt.job_id).metadata)["asked_at"]
+
+
 def test_force_is_a_row_of_its_own_that_ignores_unchanged(app: Penstock):
     first, forced = note(app), note(app, force=True, metadata={"by": "me"})
 
     assert first.job_id != forced.job_id
-    assert '{"by":"me","rebuild":true}' == app.job(forced.job_id).metadata
-    assert "{}" == app.job(first.job_id).metadata
+    assert {"by": "me", "rebuild": True} == said_with(app, forced)
+    assert {} == said_with(app, first)
 
 
 def test_rebuild_alone_still_dedupes(app: Penstock):
     first, again = note(app), note(app, rebuild=True)
 
     assert again.dedupe_hit
-    assert '{"rebuild":true}' == app.job(first.job_id).metadata
+    assert {"rebuild": True} == said_with(app, first)
 
 
 def test_dedupe_false_alone_does_not_rebuild(app: Penstock):
@@ -72,7 +90,7 @@ def test_dedupe_false_alone_does_not_rebuild(app: Penstock):
     other = note(app, dedupe=False)
 
     assert not other.dedupe_hit
-    assert "{}" == app.job(other.job_id).metadata
+    assert {} == said_with(app, other)
 
 
 def test_two_calls_of_a_function_are_two_jobs_unless_a_key_says_otherwise(app: Penstock):

@@ -364,3 +364,21 @@ def test_each_setting_says_what_it_is_for(setting):
     assert setting.allowed
     assert setting.default
     assert setting.env.startswith("PENSTOCK_")
+
+
+def test_a_project_has_its_state_in_the_nearest_directory_of_that_name(tmp_path, monkeypatch):
+    below = tmp_path / "project" / "src" / "deep"
+    below.mkdir(parents=True)
+    (tmp_path / "project" / ".penstock").mkdir()
+    monkeypatch.chdir(below)
+
+    assert tmp_path / "project" / ".penstock" == load().state_dir
+    assert "/srv" == str(load(state_dir="/srv").state_dir)
+
+
+def test_somebody_elses_state_is_not_taken(tmp_path, monkeypatch):
+    (tmp_path / ".penstock").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.geteuid", lambda: 54321)
+
+    assert "/users/ada/.local/state/penstock" == str(load().state_dir)

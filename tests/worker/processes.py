@@ -10,15 +10,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+import psycopg
+import redis
 
 from penstock.job import Job, JobQuery, NewJob, Status
 from penstock.queue.protocol import Queue
+from tests.servers import redis as redis_servers
+from tests.servers.stores import store_url
 from tests.worker.serving import opened
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,7 +90,7 @@ class Worker:
     def __init__(self, field: Field, name: str, given: dict[str, Any]) -> None:
         cwd, piped = given.pop("cwd", ROOT), given.pop("piped", False)
         self._log = field.place / f"{name}-{time.monotonic_ns()}.log"
-        command = [sys.executable, "-m", "tests.worker.serving", field.engine, str(field.place), name]
+        command = [sys.executable, "-m", "tests.worker.serving", field.url, str(field.place), name]
         if given.pop("nohup", False):
             command.insert(0, "nohup")
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, sys.path)])
@@ -142,10 +146,18 @@ class Field:
     def __init__(self, engine: str, place: Path) -> None:
         self.engine = engine
         self.place = place
-        self.queue: Queue = opened(engine, place)
+        self._closing = ExitStack()
+        self.url = self._store_url()
+        self.queue: Queue = opened(self.url)
         self.record = place / "record"
         self._workers: list[Worker] = []
         self._numbers = count(1)
+
+    def _store_url(self) -> str:
+        if self.engine == "redis" and redis_servers.GIVEN is None:
+            # Its own, as a test may bring it to a standstill.
+            return self._closing.enter_context(redis_servers.own_server(self.place / "redis")).url
+        return store_url(self.engine, self.place)
 
     def worker(self, name: str = "here", **given: Any) -> Worker:
         self._workers.append(Worker(self, name, given))
@@ -222,23 +234,47 @@ class Field:
         try:
             with self.locked():
                 return True
-        except (sqlite3.OperationalError, BlockingIOError):
+        except (sqlite3.OperationalError, BlockingIOError, psycopg.errors.LockNotAvailable):
             return False
 
     @contextmanager
     def locked(self, timeout: float = 0) -> Iterator[None]:
         """Nobody else can write meanwhile."""
-        if self.engine == "sqlite":
-            connection = sqlite3.connect(self.place / "queue.db", timeout=timeout, isolation_level=None)
-            with closing(connection):
-                connection.execute("BEGIN IMMEDIATE")
+        with getattr(self, f"_locked_{self.engine}")(timeout):
+            yield
+
+    @contextmanager
+    def _locked_sqlite(self, timeout: float) -> Iterator[None]:
+        connection = sqlite3.connect(self.place / "queue.db", timeout=timeout, isolation_level=None)
+        with closing(connection):
+            connection.execute("BEGIN IMMEDIATE")
+            yield
+
+    @contextmanager
+    def _locked_jsonl(self, timeout: float) -> Iterator[None]:
+        with (self.place / "queue/jobs/.queue.lock").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if timeout else fcntl.LOCK_NB))
+            yield
+
+    @contextmanager
+    def _locked_postgres(self, timeout: float) -> Iterator[None]:
+        with psycopg.connect(self.url) as connection:
+            connection.execute(f"LOCK TABLE unified_queue {'' if timeout else 'NOWAIT'}".encode())
+            yield
+
+    @contextmanager
+    def _locked_redis(self, timeout: float) -> Iterator[None]:
+        """Its scripts are whole or not at all, so that there is nobody to wait for."""
+        with redis.Redis.from_url(self.url.partition("?")[0]) as client:
+            if timeout:
+                client.client_pause(60_000, all=False)
+            try:
                 yield
-        else:
-            with (self.place / "queue/jobs/.queue.lock").open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | (0 if timeout else fcntl.LOCK_NB))
-                yield
+            finally:
+                client.client_unpause()
 
     def close(self) -> None:
         for worker in self._workers:
             worker.kill()
         self.queue.close()
+        self._closing.close()

@@ -1,4 +1,4 @@
-"""A worker as a process of its own: ``python -m tests.worker.serving ENGINE PLACE NAME TERMS``.
+"""A worker as a process of its own: ``python -m tests.worker.serving URL PLACE NAME TERMS``.
 
 NAME is the host it plays: workers of one name share a directory. TERMS is JSON.
 """
@@ -16,54 +16,57 @@ from typing import Any, cast
 
 import msgspec
 
+from penstock import config
 from penstock.errors import StoreUnavailable
+from penstock.queue.opening import open_queue
 from penstock.queue.protocol import Queue
 from penstock.worker.supervisor import Supervisor, Terms
 from tests.worker import handlers_for_tests
 
 
-def opened(engine: str, place: Path) -> Queue:
-    if engine == "sqlite":
-        from penstock.queue.sql.sqlite import SqliteQueue
-
-        # What a power cut does is not asked here, and the sync is most of a commit's cost.
-        return SqliteQueue(place / "queue.db", synchronous="NORMAL")
-    from penstock.queue.jsonl import JsonlQueue
-
-    queue = JsonlQueue(place / "queue")
-    queue.migrate()
-    return queue
+def opened(url: str) -> Queue:
+    # What a power cut does is not asked here, and the sync is most of a commit's cost.
+    return open_queue(config.load({}, url=url, sqlite_synchronous="NORMAL"))
 
 
 class Flaky:
-    """A store that is away for every few calls."""
+    """A store that is away for every few calls, or goes away before it could answer a claim."""
 
-    def __init__(self, queue: Queue, share: float) -> None:
+    def __init__(self, queue: Queue, away: float, unanswered: float) -> None:
         self._queue = queue
-        self._share = share
+        self._away = away
+        self._unanswered = unanswered
         self._chance = random.Random(os.getpid())
 
     def __getattr__(self, name: str) -> Any:
-        if name not in ("wait", "close") and self._chance.random() < self._share:
-            return self._refuse
-        return getattr(self._queue, name)
+        found = getattr(self._queue, name)
+        if name in ("wait", "close"):
+            return found
+        chance = self._chance.random()
 
-    def _refuse(self, *_: object, **__: object) -> None:
-        raise StoreUnavailable("the network is down")
+        def call(*given: object, **named: object) -> Any:
+            if chance < self._away:
+                raise StoreUnavailable("the network is down")
+            answer = found(*given, **named)
+            if name == "exchange" and chance > 1 - self._unanswered:
+                raise StoreUnavailable("the network went down; it may have been done")
+            return answer
+
+        return call
 
 
-def flaky(engine: str, place: Path, share: float) -> Queue:
-    return cast("Queue", Flaky(opened(engine, place), share))
+def flaky(url: str, away: float, unanswered: float) -> Queue:
+    return cast("Queue", Flaky(opened(url), away, unanswered))
 
 
-def terms(engine: str, place: Path, name: str, given: dict[str, Any]) -> Terms:
+def terms(url: str, place: Path, name: str, given: dict[str, Any]) -> Terms:
     lease_s = given.pop("lease_s", 30.0)
     registry = handlers_for_tests.broken_registry if given.pop("broken", 0) else handlers_for_tests.registry
     retention = {status: timedelta(seconds=kept) for status, kept in given.pop("retention", {}).items()}
-    share = given.pop("away", 0.0)
-    opening = (
-        functools.partial(flaky, engine, place, share) if share else functools.partial(opened, engine, place)
-    )
+    away, unanswered = given.pop("away", 0.0), given.pop("unanswered", 0.0)
+    opening = functools.partial(opened, url)
+    if away or unanswered:
+        opening = functools.partial(flaky, url, away, unanswered)
     return Terms(
         open_queue=opening,
         registry=registry,
@@ -75,9 +78,9 @@ def terms(engine: str, place: Path, name: str, given: dict[str, Any]) -> Terms:
 
 
 def main() -> None:
-    engine, place, name, given = sys.argv[1:]
+    url, place, name, given = sys.argv[1:]
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    Supervisor(terms(engine, Path(place), name, msgspec.json.decode(given))).run()
+    Supervisor(terms(url, Path(place), name, msgspec.json.decode(given))).run()
 
 
 if __name__ == "__main__":

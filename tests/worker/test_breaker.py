@@ -13,7 +13,10 @@ from penstock.handlers.registry import Registry
 from penstock.job import Claim, Settlement, Status
 from penstock.worker.breaker import FIRST_PROBE_S, LONGEST_PROBE_S, Breaker, Breakers, Refused
 from penstock.worker.execute import Executor
+from tests.servers.stores import ON_FILES
 from tests.worker.processes import Field, until
+
+ENGINES = ON_FILES
 
 DOWN = ServiceUnavailable("qdrant")
 

@@ -10,7 +10,10 @@ import time
 import pytest
 
 from penstock.job import Status
+from tests.servers.stores import ON_FILES
 from tests.worker.processes import Field, Worker, alive, until
+
+ENGINES = ON_FILES
 
 
 def test_children_are_replaced_after_a_number_of_jobs(field: Field):
@@ -118,6 +121,20 @@ def test_a_store_that_is_away_now_and_then_costs_time_only(field: Field):
     assert {0} == {field.job(job_id).retry_count for job_id in ids[:400]}
     assert 400 == len(field.recorded("ended"))
     assert [] == list((field.place / "here").iterdir())
+
+
+@pytest.mark.parametrize("op", ["ingest", "update"])
+def test_a_claim_whose_answer_was_lost_is_not_kept_for_ever(field: Field, op: str):
+    """The child does not know of it, and its supervisor would renew it with the others."""
+    ids = field.put_many(100, op=op)
+    worker = field.worker(unanswered=0.3, processes=2, until_idle=True)
+
+    assert 0 == worker.ended()
+
+    assert "may have been done" in worker.log
+    jobs = [field.job(job_id) for job_id in ids]
+    assert {(Status.DONE, 0)} == {(job.status, job.retry_count) for job in jobs}
+    assert max(job.claim_number for job in jobs) > 1
 
 
 @pytest.mark.parametrize("start_method", ["spawn", "fork"])

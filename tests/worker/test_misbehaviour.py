@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from penstock.job import Status
+from tests.servers.stores import ON_FILES
 from tests.worker.processes import ROOT, Field, seconds_on_a_core
+
+ENGINES = ON_FILES
 
 FAILING = {
     "sys_exit": ("ERR_UNKNOWN", "SystemExit: enough"),

@@ -115,6 +115,22 @@ class PageState(msgspec.Struct, frozen=True, kw_only=True):
     graphrag: PhaseState
 
 
+class ChunkState(msgspec.Struct, frozen=True, kw_only=True):
+    """A chunk in a document's tree. ``held``: why its vector task cannot be claimed now."""
+
+    chunk_id: str
+    chunk_index: int
+    content_id: int
+    text_hash: str
+    held: str | None
+    vector: PhaseState
+    vector_retry_count: int
+    graphrag: PhaseState
+    graphrag_retry_count: int
+    entities: int
+    relationships: int
+
+
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a document is, in the terms of the task queue's specification."""
 

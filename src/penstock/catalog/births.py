@@ -104,7 +104,15 @@ def failed_page(failure: Failure) -> PageStanding:
 
 
 def document(pages: list[PageStanding], new: Iterable[NewPage], chunks: int) -> DocumentStanding:
-    failures = [page.failure for page in new if page.failure is not None]
+    failures = tuple(page.failure for page in new if page.failure is not None)
+    # Most documents of a folder stand alike.
+    return _document(tuple(pages), failures, chunks)
+
+
+@lru_cache(1024)
+def _document(
+    pages: tuple[PageStanding, ...], failures: tuple[Failure, ...], chunks: int
+) -> DocumentStanding:
     return DocumentStanding(
         ocr=counted([page.ocr for page in pages]),
         vector=counted([page.vector for page in pages]),

@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from penstock.catalog.answers import (
+    ChunkState,
     ChunkView,
     Document,
     Filters,
@@ -83,6 +84,12 @@ class Snapshot(Protocol):
 
     def pages(self, document_id: int, *, after: int = -1, limit: int = 100) -> list[PageState]:
         """Pages by number, from the first number greater than ``after``."""
+
+    def chunks(self, page_id: int) -> list[ChunkState]:
+        """Chunks of a page, in its order."""
+
+    def page_text(self, page_id: int) -> str | None:
+        """The text of a page, where it was kept."""
 
     def missing(self, document_id: int, *, limit: int = 100) -> list[Missing]:
         """What failed for good in ocr or vector."""

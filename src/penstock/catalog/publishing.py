@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 from datetime import datetime
-from typing import NamedTuple
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
 
 from penstock.catalog.values import SETTLED, TaskStatus
 
@@ -32,6 +33,7 @@ class Facts(NamedTuple):
     outages: int
 
 
+@lru_cache(1024)
 def verdict(facts: Facts) -> tuple[Verdict, str | None]:
     """Publish once ocr and vector are settled: without what failed by its own fault, but not while an outage
     is what is missing, and never in place of something when nothing came through. The text: why not."""
@@ -46,6 +48,9 @@ def verdict(facts: Facts) -> tuple[Verdict, str | None]:
     return Verdict.PUBLISH, None
 
 
-def superseded(read_at: datetime, published_read_at: datetime | None) -> bool:
-    """What was read earlier never replaces what was read later."""
+Moment = TypeVar("Moment", str, datetime)
+
+
+def superseded(read_at: Moment, published_read_at: Moment | None) -> bool:
+    """What was read earlier never replaces what was read later. (Times as text have a fixed width.)"""
     return published_read_at is not None and published_read_at > read_at

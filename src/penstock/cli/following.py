@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from penstock.cli.output import printable
 
@@ -25,7 +24,8 @@ SAMPLED = 500
 """Open files whose sizes are looked at to say how much is left."""
 
 
-class Seen(msgspec.Struct, kw_only=True):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Seen:
     """What a moment's look at a job showed."""
 
     ended: bool

@@ -99,10 +99,10 @@ class _House:
         working.log_to_stderr(logging.ERROR if options.get("until_job") else logging.INFO)
         return working.Worker(settings, **options)
 
-    def worker_alive(self, settings: Settings) -> bool:
+    def worker_alive(self, settings: Settings, jobs: Jobs) -> bool:
         from penstock import working
 
-        return working.worker_alive(settings)
+        return working.worker_alive(settings, jobs.queue)
 
     def wait(self, jobs: Jobs, job_id: str) -> None:
         from penstock.queue.waiting import wait_for

@@ -121,8 +121,16 @@ def _facts(details: Details) -> Iterator[tuple[str, object]]:
     yield "Progress", job.progress_json
     yield "Result", job.result_json
     yield "Follow-up", "asked for again while it ran; one more run follows" if job.followup_json else None
-    yield "Metadata", job.metadata if job.metadata != "{}" else None
+    yield "Metadata", _own_metadata(job)
     yield "Payload", _shortened(job.payload_json)
+
+
+def _own_metadata(job: Job) -> str | None:
+    """What the caller gave; the time of the request is told above."""
+    import msgspec
+
+    given = {key: value for key, value in msgspec.json.decode(job.metadata).items() if key != "asked_at"}
+    return msgspec.json.encode(given).decode() if given else None
 
 
 def _shortened(text: str, longest: int = 400) -> str:

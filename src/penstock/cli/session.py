@@ -38,7 +38,7 @@ class House(Protocol):
 
     def worker(self, settings: Settings, **options: Any) -> Worker: ...
 
-    def worker_alive(self, settings: Settings) -> bool: ...
+    def worker_alive(self, settings: Settings, jobs: Jobs) -> bool: ...
 
     def wait(self, jobs: Jobs, job_id: str) -> None: ...
 
@@ -77,7 +77,7 @@ class Session:
         return self._house.worker(settings, **options)
 
     def worker_alive(self) -> bool:
-        return self._house.worker_alive(self.settings)
+        return self._house.worker_alive(self.settings, self.jobs)
 
     def wait(self, job_id: str) -> None:
         self._house.wait(self.jobs, job_id)

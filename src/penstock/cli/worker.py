@@ -8,6 +8,15 @@ from penstock.cli.output import emit, emit_json
 from penstock.cli.session import Session, Worker, json_option
 
 SHOWN = 8
+LANES = ("jobs", "ocr", "vector", "graphrag")
+
+
+def _lanes(_context: click.Context, _option: click.Parameter, given: str) -> list[str]:
+    lanes = [lane.strip() for lane in given.split(",")]
+    unknown = [lane for lane in lanes if lane not in LANES]
+    if unknown:
+        raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(LANES)}")
+    return lanes
 
 
 @click.command()
@@ -27,8 +36,9 @@ SHOWN = 8
 @click.option(
     "--lanes",
     metavar="LANES",
-    default="jobs,ocr,vector,graphrag",
+    default=",".join(LANES),
     show_default=True,
+    callback=_lanes,
     help="What to take from, joined by commas.",
 )
 @click.option("--until-idle", is_flag=True, help="Stop once nothing is left that could be done now.")
@@ -53,7 +63,7 @@ def worker(
     session: Session,
     app: str | None,
     processes: int,
-    lanes: str,
+    lanes: list[str],
     until_idle: bool,
     grace: float,
     start_method: str,
@@ -73,7 +83,7 @@ def worker(
         processes=processes,
         until_idle=until_idle,
         grace=grace,
-        lanes=[lane.strip() for lane in lanes.split(",")],
+        lanes=lanes,
         start_method=start_method,
     )
     if session.as_json:

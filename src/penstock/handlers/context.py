@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from penstock import lifecycle
+from penstock import items, lifecycle
 from penstock.errors import Cancelled, LeaseLost
 from penstock.job import Claim, NewJob, Settlement, Status
 
@@ -43,6 +44,7 @@ class Context:
         self.job_id = claim.queue_id
         self.payload: dict[str, Any] = claim.payload
         self.attempt = claim.retry_count + 1
+        self.metadata: dict[str, Any] = msgspec.json.decode(claim.metadata)
         self.log = logging.LoggerAdapter(logging.getLogger("penstock.job"), {"job_id": claim.queue_id})
         self._tell = tell
         self._asked_to_stop = asked_to_stop
@@ -52,6 +54,12 @@ class Context:
         """Where ``expand`` had come to, in an earlier attempt or this one."""
         self.told: str | None = None
         """The last progress said, as it is stored."""
+
+    @property
+    def asked_at(self) -> datetime:
+        """When the newest of the requests came in that this job answers for."""
+        said = self.metadata.get(items.ASKED_AT)
+        return datetime.fromisoformat(said) if isinstance(said, str) else self.claim.created_at
 
     def progress(
         self, current: int, total: int | None = None, message: str | None = None, **counts: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.catalog.protocol import Catalog
 from penstock.handlers.files import Files
 from penstock.handlers.folders import Folders
+from penstock.handlers.moves import Moves
 from penstock.handlers.notes import Notes
 from penstock.handlers.registry import BatchHandler, Handler, Registry
 from penstock.pipeline.recipe import Recipe
@@ -23,6 +24,10 @@ def register(registry: Registry, catalog: Catalog, recipe: Recipe, state_dirs: t
         ("content", "update"): (notes.update, 0),
         ("content", "delete"): (notes.delete, 0),
     }
+    moves = Moves(catalog)
+    handlers["rename", "update"] = (moves.rename, 0)
+    handlers["delete_document", "delete"] = (moves.delete_document, 0)
+    handlers["delete_tenant", "delete"] = (moves.delete_tenant, 0)
     for item_type in ("folder", "project"):
         handlers[item_type, "ingest"] = (folders.ingest, 0)
         handlers[item_type, "scan"] = (folders.scan, 0)

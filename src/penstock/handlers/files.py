@@ -69,9 +69,7 @@ class Files:
     def delete(self, context: Context) -> dict[str, Any]:
         """Whatever the disk says."""
         place, path = _place(context), normal_path(context.payload["file_path"])
-        removed = remove_all(
-            self._catalog, Removal(**_of(place), path=path, asked_at=context.claim.created_at)
-        )
+        removed = remove_all(self._catalog, Removal(**_of(place), path=path, asked_at=context.asked_at))
         return {"outcome": "removed" if removed else "was not indexed", "removed": removed}
 
 
@@ -137,7 +135,7 @@ class _Call:
             place=asked.place,
             path=asked.path,
             content_hash=content_hash,
-            asked_at=context.claim.created_at,
+            asked_at=context.asked_at,
             read_at=read_at,
             pages=draft.pages,
             space=self._recipe.space,
@@ -183,7 +181,7 @@ class _Call:
                 continue
             adoption = Adoption(
                 document_id=document_id,
-                asked_at=context.claim.created_at,
+                asked_at=context.asked_at,
                 read_at=clock.now(),
                 job_id=context.job_id,
                 priority=context.claim.priority,
@@ -198,7 +196,7 @@ class _Call:
 
     def _missing(self, context: Context, asked: _Asked, known: Source | None) -> dict[str, Any]:
         if known is not None:
-            removal = Removal(**_of(asked.place), path=asked.path, asked_at=context.claim.created_at)
+            removal = Removal(**_of(asked.place), path=asked.path, asked_at=context.asked_at)
             remove_all(self._catalog, removal)
             return {"outcome": "removed", "note": "the file is gone"}
         if context.claim.parent_id is not None or context.claim.submitted_by == "watcher":
@@ -255,7 +253,7 @@ def _of(place: Place) -> dict[str, str]:
 
 def _asked(context: Context, recipe: Recipe) -> _Asked:
     payload = msgspec.convert(context.payload, FilePayload)
-    metadata = msgspec.json.decode(context.claim.metadata)
+    metadata = context.metadata
     sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
     path = payload.identifier
     return _Asked(

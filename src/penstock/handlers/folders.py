@@ -69,7 +69,7 @@ class Folders:
             collection=claim.collection,
             branch=claim.branch,
             path=root,
-            asked_at=claim.created_at,
+            asked_at=context.asked_at,
         )
         return {"outcome": "removed", "removed": remove_all(self._catalog, removal)}
 

@@ -63,7 +63,7 @@ class Notes:
         source = self._source(place, payload)
         path = note_path(payload.content or "")
         if source.path != path:
-            asked_at = context.claim.created_at
+            asked_at = context.asked_at
             self._catalog.rename(Rename(place=place, old=source.path, new=path, asked_at=asked_at))
         filing = Filing(self._catalog, self._recipe)
         filing.add(self._filed(context))
@@ -76,9 +76,7 @@ class Notes:
         """By its id, or by the identical text."""
         payload, place = _payload(context), _place(context)
         source = self._source(place, payload)
-        removal = Removal(
-            tenant_id=place.tenant_id, source_id=source.source_id, asked_at=context.claim.created_at
-        )
+        removal = Removal(tenant_id=place.tenant_id, source_id=source.source_id, asked_at=context.asked_at)
         return {"outcome": "removed", "removed": remove_all(self._catalog, removal)}
 
     def _source(self, place: Place, payload: ContentPayload) -> Source:
@@ -104,7 +102,7 @@ class Notes:
             place=_place(context),
             path=note_path(text),
             content_hash=hashlib.sha256(text.encode()).hexdigest(),
-            asked_at=context.claim.created_at,
+            asked_at=context.asked_at,
             read_at=clock.now(),
             pages=draft.pages,
             space=self._recipe.space,

@@ -98,7 +98,7 @@ class _Builder:
             priority=items.validate_priority(
                 _or(priority, items.default_priority(self._door, item_type, op))
             ),
-            metadata=self._metadata(),
+            metadata=self._metadata(item_type, now),
             dedupe=self._dedupes(payload),
             run_at=due_at(given.get("run_at"), given.get("delay"), now),
             lock_key=items.lock_key(
@@ -126,13 +126,17 @@ class _Builder:
             )
         return items.idempotency_key(self._given["item_type"], self._collection, payload)
 
-    def _metadata(self) -> str:
+    def _metadata(self, item_type: str, now: datetime) -> str:
         given = self._given.get("metadata")
         if given is not None and not isinstance(given, Mapping):
             raise InvalidPayload(f"metadata: expected an object, got {type(given).__name__}")
         metadata = dict(given or {})
         if self._flags["force"] or self._flags["rebuild"]:
             metadata["rebuild"] = True
+        if item_type != "function":
+            # A live job that answers for several requests keeps the time of the last: a deletion that came
+            # before that must not swallow it.
+            metadata[items.ASKED_AT] = clock.format_time(now)
         try:
             return encode_payload(metadata, max_bytes=self._settings.max_payload_bytes)
         except InvalidRequest as refusal:

@@ -29,6 +29,7 @@ from penstock.handlers.registry import Registry
 from penstock.job import CHILDREN, Claim, ClaimRequest, Settlement
 from penstock.queue.protocol import Queue
 from penstock.worker.breaker import Breakers
+from penstock.worker.doubt import Doubt
 from penstock.worker.execute import Executor, describe
 from penstock.worker.guard import Guard, Stopped
 from penstock.worker.lanes import Documents, Lanes
@@ -92,6 +93,7 @@ class Child:
         self._breakers = Breakers()
         self._executor = Executor(registry, self._breakers)
         self._outbox = Outbox(queue, slot)
+        self._doubt = Doubt(queue, terms.worker_id)
         self._pace = Pace()
         self._waiting: deque[Claim] = deque()
         self._lock = threading.Lock()
@@ -182,12 +184,20 @@ class Child:
             self._terms.lease_by_type,
             oldest=self._rounds % OLDEST_EVERY == 0,
         )
-        claims = self._outbox.exchange(request)
+        try:
+            claims = self._outbox.exchange(request)
+        except StoreUnavailable:
+            self._doubt.arises(self._now())
+            raise
         if claims:
             self._guard.mend_output()
             with self._lock:
                 self._waiting.extend(claims)
             self._busy.set()
+        with self._lock:
+            # While nothing is executed: then all that this process knows of is waiting, or in the box.
+            known = {(claim.queue_id, claim.claim_number) for claim in self._waiting}
+        self._doubt.clear_up(known | self._outbox.claims(), self._now())
 
     # Running.
 
@@ -210,13 +220,13 @@ class Child:
         with self._lock:
             if not self._waiting:
                 return []
-            first = self._waiting.popleft()
+            first = self._waiting[0]
         size = min(self._executor.batch_size(first), MOST_MEMBERS)
-        if size == 1:
-            return [first]
-        if len(self._waiting) < size - 1:
-            self._patiently(lambda: self._fetch(size - 1 - len(self._waiting)))
-        return [first, *self._like(first, size - 1)]
+        if 1 < size > len(self._waiting):
+            self._patiently(lambda: self._fetch(size - len(self._waiting)))
+        with self._lock:
+            self._waiting.popleft()
+        return [first, *self._like(first, size - 1)] if size > 1 else [first]
 
     def _like(self, first: Claim, most: int) -> list[Claim]:
         with self._lock:

@@ -23,11 +23,17 @@ class Outbox:
         self._queue = queue
         self._slot = slot
         self._results: list[Settlement] = []
+        self._sent: list[Settlement] = []
         self._lock = threading.Lock()
         self._sending = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._results)
+
+    def claims(self) -> set[tuple[str, int]]:
+        """Whose results are here, or on their way."""
+        with self._lock:
+            return {(result.queue_id, result.claim_number) for result in self._results + self._sent}
 
     def put(self, results: Sequence[Settlement]) -> bool:
         """False: the slot has no room for them, so they should be sent at once."""
@@ -66,14 +72,17 @@ class Outbox:
     def _taken(self) -> Iterator[list[Settlement]]:
         """All results; put back in front when the block fails."""
         with self._lock:
-            results, self._results = self._results, []
+            results = self._sent = self._results
+            self._results = []
         try:
             yield results
         except BaseException:
             with self._lock:
                 self._results = results + self._results
+                self._sent = []
             raise
         with self._lock:
+            self._sent = []
             if not self._results:
                 self._slot.forget_results()
 

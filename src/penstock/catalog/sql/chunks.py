@@ -24,18 +24,19 @@ class Numbers:
     def __init__(self, rows: Rows, expected: int) -> None:
         self._rows = rows
         self._size = max(expected, 16)
-        self._next = self._end = 0
+        self._block = iter(range(0))
 
     def next(self) -> int:
-        if self._next == self._end:
-            self._next = self._rows.numbers("row", self._size)
-            self._end = self._next + self._size
-        self._next += 1
-        return self._next - 1
+        try:
+            return next(self._block)
+        except StopIteration:
+            first = self._rows.numbers("row", self._size)
+            self._block = iter(range(first, first + self._size))
+            return next(self._block)
 
 
 class Owner(msgspec.Struct, kw_only=True):
-    """The generation that chunks are written for. ``turns``: of its tasks to come, in order."""
+    """The generation that chunks are written for."""
 
     document_id: int
     source_key: int

@@ -10,7 +10,7 @@ import msgspec
 from penstock.catalog import publishing
 from penstock.catalog.births import Wanted
 from penstock.catalog.covering import covered
-from penstock.catalog.publishing import Facts, Verdict, verdict
+from penstock.catalog.publishing import Facts, Verdict, superseded, verdict
 from penstock.catalog.rollup import WORDS, Counts
 from penstock.catalog.sql.statements import Rows, listed
 from penstock.catalog.sql.tombstones import removals
@@ -287,8 +287,8 @@ def _obstacle(rows: Rows, document: DocumentRow) -> str | None:
     tombs = removals(rows, [document.place.tenant_id], asked_at)
     if covered(tombs, document.place, document.path, document.source_id, asked_at):
         return publishing.REMOVED_WHILE_INDEXING
-    read_later = document.published_id and (document.published_read_at or "") > document.read_at
-    return publishing.SUPERSEDED if read_later else None
+    published_read_at = document.published_read_at if document.published_id is not None else None
+    return publishing.SUPERSEDED if superseded(document.read_at, published_read_at) else None
 
 
 def _publish(rows: Rows, document: DocumentRow, at: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from penstock.catalog.answers import (
+    ChunkState,
     ChunkView,
     Document,
     KnownSource,
@@ -90,6 +91,22 @@ def page(row: Row) -> PageState:
         ocr=_phase(row[3:7]),
         vector=_phase(row[7:11]),
         graphrag=_phase(row[11:15]),
+    )
+
+
+def chunk_state(row: Row) -> ChunkState:
+    return ChunkState(
+        chunk_id=row[0],
+        chunk_index=row[1],
+        content_id=row[2],
+        text_hash=row[3],
+        held=row[4],
+        vector=_phase(row[5:9]),
+        vector_retry_count=row[9],
+        graphrag=_phase(row[10:14]),
+        graphrag_retry_count=row[14],
+        entities=row[15],
+        relationships=row[16],
     )
 
 

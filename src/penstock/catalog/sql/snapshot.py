@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from penstock.catalog.answers import (
+    ChunkState,
     Document,
     Filters,
     KnownSource,
@@ -92,6 +93,13 @@ class SqlSnapshot(SearchReads):
 
     def pages(self, document_id: int, *, after: int = -1, limit: int = 100) -> list[PageState]:
         return [records.page(row) for row in self._rows.all("pages", document_id, after, limit)]
+
+    def chunks(self, page_id: int) -> list[ChunkState]:
+        return [records.chunk_state(row) for row in self._rows.all("chunks", page_id)]
+
+    def page_text(self, page_id: int) -> str | None:
+        text: str | None = self._rows.value("page_text", page_id)
+        return text
 
     def missing(self, document_id: int, *, limit: int = 100) -> list[Missing]:
         return [

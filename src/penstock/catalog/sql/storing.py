@@ -13,7 +13,7 @@ from penstock.catalog import births
 from penstock.catalog.births import DocumentStanding, PageStanding, Wanted
 from penstock.catalog.covering import covered
 from penstock.catalog.numbering import turns
-from penstock.catalog.publishing import Verdict, verdict
+from penstock.catalog.publishing import Verdict, superseded, verdict
 from penstock.catalog.rollup import COMPLETED, FAILED, WORDS
 from penstock.catalog.sql import generations as building
 from penstock.catalog.sql.chunks import ChunkRows, Numbers, Owner, Prepared, Spaces, prepare
@@ -126,8 +126,8 @@ class Storing:
     def _earlier(self, new: NewGeneration, source: SourceRow) -> Stored | None:
         """The answer when something the source has already stands in the way of a new generation."""
         other_id = new.source_id not in (None, source.source_id)
-        read_later = source.published_id and source.read_at and source.read_at > format_time(new.read_at)
-        if other_id or read_later:
+        published_read_at = source.read_at if source.published_id is not None else None
+        if other_id or superseded(self._time(new.read_at), published_read_at):
             return Stored(outcome=Outcome.SUPERSEDED, source_id=source.source_id)
         if source.building_id is None:
             return None

@@ -56,6 +56,16 @@ SELECT id, page_number, chunk_count,
        graphrag_status, graphrag_started_at, graphrag_completed_at, graphrag_error
 FROM task_queue_page WHERE document_id = ? AND page_number > ? ORDER BY page_number LIMIT ?
 
+-- name: chunks
+SELECT chunk_id, chunk_index, content_id, chunk_content_hash, vector_held,
+       vector_status, vector_started_at, vector_completed_at, vector_error, vector_retry_count,
+       graphrag_status, graphrag_started_at, graphrag_completed_at, graphrag_error, graphrag_retry_count,
+       entities_extracted, relationships_extracted
+FROM task_queue_chunk WHERE page_id = ? ORDER BY chunk_index
+
+-- name: page_text
+SELECT text FROM catalog_page_text WHERE page_id = ?
+
 -- name: missing
 SELECT 'ocr', page_number, NULL, coalesce(ocr_error, '')
 FROM task_queue_page INDEXED BY idx_tqp_ocr_failed

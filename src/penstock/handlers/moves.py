@@ -1,0 +1,137 @@
+"""Jobs of item types ``rename``, ``delete_document`` and ``delete_tenant``: nothing is embedded again."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+
+from penstock import clock, items
+from penstock.catalog.answers import Source
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import EntryKind, Place, Removal, Rename
+from penstock.errors import UnknownDocument
+from penstock.handlers.context import Context
+from penstock.handlers.registry import Wait
+from penstock.job import NewJob
+from penstock.payloads import DeleteDocumentPayload, DeleteTenantPayload, RenamePayload, encode_payload
+
+MAX_PAYLOAD = 1 << 20
+
+
+class Moves:
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def rename(self, context: Context) -> Any:
+        """Make the index equal the disk at both paths, whatever the order in which events came in."""
+        payload, claim = msgspec.convert(context.payload, RenamePayload), context.claim
+        place = Place(claim.tenant_id, claim.collection, claim.branch)
+        if not os.path.lexists(payload.new_path):
+            # Moved on, or deleted: the old path says what is true of it.
+            return Wait((_look_at(context, payload.old_path, folder=payload.is_folder),))
+        if os.path.lexists(payload.old_path):
+            # Copied, or made anew: both are to be looked at.
+            return Wait(
+                (
+                    _look_at(context, payload.old_path, folder=payload.is_folder),
+                    _look_at(context, payload.new_path, folder=payload.is_folder),
+                )
+            )
+        renamed = self._rename_all(
+            Rename(
+                place=place,
+                old=payload.old_path,
+                new=payload.new_path,
+                asked_at=context.asked_at,
+                folder=payload.is_folder,
+            ),
+            context,
+        )
+        context.progress(renamed, renamed, "renamed", renamed=renamed)
+        # It may have been edited on the way; unchanged costs next to nothing.
+        child = _look_at(context, payload.new_path, folder=payload.is_folder)
+        return Wait((child,), progress_json=context.told)
+
+    def _rename_all(self, rename: Rename, context: Context) -> int:
+        total = 0
+        while True:
+            renamed = self._catalog.rename(rename)
+            total += renamed.sources
+            if not renamed.more:
+                return total
+            context.progress(total, None, "renaming", renamed=total)
+
+    def delete_document(self, context: Context) -> dict[str, Any]:
+        """By id or by path. Points named that are not the document's are reported, and left alone."""
+        payload, claim = msgspec.convert(context.payload, DeleteDocumentPayload), context.claim
+        place = Place(claim.tenant_id, claim.collection, claim.branch)
+        with self._catalog.snapshot() as snapshot:
+            source = snapshot.get(payload.identifier) or snapshot.find(place, payload.identifier)
+            if source is None or source.place.tenant_id != place.tenant_id:
+                raise UnknownDocument(f"no document {payload.identifier} of tenant {place.tenant_id}")
+            own = snapshot.locate(source.source_id, payload.point_ids)
+        foreign = [point for point in payload.point_ids if point not in own]
+        removed = self._remove(_removal(source, context), context)
+        return {"outcome": "removed", "removed": removed} | ({"not_its_own": foreign} if foreign else {})
+
+    def delete_tenant(self, context: Context) -> dict[str, Any]:
+        """Everything of a tenant; done only when nothing of it is left."""
+        payload = msgspec.convert(context.payload, DeleteTenantPayload)
+        removal = Removal(
+            tenant_id=payload.tenant_id_to_delete, asked_at=context.asked_at, reason=payload.reason
+        )
+        return {"outcome": "removed", "removed": self._remove(removal, context)}
+
+    def _remove(self, removal: Removal, context: Context) -> int:
+        """Invisible first, then gone, in turns: a batch of each keeps both small."""
+        total = 0
+        while True:
+            removed = self._catalog.remove(removal)
+            total += removed.sources
+            self._clear(removal.tenant_id)
+            if not removed.more:
+                return total
+            context.progress(total, None, "removing", removed=total)
+
+    def _clear(self, tenant_id: str) -> None:
+        after = 0
+        while entries := self._catalog.outbox(EntryKind.LEFTOVER, after=after):
+            own = [entry.entry_id for entry in entries if entry.place.tenant_id == tenant_id]
+            while own and not self._catalog.clear(own):
+                continue
+            after = entries[-1].entry_id
+
+
+def _removal(source: Source, context: Context) -> Removal:
+    return Removal(tenant_id=source.place.tenant_id, source_id=source.source_id, asked_at=context.asked_at)
+
+
+def _look_at(context: Context, path: str, *, folder: bool) -> NewJob:
+    """A child that makes the index equal the disk at one path."""
+    claim = context.claim
+    item_type = "folder" if folder else "file"
+    body = {"folder_path" if folder else "file_path": path}
+    payload = items.parse_payload(item_type, "ingest", body)
+    lock = items.lock_key(
+        payload, tenant_id=claim.tenant_id, branch=claim.branch, collection=claim.collection
+    )
+    return NewJob(
+        queue_id=clock.new_id(),
+        item_type=item_type,
+        op="ingest",
+        tenant_id=claim.tenant_id,
+        collection=claim.collection,
+        branch=claim.branch,
+        idempotency_key=items.idempotency_key(item_type, claim.collection, payload),
+        payload_json=encode_payload(body, max_bytes=MAX_PAYLOAD),
+        priority=items.child_priority(claim.priority),
+        # A folder that is gone, or empty now, is no failure of the rename.
+        metadata='{"allow_empty":true}',
+        # Its parent holds the lock of the new path until the child has ended: the child must not wait for it.
+        lock_key=None if lock == claim.lock_key else lock,
+        max_retries=claim.max_retries,
+        timeout_s=claim.timeout_s,
+        submitted_by=claim.submitted_by,
+    )

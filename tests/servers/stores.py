@@ -1,0 +1,35 @@
+"""A store by the name of its engine: everything above the queue's protocol is tested by URL alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+DURABLE = ("sqlite", "jsonl", "postgres", "redis")
+"""The engines whose jobs outlive a process."""
+ON_FILES = ("sqlite", "jsonl")
+ON_SERVERS = ("postgres", "redis")
+
+
+def store_url(engine: str, place: Path) -> str:
+    """A place's own store."""
+    if engine == "postgres":
+        from tests.servers import postgres
+
+        return postgres.store_at(place)
+    if engine == "redis":
+        from tests.servers import redis
+
+        return redis.queue_url(place)
+    return {
+        "memory": "memory://",
+        "sqlite": f"sqlite:///{place}/queue.db",
+        "jsonl": f"jsonl://{place}/queue",
+    }[engine]
+
+
+def given_back(place: Path) -> None:
+    """The test is over; what a server keeps for it can be used by the next."""
+    if (place / "postgres.json").exists():
+        from tests.servers import postgres
+
+        postgres.give_back(place)
