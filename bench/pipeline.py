@@ -47,7 +47,7 @@ def measure(engine: str, plan: Plan) -> Iterator[Line]:
 
 
 def compared(engine: str, what: str, folder: Path, plan: Plan) -> Iterator[Line]:
-    """Less what the same command takes for a single line of text: interpreters and a model are loaded once."""
+    """Less what the same command takes for a line of text: interpreters and a model are loaded once."""
     floor, one, two = [], [], []
     with tempfile.TemporaryDirectory(dir=plan.directory) as below:
         Path(below, "line.md").write_text("Water drives the wheel.")
@@ -96,16 +96,26 @@ def ours(engine: str, folder: Path, below: Path, processes: int, *, embedder: st
         return _run([*command, "--processes", str(processes)], environment)
 
 
+COUNTING = """
+import ctypes, json, os, resource, subprocess, sys
+# What the command leaves behind comes to us when it ends, to be waited for and counted as well.
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+try:
+    while True:
+        os.wait()
+except ChildProcessError:
+    pass
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+cpu = used.ru_utime + used.ru_stime
+print(json.dumps([done.returncode, cpu, used.ru_maxrss, done.stdout.decode()]))
+"""
+
+
 def _run(command: list[str], environment: dict[str, str]) -> Spent:
     """In a process that waits for nothing else: what it counts of its children is this command."""
-    counting = (
-        "import resource, subprocess, sys, json\n"
-        "done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)\n"
-        "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
-        "print(json.dumps([done.returncode, used.ru_utime + used.ru_stime, used.ru_maxrss, done.stdout.decode()]))"
-    )
     answer = subprocess.run(
-        [sys.executable, "-c", counting, *command],
+        [sys.executable, "-c", COUNTING, *command],
         env=os.environ | environment,
         stdout=subprocess.PIPE,
         check=True,

@@ -1,7 +1,7 @@
 """``python -m bench.pipeline_floor FOLDER STORE``: a bare loop that extracts, cuts, embeds and stores.
 
-The same calls in the same batches as Penstock's, without a queue, tasks, or anything a crash would need. Prints how
-many chunks it made, and the seconds of CPU each part took.
+The same calls in the same batches as Penstock's, without a queue, tasks, or anything a crash would need.
+Prints how many chunks it made, and the seconds of CPU each part took.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,8 +44,8 @@ class Loop:
     def run(self, folder: Path) -> None:
         waiting: list[tuple[str, str, os.stat_result, list[str]]] = []
         for path in sorted(folder.iterdir()):
-            data, about = self._timed("read", lambda path=path: (path.read_bytes(), path.stat()))
-            known = self._timed("hash", lambda data=data: hashlib.sha256(data).hexdigest())
+            data, about = self._timed("read", partial(_read, path))
+            known = self._timed("hash", partial(_hashed, data))
             for texts in self._texts(str(path), data):
                 waiting.append((str(path), known, about, texts))
                 if sum(len(one[3]) for one in waiting) >= MOST_TEXTS or len(waiting) >= MOST_DOCUMENTS:
@@ -60,9 +61,8 @@ class Loop:
         first, count = 1, 1
         while first <= count:
             pages = range(first, first + PAGES_AT_ONCE) if paged else None
-            draft = self._timed(
-                "extract and cut", lambda pages=pages: self._recipe.draft(content, ChunkSizes(), pages=pages)
-            )
+            work = partial(self._recipe.draft, content, ChunkSizes(), pages=pages)
+            draft = self._timed("extract and cut", work)
             yield [chunk.text for chunk in draft.chunks]
             count = draft.page_count if paged else 1
             first += PAGES_AT_ONCE
@@ -71,10 +71,9 @@ class Loop:
         texts = [text for one in some for text in one[3]]
         vectors: list[bytes] = []
         for start in range(0, len(texts), MOST_TEXTS):
-            vectors += self._timed(
-                "embed", lambda start=start: self._recipe.embed(texts[start : start + MOST_TEXTS])
-            )
-        self._timed("store", lambda: self._store(some, texts, vectors))
+            some_texts = texts[start : start + MOST_TEXTS]
+            vectors += self._timed("embed", partial(self._recipe.embed, some_texts))
+        self._timed("store", partial(self._store, some, texts, vectors))
 
     def _store(self, some: list[Any], texts: list[str], vectors: list[bytes]) -> None:
         execute, many = self._connection.execute, self._connection.executemany
@@ -100,6 +99,14 @@ class Loop:
         answer = work()
         self.spent[name] = self.spent.get(name, 0.0) + time.process_time() - began
         return answer
+
+
+def _read(path: Path) -> tuple[bytes, os.stat_result]:
+    return path.read_bytes(), path.stat()
+
+
+def _hashed(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def main() -> None:
