@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,10 +17,9 @@ from bench.catalog import texts
 from bench.plan import Plan
 from bench.results import Line, most
 from bench.retrieval import CORPUS
-from penstock import Penstock, config
 
 OVERHEAD, TWO, FLAT, MEMORY_MB = 1.15, 1.1, 1.1, 400
-STEP = 1_000
+STEPS = 8
 
 
 class Spent(NamedTuple):
@@ -88,10 +86,19 @@ def bare(folder: Path, below: Path) -> Spent:
         return _run([sys.executable, "-m", "bench.pipeline_floor", str(folder), f"{place}/bare.db"], {})
 
 
-def ours(engine: str, folder: Path, below: Path, processes: int, *, embedder: str = "static") -> Spent:
-    with tempfile.TemporaryDirectory(dir=below) as place:
+def ours(
+    engine: str,
+    folder: Path,
+    below: Path,
+    processes: int,
+    *,
+    embedder: str = "static",
+    state: Path | None = None,
+) -> Spent:
+    with tempfile.TemporaryDirectory(dir=below) as fresh:
+        place = state or Path(fresh)
         url = f"sqlite:///{place}/queue.db" if engine == "sqlite" else f"jsonl://{place}/queue"
-        environment = {"PENSTOCK_STATE": place, "PENSTOCK_URL": url, "PENSTOCK_EMBEDDER": embedder}
+        environment = {"PENSTOCK_STATE": str(place), "PENSTOCK_URL": url, "PENSTOCK_EMBEDDER": embedder}
         command = [sys.executable, "-m", "penstock", "index", str(folder), "--wait", "--json"]
         return _run([*command, "--processes", str(processes)], environment)
 
@@ -127,33 +134,33 @@ def _run(command: list[str], environment: dict[str, str]) -> Spent:
 
 
 def growth(engine: str, plan: Plan) -> Line:
-    """CPU a chunk for the first thousand, and for another when the catalog holds many."""
+    """CPU a chunk while the catalog grows, in equal steps, each a folder of its own."""
+    size = plan.catalog_chunks // STEPS
+    costs = []
     with tempfile.TemporaryDirectory(dir=plan.directory) as below:
-        settings = config.load({}, state_dir=Path(below, "state"), embedder="hashing")
-        with Penstock(settings=settings) as app:
-            costs = [_step(app, Path(below), number) for number in range(plan.catalog_chunks // STEP)]
-    some = max(1, len(costs) // 20)
-    first, last = min(costs[: some + 1]), min(costs[-some:])
+        for number in range(STEPS):
+            folder = _folder_of(Path(below, f"step{number}"), number, size)
+            spent = ours(engine, folder, plan.directory, 1, embedder="hashing", state=Path(below, "state"))
+            costs.append(spent.cpu / size)
+    told = ", ".join(f"{cost * 1e6:.0f}" for cost in costs)
+    print(f"    CPU µs a chunk, {size:,} at a time: {told}", file=sys.stderr)
+    half = STEPS // 2
     return most(
         engine,
         f"CPU a chunk, catalog of {plan.catalog_chunks:,} chunks",
         "x the first",
-        [last / first],
+        [min(costs[half:]) / min(costs[:half])],
         [1.0],
         budget=FLAT,
     )
 
 
-def _step(app: Penstock, below: Path, number: int) -> float:
-    folder = below / f"step{number}"
+def _folder_of(folder: Path, number: int, chunks: int) -> Path:
     folder.mkdir()
-    for at, chunks in enumerate(texts(STEP // 4, 4)):
-        body = "\n\n".join(f"# {number} {at} {n}\n\n{text} {text}"[:2_000] for n, text in enumerate(chunks))
+    for at, some in enumerate(texts(chunks // 4, 4)):
+        body = "\n\n".join(f"# {number} {at} {n}\n\n{text} {text}"[:2_000] for n, text in enumerate(some))
         (folder / f"{at}.md").write_text(body)
-    began = time.process_time()
-    with app.worker_thread():
-        app.wait(app.index(folder).job_id)
-    return time.process_time() - began
+    return folder
 
 
 def memory(engine: str, plan: Plan) -> Line:
