@@ -71,6 +71,7 @@ def failure_codes() -> dict[str, str]:
         "penstock.lifecycle",
         "penstock.worker.execute",
         "penstock.worker.teller",
+        "penstock.handlers.phases",
     ):
         found.update(getattr(load(name), "FAILURE_CODES", {}))
     return found

@@ -1,4 +1,4 @@
-"""The whole tree of ``penstock index`` is killed at random; the same command then finishes the work."""
+"""The whole tree of ``penstock index`` is killed at random moments; the same command finishes the work."""
 
 from __future__ import annotations
 

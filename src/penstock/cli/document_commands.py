@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.output import age, emit, emit_json, fields, table
+from penstock.cli.exits import REFUSED
+from penstock.cli.output import age, emit, emit_json, fields, printable, table
 from penstock.cli.session import Session, json_option
+from penstock.cli.views import spoken
 
 if TYPE_CHECKING:
     from penstock.catalog.answers import Document, Source
 
-NOT_FOUND_VERDICTS = ("skipped", "failed", "unknown")
 
-
-@click.group()
-def documents() -> None:
-    """What has been indexed."""
+@click.group(invoke_without_command=True)
+@click.pass_context
+def documents(context: click.Context) -> None:
+    """What has been indexed; without a command, the list of it."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_documents)
 
 
 @documents.command("list")
@@ -42,7 +46,7 @@ def list_documents(
         return
     rows = [
         (
-            source.source_id[:13],
+            source.source_id,
             source.page_count,
             source.chunk_count,
             age(source.published_at),
@@ -130,10 +134,13 @@ def tree(session: Session, path_or_id: str, collection: str | None, tenant: str 
             str(page.ocr.status),
             str(page.vector.status),
             str(page.graphrag.status),
+            page.ocr.error or page.vector.error or "",
         )
         for page in pages
     ]
-    emit(table(["page", "chunks", "ocr", "vector", "graphrag"], rows))
+    emit(table(["page", "chunks", "ocr", "vector", "graphrag", "because"], rows))
+    if len(pages) < newest.page_count:
+        click.echo(f"{len(pages):,} of {newest.page_count:,} pages; --limit shows more", err=True)
 
 
 def _phases(document: Document) -> str:
@@ -162,6 +169,9 @@ def why(session: Session, path: str, collection: str | None, tenant: str | None)
     ]
     facts += [("Missing", part) for part in reason.missing]
     emit(fields(facts))
+    if reason.below:
+        rows = [(one.verdict, os.path.relpath(one.path, reason.path), one.cause) for one in reason.below]
+        emit("\n" + table(["", "below it", "because"], rows))
 
 
 @click.command()
@@ -187,12 +197,16 @@ def note(session: Session, /, text: str, **given: Any) -> None:
         update=given["update"],
         delete=given["delete"],
     )
-    if session.as_json:
-        emit_json({"job_id": receipt.job_id, "status": str(receipt.status), "dedupe_hit": receipt.dedupe_hit})
-        return
     if not session.worker_alive():
         session.make_worker(session.settings, processes=1, until_job=receipt.job_id, grace=5.0).run()
-        job = session.jobs.job(receipt.job_id)
-        emit(f"{receipt.job_id}: {(job.result or {}).get('outcome', job.error_message or job.status)}")
-        return
-    emit(f"Job queued: {receipt.job_id}")
+    job = session.jobs.job(receipt.job_id)
+    if session.as_json:
+        answer = {"job_id": receipt.job_id, "status": spoken(job.status), "dedupe_hit": receipt.dedupe_hit}
+        emit_json(answer | {"result": job.result, "error": job.error_message})
+    elif job.ended:
+        failed = f"{job.error_message} ({job.error_code})" if job.error_code else spoken(job.status)
+        emit(f"{receipt.job_id}: {printable((job.result or {}).get('outcome', failed))}")
+    else:
+        emit(f"Job queued: {receipt.job_id}")
+    if job.ended and job.status != "done":
+        raise SystemExit(REFUSED)

@@ -14,10 +14,12 @@ from penstock.cli.output import printable
 
 if TYPE_CHECKING:
     from penstock.job import Job
+    from penstock.service.documents import Documents
     from penstock.service.jobs import Jobs
 
 LOOK_S = 0.2
 SAMPLE_S = 2.0
+COUNT_S = 0.5
 SAMPLED = 500
 """Open files whose sizes are looked at to say how much is left."""
 
@@ -34,6 +36,8 @@ class Seen:
     bytes_total: int
     bytes_left: int
     message: str = ""
+    pages: int = 0
+    chunks: int = 0
 
     @property
     def share(self) -> float | None:
@@ -48,9 +52,13 @@ class Seen:
 class Follower:
     """Looks at a job now and then. ``jobs`` is its own handle: a display runs in a thread of its own."""
 
-    def __init__(self, jobs: Jobs, job_id: str) -> None:
+    def __init__(self, jobs: Jobs, job_id: str, documents: Documents) -> None:
         self._jobs = jobs
         self._job_id = job_id
+        self._documents = documents
+        self._before: tuple[int, int] | None = None
+        self._made = (0, 0)
+        self._count_at = 0.0
         self._mean_size = 0.0
         self._sample_at = 0.0
 
@@ -61,7 +69,11 @@ class Follower:
         walking = not job.ended and not job.waiting
         if not walking and job.children_open and time.monotonic() > self._sample_at:
             self._sample(job)
+        if time.monotonic() > self._count_at:
+            self._count(job.tenant_id)
         return Seen(
+            pages=self._made[0],
+            chunks=self._made[1],
             ended=job.ended,
             walking=walking,
             files=files,
@@ -71,6 +83,16 @@ class Follower:
             bytes_left=int(self._mean_size * job.children_open),
             message=_message(job, counts),
         )
+
+    def _count(self, tenant_id: str) -> None:
+        """Pages and chunks published since the first look. Counting reads every source: now and then."""
+        began = time.monotonic()
+        held = self._documents.overview(tenant_id).tenants
+        now = (sum(each.pages for each in held), sum(each.chunks for each in held))
+        self._before = self._before or now
+        self._made = (now[0] - self._before[0], now[1] - self._before[1])
+        took = time.monotonic() - began
+        self._count_at = time.monotonic() + max(COUNT_S, took * 50)
 
     def _sample(self, job: Job) -> None:
         """The mean size of what is still to do, from the end of the line: large files may come last."""
@@ -138,6 +160,10 @@ def _said(seen: Seen, began: float | None) -> str:
     if seen.share is None or began is None:
         return seen.message
     parts = [f"{seen.done:,} of {seen.files:,} files"]
+    if seen.pages > 0 and seen.pages > seen.done:
+        parts.append(f"{seen.pages:,} pages")
+    if seen.chunks > 0:
+        parts.append(f"{seen.chunks:,} chunks")
     elapsed = time.monotonic() - began
     if elapsed > 1 and seen.done:
         parts.append(f"{seen.done / elapsed:,.0f} files/s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,7 @@ def index(session: Session, /, path: str, **given: Any) -> None:
         return
     receipt = session.documents.index(path, **options)
     alive = session.worker_alive()
-    here = given["wait"] is not False and not alive
+    here = given["wait"] is not False and not alive and not _claimed_elsewhere(session, receipt.job_id)
     if not session.as_json:
         _tell_queued(receipt, alive)
     if not here and not given["wait"]:
@@ -70,7 +71,7 @@ def index(session: Session, /, path: str, **given: Any) -> None:
             emit_json({"job_id": receipt.job_id, "status": "pending", "dedupe_hit": receipt.dedupe_hit})
         return
     began = time.monotonic()
-    follower = Follower(session.another_jobs(), receipt.job_id)
+    follower = Follower(session.another_jobs(), receipt.job_id, session.documents)
     with shown(follower, f"Indexing {path}"):
         if here:
             _work_here(session, receipt.job_id, 1 if given["serial"] else given["processes"] or 2)
@@ -88,6 +89,16 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
         "exclude": all_words(given["exclude"]),
         "priority": None,
     }
+
+
+def _claimed_elsewhere(session: Session, job_id: str) -> bool:
+    """Whether a worker on another host takes it. Stores in files have none: their workers are known here."""
+    if session.settings.url.startswith(("sqlite:", "jsonl:")):
+        return False
+    until = time.monotonic() + CLAIMED_WITHIN_S
+    while session.jobs.job(job_id).status == "pending" and (left := until - time.monotonic()) > 0:
+        session.jobs.queue.wait(min(left, 0.2))
+    return session.jobs.job(job_id).status != "pending"
 
 
 def _work_here(session: Session, job_id: str, processes: int) -> None:
@@ -115,9 +126,11 @@ def _tell_ended(session: Session, job_id: str, seconds: float) -> None:
     else:
         emit(_summary(job, seconds))
         if failures:
-            rows = [(_path(child), child.error_code or "", child.error_message or "") for child in failures]
-            emit(table(["file", "code", "error"], rows))
-            emit(f"All of them: penstock queue list --status failed; try again: penstock retry {job_id}")
+            root = str(job.payload.get("folder_path") or job.payload.get("project_root") or "/")
+            rows = [(os.path.relpath(_path(child), root), _cause(child)) for child in failures]
+            emit("\n" + table(["failed", "because"], rows))
+            more = f" ({job.children_failed - len(rows):,} more)" if job.children_failed > len(rows) else ""
+            emit(f"All of them{more}: penstock why {root}. Try again: penstock retry {job_id}")
     if not job.ended:
         if not session.as_json:
             emit("Stopped. The same command goes on where it was; `penstock cancel ID` gives it up.")
@@ -140,7 +153,7 @@ def _summary(job: Job, seconds: float) -> str:
             told += f": {done['chunks']:,} chunks, {done.get('embedded', done['chunks']):,} embedded"
     else:
         sent = sum(counts.get(name, 0) for name in ("added", "changed"))
-        told = f"{sent - job.children_open:,} files indexed"
+        told = _files(max(sent - job.children_open - job.children_failed, 0)) + " indexed"
         parts = [
             f"{counts[name]:,} {name}" for name in ("unchanged", "vanished", "skipped") if counts.get(name)
         ]
@@ -150,6 +163,10 @@ def _summary(job: Job, seconds: float) -> str:
     if job.status == "failed" and not job.children_failed:
         told = f"failed: {printable(job.error_message)} ({job.error_code})"
     return f"{told[:1].upper()}{told[1:]} in {seconds:.1f} s."
+
+
+def _files(number: int) -> str:
+    return "1 file" if number == 1 else f"{number:,} files"
 
 
 def _as_json(job: Job, failures: list[Job], seconds: float) -> dict[str, Any]:
@@ -165,6 +182,12 @@ def _as_json(job: Job, failures: list[Job], seconds: float) -> dict[str, Any]:
             for child in failures
         ],
     }
+
+
+def _cause(job: Job) -> str:
+    """Without the name of the exception: the code says the same."""
+    kind, _, said = (job.error_message or "").partition(": ")
+    return f"{said if said and kind.isidentifier() else job.error_message} ({job.error_code})"
 
 
 def _path(job: Job) -> str:

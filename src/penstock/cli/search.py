@@ -56,7 +56,10 @@ def search(session: Session, /, query: tuple[str, ...], **given: Any) -> None:
 
 def _shown(number: int, hit: Hit) -> str:
     where = printable(hit.path)
-    if hit.first_line is not None:
+    if hit.path.startswith("note:"):
+        tags = f" ({', '.join(hit.tags)})" if hit.tags else ""
+        where = f"note: {printable(hit.title)}{printable(tags)}"
+    elif hit.first_line is not None:
         where += f":{hit.first_line}"
     elif hit.page is not None:
         where += f", page {hit.page}"

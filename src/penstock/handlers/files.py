@@ -28,7 +28,7 @@ from penstock.catalog.values import (
     Removal,
     Touch,
 )
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, PermanentFailure
 from penstock.handlers.context import Context
 from penstock.handlers.filing import MOST_TEXTS, Filed, Filing
 from penstock.handlers.reading import Read, read_file
@@ -202,7 +202,7 @@ class _Call:
             return {"outcome": "removed", "note": "the file is gone"}
         if context.claim.parent_id is not None or context.claim.submitted_by == "watcher":
             return {"outcome": "vanished"}
-        raise FileNotFoundError(f"{asked.path} is not there")
+        raise PermanentFailure(f"{asked.path} is not there", code="ERR_FILE_NOT_FOUND")
 
     def _write(self) -> None:
         filed, self._filed = self._filed, []

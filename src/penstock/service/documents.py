@@ -7,23 +7,23 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
-from penstock.catalog.answers import Document, Filters, Missing, PageState, Source, TenantCount, Why
+from penstock.catalog.answers import Document, Filters, PageState, Source, TenantCount
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import LedgerKind, Phase, Place, TaskStatus
+from penstock.catalog.values import Place
 from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
 from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.pipeline.walk.protocol import Found, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.walking import walk
+from penstock.service import reasons
 from penstock.service.answers import Receipt
 from penstock.service.jobs import Jobs
+from penstock.service.reasons import Reason
 from penstock.service.requests import Submission
-
-Verdict: TypeAlias = Literal["indexed", "partial", "waiting", "skipped", "failed", "unknown"]
 
 
 class IndexOptions(TypedDict, total=False):
@@ -52,18 +52,6 @@ class Where(TypedDict, total=False):
     tenant_id: str | None
     collection: str | None
     branch: str | None
-
-
-class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a path is, or is not, found by a search."""
-
-    path: str
-    verdict: Verdict
-    cause: str
-    remedy: str = ""
-    job_id: str | None = None
-    source: Source | None = None
-    missing: tuple[str, ...] = ()
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,16 +177,17 @@ class Documents:
     # Looking.
 
     def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:
-        """Whether a path is found by a search, and why not."""
+        """Whether a path is found by a search, and why not; of a folder, what became of all below it."""
         absolute = _shown_path(os.fspath(path))
         place = self._place(**where)
         with self.catalog.snapshot() as snapshot:
-            known = snapshot.why(place, absolute)
-            above = _ledger_above(snapshot, place, absolute) if known.ledger is None else None
-        reason = _reason(absolute, msgspec.structs.replace(known, ledger=known.ledger or above))
-        if reason.verdict != "unknown":
-            return reason
-        return self._queued(absolute, place) or reason
+            found = reasons.of_path(snapshot, place, absolute) or reasons.of_folder(snapshot, place, absolute)
+        queued = self._queued(absolute, place) if found is None or found.verdict == "folder" else None
+        if found is not None and queued is not None:
+            return msgspec.structs.replace(
+                found, cause=f"{found.cause}; {queued.cause}", job_id=queued.job_id
+            )
+        return found or queued or reasons.unknown(absolute)
 
     def _queued(self, path: str, place: Place) -> Reason | None:
         """Jobs are known by their key, not by their path: the few live ones that could be it are asked."""
@@ -329,71 +318,3 @@ def _path_of(job: Job) -> str | None:
     payload = job.payload
     found = payload.get("file_path") or payload.get("folder_path") or payload.get("project_root")
     return found if isinstance(found, str) else None
-
-
-def _ledger_above(snapshot: Any, place: Place, path: str) -> Any:
-    """A folder that was left out answers for everything in it."""
-    while (path := os.path.dirname(path)) not in ("", "/"):  # noqa: PTH120 - text in, text out
-        found = snapshot.why(place, path).ledger
-        if found is not None:
-            return found
-    return None
-
-
-def _reason(path: str, known: Why) -> Reason:
-    source, ledger = known.source, known.ledger
-    missing = tuple(_said(one) for one in known.missing)
-    if ledger is not None and (
-        source is None or source.published_id is None or ledger.kind == LedgerKind.FAILED
-    ):
-        verdict: Verdict = "skipped" if ledger.kind is LedgerKind.SKIPPED else "failed"
-        cause = f"{ledger.rule}: {ledger.cause}"
-        if ledger.path != path:
-            cause = f"{ledger.path} is left out ({cause})"
-        return Reason(
-            path=path, verdict=verdict, cause=cause, remedy=ledger.remedy, job_id=ledger.job_id, source=source
-        )
-    if known.building is not None and known.building.settled:
-        return Reason(
-            path=path,
-            verdict="failed",
-            cause=_kept_back(known.building, source),
-            remedy="Try again what failed: penstock retry JOB.",
-            job_id=known.building.job_id,
-            source=source,
-            missing=missing,
-        )
-    if known.building is not None:
-        return Reason(path=path, verdict="waiting", cause=_building(known.building), source=source)
-    if source is not None and source.published_id is not None:
-        made = f"{source.chunk_count:,} chunks of {source.page_count:,} pages"
-        if not source.chunk_count:
-            made = "it is blank, there is nothing to find in it"
-        verdict = "partial" if source.partial else "indexed"
-        return Reason(path=path, verdict=verdict, cause=made, source=source, missing=missing)
-    return Reason(
-        path=path,
-        verdict="unknown",
-        cause="never seen: no job has come across it",
-        remedy="Run `penstock index` on it or on a folder above it.",
-    )
-
-
-def _said(missing: Missing) -> str:
-    part = "" if missing.chunk_index is None else f", chunk {missing.chunk_index}"
-    return f"page {missing.page_number}{part}: {missing.error}"
-
-
-def _kept_back(document: Document, source: Source | None) -> str:
-    told = document.note or f"{document.failed_count:,} of its parts failed"
-    former = source is not None and source.published_id is not None
-    return f"{told}; the former version is still found" if former else told
-
-
-def _building(document: Document) -> str:
-    phase = next(
-        name
-        for name, state in ((Phase.OCR, document.ocr), (Phase.VECTOR, document.vector))
-        if state.status in (TaskStatus.PENDING, TaskStatus.PROCESSING)
-    )
-    return f"being indexed: phase {phase} of {document.page_count:,} pages, {document.chunk_count:,} chunks"

@@ -155,7 +155,7 @@ def _tell(claim: Claim, error: BaseException, settlement: Settlement) -> None:
     """
     attempt, most = claim.retry_count + 1, claim.max_retries + 1
     said = (telling.named(claim), attempt, most, telling.outcome(settlement), describe(error))
-    trace = None if isinstance(error, JobError) else error
+    trace = None if isinstance(error, JobError | InvalidRequest) else error
     log.warning("%s failed in attempt %d of %d and %s: %s", *said, exc_info=trace)
 
 

@@ -1,0 +1,170 @@
+"""Why a path is, or is not, found by a search: what the catalog knows of it, and of what lies below it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from penstock.catalog.answers import Document, KnownSource, Missing, Source, Why
+from penstock.catalog.protocol import BATCH, Snapshot
+from penstock.catalog.values import LedgerEntry, LedgerKind, Phase, Place, TaskStatus
+
+Verdict: TypeAlias = Literal["indexed", "partial", "waiting", "skipped", "failed", "unknown", "folder"]
+
+LISTED = 100
+"""Paths of a folder that are named, at most."""
+
+
+class Below(msgspec.Struct, frozen=True):
+    """One path of a folder that is not, or not wholly, indexed."""
+
+    path: str
+    verdict: Verdict
+    cause: str
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a path is, or is not, found by a search. ``counts`` and ``below``: of a folder."""
+
+    path: str
+    verdict: Verdict
+    cause: str
+    remedy: str = ""
+    job_id: str | None = None
+    source: Source | None = None
+    missing: tuple[str, ...] = ()
+    counts: dict[str, int] = {}
+    below: tuple[Below, ...] = ()
+
+
+def unknown(path: str) -> Reason:
+    return Reason(
+        path=path,
+        verdict="unknown",
+        cause="never seen: no job has come across it",
+        remedy="Run `penstock index` on it or on a folder above it.",
+    )
+
+
+def of_path(snapshot: Snapshot, place: Place, path: str) -> Reason | None:
+    """None: nothing is known of this very path."""
+    known = snapshot.why(place, path)
+    above = _ledger_above(snapshot, place, path) if known.ledger is None else None
+    return _reason(path, msgspec.structs.replace(known, ledger=known.ledger or above))
+
+
+def of_folder(snapshot: Snapshot, place: Place, folder: str) -> Reason | None:
+    """What became of everything below it; None: nothing is known of anything there."""
+    counts, below = Counter[str](), dict[str, Below]()
+    for source in _sources(snapshot, place, folder):
+        verdict = _standing(source)
+        counts[verdict] += 1
+        if verdict == "partial" and len(below) < LISTED:
+            below[source.path] = Below(
+                source.path, verdict, "some of its parts failed; `penstock why` names them"
+            )
+    for entry in _ledger(snapshot, place, folder):
+        verdict = "skipped" if entry.kind is LedgerKind.SKIPPED else "failed"
+        counts[verdict] += 1
+        # Failures before rules: they are what somebody looks for here.
+        if len(below) < LISTED or verdict == "failed":
+            below[entry.path] = Below(entry.path, verdict, f"{entry.rule}: {entry.cause}")
+    if not counts:
+        return None
+    ordered = sorted(below.values(), key=lambda one: (one.verdict != "failed", one.verdict, one.path))
+    words = ("indexed", "partial", "waiting", "failed", "skipped")
+    told = ", ".join(f"{counts[word]:,} {word}" for word in words if counts[word])
+    return Reason(
+        path=folder, verdict="folder", cause=told, counts=dict(counts), below=tuple(ordered[:LISTED])
+    )
+
+
+def _sources(snapshot: Snapshot, place: Place, folder: str) -> Iterator[KnownSource]:
+    after = ""
+    while page := snapshot.known(place, folder, after=after):
+        yield from page
+        if len(page) < BATCH:
+            return
+        after = page[-1].path
+
+
+def _ledger(snapshot: Snapshot, place: Place, folder: str) -> Iterator[LedgerEntry]:
+    after = ""
+    while page := snapshot.ledger(place, folder, after=after):
+        yield from page
+        if len(page) < BATCH:
+            return
+        after = page[-1].path
+
+
+def _standing(source: KnownSource) -> Verdict:
+    if source.published_id is None:
+        return "waiting"
+    return "partial" if source.partial else "indexed"
+
+
+def _ledger_above(snapshot: Snapshot, place: Place, path: str) -> LedgerEntry | None:
+    """A folder that was left out answers for everything in it."""
+    while (path := os.path.dirname(path)) not in ("", "/"):  # noqa: PTH120 - text in, text out
+        found = snapshot.why(place, path).ledger
+        if found is not None:
+            return found
+    return None
+
+
+def _reason(path: str, known: Why) -> Reason | None:
+    source, ledger = known.source, known.ledger
+    missing = tuple(_said(one) for one in known.missing)
+    if ledger is not None and (
+        source is None or source.published_id is None or ledger.kind == LedgerKind.FAILED
+    ):
+        verdict: Verdict = "skipped" if ledger.kind is LedgerKind.SKIPPED else "failed"
+        cause = f"{ledger.rule}: {ledger.cause}"
+        if ledger.path != path:
+            cause = f"{ledger.path} is left out ({cause})"
+        return Reason(
+            path=path, verdict=verdict, cause=cause, remedy=ledger.remedy, job_id=ledger.job_id, source=source
+        )
+    if known.building is not None and known.building.settled:
+        return Reason(
+            path=path,
+            verdict="failed",
+            cause=_kept_back(known.building, source),
+            remedy="Try again what failed: penstock retry JOB.",
+            job_id=known.building.job_id,
+            source=source,
+            missing=missing,
+        )
+    if known.building is not None:
+        return Reason(path=path, verdict="waiting", cause=_building(known.building), source=source)
+    if source is not None and source.published_id is not None:
+        made = f"{source.chunk_count:,} chunks of {source.page_count:,} pages"
+        if not source.chunk_count:
+            made = "it is blank, there is nothing to find in it"
+        verdict = "partial" if source.partial else "indexed"
+        return Reason(path=path, verdict=verdict, cause=made, source=source, missing=missing)
+    return None
+
+
+def _said(missing: Missing) -> str:
+    part = "" if missing.chunk_index is None else f", chunk {missing.chunk_index}"
+    return f"page {missing.page_number}{part}: {missing.error}"
+
+
+def _kept_back(document: Document, source: Source | None) -> str:
+    told = document.note or f"{document.failed_count:,} of its parts failed"
+    former = source is not None and source.published_id is not None
+    return f"{told}; the former version is still found" if former else told
+
+
+def _building(document: Document) -> str:
+    phase = next(
+        name
+        for name, state in ((Phase.OCR, document.ocr), (Phase.VECTOR, document.vector))
+        if state.status in (TaskStatus.PENDING, TaskStatus.PROCESSING)
+    )
+    return f"being indexed: phase {phase} of {document.page_count:,} pages, {document.chunk_count:,} chunks"

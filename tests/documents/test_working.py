@@ -1,0 +1,102 @@
+"""Real workers on documents: cancelled, out of time, and many tenants at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from penstock.job import Status
+from tests.documents.conftest import Desk, book
+from tests.worker.processes import ROOT, children_of, until, within
+
+
+@contextmanager
+def worker(desk: Desk, processes: int = 2) -> Iterator[None]:
+    settings = desk.app.settings
+    environment = {
+        "PENSTOCK_URL": settings.url,
+        "PENSTOCK_CATALOG_URL": settings.catalog_url,
+        "PENSTOCK_STATE": str(settings.state_dir),
+        "PENSTOCK_EMBEDDER": "hashing",
+        "PENSTOCK_SQLITE_SYNCHRONOUS": "NORMAL",
+    }
+    command = [sys.executable, "-m", "penstock", "worker", "--processes", str(processes)]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=os.environ | environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield
+    finally:
+        below = children_of(process.pid)
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        for pid in below:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.kill()
+        process.wait()
+
+
+def many(desk: Desk, number: int, folder: str = "many") -> Path:
+    for each in range(number):
+        desk.put(f"{folder}/{each:05}.md", f"Water drives wheel {each}. " * 20)
+    return desk.folder / folder
+
+
+def test_a_running_folder_is_cancelled_within_two_seconds_and_what_is_there_can_be_found(desk: Desk):
+    folder = many(desk, 2_000)
+    desk.put("many/book.md", book(300))
+    receipt = desk.app.index(folder)
+    with worker(desk):
+        until(lambda: desk.found("water", mode="keyword"))
+        began = time.monotonic()
+        desk.app.cancel(receipt.job_id)
+        until(lambda: desk.app.job(receipt.job_id).ended)
+
+        assert within(2.0, time.monotonic() - began)
+        until(lambda: not desk.open_tasks())
+    assert Status.CANCELLED is desk.app.job(receipt.job_id).status
+    assert {} == {
+        status: n
+        for status, n in desk.app.stats().by_status.items()
+        if n and status in ("pending", "in_progress")
+    }
+    published = desk.app.documents.overview().tenants[0].sources
+    assert 0 < published < 2_001
+    assert [] == desk.audit()
+
+    assert Status.DONE is desk.index(folder).status
+    assert 2_001 == desk.app.documents.overview().tenants[0].sources
+
+
+def test_a_file_that_takes_too_long_ends_with_that_reason_and_others_go_on(desk: Desk):
+    slow = desk.put("slow.md", book(10_000))
+    receipt = desk.app.submit(item_type="file", op="ingest", payload={"file_path": str(slow)}, timeout_s=1)
+    with worker(desk, 1):
+        job = desk.app.wait(receipt.job_id, timeout=30)
+        quick = desk.app.index(desk.put("quick.md", "Water."))
+        assert Status.DONE is desk.app.wait(quick.job_id, timeout=30).status
+        until(lambda: not desk.open_tasks())
+
+    assert (Status.FAILED, "ERR_JOB_TIMEOUT") == (job.status, job.error_code)
+    assert [] == desk.found("subject7", mode="keyword")
+
+
+def test_tenants_take_turns(desk: Desk):
+    """The small folders of four tenants do not wait for the large one that came before them."""
+    large = desk.app.index(many(desk, 1_500), tenant_id="large")
+    small = [desk.app.index(many(desk, 20, f"small{n}"), tenant_id=f"small{n}") for n in range(4)]
+    with worker(desk, 1):
+        for receipt in small:
+            assert Status.DONE is desk.app.wait(receipt.job_id, timeout=60).status
+        assert not desk.app.job(large.job_id).ended
+        assert Status.DONE is desk.app.wait(large.job_id, timeout=60).status
+    for number in range(4):
+        assert 20 == len(desk.found("water", tenant_id=f"small{number}", mode="keyword", limit=50))
