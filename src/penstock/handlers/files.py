@@ -162,8 +162,7 @@ class _Call:
     def _draft(self, asked: _Asked, read: Read) -> Draft:
         """A long document is read only in part; its other pages become tasks."""
         content = Content(asked.path, read.data)
-        # Whoever does the tasks knows only the usual sizes.
-        paged = kinds.by_name(asked.path) == kinds.PDF and asked.sizes == ChunkSizes()
+        paged = kinds.by_name(asked.path) == kinds.PDF
         draft = self._recipe.draft(content, asked.sizes, pages=range(1, PAGES_AT_ONCE + 1) if paged else None)
         if draft.page_count <= PAGES_AT_ONCE:
             # Once more without a range: only the whole can be judged to have no text at all.
