@@ -77,7 +77,7 @@ def test_a_running_folder_is_cancelled_within_two_seconds_and_what_is_there_can_
 
 
 def test_a_file_that_takes_too_long_ends_with_that_reason_and_others_go_on(desk: Desk):
-    slow = desk.put("slow.md", book(10_000))
+    slow = desk.put("slow.md", book(20_000))
     receipt = desk.app.submit(item_type="file", op="ingest", payload={"file_path": str(slow)}, timeout_s=1)
     with worker(desk, 1):
         job = desk.app.wait(receipt.job_id, timeout=30)

@@ -170,8 +170,17 @@ def why(session: Session, path: str, collection: str | None, tenant: str | None)
     facts += [("Missing", part) for part in reason.missing]
     emit(fields(facts))
     if reason.below:
-        rows = [(one.verdict, os.path.relpath(one.path, reason.path), one.cause) for one in reason.below]
+        rows = [
+            (one.verdict, _shortened(os.path.relpath(one.path, reason.path)), one.cause)
+            for one in reason.below
+        ]
         emit("\n" + table(["", "below it", "because"], rows))
+
+
+def _shortened(path: str, longest: int = 80) -> str:
+    """The beginning and the end: the cause beside it must stay in sight."""
+    half = longest // 2
+    return path if len(path) <= longest else f"{path[:half]}…{path[-half:]}"
 
 
 @click.command()
