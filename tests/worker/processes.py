@@ -143,11 +143,11 @@ class Begun(NamedTuple):
 class Field:
     """A store, the jobs in it, and the workers on it."""
 
-    def __init__(self, engine: str, place: Path) -> None:
+    def __init__(self, engine: str, place: Path, url: str | None = None) -> None:
         self.engine = engine
         self.place = place
         self._closing = ExitStack()
-        self.url = self._store_url()
+        self.url = url or self._store_url()
         self.queue: Queue = opened(self.url)
         self.record = place / "record"
         self._workers: list[Worker] = []
