@@ -1,7 +1,7 @@
 """``python -m bench.retrieval``: how well search finds, on labelled collections: nDCG@10 by mode.
 
-Documents are indexed as a folder of files, as a person would. Beside them stand the numbers of a plain BM25 on the
-same files, from the collection's own description.
+Documents are indexed as a folder of files, as a person would. Beside them stand the numbers of a plain BM25
+on the same files, from the collection's own description.
 """
 
 from __future__ import annotations
@@ -101,8 +101,7 @@ def _judgments(path: Path) -> dict[str, dict[str, int]]:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    opened = gzip.open(path) if path.suffix == ".gz" else path.open("rb")
-    with opened as file:
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         for line in file:
             if line.strip():
                 yield msgspec.json.decode(line)
