@@ -162,7 +162,7 @@ class Child:
 
         def step() -> None:
             nonlocal worked
-            worked = lanes.step(self._guard)
+            worked = lanes.step(self._guard.around)
 
         self._executing_since = self._now()
         self._busy.set()
