@@ -20,6 +20,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     backlogs: dict[str, tuple[int, ...]]
     backlog_drained: int
     function_calls: int
+    small_files: int
+    pages: int
+    pipeline_runs: int
+    catalog_chunks: int
+    many_files: int
+    """0: not measured."""
 
 
 BULK = 1_000
@@ -44,6 +50,11 @@ def full(directory: Path, repetitions: int | None) -> Plan:
         },
         backlog_drained=5_000,
         function_calls=20_000,
+        small_files=3_204,
+        pages=500,
+        pipeline_runs=3,
+        catalog_chunks=200_000,
+        many_files=100_000,
     )
 
 
@@ -61,4 +72,9 @@ def quick(directory: Path, repetitions: int | None) -> Plan:
         backlogs=dict.fromkeys(("sqlite", "jsonl", "postgres", "redis"), (1_000, 5_000)),
         backlog_drained=1_000,
         function_calls=2_000,
+        small_files=300,
+        pages=60,
+        pipeline_runs=1,
+        catalog_chunks=4_000,
+        many_files=0,
     )

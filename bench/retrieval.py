@@ -101,10 +101,10 @@ def _judgments(path: Path) -> dict[str, dict[str, int]]:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        for line in file:
-            if line.strip():
-                yield msgspec.json.decode(line)
+    data = path.read_bytes()
+    for line in (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines():
+        if line.strip():
+            yield msgspec.json.decode(line)
 
 
 if __name__ == "__main__":

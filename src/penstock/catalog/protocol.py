@@ -122,10 +122,17 @@ class Snapshot(Protocol):
         """Known vectors by text hash: from the cache, and from the source's own live generations."""
 
     def keyword(
-        self, query: str, filters: Filters, *, limit: int = 10, marks: tuple[str, str] = ("", "")
+        self,
+        query: str,
+        filters: Filters,
+        *,
+        limit: int = 10,
+        marks: tuple[str, str] = ("", ""),
+        snippets: int | None = None,
     ) -> list[KeywordHit]:
         """Best published chunks for words in ``query`` (any of them; "quoted words" as a phrase), best first.
-        Nothing in the query is an operator; a query without a word finds nothing."""
+        Nothing in the query is an operator; a query without a word finds nothing. Only the first
+        ``snippets`` (None: all) get one: making it costs more than finding the chunk."""
 
     def matching(self, filters: Filters) -> list[int] | None:
         """``source_key`` of every published source the filters let through; None: all of the tenant's."""

@@ -44,6 +44,8 @@ class Recipe:
         self.embedder = embedder
         self.limits = limits or Limits()
         self._box = Box(self.limits)
+        self._fingerprints: dict[tuple[str, ChunkSizes], Fingerprints] = {}
+        """The same for all files of a kind: worked out once, not once a file."""
 
     @property
     def space(self) -> str:
@@ -53,7 +55,11 @@ class Recipe:
     def fingerprints(self, name: str, sizes: ChunkSizes) -> Fingerprints:
         """Of what would be done to a file of this name. Told by the name alone, so that nothing is read."""
         kind = kinds.by_name(name) or kinds.TEXT
-        return fingerprints(sizes, self.embedder, reader=kind.extractor)
+        found = self._fingerprints.get((kind.extractor, sizes))
+        if found is None:
+            found = fingerprints(sizes, self.embedder, reader=kind.extractor)
+            self._fingerprints[kind.extractor, sizes] = found
+        return found
 
     def draft(self, content: Content, sizes: ChunkSizes, *, pages: range | None = None) -> Draft:
         """Raises an ``UnreadableDocument`` when nothing of it can become text, though it is not blank."""

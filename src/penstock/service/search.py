@@ -95,8 +95,9 @@ class Search:
             snippets: dict[int, str] = {}
             rankings: list[tuple[float, list[int]]] = []
             if mode != "vector":
-                hits = snapshot.keyword(query, filters, limit=depth, marks=marks)
-                snippets = {hit.content_id: hit.snippet for hit in hits}
+                # The others make their own, should they be shown after all.
+                hits = snapshot.keyword(query, filters, limit=depth, marks=marks, snippets=limit)
+                snippets = {hit.content_id: hit.snippet for hit in hits[:limit]}
                 rankings.append((WEIGHTS["keyword"], [hit.content_id for hit in hits]))
             if mode != "keyword":
                 rankings.append((WEIGHTS["vector"], self._nearest(snapshot, query, filters, depth)))

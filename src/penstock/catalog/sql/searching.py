@@ -49,7 +49,13 @@ class SearchReads:
         return found[0] if found else None
 
     def keyword(
-        self, query: str, filters: Filters, *, limit: int = 10, marks: tuple[str, str] = ("", "")
+        self,
+        query: str,
+        filters: Filters,
+        *,
+        limit: int = 10,
+        marks: tuple[str, str] = ("", ""),
+        snippets: int | None = None,
     ) -> list[KeywordHit]:
         words = match_expression(query)
         if not words or limit < 1:
@@ -63,8 +69,8 @@ class SearchReads:
             if len(hits) == limit or len(ranked) < looked_at:
                 break
             looked_at *= OVERFETCH
-        texts = dict(self._rows.all("snippets", words, *marks, listed(row[0] for row in hits)))
-        return [KeywordHit(number, -rank, texts[number]) for number, rank in hits]
+        texts = dict(self._rows.all("snippets", words, *marks, listed(row[0] for row in hits[:snippets])))
+        return [KeywordHit(number, -rank, texts.get(number, "")) for number, rank in hits]
 
     def matching(self, filters: Filters) -> list[int] | None:
         if self._filters(filters)[1:] == (None,) * 5:

@@ -1,0 +1,203 @@
+"""What queue, catalog and publishing cost on top of a bare loop that indexes the same files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from bench.catalog import texts
+from bench.plan import Plan
+from bench.results import Line, most
+from bench.retrieval import CORPUS
+from penstock import Penstock, config
+
+OVERHEAD, TWO, FLAT, MEMORY_MB = 1.15, 1.1, 1.1, 400
+STEP = 1_000
+
+
+class Spent(NamedTuple):
+    """Seconds of CPU of a command and everything it started, and the most memory one process had."""
+
+    cpu: float
+    megabytes: float
+    output: dict[str, object]
+
+
+def measure(engine: str, plan: Plan) -> Iterator[Line]:
+    if engine not in ("sqlite", "jsonl"):
+        # The catalog is the same there; what their queues cost is measured by the other parts.
+        return
+    with tempfile.TemporaryDirectory(dir=plan.directory) as below:
+        html = small_files(Path(below), plan.small_files)
+        yield from compared(engine, f"{plan.small_files:,} HTML files", html, plan)
+        paper = long_document(Path(below), plan.pages)
+        yield from compared(engine, f"a document of {plan.pages:,} pages", paper, plan)
+    yield growth(engine, plan)
+    if plan.many_files:
+        yield memory(engine, plan)
+
+
+def compared(engine: str, what: str, folder: Path, plan: Plan) -> Iterator[Line]:
+    """Less what the same command takes for a line of text: interpreters and a model are loaded once."""
+    floor, one, two = [], [], []
+    with tempfile.TemporaryDirectory(dir=plan.directory) as below:
+        Path(below, "line.md").write_text("Water drives the wheel.")
+        idle = bare(Path(below), plan.directory).cpu
+        start = {n: ours(engine, Path(below), plan.directory, n).cpu for n in (1, 2)}
+    for _ in range(plan.pipeline_runs):
+        # In turns, so that whatever else the machine does, does it to all of them.
+        floor.append(bare(folder, plan.directory))
+        one.append(ours(engine, folder, plan.directory, 1))
+        two.append(ours(engine, folder, plan.directory, 2))
+    chunks = floor[-1].output["chunks"]
+    print(f"    bare, {what}, {chunks} chunks: {_told(floor[-1].output['spent'])}", file=sys.stderr)
+    raw = {"bare": floor[-1].cpu, "one": one[-1].cpu, "two": two[-1].cpu, "idle": idle, "start": start}
+    print(f"    CPU in all: {raw}", file=sys.stderr)
+    ground = min(run.cpu for run in floor) - idle
+    for processes, runs in ((1, one), (2, two)):
+        plural = "es" if processes > 1 else ""
+        yield most(
+            engine,
+            f"index {what}, {processes} process{plural}, CPU",
+            "x bare",
+            [(run.cpu - start[processes]) / ground for run in runs],
+            [(run.cpu - idle) / ground for run in floor],
+            budget=OVERHEAD if processes == 1 else None,
+        )
+    yield most(
+        engine,
+        f"index {what}, CPU of two processes",
+        "x one",
+        [(min(run.cpu for run in two) - start[2]) / (min(run.cpu for run in one) - start[1])],
+        [1.0],
+        budget=TWO,
+    )
+
+
+def bare(folder: Path, below: Path) -> Spent:
+    with tempfile.TemporaryDirectory(dir=below) as place:
+        return _run([sys.executable, "-m", "bench.pipeline_floor", str(folder), f"{place}/bare.db"], {})
+
+
+def ours(engine: str, folder: Path, below: Path, processes: int, *, embedder: str = "static") -> Spent:
+    with tempfile.TemporaryDirectory(dir=below) as place:
+        url = f"sqlite:///{place}/queue.db" if engine == "sqlite" else f"jsonl://{place}/queue"
+        environment = {"PENSTOCK_STATE": place, "PENSTOCK_URL": url, "PENSTOCK_EMBEDDER": embedder}
+        command = [sys.executable, "-m", "penstock", "index", str(folder), "--wait", "--json"]
+        return _run([*command, "--processes", str(processes)], environment)
+
+
+COUNTING = """
+import ctypes, json, os, resource, subprocess, sys
+# What the command leaves behind comes to us when it ends, to be waited for and counted as well.
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+try:
+    while True:
+        os.wait()
+except ChildProcessError:
+    pass
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+cpu = used.ru_utime + used.ru_stime
+print(json.dumps([done.returncode, cpu, used.ru_maxrss, done.stdout.decode()]))
+"""
+
+
+def _run(command: list[str], environment: dict[str, str]) -> Spent:
+    """In a process that waits for nothing else: what it counts of its children is this command."""
+    answer = subprocess.run(
+        [sys.executable, "-c", COUNTING, *command],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    code, cpu, kilobytes, output = msgspec.json.decode(answer.stdout)
+    if code:
+        raise RuntimeError(f"{' '.join(command)} ended with {code}: {output}")
+    return Spent(cpu, kilobytes / 1024, msgspec.json.decode(output))
+
+
+def growth(engine: str, plan: Plan) -> Line:
+    """CPU a chunk for the first thousand, and for another when the catalog holds many."""
+    with tempfile.TemporaryDirectory(dir=plan.directory) as below:
+        settings = config.load({}, state_dir=Path(below, "state"), embedder="hashing")
+        with Penstock(settings=settings) as app:
+            costs = [_step(app, Path(below), number) for number in range(plan.catalog_chunks // STEP)]
+    some = max(1, len(costs) // 20)
+    first, last = min(costs[: some + 1]), min(costs[-some:])
+    return most(
+        engine,
+        f"CPU a chunk, catalog of {plan.catalog_chunks:,} chunks",
+        "x the first",
+        [last / first],
+        [1.0],
+        budget=FLAT,
+    )
+
+
+def _step(app: Penstock, below: Path, number: int) -> float:
+    folder = below / f"step{number}"
+    folder.mkdir()
+    for at, chunks in enumerate(texts(STEP // 4, 4)):
+        body = "\n\n".join(f"# {number} {at} {n}\n\n{text} {text}"[:2_000] for n, text in enumerate(chunks))
+        (folder / f"{at}.md").write_text(body)
+    began = time.process_time()
+    with app.worker_thread():
+        app.wait(app.index(folder).job_id)
+    return time.process_time() - began
+
+
+def memory(engine: str, plan: Plan) -> Line:
+    with tempfile.TemporaryDirectory(dir=plan.directory) as below:
+        folder = Path(below, "files")
+        for number in range(plan.many_files):
+            path = folder / f"{number // 1_000:04}" / f"{number:07}.md"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"Note {number} about water and wheel {number % 97}.\n")
+        spent = ours(engine, folder, plan.directory, 2, embedder="hashing")
+    what = f"memory of a process, {plan.many_files:,} small files"
+    return most(engine, what, "MB", [spent.megabytes], [0.0], budget=MEMORY_MB)
+
+
+def small_files(below: Path, number: int) -> Path:
+    """The labelled collection's own where it is there, else some like them."""
+    folder = below / "html"
+    folder.mkdir()
+    archive = CORPUS / "cacm" / "cacm.tar.gz"
+    if archive.exists():
+        with tarfile.open(archive) as tar:
+            for member in [one for one in tar if one.isfile()][:number]:
+                data = tar.extractfile(member)
+                assert data is not None
+                (folder / Path(member.name).name).write_bytes(data.read())
+        return folder
+    for at, (text,) in enumerate(texts(number, 1)):
+        (folder / f"{at}.html").write_text(f"<html><pre>\nTitle {at}\n\n{text}\n</pre></html>\n")
+    return folder
+
+
+def long_document(below: Path, pages: int) -> Path:
+    from tests.pipeline.making import pdf
+
+    folder = below / "paper"
+    folder.mkdir()
+    shown = []
+    for number, chunks in enumerate(texts(pages, 3)):
+        words = f"Page {number}. {' '.join(chunks)}".split()
+        shown.append("\n".join(" ".join(words[at : at + 10]) for at in range(0, len(words), 10)))
+    (folder / "paper.pdf").write_bytes(pdf(*shown))
+    return folder
+
+
+def _told(spent: object) -> str:
+    assert isinstance(spent, dict)
+    return ", ".join(f"{name} {seconds:.2f} s" for name, seconds in spent.items())
