@@ -45,6 +45,9 @@ from penstock.queue.texts import storable
 
 T = TypeVar("T")
 
+OPEN_TOO_LONG_S = 300
+"""Nothing that ended meanwhile can be removed while an older transaction may still look at it."""
+
 
 class PostgresQueue(Engine[PostgresRows]):
     def __init__(self, url: str, *, pool_size: int = 4, pooled: bool = False, timeout_s: float = 60) -> None:
@@ -237,10 +240,16 @@ class PostgresQueue(Engine[PostgresRows]):
         with self._reading() as rows:
             postgres_schema.verify(rows.connection, self._connections.name)
             settings: dict[str, str] = dict(rows.ask("durability"))
+            left_open = rows.ask("open_transactions", seconds=OPEN_TOO_LONG_S)
+        name = self._connections.name
         return [
-            f"{self._connections.name} runs with {name} = off: a power cut can lose what was acknowledged"
-            for name, value in sorted(settings.items())
+            f"{name} runs with {setting} = off: a power cut can lose what was acknowledged"
+            for setting, value in sorted(settings.items())
             if value == "off"
+        ] + [
+            f"{name} has a transaction open for {seconds // 60} minutes (process {pid}): "
+            "claims slow down until it ends"
+            for pid, seconds in left_open
         ]
 
     def migrate(self) -> None:
