@@ -351,3 +351,10 @@ def test_a_waiter_outlives_a_restart(server: postgres.PostgresServer) -> None:
     queue.add(jobs(1))
     assert queue.wait(PATIENCE_S)
     queue.close()
+
+
+def test_what_libpq_says_several_times_is_said_once() -> None:
+    with pytest.raises(errors.StoreUnavailable) as refusal:
+        Penstock("postgresql://u@127.0.0.1:1/db")
+
+    assert "postgresql://u@127.0.0.1:1/db cannot be reached (Connection refused)" == refusal.value.message

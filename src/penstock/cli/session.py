@@ -25,7 +25,7 @@ class Worker(Protocol):
     where: str
     processes: int
 
-    def run(self) -> None: ...
+    def run(self, tell: Callable[[], object] = ...) -> None: ...
 
 
 class House(Protocol):
