@@ -134,7 +134,7 @@ class _Builder:
             )
         return items.idempotency_key(self._given["item_type"], self._collection, payload)
 
-    def _metadata(self, item_type: str, now: datetime) -> str:
+    def _metadata(self, item_type: str, now: Callable[[], datetime]) -> str:
         given = self._given.get("metadata")
         if given is not None and not isinstance(given, Mapping):
             raise InvalidPayload(f"metadata: expected an object, got {type(given).__name__}")
@@ -144,7 +144,7 @@ class _Builder:
         if item_type != "function":
             # A live job that answers for several requests keeps the time of the last: a deletion that came
             # before that must not swallow it.
-            metadata[items.ASKED_AT] = clock.format_time(now)
+            metadata[items.ASKED_AT] = clock.format_time(now())
         try:
             return encode_payload(metadata, max_bytes=self._settings.max_payload_bytes)
         except InvalidRequest as refusal:
