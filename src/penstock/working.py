@@ -12,7 +12,7 @@ import logging
 import multiprocessing
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -79,12 +79,17 @@ class Worker:
         self.where = masked_url(self._settings.url)
         self.serves = _served(loaded, self._lanes)
 
-    def run(self) -> None:
-        """Until a signal asks it to stop, or (``until_idle``) nothing is left that could be done now."""
+    def run(self, tell: Callable[[], object] = lambda: None) -> None:
+        """Until a signal asks it to stop, or (``until_idle``) nothing is left that could be done now.
+
+        ``tell`` is called once the store is open: what cannot be opened is not announced.
+        """
         from penstock.worker.supervisor import Supervisor
 
-        if self.processes or not self._until_idle:
-            Supervisor(self._terms()).run()
+        supervisor = Supervisor(self._terms()) if self.processes or not self._until_idle else None
+        tell()
+        if supervisor is not None:
+            supervisor.run()
 
     def _terms(self) -> Terms:
         from penstock.worker.supervisor import Terms

@@ -338,3 +338,16 @@ def test_a_memory_is_not_for_workers(start: Start):
 
 def test_the_lanes_of_the_command_are_those_of_a_worker():
     assert tuple(working.LANES) == worker.LANES
+
+
+@pytest.mark.parametrize(
+    "away", ["postgresql://penstock:secret@127.0.0.1:1/jobs", "redis://:secret@127.0.0.1:1/0"]
+)
+def test_a_server_that_is_away_is_one_line_and_nothing_is_announced(start: Start, away: str, tmp_path: Path):
+    out, err = finished(start("--url", away, "--state", str(tmp_path), "worker"), code=7)
+
+    assert "" == out
+    assert 1 == len(err.splitlines())
+    assert "Connection refused" in err
+    assert "Check that the store is running and reachable, then try again." in err
+    assert "secret" not in err

@@ -22,7 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
@@ -166,6 +167,20 @@ def _reachable(binaries: Path, home: Path) -> Path:
             shutil.copytree(libraries, copy.with_name(libraries.name))
         return copy / binaries.relative_to(package)
     return binaries
+
+
+@contextmanager
+def own_server() -> Iterator[PostgresServer]:
+    """One of a test's own, as durable as in earnest, to be stopped and started again."""
+    home = Path(tempfile.mkdtemp(prefix="penstock-postgres-own-"))
+    server = PostgresServer(home)
+    server.create()
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(home)
 
 
 # One server a test run.

@@ -180,6 +180,7 @@ def test_retry_of_all_failed_counts_what_was_asked_for_not_its_children(app: Pen
         [{"item_type": "file", "op": "ingest", "payload": {"file_path": path}} for path in files],
         app.settings,
         door="library",
+        now=app.queue.now,
     )
     app.queue.settle([lifecycle.waits(parent, children=tuple(children))])
     fail(app, *claim(app, 3))

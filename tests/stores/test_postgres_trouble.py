@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -273,14 +270,8 @@ def test_a_server_that_may_lose_what_it_acknowledged_says_so(url: str, own: Own)
 
 @pytest.fixture
 def server() -> Iterator[postgres.PostgresServer]:
-    """One of its own, as durable as in earnest."""
-    home = Path(tempfile.mkdtemp(prefix="penstock-postgres-own-"))
-    server = postgres.PostgresServer(home)
-    server.create()
-    server.start()
-    yield server
-    server.stop()
-    shutil.rmtree(home)
+    with postgres.own_server() as server:
+        yield server
 
 
 class Load:
@@ -360,3 +351,10 @@ def test_a_waiter_outlives_a_restart(server: postgres.PostgresServer) -> None:
     queue.add(jobs(1))
     assert queue.wait(PATIENCE_S)
     queue.close()
+
+
+def test_what_libpq_says_several_times_is_said_once() -> None:
+    with pytest.raises(errors.StoreUnavailable) as refusal:
+        Penstock("postgresql://u@127.0.0.1:1/db")
+
+    assert "postgresql://u@127.0.0.1:1/db cannot be reached (Connection refused)" == refusal.value.message

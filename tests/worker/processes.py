@@ -62,8 +62,8 @@ def within(limit: float, took: float) -> bool:
     if took < limit:
         return True
     began = time.monotonic()
-    subprocess.run([sys.executable, "-c", "import msgspec, logging, multiprocessing"], check=True)
-    delay = time.monotonic() - began - 0.1
+    subprocess.run([sys.executable, "-c", "import penstock.working, penstock.worker.supervisor"], check=True)
+    delay = time.monotonic() - began - 0.2
     return took < limit + 6 * delay
 
 
@@ -143,11 +143,11 @@ class Begun(NamedTuple):
 class Field:
     """A store, the jobs in it, and the workers on it."""
 
-    def __init__(self, engine: str, place: Path) -> None:
+    def __init__(self, engine: str, place: Path, url: str | None = None) -> None:
         self.engine = engine
         self.place = place
         self._closing = ExitStack()
-        self.url = self._store_url()
+        self.url = url or self._store_url()
         self.queue: Queue = opened(self.url)
         self.record = place / "record"
         self._workers: list[Worker] = []

@@ -10,6 +10,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from typing import Any
 
 import psycopg
 import pytest
@@ -38,6 +39,12 @@ ON_SQLITE = """
 """
 
 
+def ask_postgres(url: str, statement: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        answer = connection.execute(statement.encode())
+        return answer.fetchall() if answer.description else []
+
+
 @contextmanager
 def endings_counted(field: Field) -> Iterator[Callable[[], int]]:
     """Let the store itself say how often jobs became done."""
@@ -46,13 +53,10 @@ def endings_counted(field: Field) -> Iterator[Callable[[], int]]:
             file.executescript(ON_SQLITE)
             yield lambda: int(file.execute("SELECT count(*) FROM endings").fetchone()[0])
     elif field.engine == "postgres":
-        with psycopg.connect(field.url, autocommit=True) as server:
-            server.execute(ON_POSTGRES.encode())
-            yield lambda: len(server.execute("SELECT 1 FROM endings").fetchall())
-            # The next test may get this schema.
-            server.execute(
-                "DROP TRIGGER ending ON unified_queue; DROP FUNCTION note_ending; DROP TABLE endings"
-            )
+        ask_postgres(field.url, ON_POSTGRES)
+        yield lambda: int(ask_postgres(field.url, "SELECT count(*) FROM endings")[0][0])
+        # The next test may get this schema.
+        ask_postgres(field.url, "DROP FUNCTION note_ending CASCADE; DROP TABLE endings")
     elif field.engine == "redis":
         # A number that goes up with every ending: beside the rows, not counted from them.
         yield lambda: field.count(Status.DONE)

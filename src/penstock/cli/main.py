@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from penstock.cli import (
+    change_commands,
     config_commands,
     document_commands,
     index,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.service.documents import Documents
     from penstock.service.jobs import Jobs
     from penstock.service.search import Search
+    from penstock.service.verifying import Verifier
 
 
 class Root(click.Group):
@@ -92,6 +94,11 @@ class _House:
 
         return Search(documents.catalog, settings, lambda: open_embedder(settings.embedder))
 
+    def verifier(self, documents: Documents, jobs: Jobs) -> Verifier:
+        from penstock.service.verifying import Verifier
+
+        return Verifier(documents.catalog, jobs)
+
     def worker(self, settings: Settings, **options: Any) -> Worker:
         from penstock import working
 
@@ -118,6 +125,10 @@ for command in (
     document_commands.why,
     document_commands.documents,
     document_commands.note,
+    change_commands.rename,
+    change_commands.delete,
+    change_commands.delete_tenant,
+    change_commands.verify,
     queue_change.cancel,
     queue_change.retry,
     queue_commands.queue,

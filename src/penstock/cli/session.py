@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from penstock.service.documents import Documents
     from penstock.service.jobs import Jobs
     from penstock.service.search import Search
+    from penstock.service.verifying import Verifier
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -24,7 +25,7 @@ class Worker(Protocol):
     where: str
     processes: int
 
-    def run(self) -> None: ...
+    def run(self, tell: Callable[[], object] = ...) -> None: ...
 
 
 class House(Protocol):
@@ -35,6 +36,8 @@ class House(Protocol):
     def documents(self, settings: Settings, jobs: Jobs) -> Documents: ...
 
     def search(self, settings: Settings, documents: Documents) -> Search: ...
+
+    def verifier(self, documents: Documents, jobs: Jobs) -> Verifier: ...
 
     def worker(self, settings: Settings, **options: Any) -> Worker: ...
 
@@ -72,6 +75,10 @@ class Session:
     @functools.cached_property
     def search(self) -> Search:
         return self._house.search(self.settings, self.documents)
+
+    @property
+    def verifier(self) -> Verifier:
+        return self._house.verifier(self.documents, self.jobs)
 
     def make_worker(self, settings: Settings, **options: Any) -> Worker:
         return self._house.worker(settings, **options)

@@ -86,11 +86,14 @@ def worker(
         lanes=lanes,
         start_method=start_method,
     )
-    if session.as_json:
-        emit_json({"serves": made.serves, "store": made.where, "processes": made.processes, "app": app})
-    else:
-        emit(_told(made))
-    made.run()
+
+    def tell() -> None:
+        if session.as_json:
+            emit_json({"serves": made.serves, "store": made.where, "processes": made.processes, "app": app})
+        else:
+            emit(_told(made))
+
+    made.run(tell)
 
 
 def _told(made: Worker) -> str:

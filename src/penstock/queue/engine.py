@@ -45,8 +45,7 @@ class Engine(ABC, Generic[R]):
         can meet may do it again from the start.
         """
 
-    def _now(self) -> datetime:
-        """The store's own clock: this machine's, unless the store has another."""
+    def now(self) -> datetime:
         return clock.now()
 
     @abstractmethod
@@ -72,11 +71,11 @@ class Engine(ABC, Generic[R]):
                 "this engine has no transactions to join",
                 remedy="Leave out connection=, or use a sqlite:/// or postgresql:// store.",
             )
-        moment = now or self._now()
+        moment = now or self.now()
         return self._write("add", lambda rows: adding.add(rows, new, limits, moment))
 
     def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
-        moment = now or self._now()
+        moment = now or self.now()
         while True:
             claims = self._write("claim", lambda rows: self._claim(rows, request, moment))
             if claims is not None:
@@ -85,7 +84,7 @@ class Engine(ABC, Generic[R]):
     def settle(
         self, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> list[Status | None]:
-        moment = now or self._now()
+        moment = now or self.now()
         answers, parents = self._write("settle", lambda rows: settling.settle(rows, settlements, moment))
         self._cascade(parents, moment, cancelling.stop_children, "cancel")
         return answers
@@ -93,7 +92,7 @@ class Engine(ABC, Generic[R]):
     def exchange(
         self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
     ) -> Exchange:
-        moment = now or self._now()
+        moment = now or self.now()
 
         def settle_and_claim(rows: R) -> tuple[list[Status | None], list[str], list[Claim] | None]:
             return *settling.settle(rows, settlements, moment), self._claim(rows, request, moment)
@@ -103,7 +102,7 @@ class Engine(ABC, Generic[R]):
         return Exchange(answers, self.claim(request, now=now) if claims is None else claims)
 
     def cancel(self, ids: Sequence[str], *, now: datetime | None = None) -> list[Cancelled]:
-        moment = now or self._now()
+        moment = now or self.now()
         answers, parents = self._write("cancel", lambda rows: cancelling.cancel(rows, list(ids), moment))
         self._cascade(parents, moment, cancelling.stop_children, "cancel")
         return answers
@@ -111,7 +110,7 @@ class Engine(ABC, Generic[R]):
     def requeue(
         self, ids: Sequence[str], *, keep_retries: bool = False, now: datetime | None = None
     ) -> list[Requeued]:
-        moment = now or self._now()
+        moment = now or self.now()
 
         def work(rows: R) -> tuple[list[Requeued], list[str]]:
             return requeueing.requeue(rows, list(ids), moment, keep_retries=keep_retries)
@@ -143,7 +142,7 @@ class Engine(ABC, Generic[R]):
         self._write("pause", lambda rows: self._set_paused(rows, scope, True))
 
     def resume(self, scope: Scope, *, now: datetime | None = None) -> int:
-        moment = now or self._now()
+        moment = now or self.now()
         self._write("resume", lambda rows: self._set_paused(rows, scope, False))
         return self._release_resumed(moment)
 
@@ -161,7 +160,7 @@ class Engine(ABC, Generic[R]):
                 return released
 
     def reconcile(self, *, now: datetime | None = None, limit: int = 100) -> int:
-        moment = now or self._now()
+        moment = now or self.now()
         repairs = self._write("reconcile", lambda rows: settling.reconcile(rows, moment, limit))
         self._cascade(repairs.to_stop, moment, cancelling.stop_children, "cancel")
         self._cascade(repairs.to_return, moment, requeueing.return_children, "requeue")

@@ -136,6 +136,9 @@ class Queue(Protocol):
 
     def workers(self) -> list[WorkerReport]: ...
 
+    def now(self) -> datetime:
+        """The store's own clock: that of the server where there is one, which all hosts share."""
+
     def wait(self, timeout: float) -> bool:
         """Sleep until something may have been added or released, at most ``timeout`` seconds. A hint."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from penstock import clock
 from penstock.job import CHILDREN, Held, Job, JobQuery, Position, Scope, Status
 from penstock.queue.protocol import POSITION_CAP, Queue
 from penstock.service.answers import HistoryEntry
@@ -21,7 +20,7 @@ def reason(queue: Queue, job: Job, position: Position | None) -> str | None:
     if job.status is not Status.PENDING:
         return None
     if job.held is Held.TIME and job.run_at is not None:
-        return _until(job, job.run_at)
+        return _until(job, job.run_at, queue.now())
     if job.held is Held.LOCK:
         return _locked(queue, job)
     scope = _covering(queue.paused(), job)
@@ -39,9 +38,9 @@ def _running(job: Job) -> str | None:
     return "cancel requested; stops at the next checkpoint" if job.cancel_requested else None
 
 
-def _until(job: Job, run_at: datetime) -> str:
+def _until(job: Job, run_at: datetime, now: datetime) -> str:
     moment = run_at.strftime("%Y-%m-%d %H:%M:%S UTC")
-    if run_at <= clock.now():
+    if run_at <= now:
         return f"was held until {moment}; the next claim takes it up"
     if job.history and job.history[-1].what == "released":
         return f"held until {moment}, no retry spent ({job.error_code}): {job.history[-1].note}"

@@ -9,7 +9,7 @@ from typing import Any, TypedDict, Unpack, cast
 
 import msgspec
 
-from penstock import clock, items, vocabulary
+from penstock import items, vocabulary
 from penstock.config import Settings
 from penstock.errors import (
     AmbiguousId,
@@ -85,9 +85,10 @@ class Jobs:
 
         Raises a subclass of ``InvalidRequest``, or ``QueueFull``; then nothing was written.
         """
-        (new,) = new_jobs([submission], self.settings, door=self.door, joins=connection is not None)
+        joins = connection is not None
+        (new,) = new_jobs([submission], self.settings, door=self.door, joins=joins, now=self.queue.now)
         (added,) = self.queue.add([new], limits=self._limits(), connection=connection)
-        later = not added.dedupe_hit and new.run_at is not None and new.run_at > clock.now()
+        later = not added.dedupe_hit and new.run_at is not None and new.run_at > self.queue.now()
         asked = connection is None and not later
         receipt = self._receipt(added, self.queue.position(added.queue_id) if asked else None)
         return msgspec.structs.replace(receipt, run_at=new.run_at) if later else receipt
@@ -99,7 +100,8 @@ class Jobs:
         """
         if not submissions:
             return []
-        new = new_jobs(submissions, self.settings, door=self.door, joins=connection is not None)
+        joins = connection is not None
+        new = new_jobs(submissions, self.settings, door=self.door, joins=joins, now=self.queue.now)
         added = self.queue.add(new, limits=self._limits(), connection=connection)
         return [self._receipt(answer, None) for answer in added]
 
@@ -257,7 +259,7 @@ class Jobs:
             by_held={reason.value: held.get((reason,), 0) for reason in Held},
             by_item_type=dict(sorted(by_item_type.items())),
             oldest_pending_at=oldest.created_at if oldest else None,
-            oldest_pending_age_s=(clock.now() - oldest.created_at).total_seconds() if oldest else None,
+            oldest_pending_age_s=(self.queue.now() - oldest.created_at).total_seconds() if oldest else None,
             paused=self.paused(),
             workers=self.queue.workers(),
             warnings=self._warnings(),
@@ -290,7 +292,7 @@ class Jobs:
             )
         if older_than < timedelta(0):
             raise InvalidTime("older_than: expected a duration that is not negative", remedy="Use 0 for all.")
-        before = clock.now() - older_than
+        before = self.queue.now() - older_than
         removed = 0
         while gone := self.queue.prune(dict.fromkeys(wanted, before)):
             removed += gone

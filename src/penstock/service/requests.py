@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict, TypeVar
 
@@ -48,10 +49,17 @@ class Submission(Asked, total=False):
 
 
 def new_jobs(
-    submissions: Sequence[Submission], settings: Settings, *, door: items.Source, joins: bool = False
+    submissions: Sequence[Submission],
+    settings: Settings,
+    *,
+    door: items.Source,
+    joins: bool = False,
+    now: Callable[[], datetime],
 ) -> list[NewJob]:
-    """The rows that were asked for. ``joins``: they go into the caller's transaction, so none may dedupe."""
-    now = clock.now()
+    """The rows that were asked for. ``joins``: they go into the caller's transaction, so none may dedupe.
+    ``now`` is the clock of the store, asked only where a job is for later.
+    """
+    now = functools.cache(now)
     built = []
     for number, queue_id in enumerate(clock.new_ids(len(submissions))):
         try:
@@ -78,7 +86,7 @@ class _Builder:
         self._branch = items.validate_name("branch", given.get("branch", "main"))
         self._flags = {name: _flag(given, name, default=name == "dedupe") for name in FLAGS}
 
-    def build(self, queue_id: str, now: datetime) -> NewJob:
+    def build(self, queue_id: str, now: Callable[[], datetime]) -> NewJob:
         given = self._given
         item_type, op = given["item_type"], given["op"]
         payload = items.parse_payload(item_type, op, given["payload"])
@@ -126,7 +134,7 @@ class _Builder:
             )
         return items.idempotency_key(self._given["item_type"], self._collection, payload)
 
-    def _metadata(self, item_type: str, now: datetime) -> str:
+    def _metadata(self, item_type: str, now: Callable[[], datetime]) -> str:
         given = self._given.get("metadata")
         if given is not None and not isinstance(given, Mapping):
             raise InvalidPayload(f"metadata: expected an object, got {type(given).__name__}")
@@ -136,7 +144,7 @@ class _Builder:
         if item_type != "function":
             # A live job that answers for several requests keeps the time of the last: a deletion that came
             # before that must not swallow it.
-            metadata[items.ASKED_AT] = clock.format_time(now)
+            metadata[items.ASKED_AT] = clock.format_time(now())
         try:
             return encode_payload(metadata, max_bytes=self._settings.max_payload_bytes)
         except InvalidRequest as refusal:
@@ -184,14 +192,19 @@ def _checked_key(key: str) -> str:
     return key
 
 
-def due_at(run_at: datetime | str | None, delay: timedelta | float | None, now: datetime) -> datetime | None:
+def due_at(
+    run_at: datetime | str | None, delay: timedelta | float | None, now: Callable[[], datetime]
+) -> datetime | None:
     """The moment before which the job must not run, if any."""
     if run_at is not None and delay is not None:
         raise InvalidTime("run_at and delay: expected one of them", remedy="Leave one of them out.")
-    moment = read_time(run_at) if run_at is not None else None
     if delay is not None:
-        moment = now + _checked_delay(delay)
-    if moment is not None and moment > now + FARTHEST:
+        ahead = _checked_delay(delay)
+        return now() + ahead
+    if run_at is None:
+        return None
+    moment = read_time(run_at)
+    if moment > now() + FARTHEST:
         raise InvalidTime(f"run_at: {moment.isoformat()} is more than ten years ahead")
     return moment
 

@@ -133,7 +133,7 @@ class Tasks:
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise InvalidRequest(f"limit: expected a whole number from 1, got {str(limit)[:80]!r}")
-        now = clock.now()
+        now = self._queue.now()
         first: dict[str, Job] = {}
         busy: set[str] = set()
         for job in self._tasks(Status.PENDING, Status.IN_PROGRESS):
@@ -204,7 +204,7 @@ class Tasks:
 
     def detect_stale_tasks(self, threshold_minutes: float = 30) -> list[str]:
         """Tasks in progress that said nothing for so long, although their worker may well be alive."""
-        silent_since = clock.now() - _duration("threshold_minutes", minutes=threshold_minutes)
+        silent_since = self._queue.now() - _duration("threshold_minutes", minutes=threshold_minutes)
         running = self._tasks(Status.IN_PROGRESS)
         return [job.queue_id for job in running if job.updated_at < silent_since]
 
@@ -220,7 +220,7 @@ class Tasks:
 
     def cleanup_completed_tasks(self, retention_days: float = 7) -> int:
         """Remove tasks that ended longer ago; answers how many. Jobs that are no functions stay."""
-        before = clock.now() - _duration("retention_days", days=retention_days)
+        before = self._queue.now() - _duration("retention_days", days=retention_days)
         ends = dict.fromkeys((Status.DONE, Status.FAILED, Status.CANCELLED), before)
         removed = 0
         while gone := self._queue.prune(ends, item_type="function"):

@@ -23,7 +23,7 @@ import msgspec
 
 from penstock import lifecycle
 from penstock.catalog.values import Phase
-from penstock.errors import DiskFull, StoreError, StoreUnavailable
+from penstock.errors import DiskFull, PenstockError, StoreError, StoreUnavailable
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
 from penstock.job import CHILDREN, Claim, ClaimRequest, Settlement
@@ -162,7 +162,7 @@ class Child:
 
         def step() -> None:
             nonlocal worked
-            worked = lanes.step(self._guard)
+            worked = lanes.step(self._guard.around)
 
         self._executing_since = self._now()
         self._busy.set()
@@ -368,7 +368,10 @@ def main(
     except BaseException as error:  # whatever it is, the supervisor passes it on
         slot.note(msgspec.json.encode({"died": describe(error)}).decode())
         slot.say_leaving(time.monotonic())
-        log.exception("a worker process ends")
+        if isinstance(error, PenstockError):
+            log.warning("a worker process ends: %s", error)
+        else:
+            log.exception("a worker process ends")
     finally:
         _end(slot, code)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from penstock import clock
 from penstock.job import CHILDREN, Held, JobQuery, Status
 from penstock.queue.protocol import Queue
 from penstock.worker import paging
@@ -22,7 +21,7 @@ def idle(queue: Queue) -> bool:
     counts = queue.count(JobQuery(statuses=LIVE), by=("status", "held"))
     if counts.get((Status.PENDING, None)) or counts.get((Status.IN_PROGRESS, None), 0) > waiting:
         return False
-    now = clock.now()
+    now = queue.now()
     later = paging.every(queue, JobQuery(statuses=frozenset({Status.PENDING}), held=Held.TIME))
     # What has become due is taken up by the next claim; until then its row says what it said.
     return not any(job.retry_count or (job.run_at and job.run_at <= now) for job in later)

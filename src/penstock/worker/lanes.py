@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import NamedTuple, TypeAlias
 
 from penstock.catalog import outcomes
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import Phase, Task, TaskRequest
-from penstock.errors import FingerprintMismatch
+from penstock.catalog.values import Phase, Task, TaskOutcome, TaskRequest
+from penstock.errors import FingerprintMismatch, StoreError
 from penstock.handlers.phases import Phases
 from penstock.job import Job, Status
 from penstock.lifecycle import TIMED_OUT
 from penstock.queue.protocol import Queue
-from penstock.worker.guard import Guard
 from penstock.worker.slot import Member, Slot
 from penstock.worker.teller import Teller
 
@@ -29,6 +29,9 @@ REFUSED_S = 60.0
 TIMEOUT_S = 900
 """For one batch. What takes longer is stuck, and its tasks are tried alone."""
 MEMBER = "tasks"
+
+Around: TypeAlias = Callable[[int], AbstractContextManager[None]]
+"""What an execution, named by its number, runs inside."""
 
 log = logging.getLogger("penstock.worker")
 
@@ -55,13 +58,31 @@ class Lanes:
         self._slot = slot
         self._worker_id = worker_id
         self._ask_at = dict.fromkeys(lanes, 0.0)
+        self._unsettled: list[TaskOutcome] = []
+        self._in_doubt = False
+        """The store failed in the middle: what it had done by then is not known."""
 
     def wake(self) -> None:
         """There may be tasks now."""
         self._ask_at = {lane: min(at, time.monotonic()) for lane, at in self._ask_at.items()}
 
-    def step(self, guard: Guard) -> bool:
+    def step(self, around: Around) -> bool:
         """One batch of the lane that waited longest; False when no lane had anything."""
+        try:
+            self._clear_doubts()
+            return self._step(around)
+        except StoreError:
+            self._in_doubt = True
+            raise
+
+    def _clear_doubts(self) -> None:
+        """Settle what was done, and give back what was claimed without our knowing: nobody else would."""
+        if self._in_doubt:
+            self._settle()
+            settle_dead(self._catalog, self._worker_id, lost=False)
+            self._in_doubt = False
+
+    def _step(self, around: Around) -> bool:
         now = time.monotonic()
         for lane in sorted(self._ask_at, key=self._ask_at.__getitem__):
             if self._ask_at[lane] > now:
@@ -69,7 +90,7 @@ class Lanes:
             tasks = self._claim(lane, now)
             if tasks:
                 self._ask_at[lane] = now
-                self._run(lane, tasks, guard)
+                self._run(lane, tasks, around)
                 return True
         return False
 
@@ -87,17 +108,22 @@ class Lanes:
             self._ask_at[lane] = now + REFUSED_S
             return []
 
-    def _run(self, lane: Phase, tasks: list[Task], guard: Guard) -> None:
+    def _run(self, lane: Phase, tasks: list[Task], around: Around) -> None:
         number = self._slot.begin((Member(f"{MEMBER}:{lane}", 0, TIMEOUT_S),), time.monotonic())
-        with guard.around(number):
-            ended = self._phases.run(lane, tasks)
-        settled = self._catalog.settle(ended)
+        with around(number):
+            self._unsettled = self._phases.run(lane, tasks)
+        # Done, whether the store takes it now or later.
         self._slot.end(0)
+        self._settle()
+        self._teller.step()
+
+    def _settle(self) -> None:
+        settled = self._catalog.settle(self._unsettled)
+        self._unsettled = []
         refused = sum(status is None for status in settled)
         if refused:
             self._slot.count_refused(refused)
             log.warning("%d results came too late: the tasks were no longer ours", refused)
-        self._teller.step()
 
 
 def still_wanted(queue: Queue, catalog: Catalog, tasks: list[Task]) -> list[Task]:

@@ -21,7 +21,7 @@ HELD_NUMBER = {held: number for number, held in enumerate(HELD)}
 LONG_FIELDS = ("body", "meta", "next", "prog", "res", "hist", "err")
 FIELDS = ("id", "row", "kin", *LONG_FIELDS)
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _HEAD = struct.Struct(">2Bi4d")
 _TAIL = struct.Struct(">4Bd5i5d")
@@ -33,11 +33,11 @@ _encode_json = msgspec.json.Encoder().encode
 
 def micros(moment: datetime | None) -> int:
     """Microseconds since 1970; 0 is none."""
-    return 0 if moment is None else (moment - _EPOCH) // _MICROSECOND
+    return 0 if moment is None else (moment - EPOCH) // _MICROSECOND
 
 
 def moment(number: float) -> datetime | None:
-    return _EPOCH + timedelta(microseconds=number) if number else None
+    return EPOCH + timedelta(microseconds=number) if number else None
 
 
 def duration(length: timedelta) -> int:
@@ -183,8 +183,8 @@ def job(queue_id: str, fields: Mapping[str, bytes | None]) -> Job | None:
         branch=branch,
         priority=tail[2],
         status=STATUSES[head[0] - 1],
-        created_at=_EPOCH + timedelta(microseconds=tail[12]),
-        updated_at=_EPOCH + timedelta(microseconds=head[4]),
+        created_at=EPOCH + timedelta(microseconds=tail[12]),
+        updated_at=EPOCH + timedelta(microseconds=head[4]),
         idempotency_key=key,
         dedupe=who[0] == 1,
         retry_count=tail[7],
@@ -244,7 +244,7 @@ def _history(raw: bytes | None) -> str | None:
     if raw is None:
         return None
     events = [
-        Event(_EPOCH + timedelta(microseconds=int(at)), what, note or None, worker_id or None)
+        Event(EPOCH + timedelta(microseconds=int(at)), what, note or None, worker_id or None)
         for at, what, note, worker_id in msgspec.msgpack.decode(raw)
     ]
     return _encode_json(events).decode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -47,6 +47,10 @@ class RedisQueue:
             self.close()
             raise
         forking.watch(self)
+
+    def now(self) -> datetime:
+        seconds, micros = self._server.call("TIME")
+        return codec.EPOCH + timedelta(seconds=int(seconds), microseconds=int(micros))
 
     def add(
         self,

@@ -45,6 +45,9 @@ from penstock.queue.texts import storable
 
 T = TypeVar("T")
 
+OPEN_TOO_LONG_S = 300
+"""Nothing that ended meanwhile can be removed while an older transaction may still look at it."""
+
 
 class PostgresQueue(Engine[PostgresRows]):
     def __init__(self, url: str, *, pool_size: int = 4, pooled: bool = False, timeout_s: float = 60) -> None:
@@ -60,7 +63,7 @@ class PostgresQueue(Engine[PostgresRows]):
             self._connections.close()
             raise
 
-    def _now(self) -> datetime:
+    def now(self) -> datetime:
         return self._clock.now()
 
     def _write(self, what: str, work: Callable[[PostgresRows], T]) -> T:  # noqa: ARG002 - as the engine's
@@ -86,7 +89,7 @@ class PostgresQueue(Engine[PostgresRows]):
             return super().add(new, limits=limits, now=now)
         if any(item.dedupe for item in new):
             raise InvalidRequest("a job that joins a transaction must have dedupe=False")
-        moment = now or self._now()
+        moment = now or self.now()
         with joined(connection, self._connections.name, self._channel) as rows:
             return adding.add(rows, new, limits, moment)
 
@@ -96,7 +99,7 @@ class PostgresQueue(Engine[PostgresRows]):
     def exchange(
         self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
     ) -> Exchange:
-        moment = now or self._now()
+        moment = now or self.now()
 
         def work(rows: PostgresRows) -> tuple[list[Status | None], list[str], Taken | None]:
             return self._settle_and_take(rows, settlements, request, moment)
@@ -149,7 +152,7 @@ class PostgresQueue(Engine[PostgresRows]):
         return claims
 
     def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[Renewed]:
-        moment = now or self._now()
+        moment = now or self.now()
         return self._write("renew", lambda rows: rows.renew(beats, moment))
 
     def _set_paused(self, rows: PostgresRows, scope: Scope, paused: bool) -> None:
@@ -203,7 +206,7 @@ class PostgresQueue(Engine[PostgresRows]):
             return Position(ahead, rows.scalar("pending", cap=POSITION_CAP))
 
     def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
-        moment = now or self._now()
+        moment = now or self.now()
         with self._reading() as rows:
             return [decoded(row) for row in rows.ask("expired", now=moment, limit=limit)]
 
@@ -213,7 +216,7 @@ class PostgresQueue(Engine[PostgresRows]):
             "host": worker.host,
             "pid": worker.pid,
             "started_at": worker.started_at,
-            "seen_at": now or self._now(),
+            "seen_at": now or self.now(),
             "info_json": worker.info_json,
         }
         self._write("report", lambda rows: rows.send("report", **values))
@@ -237,10 +240,16 @@ class PostgresQueue(Engine[PostgresRows]):
         with self._reading() as rows:
             postgres_schema.verify(rows.connection, self._connections.name)
             settings: dict[str, str] = dict(rows.ask("durability"))
+            left_open = rows.ask("open_transactions", seconds=OPEN_TOO_LONG_S)
+        name = self._connections.name
         return [
-            f"{self._connections.name} runs with {name} = off: a power cut can lose what was acknowledged"
-            for name, value in sorted(settings.items())
+            f"{name} runs with {setting} = off: a power cut can lose what was acknowledged"
+            for setting, value in sorted(settings.items())
             if value == "off"
+        ] + [
+            f"{name} has a transaction open for {seconds // 60} minutes (process {pid}): "
+            "claims slow down until it ends"
+            for pid, seconds in left_open
         ]
 
     def migrate(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import psycopg
 from psycopg import errors as pg
 
@@ -84,5 +86,12 @@ def _state_in(error: psycopg.Error) -> str | None:
     return next((state for words, state in _IN_WORDS.items() if words in text), None)
 
 
+_SAID_BEFORE = re.compile(
+    r"^connection (failed|is bad): |connection to server (at|on) .*? failed: |FATAL: +"
+    r"| Is the server running.*\?"
+)
+"""Which server it is and that it failed, as libpq says it several times over."""
+
+
 def one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]
+    return _SAID_BEFORE.sub("", " ".join(str(error).split()))[:300]

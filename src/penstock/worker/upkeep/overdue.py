@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
-from penstock import clock, lifecycle
+from penstock import lifecycle
 from penstock.job import Job, JobQuery, Status
 from penstock.queue.protocol import Queue
 from penstock.worker import paging
@@ -22,7 +22,7 @@ class OverdueEnder:
 
     def step(self) -> bool:
         page, more = self._rounds.next_page()
-        now, paused = clock.now(), self._queue.paused()
+        now, paused = self._queue.now(), self._queue.paused()
         overdue = [
             job
             for job in page

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
-from penstock import clock
 from penstock.job import Status
 from penstock.queue.protocol import Queue
 
@@ -19,5 +18,5 @@ class Pruner:
         """One batch. A status without a retention time is kept for ever."""
         if not self._retention:
             return False
-        now = clock.now()
+        now = self._queue.now()
         return self._queue.prune({status: now - kept for status, kept in self._retention.items()}) > 0

@@ -6,9 +6,11 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
-from penstock import clock, lifecycle
+from penstock import lifecycle
 from penstock.queue.protocol import Queue
+from penstock.worker.rota import AWAY
 
 REAP_AT_ONCE = 100
 DRIFT_S = 5.0
@@ -16,13 +18,9 @@ DRIFT_S = 5.0
 log = logging.getLogger("penstock.upkeep")
 
 
-def _wall() -> float:
-    return clock.now().timestamp()
-
-
 class Reaper:
-    """Leases are read off the wall clock. When that jumps (set by hand, a laptop that slept), all leases seem
-    over at once, though their holders live: then it waits for one lease, in which they renew theirs.
+    """Leases are read off the store's clock. When that jumps (set by hand, a laptop that slept), all leases
+    seem over at once, though their holders live: then it waits for one lease, in which they renew theirs.
     """
 
     def __init__(
@@ -30,14 +28,16 @@ class Reaper:
         queue: Queue,
         longest_lease_s: float,
         *,
-        wall: Callable[[], float] = _wall,
+        wall: Callable[[], float] | None = None,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._queue = queue
         self._longest_lease_s = longest_lease_s
-        self._wall = wall
+        self._wall = wall or (lambda: queue.now().timestamp())
         self._steady = steady
-        self._offset = wall() - steady()
+        self._offset: float | None = None
+        with suppress(*AWAY):
+            self._offset = self._wall() - steady()
         self._sits_out_until = 0.0
 
     def step(self) -> bool:
@@ -53,8 +53,9 @@ class Reaper:
     def _must_sit_out(self) -> bool:
         now = self._steady()
         offset = self._wall() - now
-        if abs(offset - self._offset) > DRIFT_S:
-            log.warning("the clock jumped by %.0f s: leases count again in a while", offset - self._offset)
+        jumped = 0.0 if self._offset is None else offset - self._offset
+        if abs(jumped) > DRIFT_S:
+            log.warning("the clock jumped by %.0f s: leases count again in a while", jumped)
             self._sits_out_until = now + self._longest_lease_s
         self._offset = offset
         return now < self._sits_out_until

@@ -17,6 +17,7 @@ log = logging.getLogger("penstock.upkeep")
 
 class StuckWarner:
     def __init__(self, queue: Queue, *, after: timedelta = STUCK_AFTER) -> None:
+        self._queue = queue
         self._rounds = Rounds(queue, JobQuery(statuses=frozenset({Status.IN_PROGRESS})))
         self._after = after
         self._warned: dict[str, datetime] = {}
@@ -28,7 +29,7 @@ class StuckWarner:
 
     def step(self) -> bool:
         page, more = self._rounds.next_page()
-        now = clock.now()
+        now = self._queue.now()
         for job in page:
             if job.lease_until is not None and now - job.updated_at > self._after:
                 self._warn_once(job)

@@ -69,3 +69,10 @@ SELECT EXISTS (SELECT 1 FROM unified_queue WHERE coalesce(held, status) = 'pendi
 
 -- name: durability
 SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes')
+
+-- Of sessions of other users nothing is shown to who may not see them.
+-- name: open_transactions
+SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::int FROM pg_stat_activity
+WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
+  AND xact_start < clock_timestamp() - %(seconds)s * interval '1 second'
+ORDER BY xact_start LIMIT 1

@@ -1,0 +1,131 @@
+"""``penstock rename``, ``delete``, ``delete-tenant`` and ``verify``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.exits import REFUSED
+from penstock.cli.output import emit, emit_json, table
+from penstock.cli.session import Session, json_option
+
+if TYPE_CHECKING:
+    from penstock.service.answers import Receipt
+
+SHOWN = 20
+
+
+@click.command()
+@click.argument("old", type=click.Path())
+@click.argument("new", type=click.Path())
+@click.option("--collection", metavar="NAME", help="In this collection.")
+@click.option("--tenant", metavar="NAME", help="For this tenant.")
+@json_option
+@click.pass_obj
+def rename(session: Session, /, old: str, new: str, **where: Any) -> None:
+    """Tell the index that a file or folder has moved. Nothing is read or embedded again.
+
+    The move itself is yours to make, before or after; what the disk says when the job runs is what counts.
+    """
+    paths = {"old_path": os.path.abspath(old), "new_path": os.path.abspath(new)}  # noqa: PTH100 - links stay
+    folder = Path(new).is_dir() or Path(old).is_dir()
+    _submit(session, "rename", "update", paths | {"is_folder": folder}, where)
+
+
+@click.command()
+@click.argument("path_or_id", metavar="PATH|ID")
+@click.option("--collection", metavar="NAME", help="In this collection.")
+@click.option("--tenant", metavar="NAME", help="For this tenant.")
+@json_option
+@click.pass_obj
+def delete(session: Session, /, path_or_id: str, **where: Any) -> None:
+    """Forget a document, or everything below a folder. Files on the disk are not touched."""
+    path = os.path.abspath(path_or_id)  # noqa: PTH100 - links stay
+    if Path(path).is_dir():
+        _submit(session, "folder", "delete", {"folder_path": path}, where)
+        return
+    looks_like_a_path = os.sep in path_or_id or Path(path).exists()
+    _submit(
+        session,
+        "delete_document",
+        "delete",
+        {"document_id": path if looks_like_a_path else path_or_id},
+        where,
+    )
+
+
+@click.command("delete-tenant")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@click.pass_obj
+def delete_tenant(session: Session, /, name: str, yes: bool) -> None:
+    """Forget everything of a tenant. Files on the disk are not touched."""
+    if not yes:
+        click.confirm(f"Forget everything of tenant {name}?", abort=True, err=True)
+    _submit(session, "delete_tenant", "delete", {"tenant_id_to_delete": name}, {})
+
+
+def _submit(
+    session: Session, item_type: str, op: str, payload: dict[str, Any], where: dict[str, Any]
+) -> None:
+    receipt = session.jobs.submit(
+        item_type=item_type,
+        op=op,
+        payload=payload,
+        tenant_id=where.get("tenant"),
+        collection=where.get("collection"),
+    )
+    if session.worker_alive():
+        _tell_queued(session, receipt)
+        return
+    session.make_worker(session.settings, processes=1, until_job=receipt.job_id, grace=5.0).run()
+    job = session.jobs.job(receipt.job_id)
+    told = job.result or {"outcome": str(job.status)}
+    if session.as_json:
+        error = {"code": job.error_code, "message": job.error_message} if job.error_code else None
+        emit_json({"job_id": job.queue_id, "status": str(job.status), "result": job.result, "error": error})
+    elif job.status == "done":
+        removed = told.get("removed")
+        emit(f"{told['outcome']}" + (f": {removed:,} documents" if removed is not None else ""))
+    else:
+        emit(f"{job.status}: {job.error_message} ({job.error_code})")
+    if job.status != "done":
+        raise SystemExit(REFUSED)
+
+
+def _tell_queued(session: Session, receipt: Receipt) -> None:
+    if session.as_json:
+        emit_json({"job_id": receipt.job_id, "status": str(receipt.status), "result": None, "error": None})
+    else:
+        emit(f"Job queued: {receipt.job_id}")
+
+
+@click.command()
+@click.option("--tenant", metavar="NAME", help="Only this tenant.")
+@click.option("--fix", is_flag=True, help="Have what differs from the disk looked at again.")
+@json_option
+@click.pass_obj
+def verify(session: Session, /, tenant: str | None, fix: bool) -> None:
+    """Compare the index with itself and with the disk, and list every difference.
+
+    The exit code is 0 when there is none.
+    """
+    verifier = session.verifier
+    found = list(verifier.differences(tenant))
+    receipts = verifier.fix(found) if fix and found else []
+    if session.as_json:
+        emit_json({"differences": found, "queued": [receipt.job_id for receipt in receipts]})
+    elif not found:
+        emit("Everything matches.")
+    else:
+        emit(table(["path", "difference"], [(one.path or "(catalog)", one.what) for one in found[:SHOWN]]))
+        if len(found) > SHOWN:
+            emit(f"… and {len(found) - SHOWN:,} more; --json has all.")
+        if receipts:
+            emit(f"{len(receipts):,} jobs queued to put that right.")
+    if found and not fix:
+        raise SystemExit(REFUSED)

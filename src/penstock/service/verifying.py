@@ -1,0 +1,87 @@
+"""Whether the index matches its sources: the catalog with itself, and with the disk."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from penstock.catalog.answers import KnownSource
+from penstock.catalog.protocol import BATCH, Catalog
+from penstock.catalog.values import Place
+from penstock.service.answers import Receipt
+from penstock.service.jobs import Jobs
+from penstock.service.requests import Submission
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is not as it should be. ``path`` None: inside the catalog itself."""
+
+    what: str
+    place: Place | None = None
+    path: str | None = None
+
+
+class Verifier:
+    """Reads everything, one page of paths at a time; writes nothing unless told to fix."""
+
+    def __init__(self, catalog: Catalog, jobs: Jobs) -> None:
+        self._catalog = catalog
+        self._jobs = jobs
+
+    def differences(self, tenant_id: str | None = None) -> Iterator[Difference]:
+        for complaint in self._catalog.audit():
+            yield Difference(what=complaint)
+        with self._catalog.snapshot() as snapshot:
+            places = [Place(one.tenant_id, one.collection, one.branch) for one in snapshot.tenants(tenant_id)]
+        for place in places:
+            for known in self._known(place):
+                what = _differs(known)
+                if what is not None:
+                    yield Difference(what=what, place=place, path=known.path)
+
+    def fix(self, found: list[Difference]) -> list[Receipt]:
+        """Have every path looked at that differs from the disk."""
+        submissions: list[Submission] = [
+            {
+                "item_type": "file",
+                "op": "ingest",
+                "payload": {"file_path": one.path},
+                "tenant_id": one.place.tenant_id,
+                "collection": one.place.collection,
+                "branch": one.place.branch,
+            }
+            for one in found
+            if one.path is not None and one.place is not None
+        ]
+        return self._jobs.submit_many(submissions)
+
+    def _known(self, place: Place) -> Iterator[KnownSource]:
+        after = ""
+        while True:
+            with self._catalog.snapshot() as snapshot:
+                page = snapshot.known(place, after=after)
+            yield from page
+            if len(page) < BATCH:
+                return
+            after = page[-1].path
+
+
+def _differs(known: KnownSource) -> str | None:
+    """By size and time, as a walk would see it. Notes have no file."""
+    if known.published_id is None or not known.path.startswith("/"):
+        return None
+    try:
+        found = Path(known.path).lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return "is indexed, but gone from the disk"
+    except OSError as error:
+        return f"is indexed, but cannot be looked at: {os.strerror(error.errno or 0)}"
+    if not stat.S_ISREG(found.st_mode):
+        return "is indexed, but no file any more"
+    if (found.st_size, found.st_mtime_ns) != (known.size, known.mtime_ns):
+        return "has changed since it was indexed"
+    return None

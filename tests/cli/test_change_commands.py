@@ -1,0 +1,74 @@
+"""``penstock rename``, ``delete``, ``delete-tenant`` and ``verify``, without a worker running."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three files, indexed."""
+    monkeypatch.setenv("PENSTOCK_EMBEDDER", "hashing")
+    below = tmp_path / "files"
+    (below / "deep").mkdir(parents=True)
+    for name in ("mill.md", "oven.md", "deep/gate.md"):
+        (below / name).write_text(f"Words of {name}.\n")
+    run("index", str(below), "--processes", "1")
+    return below
+
+
+def paths(ask: Callable[..., Any], folder: Path) -> list[str]:
+    found = ask("documents", "list")["documents"]
+    return sorted(document["path"].removeprefix(f"{folder}/") for document in found)
+
+
+def test_an_index_that_matches_says_so(run: Run, folder: Path):
+    assert "Everything matches.\n" == run("verify").stdout
+
+
+def test_every_difference_is_listed_and_fixed(run: Run, ask: Callable[..., Any], folder: Path):
+    (folder / "mill.md").unlink()
+    (folder / "oven.md").write_text("Other words.\n")
+
+    told = run("verify", code=1).stdout
+    assert "is indexed, but gone from the disk" in told
+    assert "has changed since it was indexed" in told
+    assert 2 == len(ask("verify", "--fix")["queued"])
+    run("worker", "--until-idle")
+
+    assert {"differences": [], "queued": []} == ask("verify")
+    assert ["deep/gate.md", "oven.md"] == paths(ask, folder)
+
+
+def test_a_rename_keeps_the_document(run: Run, ask: Callable[..., Any], folder: Path):
+    (folder / "deep").rename(folder / "far")
+
+    assert "done\n" == run("rename", str(folder / "deep"), str(folder / "far")).stdout
+
+    assert ["far/gate.md", "mill.md", "oven.md"] == paths(ask, folder)
+
+
+def test_documents_and_folders_are_forgotten_and_stay_on_the_disk(
+    run: Run, ask: Callable[..., Any], folder: Path
+):
+    assert "removed: 1 documents\n" == run("delete", str(folder / "mill.md")).stdout
+    assert {"outcome": "removed", "removed": 1} == ask("delete", str(folder / "deep"))["result"]
+
+    assert ["oven.md"] == paths(ask, folder)
+    assert (folder / "mill.md").exists()
+    refused = ask("delete", "nobody", code=1)
+    assert ("failed", "ERR_UNKNOWN_DOCUMENT") == (refused["status"], refused["error"]["code"])
+
+
+def test_a_tenant_is_forgotten_only_after_a_yes(run: Run, ask: Callable[..., Any], folder: Path):
+    run("delete-tenant", "default", stdin="n\n", code=130)
+    assert 3 == len(paths(ask, folder))
+
+    run("delete-tenant", "default", "--yes")
+    assert [] == paths(ask, folder)

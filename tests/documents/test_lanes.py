@@ -1,0 +1,97 @@
+"""Task lanes over a store that goes away in the middle: nothing is done twice, nothing stays held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from penstock import clock
+from penstock.catalog.identity import text_hash
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.sql.sqlite import SqliteCatalog
+from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Phase, Place
+from penstock.errors import StoreUnavailable
+from penstock.handlers.phases import Phases
+from penstock.pipeline.embed.hashing import HashingEmbedder
+from penstock.pipeline.recipe import Recipe
+from penstock.queue.memory import MemoryQueue
+from penstock.worker.lanes import Documents, Lanes
+from penstock.worker.slot import Slot
+
+
+class Away:
+    """A catalog whose connection breaks during one call: before it was heard, or after it was done."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self.during: str | None = None
+        self.after_it_was_done = False
+
+    def __getattr__(self, name: str) -> Any:
+        return self._break if name == self.during else getattr(self._catalog, name)
+
+    def _break(self, *arguments: Any) -> None:
+        call, self.during = cast("str", self.during), None
+        if self.after_it_was_done:
+            getattr(self._catalog, call)(*arguments)
+        raise StoreUnavailable("the connection broke")
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[SqliteCatalog]:
+    opened = SqliteCatalog(tmp_path / "catalog.db", synchronous="NORMAL")
+    yield opened
+    assert [] == opened.audit()
+    opened.close()
+
+
+def begin(catalog: Catalog, recipe: Recipe, chunks: int) -> int:
+    """A document whose chunks are still to be embedded."""
+    texts = [f"Sentence number {number}." for number in range(chunks)]
+    made = [NewChunk(text=text, text_hash=text_hash(text), start=0, end=len(text)) for text in texts]
+    now = clock.now()
+    generation = NewGeneration(
+        place=Place("acme", "docs"),
+        path="/book.md",
+        content_hash="1" * 64,
+        asked_at=now,
+        read_at=now,
+        pages=(NewPage(number=1, chunks=tuple(made)),),
+        space=recipe.space,
+    )
+    (stored,) = catalog.store([generation])
+    assert stored.document_id is not None
+    return stored.document_id
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["before it was heard", "after it was done"])
+@pytest.mark.parametrize("call", ["claim", "settle"])
+def test_a_store_that_goes_away_costs_time_only(
+    catalog: SqliteCatalog, tmp_path: Path, call: str, done: bool
+):
+    recipe = Recipe(HashingEmbedder())
+    document_id = begin(catalog, recipe, chunks=300)
+    away = Away(catalog)
+    store = cast("Catalog", away)
+    slot = Slot.create(tmp_path / "w1.slot")
+    lanes = Lanes(Documents(store, Phases(store, recipe)), MemoryQueue(), slot, "w1", (Phase.VECTOR,))
+
+    away.during, away.after_it_was_done = call, done
+    with pytest.raises(StoreUnavailable):
+        lanes.step(lambda _: nullcontext())
+    while True:
+        lanes.wake()
+        if not lanes.step(lambda _: nullcontext()):
+            break
+
+    assert [] == catalog.held("w1")
+    with catalog.snapshot() as snapshot:
+        document = snapshot.document(document_id)
+    assert document is not None
+    assert document.current
+    slot.close(remove=True)
+    recipe.close()

@@ -1,0 +1,239 @@
+"""Several hosts, each with a state directory of its own, on one server; and servers that die under them."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import DuplicateId, StoreUnavailable
+from penstock.job import Job, Status
+from tests.servers import postgres, redis
+from tests.servers.stores import ON_SERVERS
+from tests.worker.processes import Field, Worker, until
+from tests.worker.test_chaos import endings_counted
+
+ENGINES = ON_SERVERS
+HOSTS = tuple(f"host-{number}" for number in range(1, 5))
+TERMS = {"processes": 2, "lease_s": 6.0, "upkeep_s": 1.0}
+DURABLE_REDIS = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
+OUTAGES = 3
+AT_ONCE = 10
+"""Jobs in one call of the adder."""
+AHEAD = 100
+EACH = 100
+"""Jobs that are done between two outages."""
+
+
+class Hosts:
+    """A worker on each host. One that ends is started again, as a service manager does."""
+
+    def __init__(self, field: Field, chance: random.Random) -> None:
+        self._field = field
+        self._chance = chance
+        self._workers = {name: self._start(name) for name in HOSTS}
+        self.kills = 0
+        self.restarts = 0
+
+    def _start(self, name: str) -> Worker:
+        return self._field.worker(name, **TERMS)
+
+    def strike(self) -> None:
+        """A child, mostly; now and then a supervisor, or everybody on the host."""
+        name = self._chance.choice(HOSTS)
+        worker, what = self._workers[name], self._chance.random()
+        if what < 0.6:
+            with suppress(ProcessLookupError, IndexError):
+                os.kill(self._chance.choice(worker.children()), signal.SIGKILL)
+        elif what < 0.8:
+            worker.signal(signal.SIGKILL)
+        else:
+            worker.tree(signal.SIGKILL)
+        self.kills += 1
+
+    def restart(self) -> None:
+        for name, worker in self._workers.items():
+            if worker.process.poll() is not None:
+                self.restarts += 1
+                self._workers[name] = self._start(name)
+
+    @property
+    def log(self) -> str:
+        return "".join(path.read_text() for path in self._field.place.glob("host-*.log"))
+
+
+class Adder:
+    """Adds jobs until told to stop, a few ahead of the workers. What was not answered it asks again."""
+
+    def __init__(self, field: Field, seconds: float) -> None:
+        self._field = field
+        self._seconds = seconds
+        self.acknowledged: list[str] = []
+        self.unanswered = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Adder:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            if len(self.acknowledged) > len(self._field.recorded("ended")) + AHEAD:
+                self._stop.wait(0.02)
+                continue
+            new = [
+                self._field.new("sleep", payload={"seconds": self._seconds}, max_retries=1000)
+                for _ in range(AT_ONCE)
+            ]
+            while True:
+                try:
+                    self.acknowledged += [added.queue_id for added in self._field.queue.add(new)]
+                    break
+                except DuplicateId:
+                    # It had happened, and some of them are done already.
+                    self.acknowledged += [job.queue_id for job in new]
+                    break
+                except StoreUnavailable:
+                    if self._stop.is_set():
+                        return
+                    self.unanswered += 1
+                    self._stop.wait(0.05)
+
+
+def let_work(field: Field, jobs: int = 10) -> None:
+    enough = len(field.recorded("ended")) + jobs
+    until(lambda: len(field.recorded("ended")) > enough or not live(field))
+
+
+def live(field: Field) -> int:
+    return field.count(Status.PENDING) + field.count(Status.IN_PROGRESS)
+
+
+def finish(field: Field, hosts: Hosts) -> list[Job]:
+    """All that is left is done by whoever lives."""
+
+    def over() -> bool:
+        hosts.restart()
+        return live(field) == 0
+
+    until(over, timeout=300)
+    return field.jobs()
+
+
+def check(field: Field, jobs: list[Job], acknowledged: list[str], endings: int) -> None:
+    """Nothing lost, nothing done over, and every ending is that of a call that came to its end."""
+    assert set() == set(acknowledged) - {job.queue_id for job in jobs}
+    assert {Status.DONE} == {job.status for job in jobs}
+    assert len(jobs) == endings
+    ended = {(line[1], line[2]) for line in field.recorded("ended")}
+    assert {(job.queue_id, str(job.claim_number)) for job in jobs} <= ended
+
+
+# Workers that die.
+
+
+def wreak(field: Field, jobs: int, kills: int) -> None:
+    chance = random.Random(jobs)
+    ids = field.put_many(jobs, "sleep", payload={"seconds": 0.005}, max_retries=1000)
+    with endings_counted(field) as endings:
+        hosts = Hosts(field, chance)
+        while hosts.kills < kills and live(field):
+            let_work(field)
+            hosts.strike()
+            hosts.restart()
+        check(field, finish(field, hosts), ids, endings())
+    assert hosts.kills >= kills * 0.9
+    print(f"{field.engine}: {jobs:,} jobs, {hosts.kills} kills, {hosts.restarts} restarts")
+
+
+def test_some_kills_over_4_hosts(field: Field):
+    wreak(field, jobs=1_500, kills=12)
+
+
+@pytest.mark.chaos
+def test_500_kills_over_4_hosts(field: Field):
+    wreak(field, jobs=30_000, kills=500)
+
+
+# Servers that die.
+
+
+class Outages:
+    """A server, and how it crashes and comes back."""
+
+    def __init__(self, url: str, crash: Callable[[], object], start: Callable[[], object]) -> None:
+        self.url = url
+        self.crash = crash
+        self.start = start
+
+
+@contextmanager
+def own_server(engine: str, place: Path) -> Iterator[Outages]:
+    if engine == "postgres":
+        with postgres.own_server() as server:
+            yield Outages(server.url(), lambda: server.stop("immediate"), server.start)
+    else:
+        with redis.own_server(place / "redis", *DURABLE_REDIS) as broker:
+            yield Outages(broker.url, broker.kill, broker.start)
+
+
+@pytest.fixture(params=ON_SERVERS)
+def outages(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Outages]:
+    with own_server(request.param, tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+def served(outages: Outages, tmp_path: Path) -> Iterator[Field]:
+    engine = "postgres" if outages.url.startswith("postgres") else "redis"
+    opened = Field(engine, tmp_path, outages.url)
+    yield opened
+    opened.close()
+
+
+def outlive(field: Field, server: Outages, *, kills: int, seconds: float, away_s: float) -> None:
+    chance = random.Random(kills)
+    with endings_counted(field) as endings:
+        hosts = Hosts(field, chance)
+        with Adder(field, seconds) as adder:
+            until(lambda: len(field.queue.workers()) == len(HOSTS))
+            for _ in range(OUTAGES):
+                let_work(field, EACH)
+                for _ in range(kills):
+                    hosts.strike()
+                    hosts.restart()
+                server.crash()
+                time.sleep(chance.uniform(0.5, 1) * away_s)
+                server.start()
+            hosts.restart()
+            let_work(field, EACH)
+        check(field, finish(field, hosts), adder.acknowledged, endings())
+    assert "the store is away, trying again in" in hosts.log
+    # Without a server none can be started; but who runs goes on.
+    assert kills or not hosts.restarts
+    again = len(field.recorded("ended")) - len(adder.acknowledged)
+    print(
+        f"{field.engine}: {len(adder.acknowledged):,} jobs, {OUTAGES} outages, {hosts.kills} kills,", end=" "
+    )
+    print(f"{adder.unanswered} adds unanswered, {again} calls more than jobs")
+
+
+def test_a_server_that_crashes_three_times_under_4_hosts(served: Field, outages: Outages):
+    outlive(served, outages, kills=0, seconds=0.01, away_s=0.5)
+
+
+@pytest.mark.chaos
+def test_a_server_that_crashes_three_times_while_workers_are_killed(served: Field, outages: Outages):
+    outlive(served, outages, kills=10, seconds=0.005, away_s=5)

@@ -1,0 +1,88 @@
+"""Hosts whose own clock is ten minutes off, on servers: the server's clock is the one that counts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock import Penstock, clock, config
+from penstock.job import Status
+from tests.servers.stores import ON_SERVERS
+from tests.worker.processes import Field, until
+
+ENGINES = ON_SERVERS
+OFF_S = 600
+TERMS: dict[str, Any] = {"lease_s": 1.5, "upkeep_s": 0.2}
+OUTLAST_S = 3.0
+"""Two leases."""
+
+off = pytest.mark.parametrize("off_s", [OFF_S, -OFF_S])
+
+
+@off
+def test_neither_steals_from_the_other_nor_starves(field: Field, off_s: int):
+    long: dict[str, Any] = {"payload": {"seconds": OUTLAST_S}, "max_retries": 0}
+    field.worker("wrong", clock_off_s=off_s, processes=2, **TERMS)
+    theirs = field.put("sleep", **long)
+    field.began(theirs)
+    field.worker("right", processes=2, **TERMS)
+    until(lambda: len(field.queue.workers()) == 2)
+    others = [field.put("sleep", **long) for _ in range(2)]
+    quick = field.put_many(20)
+
+    jobs = [field.ended(job_id) for job_id in (theirs, *others, *quick)]
+
+    assert {(Status.DONE, 1, 0)} == {(job.status, job.claim_number, job.lost_count) for job in jobs}
+    assert 2 == sum(executed > 0 for executed in field.info("executed"))
+
+
+@off
+def test_jobs_for_later_and_retries_run_in_time(field: Field, off_s: int):
+    field.worker("wrong", clock_off_s=off_s, **TERMS)
+    lost = field.put("kill_self", max_retries=1)
+    later = field.new(run_at=field.queue.now() + timedelta(seconds=1.5))
+    field.queue.add([later])
+
+    job = field.ended(later.queue_id, timeout=15)
+
+    assert job.started_at is not None
+    assert later.run_at is not None
+    assert job.started_at >= later.run_at
+    assert "ERR_WORKER_LOST" == field.ended(lost).error_code
+
+
+@off
+def test_a_parent_does_not_time_out_by_a_clock_that_is_fast(field: Field, off_s: int):
+    field.worker("wrong", clock_off_s=off_s, processes=2, **TERMS)
+    child = {"do": "sleep", "seconds": 1.0, "record": str(field.record)}
+    parent = field.put("parent", payload={"child": child}, timeout_s=60)
+
+    assert Status.DONE is field.ended(parent).status
+
+
+@pytest.fixture
+def app(field: Field) -> Iterator[Penstock]:
+    with Penstock(settings=config.load({}, url=field.url, state_dir=field.place)) as opened:
+        yield opened
+
+
+@off
+def test_a_delay_counts_from_the_servers_time(
+    field: Field, app: Penstock, off_s: int, monkeypatch: pytest.MonkeyPatch
+):
+    before, began = field.queue.now(), time.monotonic()
+    right = clock.now
+    monkeypatch.setattr(clock, "now", lambda: right() + timedelta(seconds=off_s))
+    receipt = app.submit(item_type="content", op="ingest", payload={"content": "The mill runs."}, delay=90)
+    took = timedelta(seconds=time.monotonic() - began)
+    job = app.job(receipt.job_id)
+
+    assert job.run_at == receipt.run_at
+    assert job.run_at is not None
+    assert timedelta(0) <= job.run_at - before - timedelta(seconds=90) <= took
+    assert 0 == app.purge(older_than=timedelta(seconds=0))
+    assert "held until" in (app.details(receipt.job_id).reason or "")
