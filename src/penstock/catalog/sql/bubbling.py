@@ -68,6 +68,7 @@ class Bubbling:
             return
         status_at, counts_at = _AT[phase]
         saved: list[tuple[Any, ...]] = []
+        self._rows.hold("pages", listed(changes))
         for row in self._rows.all("page_rows", listed(changes)):
             page_id, document_id = row[:2]
             counts = Counts(*row[counts_at : counts_at + 4]).changed(changes[page_id])
@@ -91,9 +92,11 @@ class Bubbling:
         ocr, vector = before
         if ocr not in SETTLED and document.ocr.status in SETTLED:
             held = "outbox" if self._rows.value("any_leftover", document.source_key) else None
-            self._rows.run("release_gate_vector", held, document.id)
+            self._rows.send("release_gate_vector", held, document.id)
+            self._rows.news()
         if vector not in SETTLED and document.vector.status in SETTLED:
-            self._rows.run("release_gate_graphrag", None, document.id)
+            self._rows.send("release_gate_graphrag", None, document.id)
+            self._rows.news()
 
 
 def _statuses(document: DocumentRow) -> tuple[str, str]:

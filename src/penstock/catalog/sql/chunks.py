@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,14 +24,13 @@ class Numbers:
     def __init__(self, rows: Rows, expected: int) -> None:
         self._rows = rows
         self._size = max(expected, 16)
-        self._block = iter(range(0))
+        self._block: Iterator[int] = iter(())
 
     def next(self) -> int:
         try:
             return next(self._block)
         except StopIteration:
-            first = self._rows.numbers("row", self._size)
-            self._block = iter(range(first, first + self._size))
+            self._block = iter(self._rows.numbers("row", self._size))
             return next(self._block)
 
 
@@ -211,7 +210,9 @@ def _with_cached(
     }
     if not wanted:
         return parts
-    found = dict(rows.all("cached_vectors", owner.tenant_id, owner.space_id, listed(wanted)))
+    found: dict[str, bytes] = dict(
+        rows.all("cached_vectors", owner.tenant_id, owner.space_id, listed(wanted))
+    )
     if not found:
         return parts
     return [
@@ -236,8 +237,11 @@ class Spaces:
         lengths = {len(vector) for vector in vectors if vector}
         number, dimension = self._known.get(name) or self._look_up(name)
         if dimension is None and lengths:
+            self._rows.hold("space", name)
+            number, dimension = self._look_up(name)
+        if dimension is None and lengths:
             dimension = max(lengths) // FLOAT32
-            self._rows.run("set_dimension", dimension, number)
+            self._rows.send("set_dimension", dimension, number)
         if lengths and lengths != {(dimension or 0) * FLOAT32}:
             raise InvalidVector(
                 f"space {name[:100]} holds vectors of {dimension} float32, got {sorted(lengths)} bytes"
@@ -255,5 +259,5 @@ class Spaces:
                 f"there are {MOST_SPACES} vector spaces already",
                 remedy="Remove or rebuild what is in spaces no longer used; upkeep then frees them.",
             )
-        self._rows.run("add_space", number, name, None)
+        self._rows.send("add_space", number, name, None)
         return number, None

@@ -40,7 +40,8 @@ def claim(rows: Rows, request: TaskRequest, now: datetime) -> list[Task]:
 def _refuse_other_fingerprint(rows: Rows, request: TaskRequest) -> None:
     if request.fingerprint is None:
         return
-    expected = dict(rows.all("fingerprints")).get(request.lane)
+    known: dict[str, str] = dict(rows.all("fingerprints"))
+    expected = known.get(request.lane)
     if expected not in (None, request.fingerprint):
         raise FingerprintMismatch(
             f"{request.lane} is done with {expected} here, {request.worker_id} would do it with"
@@ -53,6 +54,8 @@ def _choose(rows: Rows, request: TaskRequest, at: str) -> list[int]:
     chosen: list[int] = []
     for number, suspect in rows.all(f"due_{request.lane}", at, request.limit):
         if suspect:
+            # What else is due was seen, and is not taken.
+            rows.news()
             return chosen or [number]
         chosen.append(number)
     if len(chosen) < request.limit:

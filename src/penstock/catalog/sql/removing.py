@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from penstock.catalog.covering import below, moved, span
 from penstock.catalog.publishing import REMOVED_WHILE_INDEXING
 from penstock.catalog.sql import generations
-from penstock.catalog.sql.statements import Rows
+from penstock.catalog.sql.statements import Rows, listed
 from penstock.catalog.values import Removal, Removed, Rename, Renamed
 from penstock.clock import format_time
 from penstock.errors import InvalidRequest
@@ -21,7 +21,9 @@ def remove(rows: Rows, removal: Removal, limit: int, at: str) -> Removed:
     scope = (removal.tenant_id, removal.collection or "", removal.branch or "")
     path = removal.path or ""
     first, last = span(path)
-    rows.run("add_tombstone", *scope, path, removal.source_id or "", asked_at, removal.reason, at)
+    # What is being added meanwhile is waited for, or finds the tombstone.
+    rows.hold("tenant", removal.tenant_id)
+    rows.send("add_tombstone", *scope, path, removal.source_id or "", asked_at, removal.reason, at)
     found = rows.all(
         _statement(removal), *scope, path, first, last, asked_at, limit + 1, removal.source_id or ""
     )
@@ -31,7 +33,7 @@ def remove(rows: Rows, removal: Removal, limit: int, at: str) -> Removed:
         if published_id is not None and published_asked_at <= asked_at:
             hide(rows, key, published_id, at)
     if len(found) <= limit and removal.source_id is None:
-        rows.run("unnote_below", *scope, path, first, last, asked_at)
+        rows.send("unnote_below", *scope, path, first, last, asked_at)
     return Removed(min(len(found), limit), len(found) > limit)
 
 
@@ -44,7 +46,7 @@ def _statement(removal: Removal) -> str:
 
 def hide(rows: Rows, key: int, published_id: int | None, at: str) -> None:
     """One update makes a source invisible, whatever its size."""
-    rows.run("hide", rows.numbers("change", 1), at, key)
+    rows.send("hide", rows.numbers("change", 1)[0], at, key)
     if published_id is not None:
         generations.leave(rows, published_id, key, at)
 
@@ -55,6 +57,7 @@ def rename(rows: Rows, change: Rename, limit: int, at: str) -> Renamed:
         raise InvalidRequest(f"{change.old[:200]} cannot be moved into itself")
     first, last = span(change.old)
     asked_at = format_time(change.asked_at)
+    rows.hold("tenant", place.tenant_id)
     found = rows.all(
         "sources_below_shortest" if below(change.new, change.old) else "sources_below",
         place.tenant_id,
@@ -71,17 +74,18 @@ def rename(rows: Rows, change: Rename, limit: int, at: str) -> Renamed:
     for key, path, published_id, building_id in found[:limit]:
         target = moved(change.old, change.new, path)
         replaced += _make_room(rows, change, target, key, at)
-        rows.run("move_source", target, asked_at, at, key)
+        rows.send("move_source", target, asked_at, at, key)
         for document_id in (published_id, building_id):
             if document_id is not None:
-                rows.run("move_document", asked_at, PurePosixPath(target).name, document_id)
-        rows.run("unnote", place.tenant_id, place.collection, place.branch, target)
+                rows.send("move_document", asked_at, PurePosixPath(target).name, document_id)
+        rows.send("unnote", place.tenant_id, place.collection, place.branch, target)
     return Renamed(min(len(found), limit), replaced, len(found) > limit)
 
 
 def _make_room(rows: Rows, change: Rename, target: str, key: int, at: str) -> int:
     """What stood at the new path is removed; its row keeps out of the way until it is swept."""
     place = change.place
+    rows.hold("paths", place.tenant_id, place.collection, place.branch, listed([target]))
     found = rows.one("source_at", place.tenant_id, place.collection, place.branch, target)
     if found is None or found[0] == key:
         return 0
@@ -89,7 +93,7 @@ def _make_room(rows: Rows, change: Rename, target: str, key: int, at: str) -> in
     if building_id is not None:
         generations.drop(rows, building_id, "another source has its path now", at, inform=True)
     hide(rows, other, published_id, at)
-    rows.run("set_path", f"{PARKED}{other}", other)
+    rows.send("set_path", f"{PARKED}{other}", other)
     if published_id is None and building_id is None:
         forget_source(rows, other, at)
     return 1 if published_id is not None else 0
@@ -102,6 +106,6 @@ def forget_source(rows: Rows, key: int, at: str) -> bool:
         return False
     tenant_id, change_seq = gone
     if change_seq:
-        rows.run("add_gone", change_seq, tenant_id, key, at)
-    rows.run("delete_source", key)
+        rows.send("add_gone", change_seq, tenant_id, key, at)
+    rows.send("delete_source", key)
     return True

@@ -29,8 +29,11 @@ class Fenced(NamedTuple):
 def settle(rows: Rows, outcomes: Sequence[TaskOutcome], now: datetime) -> list[TaskStatus | None]:
     settling = Settling(rows, now)
     answers: dict[int, TaskStatus | None] = {}
-    for lane in Phase:
-        mine = [(index, outcome) for index, outcome in enumerate(outcomes) if outcome.lane is lane]
+    by_lane = {lane: [each for each in enumerate(outcomes) if each[1].lane is lane] for lane in Phase}
+    for lane, mine in by_lane.items():
+        if mine:
+            rows.hold(lane, listed(outcome.task_id for _, outcome in mine))
+    for lane, mine in by_lane.items():
         if mine:
             answers |= settling.lane(lane, mine)
     settling.finish()
@@ -71,6 +74,8 @@ class Settling:
             self._bubbling.touch(claim.document_id)
             answers[index] = outcome.status
         self._end(lane, held)
+        if lane is not Phase.GRAPHRAG or any(o.status is not TaskStatus.COMPLETED for o, _ in held):
+            self._rows.news()
         if lane is Phase.OCR:
             for outcome, claim in held:
                 self._page_ended(outcome, claim)
@@ -135,7 +140,7 @@ class Settling:
         )
         self._write_standing(document, page_id, page, standing)
         if page.text is not None:
-            self._rows.run("add_page_text", page_id, page.text)
+            self._rows.send("add_page_text", page_id, page.text)
         document.chunk_count += len(chunks)
         document.vector_chunks += standing.vector_chunks.completed
         document.graphrag_chunks += standing.graphrag_chunks.completed
@@ -176,7 +181,7 @@ class Settling:
         self, document: DocumentRow, page_id: int, page: NewPage | None, standing: births.PageStanding
     ) -> None:
         before = births.unread_page(document.wanted)
-        self._rows.run(
+        self._rows.send(
             "read_page",
             page.file_path if page else None,
             len((page.chunks if page else None) or ()),

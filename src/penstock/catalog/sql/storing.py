@@ -56,7 +56,7 @@ class Storing:
         self._numbers = Numbers(rows, sum(4 + len(g.pages) + 2 * _chunk_count(g) for g in new))
         self._spaces = Spaces(rows)
         self._chunks = ChunkRows(rows, self._numbers, at)
-        self._change = rows.numbers("change", len(new))
+        self._change = rows.numbers("change", len(new))[0]
         self._pages: list[tuple[Any, ...]] = []
         self._texts: list[tuple[int, str]] = []
         self._documents: list[tuple[Any, ...]] = []
@@ -69,11 +69,13 @@ class Storing:
 
     def run(self) -> list[Stored]:
         earliest = min(new.asked_at for new in self._new)
+        for tenant_id in sorted({new.place.tenant_id for new in self._new}):
+            self._rows.hold("tenant_shared", tenant_id)
         self._removals = removals(self._rows, {new.place.tenant_id for new in self._new}, earliest)
         paths: dict[Place, list[str]] = {}
         for new in self._new:
             paths.setdefault(new.place, []).append(new.path)
-        for place, some in paths.items():
+        for place, some in sorted(paths.items()):
             self._look_up(place, some)
         answers = [self._store(new) for new in self._new]
         self._flush()
@@ -83,6 +85,7 @@ class Storing:
 
     def _look_up(self, place: Place, paths: list[str]) -> None:
         where = (place.tenant_id, place.collection, place.branch)
+        self._rows.hold("paths", *where, listed(paths))
         for path, *row in self._rows.all("sources_at", *where, listed(paths)):
             self._found[place, path] = SourceRow(*row)
 
@@ -94,17 +97,22 @@ class Storing:
         return text
 
     def _flush(self) -> None:
-        for name, rows in (
-            ("add_source", self._sources),
-            ("add_document", self._documents),
-            ("add_page", self._pages),
-            ("add_page_text", self._texts),
-        ):
-            self._rows.many(name, rows)
-            rows.clear()
+        self._flush_parts()
+        self._flush_as("add_source", self._sources)
+        self._flush_as("publish", self._published)
+
+    def _flush_parts(self) -> None:
+        """All but what others wait for: the number of a change is held from its writing to the commit."""
+        if not self._rows.references_checked_late:
+            self._flush_as("add_source", self._sources)
+        self._flush_as("add_document", self._documents)
+        self._flush_as("add_page", self._pages)
+        self._flush_as("add_page_text", self._texts)
         self._chunks.flush()
-        self._rows.many("publish", self._published)
-        self._published.clear()
+
+    def _flush_as(self, name: str, rows: list[Any]) -> None:
+        self._rows.many(name, rows)
+        rows.clear()
 
     def _store(self, new: NewGeneration) -> Stored:
         place = new.place
@@ -301,13 +309,14 @@ class Storing:
             return Outcome.PUBLISHED
         if source is None:
             self._flush_bare(new, owner)
-        self._flush()
-        self._rows.run("set_building", owner.document_id, self._at, owner.source_key)
+        self._flush_parts()
+        self._rows.news()
+        self._rows.send("set_building", owner.document_id, self._at, owner.source_key)
         return Outcome.BUILDING if decision is Verdict.WAIT else Outcome.KEPT_BACK
 
     def _flush_bare(self, new: NewGeneration, owner: Owner) -> None:
         place = new.place
-        self._rows.run(
+        self._rows.send(
             "add_bare_source",
             owner.source_key,
             owner.source_id,
