@@ -17,6 +17,7 @@ from penstock.catalog import outcomes
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase, Place, TaskRequest
 from tests.catalog.conftest import CATALOGS, VECTOR, found, page, put
+from tests.conformance.durable import given_back
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -52,6 +53,7 @@ def test_a_killed_process_leaves_nothing_out_of_joint(name: str, kills: int, tmp
     put(catalog, "/after.md", page("still working"), asked_at=clock.now())
     assert {"still working"} == found(catalog, "still")
     catalog.close()
+    given_back(tmp_path)
 
 
 def _finish(catalog: Catalog) -> None:

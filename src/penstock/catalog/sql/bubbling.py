@@ -93,10 +93,10 @@ class Bubbling:
         if ocr not in SETTLED and document.ocr.status in SETTLED:
             held = "outbox" if self._rows.value("any_leftover", document.source_key) else None
             self._rows.send("release_gate_vector", held, document.id)
-            self._rows.news()
+            self._rows.tell()
         if vector not in SETTLED and document.vector.status in SETTLED:
             self._rows.send("release_gate_graphrag", None, document.id)
-            self._rows.news()
+            self._rows.tell()
 
 
 def _statuses(document: DocumentRow) -> tuple[str, str]:

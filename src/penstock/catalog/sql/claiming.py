@@ -55,7 +55,7 @@ def _choose(rows: Rows, request: TaskRequest, at: str) -> list[int]:
     for number, suspect in rows.all(f"due_{request.lane}", at, request.limit):
         if suspect:
             # What else is due was seen, and is not taken.
-            rows.news()
+            rows.tell()
             return chosen or [number]
         chosen.append(number)
     if len(chosen) < request.limit:

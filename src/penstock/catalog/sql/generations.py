@@ -174,7 +174,7 @@ def save(rows: Rows, documents: list[DocumentRow], at: str, published: frozenset
 def leave(rows: Rows, document_id: int, source_key: int, at: str) -> None:
     """Nobody will see this generation any more: its parts go through the outbox."""
     rows.send("add_leftover", rows.numbers("row", 1)[0], document_id, source_key, at)
-    rows.news()
+    rows.tell()
 
 
 def tell(rows: Rows, document: DocumentRow, at: str) -> None:
@@ -198,7 +198,7 @@ def drop(rows: Rows, document_id: int, note: str, at: str, *, inform: bool = Fal
 
 def _look_at(rows: Rows, document_id: int, source_key: int, job_id: str, at: str) -> None:
     rows.send("add_job_entry", rows.numbers("row", 1)[0], document_id, source_key, job_id, at)
-    rows.news()
+    rows.tell()
 
 
 def adopt_equal(rows: Rows, document_id: int, new: NewGeneration, at: str) -> bool:

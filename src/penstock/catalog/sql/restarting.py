@@ -19,7 +19,7 @@ def restart(rows: Rows, document_id: int, at: str) -> int:
     for phase in (Phase.VECTOR, Phase.GRAPHRAG):
         restarted += _chunks(rows, bubbling, document_id, phase, at)
     if restarted:
-        rows.news()
+        rows.tell()
         bubbling.touch(document_id)
         document.failed_count = document.outage_count = 0
         bubbling.apply()

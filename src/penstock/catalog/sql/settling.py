@@ -75,7 +75,7 @@ class Settling:
             answers[index] = outcome.status
         self._end(lane, held)
         if lane is not Phase.GRAPHRAG or any(o.status is not TaskStatus.COMPLETED for o, _ in held):
-            self._rows.news()
+            self._rows.tell()
         if lane is Phase.OCR:
             for outcome, claim in held:
                 self._page_ended(outcome, claim)

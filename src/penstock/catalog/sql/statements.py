@@ -54,7 +54,29 @@ def load(dialect: str) -> dict[str, str]:
             if made.keys() & statements.keys():
                 raise AssertionError(f"{dialect} has two statements named {name}")
             statements |= made
-    return {name: text.replace("{filtered}", statements["filtered"]) for name, text in statements.items()}
+    return {
+        name: _spelled_out(text.replace("{filtered}", statements["filtered"]))
+        for name, text in statements.items()
+    }
+
+
+_ROWS = re.compile(r"\brows\(([^)]*)\)")
+_NUMBERS = re.compile(r"\bnumbers\((\$\d+)\)")
+_TEXTS = re.compile(r"\btexts\((\$\d+)\)")
+
+
+def _spelled_out(statement: str) -> str:
+    """For PostgreSQL: ``rows(name type, …)`` are rows given as an array a column, ``numbers($1)`` and
+    ``texts($1)`` what ``listed`` makes of a list."""
+    statement = _ROWS.sub(lambda found: _unnested(found[1]), statement)
+    statement = _NUMBERS.sub(r"ARRAY(SELECT json_array_elements_text(\1::json)::bigint)", statement)
+    return _TEXTS.sub(r"ARRAY(SELECT json_array_elements_text(\1::json))", statement)
+
+
+def _unnested(columns: str) -> str:
+    pairs = [column.split() for column in columns.split(",")]
+    arrays = ", ".join(f"${number}::{kind}[]" for number, (_, kind) in enumerate(pairs, 1))
+    return f"unnest({arrays}) AS v({', '.join(name for name, _ in pairs)})"
 
 
 def migrations(dialect: str) -> list[tuple[int, str]]:
@@ -104,7 +126,7 @@ class Rows(Protocol):
         What is read of them afterwards stays so. Held in this order: tasks, tenants, sources with their
         documents, pages."""
 
-    def news(self) -> None:
+    def tell(self) -> None:
         """There may be something to do for others once this is committed, where that does not show."""
 
 
@@ -155,7 +177,7 @@ class SqliteRows:
     def hold(self, name: str, *values: object) -> None:
         pass
 
-    def news(self) -> None:
+    def tell(self) -> None:
         pass
 
 

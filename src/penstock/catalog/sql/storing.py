@@ -310,7 +310,7 @@ class Storing:
         if source is None:
             self._flush_bare(new, owner)
         self._flush_parts()
-        self._rows.news()
+        self._rows.tell()
         self._rows.send("set_building", owner.document_id, self._at, owner.source_key)
         return Outcome.BUILDING if decision is Verdict.WAIT else Outcome.KEPT_BACK
 

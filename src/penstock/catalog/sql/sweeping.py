@@ -52,7 +52,7 @@ def clear(rows: Rows, entry_ids: Sequence[int], limit: int, at: str) -> bool:
         rows.send("delete_entry", entry_id)
         if kind == EntryKind.LEFTOVER and not rows.value("any_leftover", source_key):
             rows.send("release_outbox", source_key)
-            rows.news()
+            rows.tell()
             forget_source(rows, source_key, at)
     return True
 

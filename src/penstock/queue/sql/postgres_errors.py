@@ -42,6 +42,8 @@ _BY_STATE: dict[str, tuple[type[PenstockError], str, str | None]] = {
     "42703": (SchemaMismatch, "lacks a column of this version's schema", None),
     "3F000": (SchemaMismatch, "has no schema to work in", "Create the schema named in search_path."),
     "42P07": (SchemaMismatch, "has a table of this name that is not Penstock's", None),
+    "54000": (InvalidText, "cannot keep a text this long as a name or path", None),
+    "22001": (InvalidText, "cannot keep a text this long", None),
     "22021": (InvalidText, "cannot keep a text of the request", None),
     "22P05": (InvalidText, "cannot keep a text of the request", None),
 }
