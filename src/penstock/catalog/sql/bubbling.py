@@ -17,7 +17,9 @@ _AT = {Phase.VECTOR: (2, 4), Phase.GRAPHRAG: (3, 8)}
 
 
 class Bubbling:
-    def __init__(self, rows: Rows, at: str) -> None:
+    def __init__(self, rows: Rows, at: str, *, beginning: bool = False) -> None:
+        """``beginning``: parts only begin, so that nothing can be published by it."""
+        self._beginning = beginning
         self._rows = rows
         self._at = at
         self._chunks = {Phase.VECTOR: Tally(), Phase.GRAPHRAG: Tally()}
@@ -30,7 +32,7 @@ class Bubbling:
         """The documents whose parts will move."""
         missing = [number for number in dict.fromkeys(ids) if number not in self.documents]
         if missing:
-            self.documents |= generations.load(self._rows, missing)
+            self.documents |= generations.load(self._rows, missing, alone=self._beginning)
 
     def touch(self, document_id: int) -> DocumentRow:
         """A part of this document moves."""

@@ -65,7 +65,7 @@ def _choose(rows: Rows, request: TaskRequest, at: str) -> list[int]:
 
 
 def _take(rows: Rows, request: TaskRequest, taken: list[tuple[Any, ...]], at: str) -> None:
-    bubbling = Bubbling(rows, at)
+    bubbling = Bubbling(rows, at, beginning=True)
     bubbling.load(row[2] for row in taken)
     rows.many(f"take_{request.lane}", [(request.worker_id, at, row[4], row[0]) for row in taken])
     for row in taken:

@@ -95,9 +95,17 @@ def encode_tags(tags: tuple[str, ...]) -> str:
     return msgspec.json.encode(tags).decode() if tags else "[]"
 
 
-def load(rows: Rows, ids: list[int]) -> dict[int, DocumentRow]:
+def load(rows: Rows, ids: list[int], *, alone: bool = False) -> dict[int, DocumentRow]:
+    """``alone``: without their sources, as nothing can be published."""
+    if not alone:
+        rows.hold("sources_of", listed(ids))
     rows.hold("documents", listed(ids))
     return {row[0]: _decoded(row) for row in rows.all("document_rows", listed(ids))}
+
+
+def _hold(rows: Rows, document_id: int) -> None:
+    rows.hold("sources_of", listed([document_id]))
+    rows.hold("documents", listed([document_id]))
 
 
 def _decoded(row: tuple[Any, ...]) -> DocumentRow:
@@ -184,7 +192,7 @@ def tell(rows: Rows, document: DocumentRow, at: str) -> None:
 
 
 def drop(rows: Rows, document_id: int, note: str, at: str, *, inform: bool = False) -> bool:
-    rows.hold("documents", listed([document_id]))
+    _hold(rows, document_id)
     found = rows.one("source_of", document_id)
     if found is None or rows.run("drop_document", note, at, document_id) == 0:
         return False
@@ -203,7 +211,7 @@ def _look_at(rows: Rows, document_id: int, source_key: int, job_id: str, at: str
 
 def adopt_equal(rows: Rows, document_id: int, new: NewGeneration, at: str) -> bool:
     """Take over the generation being built if it is of the same content, made the same way."""
-    rows.hold("documents", listed([document_id]))
+    _hold(rows, document_id)
     found = rows.one("building_of", document_id)
     if found is None:
         return False
@@ -239,7 +247,7 @@ def _whole(new: NewGeneration) -> bool:
 
 
 def adopt(rows: Rows, adoption: Adoption, at: str) -> bool:
-    rows.hold("documents", listed([adoption.document_id]))
+    _hold(rows, adoption.document_id)
     taken = rows.run(
         "adopt",
         adoption.job_id,

@@ -27,6 +27,7 @@ def remove(rows: Rows, removal: Removal, limit: int, at: str) -> Removed:
     found = rows.all(
         _statement(removal), *scope, path, first, last, asked_at, limit + 1, removal.source_id or ""
     )
+    rows.hold("documents", listed(row[2] for row in found[:limit] if row[2] is not None))
     for key, published_id, building_id, published_asked_at in found[:limit]:
         if building_id is not None and rows.value("asked_at_of", building_id) <= asked_at:
             generations.drop(rows, building_id, REMOVED_WHILE_INDEXING, at, inform=True)
@@ -71,8 +72,11 @@ def rename(rows: Rows, change: Rename, limit: int, at: str) -> Renamed:
         asked_at,
     )
     replaced = 0
-    for key, path, published_id, building_id in found[:limit]:
-        target = moved(change.old, change.new, path)
+    paths = [row[1] for row in found[:limit]]
+    targets = [moved(change.old, change.new, path) for path in paths]
+    for name in ("paths", "documents_at"):
+        rows.hold(name, place.tenant_id, place.collection, place.branch, listed(paths + targets))
+    for (key, _, published_id, building_id), target in zip(found, targets, strict=False):
         replaced += _make_room(rows, change, target, key, at)
         rows.send("move_source", target, asked_at, at, key)
         for document_id in (published_id, building_id):
@@ -85,7 +89,6 @@ def rename(rows: Rows, change: Rename, limit: int, at: str) -> Renamed:
 def _make_room(rows: Rows, change: Rename, target: str, key: int, at: str) -> int:
     """What stood at the new path is removed; its row keeps out of the way until it is swept."""
     place = change.place
-    rows.hold("paths", place.tenant_id, place.collection, place.branch, listed([target]))
     found = rows.one("source_at", place.tenant_id, place.collection, place.branch, target)
     if found is None or found[0] == key:
         return 0

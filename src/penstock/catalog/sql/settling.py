@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -33,9 +33,10 @@ def settle(rows: Rows, outcomes: Sequence[TaskOutcome], now: datetime) -> list[T
     for lane, mine in by_lane.items():
         if mine:
             rows.hold(lane, listed(outcome.task_id for _, outcome in mine))
-    for lane, mine in by_lane.items():
-        if mine:
-            answers |= settling.lane(lane, mine)
+    fenced = {lane: settling.fence(lane, mine) for lane, mine in by_lane.items() if mine}
+    settling.load(fenced.values())
+    for lane, claims in fenced.items():
+        answers |= settling.lane(lane, by_lane[lane], claims)
     settling.finish()
     return [answers[index] for index in range(len(outcomes))]
 
@@ -55,10 +56,16 @@ class Settling:
         self._chunks.flush()
         self._bubbling.apply()
 
-    def lane(self, lane: Phase, outcomes: list[tuple[int, TaskOutcome]]) -> dict[int, TaskStatus | None]:
+    def fence(self, lane: Phase, outcomes: list[tuple[int, TaskOutcome]]) -> dict[int, Fenced]:
         found = self._rows.all(f"fenced_{lane}", listed(outcome.task_id for _, outcome in outcomes))
-        fenced = {row[0]: Fenced(*row[1:]) for row in found}
-        self._bubbling.load(claim.document_id for claim in fenced.values())
+        return {row[0]: Fenced(*row[1:]) for row in found}
+
+    def load(self, fenced: Iterable[dict[int, Fenced]]) -> None:
+        self._bubbling.load(claim.document_id for claims in fenced for claim in claims.values())
+
+    def lane(
+        self, lane: Phase, outcomes: list[tuple[int, TaskOutcome]], fenced: dict[int, Fenced]
+    ) -> dict[int, TaskStatus | None]:
         answers: dict[int, TaskStatus | None] = {}
         held: list[tuple[TaskOutcome, Fenced]] = []
         for index, outcome in outcomes:

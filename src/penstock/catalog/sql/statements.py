@@ -123,8 +123,8 @@ class Rows(Protocol):
 
     def hold(self, name: str, *values: object) -> None:
         """Until the end of the transaction nobody else changes these rows, where several can write at once.
-        What is read of them afterwards stays so. Held in this order: tasks, tenants, sources with their
-        documents, pages."""
+        What is read of them afterwards stays so. Held in this order: tasks, tenants, sources, documents,
+        pages."""
 
     def tell(self) -> None:
         """There may be something to do for others once this is committed, where that does not show."""

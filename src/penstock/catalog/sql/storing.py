@@ -77,6 +77,9 @@ class Storing:
             paths.setdefault(new.place, []).append(new.path)
         for place, some in sorted(paths.items()):
             self._look_up(place, some)
+        begun = [source.building_id for source in self._found.values() if source.building_id is not None]
+        if begun:
+            self._rows.hold("documents", listed(begun))
         answers = [self._store(new) for new in self._new]
         self._flush()
         if self._paths and self._rows.value("any_ledger"):

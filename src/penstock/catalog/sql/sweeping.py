@@ -39,8 +39,10 @@ def leftovers(rows: Rows, entry_id: int, limit: int) -> list[str]:
 def clear(rows: Rows, entry_ids: Sequence[int], limit: int, at: str) -> bool:
     """Whether nothing of these entries is left."""
     room = limit
+    # What two generations share goes with the later of them.
+    rows.hold("entries", listed(entry_ids))
+    rows.hold("sources_of_entries", listed(entry_ids))
     for entry_id in entry_ids:
-        rows.hold("entry", entry_id)
         entry = rows.one("entry", entry_id)
         if entry is None:
             continue
@@ -61,8 +63,6 @@ def _clear_parts(
     rows: Rows, document_id: int, source_key: int, space_id: int | None, limit: int, at: str
 ) -> int:
     """Rows removed; fewer than the limit when the generation is gone."""
-    # What two generations share goes with the later of them.
-    rows.hold("source", source_key)
     siblings = rows.all("siblings", source_key, document_id)
     parts = rows.all("parts", document_id, listed(number for number, _ in siblings), limit)
     orphans = [part for part in parts if not part[5]]

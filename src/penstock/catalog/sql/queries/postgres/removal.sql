@@ -7,30 +7,47 @@ ON CONFLICT (tenant_id, collection, branch, path, source_id) DO UPDATE
 SET asked_at = excluded.asked_at, reason = excluded.reason, created_at = excluded.created_at
 WHERE excluded.asked_at > t.asked_at
 
+-- Sources are chosen, then locked in the order of their numbers, and seen as they are by then. One that meets the
+-- conditions no more is as good as met before.
 -- What can be seen, or is being built, of requests not later than the delete. An empty text stands for any.
 -- name: doomed_by_path
-SELECT s.key, s.published_id, s.building_id, s.asked_at FROM sources s
-WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND (s.path = $4 OR (s.path >= $5 AND s.path < $6))
-  AND ((s.published_id IS NOT NULL AND s.asked_at <= $7)
-       OR EXISTS (SELECT 1 FROM documents d WHERE d.key = s.building_id AND d.asked_at <= $7))
-  AND $9::text = ''
-ORDER BY s.tenant_id, s.collection, s.branch, s.path LIMIT $8 FOR NO KEY UPDATE OF s
+WITH held AS MATERIALIZED (
+    SELECT s.* FROM sources s WHERE s.key = ANY(ARRAY(
+        SELECT s.key FROM sources s
+        WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND (s.path = $4 OR (s.path >= $5 AND s.path < $6))
+          AND ((s.published_id IS NOT NULL AND s.asked_at <= $7)
+               OR EXISTS (SELECT 1 FROM documents d WHERE d.key = s.building_id AND d.asked_at <= $7))
+          AND $9::text = ''
+        ORDER BY s.tenant_id, s.collection, s.branch, s.path LIMIT $8))
+    ORDER BY s.key FOR NO KEY UPDATE)
+SELECT s.key, s.published_id, s.building_id, s.asked_at FROM held s
+ORDER BY s.tenant_id, s.collection, s.branch, s.path
 
 -- name: doomed
-SELECT s.key, s.published_id, s.building_id, s.asked_at FROM sources s
-WHERE s.tenant_id = $1 AND ($2 = '' OR s.collection = $2) AND ($3 = '' OR s.branch = $3)
-  AND ($4 = '' OR s.path = $4 OR (s.path >= $5 AND s.path < $6)) AND ($9 = '' OR s.id = $9)
-  AND ((s.published_id IS NOT NULL AND s.asked_at <= $7)
-       OR EXISTS (SELECT 1 FROM documents d WHERE d.key = s.building_id AND d.asked_at <= $7))
-ORDER BY s.tenant_id, s.collection, s.branch, s.path LIMIT $8 FOR NO KEY UPDATE OF s
+WITH held AS MATERIALIZED (
+    SELECT s.* FROM sources s WHERE s.key = ANY(ARRAY(
+        SELECT s.key FROM sources s
+        WHERE s.tenant_id = $1 AND ($2 = '' OR s.collection = $2) AND ($3 = '' OR s.branch = $3)
+          AND ($4 = '' OR s.path = $4 OR (s.path >= $5 AND s.path < $6)) AND ($9 = '' OR s.id = $9)
+          AND ((s.published_id IS NOT NULL AND s.asked_at <= $7)
+               OR EXISTS (SELECT 1 FROM documents d WHERE d.key = s.building_id AND d.asked_at <= $7))
+        ORDER BY s.tenant_id, s.collection, s.branch, s.path LIMIT $8))
+    ORDER BY s.key FOR NO KEY UPDATE)
+SELECT s.key, s.published_id, s.building_id, s.asked_at FROM held s
+ORDER BY s.tenant_id, s.collection, s.branch, s.path
 
 -- name: doomed_source
-SELECT s.key, s.published_id, s.building_id, s.asked_at FROM sources s
-WHERE s.id = $9 AND s.tenant_id = $1 AND ($2 = '' OR s.collection = $2) AND ($3 = '' OR s.branch = $3)
-  AND ($4 = '' OR s.path = $4 OR (s.path >= $5 AND s.path < $6))
-  AND ((s.published_id IS NOT NULL AND s.asked_at <= $7)
-       OR EXISTS (SELECT 1 FROM documents d WHERE d.key = s.building_id AND d.asked_at <= $7))
-LIMIT $8 FOR NO KEY UPDATE OF s
+WITH held AS MATERIALIZED (
+    SELECT s.* FROM sources s WHERE s.key = ANY(ARRAY(
+        SELECT s.key FROM sources s
+        WHERE s.id = $9 AND s.tenant_id = $1 AND ($2 = '' OR s.collection = $2) AND ($3 = '' OR s.branch = $3)
+          AND ($4 = '' OR s.path = $4 OR (s.path >= $5 AND s.path < $6))
+          AND ((s.published_id IS NOT NULL AND s.asked_at <= $7)
+               OR EXISTS (SELECT 1 FROM documents d WHERE d.key = s.building_id AND d.asked_at <= $7))
+        ORDER BY s.key LIMIT $8))
+    ORDER BY s.key FOR NO KEY UPDATE)
+SELECT s.key, s.published_id, s.building_id, s.asked_at FROM held s
+ORDER BY s.key
 
 -- name: asked_at_of
 SELECT asked_at FROM documents WHERE key = $1
@@ -50,17 +67,29 @@ WHERE tenant_id = $1 AND ($2 = '' OR collection = $2) AND ($3 = '' OR branch = $
 
 -- A source moved by this rename was asked for by it from then on, and is not met again.
 -- name: sources_below
-SELECT key, path, published_id, building_id FROM sources
-WHERE tenant_id = $1 AND collection = $2 AND branch = $3
-  AND (path = $4 OR ($7::int = 1 AND path >= $5 AND path < $6)) AND (asked_at IS NULL OR asked_at < $9)
-ORDER BY path LIMIT $8 FOR NO KEY UPDATE
+WITH held AS MATERIALIZED (
+    SELECT s.* FROM sources s WHERE s.key = ANY(ARRAY(
+        SELECT s.key FROM sources s
+        WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3
+          AND (s.path = $4 OR ($7::int = 1 AND s.path >= $5 AND s.path < $6)) AND (s.asked_at IS NULL OR s.asked_at < $9)
+        ORDER BY s.path LIMIT $8))
+    ORDER BY s.key FOR NO KEY UPDATE)
+SELECT s.key, s.path, s.published_id, s.building_id FROM held s
+ORDER BY s.path
 
 -- The same, shortest first: where a folder takes its parent's place, what is in the way has left by then.
 -- name: sources_below_shortest
-SELECT key, path, published_id, building_id FROM sources
-WHERE tenant_id = $1 AND collection = $2 AND branch = $3
-  AND (path = $4 OR ($7::int = 1 AND path >= $5 AND path < $6)) AND (asked_at IS NULL OR asked_at < $9)
-ORDER BY length(path), path LIMIT $8 FOR NO KEY UPDATE
+WITH held AS MATERIALIZED (
+    SELECT s.* FROM sources s WHERE s.key = ANY(ARRAY(
+        SELECT s.key FROM sources s
+        WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3
+          AND (s.path = $4 OR ($7::int = 1 AND s.path >= $5 AND s.path < $6)) AND (s.asked_at IS NULL OR s.asked_at < $9)
+        ORDER BY length(s.path), s.path LIMIT $8))
+    ORDER BY s.key FOR NO KEY UPDATE)
+SELECT s.key, s.path, s.published_id, s.building_id FROM held s
+WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3
+          AND (s.path = $4 OR ($7::int = 1 AND s.path >= $5 AND s.path < $6)) AND (s.asked_at IS NULL OR s.asked_at < $9)
+ORDER BY length(s.path), s.path
 
 -- name: move_source
 UPDATE sources SET path = $1, asked_at = greatest(asked_at, $2), updated_at = $3 WHERE key = $4
