@@ -16,7 +16,7 @@ from penstock.catalog.numbering import turns
 from penstock.catalog.publishing import Verdict, superseded, verdict
 from penstock.catalog.rollup import COMPLETED, FAILED, WORDS
 from penstock.catalog.sql import generations as building
-from penstock.catalog.sql.chunks import ChunkRows, Numbers, Owner, Prepared, Spaces, prepare
+from penstock.catalog.sql.chunks import ChunkRows, Numbers, Owner, Prepared, Spaces, find, prepare
 from penstock.catalog.sql.restarting import restart
 from penstock.catalog.sql.statements import Rows, listed
 from penstock.catalog.sql.tombstones import removals
@@ -156,7 +156,7 @@ class Storing:
     def _write(self, new: NewGeneration, source: SourceRow | None, source_id: str) -> Stored:
         owner = self._owner(new, source, source_id)
         chunks = [chunk for page in new.pages for chunk in page.chunks or ()]
-        prepared = prepare(self._rows, owner, chunks)
+        prepared = prepare(owner, chunks, find(self._rows, owner, chunks))
         unread = sum(page.chunks is None and page.failure is None for page in new.pages)
         missing = 0 if owner.space_id is None else sum(_to_embed(part) for part in prepared.parts)
         tasks = len(chunks) if new.graph else missing
