@@ -146,17 +146,18 @@ class PostgresRows:
         self.news = True
 
 
-def _columns(name: str, rows: Sequence[Sequence[Any]]) -> list[object]:
+def _columns(name: str, rows: Sequence[Sequence[Any]]) -> list[str]:
     prepare = _PREPARED.get(name)
     if prepare is not None:
         rows = [prepare(row) for row in rows]
     return [_column(values) for values in zip(*rows, strict=True)]
 
 
-def _column(values: Sequence[Any]) -> object:
+def _column(values: Sequence[Any]) -> str:
     known = next((value for value in values if value is not None), None)
     if isinstance(known, bytes):
-        return list(values)
+        written = ["NULL" if value is None else f'"\\\\x{value.hex()}"' for value in values]
+        return "{" + ",".join(written) + "}"
     return numbers(values) if isinstance(known, int) else texts(values)
 
 
