@@ -19,6 +19,7 @@ from typing import Any
 
 from penstock.catalog import outcomes
 from penstock.catalog.identity import text_hash
+from penstock.catalog.protocol import Catalog
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import (
     NewChunk,
@@ -156,7 +157,8 @@ def change(below: Path, files: int) -> Iterator[str]:
 class Tasks:
     """Everything by tasks: 5 chunks a page, read 64 pages, embedded 256 chunks at a time."""
 
-    def __init__(self, catalog: SqliteCatalog, pages: int) -> None:
+    def __init__(self, catalog: Catalog, pages: int, clock: Callable[[], float] = time.process_time) -> None:
+        self._clock = clock
         self._catalog = catalog
         self._content = texts(pages, 5)
         self._spent: dict[str, float] = {}
@@ -174,9 +176,9 @@ class Tasks:
         return f"by tasks, {count:,} chunks of one document, µs a chunk: {shown}"
 
     def _timed(self, name: str, work: Callable[[Any], Any], argument: object) -> Any:
-        begun = time.process_time()
+        begun = self._clock()
         result = work(argument)
-        self._spent[name] = self._spent.get(name, 0) + time.process_time() - begun
+        self._spent[name] = self._spent.get(name, 0) + self._clock() - begun
         return result
 
     def _work(self, request: TaskRequest, done: Callable[[Task], TaskOutcome]) -> None:
@@ -205,16 +207,30 @@ def tasks(below: Path, pages: int) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.catalog", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small numbers")
+    parser.add_argument("--postgres", action="store_true", help="the catalog in PostgreSQL")
     parser.add_argument("--dir", type=Path, default=Path(tempfile.gettempdir()), help="where files are made")
     options = parser.parse_args()
     scale, runs = (20, 1) if options.quick else (1, 3)
-    for lines in (
+    if options.postgres:
+        from bench import catalog_postgres as measured
+
+        _show(
+            measured.compare(options.dir, 1_500 // scale, 2, 64, runs),
+            measured.compare(options.dir, 20 // scale, 500, 1, runs),
+            measured.tasks(options.dir, 1_000 // scale),
+        )
+        return
+    _show(
         compare(options.dir, 3_000 // scale, 2, 64, runs),
         compare(options.dir, 40 // scale, 500, 1, runs),
         tasks(options.dir, 1_000 // scale),
         tasks(options.dir, 8_000 // scale),
         change(options.dir, 10_000 // scale),
-    ):
+    )
+
+
+def _show(*measurements: Iterator[str]) -> None:
+    for lines in measurements:
         for line in lines:
             print(line, flush=True)
 

@@ -95,7 +95,7 @@ class Settings:
         kinds.CATALOG_URL,
         _DERIVED,
         "The store that holds documents and their tasks.",
-        shown="the queue's own when it is SQLite, else sqlite:///STATE_DIR/catalog.db",
+        shown="the queue's own when it is SQLite or PostgreSQL, else sqlite:///STATE_DIR/catalog.db",
     )
     tenant_id: str = _setting(kinds.name("tenant_id"), "default", "The tenant of a job that names none.")
     collection: str = _setting(
@@ -311,7 +311,8 @@ def _project_state() -> Path | None:
 
 
 def _default_catalog(url: str, state_dir: Path) -> str:
-    return url if url.startswith("sqlite://") else f"sqlite:///{state_dir / 'catalog.db'}"
+    both = url.startswith(("sqlite://", "postgresql://", "postgres://"))
+    return url if both else f"sqlite:///{state_dir / 'catalog.db'}"
 
 
 def _absolute(path: str, environ: Mapping[str, str]) -> Path:

@@ -30,6 +30,7 @@ from penstock.catalog.values import (
     TaskStatus,
 )
 from penstock.retry import Classification
+from tests.conformance.durable import given_back
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 DOCS = Place("acme", "docs")
@@ -45,7 +46,14 @@ def _sqlite(place: Path) -> Catalog:
     return SqliteCatalog(place / "catalog.db", synchronous="NORMAL")
 
 
-CATALOGS: dict[str, Callable[[Path], Catalog]] = {"sqlite": _sqlite}
+def _postgres(place: Path) -> Catalog:
+    from penstock.catalog.sql.postgres import PostgresCatalog
+    from tests.servers import postgres
+
+    return PostgresCatalog(postgres.store_at(place))
+
+
+CATALOGS: dict[str, Callable[[Path], Catalog]] = {"sqlite": _sqlite, "postgres": _postgres}
 
 
 @pytest.fixture(params=CATALOGS)
@@ -60,6 +68,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
     yield open_one
     for catalog in catalogs:
         catalog.close()
+    given_back(tmp_path)
 
 
 @pytest.fixture

@@ -52,6 +52,7 @@ class Victim:
             self._rename,
             self._remove,
         ]
+        self._keep()
         while True:
             self._random.choices(actions, [6, 2, 6, 3, 1, 1])[0]()
 
@@ -140,9 +141,10 @@ class Victim:
 
 def _live_and_die(name: str, place: Path, seed: int) -> None:
     signal.alarm(LIFETIME_S)
-    os.write(1, f"{os.getpid()}\n".encode())
     try:
-        Victim(CATALOGS[name](place), seed).work()
+        victim = Victim(CATALOGS[name](place), seed)
+        os.write(1, f"{os.getpid()}\n".encode())
+        victim.work()
     except BaseException:
         os.write(1, ("error " + repr(traceback.format_exc()[-2_000:]) + "\n").encode())
     finally:
@@ -150,6 +152,8 @@ def _live_and_die(name: str, place: Path, seed: int) -> None:
 
 
 def main(name: str, place: Path) -> None:
+    # What is loaded now need not be loaded by everyone who has a moment to live.
+    CATALOGS[name](place).close()
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:

@@ -16,6 +16,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.rollup import Counts, counted, kind
 from penstock.catalog.values import Failure, Fault, Gate, NewPage, Phase, State, Task, TaskOutcome, TaskStatus
 from tests.catalog.conftest import CATALOGS, TRANSIENT, VECTOR, at, chunk, generation, take
+from tests.conformance.durable import given_back
 
 P, W, F, C, S = "processing", "pending", "failed", "completed", "skipped"
 
@@ -183,3 +184,4 @@ def test_pages_and_documents_stand_as_their_parts_whatever_happens(
             Drive(catalog, seed).run(20)
         finally:
             catalog.close()
+            given_back(Path(folder))

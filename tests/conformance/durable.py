@@ -57,6 +57,14 @@ def opened(engine: str, place: Path) -> Queue:
     return queue
 
 
+def given_back(place: Path) -> None:
+    """The test is over; what a server keeps for it can be used by the next."""
+    if (place / "postgres.json").exists():
+        from tests.servers import postgres
+
+        postgres.give_back(place)
+
+
 def started(module: str, *arguments: object) -> subprocess.Popen[str]:
     """A process that runs ``tests.conformance.<module>`` and talks over its stdin and stdout."""
     command = [sys.executable, "-m", f"tests.conformance.{module}", *map(str, arguments)]

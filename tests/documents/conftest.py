@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -28,6 +28,7 @@ from penstock.worker.execute import Executor
 from penstock.worker.lanes import still_wanted
 from penstock.worker.teller import Teller
 from penstock.worker.upkeep.sweeper import Sweeper
+from tests.conformance.durable import given_back
 
 WAIT_S = 30.0
 OPEN = (TaskStatus.PENDING, TaskStatus.PROCESSING)
@@ -160,15 +161,40 @@ class Desk:
         return self.app.documents.catalog.audit()
 
 
-@pytest.fixture(params=["sqlite", "jsonl"])
+def _postgres(place: Path) -> str:
+    from tests.servers import postgres
+
+    return postgres.store_at(place)
+
+
+def _redis(place: Path) -> str:
+    from tests.servers.redis import queue_url
+
+    return queue_url(place)
+
+
+QUEUES: dict[str, Callable[[Path], str]] = {
+    "sqlite": lambda place: f"sqlite:///{place}/queue.db",
+    "jsonl": lambda place: f"jsonl://{place}/queue",
+    "postgres": _postgres,
+    "redis": _redis,
+}
+
+
+@pytest.fixture(params=QUEUES)
 def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
-    """With the queue in SQLite, catalog in the same file; and with a JSONL queue, catalog beside it."""
-    url = {"sqlite": f"sqlite:///{tmp_path}/queue.db", "jsonl": f"jsonl://{tmp_path}/queue"}[request.param]
+    """With a queue in SQLite or PostgreSQL and the catalog in the same file or database; and with one in
+    JSONL or Redis and the catalog in a SQLite file beside it."""
     settings = config.load(
-        {}, url=url, state_dir=tmp_path / "state", embedder="hashing", sqlite_synchronous="NORMAL"
+        {},
+        url=QUEUES[request.param](tmp_path),
+        state_dir=tmp_path / "state",
+        embedder="hashing",
+        sqlite_synchronous="NORMAL",
     )
     folder = tmp_path / "files"
     folder.mkdir()
     with Penstock(settings=settings) as app:
         yield Desk(app, folder)
         assert [] == app.documents.catalog.audit()
+    given_back(tmp_path)

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from penstock import config, working
-from penstock.catalog.sql.sqlite import SqliteCatalog
+from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.values import EntryKind, Outcome
 from penstock.worker.teller import Teller
 from tests.worker.processes import ROOT, children_of
@@ -37,15 +37,15 @@ def die() -> None:
 
 def _after_store() -> None:
     """The generation is stored; its job does not wait for it yet."""
-    store = SqliteCatalog.store
+    store = SqlCatalog.store
 
-    def stored(self: SqliteCatalog, *given: Any, **more: Any) -> Any:
+    def stored(self: SqlCatalog, *given: Any, **more: Any) -> Any:
         answers = store(self, *given, **more)
         if any(answer.outcome is Outcome.BUILDING for answer in answers):
             die()
         return answers
 
-    SqliteCatalog.store = stored  # type: ignore[method-assign]
+    SqlCatalog.store = stored  # type: ignore[method-assign]
 
 
 def _before_telling() -> None:
@@ -62,14 +62,14 @@ def _before_telling() -> None:
 
 def _before_clearing() -> None:
     """The job is told; the outbox still names it."""
-    clear = SqliteCatalog.clear
+    clear = SqlCatalog.clear
 
-    def cleared(self: SqliteCatalog, entry_ids: Any, **more: Any) -> bool:
+    def cleared(self: SqlCatalog, entry_ids: Any, **more: Any) -> bool:
         if {entry.entry_id for entry in self.outbox(EntryKind.JOB)} & set(entry_ids):
             die()
         return clear(self, entry_ids, **more)
 
-    SqliteCatalog.clear = cleared  # type: ignore[method-assign]
+    SqlCatalog.clear = cleared  # type: ignore[method-assign]
 
 
 POINTS: dict[str, Callable[[], None]] = {

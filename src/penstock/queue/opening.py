@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.config import Settings, masked_url
@@ -87,15 +89,8 @@ def _jsonl(rest: str, settings: Settings) -> Queue:
 
 
 def _postgres(settings: Settings) -> Queue:
-    try:
+    with postgres_driver():
         from penstock.queue.sql.postgres import PostgresQueue
-    except ImportError as error:
-        if error.name is None or not error.name.startswith("psycopg"):
-            raise
-        raise DriverMissing(
-            f"postgresql:// needs the package psycopg, which cannot be imported ({error})",
-            remedy="Install it with `pip install 'penstock[postgres]'`.",
-        ) from error
 
     return PostgresQueue(
         settings.url,
@@ -103,6 +98,20 @@ def _postgres(settings: Settings) -> Queue:
         pooled=settings.postgres_pooler,
         timeout_s=settings.postgres_timeout_s,
     )
+
+
+@contextmanager
+def postgres_driver() -> Iterator[None]:
+    """For the import of what needs psycopg, which may not be there."""
+    try:
+        yield
+    except ImportError as error:
+        if error.name is None or not error.name.startswith("psycopg"):
+            raise
+        raise DriverMissing(
+            f"postgresql:// needs the package psycopg, which cannot be imported ({error})",
+            remedy="Install it with `pip install 'penstock[postgres]'`.",
+        ) from error
 
 
 def _redis(settings: Settings) -> Queue:

@@ -17,7 +17,9 @@ _AT = {Phase.VECTOR: (2, 4), Phase.GRAPHRAG: (3, 8)}
 
 
 class Bubbling:
-    def __init__(self, rows: Rows, at: str) -> None:
+    def __init__(self, rows: Rows, at: str, *, beginning: bool = False) -> None:
+        """``beginning``: parts only begin, so that nothing can be published by it."""
+        self._beginning = beginning
         self._rows = rows
         self._at = at
         self._chunks = {Phase.VECTOR: Tally(), Phase.GRAPHRAG: Tally()}
@@ -30,7 +32,7 @@ class Bubbling:
         """The documents whose parts will move."""
         missing = [number for number in dict.fromkeys(ids) if number not in self.documents]
         if missing:
-            self.documents |= generations.load(self._rows, missing)
+            self.documents |= generations.load(self._rows, missing, alone=self._beginning)
 
     def touch(self, document_id: int) -> DocumentRow:
         """A part of this document moves."""
@@ -68,6 +70,7 @@ class Bubbling:
             return
         status_at, counts_at = _AT[phase]
         saved: list[tuple[Any, ...]] = []
+        self._rows.hold("pages", listed(changes))
         for row in self._rows.all("page_rows", listed(changes)):
             page_id, document_id = row[:2]
             counts = Counts(*row[counts_at : counts_at + 4]).changed(changes[page_id])
@@ -91,9 +94,11 @@ class Bubbling:
         ocr, vector = before
         if ocr not in SETTLED and document.ocr.status in SETTLED:
             held = "outbox" if self._rows.value("any_leftover", document.source_key) else None
-            self._rows.run("release_gate_vector", held, document.id)
+            self._rows.send("release_gate_vector", held, document.id)
+            self._rows.tell()
         if vector not in SETTLED and document.vector.status in SETTLED:
-            self._rows.run("release_gate_graphrag", None, document.id)
+            self._rows.send("release_gate_graphrag", None, document.id)
+            self._rows.tell()
 
 
 def _statuses(document: DocumentRow) -> tuple[str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,14 +25,13 @@ class Numbers:
     def __init__(self, rows: Rows, expected: int) -> None:
         self._rows = rows
         self._size = max(expected, 16)
-        self._block = iter(range(0))
+        self._block: Iterator[int] = iter(())
 
     def next(self) -> int:
         try:
             return next(self._block)
         except StopIteration:
-            first = self._rows.numbers("row", self._size)
-            self._block = iter(range(first, first + self._size))
+            self._block = iter(self._rows.numbers("row", self._size))
             return next(self._block)
 
 
@@ -159,31 +159,58 @@ class Prepared(NamedTuple):
     kept: int
 
 
-def prepare(rows: Rows, owner: Owner, chunks: Sequence[NewChunk], unwritten: Iterable[str] = ()) -> Prepared:
+class Found(NamedTuple):
+    """What is there already of some chunks: by their ids, the hashes of those that are the owner's own, and
+    vectors of the cache by hash."""
+
+    known: dict[str, Known]
+    own: list[str]
+    cached: dict[str, bytes]
+
+
+def find(rows: Rows, owner: Owner, chunks: Sequence[NewChunk]) -> Found:
+    known, own, embedded = _known(rows, owner, chunks) if owner.relatives else ({}, [], Counter())
+    if owner.space_id is None:
+        return Found(known, own, {})
+    asked = Counter(chunk.text_hash for chunk in chunks if chunk.vector is None)
+    wanted = [text for text, times in asked.items() if times > embedded[text]]
+    if not wanted:
+        return Found(known, own, {})
+    cached = rows.all("cached_vectors", owner.tenant_id, owner.space_id, listed(wanted))
+    return Found(known, own, dict(cached))
+
+
+def prepare(
+    owner: Owner, chunks: Sequence[NewChunk], there: Found, unwritten: Iterable[str] = ()
+) -> Prepared:
     """Give chunks their ids and find what need not be written or embedded again.
 
     ``unwritten``: hashes of chunks of the same generation that are collected but not written yet.
     """
-    known, own = _known(rows, owner, chunks) if owner.relatives else ({}, [])
-    ids = ChunkIds(owner.tenant_id, owner.source_id, [*own, *unwritten])
+    ids = ChunkIds(owner.tenant_id, owner.source_id, [*there.own, *unwritten])
     parts = []
     kept = 0
-    for chunk in chunks:
-        chunk_id = ids.next(chunk.text_hash)
-        found = known.get(chunk_id)
+    for given in chunks:
+        chunk, chunk_id = given, ids.next(given.text_hash)
+        found = there.known.get(chunk_id)
         kept += found is not None
+        if there.cached and chunk.vector is None and chunk.text_hash in there.cached:
+            chunk = msgspec.structs.replace(chunk, vector=there.cached[chunk.text_hash])
         parts.append((chunk, chunk_id, found))
-    return Prepared(_with_cached(rows, owner, parts), kept)
+    return Prepared(parts, kept)
 
 
-def _known(rows: Rows, owner: Owner, chunks: Iterable[NewChunk]) -> tuple[dict[str, Known], list[str]]:
-    """By chunk id; and the hashes of those that are the owner's own."""
+def _known(
+    rows: Rows, owner: Owner, chunks: Iterable[NewChunk]
+) -> tuple[dict[str, Known], list[str], Counter[str]]:
+    """By chunk id; the hashes of those that are the owner's own; and how often each hash has its vector."""
     about = {
         document_id: (space_id, fingerprint)
         for document_id, space_id, fingerprint in rows.all("known_documents", listed(owner.relatives))
     }
     known: dict[str, Known] = {}
     own: list[str] = []
+    with_vector: dict[str, str] = {}
     keys = listed({text_key(chunk.text_hash) for chunk in chunks})
     for row in rows.all("known_chunks", listed(owner.relatives), keys):
         chunk_id, content_id, document_id, vector, graphrag, entities, relationships, hash_of_text = row
@@ -196,30 +223,9 @@ def _known(rows: Rows, owner: Owner, chunks: Iterable[NewChunk]) -> tuple[dict[s
         before = known.get(chunk_id)
         if before is None or embedded > before.embedded:
             known[chunk_id] = Known(content_id, embedded, (entities, relationships) if extracted else None)
-    return known, own
-
-
-def _with_cached(
-    rows: Rows, owner: Owner, parts: list[tuple[NewChunk, str, Known | None]]
-) -> list[tuple[NewChunk, str, Known | None]]:
-    if owner.space_id is None:
-        return parts
-    wanted = {
-        chunk.text_hash
-        for chunk, _, known in parts
-        if chunk.vector is None and not (known is not None and known.embedded)
-    }
-    if not wanted:
-        return parts
-    found = dict(rows.all("cached_vectors", owner.tenant_id, owner.space_id, listed(wanted)))
-    if not found:
-        return parts
-    return [
-        (msgspec.structs.replace(chunk, vector=found[chunk.text_hash]), chunk_id, known)
-        if chunk.vector is None and chunk.text_hash in found
-        else (chunk, chunk_id, known)
-        for chunk, chunk_id, known in parts
-    ]
+        if embedded:
+            with_vector[chunk_id] = hash_of_text
+    return known, own, Counter(with_vector.values())
 
 
 class Spaces:
@@ -236,8 +242,11 @@ class Spaces:
         lengths = {len(vector) for vector in vectors if vector}
         number, dimension = self._known.get(name) or self._look_up(name)
         if dimension is None and lengths:
+            self._rows.hold("space", name)
+            number, dimension = self._look_up(name)
+        if dimension is None and lengths:
             dimension = max(lengths) // FLOAT32
-            self._rows.run("set_dimension", dimension, number)
+            self._rows.send("set_dimension", dimension, number)
         if lengths and lengths != {(dimension or 0) * FLOAT32}:
             raise InvalidVector(
                 f"space {name[:100]} holds vectors of {dimension} float32, got {sorted(lengths)} bytes"
@@ -255,5 +264,5 @@ class Spaces:
                 f"there are {MOST_SPACES} vector spaces already",
                 remedy="Remove or rebuild what is in spaces no longer used; upkeep then frees them.",
             )
-        self._rows.run("add_space", number, name, None)
+        self._rows.send("add_space", number, name, None)
         return number, None

@@ -40,7 +40,8 @@ def claim(rows: Rows, request: TaskRequest, now: datetime) -> list[Task]:
 def _refuse_other_fingerprint(rows: Rows, request: TaskRequest) -> None:
     if request.fingerprint is None:
         return
-    expected = dict(rows.all("fingerprints")).get(request.lane)
+    known: dict[str, str] = dict(rows.all("fingerprints"))
+    expected = known.get(request.lane)
     if expected not in (None, request.fingerprint):
         raise FingerprintMismatch(
             f"{request.lane} is done with {expected} here, {request.worker_id} would do it with"
@@ -53,6 +54,8 @@ def _choose(rows: Rows, request: TaskRequest, at: str) -> list[int]:
     chosen: list[int] = []
     for number, suspect in rows.all(f"due_{request.lane}", at, request.limit):
         if suspect:
+            # What else is due was seen, and is not taken.
+            rows.tell()
             return chosen or [number]
         chosen.append(number)
     if len(chosen) < request.limit:
@@ -62,7 +65,7 @@ def _choose(rows: Rows, request: TaskRequest, at: str) -> list[int]:
 
 
 def _take(rows: Rows, request: TaskRequest, taken: list[tuple[Any, ...]], at: str) -> None:
-    bubbling = Bubbling(rows, at)
+    bubbling = Bubbling(rows, at, beginning=True)
     bubbling.load(row[2] for row in taken)
     rows.many(f"take_{request.lane}", [(request.worker_id, at, row[4], row[0]) for row in taken])
     for row in taken:

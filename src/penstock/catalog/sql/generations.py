@@ -100,8 +100,17 @@ def encode_tags(tags: tuple[str, ...]) -> str:
     return msgspec.json.encode(tags).decode() if tags else "[]"
 
 
-def load(rows: Rows, ids: list[int]) -> dict[int, DocumentRow]:
+def load(rows: Rows, ids: list[int], *, alone: bool = False) -> dict[int, DocumentRow]:
+    """``alone``: without their sources, as nothing can be published."""
+    if not alone:
+        rows.hold("sources_of", listed(ids))
+    rows.hold("documents", listed(ids))
     return {row[0]: _decoded(row) for row in rows.all("document_rows", listed(ids))}
+
+
+def _hold(rows: Rows, document_id: int) -> None:
+    rows.hold("sources_of", listed([document_id]))
+    rows.hold("documents", listed([document_id]))
 
 
 def _decoded(row: tuple[Any, ...]) -> DocumentRow:
@@ -177,30 +186,37 @@ def save(rows: Rows, documents: list[DocumentRow], at: str, published: frozenset
 
 def leave(rows: Rows, document_id: int, source_key: int, at: str) -> None:
     """Nobody will see this generation any more: its parts go through the outbox."""
-    rows.run("add_leftover", rows.numbers("row", 1), document_id, source_key, at)
+    rows.send("add_leftover", rows.numbers("row", 1)[0], document_id, source_key, at)
+    rows.tell()
 
 
 def tell(rows: Rows, document: DocumentRow, at: str) -> None:
     """Have somebody look at the job that waits for this generation."""
     if document.job_id is not None:
-        number = rows.numbers("row", 1)
-        rows.run("add_job_entry", number, document.id, document.source_key, document.job_id, at)
+        _look_at(rows, document.id, document.source_key, document.job_id, at)
 
 
 def drop(rows: Rows, document_id: int, note: str, at: str, *, inform: bool = False) -> bool:
+    _hold(rows, document_id)
     found = rows.one("source_of", document_id)
     if found is None or rows.run("drop_document", note, at, document_id) == 0:
         return False
     source_key, job_id = found
-    rows.run("forget_building", at, document_id)
+    rows.send("forget_building", at, document_id)
     leave(rows, document_id, source_key, at)
     if inform and job_id is not None:
-        rows.run("add_job_entry", rows.numbers("row", 1), document_id, source_key, job_id, at)
+        _look_at(rows, document_id, source_key, job_id, at)
     return True
+
+
+def _look_at(rows: Rows, document_id: int, source_key: int, job_id: str, at: str) -> None:
+    rows.send("add_job_entry", rows.numbers("row", 1)[0], document_id, source_key, job_id, at)
+    rows.tell()
 
 
 def adopt_equal(rows: Rows, document_id: int, new: NewGeneration, at: str) -> bool:
     """Take over the generation being built if it is of the same content, made the same way."""
+    _hold(rows, document_id)
     found = rows.one("building_of", document_id)
     if found is None:
         return False
@@ -240,6 +256,7 @@ def building(rows: Rows, document_id: int) -> bool:
 
 
 def adopt(rows: Rows, adoption: Adoption, at: str) -> bool:
+    _hold(rows, adoption.document_id)
     taken = rows.run(
         "adopt",
         adoption.job_id,
@@ -251,8 +268,8 @@ def adopt(rows: Rows, adoption: Adoption, at: str) -> bool:
     )
     if not taken:
         return False
-    rows.run("raise_page_priority", adoption.priority, adoption.document_id)
-    rows.run("raise_chunk_priority", adoption.priority, adoption.document_id)
+    rows.send("raise_page_priority", adoption.priority, adoption.document_id)
+    rows.send("raise_chunk_priority", adoption.priority, adoption.document_id)
     return True
 
 
@@ -293,7 +310,7 @@ def _obstacle(rows: Rows, document: DocumentRow) -> str | None:
 
 def _publish(rows: Rows, document: DocumentRow, at: str) -> None:
     about = msgspec.json.decode(document.source_json or "", type=Described)
-    rows.run(
+    rows.send(
         "publish",
         document.id,
         document.space_id,
@@ -307,7 +324,7 @@ def _publish(rows: Rows, document: DocumentRow, at: str) -> None:
         document.asked_at,
         document.read_at,
         at,
-        rows.numbers("change", 1),
+        rows.numbers("change", 1)[0],
         at,
         about.file_type,
         about.title,
@@ -316,7 +333,7 @@ def _publish(rows: Rows, document: DocumentRow, at: str) -> None:
         document.source_key,
     )
     place = document.place
-    rows.run("unnote", place.tenant_id, place.collection, place.branch, document.path)
+    rows.send("unnote", place.tenant_id, place.collection, place.branch, document.path)
     if document.published_id is not None:
         leave(rows, document.published_id, document.source_key, at)
     document.state, document.source_json = "published", None
@@ -324,11 +341,11 @@ def _publish(rows: Rows, document: DocumentRow, at: str) -> None:
 
 def _show_again(rows: Rows, document: DocumentRow, at: str) -> None:
     """Parts of a published generation that had failed were done after all."""
-    rows.run(
+    rows.send(
         "show_partial",
         int(document.failed_count > 0),
         document.chunk_count,
-        rows.numbers("change", 1),
+        rows.numbers("change", 1)[0],
         at,
         document.source_key,
         document.id,

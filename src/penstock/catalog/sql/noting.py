@@ -38,8 +38,9 @@ def remember(rows: Rows, tenant_id: str, space: str, vectors: Mapping[str, bytes
 
 
 def set_fingerprints(rows: Rows, fingerprints: Mapping[Phase, str], *, replace: bool) -> None:
-    known = dict(rows.all("fingerprints"))
+    rows.hold("fingerprints")
+    known: dict[str, str] = dict(rows.all("fingerprints"))
     for phase, fingerprint in fingerprints.items():
         if known.get(phase, fingerprint) != fingerprint and not replace:
             raise FingerprintMismatch(f"{phase} is done with {known[phase]} here, not with {fingerprint}")
-        rows.run("set_fingerprint", phase, fingerprint)
+        rows.send("set_fingerprint", phase, fingerprint)

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from penstock.catalog.covering import below, moved, span
 from penstock.catalog.publishing import REMOVED_WHILE_INDEXING
 from penstock.catalog.sql import generations
-from penstock.catalog.sql.statements import Rows
+from penstock.catalog.sql.statements import Rows, listed
 from penstock.catalog.values import Removal, Removed, Rename, Renamed
 from penstock.clock import format_time
 from penstock.errors import InvalidRequest
@@ -21,17 +21,20 @@ def remove(rows: Rows, removal: Removal, limit: int, at: str) -> Removed:
     scope = (removal.tenant_id, removal.collection or "", removal.branch or "")
     path = removal.path or ""
     first, last = span(path)
-    rows.run("add_tombstone", *scope, path, removal.source_id or "", asked_at, removal.reason, at)
+    # What is being added meanwhile is waited for, or finds the tombstone.
+    rows.hold("tenant", removal.tenant_id)
+    rows.send("add_tombstone", *scope, path, removal.source_id or "", asked_at, removal.reason, at)
     found = rows.all(
         _statement(removal), *scope, path, first, last, asked_at, limit + 1, removal.source_id or ""
     )
+    rows.hold("documents", listed(row[2] for row in found[:limit] if row[2] is not None))
     for key, published_id, building_id, published_asked_at in found[:limit]:
         if building_id is not None and rows.value("asked_at_of", building_id) <= asked_at:
             generations.drop(rows, building_id, REMOVED_WHILE_INDEXING, at, inform=True)
         if published_id is not None and published_asked_at <= asked_at:
             hide(rows, key, published_id, at)
     if len(found) <= limit and removal.source_id is None:
-        rows.run("unnote_below", *scope, path, first, last, asked_at)
+        rows.send("unnote_below", *scope, path, first, last, asked_at)
     return Removed(min(len(found), limit), len(found) > limit)
 
 
@@ -44,7 +47,7 @@ def _statement(removal: Removal) -> str:
 
 def hide(rows: Rows, key: int, published_id: int | None, at: str) -> None:
     """One update makes a source invisible, whatever its size."""
-    rows.run("hide", rows.numbers("change", 1), at, key)
+    rows.send("hide", rows.numbers("change", 1)[0], at, key)
     if published_id is not None:
         generations.leave(rows, published_id, key, at)
 
@@ -55,6 +58,7 @@ def rename(rows: Rows, change: Rename, limit: int, at: str) -> Renamed:
         raise InvalidRequest(f"{change.old[:200]} cannot be moved into itself")
     first, last = span(change.old)
     asked_at = format_time(change.asked_at)
+    rows.hold("tenant", place.tenant_id)
     found = rows.all(
         "sources_below_shortest" if below(change.new, change.old) else "sources_below",
         place.tenant_id,
@@ -68,14 +72,17 @@ def rename(rows: Rows, change: Rename, limit: int, at: str) -> Renamed:
         asked_at,
     )
     replaced = 0
-    for key, path, published_id, building_id in found[:limit]:
-        target = moved(change.old, change.new, path)
+    paths = [row[1] for row in found[:limit]]
+    targets = [moved(change.old, change.new, path) for path in paths]
+    for name in ("paths", "documents_at"):
+        rows.hold(name, place.tenant_id, place.collection, place.branch, listed(paths + targets))
+    for (key, _, published_id, building_id), target in zip(found, targets, strict=False):
         replaced += _make_room(rows, change, target, key, at)
-        rows.run("move_source", target, asked_at, at, key)
+        rows.send("move_source", target, asked_at, at, key)
         for document_id in (published_id, building_id):
             if document_id is not None:
-                rows.run("move_document", asked_at, PurePosixPath(target).name, document_id)
-        rows.run("unnote", place.tenant_id, place.collection, place.branch, target)
+                rows.send("move_document", asked_at, PurePosixPath(target).name, document_id)
+        rows.send("unnote", place.tenant_id, place.collection, place.branch, target)
     return Renamed(min(len(found), limit), replaced, len(found) > limit)
 
 
@@ -89,7 +96,7 @@ def _make_room(rows: Rows, change: Rename, target: str, key: int, at: str) -> in
     if building_id is not None:
         generations.drop(rows, building_id, "another source has its path now", at, inform=True)
     hide(rows, other, published_id, at)
-    rows.run("set_path", f"{PARKED}{other}", other)
+    rows.send("set_path", f"{PARKED}{other}", other)
     if published_id is None and building_id is None:
         forget_source(rows, other, at)
     return 1 if published_id is not None else 0
@@ -102,6 +109,6 @@ def forget_source(rows: Rows, key: int, at: str) -> bool:
         return False
     tenant_id, change_seq = gone
     if change_seq:
-        rows.run("add_gone", change_seq, tenant_id, key, at)
-    rows.run("delete_source", key)
+        rows.send("add_gone", change_seq, tenant_id, key, at)
+    rows.send("delete_source", key)
     return True

@@ -19,6 +19,7 @@ def restart(rows: Rows, document_id: int, at: str) -> int:
     for phase in (Phase.VECTOR, Phase.GRAPHRAG):
         restarted += _chunks(rows, bubbling, document_id, phase, at)
     if restarted:
+        rows.tell()
         bubbling.touch(document_id)
         document.failed_count = document.outage_count = 0
         bubbling.apply()
@@ -32,7 +33,7 @@ def _pages(rows: Rows, bubbling: Bubbling, document_id: int, at: str) -> int:
         bubbling.page_moved(Phase.OCR, document_id, WAITING if waits else FAILED, WAITING)
         bubbling.page_moved(Phase.VECTOR, document_id, kind(vector), standing.vector)
         bubbling.page_moved(Phase.GRAPHRAG, document_id, kind(graphrag), standing.graphrag)
-        rows.run(
+        rows.send(
             "restart_page",
             WORDS[standing.vector],
             standing.vector_error,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from penstock.catalog.answers import (
@@ -24,15 +24,12 @@ OVERFETCH = 8
 
 
 class SearchReads:
-    def __init__(self, rows: Rows, cursor: Callable[[], Any]) -> None:
-        """``cursor``: another one in the same snapshot, for reading in batches."""
+    def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._cursor = cursor
 
-    def _joined(self, columns: str, where: str, *values: object) -> list[tuple[Any, ...]]:
-        statements = self._rows.statements
-        self._rows.cursor.execute(f"{statements[columns]}\n{statements[where]}", values)
-        return self._rows.cursor.fetchall()
+    def _match(self, query: str) -> str:
+        """A person's words for the store's keyword index; nothing in them is an operator."""
+        return match_expression(query)
 
     def _filters(self, filters: Filters) -> tuple[str | None, ...]:
         return (
@@ -57,7 +54,7 @@ class SearchReads:
         marks: tuple[str, str] = ("", ""),
         snippets: int | None = None,
     ) -> list[KeywordHit]:
-        words = match_expression(query)
+        words = self._match(query)
         if not words or limit < 1:
             return []
         looked_at = 2 * limit + 20
@@ -69,8 +66,11 @@ class SearchReads:
             if len(hits) == limit or len(ranked) < looked_at:
                 break
             looked_at *= OVERFETCH
-        texts = dict(self._rows.all("snippets", words, *marks, listed(row[0] for row in hits[:snippets])))
+        texts = self._snippets(words, marks, [row[0] for row in hits[:snippets]])
         return [KeywordHit(number, -rank, texts.get(number, "")) for number, rank in hits]
+
+    def _snippets(self, words: str, marks: tuple[str, str], ids: list[int]) -> dict[int, str]:
+        return dict(self._rows.all("snippets", words, *marks, listed(ids)))
 
     def matching(self, filters: Filters) -> list[int] | None:
         if self._filters(filters)[1:] == (None,) * 5:
@@ -99,13 +99,11 @@ class SearchReads:
         space_id = self._space(space)
         if space_id is None:
             return
-        cursor = self._cursor()
-        if source_keys is None:
-            cursor.execute(self._rows.statements["load_vectors"], (tenant_id, space_id))
-        else:
-            statement = self._rows.statements["load_some_vectors"]
-            cursor.execute(statement, (tenant_id, space_id, listed(source_keys)))
-        while batch := cursor.fetchmany(VECTORS_AT_ONCE):
+        name: str = "load_vectors"
+        values: tuple[Any, ...] = (tenant_id, space_id)
+        if source_keys is not None:
+            name, values = "load_some_vectors", (*values, listed(source_keys))
+        for batch in self._rows.batches(name, VECTORS_AT_ONCE, *values):
             content_ids, keys, vectors = zip(*batch, strict=True)
             yield VectorBatch(
                 array("q", content_ids).tobytes(), array("q", keys).tobytes(), b"".join(vectors)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -11,10 +11,10 @@ from penstock.catalog.births import GATE_OCR, GATE_VECTOR
 from penstock.catalog.numbering import turns
 from penstock.catalog.rollup import COMPLETED, FAILED, PROCESSING, SKIPPED, WAITING, WORDS, kind
 from penstock.catalog.sql.bubbling import Bubbling
-from penstock.catalog.sql.chunks import ChunkRows, Numbers, Owner, Spaces, prepare
+from penstock.catalog.sql.chunks import ChunkRows, Found, Numbers, Owner, Spaces, find, prepare
 from penstock.catalog.sql.generations import DocumentRow
 from penstock.catalog.sql.statements import Rows, listed
-from penstock.catalog.values import Fault, Gate, NewPage, Phase, TaskOutcome, TaskStatus
+from penstock.catalog.values import Fault, Gate, NewChunk, NewPage, Phase, TaskOutcome, TaskStatus
 from penstock.clock import format_time
 
 
@@ -29,10 +29,14 @@ class Fenced(NamedTuple):
 def settle(rows: Rows, outcomes: Sequence[TaskOutcome], now: datetime) -> list[TaskStatus | None]:
     settling = Settling(rows, now)
     answers: dict[int, TaskStatus | None] = {}
-    for lane in Phase:
-        mine = [(index, outcome) for index, outcome in enumerate(outcomes) if outcome.lane is lane]
+    by_lane = {lane: [each for each in enumerate(outcomes) if each[1].lane is lane] for lane in Phase}
+    for lane, mine in by_lane.items():
         if mine:
-            answers |= settling.lane(lane, mine)
+            rows.hold(lane, listed(outcome.task_id for _, outcome in mine))
+    fenced = {lane: settling.fence(lane, mine) for lane, mine in by_lane.items() if mine}
+    settling.load(fenced.values())
+    for lane, claims in fenced.items():
+        answers |= settling.lane(lane, by_lane[lane], claims)
     settling.finish()
     return [answers[index] for index in range(len(outcomes))]
 
@@ -47,15 +51,28 @@ class Settling:
         self._spaces = Spaces(rows)
         self._bubbling = Bubbling(rows, self._at)
         self._unwritten: dict[int, list[str]] = {}
+        self._owners: dict[int, Owner] = {}
+        self._found: dict[int, Found] = {}
+        self._heads: dict[int, int | None] = {}
+        self._standings: list[tuple[object, ...]] = []
+        self._texts: list[tuple[int, str]] = []
 
     def finish(self) -> None:
+        self._rows.many("read_page", self._standings)
+        self._rows.many("add_page_text", self._texts)
         self._chunks.flush()
         self._bubbling.apply()
 
-    def lane(self, lane: Phase, outcomes: list[tuple[int, TaskOutcome]]) -> dict[int, TaskStatus | None]:
+    def fence(self, lane: Phase, outcomes: list[tuple[int, TaskOutcome]]) -> dict[int, Fenced]:
         found = self._rows.all(f"fenced_{lane}", listed(outcome.task_id for _, outcome in outcomes))
-        fenced = {row[0]: Fenced(*row[1:]) for row in found}
-        self._bubbling.load(claim.document_id for claim in fenced.values())
+        return {row[0]: Fenced(*row[1:]) for row in found}
+
+    def load(self, fenced: Iterable[dict[int, Fenced]]) -> None:
+        self._bubbling.load(claim.document_id for claims in fenced for claim in claims.values())
+
+    def lane(
+        self, lane: Phase, outcomes: list[tuple[int, TaskOutcome]], fenced: dict[int, Fenced]
+    ) -> dict[int, TaskStatus | None]:
         answers: dict[int, TaskStatus | None] = {}
         held: list[tuple[TaskOutcome, Fenced]] = []
         for index, outcome in outcomes:
@@ -71,7 +88,10 @@ class Settling:
             self._bubbling.touch(claim.document_id)
             answers[index] = outcome.status
         self._end(lane, held)
+        if lane is not Phase.GRAPHRAG or any(o.status is not TaskStatus.COMPLETED for o, _ in held):
+            self._rows.tell()
         if lane is Phase.OCR:
+            self._look_up(held)
             for outcome, claim in held:
                 self._page_ended(outcome, claim)
         elif lane is Phase.VECTOR:
@@ -114,14 +134,27 @@ class Settling:
             reason = GATE_OCR if after == FAILED else outcome.message
             self._skip_page(document, claim.page_id, reason)
 
+    def _look_up(self, held: list[tuple[TaskOutcome, Fenced]]) -> None:
+        """What is there of the pages' chunks already, once a document."""
+        chunks: dict[int, list[NewChunk]] = {}
+        for outcome, claim in held:
+            if outcome.page is not None and outcome.status is TaskStatus.COMPLETED:
+                chunks.setdefault(claim.document_id, []).extend(outcome.page.chunks or ())
+        for document_id, some in chunks.items():
+            document = self._bubbling.documents[document_id]
+            owner = self._owners[document_id] = self._owner(document, some)
+            self._found[document_id] = find(self._rows, owner, some)
+            if document.priority not in self._heads:
+                self._heads[document.priority] = self._rows.value("head_vector", document.priority)
+
     def _read(self, document: DocumentRow, page_id: int, page: NewPage) -> None:
         """The page's chunks are written by the transaction that ends its ocr: the gate in person."""
         chunks = page.chunks or ()
-        owner = self._owner(document, page)
+        owner = self._owners[document.id]
         unwritten = self._unwritten.setdefault(document.id, [])
-        prepared = prepare(self._rows, owner, chunks, unwritten)
+        prepared = prepare(owner, chunks, self._found[document.id], unwritten)
         unwritten += [chunk.text_hash for chunk in chunks]
-        head = self._rows.value("head_vector", document.priority)
+        head = self._heads[document.priority]
         document.turn, numbers = turns(document.turn, document.given, head, len(chunks))
         document.given += len(chunks)
         kinds = [
@@ -135,13 +168,13 @@ class Settling:
         )
         self._write_standing(document, page_id, page, standing)
         if page.text is not None:
-            self._rows.run("add_page_text", page_id, page.text)
+            self._texts.append((page_id, page.text))
         document.chunk_count += len(chunks)
         document.vector_chunks += standing.vector_chunks.completed
         document.graphrag_chunks += standing.graphrag_chunks.completed
         document.embedded = True
 
-    def _owner(self, document: DocumentRow, page: NewPage) -> Owner:
+    def _owner(self, document: DocumentRow, chunks: Iterable[NewChunk]) -> Owner:
         held = None
         if document.gate == Gate.DOCUMENT:
             held = "gate"
@@ -149,7 +182,7 @@ class Settling:
             held = "outbox"
         if document.space_id is not None:
             space = self._rows.value("space_name", document.space_id)
-            self._spaces.number(space, (chunk.vector for chunk in page.chunks or ()))
+            self._spaces.number(space, (chunk.vector for chunk in chunks))
         relatives = {document.id, document.published_id} - {None}
         return Owner(
             document_id=document.id,
@@ -176,18 +209,19 @@ class Settling:
         self, document: DocumentRow, page_id: int, page: NewPage | None, standing: births.PageStanding
     ) -> None:
         before = births.unread_page(document.wanted)
-        self._rows.run(
-            "read_page",
-            page.file_path if page else None,
-            len((page.chunks if page else None) or ()),
-            WORDS[standing.vector],
-            standing.vector_error,
-            WORDS[standing.graphrag],
-            standing.graphrag_error,
-            *standing.vector_chunks,
-            *standing.graphrag_chunks,
-            self._at,
-            page_id,
+        self._standings.append(
+            (
+                page.file_path if page else None,
+                len((page.chunks if page else None) or ()),
+                WORDS[standing.vector],
+                standing.vector_error,
+                WORDS[standing.graphrag],
+                standing.graphrag_error,
+                *standing.vector_chunks,
+                *standing.graphrag_chunks,
+                self._at,
+                page_id,
+            )
         )
         self._bubbling.page_moved(Phase.VECTOR, document.id, before.vector, standing.vector)
         self._bubbling.page_moved(Phase.GRAPHRAG, document.id, before.graphrag, standing.graphrag)

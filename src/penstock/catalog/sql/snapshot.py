@@ -64,7 +64,7 @@ class SqlSnapshot(SearchReads):
         found = []
         if folder is not None and after < folder:
             # The folder's own path does not lie between its contents.
-            found = self._rows.all(name, *where, after, folder, folder + "\0", 1)
+            found = self._rows.all(name, *where, after, folder, folder + PARKED, 1)
         return found + self._rows.all(name, *where, after, first, last, limit - len(found))
 
     def find(self, place: Place, path: str) -> Source | None:
@@ -79,7 +79,7 @@ class SqlSnapshot(SearchReads):
         return self._sources("sources_where", *self._filters(filters), after, limit)
 
     def _sources(self, where: str, *values: object) -> list[Source]:
-        return [records.source(row) for row in self._joined("source_columns", where, *values)]
+        return [records.source(row) for row in self._rows.joined("source_columns", where, *values)]
 
     def document(self, document_id: int) -> Document | None:
         found = self._documents("document_where", document_id)
@@ -89,7 +89,7 @@ class SqlSnapshot(SearchReads):
         return self._documents("generations_where", source_id)
 
     def _documents(self, where: str, *values: object) -> list[Document]:
-        return [records.document(row) for row in self._joined("document_columns", where, *values)]
+        return [records.document(row) for row in self._rows.joined("document_columns", where, *values)]
 
     def pages(self, document_id: int, *, after: int = -1, limit: int = 100) -> list[PageState]:
         return [records.page(row) for row in self._rows.all("pages", document_id, after, limit)]
@@ -108,11 +108,13 @@ class SqlSnapshot(SearchReads):
         ]
 
     def progress(self, document_id: int) -> Progress | None:
-        found = self._joined("progress_columns", "progress_where", document_id)
+        found = self._rows.joined("progress_columns", "progress_where", document_id)
         return records.progress(found[0]) if found else None
 
     def ready(self, phase: Phase, *, limit: int = 100) -> list[Progress]:
-        return [records.progress(row) for row in self._joined("progress_columns", f"ready_{phase}", limit)]
+        return [
+            records.progress(row) for row in self._rows.joined("progress_columns", f"ready_{phase}", limit)
+        ]
 
     def statistics(self) -> dict[tuple[str, TaskStatus], int]:
         totals = self._rows.one("statistics") or (0, 0, 0, 0, 0)
@@ -178,7 +180,7 @@ class SqlSnapshot(SearchReads):
         space_id = self._space(space)
         if space_id is None or not hashes:
             return {}
-        found = dict(self._rows.all("cached_vectors", tenant_id, space_id, listed(hashes)))
+        found: dict[str, bytes] = dict(self._rows.all("cached_vectors", tenant_id, space_id, listed(hashes)))
         if source_id is not None:
             keys = listed({text_key(text) for text in hashes})
             wanted = set(hashes)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -53,7 +54,29 @@ def load(dialect: str) -> dict[str, str]:
             if made.keys() & statements.keys():
                 raise AssertionError(f"{dialect} has two statements named {name}")
             statements |= made
-    return {name: text.replace("{filtered}", statements["filtered"]) for name, text in statements.items()}
+    return {
+        name: _spelled_out(text.replace("{filtered}", statements["filtered"]))
+        for name, text in statements.items()
+    }
+
+
+_ROWS = re.compile(r"\brows\(([^)]*)\)")
+_NUMBERS = re.compile(r"\bnumbers\((\$\d+)\)")
+_TEXTS = re.compile(r"\btexts\((\$\d+)\)")
+
+
+def _spelled_out(statement: str) -> str:
+    """For PostgreSQL: ``rows(name type, …)`` are rows given as an array a column, ``numbers($1)`` and
+    ``texts($1)`` what ``listed`` makes of a list."""
+    statement = _ROWS.sub(lambda found: _unnested(found[1]), statement)
+    statement = _NUMBERS.sub(r"ARRAY(SELECT json_array_elements_text(\1::json)::bigint)", statement)
+    return _TEXTS.sub(r"ARRAY(SELECT json_array_elements_text(\1::json))", statement)
+
+
+def _unnested(columns: str) -> str:
+    pairs = [column.split() for column in columns.split(",")]
+    arrays = ", ".join(f"${number}::{kind}[]" for number, (_, kind) in enumerate(pairs, 1))
+    return f"unnest({arrays}) AS v({', '.join(name for name, _ in pairs)})"
 
 
 def migrations(dialect: str) -> list[tuple[int, str]]:
@@ -65,49 +88,97 @@ def migrations(dialect: str) -> list[tuple[int, str]]:
     ]
 
 
-class Cursor(Protocol):
-    """As much of a DB-API cursor as is used; sqlite3 and psycopg have it."""
-
-    @property
-    def rowcount(self) -> int: ...
-    def execute(self, statement: str, values: Sequence[Any] = ..., /) -> Any: ...
-    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> Any: ...
-    def fetchone(self) -> Any: ...
-    def fetchall(self) -> list[Any]: ...
+Row: TypeAlias = tuple[Any, ...]
 
 
-class Rows:
+class Rows(Protocol):
     """The named statements of a dialect, inside one transaction."""
 
-    def __init__(self, cursor: Any, statements: dict[str, str]) -> None:
-        self.cursor: Cursor = cursor
-        self.statements = statements
+    statements: Mapping[str, str]
+    references_checked_late: bool
+    """Whether a row may be written before the one it refers to, as long as both are there in the end."""
 
     def run(self, name: str, *values: object) -> int:
-        self.cursor.execute(self.statements[name], values)
-        return self.cursor.rowcount
+        """How many rows were changed."""
+
+    def send(self, name: str, *values: object) -> None:
+        """The same where nobody asks how many."""
+
+    def many(self, name: str, rows: Sequence[Sequence[Any]]) -> None: ...
+
+    def one(self, name: str, *values: object) -> Row | None: ...
+
+    def all(self, name: str, *values: object) -> list[Row]: ...
+
+    def value(self, name: str, *values: object) -> Any: ...
+
+    def joined(self, columns: str, where: str, *values: object) -> list[Row]:
+        """What two statements ask for together."""
+
+    def batches(self, name: str, size: int, *values: object) -> Iterator[list[Row]]:
+        """Answers too many to be had at once."""
+
+    def numbers(self, name: str, count: int) -> Sequence[int]:
+        """Numbers that nobody else gets."""
+
+    def hold(self, name: str, *values: object) -> None:
+        """Until the end of the transaction nobody else changes these rows, where several can write at once.
+        What is read of them afterwards stays so. Held in this order: tasks, tenants, sources, documents,
+        pages."""
+
+    def tell(self) -> None:
+        """There may be something to do for others once this is committed, where that does not show."""
+
+
+class SqliteRows:
+    """In SQLite a transaction that writes is alone: it holds everything."""
+
+    references_checked_late = False
+
+    def __init__(self, connection: sqlite3.Connection, statements: Mapping[str, str]) -> None:
+        self._cursor = connection.cursor()
+        self.statements = statements
+
+    def run(self, name: str, *values: Any) -> int:
+        return self._cursor.execute(self.statements[name], values).rowcount
+
+    def send(self, name: str, *values: Any) -> None:
+        self._cursor.execute(self.statements[name], values)
 
     def many(self, name: str, rows: Sequence[Sequence[Any]]) -> None:
         if rows:
-            self.cursor.executemany(self.statements[name], rows)
+            self._cursor.executemany(self.statements[name], rows)
 
-    def one(self, name: str, *values: object) -> tuple[Any, ...] | None:
-        self.cursor.execute(self.statements[name], values)
-        row: tuple[Any, ...] | None = self.cursor.fetchone()
+    def one(self, name: str, *values: Any) -> Row | None:
+        row: Row | None = self._cursor.execute(self.statements[name], values).fetchone()
         return row
 
-    def all(self, name: str, *values: object) -> list[tuple[Any, ...]]:
-        self.cursor.execute(self.statements[name], values)
-        return self.cursor.fetchall()
+    def all(self, name: str, *values: Any) -> list[Row]:
+        return self._cursor.execute(self.statements[name], values).fetchall()
 
-    def value(self, name: str, *values: object) -> Any:
+    def value(self, name: str, *values: Any) -> Any:
         row = self.one(name, *values)
         return row[0] if row else None
 
-    def numbers(self, name: str, count: int) -> int:
-        """The first of ``count`` numbers that nobody else gets."""
+    def joined(self, columns: str, where: str, *values: Any) -> list[Row]:
+        statement = f"{self.statements[columns]}\n{self.statements[where]}"
+        return self._cursor.execute(statement, values).fetchall()
+
+    def batches(self, name: str, size: int, *values: Any) -> Iterator[list[Row]]:
+        cursor = self._cursor.connection.cursor()
+        cursor.execute(self.statements[name], values)
+        while batch := cursor.fetchmany(size):
+            yield batch
+
+    def numbers(self, name: str, count: int) -> Sequence[int]:
         last: int = self.value("next_numbers", count, name)
-        return last - count + 1
+        return range(last - count + 1, last + 1)
+
+    def hold(self, name: str, *values: object) -> None:
+        pass
+
+    def tell(self) -> None:
+        pass
 
 
 def listed(values: Iterable[object]) -> str:

@@ -16,7 +16,7 @@ from penstock.catalog.numbering import turns
 from penstock.catalog.publishing import Verdict, superseded, verdict
 from penstock.catalog.rollup import COMPLETED, FAILED, WORDS
 from penstock.catalog.sql import generations as building
-from penstock.catalog.sql.chunks import ChunkRows, Numbers, Owner, Prepared, Spaces, prepare
+from penstock.catalog.sql.chunks import ChunkRows, Numbers, Owner, Prepared, Spaces, find, prepare
 from penstock.catalog.sql.restarting import restart
 from penstock.catalog.sql.statements import Rows, listed
 from penstock.catalog.sql.tombstones import removals
@@ -56,7 +56,7 @@ class Storing:
         self._numbers = Numbers(rows, sum(4 + len(g.pages) + 2 * _chunk_count(g) for g in new))
         self._spaces = Spaces(rows)
         self._chunks = ChunkRows(rows, self._numbers, at)
-        self._change = rows.numbers("change", len(new))
+        self._change = rows.numbers("change", len(new))[0]
         self._pages: list[tuple[Any, ...]] = []
         self._texts: list[tuple[int, str]] = []
         self._documents: list[tuple[Any, ...]] = []
@@ -69,12 +69,17 @@ class Storing:
 
     def run(self) -> list[Stored]:
         earliest = min(new.asked_at for new in self._new)
+        for tenant_id in sorted({new.place.tenant_id for new in self._new}):
+            self._rows.hold("tenant_shared", tenant_id)
         self._removals = removals(self._rows, {new.place.tenant_id for new in self._new}, earliest)
         paths: dict[Place, list[str]] = {}
         for new in self._new:
             paths.setdefault(new.place, []).append(new.path)
-        for place, some in paths.items():
+        for place, some in sorted(paths.items()):
             self._look_up(place, some)
+        begun = [source.building_id for source in self._found.values() if source.building_id is not None]
+        if begun:
+            self._rows.hold("documents", listed(begun))
         answers = [self._store(new) for new in self._new]
         self._flush()
         if self._paths and self._rows.value("any_ledger"):
@@ -83,6 +88,7 @@ class Storing:
 
     def _look_up(self, place: Place, paths: list[str]) -> None:
         where = (place.tenant_id, place.collection, place.branch)
+        self._rows.hold("paths", *where, listed(paths))
         for path, *row in self._rows.all("sources_at", *where, listed(paths)):
             self._found[place, path] = SourceRow(*row)
 
@@ -94,17 +100,22 @@ class Storing:
         return text
 
     def _flush(self) -> None:
-        for name, rows in (
-            ("add_source", self._sources),
-            ("add_document", self._documents),
-            ("add_page", self._pages),
-            ("add_page_text", self._texts),
-        ):
-            self._rows.many(name, rows)
-            rows.clear()
+        self._flush_parts()
+        self._flush_as("add_source", self._sources)
+        self._flush_as("publish", self._published)
+
+    def _flush_parts(self) -> None:
+        """All but what others wait for: the number of a change is held from its writing to the commit."""
+        if not self._rows.references_checked_late:
+            self._flush_as("add_source", self._sources)
+        self._flush_as("add_document", self._documents)
+        self._flush_as("add_page", self._pages)
+        self._flush_as("add_page_text", self._texts)
         self._chunks.flush()
-        self._rows.many("publish", self._published)
-        self._published.clear()
+
+    def _flush_as(self, name: str, rows: list[Any]) -> None:
+        self._rows.many(name, rows)
+        rows.clear()
 
     def _store(self, new: NewGeneration) -> Stored:
         place = new.place
@@ -145,7 +156,7 @@ class Storing:
     def _write(self, new: NewGeneration, source: SourceRow | None, source_id: str) -> Stored:
         owner = self._owner(new, source, source_id)
         chunks = [chunk for page in new.pages for chunk in page.chunks or ()]
-        prepared = prepare(self._rows, owner, chunks)
+        prepared = prepare(owner, chunks, find(self._rows, owner, chunks))
         unread = sum(page.chunks is None and page.failure is None for page in new.pages)
         missing = 0 if owner.space_id is None else sum(_to_embed(part) for part in prepared.parts)
         tasks = len(chunks) if new.graph else missing
@@ -301,13 +312,14 @@ class Storing:
             return Outcome.PUBLISHED
         if source is None:
             self._flush_bare(new, owner)
-        self._flush()
-        self._rows.run("set_building", owner.document_id, self._at, owner.source_key)
+        self._flush_parts()
+        self._rows.tell()
+        self._rows.send("set_building", owner.document_id, self._at, owner.source_key)
         return Outcome.BUILDING if decision is Verdict.WAIT else Outcome.KEPT_BACK
 
     def _flush_bare(self, new: NewGeneration, owner: Owner) -> None:
         place = new.place
-        self._rows.run(
+        self._rows.send(
             "add_bare_source",
             owner.source_key,
             owner.source_id,

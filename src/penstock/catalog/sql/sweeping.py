@@ -39,6 +39,9 @@ def leftovers(rows: Rows, entry_id: int, limit: int) -> list[str]:
 def clear(rows: Rows, entry_ids: Sequence[int], limit: int, at: str) -> bool:
     """Whether nothing of these entries is left."""
     room = limit
+    # What two generations share goes with the later of them.
+    rows.hold("entries", listed(entry_ids))
+    rows.hold("sources_of_entries", listed(entry_ids))
     for entry_id in entry_ids:
         entry = rows.one("entry", entry_id)
         if entry is None:
@@ -48,9 +51,10 @@ def clear(rows: Rows, entry_ids: Sequence[int], limit: int, at: str) -> bool:
             room -= _clear_parts(rows, document_id, source_key, space_id, room, at)
             if room <= 0:
                 return False
-        rows.run("delete_entry", entry_id)
+        rows.send("delete_entry", entry_id)
         if kind == EntryKind.LEFTOVER and not rows.value("any_leftover", source_key):
-            rows.run("release_outbox", source_key)
+            rows.send("release_outbox", source_key)
+            rows.tell()
             forget_source(rows, source_key, at)
     return True
 
@@ -75,27 +79,25 @@ def _clear_parts(
     if removed < limit:
         removed += rows.run("delete_pages", document_id, limit - removed)
     if removed < limit:
-        rows.run("delete_document", document_id)
+        rows.send("delete_document", document_id)
     return removed
 
 
 def _remember(rows: Rows, source_key: int, space_id: int, orphans: list[tuple[Any, ...]], at: str) -> None:
     """A vector outlives its chunk: an edit taken back, or a file that moved, embeds nothing."""
     tenant_id = rows.value("tenant_of", source_key)
-    kept = []
-    for _, content_id, _, text_hash, *_ in orphans:
-        vector = rows.value("vector_of", content_id, space_id)
-        if vector is not None:
-            kept.append((tenant_id, space_id, text_hash, at, vector))
-    rows.many("remember", kept)
+    hashes = {content_id: text_hash for _, content_id, _, text_hash, *_ in orphans}
+    found = rows.all("vectors_of", space_id, listed(hashes))
+    kept = {hashes[content_id]: vector for content_id, vector in found}
+    rows.many("remember", [(tenant_id, space_id, text, at, vector) for text, vector in kept.items()])
 
 
 def forget_old(rows: Rows, before: str, limit: int) -> int:
     forgotten = rows.run("old_tombstones", before)
     forgotten += rows.run("old_cached", before, limit)
-    rows.run("idle_spaces")
+    rows.send("idle_spaces")
     last = rows.value("old_gone", before)
     if last is not None:
         forgotten += rows.run("delete_gone", last)
-        rows.run("forget_up_to", last)
+        rows.send("forget_up_to", last)
     return forgotten

@@ -67,7 +67,7 @@ class PostgresQueue(Engine[PostgresRows]):
         return self._clock.now()
 
     def _write(self, what: str, work: Callable[[PostgresRows], T]) -> T:  # noqa: ARG002 - as the engine's
-        return transact(self._connections, self._channel, work)
+        return transact(self._connections, self._channel, PostgresRows, work)
 
     @contextmanager
     def _reading(self) -> Iterator[PostgresRows]:

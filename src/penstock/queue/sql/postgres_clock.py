@@ -6,7 +6,7 @@ the server, and between two questions this machine only counts how long ago that
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import psycopg
@@ -18,7 +18,8 @@ from penstock.queue.sql.postgres_errors import ours
 ASK_EVERY_S = 30.0
 """Two clocks that tick right drift apart by less than a few milliseconds in this time."""
 
-_ASK = b"SELECT clock_timestamp()"
+_ASK = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Reading(NamedTuple):
@@ -48,4 +49,4 @@ class ServerClock:
         if found is None:
             raise AssertionError("the server has no clock")
         # It was read somewhere between question and answer.
-        return _Reading(found[0], (before + after) / 2)
+        return _Reading(_EPOCH + timedelta(microseconds=found[0]), (before + after) / 2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import select
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
@@ -42,7 +42,11 @@ class UtcLoader(Loader):
 
 
 class Connections:
-    def __init__(self, url: str, *, size: int, pooled: bool, timeout_s: float) -> None:
+    def __init__(
+        self, url: str, *, size: int, pooled: bool, timeout_s: float, plans: Sequence[str] = ()
+    ) -> None:
+        """``plans``: more that the planner is told, such as ``-cenable_hashjoin=off``."""
+        self._plans = (*_PLANS, *plans)
         self.name = masked_url(url).partition("?")[0]
         self.pooled = pooled
         self.timeout_s = timeout_s
@@ -66,7 +70,7 @@ class Connections:
         parameters.setdefault("application_name", "penstock")
         if not self.pooled:
             # A pooler refuses what it cannot keep for others; there every transaction says it for itself.
-            own = [f"-cstatement_timeout={int(self.timeout_s * 1000)}", *_PLANS]
+            own = [f"-cstatement_timeout={int(self.timeout_s * 1000)}", *self._plans]
             parameters["options"] = " ".join([*own, str(parameters.get("options") or "")]).strip()
         return parameters
 

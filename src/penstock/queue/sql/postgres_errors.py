@@ -25,6 +25,7 @@ _CONNECTIONS = (
     "Raise max_connections of the server, lower PENSTOCK_POSTGRES_POOL_SIZE, or put a pooler in between."
 )
 _TIMEOUT = "See what the server waits for in pg_stat_activity, or raise PENSTOCK_POSTGRES_TIMEOUT_S."
+_SHORTEN = "Shorten it: a path, with its tenant and collection, may have about 2,600 bytes."
 _SPACE = "Free some space on the database server and try again."
 
 _BY_STATE: dict[str, tuple[type[PenstockError], str, str | None]] = {
@@ -44,6 +45,8 @@ _BY_STATE: dict[str, tuple[type[PenstockError], str, str | None]] = {
     "42703": (SchemaMismatch, "lacks a column of this version's schema", None),
     "3F000": (SchemaMismatch, "has no schema to work in", "Create the schema named in search_path."),
     "42P07": (SchemaMismatch, "has a table of this name that is not Penstock's", None),
+    "54000": (InvalidText, "cannot keep a text this long as a name or path", _SHORTEN),
+    "22001": (InvalidText, "cannot keep a text this long", _SHORTEN),
     "22021": (InvalidText, "cannot keep a text of the request", None),
     "22P05": (InvalidText, "cannot keep a text of the request", None),
 }

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from penstock.errors import SchemaMismatch
 from penstock.queue.sql.postgres_connections import Connection
 from penstock.queue.sql.statements import JOB_COLUMNS, migrations
 
+
+class Schema(NamedTuple):
+    """Numbered scripts, oldest first, the table that says which of them a database has had, and a statement
+    that fails where something else has their names."""
+
+    ledger: str
+    scripts: list[tuple[int, str]]
+    probe: str
+
+    @property
+    def newest(self) -> int:
+        return self.scripts[-1][0]
+
+
 _LOCK = b"SELECT pg_advisory_xact_lock(hashtextextended('penstock migration in ' || current_schema(), 0))"
-_LEDGER = b"""
-CREATE TABLE IF NOT EXISTS penstock_migration (
+_LEDGER = """
+CREATE TABLE IF NOT EXISTS {} (
     number      integer     NOT NULL PRIMARY KEY,
     applied_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 )
@@ -16,36 +32,40 @@ CREATE TABLE IF NOT EXISTS penstock_migration (
 # Read from the catalog's table: to_regclass may answer from before the lock was waited for.
 _LEDGER_THERE = b"""
 SELECT 1 FROM pg_catalog.pg_tables
-WHERE tablename = 'penstock_migration' AND schemaname = ANY(current_schemas(false))
+WHERE tablename = %s AND schemaname = ANY(current_schemas(false))
 """
-_PROBE = f"SELECT {', '.join(JOB_COLUMNS)} FROM unified_queue LIMIT 0".encode()
+QUEUE = Schema(
+    "penstock_migration",
+    migrations("postgres"),
+    f"SELECT {', '.join(JOB_COLUMNS)} FROM unified_queue LIMIT 0",
+)
 
 
-def migrate(connection: Connection, name: str) -> None:
-    known = migrations("postgres")
-    if _applied(connection, name) >= known[-1][0]:
+def migrate(connection: Connection, name: str, schema: Schema = QUEUE) -> None:
+    if _applied(connection, name, schema) >= schema.newest:
         # Also the way in for a replica, which may be read but not written.
         return
     with connection.transaction():
         connection.execute(b"SET LOCAL statement_timeout = 0")
         connection.execute(_LOCK)
-        applied = _applied(connection, name)
+        applied = _applied(connection, name, schema)
         if applied == 0:
-            connection.execute(_LEDGER)
-        for number, script in known:
+            connection.execute(_LEDGER.format(schema.ledger).encode())
+        for number, script in schema.scripts:
             if number > applied:
                 connection.execute(script.encode())
-                connection.execute(b"INSERT INTO penstock_migration (number) VALUES (%s)", (number,))
+                entry = f"INSERT INTO {schema.ledger} (number) VALUES (%s)"
+                connection.execute(entry.encode(), (number,))
 
 
-def verify(connection: Connection, name: str) -> None:
-    expected, applied = migrations("postgres")[-1][0], _applied(connection, name)
-    if applied < expected:
+def verify(connection: Connection, name: str, schema: Schema = QUEUE) -> None:
+    applied = _applied(connection, name, schema)
+    if applied < schema.newest:
         raise SchemaMismatch(
-            f"{name} has schema {applied}, this version needs {expected}",
+            f"{name} has schema {applied}, this version needs {schema.newest}",
             remedy="Open it once with a user that may create tables.",
         )
-    connection.execute(_PROBE)
+    connection.execute(schema.probe.encode())
 
 
 def channel(connection: Connection) -> str:
@@ -57,12 +77,12 @@ def channel(connection: Connection) -> str:
     return str(found[1])
 
 
-def _applied(connection: Connection, name: str) -> int:
-    if connection.execute(_LEDGER_THERE).fetchone() is None:
+def _applied(connection: Connection, name: str, schema: Schema) -> int:
+    if connection.execute(_LEDGER_THERE, (schema.ledger,)).fetchone() is None:
         return 0
-    latest = connection.execute(b"SELECT coalesce(max(number), 0) FROM penstock_migration").fetchone()
+    asked = f"SELECT coalesce(max(number), 0) FROM {schema.ledger}"
+    latest = connection.execute(asked.encode()).fetchone()
     applied = int(latest[0]) if latest else 0
-    newest = migrations("postgres")[-1][0]
-    if applied > newest:
-        raise SchemaMismatch(f"{name} has schema {applied}, this version knows up to {newest}")
+    if applied > schema.newest:
+        raise SchemaMismatch(f"{name} has schema {applied}, this version knows up to {schema.newest}")
     return applied

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import psycopg
 from psycopg import pq
@@ -14,7 +14,7 @@ from psycopg import pq
 from penstock.errors import StoreUnavailable
 from penstock.queue.sql.postgres_connections import Connection, Connections
 from penstock.queue.sql.postgres_errors import AGAIN, one_line, ours
-from penstock.queue.sql.postgres_rows import SQL, Cursor, PostgresRows
+from penstock.queue.sql.postgres_rows import SQL, Cursor
 from penstock.queue.sql.postgres_values import texts
 
 T = TypeVar("T")
@@ -22,15 +22,32 @@ T = TypeVar("T")
 ATTEMPTS = 10
 WAKE_ATTEMPTS = 3
 LONGEST_PAUSE_S = 0.2
-_MET_ANOTHER = (*AGAIN, psycopg.errors.UniqueViolation)
+_MET_ANOTHER = (*AGAIN, psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation)
 
 
-def transact(connections: Connections, channel: str, work: Callable[[PostgresRows], T]) -> T:
+class Rows(Protocol):
+    """What a transaction asks of the rows it is made of."""
+
+    news: bool
+    """Whether anybody should be told of the commit."""
+    to_wake: set[str]
+
+    def execute(self, statement: str, values: Mapping[str, object], /) -> Cursor: ...
+    def flush(self) -> None: ...
+
+
+R = TypeVar("R", bound=Rows)
+
+
+def transact(
+    connections: Connections, channel: str, make: Callable[[Connection], R], work: Callable[[R], T]
+) -> T:
+    """One transaction of ``work`` with the rows that ``make`` makes of a connection."""
     for attempt in range(ATTEMPTS):
         with connections.borrowed() as connection:
             transaction = _Transaction(connection, connections, channel)
             try:
-                return transaction.run(work)
+                return transaction.run(make(connection), work)
             except _MET_ANOTHER as error:
                 if attempt == ATTEMPTS - 1:
                     raise _given_up(error, connections.name) from error
@@ -51,8 +68,7 @@ class _Transaction:
         self._channel = channel
         self.committing = False
 
-    def run(self, work: Callable[[PostgresRows], T]) -> T:
-        rows = PostgresRows(self._connection)
+    def run(self, rows: R, work: Callable[[R], T]) -> T:
         commit: Cursor | None = None
         try:
             with _pipeline(self._connection):
@@ -82,7 +98,7 @@ class _Transaction:
             raise
         return result
 
-    def _wake(self, rows: PostgresRows) -> None:
+    def _wake(self, rows: Rows) -> None:
         keys = texts(sorted(rows.to_wake))
         rows.execute(SQL["wake"], {"keys": keys, "channel": self._channel})
 

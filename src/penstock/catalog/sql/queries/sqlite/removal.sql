@@ -114,8 +114,8 @@ INSERT INTO catalog_keyword (catalog_keyword, rowid, text) VALUES ('delete', ?, 
 -- name: delete_content
 DELETE FROM catalog_content WHERE id = ?
 
--- name: vector_of
-SELECT vector FROM catalog_vector WHERE id = ?1 * 256 + ?2
+-- name: vectors_of
+SELECT id / 256, vector FROM catalog_vector WHERE id IN (SELECT value * 256 + ?1 FROM json_each(?2))
 
 -- name: delete_vectors
 DELETE FROM catalog_vector WHERE id BETWEEN ?1 * 256 AND ?1 * 256 + 255

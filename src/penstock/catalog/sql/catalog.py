@@ -1,0 +1,139 @@
+"""The catalog over named statements: what SQLite and PostgreSQL have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from penstock.catalog.protocol import BATCH, TASK_LEASE
+from penstock.catalog.sql import claiming, generations, noting, removing, settling, storing, sweeping
+from penstock.catalog.sql.restarting import restart
+from penstock.catalog.sql.snapshot import SqlSnapshot
+from penstock.catalog.sql.statements import Rows
+from penstock.catalog.values import (
+    Adoption,
+    Claimed,
+    Entry,
+    EntryKind,
+    LedgerEntry,
+    NewGeneration,
+    Phase,
+    Place,
+    Removal,
+    Removed,
+    Rename,
+    Renamed,
+    Stored,
+    Task,
+    TaskOutcome,
+    TaskRequest,
+    TaskStatus,
+    Touch,
+)
+from penstock.clock import format_time
+
+T = TypeVar("T")
+
+
+class SqlCatalog(ABC):
+    @abstractmethod
+    def _write(self, work: Callable[[Rows, datetime], T], now: datetime | None = None) -> T:
+        """One transaction of what is given the rows and the time; all of it, or nothing."""
+
+    @abstractmethod
+    def _now(self) -> datetime: ...
+
+    @abstractmethod
+    def snapshot(self) -> AbstractContextManager[SqlSnapshot]: ...
+
+    def store(self, generations: Sequence[NewGeneration], *, now: datetime | None = None) -> list[Stored]:
+        return self._write(lambda rows, at: storing.store(rows, generations, at), now)
+
+    def adopt(self, adoption: Adoption, *, now: datetime | None = None) -> bool:
+        def work(rows: Rows, moment: datetime) -> bool:
+            at = format_time(moment)
+            if not generations.adopt(rows, adoption, at):
+                return False
+            restarted = restart(rows, adoption.document_id, at)
+            return restarted > 0 or generations.building(rows, adoption.document_id)
+
+        return self._write(work, now)
+
+    def drop(self, document_id: int, note: str, *, now: datetime | None = None) -> bool:
+        return self._write(
+            lambda rows, at: generations.drop(rows, document_id, note, format_time(at), inform=True), now
+        )
+
+    def claim(self, request: TaskRequest, *, now: datetime | None = None) -> list[Task]:
+        return self._write(lambda rows, at: claiming.claim(rows, request, at), now)
+
+    def settle(
+        self, outcomes: Sequence[TaskOutcome], *, now: datetime | None = None
+    ) -> list[TaskStatus | None]:
+        return self._write(lambda rows, at: settling.settle(rows, outcomes, at), now)
+
+    def renew(self, claims: Sequence[Claimed | Task], *, now: datetime | None = None) -> list[bool]:
+        return self._write(lambda rows, at: self._renewed(rows, claims, format_time(at)), now)
+
+    def _renewed(self, rows: Rows, claims: Sequence[Claimed | Task], at: str) -> list[bool]:
+        return [rows.run(f"renew_{c.lane}", at, c.task_id, c.claim_number) == 1 for c in claims]
+
+    def expired(
+        self, *, lease: timedelta = TASK_LEASE, now: datetime | None = None, limit: int = 100
+    ) -> list[Claimed]:
+        before = format_time((now or self._now()) - lease)
+        with self.snapshot() as snapshot:
+            return snapshot.claims("expired", before, limit)[:limit]
+
+    def held(self, worker_id: str) -> list[Claimed]:
+        with self.snapshot() as snapshot:
+            return snapshot.claims("held", worker_id)
+
+    def retry(self, document_id: int, *, now: datetime | None = None) -> int:
+        return self._write(lambda rows, at: restart(rows, document_id, format_time(at)), now)
+
+    def touch(self, touches: Sequence[Touch]) -> None:
+        seen = [(touch.size, touch.mtime_ns, touch.source_id) for touch in touches]
+        self._write(lambda rows, _: rows.many("touch", seen))
+
+    def rename(self, rename: Rename, *, limit: int = BATCH, now: datetime | None = None) -> Renamed:
+        return self._write(lambda rows, at: removing.rename(rows, rename, limit, format_time(at)), now)
+
+    def remove(self, removal: Removal, *, limit: int = BATCH, now: datetime | None = None) -> Removed:
+        return self._write(lambda rows, at: removing.remove(rows, removal, limit, format_time(at)), now)
+
+    def outbox(self, kind: EntryKind | None = None, *, after: int = 0, limit: int = 100) -> list[Entry]:
+        with self.snapshot() as snapshot:
+            return snapshot.outbox(kind, after, limit)
+
+    def leftovers(self, entry_id: int, *, limit: int = BATCH) -> list[str]:
+        with self.snapshot() as snapshot:
+            return snapshot.leftovers(entry_id, limit)
+
+    def clear(self, entry_ids: Sequence[int], *, limit: int = BATCH, now: datetime | None = None) -> bool:
+        return self._write(lambda rows, at: sweeping.clear(rows, entry_ids, limit, format_time(at)), now)
+
+    def note(self, entries: Sequence[LedgerEntry], *, now: datetime | None = None) -> None:
+        self._write(lambda rows, at: noting.note(rows, entries, format_time(at)), now)
+
+    def unnote(self, place: Place, paths: Sequence[str]) -> None:
+        where = (place.tenant_id, place.collection, place.branch)
+        self._write(lambda rows, _: rows.many("unnote", [(*where, path) for path in paths]))
+
+    def remember(
+        self, tenant_id: str, space: str, vectors: Mapping[str, bytes], *, now: datetime | None = None
+    ) -> None:
+        self._write(lambda rows, at: noting.remember(rows, tenant_id, space, vectors, format_time(at)), now)
+
+    def set_fingerprints(self, fingerprints: Mapping[Phase, str], *, replace: bool = False) -> None:
+        self._write(lambda rows, _: noting.set_fingerprints(rows, fingerprints, replace=replace))
+
+    def sweep(self, before: datetime, *, limit: int = BATCH) -> int:
+        return self._write(lambda rows, _: sweeping.forget_old(rows, format_time(before), limit))
+
+    def audit(self) -> list[str]:
+        with self.snapshot() as snapshot:
+            return snapshot.audit()

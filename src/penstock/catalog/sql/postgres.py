@@ -1,0 +1,142 @@
+"""The catalog in PostgreSQL, by default beside the queue: many hosts, one server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import TypeVar
+
+import psycopg
+
+from penstock.catalog.answers import Filters
+from penstock.catalog.sql.catalog import SqlCatalog
+from penstock.catalog.sql.postgres_rows import CatalogConnections, PostgresRows
+from penstock.catalog.sql.searchable import expression, terms
+from penstock.catalog.sql.snapshot import SqlSnapshot
+from penstock.catalog.sql.statements import Rows, listed, migrations
+from penstock.catalog.values import Claimed, Phase, Task
+from penstock.errors import StoreError
+from penstock.queue.sql import postgres_schema
+from penstock.queue.sql.postgres_clock import ServerClock
+from penstock.queue.sql.postgres_connections import Connection
+from penstock.queue.sql.postgres_errors import ours
+from penstock.queue.sql.postgres_listener import Listener
+from penstock.queue.sql.postgres_transaction import transact
+
+T = TypeVar("T")
+
+SCHEMA = postgres_schema.Schema(
+    "catalog_migration",
+    migrations("postgres"),
+    "SELECT p.key, c.key FROM task_queue_page p JOIN task_queue_chunk c ON c.page_id = p.id LIMIT 0",
+)
+_READING = ("-cenable_hashjoin=off", "-cenable_mergejoin=off")
+"""Every join follows an index. A plan made while a table was small must not read all of it later."""
+_WRITING = (*_READING, "-cenable_bitmapscan=off")
+"""What is claimed is read in its order. (Searching for words needs bitmaps.)"""
+_SNAPSHOT = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_MARKS = ("\ue000", "\ue001")
+_SNIPPET = f"StartSel={_MARKS[0]}, StopSel={_MARKS[1]}, MaxWords=24, MinWords=16, ShortWord=0"
+
+
+class PostgresSnapshot(SqlSnapshot):
+    def _filters(self, filters: Filters) -> tuple[str | None, ...]:
+        tenant_id, collection, branch, path, *others = super()._filters(filters)
+        return tenant_id, collection, branch, None if path is None else expression(path), *others
+
+    def _match(self, query: str) -> str:
+        asked = terms(query)
+        return listed(asked) if asked else ""
+
+    def _snippets(self, words: str, marks: tuple[str, str], ids: list[int]) -> dict[int, str]:
+        found = self._rows.all("snippets", words, _SNIPPET, listed(ids))
+        return {number: _marked(shown, text, marks) for number, shown, text in found}
+
+
+def _marked(shown: str, text: str, marks: tuple[str, str]) -> str:
+    plain = shown.replace(_MARKS[0], "").replace(_MARKS[1], "")
+    before = "" if text.lstrip().startswith(plain.lstrip()) else "…"
+    after = "" if text.rstrip().endswith(plain.rstrip()) else "…"
+    return before + shown.replace(_MARKS[0], marks[0]).replace(_MARKS[1], marks[1]) + after
+
+
+class PostgresCatalog(SqlCatalog):
+    def __init__(self, url: str, *, pool_size: int = 4, pooled: bool = False, timeout_s: float = 60) -> None:
+        # Apart, so that whoever writes while reading cannot wait for itself.
+        self._writers = CatalogConnections(
+            url, size=pool_size, pooled=pooled, timeout_s=timeout_s, plans=_WRITING
+        )
+        self._readers = CatalogConnections(
+            url, size=pool_size, pooled=pooled, timeout_s=timeout_s, plans=_READING
+        )
+        self._clock = ServerClock(self._writers)
+        self._channel = ""
+        self._listener: Listener | None = None
+        try:
+            self.migrate()
+        except StoreError:
+            self.close()
+            raise
+
+    def _now(self) -> datetime:
+        return self._clock.now()
+
+    def _write(self, work: Callable[[Rows, datetime], T], now: datetime | None = None) -> T:
+        moment = now or self._now()
+        return transact(self._writers, self._channel, PostgresRows, lambda rows: work(rows, moment))
+
+    @contextmanager
+    def snapshot(self) -> Iterator[PostgresSnapshot]:
+        with self._readers.borrowed() as connection:
+            try:
+                connection.execute(_SNAPSHOT)
+                yield PostgresSnapshot(PostgresRows(connection))
+            except psycopg.Error as error:
+                raise ours(error, self._readers.name) or error from error
+            finally:
+                with suppress(psycopg.Error):
+                    connection.execute(b"ROLLBACK")
+
+    def _renewed(self, rows: Rows, claims: Sequence[Claimed | Task], at: str) -> list[bool]:
+        assert isinstance(rows, PostgresRows)
+        held: set[tuple[Phase, int, int]] = set()
+        for lane in Phase:
+            mine = sorted((at, claim.task_id, claim.claim_number) for claim in claims if claim.lane is lane)
+            if mine:
+                held |= {(lane, *found) for found in rows.answers(f"renew_{lane}", mine)}
+        return [(claim.lane, claim.task_id, claim.claim_number) in held for claim in claims]
+
+    def wait(self, timeout: float) -> bool:
+        if self._listener is None:
+            self._listener = Listener(self._readers, self._channel, self._anything)
+        return self._listener.wait(timeout)
+
+    def _anything(self) -> bool:
+        with self._connected() as connection:
+            return bool(PostgresRows(connection).value("any_waiting"))
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        with self._writers.borrowed() as connection:
+            try:
+                yield connection
+            except psycopg.Error as error:
+                raise ours(error, self._writers.name) or error from error
+
+    def check(self) -> list[str]:
+        with self._connected() as connection:
+            postgres_schema.verify(connection, self._writers.name, SCHEMA)
+        return []
+
+    def migrate(self) -> None:
+        with self._connected() as connection:
+            self._channel = postgres_schema.channel(connection)
+            postgres_schema.migrate(connection, self._writers.name, SCHEMA)
+
+    def close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        self._writers.close()
+        self._readers.close()

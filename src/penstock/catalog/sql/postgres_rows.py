@@ -1,0 +1,166 @@
+"""The named statements inside one transaction on PostgreSQL.
+
+In a pipeline, what needs no answer does not wait for one. Many rows go as one array a column. Times are text
+on the way in and out, as they are in SQLite, so that the rules compare the same things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg import pq
+from psycopg.adapt import Buffer, Dumper, Loader
+
+from penstock.catalog.sql.searchable import searchable
+from penstock.catalog.sql.statements import Row, load
+from penstock.clock import format_time
+from penstock.queue.sql.postgres_connections import Connection, Connections
+from penstock.queue.sql.postgres_values import numbers, texts
+
+SQL = load("postgres")
+ROWS_AT_ONCE = 1_000
+NUMBERS_AT_ONCE = 32
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_OF_MANY = frozenset(name for name, statement in SQL.items() if "unnest($1" in statement)
+Cursor: TypeAlias = psycopg.Cursor[Row]
+
+
+class TimeLoader(Loader):
+    """A time as every catalog writes it."""
+
+    format = pq.Format.BINARY
+
+    def load(self, data: Buffer) -> str:
+        return format_time(_EPOCH + timedelta(microseconds=int.from_bytes(data, "big", signed=True)))
+
+
+class NameLoader(Loader):
+    """What PostgreSQL has no type of its own for, such as a status, is its name."""
+
+    format = pq.Format.BINARY
+
+    def load(self, data: Buffer) -> str:
+        return bytes(data).decode()
+
+
+class NumberDumper(Dumper):
+    """A number whose type is for the server to find out, like that of a text."""
+
+    def dump(self, obj: int) -> Buffer:
+        return str(int(obj)).encode()
+
+    def quote(self, obj: int) -> Buffer:
+        return self.dump(obj)
+
+
+class CatalogConnections(Connections):
+    def connect(self) -> Connection:
+        connection = super().connect()
+        connection.adapters.register_loader("timestamptz", TimeLoader)
+        connection.adapters.register_loader(0, NameLoader)
+        connection.adapters.register_dumper(int, NumberDumper)
+        return connection
+
+
+class PostgresRows:
+    references_checked_late = True
+
+    def __init__(self, connection: Connection) -> None:
+        self.statements: Mapping[str, str] = SQL
+        self.news = False
+        self.to_wake: set[str] = set()
+        self._connection = connection
+        self._free: list[int] = []
+        self._cursors = count(1)
+
+    # What a transaction asks for.
+
+    def execute(self, statement: str, values: Mapping[str, object]) -> Cursor:
+        return self._connection.cursor().execute(statement.encode(), values or None)
+
+    def flush(self) -> None:
+        pass
+
+    # What the rules ask for.
+
+    def _ask(self, statement: str, values: Sequence[object]) -> Cursor:
+        return psycopg.RawCursor(self._connection).execute(statement.encode(), values, binary=True)
+
+    def _named(self, name: str, values: Sequence[object]) -> Cursor:
+        if name in _OF_MANY:
+            values = [_column([value]) for value in values]
+        return self._ask(SQL[name], values)
+
+    def run(self, name: str, *values: object) -> int:
+        # A count alone does not wait for the answer in a pipeline.
+        return len(self._ask(f"{SQL[name]}\nRETURNING 1", values).fetchall())
+
+    def send(self, name: str, *values: object) -> None:
+        self._named(name, values)
+
+    def many(self, name: str, rows: Sequence[Sequence[Any]]) -> None:
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            self._ask(SQL[name], _columns(name, rows[start : start + ROWS_AT_ONCE]))
+
+    def answers(self, name: str, rows: Sequence[Sequence[Any]]) -> list[Row]:
+        """What a statement over many rows answers."""
+        return self._ask(SQL[name], _columns(name, rows)).fetchall()
+
+    def one(self, name: str, *values: object) -> Row | None:
+        return self._named(name, values).fetchone()
+
+    def all(self, name: str, *values: object) -> list[Row]:
+        return self._named(name, values).fetchall()
+
+    def value(self, name: str, *values: object) -> Any:
+        row = self.one(name, *values)
+        return row[0] if row else None
+
+    def joined(self, columns: str, where: str, *values: object) -> list[Row]:
+        return self._ask(f"{SQL[columns]}\n{SQL[where]}", values).fetchall()
+
+    def batches(self, name: str, size: int, *values: object) -> Iterator[list[Row]]:
+        with psycopg.RawServerCursor(self._connection, f"batches_{next(self._cursors)}") as cursor:
+            cursor.execute(SQL[name].encode(), values, binary=True)
+            while batch := cursor.fetchmany(size):
+                yield batch
+
+    def numbers(self, name: str, count: int) -> Sequence[int]:
+        if name == "change":
+            # Drawn by the statement that makes the change; here they are only counted.
+            return range(count)
+        if len(self._free) < count:
+            more = self.all("next_rows", max(count, NUMBERS_AT_ONCE))
+            self._free += [number for (number,) in more]
+        given, self._free = self._free[:count], self._free[count:]
+        return given
+
+    def hold(self, name: str, *values: object) -> None:
+        self._ask(SQL[f"hold_{name}"], values)
+
+    def tell(self) -> None:
+        self.news = True
+
+
+def _columns(name: str, rows: Sequence[Sequence[Any]]) -> list[str]:
+    prepare = _PREPARED.get(name)
+    if prepare is not None:
+        rows = [prepare(row) for row in rows]
+    return [_column(values) for values in zip(*rows, strict=True)]
+
+
+def _column(values: Sequence[Any]) -> str:
+    known = next((value for value in values if value is not None), None)
+    if isinstance(known, bytes):
+        written = ["NULL" if value is None else f'"\\\\x{value.hex()}"' for value in values]
+        return "{" + ",".join(written) + "}"
+    return numbers(values) if isinstance(known, int) else texts(values)
+
+
+_PREPARED: dict[str, Callable[[Sequence[Any]], Sequence[Any]]] = {
+    "add_keyword": lambda row: (row[0], searchable(row[1])),
+}

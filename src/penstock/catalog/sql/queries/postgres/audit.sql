@@ -1,0 +1,129 @@
+-- Each finds what must not be, and says it in words.
+-- name: audit_published
+SELECT 'source ' || s.id || ' points to generation ' || s.published_id || ', which is not published'
+FROM sources s LEFT JOIN documents d ON d.key = s.published_id AND d.source_key = s.key AND d.state = 'published'
+WHERE s.published_id IS NOT NULL AND d.key IS NULL
+
+-- name: audit_building
+SELECT 'source ' || s.id || ' points to generation ' || s.building_id || ', which is not being built'
+FROM sources s LEFT JOIN documents d ON d.key = s.building_id AND d.source_key = s.key AND d.state = 'building'
+WHERE s.building_id IS NOT NULL AND d.key IS NULL
+
+-- name: audit_live_documents
+SELECT 'generation ' || d.key || ' is neither seen, being built nor in the outbox'
+FROM documents d JOIN sources s ON s.key = d.source_key
+WHERE s.published_id IS DISTINCT FROM d.key AND s.building_id IS DISTINCT FROM d.key
+  AND NOT EXISTS (SELECT 1 FROM catalog_outbox o WHERE o.kind = 'leftover' AND o.document_key = d.key)
+
+-- name: audit_idle_sources
+SELECT 'source ' || s.id || ' has no generation'
+FROM sources s WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.source_key = s.key)
+
+-- name: audit_orphan_chunks
+SELECT 'chunk ' || c.key || ' belongs to no page of its generation'
+FROM task_queue_chunk c LEFT JOIN task_queue_page p ON p.id = c.page_id AND p.document_id = c.document_id
+WHERE p.id IS NULL
+
+-- name: audit_chunk_texts
+SELECT 'chunk ' || c.key || ' has no text'
+FROM task_queue_chunk c LEFT JOIN catalog_content t ON t.id = c.content_id AND t.text_key = c.text_key
+WHERE t.id IS NULL
+
+-- name: audit_orphan_texts
+SELECT 'text ' || t.id || ' belongs to no chunk'
+FROM catalog_content t WHERE NOT EXISTS (
+    SELECT 1 FROM documents d JOIN task_queue_chunk c
+    ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
+    WHERE d.source_key = t.source_key)
+
+-- name: audit_orphan_vectors
+SELECT 'vector ' || v.content_id || ' belongs to no text'
+FROM catalog_vector v LEFT JOIN catalog_content t ON t.id = v.content_id WHERE t.id IS NULL
+
+-- name: audit_vectors
+SELECT 'vector ' || v.content_id || ' has ' || length(v.vector) || ' bytes'
+FROM catalog_vector v LEFT JOIN catalog_space x ON x.id = v.space_id
+WHERE x.id IS NULL OR length(v.vector) <> 4 * x.dimension
+
+-- name: audit_keyword_rows
+SELECT 'keyword entry ' || k.content_id || ' belongs to no text'
+FROM catalog_keyword k LEFT JOIN catalog_content t ON t.id = k.content_id WHERE t.id IS NULL
+UNION ALL
+SELECT 'text ' || t.id || ' has no keyword entry'
+FROM catalog_content t LEFT JOIN catalog_keyword k ON k.content_id = t.id WHERE k.content_id IS NULL
+
+-- name: audit_gates
+SELECT 'chunk ' || c.key || ' is in vector while its page is in ocr'
+FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id WHERE p.ocr_status <> 'completed'
+UNION ALL
+SELECT 'chunk ' || key || ' is in graphrag before vector'
+FROM task_queue_chunk
+WHERE vector_status <> 'completed' AND graphrag_status IN ('processing', 'failed')
+
+-- name: audit_pages
+SELECT 'page ' || p.key || ' does not stand where its chunks do'
+FROM task_queue_page p JOIN (
+    SELECT page_id, count(*) AS chunks,
+           count(*) FILTER (WHERE vector_status = 'processing') AS vp,
+           count(*) FILTER (WHERE vector_status = 'pending' OR vector_retry_at IS NOT NULL) AS vw,
+           count(*) FILTER (WHERE vector_status = 'failed' AND vector_retry_at IS NULL) AS vf,
+           count(*) FILTER (WHERE vector_status = 'completed') AS vc,
+           count(*) FILTER (WHERE graphrag_status = 'processing') AS gp,
+           count(*) FILTER (WHERE graphrag_status = 'pending' OR graphrag_retry_at IS NOT NULL) AS gw,
+           count(*) FILTER (WHERE graphrag_status = 'failed' AND graphrag_retry_at IS NULL) AS gf,
+           count(*) FILTER (WHERE graphrag_status = 'completed') AS gc
+    FROM task_queue_chunk GROUP BY page_id) c ON c.page_id = p.id
+JOIN documents d ON d.id = p.document_id AND d.state <> 'dropped'
+    AND NOT EXISTS (SELECT 1 FROM catalog_outbox o WHERE o.kind = 'leftover' AND o.document_key = d.key)
+WHERE (p.vector_processing, p.vector_waiting, p.vector_failed, p.vector_completed) <> (vp, vw, vf, vc)
+   OR (p.graphrag_processing, p.graphrag_waiting, p.graphrag_failed, p.graphrag_completed) <> (gp, gw, gf, gc)
+   OR p.vector_status::text <> CASE WHEN vp > 0 THEN 'processing' WHEN vw > 0 THEN 'pending'
+                                    WHEN vf > 0 THEN 'failed' WHEN vc > 0 THEN 'completed' ELSE 'skipped' END
+   OR p.graphrag_status::text <> CASE WHEN gp > 0 THEN 'processing' WHEN gw > 0 THEN 'pending'
+                                      WHEN gf > 0 THEN 'failed' WHEN gc > 0 THEN 'completed' ELSE 'skipped' END
+   OR p.chunk_count <> chunks
+
+-- name: audit_documents
+SELECT 'generation ' || d.key || ' does not stand where its pages do'
+FROM documents d JOIN (
+    SELECT document_id,
+           count(*) AS pages, sum(chunk_count) AS chunks,
+           count(*) FILTER (WHERE ocr_status = 'processing') AS op,
+           count(*) FILTER (WHERE ocr_status = 'pending' OR ocr_retry_at IS NOT NULL) AS ow,
+           count(*) FILTER (WHERE ocr_status = 'failed' AND ocr_retry_at IS NULL) AS fo,
+           count(*) FILTER (WHERE ocr_status = 'completed') AS oc,
+           count(*) FILTER (WHERE vector_status = 'processing') AS vp,
+           count(*) FILTER (WHERE vector_status = 'pending') AS vw,
+           count(*) FILTER (WHERE vector_status = 'failed') AS vf,
+           count(*) FILTER (WHERE vector_status = 'completed') AS vc,
+           count(*) FILTER (WHERE graphrag_status = 'processing') AS gp,
+           count(*) FILTER (WHERE graphrag_status = 'pending') AS gw,
+           count(*) FILTER (WHERE graphrag_status = 'failed') AS gf,
+           count(*) FILTER (WHERE graphrag_status = 'completed') AS gc,
+           sum(vector_completed) AS embedded, sum(graphrag_completed) AS extracted,
+           count(*) FILTER (WHERE ocr_status = 'failed' AND ocr_retry_at IS NULL) + sum(vector_failed) AS failed
+    FROM task_queue_page GROUP BY document_id) p ON p.document_id = d.id
+WHERE d.state <> 'dropped'
+  AND NOT EXISTS (SELECT 1 FROM catalog_outbox o WHERE o.kind = 'leftover' AND o.document_key = d.key)
+  AND ((d.ocr_processing, d.ocr_waiting, d.ocr_failed, d.ocr_completed) <> (op, ow, fo, oc)
+    OR (d.vector_processing, d.vector_waiting, d.vector_failed, d.vector_completed) <> (vp, vw, vf, vc)
+    OR (d.graphrag_processing, d.graphrag_waiting, d.graphrag_failed, d.graphrag_completed) <> (gp, gw, gf, gc)
+    OR (d.page_count, d.chunk_count, d.vector_chunks, d.graphrag_chunks, d.failed_count)
+       <> (pages, chunks, embedded, extracted, failed)
+    OR d.ocr_status::text <> CASE WHEN op > 0 THEN 'processing' WHEN ow > 0 THEN 'pending'
+                                  WHEN fo > 0 THEN 'failed' WHEN oc > 0 THEN 'completed' ELSE 'skipped' END
+    OR d.vector_index_status::text <> CASE WHEN vp > 0 THEN 'processing' WHEN vw > 0 THEN 'pending'
+                                           WHEN vf > 0 THEN 'failed' WHEN vc > 0 THEN 'completed' ELSE 'skipped' END
+    OR d.graphrag_index_status::text
+       <> CASE WHEN gp > 0 THEN 'processing' WHEN gw > 0 THEN 'pending' WHEN gf > 0 THEN 'failed'
+               WHEN gc > 0 THEN 'completed' ELSE 'skipped' END)
+
+-- name: audit_unfinished
+SELECT 'generation ' || d.key || ' is published with tasks of ocr or vector that never ran'
+FROM documents d JOIN sources s ON s.published_id = d.key
+WHERE d.failed_count = 0 AND s.partial AND d.ocr_waiting + d.ocr_processing + d.vector_waiting
+      + d.vector_processing = 0
+
+-- name: audit_twins
+SELECT 'chunk id ' || chunk_id || ' stands twice in generation ' || document_id
+FROM task_queue_chunk GROUP BY document_id, chunk_id HAVING count(*) > 1

@@ -1,0 +1,43 @@
+-- What several writers could change at once is locked before it is decided upon, in one order everywhere: by number.
+-- name: hold_tenant
+SELECT pg_advisory_xact_lock('catalog_row'::regclass::oid::int, hashtext($1::text))
+
+-- name: hold_tenant_shared
+SELECT pg_advisory_xact_lock_shared('catalog_row'::regclass::oid::int, hashtext($1::text))
+
+-- name: hold_paths
+SELECT 1 FROM sources
+WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path = ANY(texts($4)) ORDER BY key FOR NO KEY UPDATE
+
+-- name: hold_documents_at
+SELECT 1 FROM documents WHERE source_key = ANY(ARRAY(
+    SELECT key FROM sources
+    WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path = ANY(texts($4))))
+ORDER BY key FOR NO KEY UPDATE
+
+-- name: hold_sources_of
+SELECT 1 FROM sources
+WHERE key = ANY(ARRAY(SELECT source_key FROM documents WHERE key = ANY(numbers($1)))) ORDER BY key FOR NO KEY UPDATE
+
+-- name: hold_documents
+SELECT 1 FROM documents WHERE key = ANY(numbers($1)) ORDER BY key FOR NO KEY UPDATE
+
+-- name: hold_pages
+SELECT 1 FROM task_queue_page WHERE key = ANY(numbers($1)) ORDER BY key FOR NO KEY UPDATE
+
+-- name: hold per phase
+SELECT 1 FROM {table} WHERE key = ANY(numbers($1)) AND {phase}_status = 'processing' ORDER BY key FOR NO KEY UPDATE
+
+-- name: hold_entries
+SELECT 1 FROM catalog_outbox WHERE id = ANY(numbers($1)) ORDER BY id FOR UPDATE
+
+-- name: hold_sources_of_entries
+SELECT 1 FROM sources
+WHERE key = ANY(ARRAY(SELECT source_key FROM catalog_outbox WHERE id = ANY(numbers($1)))) ORDER BY key
+FOR NO KEY UPDATE
+
+-- name: hold_space
+SELECT 1 FROM catalog_space WHERE name = $1 FOR NO KEY UPDATE
+
+-- name: hold_fingerprints
+LOCK TABLE catalog_fingerprint IN SHARE ROW EXCLUSIVE MODE

@@ -1,0 +1,232 @@
+-- name: known
+SELECT id, path, size, mtime_ns, content_hash, ocr_fingerprint, vector_fingerprint, graphrag_fingerprint,
+       published_id, building_id, partial
+FROM sources
+WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path > $4 AND path >= $5 AND path < $6
+ORDER BY path LIMIT $7
+
+-- name: source_columns
+SELECT s.id, s.tenant_id, s.collection, s.branch, s.path, s.title, s.file_type, s.tags, s.metadata, s.size,
+       s.mtime_ns, s.content_hash, s.ocr_fingerprint, s.vector_fingerprint, s.graphrag_fingerprint,
+       s.published_id, s.building_id, s.partial, s.page_count, s.chunk_count, s.created_at, s.asked_at,
+       s.read_at, s.published_at,
+       EXISTS (SELECT 1 FROM catalog_outbox o WHERE o.kind = 'leftover' AND o.source_key = s.key)
+FROM sources s
+
+-- name: find_where
+WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path = $4
+
+-- name: get_where
+WHERE s.id = $1
+
+-- A path is asked for by a regular expression, made from the glob.
+-- name: filtered
+s.tenant_id = $1 AND s.published_id IS NOT NULL
+AND ($2::text IS NULL OR s.collection = $2) AND ($3::text IS NULL OR s.branch = $3)
+AND ($4::text IS NULL OR s.path ~ $4) AND ($5::text IS NULL OR s.file_type = $5)
+AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM json_array_elements_text(s.tags::json) AS g(tag)
+                                 WHERE g.tag = $6 OR starts_with(g.tag, $6 || '/')))
+
+-- name: sources_where
+WHERE {filtered} AND s.id > $7 ORDER BY s.id LIMIT $8
+
+-- name: matching
+SELECT s.key FROM sources s WHERE {filtered}
+
+-- name: document_columns
+SELECT d.key, s.id, s.tenant_id, s.collection, s.branch, s.path, d.state, s.published_id IS NOT DISTINCT FROM d.key,
+       d.note, d.content_hash, d.ocr_fingerprint, d.vector_fingerprint, d.graphrag_fingerprint,
+       (SELECT x.name FROM catalog_space x WHERE x.id = d.space_id), d.job_id,
+       d.priority, d.failed_count, d.page_count, d.chunk_count, d.outage_count,
+       d.ocr_status, d.ocr_started_at, d.ocr_completed_at, d.ocr_error,
+       d.vector_index_status, d.vector_started_at, d.vector_completed_at, d.vector_error,
+       d.graphrag_index_status, d.graphrag_started_at, d.graphrag_completed_at, d.graphrag_error,
+       d.created_at, d.asked_at, d.read_at, d.published_at
+FROM documents d JOIN sources s ON s.key = d.source_key
+
+-- name: document_where
+WHERE d.key = $1
+
+-- name: generations_where
+WHERE s.id = $1 ORDER BY d.key DESC
+
+-- name: pages
+SELECT key, page_number, chunk_count,
+       ocr_status, ocr_started_at, ocr_completed_at, ocr_error,
+       vector_status, vector_started_at, vector_completed_at, vector_error,
+       graphrag_status, graphrag_started_at, graphrag_completed_at, graphrag_error
+FROM task_queue_page WHERE document_id = (SELECT id FROM documents WHERE key = $1) AND page_number > $2
+ORDER BY page_number LIMIT $3
+
+-- name: chunks
+SELECT chunk_id, chunk_index, content_id, chunk_content_hash, vector_held,
+       vector_status, vector_started_at, vector_completed_at, vector_error, vector_retry_count,
+       graphrag_status, graphrag_started_at, graphrag_completed_at, graphrag_error, graphrag_retry_count,
+       entities_extracted, relationships_extracted
+FROM task_queue_chunk WHERE page_id = (SELECT id FROM task_queue_page WHERE key = $1) ORDER BY chunk_index
+
+-- name: page_text
+SELECT text FROM catalog_page_text WHERE page_key = $1
+
+-- name: missing
+SELECT 'ocr', page_number, NULL::int AS chunk_index, coalesce(ocr_error, '')
+FROM task_queue_page
+WHERE ocr_status = 'failed' AND document_id = (SELECT id FROM documents WHERE key = $1) AND ocr_retry_at IS NULL
+UNION ALL
+SELECT 'vector', (SELECT p.page_number FROM task_queue_page p WHERE p.id = c.page_id), c.chunk_index,
+       coalesce(c.vector_error, '')
+FROM task_queue_chunk c
+WHERE c.vector_status = 'failed' AND c.document_id = (SELECT id FROM documents WHERE key = $1)
+  AND c.vector_retry_at IS NULL
+LIMIT $2
+
+-- name: progress_columns
+SELECT d.key, d.filename, d.ocr_status, d.vector_index_status, d.graphrag_index_status, d.page_count,
+       d.ocr_completed, d.ocr_failed, d.chunk_count, d.vector_chunks, d.graphrag_chunks
+FROM documents d
+
+-- name: progress_where
+WHERE d.key = $1
+
+-- name: ready_vector
+WHERE d.ocr_status = 'completed' AND d.vector_index_status = 'pending' AND d.state <> 'dropped'
+ORDER BY d.key LIMIT $1
+
+-- name: ready_graphrag
+WHERE d.vector_index_status = 'completed' AND d.graphrag_index_status = 'pending' AND d.state <> 'dropped'
+ORDER BY d.key LIMIT $1
+
+-- Counters of documents and small partial indexes; the chunks themselves are not read.
+-- name: statistics
+SELECT coalesce(sum(page_count), 0), coalesce(sum(ocr_completed), 0), coalesce(sum(chunk_count), 0),
+       coalesce(sum(vector_chunks), 0), coalesce(sum(graphrag_chunks), 0)
+FROM documents
+
+-- name: count_open per phase
+SELECT (SELECT count(*) FROM {table} WHERE {phase}_status = 'processing'),
+       (SELECT count(*) FROM {table} WHERE {phase}_status = 'failed')
+
+-- name: count_pending_ocr
+SELECT count(*) FROM task_queue_page WHERE ocr_status = 'pending'
+
+-- name: count_pending_vector
+SELECT (SELECT count(*) FROM task_queue_chunk WHERE vector_status = 'pending' AND vector_held IS NULL)
+     + (SELECT count(*) FROM task_queue_chunk WHERE vector_held IS NOT NULL AND vector_status = 'pending')
+
+-- Those whose vector is still to come are not in an index of their own.
+-- name: count_pending_graphrag
+SELECT (SELECT count(*) FROM task_queue_chunk
+        WHERE graphrag_status = 'pending' AND vector_status = 'completed' AND graphrag_held IS NULL)
+     + (SELECT count(*) FROM documents d JOIN task_queue_chunk c ON c.document_id = d.id
+        WHERE d.graph AND d.graphrag_waiting > 0 AND c.graphrag_status = 'pending'
+          AND (c.vector_status <> 'completed' OR c.graphrag_held IS NOT NULL))
+
+-- name: open_tasks per phase
+SELECT count(*) FROM (
+    (SELECT 1 FROM {table} WHERE {free} LIMIT 10000)
+    UNION ALL
+    (SELECT 1 FROM {table} WHERE {phase}_status = 'processing' LIMIT 10000)
+    UNION ALL
+    (SELECT 1 FROM {table} WHERE {phase}_retry_at IS NOT NULL LIMIT 10000)
+    LIMIT 10000) AS open
+
+-- name: tenants
+SELECT tenant_id, collection, branch, count(*), count(*) FILTER (WHERE partial), sum(page_count), sum(chunk_count)
+FROM sources WHERE published_id IS NOT NULL AND ($1::text IS NULL OR tenant_id = $1)
+GROUP BY tenant_id, collection, branch ORDER BY tenant_id, collection, branch
+
+-- name: ledger
+SELECT path, kind, rule, cause, remedy, job_id, at FROM catalog_ledger
+WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path > $4 AND path >= $5 AND path < $6
+ORDER BY path LIMIT $7
+
+-- name: ledger_at
+SELECT path, kind, rule, cause, remedy, job_id, at FROM catalog_ledger
+WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path = $4
+
+-- name: own_vectors
+SELECT c.chunk_content_hash, v.vector
+FROM sources s JOIN documents d ON d.source_key = s.key AND d.state <> 'dropped'
+JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = ANY(numbers($3))
+JOIN catalog_vector v ON v.content_id = c.content_id AND v.space_id = $2
+WHERE s.id = $1
+
+-- name: sequence
+SELECT value FROM catalog_sequence WHERE name = $1
+
+-- name: changed_sources
+SELECT key, published_id IS NOT NULL FROM sources WHERE tenant_id = $1 AND change_seq > $2
+
+-- name: gone_sources
+SELECT source_key FROM catalog_gone WHERE change_seq > $2 AND tenant_id = $1
+
+-- name: spaces
+SELECT x.name, coalesce(x.dimension, 0), sum(s.chunk_count)
+FROM sources s JOIN catalog_space x ON x.id = s.space_id
+WHERE s.tenant_id = $1 AND s.published_id IS NOT NULL GROUP BY x.id ORDER BY 3 DESC, x.name
+
+-- name: load_vectors
+SELECT c.content_id, s.key, v.vector
+FROM sources s JOIN documents d ON d.key = s.published_id JOIN task_queue_chunk c ON c.document_id = d.id
+JOIN catalog_vector v ON v.content_id = c.content_id AND v.space_id = $2
+WHERE s.tenant_id = $1 AND s.space_id = $2
+
+-- name: load_some_vectors
+SELECT c.content_id, s.key, v.vector
+FROM sources s JOIN documents d ON d.key = s.published_id JOIN task_queue_chunk c ON c.document_id = d.id
+JOIN catalog_vector v ON v.content_id = c.content_id AND v.space_id = $2
+WHERE s.key = ANY(numbers($3)) AND s.tenant_id = $1 AND s.space_id = $2
+
+-- name: hydrate
+SELECT t.id, c.chunk_id, s.id, s.key, s.tenant_id, s.collection, s.branch, s.path, s.title, s.file_type, s.tags,
+       p.page_number, s.page_count, c.chunk_index, c.start_char, c.end_char, c.first_line, c.last_line,
+       c.heading_path, c.symbols, t.text
+FROM catalog_content t
+JOIN sources s ON s.key = t.source_key
+JOIN documents d ON d.key = s.published_id
+JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
+JOIN task_queue_page p ON p.id = c.page_id
+WHERE t.id = ANY(numbers($1))
+
+-- name: locate
+SELECT c.chunk_id, c.content_id
+FROM sources s JOIN documents d ON d.key = s.published_id JOIN task_queue_chunk c ON c.document_id = d.id
+WHERE s.id = $1 AND c.chunk_id = ANY(texts($2))
+
+-- BM25 over what the question finds. How often a word stands in a text is not to be had, but what ts_rank makes of it
+-- is: the sum of 1/i² for i up to that number, over its limit 1.645; the number is 1/(limit - sum) - 1/2 to a few
+-- hundredths. A phrase counts once.
+-- name: ranked
+WITH term AS MATERIALIZED (
+    SELECT query, count(*) AS weight, numnode(query) = 1 AS single
+    FROM (SELECT to_tsquery('catalog_english', term) AS query FROM json_array_elements_text($1::json) AS j(term)) q
+    WHERE numnode(query) > 0 GROUP BY query),
+hit AS MATERIALIZED (
+    SELECT k.content_id, length(k.words) AS size, t.query, t.weight,
+           CASE WHEN t.single THEN
+               1 / greatest(1.64493406685 * (1 - ts_rank('{1,1,1,1}', k.words, t.query)::float8), 0.001) - 0.5
+           ELSE 1 END AS times
+    FROM term t JOIN catalog_keyword k ON k.words @@ t.query),
+every AS (
+    SELECT greatest(count(DISTINCT content_id),
+                    (SELECT reltuples FROM pg_class WHERE oid = 'catalog_keyword'::regclass))::float8 AS texts,
+           avg(size)::float8 AS size FROM hit),
+found AS (SELECT query, count(*) AS texts FROM hit GROUP BY query)
+SELECT h.content_id,
+       -sum(h.weight * ln(1 + (e.texts - f.texts + 0.5) / (f.texts + 0.5))
+            * h.times * 2.2 / (h.times + 1.2 * (0.25 + 0.75 * h.size / e.size))) AS rank
+FROM every e CROSS JOIN found f JOIN hit h ON h.query = f.query
+GROUP BY h.content_id ORDER BY rank, h.content_id LIMIT $2
+
+-- name: visible
+SELECT t.id FROM catalog_content t JOIN sources s ON s.key = t.source_key
+WHERE t.id = ANY(numbers($7)) AND {filtered}
+  AND EXISTS (SELECT 1 FROM task_queue_chunk c
+              WHERE c.document_id = (SELECT d.id FROM documents d WHERE d.key = s.published_id)
+                AND c.text_key = t.text_key AND c.content_id = t.id)
+
+-- name: snippets
+SELECT id, ts_headline('catalog_english', text,
+    to_tsquery('catalog_english', (SELECT string_agg('(' || term || ')', ' | ')
+                                   FROM json_array_elements_text($1::json) AS j(term))), $2), text
+FROM catalog_content WHERE id = ANY(numbers($3))
