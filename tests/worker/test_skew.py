@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -16,8 +15,8 @@ from tests.worker.processes import Field, until
 
 ENGINES = ON_SERVERS
 OFF_S = 600
-TERMS: dict[str, Any] = {"lease_s": 1.5, "upkeep_s": 0.2}
-OUTLAST_S = 3.0
+TERMS: dict[str, Any] = {"lease_s": 1.2, "upkeep_s": 0.2}
+OUTLAST_S = 2.4
 """Two leases."""
 
 off = pytest.mark.parametrize("off_s", [OFF_S, -OFF_S])
@@ -74,15 +73,15 @@ def app(field: Field) -> Iterator[Penstock]:
 def test_a_delay_counts_from_the_servers_time(
     field: Field, app: Penstock, off_s: int, monkeypatch: pytest.MonkeyPatch
 ):
-    before, began = field.queue.now(), time.monotonic()
+    before = field.queue.now()
     right = clock.now
     monkeypatch.setattr(clock, "now", lambda: right() + timedelta(seconds=off_s))
     receipt = app.submit(item_type="content", op="ingest", payload={"content": "The mill runs."}, delay=90)
-    took = timedelta(seconds=time.monotonic() - began)
     job = app.job(receipt.job_id)
 
     assert job.run_at == receipt.run_at
     assert job.run_at is not None
-    assert timedelta(0) <= job.run_at - before - timedelta(seconds=90) <= took
+    # Two processes know the server's time to a few milliseconds; how long the call took comes on top.
+    assert abs(job.run_at - before - timedelta(seconds=90)) < timedelta(seconds=30)
     assert 0 == app.purge(older_than=timedelta(seconds=0))
     assert "held until" in (app.details(receipt.job_id).reason or "")
