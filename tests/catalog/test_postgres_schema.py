@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,15 +12,16 @@ import psycopg
 import pytest
 
 from penstock import config
+from penstock.catalog import outcomes
 from penstock.catalog.answers import Filters
 from penstock.catalog.opening import open_catalog
 from penstock.catalog.sql.postgres import PostgresCatalog
 from penstock.catalog.sql.searchable import expression, searchable, terms
 from penstock.catalog.sql.statements import load
-from penstock.catalog.values import Outcome, Removal
+from penstock.catalog.values import Outcome, Phase, Removal, TaskStatus
 from penstock.errors import InvalidText, SchemaMismatch, StoreUnavailable
 from penstock.queue.opening import open_queue
-from tests.catalog.conftest import at, found, generation, page, put, source
+from tests.catalog.conftest import at, begin, embed, found, generation, page, put, read, settle, source, take
 from tests.catalog.test_sqlite_file import INDEXES, SPECIFIED
 from tests.conformance.durable import given_back
 from tests.servers import postgres
@@ -121,6 +123,50 @@ def test_every_dialect_has_the_same_statements():
 
     assert {"next_rows", "any_waiting"} == {name for name in here - there if not name.startswith("hold_")}
     assert {"next_numbers", "audit_orphan_pages"} == there - here
+
+
+PLANS = {
+    "waiting_ocr": "Index Scan using idx_tqp_ocr_status",
+    "waiting_vector": "Index Scan using idx_tqc_vector_status",
+    "waiting_graphrag": "Index Scan using idx_tqc_graphrag_status",
+    "due_vector": "Index Scan using idx_tqc_vector_retry",
+    "hold_vector": "Index Scan using task_queue_chunk_key_key",
+    "fenced_vector": "Index Scan using task_queue_chunk_key_key",
+    "take_vector": "Index Scan using task_queue_chunk_key_key",
+    "hold_documents": "Index Scan using documents_key_key",
+    "doomed_by_path": "(collection = $2) AND (branch = $3) AND (path >= $4) AND (path < $6))",
+    "known_chunks": "Index Cond: ((document_id = d.id) AND (text_key = ANY",
+    "parts": " AND (text_key = c.text_key) AND (content_id = c.content_id))",
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_what_writers_do_follows_an_index_while_there_are_no_statistics(catalog: PostgresCatalog, name: str):
+    statement = load("postgres")[name]
+    values = ", ".join(["NULL"] * max(int(number) for number in re.findall(r"\$(\d+)", statement)))
+    with catalog._writers.borrowed() as connection:
+        connection.execute(f"PREPARE asked AS {statement}".encode())
+        plan = "\n".join(row[0] for row in connection.execute(f"EXPLAIN EXECUTE asked({values})".encode()))
+        connection.execute("DEALLOCATE asked")
+
+    assert PLANS[name] in plan
+    assert "Seq Scan" not in plan
+    # What is claimed is in its order already.
+    assert name == "parts" or "Sort" not in plan or name.startswith("doomed")
+
+
+def test_behind_a_pooler_nothing_outlives_a_transaction(place: Path):
+    catalog = PostgresCatalog(postgres.store_at(place), pooled=True)
+    begin(catalog, count=2, graph=True)
+    assert catalog.wait(0)
+    read(catalog, "mill", "water")
+    assert 4 == embed(catalog)
+    done = [outcomes.completed_graph(task, 1, 1) for task in take(catalog, Phase.GRAPHRAG)]
+    assert [TaskStatus.COMPLETED] * 4 == settle(catalog, done)
+
+    assert {"1 water", "2 water"} == found(catalog, "water")
+    assert [] == catalog.audit()
+    catalog.close()
 
 
 def test_the_queue_and_the_catalog_share_a_database(place: Path):

@@ -118,6 +118,8 @@ PRINTED = _statements()
 def catalog(tmp_path: Path) -> Iterator[Catalog]:
     catalog = PostgresCatalog(postgres.store_at(tmp_path))
     yield catalog
+    # Also what others did to its rows is counted.
+    assert [] == catalog.audit()
     catalog.close()
     given_back(tmp_path)
 
@@ -206,6 +208,8 @@ def test_tasks_without_a_sign_of_life_are_released(catalog: Catalog, database: p
     assert [1, 1, 1] == [run(database, release).rowcount for release in PRINTED.releases]
     waiting = "SELECT ocr_worker_id, ocr_started_at, ocr_retry_count FROM task_queue_page"
     assert (None, None, 0) == one(database, f"{waiting} WHERE page_number = 2")
+    assert [] == catalog.audit()
+    assert [1, 1, 1] == [len(take(catalog, lane, now=at(200))) for lane in Phase]
 
 
 def test_progress_statistics_and_what_is_ready_are_what_the_catalog_says(
@@ -245,3 +249,27 @@ def test_the_checks_after_the_migration_find_tables_and_columns(catalog: Catalog
     statuses = r"(ocr_status|vector_index_status|graphrag_index_status) +\| task_status"
     columns = re.findall(statuses, shown(r"\d documents"))
     assert {"ocr_status", "vector_index_status", "graphrag_index_status"} == set(columns)
+
+
+def test_a_worker_of_somebody_elses_leaves_pages_and_documents_right(
+    catalog: Catalog, database: psycopg.Connection[Any]
+):
+    """Who moves tasks by statements of their own need not know of the counters behind them."""
+    document_id = begin(catalog, count=2, graph=True)
+    read = take(catalog, Phase.OCR)
+    parts = tuple(chunk(f"part {n}", None) for n in range(2))
+    settle(
+        catalog,
+        [outcomes.completed_page(task, NewPage(number=task.page_number, chunks=parts)) for task in read],
+    )
+    for phase in ("vector", "graphrag"):
+        for status in ("processing", "completed"):
+            moved = f"UPDATE task_queue_chunk SET {phase}_status = '{status}', {phase}_last_heartbeat = now()"
+            database.execute(moved.encode())
+            assert [] == catalog.audit()
+
+    with catalog.snapshot() as snapshot:
+        known = snapshot.progress(document_id)
+    assert known is not None
+    assert (4, 4) == (known.vector_completed_chunks, known.graphrag_completed_chunks)
+    assert ("completed", "completed") == (known.vector_index_status, known.graphrag_index_status)

@@ -33,7 +33,9 @@ SCHEMA = postgres_schema.Schema(
 )
 _READING = ("-cenable_hashjoin=off", "-cenable_mergejoin=off")
 """Every join follows an index. A plan made while a table was small must not read all of it later."""
-_WRITING = (*_READING, "-cenable_bitmapscan=off")
+_OURS = "SET LOCAL penstock.catalog = 'on'"
+"""Said by who keeps the counters of pages and documents itself; for all others triggers do."""
+_WRITING = (*_READING, "-cenable_bitmapscan=off", "-cpenstock.catalog=on")
 """What is claimed is read in its order. (Searching for words needs bitmaps.)"""
 _SNAPSHOT = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _MARKS = ("\ue000", "\ue001")
@@ -84,7 +86,13 @@ class PostgresCatalog(SqlCatalog):
 
     def _write(self, work: Callable[[Rows, datetime], T], now: datetime | None = None) -> T:
         moment = now or self._now()
-        return transact(self._writers, self._channel, PostgresRows, lambda rows: work(rows, moment))
+
+        def ours_alone(rows: PostgresRows) -> T:
+            if self._writers.pooled:
+                rows.execute(_OURS, {})
+            return work(rows, moment)
+
+        return transact(self._writers, self._channel, PostgresRows, ours_alone)
 
     @contextmanager
     def snapshot(self) -> Iterator[PostgresSnapshot]:

@@ -25,8 +25,9 @@ SELECT 1 FROM documents WHERE key = ANY(numbers($1)) ORDER BY key FOR NO KEY UPD
 -- name: hold_pages
 SELECT 1 FROM task_queue_page WHERE key = ANY(numbers($1)) ORDER BY key FOR NO KEY UPDATE
 
+-- By number, not by the index over all that is processing: as text the status is none of its business.
 -- name: hold per phase
-SELECT 1 FROM {table} WHERE key = ANY(numbers($1)) AND {phase}_status = 'processing' ORDER BY key FOR NO KEY UPDATE
+SELECT 1 FROM {table} WHERE key = ANY(numbers($1)) AND {phase}_status::text = 'processing' ORDER BY key FOR NO KEY UPDATE
 
 -- name: hold_entries
 SELECT 1 FROM catalog_outbox WHERE id = ANY(numbers($1)) ORDER BY id FOR UPDATE

@@ -117,9 +117,11 @@ SELECT (SELECT count(*) FROM task_queue_chunk WHERE vector_status = 'pending' AN
 -- name: count_pending_graphrag
 SELECT (SELECT count(*) FROM task_queue_chunk
         WHERE graphrag_status = 'pending' AND vector_status = 'completed' AND graphrag_held IS NULL)
-     + (SELECT count(*) FROM documents d JOIN task_queue_chunk c ON c.document_id = d.id
-        WHERE d.graph AND d.graphrag_waiting > 0 AND c.graphrag_status = 'pending'
-          AND (c.vector_status <> 'completed' OR c.graphrag_held IS NOT NULL))
+     + (SELECT coalesce(sum((
+            SELECT count(*) FROM task_queue_chunk c
+            WHERE c.document_id = d.id AND c.graphrag_status = 'pending'
+              AND (c.vector_status <> 'completed' OR c.graphrag_held IS NOT NULL))), 0)::bigint
+        FROM documents d WHERE d.graph AND d.graphrag_waiting > 0)
 
 -- name: open_tasks per phase
 SELECT count(*) FROM (
@@ -173,18 +175,23 @@ WHERE s.tenant_id = $1 AND s.space_id = $2
 
 -- name: load_some_vectors
 SELECT c.content_id, s.key, v.vector
-FROM sources s JOIN documents d ON d.key = s.published_id JOIN task_queue_chunk c ON c.document_id = d.id
+FROM (SELECT * FROM sources WHERE key = ANY(numbers($3)) OFFSET 0) AS s
+JOIN documents d ON d.key = s.published_id JOIN task_queue_chunk c ON c.document_id = d.id
 JOIN catalog_vector v ON v.content_id = c.content_id AND v.space_id = $2
-WHERE s.key = ANY(numbers($3)) AND s.tenant_id = $1 AND s.space_id = $2
+WHERE s.tenant_id = $1 AND s.space_id = $2
 
+-- Each text is followed to its chunk by itself: a join the planner is free to turn would begin at all chunks of a
+-- document, or all sources of a tenant, as long as the tables are small.
 -- name: hydrate
 SELECT t.id, c.chunk_id, s.id, s.key, s.tenant_id, s.collection, s.branch, s.path, s.title, s.file_type, s.tags,
        p.page_number, s.page_count, c.chunk_index, c.start_char, c.end_char, c.first_line, c.last_line,
        c.heading_path, c.symbols, t.text
 FROM catalog_content t
 JOIN sources s ON s.key = t.source_key
-JOIN documents d ON d.key = s.published_id
-JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
+CROSS JOIN LATERAL (
+    SELECT * FROM task_queue_chunk c
+    WHERE c.document_id = (SELECT d.id FROM documents d WHERE d.key = s.published_id)
+      AND c.text_key = t.text_key AND c.content_id = t.id OFFSET 0) AS c
 JOIN task_queue_page p ON p.id = c.page_id
 WHERE t.id = ANY(numbers($1))
 
@@ -198,11 +205,11 @@ WHERE s.id = $1 AND c.chunk_id = ANY(texts($2))
 -- hundredths. A phrase counts once.
 -- name: ranked
 WITH term AS MATERIALIZED (
-    SELECT query, count(*) AS weight, numnode(query) = 1 AS single
+    SELECT query, row_number() OVER () AS term, count(*) AS weight, numnode(query) = 1 AS single
     FROM (SELECT to_tsquery('catalog_english', term) AS query FROM json_array_elements_text($1::json) AS j(term)) q
     WHERE numnode(query) > 0 GROUP BY query),
 hit AS MATERIALIZED (
-    SELECT k.content_id, length(k.words) AS size, t.query, t.weight,
+    SELECT k.content_id, length(k.words) AS size, t.term, t.weight,
            CASE WHEN t.single THEN
                1 / greatest(1.64493406685 * (1 - ts_rank('{1,1,1,1}', k.words, t.query)::float8), 0.001) - 0.5
            ELSE 1 END AS times
@@ -211,19 +218,20 @@ every AS (
     SELECT greatest(count(DISTINCT content_id),
                     (SELECT reltuples FROM pg_class WHERE oid = 'catalog_keyword'::regclass))::float8 AS texts,
            avg(size)::float8 AS size FROM hit),
-found AS (SELECT query, count(*) AS texts FROM hit GROUP BY query)
+found AS (SELECT term, count(*) AS texts FROM hit GROUP BY term)
 SELECT h.content_id,
        -sum(h.weight * ln(1 + (e.texts - f.texts + 0.5) / (f.texts + 0.5))
             * h.times * 2.2 / (h.times + 1.2 * (0.25 + 0.75 * h.size / e.size))) AS rank
-FROM every e CROSS JOIN found f JOIN hit h ON h.query = f.query
+FROM every e CROSS JOIN found f JOIN hit h ON h.term = f.term
 GROUP BY h.content_id ORDER BY rank, h.content_id LIMIT $2
 
 -- name: visible
-SELECT t.id FROM catalog_content t JOIN sources s ON s.key = t.source_key
-WHERE t.id = ANY(numbers($7)) AND {filtered}
-  AND EXISTS (SELECT 1 FROM task_queue_chunk c
-              WHERE c.document_id = (SELECT d.id FROM documents d WHERE d.key = s.published_id)
-                AND c.text_key = t.text_key AND c.content_id = t.id)
+SELECT t.id FROM catalog_content t
+WHERE t.id = ANY(numbers($7)) AND (
+    SELECT (SELECT c.key FROM task_queue_chunk c
+            WHERE c.document_id = (SELECT d.id FROM documents d WHERE d.key = s.published_id)
+              AND c.text_key = t.text_key AND c.content_id = t.id LIMIT 1)
+    FROM (SELECT * FROM sources WHERE key = t.source_key OFFSET 0) AS s WHERE {filtered}) IS NOT NULL
 
 -- name: snippets
 SELECT id, ts_headline('catalog_english', text,

@@ -14,9 +14,10 @@ WHERE excluded.asked_at > t.asked_at
 WITH held AS MATERIALIZED (
     SELECT s.* FROM sources s WHERE s.key = ANY(ARRAY(
         SELECT s.key FROM sources s
-        WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND (s.path = $4 OR (s.path >= $5 AND s.path < $6))
+        WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path >= $4 AND s.path < $6
+          AND (s.path = $4 OR s.path >= $5)
           AND ((s.published_id IS NOT NULL AND s.asked_at <= $7)
-               OR EXISTS (SELECT 1 FROM documents d WHERE d.key = s.building_id AND d.asked_at <= $7))
+               OR (SELECT d.asked_at FROM documents d WHERE d.key = s.building_id) <= $7)
           AND $9::text = ''
         ORDER BY s.tenant_id, s.collection, s.branch, s.path LIMIT $8))
     ORDER BY s.key FOR NO KEY UPDATE)
@@ -30,7 +31,7 @@ WITH held AS MATERIALIZED (
         WHERE s.tenant_id = $1 AND ($2 = '' OR s.collection = $2) AND ($3 = '' OR s.branch = $3)
           AND ($4 = '' OR s.path = $4 OR (s.path >= $5 AND s.path < $6)) AND ($9 = '' OR s.id = $9)
           AND ((s.published_id IS NOT NULL AND s.asked_at <= $7)
-               OR EXISTS (SELECT 1 FROM documents d WHERE d.key = s.building_id AND d.asked_at <= $7))
+               OR (SELECT d.asked_at FROM documents d WHERE d.key = s.building_id) <= $7)
         ORDER BY s.tenant_id, s.collection, s.branch, s.path LIMIT $8))
     ORDER BY s.key FOR NO KEY UPDATE)
 SELECT s.key, s.published_id, s.building_id, s.asked_at FROM held s
@@ -43,7 +44,7 @@ WITH held AS MATERIALIZED (
         WHERE s.id = $9 AND s.tenant_id = $1 AND ($2 = '' OR s.collection = $2) AND ($3 = '' OR s.branch = $3)
           AND ($4 = '' OR s.path = $4 OR (s.path >= $5 AND s.path < $6))
           AND ((s.published_id IS NOT NULL AND s.asked_at <= $7)
-               OR EXISTS (SELECT 1 FROM documents d WHERE d.key = s.building_id AND d.asked_at <= $7))
+               OR (SELECT d.asked_at FROM documents d WHERE d.key = s.building_id) <= $7)
         ORDER BY s.key LIMIT $8))
     ORDER BY s.key FOR NO KEY UPDATE)
 SELECT s.key, s.published_id, s.building_id, s.asked_at FROM held s
@@ -70,8 +71,8 @@ WHERE tenant_id = $1 AND ($2 = '' OR collection = $2) AND ($3 = '' OR branch = $
 WITH held AS MATERIALIZED (
     SELECT s.* FROM sources s WHERE s.key = ANY(ARRAY(
         SELECT s.key FROM sources s
-        WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3
-          AND (s.path = $4 OR ($7::int = 1 AND s.path >= $5 AND s.path < $6)) AND (s.asked_at IS NULL OR s.asked_at < $9)
+        WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path >= $4 AND s.path < $6
+          AND (s.path = $4 OR ($7::int = 1 AND s.path >= $5)) AND (s.asked_at IS NULL OR s.asked_at < $9)
         ORDER BY s.path LIMIT $8))
     ORDER BY s.key FOR NO KEY UPDATE)
 SELECT s.key, s.path, s.published_id, s.building_id FROM held s
@@ -82,13 +83,13 @@ ORDER BY s.path
 WITH held AS MATERIALIZED (
     SELECT s.* FROM sources s WHERE s.key = ANY(ARRAY(
         SELECT s.key FROM sources s
-        WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3
-          AND (s.path = $4 OR ($7::int = 1 AND s.path >= $5 AND s.path < $6)) AND (s.asked_at IS NULL OR s.asked_at < $9)
+        WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path >= $4 AND s.path < $6
+          AND (s.path = $4 OR ($7::int = 1 AND s.path >= $5)) AND (s.asked_at IS NULL OR s.asked_at < $9)
         ORDER BY length(s.path), s.path LIMIT $8))
     ORDER BY s.key FOR NO KEY UPDATE)
 SELECT s.key, s.path, s.published_id, s.building_id FROM held s
-WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3
-          AND (s.path = $4 OR ($7::int = 1 AND s.path >= $5 AND s.path < $6)) AND (s.asked_at IS NULL OR s.asked_at < $9)
+WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path >= $4 AND s.path < $6
+          AND (s.path = $4 OR ($7::int = 1 AND s.path >= $5)) AND (s.asked_at IS NULL OR s.asked_at < $9)
 ORDER BY length(s.path), s.path
 
 -- name: move_source
@@ -124,15 +125,17 @@ SELECT key, space_id FROM documents WHERE source_key = $1 AND key <> $2
 
 -- name: parts
 SELECT c.key, c.content_id, c.text_key, c.chunk_content_hash, c.chunk_id,
-       EXISTS (SELECT 1 FROM documents d JOIN task_queue_chunk o ON o.document_id = d.id
-               WHERE d.key = ANY(numbers($2)) AND o.text_key = c.text_key AND o.content_id = c.content_id)
+       (SELECT o.key FROM task_queue_chunk o
+        WHERE o.document_id = ANY(ARRAY(SELECT d.id FROM documents d WHERE d.key = ANY(numbers($2))))
+          AND o.text_key = c.text_key AND o.content_id = c.content_id LIMIT 1) IS NOT NULL
 FROM task_queue_chunk c WHERE c.document_id = (SELECT id FROM documents WHERE key = $1) LIMIT $3
 
 -- name: parts_gone
 SELECT c.chunk_id
 FROM task_queue_chunk c WHERE c.document_id = (SELECT id FROM documents WHERE key = $1)
-  AND NOT EXISTS (SELECT 1 FROM documents d JOIN task_queue_chunk o ON o.document_id = d.id
-                  WHERE d.key = ANY(numbers($2)) AND o.text_key = c.text_key AND o.chunk_id = c.chunk_id)
+  AND (SELECT o.key FROM task_queue_chunk o
+       WHERE o.document_id = ANY(ARRAY(SELECT d.id FROM documents d WHERE d.key = ANY(numbers($2))))
+         AND o.text_key = c.text_key AND o.chunk_id = c.chunk_id LIMIT 1) IS NULL
 LIMIT $3
 
 -- name: delete_chunk

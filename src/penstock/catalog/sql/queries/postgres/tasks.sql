@@ -69,12 +69,12 @@ WHERE {table}.key = e.key
 
 -- name: fenced_ocr
 SELECT key, key, (SELECT d.key FROM documents d WHERE d.id = document_id), ocr_claim_number
-FROM task_queue_page WHERE key = ANY(numbers($1)) AND ocr_status = 'processing'
+FROM task_queue_page WHERE key = ANY(numbers($1)) AND ocr_status::text = 'processing'
 
 -- name: fenced per chunk phase
 SELECT key, (SELECT p.key FROM task_queue_page p WHERE p.id = page_id),
        (SELECT d.key FROM documents d WHERE d.id = document_id), {phase}_claim_number
-FROM task_queue_chunk WHERE key = ANY(numbers($1)) AND {phase}_status = 'processing'
+FROM task_queue_chunk WHERE key = ANY(numbers($1)) AND {phase}_status::text = 'processing'
 
 -- name: end per phase
 UPDATE {table} AS t
@@ -133,7 +133,7 @@ WHERE t.key = v.key
 
 -- name: renew per phase
 UPDATE {table} AS t SET {phase}_last_heartbeat = v.at FROM rows(at timestamptz, key bigint, number int)
-WHERE t.key = v.key AND t.{phase}_claim_number = v.number AND t.{phase}_status = 'processing'
+WHERE t.key = v.key AND t.{phase}_claim_number = v.number AND t.{phase}_status::text = 'processing'
 RETURNING t.key, t.{phase}_claim_number
 
 -- name: expired per phase
