@@ -18,7 +18,7 @@ from penstock.catalog.rollup import COMPLETED, FAILED, WORDS
 from penstock.catalog.sql import generations as building
 from penstock.catalog.sql.chunks import ChunkRows, Numbers, Owner, Prepared, Spaces, find, prepare
 from penstock.catalog.sql.restarting import restart
-from penstock.catalog.sql.statements import Rows, listed
+from penstock.catalog.sql.statements import Rows, listed, readable
 from penstock.catalog.sql.tombstones import removals
 from penstock.catalog.values import (
     NO_EMBEDDER,
@@ -235,7 +235,7 @@ class Storing:
                     page.file_path,
                     WORDS[standing.ocr],
                     self._at if done else None,
-                    standing.ocr_error,
+                    standing.ocr_error and readable(standing.ocr_error),
                     new.max_retries if failed else 0,
                     WORDS[standing.vector],
                     self._at if standing.vector == COMPLETED else None,
