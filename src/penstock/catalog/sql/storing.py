@@ -88,7 +88,6 @@ class Storing:
 
     def _look_up(self, place: Place, paths: list[str]) -> None:
         where = (place.tenant_id, place.collection, place.branch)
-        self._rows.hold("paths", *where, listed(paths))
         for path, *row in self._rows.all("sources_at", *where, listed(paths)):
             self._found[place, path] = SourceRow(*row)
 
