@@ -242,7 +242,7 @@ def test_a_statement_that_takes_too_long(url: str, own: Own) -> None:
 
 @pytest.mark.parametrize("seed", [0, 9, 10, 12])
 def test_a_transaction_that_failed_leaves_no_statement_the_server_does_not_know(url: str, seed: int) -> None:
-    """What follows an error in a pipeline is never done, yet the driver may count it among what is prepared."""
+    """What follows an error in a pipeline is never done, yet the driver may count it as prepared."""
     random = Random(seed)
     connections = Connections(url, size=1, pooled=False, timeout_s=5)
 
