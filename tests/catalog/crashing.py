@@ -12,6 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from itertools import repeat
 from pathlib import Path
 from random import Random
 
@@ -43,7 +44,8 @@ class Victim:
         self._seed = seed
         self._kept = 0
 
-    def work(self) -> None:
+    def work(self, times: int | None = None) -> None:
+        """Without end, unless it is said how often."""
         actions: list[Callable[[], None]] = [
             self._store,
             self._keep,
@@ -53,7 +55,7 @@ class Victim:
             self._remove,
         ]
         self._keep()
-        while True:
+        for _ in repeat(None) if times is None else repeat(None, times):
             self._random.choices(actions, [6, 2, 6, 3, 1, 1])[0]()
 
     def _path(self) -> str:

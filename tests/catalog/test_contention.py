@@ -13,6 +13,7 @@ from penstock.catalog.answers import ChunkView, Filters
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NewPage, Phase, Removal, Rename, TaskStatus
 from tests.catalog.conftest import DOCS, VECTOR, at, begin, chunk, generation, page, sweep, take
+from tests.catalog.crashing import Victim
 
 SOURCES = 6
 
@@ -61,6 +62,21 @@ def _work(opened: Callable[[], Catalog], name: str) -> None:
             )
             made.append(outcomes.completed_page(task, read))
         assert None not in catalog.settle(made)
+
+
+def test_several_who_change_everything_at_once_leave_nothing_out_of_joint(opened: Callable[[], Catalog]):
+    catalog = opened()
+
+    crew = [_fork(partial(_disturb, opened, seed)) for seed in range(3)]
+
+    assert [0, 0, 0] == [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in crew]
+    assert [] == catalog.audit()
+
+
+def _disturb(opened: Callable[[], Catalog], seed: int) -> None:
+    """Stores, reads, embeds, renames, removes and sweeps a few paths that all have in common."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    Victim(opened(), seed).work(60)
 
 
 def test_a_reader_never_sees_a_source_missing_doubled_or_mixed(opened: Callable[[], Catalog]):

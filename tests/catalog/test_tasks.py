@@ -361,6 +361,22 @@ def test_a_skipped_task_counts_as_done(catalog: Catalog):
     assert (TaskStatus.COMPLETED, True, False) == (shown.vector.status, shown.current, shown.partial)
 
 
+def test_a_message_that_no_store_keeps_as_it_is_ends_a_task_all_the_same(catalog: Catalog):
+    stored = put(catalog, "/a.md", late(2))
+    bad, good = take(catalog, Phase.VECTOR)
+
+    ended = [
+        outcomes.failed(bad, Failure("ERR_X", "at \0 and \udc80")),
+        outcomes.completed_vector(good, VECTOR),
+    ]
+    assert [TaskStatus.FAILED, TaskStatus.COMPLETED] == settle(catalog, ended)
+
+    assert stored.document_id is not None
+    with catalog.snapshot() as snapshot:
+        (missing,) = snapshot.missing(stored.document_id)
+    assert "ERR_X: at \ufffd and ?" == missing.error
+
+
 def test_open_tasks_are_counted_for_those_who_add_more(catalog: Catalog):
     begin(catalog, count=3)
 

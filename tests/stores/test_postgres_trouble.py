@@ -8,7 +8,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from random import Random
 from typing import Any
 
 import psycopg
@@ -18,7 +19,10 @@ from penstock import Penstock, errors, lifecycle
 from penstock.clock import new_ids
 from penstock.job import ClaimRequest, JobQuery, NewJob, Status
 from penstock.queue.sql.postgres import PostgresQueue
+from penstock.queue.sql.postgres_connections import Connections
 from penstock.queue.sql.postgres_errors import ours
+from penstock.queue.sql.postgres_rows import PostgresRows
+from penstock.queue.sql.postgres_transaction import transact
 from tests.servers import postgres
 
 SECRET = "s3cret-w0rd"
@@ -231,6 +235,29 @@ def test_a_statement_that_takes_too_long(url: str, own: Own) -> None:
     assert 1 == len(queue.add(jobs(1)))
     assert {(): 1} == queue.count(JobQuery())
     queue.close()
+
+
+@pytest.mark.parametrize("seed", [0, 9, 10, 12])
+def test_a_transaction_that_failed_leaves_no_statement_the_server_does_not_know(url: str, seed: int) -> None:
+    """What follows an error in a pipeline is never done, yet the driver may count it as prepared."""
+    random = Random(seed)
+    connections = Connections(url, size=1, pooled=False, timeout_s=5)
+
+    def work(rows: PostgresRows) -> None:
+        failing, count = random.random() < 0.3, random.randint(1, 8)
+        at = random.randrange(count)
+        for number in range(count):
+            asked = rows.execute(f"SELECT {random.randint(0, 9)} + %(x)s::int", {"x": 1})
+            if failing and number == at:
+                rows.execute("SELECT 1 / 0", {})
+            if random.random() < 0.3:
+                asked.fetchall()
+
+    for _ in range(60):
+        # By zero cannot be divided; nothing else may be wrong.
+        with suppress(errors.InvalidText):
+            transact(connections, "news", PostgresRows, work)
+    connections.close()
 
 
 def test_all_connections_busy(url: str) -> None:

@@ -27,6 +27,7 @@ def claim(rows: Rows, request: TaskRequest, now: datetime) -> list[Task]:
         if not ids:
             return []
         found = {row[0]: row for row in rows.all(f"candidates_{request.lane}", listed(ids))}
+        rows.hold("documents", listed({row[2] for row in found.values()}))
         about = _sources(rows, {row[2] for row in found.values()})
         taken = [found[number] for number in ids if number in found and about[found[number][2]] is not None]
         dropped = [(at, number, EVICTED_AT_ONCE) for number, source in about.items() if source is None]

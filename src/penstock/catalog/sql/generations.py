@@ -277,6 +277,8 @@ def decide(rows: Rows, documents: list[DocumentRow], at: str) -> frozenset[int]:
     """Publish what is ready, of documents whose parts have just changed. Answers which were."""
     published = set()
     for document in documents:
+        if document.state == "dropped":
+            continue
         if document.state == "published":
             if document.embedded and document.published_id == document.id:
                 _show_again(rows, document, at)

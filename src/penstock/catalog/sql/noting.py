@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from penstock.catalog.sql.chunks import Spaces
-from penstock.catalog.sql.statements import Rows
+from penstock.catalog.sql.statements import Rows, readable
 from penstock.catalog.values import LedgerEntry, Phase
 from penstock.clock import format_time
 from penstock.errors import FingerprintMismatch
@@ -22,7 +22,7 @@ def note(rows: Rows, entries: Sequence[LedgerEntry], at: str) -> None:
                 entry.path,
                 entry.kind,
                 entry.rule,
-                entry.cause,
+                readable(entry.cause),
                 entry.remedy,
                 entry.job_id,
                 at if entry.at is None else format_time(entry.at),

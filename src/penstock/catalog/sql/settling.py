@@ -13,7 +13,7 @@ from penstock.catalog.rollup import COMPLETED, FAILED, PROCESSING, SKIPPED, WAIT
 from penstock.catalog.sql.bubbling import Bubbling
 from penstock.catalog.sql.chunks import ChunkRows, Found, Numbers, Owner, Spaces, find, prepare
 from penstock.catalog.sql.generations import DocumentRow
-from penstock.catalog.sql.statements import Rows, listed
+from penstock.catalog.sql.statements import Rows, listed, readable
 from penstock.catalog.values import Fault, Gate, NewChunk, NewPage, Phase, TaskOutcome, TaskStatus
 from penstock.clock import format_time
 
@@ -131,7 +131,7 @@ class Settling:
             if after == FAILED:
                 self._count_failure(document, outcome)
                 document.errors = {**document.errors, "ocr": _error(outcome) or ""}
-            reason = GATE_OCR if after == FAILED else outcome.message
+            reason = GATE_OCR if after == FAILED else _error(outcome)
             self._skip_page(document, claim.page_id, reason)
 
     def _look_up(self, held: list[tuple[TaskOutcome, Fenced]]) -> None:
@@ -246,7 +246,7 @@ class Settling:
                 if outcome.vector and document.space_id is not None:
                     vectors.append((content_id, document.space_id, outcome.vector))
             elif after in (FAILED, SKIPPED):
-                reason = GATE_VECTOR if after == FAILED else outcome.message or ""
+                reason = GATE_VECTOR if after == FAILED else _error(outcome) or ""
                 if after == FAILED:
                     self._count_failure(document, outcome)
                     self._bubbling.failed(Phase.VECTOR, claim.page_id, _error(outcome) or "")
@@ -281,5 +281,5 @@ def _kind(outcome: TaskOutcome) -> int:
 
 def _error(outcome: TaskOutcome) -> str | None:
     if outcome.code is None:
-        return outcome.message
-    return f"{outcome.code}: {outcome.message}"
+        return outcome.message and readable(outcome.message)
+    return readable(f"{outcome.code}: {outcome.message}")

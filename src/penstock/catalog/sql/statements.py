@@ -184,3 +184,8 @@ class SqliteRows:
 def listed(values: Iterable[object]) -> str:
     """A list as one parameter."""
     return msgspec.json.encode(list(values)).decode()
+
+
+def readable(text: str) -> str:
+    """A message as any store keeps it: what quotes a broken file may hold what no text may."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

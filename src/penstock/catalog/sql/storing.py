@@ -18,7 +18,7 @@ from penstock.catalog.rollup import COMPLETED, FAILED, WORDS
 from penstock.catalog.sql import generations as building
 from penstock.catalog.sql.chunks import ChunkRows, Numbers, Owner, Prepared, Spaces, find, prepare
 from penstock.catalog.sql.restarting import restart
-from penstock.catalog.sql.statements import Rows, listed
+from penstock.catalog.sql.statements import Rows, listed, readable
 from penstock.catalog.sql.tombstones import removals
 from penstock.catalog.values import (
     NO_EMBEDDER,
@@ -88,7 +88,6 @@ class Storing:
 
     def _look_up(self, place: Place, paths: list[str]) -> None:
         where = (place.tenant_id, place.collection, place.branch)
-        self._rows.hold("paths", *where, listed(paths))
         for path, *row in self._rows.all("sources_at", *where, listed(paths)):
             self._found[place, path] = SourceRow(*row)
 
@@ -235,7 +234,7 @@ class Storing:
                     page.file_path,
                     WORDS[standing.ocr],
                     self._at if done else None,
-                    standing.ocr_error,
+                    standing.ocr_error and readable(standing.ocr_error),
                     new.max_retries if failed else 0,
                     WORDS[standing.vector],
                     self._at if standing.vector == COMPLETED else None,

@@ -87,6 +87,10 @@ class _Transaction:
         except psycopg.Error:
             if commit is None or commit.statusmessage != "COMMIT":
                 self._roll_back()
+                if not self._connection.broken:
+                    # What the pipeline had in it after the error was never done, though the driver may count
+                    # a statement among it as prepared: every later transaction would ask for it in vain.
+                    self._connection.close()
                 raise
             # What was to be done is done. A lock not passed on now is passed on by the next reconcile.
             for _ in range(WAKE_ATTEMPTS):

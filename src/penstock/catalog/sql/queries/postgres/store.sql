@@ -22,9 +22,11 @@ FROM catalog_tombstone WHERE tenant_id = $1 AND asked_at >= $2
 SELECT key, id, published_id, building_id, read_at FROM sources
 WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path = $4
 
+-- Locked by the look itself: one that is added between a lock and a look would be seen and not be held.
 -- name: sources_at
 SELECT path, key, id, published_id, building_id, read_at FROM sources
 WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path = ANY(texts($4))
+ORDER BY key FOR NO KEY UPDATE
 
 -- The numbers of changes are drawn here, as late as can be: from then to the commit nobody else gets any. What is
 -- given is counted from 0 in the transaction.
