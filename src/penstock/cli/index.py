@@ -140,8 +140,9 @@ def _tell_ended(session: Session, job_id: str, seconds: float) -> None:
 
 
 def _counts(job: Job) -> dict[str, Any]:
-    counts: dict[str, Any] = (job.progress or {}).get("counts", {})
-    return counts or {name: value for name, value in (job.result or {}).items() if isinstance(value, int)}
+    """From the result, where there is one: progress is written once a second and may be a step behind."""
+    said = {name: value for name, value in (job.result or {}).items() if isinstance(value, int)}
+    return said or (job.progress or {}).get("counts", {})
 
 
 def _summary(job: Job, seconds: float) -> str:

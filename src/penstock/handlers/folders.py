@@ -105,8 +105,6 @@ class _Walk:
         """Folders the system would not show: what is known below them stays."""
         self._ignored: set[str] = set()
         """What a file of rules leaves out: should it be known from before, it goes."""
-        self._resume_after: str = context.cursor or ""
-        """Sent by an attempt that died; they are counted again, not sent again."""
         self._tally = Tally()
         self.priority = items.child_priority(claim.priority)
 
@@ -234,8 +232,6 @@ class _Walk:
         self._send(_Child(known.path, op))
 
     def _send(self, child: _Child) -> None:
-        if child.path <= self._resume_after:
-            return
         self._tally.bytes += child.size or 0
         self._children.append(child)
         if len(self._children) >= MOST_CHILDREN:
