@@ -37,6 +37,8 @@ from penstock.worker.watch import TICK_S, Watch
 
 LOOK_S = 1.0
 """How often progress is written, cancel flags are read, and dead neighbours are looked for."""
+TIDY_S = 5.0
+"""How often the outbox is looked at here. Children tell jobs themselves; this is for their deaths."""
 IDLE_EVERY_S = 0.2
 STARVES_AFTER_S = 2.0
 STILLBORN_LIMIT = 3
@@ -142,9 +144,9 @@ class Supervisor:
         rota.add(terms.upkeep_s, self._stuck.step, spread=SPREAD)
         if self._catalog is not None:
             teller, sweeper = Teller(queue, self._catalog), Sweeper(self._catalog)
-            rota.add(LOOK_S, teller.step)
+            rota.add(TIDY_S, teller.step)
             rota.add(LOOK_S, teller.look_around)
-            rota.add(LOOK_S, sweeper.clear_leftovers)
+            rota.add(TIDY_S, sweeper.clear_leftovers)
             rota.add(terms.upkeep_s, sweeper.take_back, spread=SPREAD)
             rota.add(terms.upkeep_s, sweeper.forget, spread=SPREAD)
 
