@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from penstock import items, lifecycle
+from penstock.catalog.values import Place
 from penstock.errors import Cancelled, LeaseLost
 from penstock.job import Claim, NewJob, Settlement, Status
 
@@ -54,6 +55,11 @@ class Context:
         """Where ``expand`` had come to, in an earlier attempt or this one."""
         self.told: str | None = None
         """The last progress said, as it is stored."""
+
+    @property
+    def place(self) -> Place:
+        """Where the documents live that the job is about."""
+        return Place(self.claim.tenant_id, self.claim.collection, self.claim.branch)
 
     @property
     def asked_at(self) -> datetime:

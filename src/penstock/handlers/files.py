@@ -68,7 +68,7 @@ class Files:
 
     def delete(self, context: Context) -> dict[str, Any]:
         """Whatever the disk says."""
-        place, path = _place(context), normal_path(context.payload["file_path"])
+        place, path = context.place, normal_path(context.payload["file_path"])
         removed = remove_all(self._catalog, Removal(**_of(place), path=path, asked_at=context.asked_at))
         return {"outcome": "removed" if removed else "was not indexed", "removed": removed}
 
@@ -107,7 +107,7 @@ class _Call:
     def _known(self) -> list[Source | None]:
         with self._catalog.snapshot() as snapshot:
             return [
-                snapshot.find(_place(context), normal_path(context.payload["file_path"]))
+                snapshot.find(context.place, normal_path(context.payload["file_path"]))
                 for context in self._contexts
             ]
 
@@ -221,7 +221,7 @@ class _Call:
             return
         self._notes.append(
             LedgerEntry(
-                place=_place(context),
+                place=context.place,
                 path=normal_path(context.payload["file_path"]),
                 kind=LedgerKind.FAILED,
                 rule=classified.code,
@@ -242,11 +242,6 @@ def remove_all(catalog: Catalog, removal: Removal) -> int:
             return total
 
 
-def _place(context: Context) -> Place:
-    claim = context.claim
-    return Place(claim.tenant_id, claim.collection, claim.branch)
-
-
 def _of(place: Place) -> dict[str, str]:
     return {"tenant_id": place.tenant_id, "collection": place.collection, "branch": place.branch}
 
@@ -257,7 +252,7 @@ def _asked(context: Context, recipe: Recipe) -> _Asked:
     sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
     path = payload.identifier
     return _Asked(
-        place=_place(context),
+        place=context.place,
         path=path,
         sizes=sizes,
         fingerprints=recipe.fingerprints(path, sizes),

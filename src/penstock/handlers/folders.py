@@ -16,16 +16,16 @@ from penstock.catalog.answers import KnownSource
 from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.values import Fingerprints, LedgerEntry, LedgerKind, Place, Removal
 from penstock.errors import NothingToIndex
+from penstock.handlers.children import child_job
 from penstock.handlers.context import MOST_CHILDREN, Context
 from penstock.handlers.files import remove_all
 from penstock.handlers.registry import Wait
 from penstock.job import NewJob
-from penstock.payloads import FolderPayload, ProjectPayload, Walked, encode_payload
+from penstock.payloads import FolderPayload, ProjectPayload, Walked
 from penstock.pipeline.recipe import Recipe, chunk_sizes
 from penstock.pipeline.walk.protocol import Found, Repository, Rule, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.walking import walk
 
-MAX_PAYLOAD = 1 << 20
 PROGRESS_EVERY = 200
 _IGNORE_FILES = frozenset({Rule.GITIGNORE, Rule.PENSTOCKIGNORE})
 
@@ -94,7 +94,7 @@ class _Walk:
         self._context = context
         self._payload = payload
         self._state_dirs = state_dirs
-        self._place = Place(claim.tenant_id, claim.collection, claim.branch)
+        self._place = context.place
         self._root = payload.identifier
         self._metadata: dict[str, Any] = msgspec.json.decode(claim.metadata)
         self._sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
@@ -248,7 +248,6 @@ class _Walk:
         self._tell()
 
     def _job(self, queue_id: str, child: _Child) -> NewJob:
-        claim = self._context.claim
         body: dict[str, Any] = {"file_path": child.path}
         if child.size is not None:
             body["size_bytes"] = child.size
@@ -256,25 +255,7 @@ class _Walk:
             body["chunk_size"] = self._payload.chunk_size
         if self._payload.chunk_overlap is not None:
             body["chunk_overlap"] = self._payload.chunk_overlap
-        payload = items.parse_payload("file", child.op, body)
-        return NewJob(
-            queue_id=queue_id,
-            item_type="file",
-            op=child.op,
-            tenant_id=claim.tenant_id,
-            collection=claim.collection,
-            branch=claim.branch,
-            idempotency_key=items.idempotency_key("file", claim.collection, payload),
-            payload_json=encode_payload(body, max_bytes=MAX_PAYLOAD),
-            priority=self.priority,
-            metadata=claim.metadata,
-            lock_key=items.lock_key(
-                payload, tenant_id=claim.tenant_id, branch=claim.branch, collection=claim.collection
-            ),
-            max_retries=claim.max_retries,
-            timeout_s=claim.timeout_s,
-            submitted_by=claim.submitted_by,
-        )
+        return child_job(self._context, queue_id, "file", child.op, body, priority=self.priority)
 
     def _write_notes(self) -> None:
         notes, self._notes = self._notes, []

@@ -7,17 +7,16 @@ from typing import Any
 
 import msgspec
 
-from penstock import clock, items
+from penstock import clock
 from penstock.catalog.answers import Source
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import EntryKind, Place, Removal, Rename
+from penstock.catalog.values import EntryKind, Removal, Rename
 from penstock.errors import UnknownDocument
+from penstock.handlers.children import child_job
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Wait
 from penstock.job import NewJob
-from penstock.payloads import DeleteDocumentPayload, DeleteTenantPayload, RenamePayload, encode_payload
-
-MAX_PAYLOAD = 1 << 20
+from penstock.payloads import DeleteDocumentPayload, DeleteTenantPayload, RenamePayload
 
 
 class Moves:
@@ -26,8 +25,7 @@ class Moves:
 
     def rename(self, context: Context) -> Any:
         """Make the index equal the disk at both paths, whatever the order in which events came in."""
-        payload, claim = msgspec.convert(context.payload, RenamePayload), context.claim
-        place = Place(claim.tenant_id, claim.collection, claim.branch)
+        payload, place = msgspec.convert(context.payload, RenamePayload), context.place
         if not os.path.lexists(payload.new_path):
             # Moved on, or deleted: the old path says what is true of it.
             return Wait((_look_at(context, payload.old_path, folder=payload.is_folder),))
@@ -65,8 +63,7 @@ class Moves:
 
     def delete_document(self, context: Context) -> dict[str, Any]:
         """By id or by path. Points named that are not the document's are reported, and left alone."""
-        payload, claim = msgspec.convert(context.payload, DeleteDocumentPayload), context.claim
-        place = Place(claim.tenant_id, claim.collection, claim.branch)
+        payload, place = msgspec.convert(context.payload, DeleteDocumentPayload), context.place
         with self._catalog.snapshot() as snapshot:
             source = snapshot.get(payload.identifier) or snapshot.find(place, payload.identifier)
             if source is None or source.place.tenant_id != place.tenant_id:
@@ -110,28 +107,14 @@ def _removal(source: Source, context: Context) -> Removal:
 
 def _look_at(context: Context, path: str, *, folder: bool) -> NewJob:
     """A child that makes the index equal the disk at one path."""
-    claim = context.claim
-    item_type = "folder" if folder else "file"
     body = {"folder_path" if folder else "file_path": path}
-    payload = items.parse_payload(item_type, "ingest", body)
-    lock = items.lock_key(
-        payload, tenant_id=claim.tenant_id, branch=claim.branch, collection=claim.collection
-    )
-    return NewJob(
-        queue_id=clock.new_id(),
-        item_type=item_type,
-        op="ingest",
-        tenant_id=claim.tenant_id,
-        collection=claim.collection,
-        branch=claim.branch,
-        idempotency_key=items.idempotency_key(item_type, claim.collection, payload),
-        payload_json=encode_payload(body, max_bytes=MAX_PAYLOAD),
-        priority=items.child_priority(claim.priority),
-        # A folder that is gone, or empty now, is no failure of the rename.
-        metadata='{"allow_empty":true}',
-        # Its parent holds the lock of the new path until the child has ended: the child must not wait for it.
-        lock_key=None if lock == claim.lock_key else lock,
-        max_retries=claim.max_retries,
-        timeout_s=claim.timeout_s,
-        submitted_by=claim.submitted_by,
+    # A folder that is gone, or empty now, is no failure of the rename.
+    metadata = context.metadata | {"allow_empty": True}
+    return child_job(
+        context,
+        clock.new_id(),
+        "folder" if folder else "file",
+        "ingest",
+        body,
+        metadata=msgspec.json.encode(metadata).decode(),
     )

@@ -59,7 +59,7 @@ class Notes:
     def update(self, context: Context) -> Any:
         """Another text for a note that is known by its id; its history stays one."""
         payload = _payload(context)
-        place = _place(context)
+        place = context.place
         source = self._source(place, payload)
         path = note_path(payload.content or "")
         if source.path != path:
@@ -74,7 +74,7 @@ class Notes:
 
     def delete(self, context: Context) -> dict[str, Any]:
         """By its id, or by the identical text."""
-        payload, place = _payload(context), _place(context)
+        payload, place = _payload(context), context.place
         source = self._source(place, payload)
         removal = Removal(tenant_id=place.tenant_id, source_id=source.source_id, asked_at=context.asked_at)
         return {"outcome": "removed", "removed": remove_all(self._catalog, removal)}
@@ -99,7 +99,7 @@ class Notes:
         draft = self._recipe.draft(Content("note.md", text.encode("utf-8", "backslashreplace")), sizes)
         tag = payload.full_tag or payload.main_tag
         generation = NewGeneration(
-            place=_place(context),
+            place=context.place,
             path=note_path(text),
             content_hash=hashlib.sha256(text.encode()).hexdigest(),
             asked_at=context.asked_at,
@@ -120,11 +120,6 @@ class Notes:
 
 def _payload(context: Context) -> ContentPayload:
     return msgspec.convert(context.payload, ContentPayload)
-
-
-def _place(context: Context) -> Place:
-    claim = context.claim
-    return Place(claim.tenant_id, claim.collection, claim.branch)
 
 
 def _first_line(text: str) -> str:

@@ -1,0 +1,48 @@
+"""The jobs that a job about many things expands into: one for each file or folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock import items
+from penstock.handlers.context import Context
+from penstock.job import NewJob
+from penstock.payloads import encode_payload
+
+MAX_PAYLOAD = 1 << 20
+
+
+def child_job(
+    context: Context,
+    queue_id: str,
+    item_type: str,
+    op: str,
+    body: Mapping[str, Any],
+    *,
+    priority: int | None = None,
+    metadata: str | None = None,
+) -> NewJob:
+    """A child in its parent's place: one less urgent, and with its metadata, unless told otherwise."""
+    claim = context.claim
+    payload = items.parse_payload(item_type, op, body)
+    lock = items.lock_key(
+        payload, tenant_id=claim.tenant_id, branch=claim.branch, collection=claim.collection
+    )
+    return NewJob(
+        queue_id=queue_id,
+        item_type=item_type,
+        op=op,
+        tenant_id=claim.tenant_id,
+        collection=claim.collection,
+        branch=claim.branch,
+        idempotency_key=items.idempotency_key(item_type, claim.collection, payload),
+        payload_json=encode_payload(body, max_bytes=MAX_PAYLOAD),
+        priority=items.child_priority(claim.priority) if priority is None else priority,
+        metadata=claim.metadata if metadata is None else metadata,
+        # A parent holds its lock until its children have ended: a child that wants it would wait for ever.
+        lock_key=None if lock == claim.lock_key else lock,
+        max_retries=claim.max_retries,
+        timeout_s=claim.timeout_s,
+        submitted_by=claim.submitted_by,
+    )
