@@ -22,6 +22,7 @@ class KnownSource(msgspec.Struct, frozen=True, gc=False):
     graphrag_fingerprint: str
     published_id: int | None
     building_id: int | None
+    chunk_count: int
     partial: bool
 
 

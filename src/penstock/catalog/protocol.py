@@ -42,6 +42,7 @@ from penstock.catalog.values import (
     LedgerEntry,
     Move,
     NewGeneration,
+    NewPage,
     Phase,
     Place,
     Removal,
@@ -96,6 +97,10 @@ class Snapshot(Protocol):
     def chunks(self, page_id: int) -> list[ChunkState]:
         """Chunks of a page, in its order."""
 
+    def content(self, document_id: int) -> tuple[NewPage, ...]:
+        """The pages of a generation that was read to its end, as they would be stored again, without
+        vectors."""
+
     def page_text(self, page_id: int) -> str | None:
         """The text of a page, where it was kept."""
 
@@ -145,8 +150,8 @@ class Snapshot(Protocol):
     def matching(self, filters: Filters) -> list[int] | None:
         """``source_key`` of every published source the filters let through; None: all of the tenant's."""
 
-    def spaces(self, tenant_id: str) -> list[Space]:
-        """Spaces with vectors of published chunks, largest first."""
+    def spaces(self, tenant_id: str | None) -> list[Space]:
+        """Spaces with vectors of published chunks (None: of all tenants), largest first."""
 
     def changes(self, tenant_id: str, since: int | None = None) -> VectorChanges:
         """What a cache that was right at sequence ``since`` has to do to be right for this snapshot."""

@@ -72,6 +72,9 @@ def delete_tenant(session: Session, /, name: str, yes: bool) -> None:
 def _submit(
     session: Session, item_type: str, op: str, payload: dict[str, Any], where: dict[str, Any]
 ) -> None:
+    alive = session.worker_alive()
+    if not alive and item_type == "rename":
+        session.refuse_another_model()
     receipt = session.jobs.submit(
         item_type=item_type,
         op=op,
@@ -79,7 +82,7 @@ def _submit(
         tenant_id=where.get("tenant"),
         collection=where.get("collection"),
     )
-    if session.worker_alive():
+    if alive:
         _tell_queued(session, receipt)
         return
     session.make_worker(session.settings, processes=1, until_job=receipt.job_id, grace=5.0).run()

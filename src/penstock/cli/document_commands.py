@@ -198,6 +198,9 @@ def note(session: Session, /, text: str, **given: Any) -> None:
     \b
     penstock note "The gate sticks when it freezes." --tag mill/gate
     """
+    alive = session.worker_alive()
+    if not alive and not given["delete"]:
+        session.refuse_another_model()
     receipt = session.documents.note(
         text,
         tag=given["tag"],
@@ -206,7 +209,7 @@ def note(session: Session, /, text: str, **given: Any) -> None:
         update=given["update"],
         delete=given["delete"],
     )
-    if not session.worker_alive():
+    if not alive:
         session.make_worker(session.settings, processes=1, until_job=receipt.job_id, grace=5.0).run()
     job = session.jobs.job(receipt.job_id)
     if session.as_json:

@@ -31,13 +31,16 @@ from penstock.catalog.values import (
 from penstock.errors import PenstockError, PermanentFailure
 from penstock.handlers.context import Context
 from penstock.handlers.filing import MOST_TEXTS, Filed, Filing
+from penstock.handlers.model import Model
 from penstock.handlers.reading import Read, read_file
+from penstock.handlers.refreshing import OUTDATED, from_catalog
 from penstock.handlers.registry import Later, Wait
 from penstock.handlers.twins import Twins, unknown_at
 from penstock.payloads import FilePayload, normal_path
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.protocol import Content
+from penstock.pipeline.plan import outdated
 from penstock.pipeline.recipe import Draft, Recipe, chunk_sizes
 
 PAGES_AT_ONCE = 32
@@ -62,9 +65,11 @@ class Files:
     def __init__(self, catalog: Catalog, recipe: Recipe) -> None:
         self._catalog = catalog
         self._recipe = recipe
+        self._model = Model(catalog, recipe.embedder)
 
     def ingest(self, contexts: Sequence[Context]) -> list[Any]:
         """One answer a job: what became of its file, or the exception that says why nothing did."""
+        self._model.refuse_another()
         return _Call(self._catalog, self._recipe, contexts).answers()
 
     def delete(self, context: Context) -> dict[str, Any]:
@@ -128,13 +133,14 @@ class _Call:
         try:
             read = _read(asked, known, self._recipe.limits.file_bytes)
         except FileNotFoundError:
-            return self._missing(context, asked, known)
-        if read is None:
-            return {"outcome": "unchanged"}
+            return self._missing(index, context, asked, known)
+        if read is None and known is not None:
+            return self._read_before(index, context, asked, known)
+        assert read is not None
         content_hash = hashlib.sha256(read.data).hexdigest()
         if known is not None and not asked.rebuild and _same(known, asked, content_hash):
             self._touched.append(Touch(known.source_id, read.size, read.mtime_ns))
-            return {"outcome": "unchanged"}
+            return self._read_before(index, context, asked, known)
         if known is not None and not asked.rebuild:
             adopted = self._adopt(context, known, asked, content_hash)
             if adopted is not None:
@@ -160,16 +166,31 @@ class _Call:
             priority=context.claim.priority,
             max_retries=context.claim.max_retries,
         )
-        self._filed.append(index)
         filed = Filed(
             generation=generation,
             tokens=draft.tokens,
             warnings=draft.warnings,
             known_id=known.source_id if known is not None else None,
         )
+        return self._file(index, filed)
+
+    def _file(self, index: int, filed: Filed) -> Any:
+        self._filed.append(index)
         if self._filing.add(filed):
             self._write()
         return self._answers[index]
+
+    def _read_before(self, index: int, context: Context, asked: _Asked, known: Source) -> Any:
+        """Its text is in the catalog, cut as it should be; at most its vectors are another model's."""
+        if outdated(known.fingerprints, asked.fingerprints) is None:
+            return {"outcome": "unchanged"}
+        adopted = self._adopt(context, known, asked, known.content_hash)
+        if adopted is not None:
+            return adopted
+        filed = from_catalog(self._catalog, known, context, asked.fingerprints, self._recipe.space)
+        if filed is None or (filed.texts > MOST_TEXTS and self._tasks_are_many()):
+            return Later("it has just changed, or many tasks are to be done before it", TRY_AGAIN)
+        return self._file(index, filed)
 
     def _draft(self, asked: _Asked, read: Read) -> Draft:
         """A long document is read only in part; its other pages become tasks."""
@@ -206,7 +227,12 @@ class _Call:
         with self._catalog.snapshot() as snapshot:
             return sum(snapshot.open_tasks(lane) for lane in (Phase.OCR, Phase.VECTOR)) > MOST_OPEN_TASKS
 
-    def _missing(self, context: Context, asked: _Asked, known: Source | None) -> dict[str, Any]:
+    def _missing(self, index: int, context: Context, asked: _Asked, known: Source | None) -> Any:
+        if known is not None and context.metadata.get(OUTDATED):
+            # Nobody asked whether the file is there: its disk may be away.
+            if _same(known, asked, known.content_hash):
+                return self._read_before(index, context, asked, known)
+            return {"outcome": "kept", "note": "the file is not there; what was made of it stays"}
         if known is not None:
             removal = Removal(**_of(asked.place), path=asked.path, asked_at=context.asked_at)
             remove_all(self._catalog, removal)
@@ -274,8 +300,10 @@ def _asked(context: Context, recipe: Recipe) -> _Asked:
 
 
 def _same(known: Source, asked: _Asked, content_hash: str) -> bool:
+    """Nothing of it has to be read again."""
     published = known.published_id is not None and not known.partial
-    return published and (known.content_hash, known.fingerprints) == (content_hash, asked.fingerprints)
+    made_so = outdated(known.fingerprints, asked.fingerprints) != "reading"
+    return published and known.content_hash == content_hash and made_so
 
 
 def _by_tasks(draft: Draft) -> bool:

@@ -46,7 +46,7 @@ class Phases:
         }
 
     def fingerprint(self, lane: Phase) -> str | None:
-        return self._recipe.embedder.fingerprint if lane is Phase.VECTOR else None
+        return self._recipe.space if lane is Phase.VECTOR else None
 
     def run(self, lane: Phase, tasks: Sequence[Task]) -> list[TaskOutcome]:
         return self._doing[lane](tasks)

@@ -13,9 +13,10 @@ import msgspec
 
 from penstock.catalog.answers import Document, Filters, PageState, Source, TenantCount
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import Place
+from penstock.catalog.values import Phase, Place
 from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
+from penstock.handlers.model import differs
 from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.pipeline.walk.protocol import Found, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.walking import walk
@@ -59,6 +60,10 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
     tenants: list[TenantCount]
     tasks: dict[str, dict[str, int]]
+    model: str | None
+    """What vectors are made with here; None: nobody said yet."""
+    spaces: dict[str, int]
+    """Published chunks by what their vectors were made with."""
 
 
 class Preview(msgspec.Struct, kw_only=True):
@@ -176,6 +181,15 @@ class Documents:
 
     # Looking.
 
+    def refuse_another_model(self) -> None:
+        """Raises ``FingerprintMismatch`` when the embedder of the settings is not the one of the documents
+        here. Told by its name, so that no model is loaded."""
+        with self.catalog.snapshot() as snapshot:
+            said = snapshot.fingerprints().get(Phase.VECTOR)
+            named = said is None or said.startswith(f"{self._settings.embedder}-")
+            if said is not None and not named and snapshot.tenants():
+                raise differs(said, self._settings.embedder)
+
     def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:
         """Whether a path is found by a search, and why not; of a folder, what became of all below it."""
         absolute = _shown_path(os.fspath(path))
@@ -201,6 +215,8 @@ class Documents:
             covered = _path_of(job)
             if covered and (path == covered or path.startswith(covered + "/")):
                 what = f"job {job.queue_id} ({job.item_type} {job.op}) is {job.status}"
+                if job.status is Status.PENDING and job.history and job.history[-1].what == "released":
+                    what += f", given back: {job.history[-1].note}"
                 if job.waiting_for == CHILDREN:
                     what += f", {job.children_open:,} of its files are still to do"
                 return Reason(path=path, verdict="waiting", cause=what, job_id=job.queue_id)
@@ -241,7 +257,12 @@ class Documents:
             tasks: dict[str, dict[str, int]] = {}
             for (kind, status), number in snapshot.statistics().items():
                 tasks.setdefault(kind, {})[str(status)] = number
-            return Overview(tenants=snapshot.tenants(tenant_id), tasks=tasks)
+            return Overview(
+                tenants=snapshot.tenants(tenant_id),
+                tasks=tasks,
+                model=snapshot.fingerprints().get(Phase.VECTOR),
+                spaces={space.name: space.chunks for space in snapshot.spaces(tenant_id)},
+            )
 
     def _place(self, **where: Unpack[Where]) -> Place:
         return Place(

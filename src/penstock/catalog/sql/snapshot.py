@@ -24,7 +24,16 @@ from penstock.catalog.sql import records, sweeping
 from penstock.catalog.sql.removing import PARKED
 from penstock.catalog.sql.searching import SearchReads
 from penstock.catalog.sql.statements import listed
-from penstock.catalog.values import Claimed, Entry, EntryKind, LedgerEntry, Phase, Place, TaskStatus
+from penstock.catalog.values import (
+    Claimed,
+    Entry,
+    EntryKind,
+    LedgerEntry,
+    NewPage,
+    Phase,
+    Place,
+    TaskStatus,
+)
 
 _TYPES = {"ocr_pages": Phase.OCR, "vector_chunks": Phase.VECTOR, "graphrag_chunks": Phase.GRAPHRAG}
 _ALL = (chr(ord(PARKED) + 1), "\U0010ffff")
@@ -106,6 +115,9 @@ class SqlSnapshot(SearchReads):
 
     def chunks(self, page_id: int) -> list[ChunkState]:
         return [records.chunk_state(row) for row in self._rows.all("chunks", page_id)]
+
+    def content(self, document_id: int) -> tuple[NewPage, ...]:
+        return records.content(self._rows.all("parts_of", document_id))
 
     def page_text(self, page_id: int) -> str | None:
         text: str | None = self._rows.value("page_text", page_id)
