@@ -160,6 +160,16 @@ def test_notes_are_shown_by_their_title(run: Run, ask: Ask):
     assert ": removed\n" in run("note", "The oven smokes.", "--delete").stdout
     assert "ERR_UNKNOWN_DOCUMENT" in run("note", "Never kept.", "--delete", code=1).stdout
 
+    (note,) = ask("documents", "list")["documents"]
+    assert ": indexed\n" in run("note", "The gate runs.", "--update", note["source_id"]).stdout
+    assert "no note nobody in collection" in run("note", "More.", "--update", "nobody", code=1).stdout
+    assert ["indexed", "renamed", "updated"] == [
+        entry["what"] for entry in ask("documents", "history", note["source_id"])["history"]
+    ]
+    assert ": removed\n" in run("note", note["source_id"], "--delete").stdout
+    assert "removed" in run("documents", "history", note["source_id"]).stdout
+    assert "ERR_UNKNOWN_DOCUMENT" in run("documents", "history", "nobody", code=1).stderr
+
 
 def test_retry_reads_only_what_failed(run: Run, ask: Ask, troubled: Path):
     job = ask("index", str(troubled), "--wait", code=1)["job_id"]

@@ -21,6 +21,7 @@ from penstock.catalog.answers import (
     ChunkState,
     ChunkView,
     Document,
+    Event,
     Filters,
     KeywordHit,
     KnownSource,
@@ -90,6 +91,12 @@ class Snapshot(Protocol):
 
     def generations(self, source_id: str) -> list[Document]:
         """All generations still there, newest first."""
+
+    def events(self, source_id: str) -> list[Event]:
+        """What happened to a source after it was first indexed, oldest first; also to one that is gone."""
+
+    def formerly(self, place: Place, path: str) -> str | None:
+        """The id of the source that was last at a path where it is no more."""
 
     def pages(self, document_id: int, *, after: int = -1, limit: int = 100) -> list[PageState]:
         """Pages by number, from the first number greater than ``after``."""
@@ -269,8 +276,8 @@ class Catalog(Protocol):
         ``FingerprintMismatch`` where something else was."""
 
     def sweep(self, before: datetime, *, limit: int = BATCH) -> int:
-        """Forget tombstones, cached vectors and traces of removals older than ``before``; how many went.
-        Spaces nothing is in any more go too."""
+        """Forget tombstones, cached vectors and traces of removals older than ``before``, and what happened
+        before then to sources that are gone; how many went. Spaces nothing is in any more go too."""
 
     def audit(self) -> list[str]:
         """Every broken invariant in words: orphans, wrong counts, pointers to nothing. Reads everything."""

@@ -21,7 +21,8 @@ from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.pipeline.walk.protocol import Found, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.walking import walk
 from penstock.service import reasons
-from penstock.service.answers import Receipt
+from penstock.service.answers import HistoryEntry, Receipt
+from penstock.service.explaining import history_of
 from penstock.service.jobs import Jobs
 from penstock.service.reasons import Reason
 from penstock.service.requests import Submission
@@ -135,8 +136,10 @@ class Documents:
         delete: bool = False,
         **where: Unpack[Where],
     ) -> Receipt:
-        """Keep a note, replace the one with the id ``update``, or forget the one with this text."""
+        """Keep a note, replace the one with the id ``update``, or forget the one with this text or id."""
         payload: dict[str, Any] = {"content": text}
+        if delete and self._is_id(text):
+            payload = {"document_id": text}
         if tag is not None:
             payload |= {"main_tag": tag.partition("/")[0], "full_tag": tag}
         if update is not None:
@@ -147,6 +150,10 @@ class Documents:
             if where.get(name) is not None:
                 submission[name] = where[name]
         return self._jobs.submit(**submission)
+
+    def _is_id(self, text: str) -> bool:
+        with self.catalog.snapshot() as snapshot:
+            return snapshot.get(text) is not None
 
     def preview(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Preview:
         """What ``index`` would look at, by size and time alone; nothing is written."""
@@ -243,6 +250,23 @@ class Documents:
         if found is None:
             raise UnknownDocument(f"no document {path_or_id[:200]!r}")
         return found
+
+    def history(self, path_or_id: str, **where: Unpack[Where]) -> list[HistoryEntry]:
+        """What happened to a document, oldest first; also to one that is gone, while that is remembered.
+
+        for entry in app.documents.history("docs/mill.md"):
+            print(entry.at, entry.what, entry.note)
+        """
+        path = _shown_path(path_or_id)
+        with self.catalog.snapshot() as snapshot:
+            place = self._place(**where)
+            source = snapshot.get(path_or_id) or snapshot.find(place, path)
+            source_id = source.source_id if source else snapshot.formerly(place, path) or path_or_id
+            source = source or snapshot.get(source_id)
+            events, generations = snapshot.events(source_id), snapshot.generations(source_id)
+        if source is None and not events:
+            raise UnknownDocument(f"no document {path_or_id[:200]!r}, and none is remembered")
+        return history_of(source, events, generations)
 
     def generations(self, source_id: str) -> list[Document]:
         with self.catalog.snapshot() as snapshot:

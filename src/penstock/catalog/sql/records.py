@@ -11,6 +11,7 @@ from penstock.catalog.answers import (
     ChunkState,
     ChunkView,
     Document,
+    Event,
     KnownSource,
     PageState,
     PhaseState,
@@ -133,6 +134,11 @@ def progress(row: Row) -> Progress:
         vector_completed_chunks=row[9],
         graphrag_completed_chunks=row[10],
     )
+
+
+def event(row: Row) -> Event:
+    at, what, path, note, job_id = row
+    return Event(datetime.fromisoformat(at), what, path, note, job_id)
 
 
 def content(rows: list[Row]) -> tuple[NewPage, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 from penstock.catalog.answers import (
     ChunkState,
     Document,
+    Event,
     Filters,
     KnownSource,
     Missing,
@@ -109,6 +110,15 @@ class SqlSnapshot(SearchReads):
 
     def _documents(self, where: str, *values: object) -> list[Document]:
         return [records.document(row) for row in self._rows.joined("document_columns", where, *values)]
+
+    def events(self, source_id: str) -> list[Event]:
+        return [records.event(row) for row in self._rows.all("events", source_id)]
+
+    def formerly(self, place: Place, path: str) -> str | None:
+        found: str | None = self._rows.value(
+            "formerly", place.tenant_id, place.collection, place.branch, path
+        )
+        return found
 
     def pages(self, document_id: int, *, after: int = -1, limit: int = 100) -> list[PageState]:
         return [records.page(row) for row in self._rows.all("pages", document_id, after, limit)]
