@@ -279,6 +279,14 @@ class Catalog(Protocol):
         """Forget tombstones, cached vectors and traces of removals older than ``before``, and what happened
         before then to sources that are gone; how many went. Spaces nothing is in any more go too."""
 
+    def forget(self, tenant_id: str, *, limit: int = BATCH) -> bool:
+        """What outlives the documents of a tenant: cached vectors, and what happened to sources that are
+        gone; up to ``limit`` of each. True: nothing of it is left."""
+
+    def repair(self, *, limit: int = BATCH, now: datetime | None = None) -> int:
+        """Put right what ``audit`` finds of texts, words and vectors, up to ``limit`` of a kind; how many.
+        What belongs to nothing goes, missing words are written, chunks without a vector wait for one."""
+
     def audit(self) -> list[str]:
         """Every broken invariant in words: orphans, wrong counts, pointers to nothing. Reads everything."""
 

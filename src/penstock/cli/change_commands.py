@@ -109,26 +109,32 @@ def _tell_queued(session: Session, receipt: Receipt) -> None:
 
 @click.command()
 @click.option("--tenant", metavar="NAME", help="Only this tenant.")
-@click.option("--fix", is_flag=True, help="Have what differs from the disk looked at again.")
+@click.option(
+    "--fix", is_flag=True, help="Repair the catalog, and have what differs from the disk looked at."
+)
 @json_option
 @click.pass_obj
 def verify(session: Session, /, tenant: str | None, fix: bool) -> None:
-    """Compare the index with itself and with the disk, and list every difference.
+    """Compare documents, words, vectors and the disk, and list every difference.
 
-    The exit code is 0 when there is none.
+    The exit code is 0 when there is none, or with --fix.
     """
     verifier = session.verifier
     found = list(verifier.differences(tenant))
+    repaired = verifier.repair() if fix and any(one.path is None for one in found) else 0
     receipts = verifier.fix(found) if fix and found else []
     if session.as_json:
-        emit_json({"differences": found, "queued": [receipt.job_id for receipt in receipts]})
+        queued = [receipt.job_id for receipt in receipts]
+        emit_json({"differences": found, "repaired": repaired, "queued": queued})
     elif not found:
         emit("Everything matches.")
     else:
         emit(table(["path", "difference"], [(one.path or "(catalog)", one.what) for one in found[:SHOWN]]))
         if len(found) > SHOWN:
             emit(f"… and {len(found) - SHOWN:,} more; --json has all.")
+        if repaired:
+            emit(f"{repaired:,} rows of the catalog put right.")
         if receipts:
-            emit(f"{len(receipts):,} jobs queued to put that right.")
+            emit(f"{len(receipts):,} jobs queued to put the rest right.")
     if found and not fix:
         raise SystemExit(REFUSED)

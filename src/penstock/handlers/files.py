@@ -302,7 +302,9 @@ def _asked(context: Context, recipe: Recipe) -> _Asked:
 def _same(known: Source, asked: _Asked, content_hash: str) -> bool:
     """Nothing of it has to be read again."""
     published = known.published_id is not None and not known.partial
-    made_so = outdated(known.fingerprints, asked.fingerprints) != "reading"
+    # Renamed, it may be of another type that the same code reads.
+    made_so = known.file_type == kinds.suffix_of(asked.path)
+    made_so = made_so and outdated(known.fingerprints, asked.fingerprints) != "reading"
     return published and known.content_hash == content_hash and made_so
 
 
