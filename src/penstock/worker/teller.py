@@ -15,7 +15,7 @@ from penstock import clock, lifecycle
 from penstock.catalog.answers import Document, Missing
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import EntryKind, State
-from penstock.handlers.phases import CHANGED
+from penstock.handlers.phases import BEGIN_ANEW
 from penstock.job import CHILDREN, Job, JobQuery, Settlement, Status
 from penstock.queue.protocol import Queue
 from penstock.worker.paging import Rounds
@@ -86,8 +86,8 @@ def ending(job: Job, document: Document | None, missing: list[Missing]) -> Settl
     if document is None:
         return lifecycle.released(job, "its document is gone; it is read anew")
     if document.state is State.DROPPED:
-        if document.note == CHANGED:
-            return lifecycle.released(job, CHANGED)
+        if document.note in BEGIN_ANEW:
+            return lifecycle.released(job, document.note)
         return lifecycle.done(job, result_json=_json({"outcome": document.note or "superseded"}))
     if document.state is State.PUBLISHED and document.settled:
         return lifecycle.done(job, result_json=_json(_result(document, missing)))
