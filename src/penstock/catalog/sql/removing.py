@@ -123,7 +123,8 @@ def move(rows: Rows, place: Place, moves: Sequence[Move], asked_at: datetime, at
             and not covered(tombs, place, one.new, one.source_id, asked_at)
         )
         if found is not None and movable:
-            _make_room(rows, place, one.new, found[0], at)
+            if one.new in there:
+                _make_room(rows, place, one.new, found[0], at)
             _move(rows, place, found[0], one.new, (found[2], found[3]), format_time(asked_at), at)
             there[one.new] = there.pop(one.old)
         answers.append(movable)
