@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,6 +23,7 @@ from penstock.service.rebuilding import Plan, Rebuilder
 from tests.catalog.conftest import generation as new_generation
 from tests.catalog.conftest import page as new_page
 from tests.documents.conftest import WAIT_S, Desk, book
+from tests.documents.serving import served
 
 # The queue has no part in it: one with each catalog is enough.
 pytestmark = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
@@ -276,3 +278,20 @@ def test_a_published_document_of_the_former_model_gets_no_vectors_of_the_new_one
     with desk.by_hand(StaticEmbedder()) as hand:
         (outcome,) = hand.phases.run(Phase.VECTOR, [task])
     assert (TaskStatus.FAILED, "ERR_OTHER_MODEL") == (outcome.status, outcome.code)
+
+
+def test_a_worker_killed_in_the_middle_of_the_change_costs_nothing_but_time(desk: Desk):
+    mill(desk)
+    desk.put("book.md", book(300))
+    desk.index()
+    chunks = spaces(desk)[OLD]
+    with changed(desk) as app:
+        (receipt,) = rebuilder(app).start(rebuilder(app).plan())
+
+        assert -signal.SIGKILL == served(app.settings, receipt.job_id, "stored, not waiting")
+        assert ["book.md"] == desk.found("subject277", mode="keyword")
+        assert 0 == served(app.settings, receipt.job_id)
+
+        assert Status.DONE is app.job(receipt.job_id).status
+        assert {NEW: chunks} == spaces(desk)
+        assert 3 == len(app.documents.sources())

@@ -19,6 +19,7 @@ from penstock.errors import NothingToIndex
 from penstock.handlers.children import child_job
 from penstock.handlers.context import MOST_CHILDREN, Context
 from penstock.handlers.files import remove_all
+from penstock.handlers.knowing import known_sources
 from penstock.handlers.model import Model
 from penstock.handlers.refreshing import OUTDATED, Refresh
 from penstock.handlers.registry import Wait
@@ -275,7 +276,7 @@ class _Walk:
         if self._missed is None:
             return
         first, last = self._missed
-        for known in _Known.pages(self._catalog, self._place, self._root, after=first[:-1]):
+        for known in known_sources(self._catalog, self._place, self._root, after=first[:-1]):
             if known.path > last:
                 return
             self._vanished(known)
@@ -334,20 +335,9 @@ class _Known:
     """The catalog's side of the comparison: its sources below the root, a page at a time, in order."""
 
     def __init__(self, catalog: Catalog, place: Place, root: str) -> None:
-        self._sources = self.pages(catalog, place, root)
+        self._sources = known_sources(catalog, place, root)
         self._next = next(self._sources, None)
         self.any = self._next is not None
-
-    @staticmethod
-    def pages(catalog: Catalog, place: Place, root: str, after: str = "") -> Iterator[KnownSource]:
-        while True:
-            # A snapshot each time: a walk is long, and an old one would keep the log from shrinking.
-            with catalog.snapshot() as snapshot:
-                page = snapshot.known(place, root, after=after)
-            yield from page
-            if len(page) < BATCH:
-                return
-            after = page[-1].path
 
     def before(self, path: str) -> Iterator[KnownSource]:
         while self._next is not None and self._next.path < path:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from penstock import clock
 from penstock.catalog.answers import KnownSource, Source
-from penstock.catalog.protocol import BATCH, Catalog, Snapshot
-from penstock.catalog.values import Fingerprints, NewGeneration, Place
+from penstock.catalog.protocol import Catalog, Snapshot
+from penstock.catalog.values import Fingerprints, NewGeneration
 from penstock.handlers.children import child_job
 from penstock.handlers.context import MOST_CHILDREN, Context
 from penstock.handlers.filing import Filed
+from penstock.handlers.knowing import known_sources
 from penstock.handlers.registry import Wait
 from penstock.job import NewJob
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes, estimated_tokens
@@ -67,18 +67,6 @@ def why_outdated(known: KnownSource, recipe: Recipe) -> str | None:
     return outdated(made, recipe.fingerprints(name, sizes_of(made) or ChunkSizes()))
 
 
-def known_sources(catalog: Catalog, place: Place, folder: str | None) -> Iterator[KnownSource]:
-    """What is published at or below a path (None: everything), a page at a time."""
-    after = ""
-    while True:
-        with catalog.snapshot() as snapshot:
-            page = snapshot.known(place, folder, after=after)
-        yield from (known for known in page if known.published_id is not None)
-        if len(page) < BATCH:
-            return
-        after = page[-1].path
-
-
 class Refresh:
     """One job's: a child for every source below a path that is outdated."""
 
@@ -93,7 +81,7 @@ class Refresh:
         children: list[NewJob] = []
         for known in known_sources(self._catalog, self._context.place, self._folder):
             looked_at += 1
-            if why_outdated(known, self._recipe) is None:
+            if known.published_id is None or why_outdated(known, self._recipe) is None:
                 continue
             sent += 1
             children.append(self._child(known))
