@@ -83,7 +83,7 @@ class Hand:
         answers = self._app.queue.settle(self._executor.run(claims, self._context))
         return answers[0]
 
-    def run_tasks(self, *, again: bool = True) -> None:
+    def run_tasks(self, *, again: bool = True, embedding: bool = True) -> None:
         """Tasks until there are none, then all that the outbox says."""
         worked = True
         while worked:
@@ -92,7 +92,7 @@ class Hand:
                 claimed = self.catalog.claim(TaskRequest(lane, "hand", 256))
                 tasks = still_wanted(self._app.queue, self.catalog, claimed)
                 if tasks:
-                    self.catalog.settle(self.phases.run(lane, tasks))
+                    self.catalog.settle(self.phases.run(lane, tasks, embedding=embedding))
                     worked = again
         Teller(self._app.queue, self.catalog).step()
         while Sweeper(self.catalog).clear_leftovers():

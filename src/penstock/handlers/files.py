@@ -30,7 +30,8 @@ from penstock.catalog.values import (
 )
 from penstock.errors import PenstockError, PermanentFailure
 from penstock.handlers.context import Context
-from penstock.handlers.filing import MOST_TEXTS, Filed, Filing
+from penstock.handlers.embedding import MOST_TEXTS
+from penstock.handlers.filing import Filed, Filing
 from penstock.handlers.reading import Read, read_file
 from penstock.handlers.registry import Later, Wait
 from penstock.payloads import FilePayload, normal_path
@@ -148,16 +149,17 @@ class _Call:
             priority=context.claim.priority,
             max_retries=context.claim.max_retries,
         )
-        self._filed.append(index)
         filed = Filed(
             generation=generation,
             tokens=draft.tokens,
             warnings=draft.warnings,
             known_id=known.source_id if known is not None else None,
         )
-        if self._filing.add(filed):
+        if not self._filing.fits(filed):
             self._write()
-        return self._answers[index]
+        self._filing.add(filed)
+        self._filed.append(index)
+        return None
 
     def _draft(self, asked: _Asked, read: Read) -> Draft:
         """A long document is read only in part; its other pages become tasks."""
