@@ -122,6 +122,9 @@ class Supervisor:
             time.sleep(LAST_PAUSE_S)
         else:
             log.warning("the store is away; the next worker on this host gives the jobs back")
+        if self._catalog is not None:
+            # A document may have been ready just before its job ended: nobody else looks for a while.
+            patiently(Teller(self._queue, self._catalog).step)
         patiently(self._report)
 
     def _rota(self) -> Rota:
