@@ -242,6 +242,14 @@ def test_what_is_being_built_moves_with_its_source(catalog: Catalog):
     assert ["/b.pdf"] == known(catalog)
 
 
+def test_what_was_read_before_a_rename_is_not_published_at_the_old_path(catalog: Catalog):
+    catalog.rename(renamed("/a", "/b", is_folder=True, asked_at=5))
+
+    assert Outcome.REMOVED == put(catalog, "/a/late.md", asked_at=at(4)).outcome
+    assert Outcome.PUBLISHED == put(catalog, "/b/late.md", asked_at=at(4)).outcome
+    assert Outcome.PUBLISHED == put(catalog, "/a/anew.md", asked_at=at(6)).outcome
+
+
 def test_leftovers_are_cleared_in_batches_and_once_more(catalog: Catalog):
     put(catalog, "/a.md", *(page(f"old {n}", number=n) for n in range(10)))
     put(catalog, "/a.md", page("new", "old 3"), asked_at=at(1))

@@ -214,8 +214,9 @@ class Catalog(Protocol):
 
     def rename(self, rename: Rename, *, limit: int = BATCH, now: datetime | None = None) -> Renamed:
         """Give sources their new paths, at most ``limit`` a call. Nothing is read or embedded; ids, chunks
-        and vectors stay. What stood at a new path is removed. What was asked for since the rename stays
-        where it is. Raises ``InvalidRequest`` when a folder would go into itself."""
+        and vectors stay. What stood at a new path is removed. What was asked for since the rename stays where
+        it is; what was asked for before is no longer published at the old path. Raises ``InvalidRequest``
+        when a folder would go into itself."""
 
     def remove(self, removal: Removal, *, limit: int = BATCH, now: datetime | None = None) -> Removed:
         """Write a tombstone, then make sources invisible, at most ``limit`` a call, and drop generations

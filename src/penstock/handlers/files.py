@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,7 +29,7 @@ from penstock.catalog.values import (
     Removal,
     Touch,
 )
-from penstock.errors import PenstockError, PermanentFailure
+from penstock.errors import PenstockError, PermanentFailure, UnsupportedType
 from penstock.handlers.context import Context
 from penstock.handlers.embedding import MOST_TEXTS
 from penstock.handlers.filing import Filed, Filing
@@ -70,7 +71,9 @@ class Files:
     def delete(self, context: Context) -> dict[str, Any]:
         """Whatever the disk says."""
         place, path = context.place, normal_path(context.payload["file_path"])
-        removed = remove_all(self._catalog, Removal(**_of(place), path=path, asked_at=context.asked_at))
+        with self._catalog.snapshot() as snapshot:
+            known = snapshot.find(place, path)
+        removed = remove_all(self._catalog, _removal(place, path, known, context.asked_at))
         return {"outcome": "removed" if removed else "was not indexed", "removed": removed}
 
 
@@ -116,8 +119,12 @@ class _Call:
         asked = _asked(context, self._recipe)
         try:
             read = _read(asked, known, self._recipe.limits.file_bytes)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return self._missing(context, asked, known)
+        except UnsupportedType:
+            if known is None:
+                raise
+            return self._forgotten(context, asked, known, "it is no file any more")
         if read is None:
             return {"outcome": "unchanged"}
         content_hash = hashlib.sha256(read.data).hexdigest()
@@ -198,12 +205,14 @@ class _Call:
 
     def _missing(self, context: Context, asked: _Asked, known: Source | None) -> dict[str, Any]:
         if known is not None:
-            removal = Removal(**_of(asked.place), path=asked.path, asked_at=context.asked_at)
-            remove_all(self._catalog, removal)
-            return {"outcome": "removed", "note": "the file is gone"}
+            return self._forgotten(context, asked, known, "the file is gone")
         if context.claim.parent_id is not None or context.claim.submitted_by == "watcher":
             return {"outcome": "vanished"}
         raise PermanentFailure(f"{asked.path} is not there", code="ERR_FILE_NOT_FOUND")
+
+    def _forgotten(self, context: Context, asked: _Asked, known: Source, note: str) -> dict[str, Any]:
+        remove_all(self._catalog, _removal(asked.place, asked.path, known, context.asked_at))
+        return {"outcome": "removed", "note": note}
 
     def _write(self) -> None:
         filed, self._filed = self._filed, []
@@ -244,8 +253,18 @@ def remove_all(catalog: Catalog, removal: Removal) -> int:
             return total
 
 
-def _of(place: Place) -> dict[str, str]:
-    return {"tenant_id": place.tenant_id, "collection": place.collection, "branch": place.branch}
+def _removal(place: Place, path: str, known: Source | None, asked_at: datetime) -> Removal:
+    """Of this document alone: where a folder has taken its place, what is in it stays."""
+    narrowed: dict[str, str] = {"path": path}
+    if known is not None and Path(path).is_dir():
+        narrowed["source_id"] = known.source_id
+    return Removal(
+        tenant_id=place.tenant_id,
+        collection=place.collection,
+        branch=place.branch,
+        asked_at=asked_at,
+        **narrowed,
+    )
 
 
 def _asked(context: Context, recipe: Recipe) -> _Asked:
@@ -265,7 +284,9 @@ def _asked(context: Context, recipe: Recipe) -> _Asked:
 
 def _same(known: Source, asked: _Asked, content_hash: str) -> bool:
     published = known.published_id is not None and not known.partial
-    return published and (known.content_hash, known.fingerprints) == (content_hash, asked.fingerprints)
+    made_of = (known.content_hash, known.fingerprints, known.file_type)
+    # A rename may have given it another suffix that is read the same way.
+    return published and made_of == (content_hash, asked.fingerprints, kinds.suffix_of(asked.path))
 
 
 def _by_tasks(draft: Draft) -> bool:

@@ -6,6 +6,7 @@ Both are read in the order of their paths, side by side, so that a million files
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -217,17 +218,22 @@ class _Walk:
         return found
 
     def _vanished(self, known: KnownSource) -> None:
-        """Known, but not found by the walk. Only what is gone, or newly ignored, goes: a request with a
-        narrower filter removes nothing.
+        """Known, but not found by the walk. Only what is gone, no file any more, or newly ignored, goes: a
+        request with a narrower filter removes nothing.
         """
         if _covered(known.path, self._kept):
             return
-        if not os.path.lexists(known.path):
+        try:
+            still_a_file = stat.S_ISREG(os.lstat(known.path).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
             op = "ingest"
-        elif _covered(known.path, self._ignored):
-            op = "delete"
-        else:
+        except OSError:
+            # Nobody knows; it may be back tomorrow.
             return
+        else:
+            if still_a_file and not _covered(known.path, self._ignored):
+                return
+            op = "delete"
         self._tally.vanished += 1
         self._send(_Child(known.path, op))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from penstock import clock
+from penstock import clock, items
 from penstock.catalog.answers import Source
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import EntryKind, Removal, Rename
@@ -110,6 +110,8 @@ def _look_at(context: Context, path: str, *, folder: bool) -> NewJob:
     body = {"folder_path" if folder else "file_path": path}
     # A folder that is gone, or empty now, is no failure of the rename.
     metadata = context.metadata | {"allow_empty": True}
+    # Asked for now: what was asked for up to the rename comes too late for the old path, this must not.
+    metadata.pop(items.ASKED_AT, None)
     return child_job(
         context,
         clock.new_id(),

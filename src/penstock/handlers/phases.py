@@ -13,7 +13,7 @@ from penstock import retry
 from penstock.catalog import outcomes
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NO_EXTRACTOR, Failure, NewPage, Phase, Task, TaskOutcome, TaskSource
-from penstock.errors import PermanentFailure
+from penstock.errors import PermanentFailure, UnsupportedType
 from penstock.handlers.embedding import MOST_TEXTS, Owner, embed
 from penstock.handlers.reading import read_file
 from penstock.pipeline.chunk.protocol import ChunkSizes
@@ -80,7 +80,7 @@ class Phases:
             return self._content
         try:
             read = read_file(source.path, self._recipe.limits.file_bytes, lambda _: False)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError, UnsupportedType):
             read = None
         with self._catalog.snapshot() as snapshot:
             document = snapshot.document(source.document_id)

@@ -12,6 +12,7 @@ from penstock.catalog.values import Removal, Removed, Rename, Renamed
 from penstock.clock import format_time
 from penstock.errors import InvalidRequest
 
+RENAMED = "renamed"
 PARKED = "\x01"
 """How the path of a source begins whose place was taken, until it is swept. No path asked for does."""
 
@@ -59,6 +60,9 @@ def rename(rows: Rows, change: Rename, limit: int, at: str) -> Renamed:
     first, last = span(change.old)
     asked_at = format_time(change.asked_at)
     rows.hold("tenant", place.tenant_id)
+    # What was read at the old path before, and is still on its way here, comes too late.
+    scope = (place.tenant_id, place.collection, place.branch)
+    rows.send("add_tombstone", *scope, change.old, "", asked_at, RENAMED, at)
     found = rows.all(
         "sources_below_shortest" if below(change.new, change.old) else "sources_below",
         place.tenant_id,
