@@ -35,6 +35,7 @@ from penstock.handlers.embedding import MOST_TEXTS
 from penstock.handlers.filing import Filed, Filing
 from penstock.handlers.reading import Read, read_file
 from penstock.handlers.registry import Later, Wait
+from penstock.handlers.twins import Twins, unknown_at
 from penstock.payloads import FilePayload, normal_path
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import kinds
@@ -92,6 +93,8 @@ class _Call:
 
     def answers(self) -> list[Any]:
         known = self._known()
+        if self._move_unknown(known):
+            known = self._known()
         for index, context in enumerate(self._contexts):
             try:
                 context.checkpoint()
@@ -114,6 +117,15 @@ class _Call:
                 snapshot.find(context.place, normal_path(context.payload["file_path"]))
                 for context in self._contexts
             ]
+
+    def _move_unknown(self, known: list[Source | None]) -> bool:
+        """Rename what is known under a path where it is no more. A walk has looked for its own files."""
+        moved = False
+        for context, source in zip(self._contexts, known, strict=True):
+            if source is None and context.claim.parent_id is None:
+                twins = Twins(self._catalog, context.place, most_bytes=self._recipe.limits.file_bytes)
+                moved |= bool(twins.move(unknown_at(context.payload["file_path"]), context.asked_at))
+        return moved
 
     def _one(self, index: int, context: Context, known: Source | None) -> Any:
         asked = _asked(context, self._recipe)
