@@ -72,7 +72,8 @@ class Field:
 
     def tell(self, events: list[Submission], priority: int = 5) -> None:
         for event in events:
-            self._app.submit(**event, tenant_id=self.tenant_id, priority=priority)
+            placed: Submission = {**event, "tenant_id": self.tenant_id, "priority": priority}
+            self._app.submit(**placed)
 
     def index(self) -> None:
         self._app.index(self.root, tenant_id=self.tenant_id, allow_empty=True)
