@@ -78,12 +78,14 @@ def test_a_path_moves_with_its_folder(old: str, new: str, path: str, expected: s
         ({"branch": "dev"}, 0, False),
         ({"path": "/a"}, 0, True),
         ({"path": "/b"}, 0, False),
+        ({"path": "/a", "below": False}, 0, False),
+        ({"path": "/a/x.md", "below": False}, 0, True),
         ({"source_id": "s1"}, 0, True),
         ({"source_id": "s2"}, 0, False),
         ({"collection": "docs", "branch": "main", "path": "/a", "source_id": "s1"}, 5, True),
     ],
 )
-def test_a_delete_covers_what_was_asked_for_not_later(narrowed: dict[str, str], seconds: int, covered: bool):
+def test_a_delete_covers_what_was_asked_for_not_later(narrowed: dict[str, Any], seconds: int, covered: bool):
     removal = Removal(tenant_id="acme", asked_at=NOON + timedelta(seconds=seconds), **narrowed)
 
     assert covered == covers(removal, Place("acme", "docs"), "/a/x.md", "s1", NOON)

@@ -32,8 +32,12 @@ def covers(removal: Removal, place: Place, path: str, source_id: str | None, ask
         and removal.collection in (None, place.collection)
         and removal.branch in (None, place.branch)
         and removal.source_id in (None, source_id)
-        and (removal.path is None or below(removal.path, path))
+        and (removal.path in (None, path) or _in_its_path(removal, path))
     )
+
+
+def _in_its_path(removal: Removal, path: str) -> bool:
+    return removal.below and removal.path is not None and below(removal.path, path)
 
 
 def covered(

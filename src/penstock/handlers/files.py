@@ -9,7 +9,6 @@ import hashlib
 import os
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -72,9 +71,7 @@ class Files:
     def delete(self, context: Context) -> dict[str, Any]:
         """Whatever the disk says."""
         place, path = context.place, normal_path(context.payload["file_path"])
-        with self._catalog.snapshot() as snapshot:
-            known = snapshot.find(place, path)
-        removed = remove_all(self._catalog, _removal(place, path, known, context.asked_at))
+        removed = remove_all(self._catalog, _removal(place, path, context.asked_at))
         return {"outcome": "removed" if removed else "was not indexed", "removed": removed}
 
 
@@ -136,7 +133,7 @@ class _Call:
         except UnsupportedType:
             if known is None:
                 raise
-            return self._forgotten(context, asked, known, "it is no file any more")
+            return self._forgotten(context, asked, "it is no file any more")
         if read is None:
             return {"outcome": "unchanged"}
         content_hash = hashlib.sha256(read.data).hexdigest()
@@ -217,13 +214,13 @@ class _Call:
 
     def _missing(self, context: Context, asked: _Asked, known: Source | None) -> dict[str, Any]:
         if known is not None:
-            return self._forgotten(context, asked, known, "the file is gone")
+            return self._forgotten(context, asked, "the file is gone")
         if context.claim.parent_id is not None or context.claim.submitted_by == "watcher":
             return {"outcome": "vanished"}
         raise PermanentFailure(f"{asked.path} is not there", code="ERR_FILE_NOT_FOUND")
 
-    def _forgotten(self, context: Context, asked: _Asked, known: Source, note: str) -> dict[str, Any]:
-        remove_all(self._catalog, _removal(asked.place, asked.path, known, context.asked_at))
+    def _forgotten(self, context: Context, asked: _Asked, note: str) -> dict[str, Any]:
+        remove_all(self._catalog, _removal(asked.place, asked.path, context.asked_at))
         return {"outcome": "removed", "note": note}
 
     def _write(self) -> None:
@@ -265,17 +262,15 @@ def remove_all(catalog: Catalog, removal: Removal) -> int:
             return total
 
 
-def _removal(place: Place, path: str, known: Source | None, asked_at: datetime) -> Removal:
+def _removal(place: Place, path: str, asked_at: datetime) -> Removal:
     """Of this document alone: where a folder has taken its place, what is in it stays."""
-    narrowed: dict[str, str] = {"path": path}
-    if known is not None and Path(path).is_dir():
-        narrowed["source_id"] = known.source_id
     return Removal(
         tenant_id=place.tenant_id,
         collection=place.collection,
         branch=place.branch,
+        path=path,
+        below=False,
         asked_at=asked_at,
-        **narrowed,
     )
 
 

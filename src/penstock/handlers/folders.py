@@ -24,6 +24,7 @@ from penstock.handlers.registry import Wait
 from penstock.handlers.twins import Twins, Unknown, gone_for_sure, missing
 from penstock.job import NewJob
 from penstock.payloads import FolderPayload, ProjectPayload, Walked
+from penstock.pipeline.extract import kinds
 from penstock.pipeline.recipe import Recipe, chunk_sizes
 from penstock.pipeline.walk.protocol import Found, Repository, Rule, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.walking import walk
@@ -148,7 +149,7 @@ class _Walk:
             match report:
                 case Found():
                     self._tally.seen += 1
-                    yield msgspec.structs.replace(report, path=f"{self._root}/{report.path}")
+                    yield Found(f"{self._root}/{report.path}", report.size, report.mtime_ns)
                 case Skipped():
                     self._tally.skipped += 1
                     if report.rule in _IGNORE_FILES:
@@ -242,8 +243,10 @@ class _Walk:
 
     def _wanted(self, path: str) -> Fingerprints:
         """By suffix: asked for once, not once a file."""
-        name = os.path.basename(path)  # noqa: PTH119 - text in, text out, for every file
-        suffix = name[name.rfind(".") :] if "." in name else name
+        name = path.rpartition("/")[2]
+        suffix = name.rpartition(".")[2]
+        if kinds.known_by_whole_name(name):
+            suffix = name
         found = self._fingerprints.get(suffix)
         if found is None:
             found = self._fingerprints[suffix] = self._recipe.fingerprints(path, self._sizes)

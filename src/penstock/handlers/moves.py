@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -26,10 +26,21 @@ class Moves:
     def rename(self, context: Context) -> Any:
         """Make the index equal the disk at both paths, whatever the order in which events came in."""
         payload, place = msgspec.convert(context.payload, RenamePayload), context.place
-        if not os.path.lexists(payload.new_path):
+        old_is_there, new_is_there = _is_there(payload.old_path), _is_there(payload.new_path)
+        if payload.is_folder and not old_is_there and not new_is_there:
+            # A walk would take it for a disk that is not mounted; but it was moved, and then moved on.
+            removal = Removal(
+                tenant_id=place.tenant_id,
+                collection=place.collection,
+                branch=place.branch,
+                path=payload.old_path,
+                asked_at=context.asked_at,
+            )
+            return {"outcome": "removed", "removed": self._remove(removal, context)}
+        if not new_is_there:
             # Moved on, or deleted: the old path says what is true of it.
             return Wait((_look_at(context, payload.old_path, folder=payload.is_folder),))
-        if os.path.lexists(payload.old_path):
+        if old_is_there:
             # Copied, or made anew: both are to be looked at.
             return Wait(
                 (
@@ -99,6 +110,15 @@ class Moves:
             while own and not self._catalog.clear(own):
                 continue
             after = entries[-1].entry_id
+
+
+def _is_there(path: str) -> bool:
+    """Raises when the system will not say."""
+    try:
+        Path(path).lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _removal(source: Source, context: Context) -> Removal:

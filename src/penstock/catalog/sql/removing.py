@@ -9,14 +9,13 @@ from typing import Any
 
 from penstock.catalog.covering import below, covered, moved, span
 from penstock.catalog.publishing import REMOVED_WHILE_INDEXING
-from penstock.catalog.sql import generations
+from penstock.catalog.sql import generations, tombstones
 from penstock.catalog.sql.statements import Rows, listed
 from penstock.catalog.sql.tombstones import removals
 from penstock.catalog.values import Move, Place, Removal, Removed, Rename, Renamed
 from penstock.clock import format_time
 from penstock.errors import InvalidRequest
 
-RENAMED = "renamed"
 PARKED = "\x01"
 """How the path of a source begins whose place was taken, until it is swept. No path asked for does."""
 
@@ -25,10 +24,11 @@ def remove(rows: Rows, removal: Removal, limit: int, at: str) -> Removed:
     asked_at = format_time(removal.asked_at)
     scope = (removal.tenant_id, removal.collection or "", removal.branch or "")
     path = removal.path or ""
-    first, last = span(path)
+    # Nothing lies between the two of a path that means itself alone.
+    first, last = span(path) if removal.below else (path + tombstones.ALONE,) * 2
     # What is being added meanwhile is waited for, or finds the tombstone.
     rows.hold("tenant", removal.tenant_id)
-    rows.send("add_tombstone", *scope, path, removal.source_id or "", asked_at, removal.reason, at)
+    tombstones.add(rows, removal, at)
     found = rows.all(
         _statement(removal), *scope, path, first, last, asked_at, limit + 1, removal.source_id or ""
     )
@@ -65,8 +65,7 @@ def rename(rows: Rows, change: Rename, limit: int, at: str) -> Renamed:
     asked_at = format_time(change.asked_at)
     rows.hold("tenant", place.tenant_id)
     # What was read at the old path before, and is still on its way here, comes too late.
-    scope = (place.tenant_id, place.collection, place.branch)
-    rows.send("add_tombstone", *scope, change.old, "", asked_at, RENAMED, at)
+    tombstones.add(rows, _left(change), at)
     found = rows.all(
         "sources_below_shortest" if below(change.new, change.old) else "sources_below",
         place.tenant_id,
@@ -88,6 +87,20 @@ def rename(rows: Rows, change: Rename, limit: int, at: str) -> Renamed:
         replaced += _make_room(rows, place, target, key, at)
         _move(rows, place, key, target, (published_id, building_id), asked_at, at)
     return Renamed(min(len(found), limit), replaced, len(found) > limit)
+
+
+def _left(change: Rename) -> Removal:
+    """What the old path is no longer."""
+    place = change.place
+    return Removal(
+        tenant_id=place.tenant_id,
+        collection=place.collection,
+        branch=place.branch,
+        path=change.old,
+        below=change.folder,
+        asked_at=change.asked_at,
+        reason="renamed",
+    )
 
 
 def _move(

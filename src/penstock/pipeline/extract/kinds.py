@@ -162,6 +162,11 @@ def by_name(name: str) -> Kind | None:
     return _code(language) if language else BY_SUFFIX.get(suffix_of(name))
 
 
+def known_by_whole_name(name: str) -> bool:
+    """``CMakeLists.txt`` is no text, whatever its suffix promises."""
+    return name.lower() in _NAMES
+
+
 def is_binary_name(name: str) -> bool:
     """The suffix alone says that there is no text in it."""
     return suffix_of(name) in _BINARY_SUFFIXES
