@@ -17,6 +17,7 @@ from penstock.pipeline.recipe import Recipe
 MOST_TEXTS = 256
 """Texts embedded between two writes: what a crash costs at most. A document with more is built by tasks."""
 MOST_DOCUMENTS = 100
+EMBEDDED = "embedded"
 
 log = logging.getLogger("penstock.worker")
 
@@ -122,8 +123,11 @@ def _chunk_with(chunk: NewChunk, vector: bytes | None) -> NewChunk:
 
 
 def _answer(filed: Filed, stored: Stored, embedded: set[str]) -> Any:
+    made = len(embedded & {chunk.text_hash for chunk in filed.chunks})
     if stored.outcome is Outcome.BUILDING:
-        return Wait(waiting_for=str(stored.document_id))
+        # Whoever tells the job of its end counts what tasks embedded; this came before them.
+        progress = msgspec.json.encode({EMBEDDED: made}).decode() if made else None
+        return Wait(waiting_for=str(stored.document_id), progress_json=progress)
     if stored.outcome is Outcome.REMOVED:
         return {"outcome": "removed while indexing"}
     if stored.outcome is Outcome.SUPERSEDED:
@@ -135,7 +139,7 @@ def _answer(filed: Filed, stored: Stored, embedded: set[str]) -> Any:
         "pages": len(filed.generation.pages),
         "chunks": stored.chunks,
         "kept": stored.kept,
-        "embedded": len(embedded & {chunk.text_hash for chunk in filed.chunks}),
+        "embedded": made,
         "tokens": filed.tokens,
     }
     if stored.failed:

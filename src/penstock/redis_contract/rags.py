@@ -29,7 +29,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rag(msgspec.Struct, frozen=True, kw_only=True):
-    """``inbox`` holds ``incoming``, ``processed`` and ``failed``; files in ``folders`` stay where they are."""
+    """``inbox`` holds ``incoming``, ``processed`` and ``failed``; what lies in ``folders`` is never moved."""
 
     rag_id: str
     collection: str
