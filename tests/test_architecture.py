@@ -64,6 +64,7 @@ GROUPS = {
     "legacy": "legacy",
     "app": "app",
     "working": "app",
+    "bridging": "app",
     "__init__": "app",
     "__main__": "app",
 }
