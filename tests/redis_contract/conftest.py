@@ -11,13 +11,8 @@ from typing import Any
 import pytest
 import redis
 
-from penstock import Penstock, config
-from penstock.queue.redis.server import Server as Broker
-from penstock.redis_contract import rags
+from penstock import Penstock, bridging, config
 from penstock.redis_contract.gateway import Gateway
-from penstock.redis_contract.rags import Rags
-from penstock.service.documents import Documents
-from penstock.service.jobs import Jobs
 from tests.servers.redis import server_url
 
 WAIT_S = 60.0
@@ -28,7 +23,7 @@ QUEUE = "rag:ingest:queue"
 class Town:
     """Everything a message passes: Redis, gateway, queue, worker, folders."""
 
-    def __init__(self, place: Path, url: str, **settings: Any) -> None:
+    def __init__(self, place: Path, url: str, queue_url: str | None = None, **settings: Any) -> None:
         self.place = place
         self.url = url
         self.redis: Any = redis.Redis.from_url(url, decode_responses=True)
@@ -39,15 +34,19 @@ class Town:
         self.config = place / "rags.yaml"
         named = "".join(f"  {rag_id}: {{folders: [shared]}}\n" for rag_id in RAGS)
         self.config.write_text(f"redis: {{url: '{url}'}}\nsources: sources\nrags:\n{named}")
-        given = {"sqlite_synchronous": "NORMAL", "embedder": "hashing", "poll_s": 0.05} | settings
-        self.settings = config.load({}, url=f"sqlite:///{place}/queue.db", state_dir=place / "state", **given)
+        self.settings = config.load(
+            {},
+            url=queue_url or f"sqlite:///{place}/queue.db",
+            state_dir=place / "state",
+            contract_url=url,
+            rag_config=str(self.config),
+            sqlite_synchronous="NORMAL",
+            embedder="hashing",
+            **settings,
+        )
         self.app = Penstock(settings=self.settings)
         self._numbers = iter(range(1_000_000))
         self._gateways: list[Gateway] = []
-
-    @property
-    def rags(self) -> Rags:
-        return rags.load(self.config)
 
     def inbox(self, rag_id: str = "policies_rag") -> Path:
         return self.place / "sources" / rag_id
@@ -76,13 +75,7 @@ class Town:
 
     def gateway(self) -> Gateway:
         """In this process; a test says ``step``."""
-        made = Gateway(
-            Broker(self.url, whole=True),
-            Jobs(self.app.queue, self.settings, door="redis"),
-            Documents(self.app.documents.catalog, self.app, self.settings),
-            self.rags,
-            house="house",
-        )
+        made = bridging.make_gateway(self.settings, self.app, self.app.documents)
         made.beat()
         self._gateways.append(made)
         return made
@@ -125,6 +118,10 @@ class Town:
         hits = self.app.search(query, collection=collection, mode="keyword")
         return list(dict.fromkeys(hit.path for hit in hits))
 
+    def empty(self) -> None:
+        for key in list(self.redis.scan_iter("rag:ingest:*")):
+            self.redis.delete(key)
+
     def close(self) -> None:
         for gateway in self._gateways:
             gateway.close()
@@ -142,6 +139,5 @@ def town(tmp_path: Path) -> Iterator[Town]:
         yield made
         assert [] == made.app.documents.catalog.audit()
     finally:
-        for key in list(made.redis.scan_iter("rag:ingest:*")):
-            made.redis.delete(key)
+        made.empty()
         made.close()

@@ -82,7 +82,7 @@ def test_submit_tells_a_person_what_it_did(town: Town, run: Run):
     told = run("ingest", "submit", "--rag", "policies_rag", "--path", str(path), "--priority", "high")
 
     assert 1 == town.redis.llen(f"{QUEUE}:high")
-    assert ["Job submitted", "RAG", "File", "Afterwards", "List", "Options", "Follow it with"] == [
+    assert ["Job submitted", "RAG", "File", "Afterwards", "List", "Follow it with"] == [
         re.split(r"  |: ", line)[0] for line in told.stdout.splitlines()
     ]
     assert "No gateway is connected; the job waits. Start one with: penstock gateway\n" == told.stderr
@@ -112,6 +112,7 @@ def _shared(town: Town) -> Path:
         ("other_rag", "a.txt", [], 1, "ERR_UNKNOWN_RAG"),
         ("faq_rag", "none.txt", [], 1, "ERR_PATH_NOT_FOUND"),
         ("faq_rag", ".", [], 1, "is no file"),
+        ("faq_rag", "\udcff.txt", [], 1, "ERR_PATH_NOT_FOUND"),
         ("faq_rag", "../rags.yaml", ["--type", "txt"], 1, "ERR_OUTSIDE_RAG"),
         ("faq_rag", "b.exe", [], 1, "ERR_UNSUPPORTED_SOURCE"),
         ("faq_rag", "a.txt", ["--type", "pdf"], 1, "ERR_UNSUPPORTED_TYPE"),

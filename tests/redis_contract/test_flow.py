@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.durable import given_back
+from tests.documents.conftest import QUEUES
 from tests.pipeline.making import docx, paragraph, pdf
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
+from tests.servers.redis import server_url
 
 EXAMPLES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("rag-policies_rag-1704882600-a7b2c3d4", "policies_rag", "employee_handbook.pdf", {}),
@@ -68,6 +72,22 @@ def test_the_three_examples_of_the_contract(town: Town):
     assert [] == town.letters()
 
 
+@pytest.mark.parametrize("engine", QUEUES)
+def test_any_engine_can_stand_behind_the_gateway(tmp_path: Path, engine: str):
+    town = Town(tmp_path, server_url(), QUEUES[engine](tmp_path))
+    good = town.push(town.message(town.put("good.txt", "Water."), job_id=f"rag-x-1-{engine}"))
+    bad = town.push(town.message(town.put("bad.txt", b"\x7fELF"), job_id=f"rag-x-2-{engine}"))
+
+    found = town.settle(town.gateway(), good, bad)
+
+    assert ["done", "failed"] == [shown["status"] for shown in found]
+    assert [str(town.inbox() / "processed/good.txt")] == town.found("water")
+    assert NOTHING_LEFT == town.left_over()
+    town.empty()
+    town.close()
+    given_back(tmp_path)
+
+
 def test_a_damaged_file_fails_with_its_error_beside_it(town: Town):
     path = town.put("broken.pdf", b"%PDF-1.4\nand then nothing that could be a document")
 
@@ -124,6 +144,16 @@ def test_files_elsewhere_are_never_moved(town: Town):
     assert ["bad.pdf", "good.md"] == sorted(path.name for path in town.shared.iterdir())
     assert [str(good)] == town.found("wheel")
     assert (town.inbox() / "failed" / "bad.pdf.error.json").exists()
+
+
+def test_what_was_processed_can_be_asked_for_again_where_it_lies(town: Town):
+    town.done(town.message(town.put("a.md", "Water drives the wheel.")))
+    processed = town.inbox() / "processed" / "a.md"
+
+    shown = town.done(town.message(processed, options={"reindex": True}))
+
+    assert ("done", "indexed", True) == (shown["status"], shown["outcome"], processed.exists())
+    assert [str(processed)] == town.found("wheel")
 
 
 def test_what_is_unchanged_counts_and_reindex_does_it_again(town: Town):

@@ -95,6 +95,28 @@ def test_a_message_sent_twice_is_one_job(town: Town):
     assert NOTHING_LEFT == town.left_over()
 
 
+def test_a_message_that_counts_one_more_attempt_puts_a_failed_job_back(town: Town):
+    path = town.put("a.txt", b"\x7fELF")
+    message = town.message(path)
+    assert "failed" == town.done(message)["status"]
+    path.write_text("Water.")
+
+    town.push(message)
+    town.gateway().step()
+    assert "failed" == town.hash(message["job_id"])["status"]
+    town.push(message | {"retry_count": 1})
+    gateway = town.gateway()
+    gateway.step()
+    assert ("queued", -1) == (
+        town.hash(message["job_id"])["status"],
+        town.redis.ttl(f"rag:ingest:job:{message['job_id']}"),
+    )
+    (shown,) = town.settle(gateway, message["job_id"])
+
+    assert ("done", "", 1) == (shown["status"], shown["error"], len(town.app.jobs()))
+    assert NOTHING_LEFT == town.left_over()
+
+
 def test_an_id_that_was_used_for_something_else(town: Town):
     first = town.message(town.put("a.txt", "Water."))
     town.done(first)
@@ -110,8 +132,7 @@ def test_an_id_that_was_used_for_something_else(town: Town):
 
 
 def test_a_full_queue_holds_messages_back_instead_of_failing(town: Town, tmp_path_factory: Any):
-    settings = {"max_queue": 3}
-    small = Town(tmp_path_factory.mktemp("small"), town.url, **settings)
+    small = Town(tmp_path_factory.mktemp("small"), town.url, max_queue=3)
     ids = [small.push(small.message(small.put(f"{n}.txt", f"Water {n}."))) for n in range(8)]
     gateway = small.gateway()
     for _ in range(5):

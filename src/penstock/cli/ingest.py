@@ -90,7 +90,8 @@ def submit(
 
 def _told(prepared: Prepared, *, dry_run: bool) -> str:
     message = prepared.message
-    options = ", ".join(name for name, value in message["options"].items() if value)
+    asked = {**message["options"], "drop_metadata": not message["options"]["preserve_metadata"]}
+    options = ", ".join(name for name, value in asked.items() if value and name != "preserve_metadata")
     lines = fields(
         [
             ("Would submit" if dry_run else "Job submitted", message["job_id"]),
@@ -208,7 +209,7 @@ def _print_health(health: Health) -> None:
                 ("Queue length", f"{health.queue_length:,}"),
                 ("Processing", f"{health.processing:,}"),
                 ("Queued", f"{health.queued:,}"),
-                ("Accepted", f"{health.accepted:,} jobs wait for a worker" if health.accepted else None),
+                ("Accepted", f"{health.accepted:,} waiting for a worker" if health.accepted else None),
                 ("Worker connected", f"{'yes' if health.worker_connected else 'no'} ({beat})"),
                 ("Dead letters", f"{health.dead_letters:,}"),
             ]

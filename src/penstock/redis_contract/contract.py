@@ -121,9 +121,10 @@ class Contract:
 
 def _refuse_unreadable(path: str) -> None:
     try:
+        path.encode()
         found = Path(path).stat()
     except (OSError, ValueError) as error:
-        raise PathNotFound(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+        raise PathNotFound(f"{path!a}: {getattr(error, 'strerror', None) or error}") from None
     if not stat.S_ISREG(found.st_mode):
         raise PathNotFound(f"{path} is no file", remedy="Name one file; folders are submitted file by file.")
     if not os.access(path, os.R_OK):

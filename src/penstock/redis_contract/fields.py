@@ -54,6 +54,8 @@ def fresh(message: Message, status: str = "queued") -> dict[str, str]:
 
 def of_job(job: Job, message: Message, so_far: Count) -> dict[str, str]:
     """Of a job in the queue. One that was begun stays ``processing`` until its end, also between attempts."""
+    if _put_back(job):
+        return fresh(message)
     begun = job.claim_number > 0 and not job.ended
     status = vocabulary.speak(Status.IN_PROGRESS if begun else job.status, "redis")
     fields = fresh(message, status) | {
@@ -71,6 +73,12 @@ def of_job(job: Job, message: Message, so_far: Count) -> dict[str, str]:
         told = trouble_of(job, message)
         fields |= {"error": told.error, "error_type": told.error_type, "error_code": told.error_code}
     return fields
+
+
+def _put_back(job: Job) -> bool:
+    """After its end, and not begun again yet: what the row keeps of the last run is past."""
+    history = job.history if job.status is Status.PENDING else []
+    return bool(history) and history[-1].what == "requeued"
 
 
 def _made(result: Any) -> dict[str, str]:

@@ -24,6 +24,8 @@ from penstock.service.jobs import Jobs
 
 BEAT_S = 2.0
 POLL_S = 0.2
+QUIET = 5
+"""Rounds in which nothing happened, until jobs are looked at less often."""
 LONGEST_PAUSE_S = 5.0
 TAKE_OVER_S = 2.0
 ADOPT_S = 60.0
@@ -66,10 +68,11 @@ class Gateway:
         self.leave()
 
     def _loop(self) -> None:
-        pause = POLL_S
+        pause, quiet = POLL_S, 0
         while not self._stop.is_set():
             try:
-                busy = self.step()
+                # Jobs that stand still are looked at once a second; new messages are taken at once.
+                busy = self.step(look=quiet < QUIET or not quiet % QUIET)
             except StoreError as error:
                 # Either side may be away for a while; nothing was lost, as both keep what they have.
                 log.warning("%s (%s); trying again in %.1f s", error.message, error.code, pause)
@@ -78,11 +81,11 @@ class Gateway:
                 self._stop.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
                 continue
-            pause = POLL_S
+            pause, quiet = POLL_S, 0 if busy else quiet + 1
             if not busy:
                 self._stop.wait(POLL_S)
 
-    def step(self) -> bool:
+    def step(self, *, look: bool = True) -> bool:
         """One round of everything that is due; True when there may be more to do at once."""
         now = clock.elapsed_s()
         if now >= self._next_take_over:
@@ -92,7 +95,7 @@ class Gateway:
             self._next_take_over = now + TAKE_OVER_S
         accepted = self._intake.step()
         self._mirror.add(accepted)
-        return self._mirror.step() or bool(accepted)
+        return (look and self._mirror.step()) or bool(accepted)
 
     def _take_over(self, *, adopt: bool) -> None:
         messages, jobs = self._lists.take_over()

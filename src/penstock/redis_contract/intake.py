@@ -11,7 +11,15 @@ import msgspec
 
 from penstock import clock
 from penstock.arrival import ARRIVAL, Arrival
-from penstock.errors import DuplicateId, InvalidRequest, QueueFull, UnsupportedSource
+from penstock.errors import (
+    Conflict,
+    DuplicateId,
+    InvalidRequest,
+    PenstockError,
+    QueueFull,
+    UnsupportedSource,
+)
+from penstock.job import Status
 from penstock.redis_contract import fields, inbox
 from penstock.redis_contract.lists import Lists, Taken
 from penstock.redis_contract.message import Message, decode, read
@@ -33,6 +41,8 @@ class Request(NamedTuple):
     raw: dict[str, Any]
     message: Message
     submission: Submission
+    again: bool = False
+    """The job was there, had failed, and was put back."""
 
 
 class Intake:
@@ -51,7 +61,7 @@ class Intake:
         """Hand over what there is, as far as the queue has room. Answers the ids of new jobs."""
         held = self._lists.left() if self._held is None else self._held
         self._held = None
-        if not held:
+        if not held and self._lists.waiting():
             room = min(self._jobs.room(), BATCH)
             held = self._lists.take(room) if room else []
         accepted, rest = self._hand_over(held)
@@ -69,7 +79,8 @@ class Intake:
         accepted = []
         for request in added:
             job_id = request.message.job_id
-            if self._lists.accept(request.taken, job_id, _stamped(fields.fresh(request.message))):
+            shown = _stamped(fields.fresh(request.message))
+            if self._lists.accept(request.taken, job_id, shown, again=request.again):
                 accepted.append(job_id)
         return accepted, [request.taken for request in rest]
 
@@ -91,23 +102,34 @@ class Intake:
             except QueueFull:
                 return added, requests[number:]
             except DuplicateId:
-                if not self._is_known(request):
-                    self._refuse_twice_used(request)
-                    continue
+                known = self._known(request)
+                if known is not None:
+                    added.append(known)
             except InvalidRequest as refusal:
                 self._refuse(request.taken, refusal, request.raw)
-                continue
-            added.append(request)
+            else:
+                added.append(request)
         return added, []
 
-    def _is_known(self, request: Request) -> bool:
-        """The job of this id came by this very message: it was added before a crash, or sent twice."""
+    def _known(self, request: Request) -> Request | None:
+        """The request, if the job of this id came by this very message: it was added before a crash, or sent
+        twice. Sent once more with a higher retry_count, a job that had failed is put back.
+        """
         job = self._jobs.queue.get(request.message.job_id)
-        if job is None:
-            return False
-        found = msgspec.json.decode(job.metadata).get(fields.MESSAGE)
-        # Who sends a message again counts its attempts.
-        return isinstance(found, dict) and found | {"retry_count": 0} == request.raw | {"retry_count": 0}
+        found = msgspec.json.decode(job.metadata).get(fields.MESSAGE) if job is not None else None
+        fresh = {"retry_count": 0}
+        if job is None or not isinstance(found, dict) or found | fresh != request.raw | fresh:
+            self._refuse_twice_used(request)
+            return None
+        later = request.message.retry_count > read(found).retry_count
+        if not later or job.status not in (Status.FAILED, Status.CANCELLED):
+            return request
+        try:
+            self._jobs.retry(job.queue_id)
+        except Conflict as refusal:
+            self._lists.refuse(request.taken, letter_of(request.taken.raw, refusal, request.raw), None, {})
+            return None
+        return request._replace(again=True)
 
     # Reading.
 
@@ -195,7 +217,7 @@ class Intake:
             inbox.move(Path(place.read_from), target, part=message.job_id, is_it=lambda _: True)
 
 
-def letter_of(raw: bytes, refusal: InvalidRequest, decoded: dict[str, Any]) -> dict[str, Any]:
+def letter_of(raw: bytes, refusal: PenstockError, decoded: dict[str, Any]) -> dict[str, Any]:
     """A dead letter: why, and the message as it was; what is no JSON as text."""
     return {
         "code": refusal.code,

@@ -52,6 +52,10 @@ class Lists:
 
     # Messages.
 
+    def waiting(self) -> bool:
+        """Whether there is anything to take."""
+        return any(self.broker.calls([("LLEN", one.key) for one in self._served]))
+
     def take(self, most: int) -> list[Taken]:
         """Up to ``most`` messages, moved to this gateway's own lists."""
         order = keys.in_turn(self._served, self._turn)
@@ -69,10 +73,11 @@ class Lists:
         found = zip(priorities, self.broker.calls(own), strict=True)
         return [Taken(raw, priority) for priority, held in found for raw in reversed(held)]
 
-    def accept(self, taken: Taken, job_id: str, fields: Fields) -> bool:
-        """The job is queued. False: another gateway has taken the message over."""
+    def accept(self, taken: Taken, job_id: str, fields: Fields, *, again: bool = False) -> bool:
+        """The job is queued (``again``: after its end). False: another gateway has taken the message over."""
         named = [keys.processing_key(self.gateway, taken.priority), keys.OPEN, keys.job_key(job_id)]
-        return bool(self._run("accept", named, taken.raw, self.gateway, job_id, *_flat(fields)))
+        about = (taken.raw, self.gateway, job_id, int(again), *_flat(fields))
+        return bool(self._run("accept", named, *about))
 
     def refuse(self, taken: Taken, letter: Mapping[str, Any], job_id: str | None, fields: Fields) -> bool:
         """The message goes to the dead letters; with an id of its own its hash says so, too."""

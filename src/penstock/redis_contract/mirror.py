@@ -121,6 +121,7 @@ class Mirror:
             told = fields.trouble_of(job, message)
             record = fields.error_record(shown, told, (job.progress or {}).get("traceback", ""))
             moved = self._failed(job, message, record)
+            log.warning("job %s failed: %s (%s)", job.queue_id, told.error, told.error_code)
             letter = record | {"code": told.error_code, "reason": told.error, "message": _raw_of(job)}
         if moved is not None:
             shown |= {"file": moved.path, "file_error": moved.trouble}

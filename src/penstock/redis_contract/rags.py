@@ -51,9 +51,11 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
             beside = os.path.relpath(os.path.dirname(real), incoming)  # noqa: PTH120 - text in, text out
             known_as = os.path.normpath(f"{self._real(PROCESSED)}/{beside}/{filename}")
             return Place(read_from=real, known_as=known_as, managed=True)
-        if any(_below(real, os.path.realpath(folder)) for folder in self.folders):
+        # What was processed can be asked for again where it lies.
+        own = [self._real(PROCESSED), *map(os.path.realpath, self.folders)]
+        if any(folder is not None and _below(real, folder) for folder in own):
             return Place(read_from=real, known_as=real, managed=False)
-        allowed = ", ".join(filter(None, [incoming, *self.folders])) or "none"
+        allowed = ", ".join(filter(None, [incoming, *own])) or "none"
         raise OutsideRag(f"{source_path[:200]!a} lies in no folder of RAG {self.rag_id!r}; it has {allowed}")
 
     def _real(self, name: str) -> str | None:
