@@ -142,10 +142,14 @@ def test_a_gateway_that_was_frozen_and_taken_over_does_no_harm(town: Town):
     taken = frozen._lists.take(5)
     silent(town)
     taker.beat()
+    taker.step()
+    frozen._intake._held = taken
+    frozen._intake.step()
+    assert {taker.name} == set(town.redis.hvals("rag:ingest:open"))
     with town.app.worker_thread():
         until(lambda: (taker.step(), all_ended(town, expected)())[1])
     frozen._intake._held = taken
-    frozen.step()
+    frozen._intake.step()
 
     assert_once(town, expected)
 
@@ -158,11 +162,17 @@ def test_a_job_taken_over_is_told_by_its_new_gateway_only(town: Town):
     silent(town)
     second.beat()
     second.step()
-    town.app.cancel(job_id)
-    first.step()
-
+    (claim,) = town.app.queue.claim(ClaimRequest("w", 1))
+    first._mirror.step()
     assert "queued" == town.hash(job_id)["status"]
-    second.step()
+    second._mirror.step()
+    assert "processing" == town.hash(job_id)["status"]
+
+    town.app.queue.settle([lifecycle.cancelled_by_flag(claim)])
+    first._mirror.add([job_id])
+    first._mirror.step()
+    assert "processing" == town.hash(job_id)["status"]
+    second._mirror.step()
     assert ("failed", "Cancelled") == (town.hash(job_id)["status"], town.hash(job_id)["error_type"])
 
 

@@ -131,6 +131,21 @@ def test_an_id_that_was_used_for_something_else(town: Town):
     assert (town.inbox() / "incoming" / "b.txt").exists()
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_bad_message_does_not_touch_the_hash_of_a_job_that_has_its_id(town: Town, ended: bool):
+    good = town.message(town.put("a.txt", "Water."))
+    gateway = town.gateway()
+    town.push(good)
+    gateway.step()
+    if ended:
+        town.settle(gateway, good["job_id"])
+    town.push(good | {"rag_id": "other_rag"})
+    gateway.step()
+
+    assert ("done" if ended else "queued") == town.hash(good["job_id"])["status"]
+    assert ["ERR_UNKNOWN_RAG"] == [letter["code"] for letter in town.letters()]
+
+
 def test_a_full_queue_holds_messages_back_instead_of_failing(town: Town, tmp_path_factory: Any):
     small = Town(tmp_path_factory.mktemp("small"), town.url, max_queue=3)
     ids = [small.push(small.message(small.put(f"{n}.txt", f"Water {n}."))) for n in range(8)]
