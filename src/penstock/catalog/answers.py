@@ -147,6 +147,13 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     graphrag_completed_chunks: int
 
 
+class Made(msgspec.Struct, frozen=True):
+    """What went into a document: chunks embedded by its own tasks, and the characters of all its chunks."""
+
+    embedded: int
+    characters: int
+
+
 class TenantCount(msgspec.Struct, frozen=True, kw_only=True):
     """What of a tenant's collection can be found now."""
 

@@ -24,6 +24,7 @@ from penstock.catalog.answers import (
     Filters,
     KeywordHit,
     KnownSource,
+    Made,
     Missing,
     PageState,
     Progress,
@@ -103,6 +104,9 @@ class Snapshot(Protocol):
         """What failed for good in ocr or vector."""
 
     def progress(self, document_id: int) -> Progress | None: ...
+
+    def made(self, document_id: int) -> Made:
+        """Reads every chunk: for the end of a document, not for status pages."""
 
     def statistics(self) -> dict[tuple[str, TaskStatus], int]:
         """Tasks by type (``ocr_pages``, ``vector_chunks``, ``graphrag_chunks``) and status."""

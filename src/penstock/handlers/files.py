@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock import clock, retry
+from penstock.arrival import Arrival, arrival_of
 from penstock.catalog.answers import Source
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import (
@@ -46,6 +47,8 @@ PAGES_AT_ONCE = 32
 MOST_OPEN_TASKS = 5_000
 """While more are to be done, files that would add to them wait. Others go on: they add none."""
 TRY_AGAIN = timedelta(seconds=2)
+HEAD = 4_096
+"""Bytes that a file's type is told by."""
 
 
 class _Asked(NamedTuple):
@@ -53,10 +56,17 @@ class _Asked(NamedTuple):
 
     place: Place
     path: str
+    name: str
+    """As it is read by type: the path, unless it was said to be of another type than that promises."""
     sizes: ChunkSizes
     fingerprints: Fingerprints
     rebuild: bool
     checksum: bool
+    arrival: Arrival | None
+
+    @property
+    def read_from(self) -> str:
+        return self.arrival.read_from if self.arrival is not None else self.path
 
 
 class Files:
@@ -136,6 +146,8 @@ class _Call:
             return self._forgotten(context, asked, "it is no file any more")
         if read is None:
             return {"outcome": "unchanged"}
+        if asked.arrival is not None and asked.arrival.source_type is not None:
+            kinds.refuse_other_than(asked.arrival.source_type, asked.read_from, read.data[:HEAD])
         content_hash = hashlib.sha256(read.data).hexdigest()
         if known is not None and not asked.rebuild and _same(known, asked, content_hash):
             self._touched.append(Touch(known.source_id, read.size, read.mtime_ns))
@@ -148,6 +160,7 @@ class _Call:
         draft = self._draft(asked, read)
         if _by_tasks(draft) and self._tasks_are_many():
             return Later("there are many tasks to be done before it", TRY_AGAIN)
+        tags, metadata = _described(asked.arrival, known)
         generation = NewGeneration(
             place=asked.place,
             path=asked.path,
@@ -159,8 +172,10 @@ class _Call:
             fingerprints=asked.fingerprints,
             size=read.size,
             mtime_ns=read.mtime_ns,
-            file_type=kinds.suffix_of(asked.path),
+            file_type=kinds.suffix_of(asked.name),
             title=draft.title,
+            tags=tags,
+            metadata=metadata,
             job_id=context.job_id,
             priority=context.claim.priority,
             max_retries=context.claim.max_retries,
@@ -179,13 +194,15 @@ class _Call:
 
     def _draft(self, asked: _Asked, read: Read) -> Draft:
         """A long document is read only in part; its other pages become tasks."""
-        content = Content(asked.path, read.data)
-        paged = kinds.by_name(asked.path) == kinds.PDF
+        content = Content(asked.name, read.data)
+        paged = kinds.by_name(asked.name) == kinds.PDF
         draft = self._recipe.draft(content, asked.sizes, pages=range(1, PAGES_AT_ONCE + 1) if paged else None)
         if draft.page_count <= PAGES_AT_ONCE:
             # Once more without a range: only the whole can be judged to have no text at all.
             return self._recipe.draft(content, asked.sizes) if paged and not draft.chunks else draft
-        rest = tuple(NewPage(number=number) for number in range(PAGES_AT_ONCE + 1, draft.page_count + 1))
+        elsewhere = asked.read_from if asked.read_from != asked.path else None
+        numbers = range(PAGES_AT_ONCE + 1, draft.page_count + 1)
+        rest = tuple(NewPage(number=number, file_path=elsewhere) for number in numbers)
         return msgspec.structs.replace(draft, pages=draft.pages + rest)
 
     def _adopt(self, context: Context, known: Source, asked: _Asked, content_hash: str) -> Wait | None:
@@ -213,6 +230,9 @@ class _Call:
             return sum(snapshot.open_tasks(lane) for lane in (Phase.OCR, Phase.VECTOR)) > MOST_OPEN_TASKS
 
     def _missing(self, context: Context, asked: _Asked, known: Source | None) -> dict[str, Any]:
+        if asked.arrival is not None:
+            # Somebody said that it lies there. What is indexed under its name came from elsewhere and stays.
+            raise PermanentFailure(f"{asked.read_from} is not there", code="ERR_FILE_NOT_FOUND")
         if known is not None:
             return self._forgotten(context, asked, "the file is gone")
         if context.claim.parent_id is not None or context.claim.submitted_by == "watcher":
@@ -278,14 +298,18 @@ def _asked(context: Context, recipe: Recipe) -> _Asked:
     payload = msgspec.convert(context.payload, FilePayload)
     metadata = context.metadata
     sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
-    path = payload.identifier
+    path, arrival = payload.identifier, arrival_of(metadata)
+    said = arrival.source_type if arrival is not None else None
+    name = kinds.named_as(path, said) if said is not None else path
     return _Asked(
         place=context.place,
         path=path,
+        name=name,
         sizes=sizes,
-        fingerprints=recipe.fingerprints(path, sizes),
+        fingerprints=recipe.fingerprints(name, sizes),
         rebuild=bool(metadata.get("rebuild")),
         checksum=bool(metadata.get("checksum")),
+        arrival=arrival,
     )
 
 
@@ -293,7 +317,22 @@ def _same(known: Source, asked: _Asked, content_hash: str) -> bool:
     published = known.published_id is not None and not known.partial
     made_of = (known.content_hash, known.fingerprints, known.file_type)
     # A rename may have given it another suffix that is read the same way.
-    return published and made_of == (content_hash, asked.fingerprints, kinds.suffix_of(asked.path))
+    if not published or made_of != (content_hash, asked.fingerprints, kinds.suffix_of(asked.name)):
+        return False
+    if asked.arrival is None:
+        return True
+    tags, about = _described(asked.arrival, known)
+    return tags == known.tags and msgspec.json.decode(about) == msgspec.json.decode(known.metadata)
+
+
+def _described(arrival: Arrival | None, known: Source | None) -> tuple[tuple[str, ...], str]:
+    """Tags and metadata of the new version: those of the one before, unless they are not wanted any more."""
+    tags, about = (known.tags, known.metadata) if known is not None else ((), "{}")
+    if arrival is None:
+        return tags, about
+    old_tags, old = (tags, msgspec.json.decode(about)) if arrival.keep else ((), {})
+    merged = msgspec.json.encode(old | arrival.about).decode()
+    return tuple(dict.fromkeys((*old_tags, *arrival.tags))), merged
 
 
 def _by_tasks(draft: Draft) -> bool:
@@ -309,4 +348,4 @@ def _read(asked: _Asked, known: Source | None, most_bytes: int) -> Read | None:
         times = (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns)
         return times and _same(known, asked, known.content_hash)
 
-    return read_file(asked.path, most_bytes, unchanged)
+    return read_file(asked.read_from, most_bytes, unchanged)

@@ -15,6 +15,7 @@ from penstock.handlers.registry import Wait
 from penstock.pipeline.recipe import Recipe
 
 MOST_DOCUMENTS = 100
+EMBEDDED = "embedded"
 
 
 class Filed(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,8 +93,11 @@ def _embedded_here(filed: Filed) -> int:
 
 
 def _answer(filed: Filed, stored: Stored, embedded: set[str]) -> Any:
+    made = len(embedded & {chunk.text_hash for chunk in filed.chunks})
     if stored.outcome is Outcome.BUILDING:
-        return Wait(waiting_for=str(stored.document_id))
+        # Whoever tells the job of its end counts what tasks embedded; this came before them.
+        progress = msgspec.json.encode({EMBEDDED: made}).decode() if made else None
+        return Wait(waiting_for=str(stored.document_id), progress_json=progress)
     if stored.outcome is Outcome.REMOVED:
         return {"outcome": "removed while indexing"}
     if stored.outcome is Outcome.SUPERSEDED:
@@ -105,7 +109,7 @@ def _answer(filed: Filed, stored: Stored, embedded: set[str]) -> Any:
         "pages": len(filed.generation.pages),
         "chunks": stored.chunks,
         "kept": stored.kept,
-        "embedded": len(embedded & {chunk.text_hash for chunk in filed.chunks}),
+        "embedded": made,
         "tokens": filed.tokens,
     }
     if stored.failed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -15,8 +16,9 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NO_EXTRACTOR, Failure, NewPage, Phase, Task, TaskOutcome, TaskSource
 from penstock.errors import PermanentFailure, UnsupportedType
 from penstock.handlers.embedding import MOST_TEXTS, Owner, embed
-from penstock.handlers.reading import read_file
+from penstock.handlers.reading import Read, read_file
 from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.plan import sizes_of
 from penstock.pipeline.recipe import Recipe
@@ -66,7 +68,7 @@ class Phases:
         ended: list[TaskOutcome] = []
         for group in _runs(tasks):
             try:
-                file = self._read(group[0].source)
+                file = self._read(group[0].source, group[0].file_path)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is these tasks' answer
                 ended += [_failed(task, error) for task in group]
                 continue
@@ -74,14 +76,12 @@ class Phases:
             ended += self._pages_of(file, group) if file is not None else []
         return ended
 
-    def _read(self, source: TaskSource) -> _Open | None:
+    def _read(self, source: TaskSource, file_path: str | None) -> _Open | None:
         """The file again; None when it is not the one the generation was begun for."""
         if self._content is not None and self._content.source == source:
             return self._content
-        try:
-            read = read_file(source.path, self._recipe.limits.file_bytes, lambda _: False)
-        except (FileNotFoundError, NotADirectoryError, UnsupportedType):
-            read = None
+        read = self._bytes(source.path, file_path)
+        name = kinds.named_as(source.path, source.file_type) if source.file_type else source.path
         with self._catalog.snapshot() as snapshot:
             document = snapshot.document(source.document_id)
         sizes = sizes_of(document.fingerprints) if document is not None else None
@@ -89,11 +89,18 @@ class Phases:
             self._give_up(source)
             return None
         same = hashlib.sha256(read.data).hexdigest() == source.content_hash
-        if not same or self._recipe.fingerprints(source.path, sizes).ocr != document.fingerprints.ocr:
+        if not same or self._recipe.fingerprints(name, sizes).ocr != document.fingerprints.ocr:
             self._give_up(source)
             return None
-        self._content = _Open(source, Content(source.path, read.data), sizes)
+        self._content = _Open(source, Content(name, read.data), sizes)
         return self._content
+
+    def _bytes(self, path: str, file_path: str | None) -> Read | None:
+        """From where it was first read, or from where it is known when it has been moved there since."""
+        for place in filter(None, (file_path, path)):
+            with suppress(FileNotFoundError, NotADirectoryError, UnsupportedType):
+                return read_file(place, self._recipe.limits.file_bytes, lambda _: False)
+        return None
 
     def _give_up(self, source: TaskSource) -> None:
         """What was begun cannot be finished. A generation that is published already keeps what it has."""

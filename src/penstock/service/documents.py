@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack
 
 import msgspec
 
-from penstock.catalog.answers import Document, Filters, PageState, Source, TenantCount
+from penstock.catalog.answers import Document, Filters, PageState, Progress, Source, TenantCount
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place
 from penstock.config import Settings
@@ -235,6 +235,11 @@ class Documents:
     def pages(self, document_id: int, *, limit: int = 100) -> list[PageState]:
         with self.catalog.snapshot() as snapshot:
             return snapshot.pages(document_id, limit=limit)
+
+    def progress(self, document_id: int) -> Progress | None:
+        """How far a generation is that is being built."""
+        with self.catalog.snapshot() as snapshot:
+            return snapshot.progress(document_id)
 
     def overview(self, tenant_id: str | None = None) -> Overview:
         with self.catalog.snapshot() as snapshot:

@@ -105,6 +105,13 @@ class Jobs:
         added = self.queue.add(new, limits=self._limits(), connection=connection)
         return [self._receipt(answer, None) for answer in added]
 
+    def room(self) -> int:
+        """How many more indexing jobs the queue takes now, for doors that hold back instead of failing."""
+        waiting = JobQuery(statuses=frozenset({Status.PENDING}), top_level=True)
+        counts = self.queue.count(waiting, by=("item_type",))
+        indexing = sum(number for (item_type,), number in counts.items() if item_type != "function")
+        return max(self.settings.max_queue - indexing, 0)
+
     def _limits(self) -> Limits:
         return Limits(
             indexing=self.settings.max_queue,

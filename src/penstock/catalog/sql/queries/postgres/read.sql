@@ -93,6 +93,11 @@ WHERE c.vector_status = 'failed' AND c.document_id = (SELECT id FROM documents W
   AND c.vector_retry_at IS NULL
 LIMIT $2
 
+-- A chunk that came with its vector was never claimed.
+-- name: made
+SELECT count(*) FILTER (WHERE vector_claim_number > 0), coalesce(sum(end_char - start_char), 0)
+FROM task_queue_chunk WHERE document_id = (SELECT id FROM documents WHERE key = $1)
+
 -- name: progress_columns
 SELECT d.key, d.filename, d.ocr_status, d.vector_index_status, d.graphrag_index_status, d.page_count,
        d.ocr_completed, d.ocr_failed, d.chunk_count, d.vector_chunks, d.graphrag_chunks
