@@ -141,10 +141,10 @@ class Penstock(FunctionJobs):
 
     @functools.cached_property
     def _search(self) -> Search:
-        from penstock.pipeline.embed.opening import open_embedder
+        from penstock.pipeline.embed.opening import open_space
         from penstock.service.search import Search
 
-        return Search(self.documents.catalog, self.settings, lambda: open_embedder(self.settings.embedder))
+        return Search(self.documents.catalog, self.settings, open_space)
 
     def index(self, path: str | PathLike[str], **options: Unpack[IndexOptions]) -> Receipt:
         """Have a file, or everything below a folder, become searchable; see ``Documents.index``.

@@ -62,14 +62,14 @@ def test_index_works_here_and_search_finds(run: Run, ask: Ask, folder: Path):
     shown = run("search", "wheel", "--mode", "keyword").stdout
     assert f" 1. {folder}/mill.md:1\n    The mill\n" in shown
     assert "Water drives the wheel." in shown
-    (hit,) = ask("search", "wheel", "--mode", "keyword")
+    (hit,) = ask("search", "wheel", "--mode", "keyword")["hits"]
     assert (str(folder / "mill.md"), 1, "Water drives the **wheel**.") == (
         hit["path"],
         hit["first_line"],
         hit["snippet"].splitlines()[-1],
     )
     assert "Nothing found.\n" == run("search", "zebra", "--mode", "keyword").stdout
-    assert [] == ask("search", "zebra", "--mode", "keyword")
+    assert {"hits": [], "notes": []} == ask("search", "zebra", "--mode", "keyword")
 
 
 def test_the_second_time_and_what_changed_meanwhile(run: Run, folder: Path):
@@ -156,9 +156,19 @@ def test_notes_are_shown_by_their_title(run: Run, ask: Ask):
     shown = run("search", "freezes", "--mode", "keyword").stdout
     assert " 1. note: The gate sticks when it freezes. (mill/gate)\n" in shown
     assert "note:" not in run("documents", "list").stdout
-    assert 1 == len(ask("search", "smokes", "--mode", "keyword"))
+    assert 1 == len(ask("search", "smokes", "--mode", "keyword")["hits"])
     assert ": removed\n" in run("note", "The oven smokes.", "--delete").stdout
     assert "ERR_UNKNOWN_DOCUMENT" in run("note", "Never kept.", "--delete", code=1).stdout
+
+    (note,) = ask("documents", "list")["documents"]
+    assert ": indexed\n" in run("note", "The gate runs.", "--update", note["source_id"]).stdout
+    assert "no note nobody in collection" in run("note", "More.", "--update", "nobody", code=1).stdout
+    assert ["indexed", "renamed", "updated"] == [
+        entry["what"] for entry in ask("documents", "history", note["source_id"])["history"]
+    ]
+    assert ": removed\n" in run("note", note["source_id"], "--delete").stdout
+    assert "removed" in run("documents", "history", note["source_id"]).stdout
+    assert "ERR_UNKNOWN_DOCUMENT" in run("documents", "history", "nobody", code=1).stderr
 
 
 def test_retry_reads_only_what_failed(run: Run, ask: Ask, troubled: Path):
@@ -169,7 +179,7 @@ def test_retry_reads_only_what_failed(run: Run, ask: Ask, troubled: Path):
     again = ask("index", str(troubled), "--wait")
 
     assert (job, "done", 0) == (again["job_id"], again["status"], again["counts"]["failed"])
-    assert 1 == len(ask("search", "truth", "--mode", "keyword"))
+    assert 1 == len(ask("search", "truth", "--mode", "keyword")["hits"])
 
 
 def test_what_cannot_be_indexed_says_so(run: Run, ask: Ask, folder: Path, tmp_path: Path):
@@ -270,7 +280,7 @@ def test_a_terminal_shows_how_far_it_is_and_ctrl_c_leaves_work_to_the_next_run(
     # Asked for again while it ran, it looks once more at the end.
     assert (job["job_id"], "done", 4_000) == (again["job_id"], again["status"], again["counts"]["unchanged"])
     assert 4_000 == ask("status")["documents"]["tenants"][0]["sources"]
-    assert json.loads(run("--json", "search", "3999", "--mode", "keyword").stdout)
+    assert json.loads(run("--json", "search", "3999", "--mode", "keyword").stdout)["hits"]
 
 
 def test_watching_ends_with_ctrl_c(run: Run, state: Path, folder: Path):

@@ -95,3 +95,21 @@ def test_a_store_that_goes_away_costs_time_only(
     assert document.current
     slot.close(remove=True)
     recipe.close()
+
+
+def test_a_lane_of_another_model_is_not_served_and_says_so(catalog: SqliteCatalog, tmp_path: Path):
+    recipe = Recipe(HashingEmbedder())
+    begin(catalog, recipe, chunks=3)
+    catalog.set_fingerprints({Phase.VECTOR: "static-256-12345678"})
+    slot = Slot.create(tmp_path / "w1.slot")
+    lanes = Lanes(Documents(catalog, Phases(catalog, recipe)), MemoryQueue(), slot, "w1", (Phase.VECTOR,))
+
+    assert not lanes.step(lambda _: nullcontext())
+    assert "static-256-12345678" in lanes.refused["lane vector"]
+
+    catalog.set_fingerprints({Phase.VECTOR: recipe.space}, replace=True)
+    lanes.wake()
+    assert lanes.step(lambda _: nullcontext())
+    assert {} == lanes.refused
+    slot.close(remove=True)
+    recipe.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.catalog.identity import text_hash
 from penstock.job import Status
 from tests.documents.conftest import Desk
 
@@ -34,6 +35,18 @@ def test_a_renamed_file_keeps_what_was_made_of_it(desk: Desk):
     assert (before.source_id, "new.md") == (after.source_id, paths(desk)[0])
     assert made == embedded(desk)
     assert ["new.md"] == desk.found("wheel")
+
+
+def test_a_file_renamed_to_another_type_is_read_as_that(desk: Desk):
+    path = desk.put("old.txt", "# Wheel\n\nWater drives the wheel.")
+    desk.index()
+    (before,) = desk.app.documents.sources()
+    path.rename(desk.folder / "new.md")
+
+    rename(desk, "old.txt", "new.md")
+
+    (hit,) = desk.app.search("wheel", mode="keyword", file_type="md")
+    assert (before.source_id, "Wheel") == (hit.source_id, hit.heading)
 
 
 def test_a_renamed_folder_takes_everything_below_it_along(desk: Desk):
@@ -113,6 +126,10 @@ def test_a_tenant_goes_with_everything_and_leaves_the_others(desk: Desk):
         (tenant.tenant_id, tenant.sources) for tenant in desk.app.documents.overview().tenants
     ]
     assert [] == desk.app.documents.catalog.outbox()
+    with desk.app.documents.catalog.snapshot() as snapshot:
+        space = snapshot.spaces("other")[0].name
+        hashes = [text_hash(f"Text number {number}.") for number in range(30)]
+        assert {} == snapshot.vectors("acme", space, hashes)
 
 
 def test_what_is_asked_for_again_after_a_deletion_comes_back(desk: Desk):

@@ -58,3 +58,17 @@ def test_the_identical_text_deletes(desk: Desk):
 
     assert Status.DONE is desk.run("content", "delete", {"content": "The gate sticks."}).status
     assert [] == notes(desk)
+
+
+def test_a_note_is_forgotten_by_its_id_as_well(desk: Desk):
+    add(desk, "The gate sticks.")
+    add(desk, "The oven smokes.")
+    first, second = notes(desk)
+
+    for text in (first.source_id, "The gate sticks.", "The oven smokes."):
+        with desk.app.worker_thread():
+            receipt = desk.app.documents.note(text, delete=True)
+            desk.app.wait(receipt.job_id, timeout=30)
+
+    assert [] == notes(desk)
+    assert first.source_id != second.source_id

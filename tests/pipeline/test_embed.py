@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from penstock.errors import InvalidSetting
 from penstock.pipeline.embed import static
 from penstock.pipeline.embed.hashing import HashingEmbedder
-from penstock.pipeline.embed.opening import EMBEDDERS, open_embedder
-from penstock.pipeline.embed.protocol import Embedder
+from penstock.pipeline.embed.opening import EMBEDDERS, open_embedder, open_space
+from penstock.pipeline.embed.protocol import Embedder, space_of
 
 TEXTS = [
     "The mill grinds corn.",
@@ -152,3 +152,19 @@ def test_the_package_of_the_weights_is_never_run():
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert "[]" == answer.stdout.strip()
+
+
+@pytest.mark.parametrize("name", EMBEDDERS)
+def test_an_embedder_is_opened_by_the_name_of_its_space(name: str):
+    space = space_of(open_embedder(name))
+    opened = open_space(space)
+
+    assert opened is not None
+    assert space == space_of(opened)
+
+
+@pytest.mark.parametrize(
+    "space", ["static-256-00000000", "acme-8-12345678", "hashing-x-1", "hashing-4-1", ""]
+)
+def test_a_space_of_other_weights_or_of_nobody_here_is_not_opened(space: str):
+    assert open_space(space) is None

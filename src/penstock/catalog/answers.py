@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 import msgspec
 
@@ -22,6 +23,7 @@ class KnownSource(msgspec.Struct, frozen=True, gc=False):
     graphrag_fingerprint: str
     published_id: int | None
     building_id: int | None
+    chunk_count: int
     partial: bool
 
 
@@ -93,6 +95,17 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     def settled(self) -> bool:
         """Ocr and vector have nothing left to do."""
         return self.ocr.status in SETTLED and self.vector.status in SETTLED
+
+
+class Event(msgspec.Struct, frozen=True):
+    """``updated``: ``note`` says to how much; ``renamed``: where to; ``removed``: when it was first indexed.
+    ``path``: where it was."""
+
+    at: datetime
+    what: Literal["updated", "renamed", "removed"]
+    path: str
+    note: str
+    job_id: str | None = None
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):

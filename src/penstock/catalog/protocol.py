@@ -21,6 +21,7 @@ from penstock.catalog.answers import (
     ChunkState,
     ChunkView,
     Document,
+    Event,
     Filters,
     KeywordHit,
     KnownSource,
@@ -43,6 +44,7 @@ from penstock.catalog.values import (
     LedgerEntry,
     Move,
     NewGeneration,
+    NewPage,
     Phase,
     Place,
     Removal,
@@ -91,11 +93,21 @@ class Snapshot(Protocol):
     def generations(self, source_id: str) -> list[Document]:
         """All generations still there, newest first."""
 
+    def events(self, source_id: str) -> list[Event]:
+        """What happened to a source after it was first indexed, oldest first; also to one that is gone."""
+
+    def formerly(self, place: Place, path: str) -> str | None:
+        """The id of the source that was last at a path where it is no more."""
+
     def pages(self, document_id: int, *, after: int = -1, limit: int = 100) -> list[PageState]:
         """Pages by number, from the first number greater than ``after``."""
 
     def chunks(self, page_id: int) -> list[ChunkState]:
         """Chunks of a page, in its order."""
+
+    def content(self, document_id: int) -> tuple[NewPage, ...]:
+        """The pages of a generation that was read to its end, as they would be stored again, without
+        vectors."""
 
     def page_text(self, page_id: int) -> str | None:
         """The text of a page, where it was kept."""
@@ -149,8 +161,8 @@ class Snapshot(Protocol):
     def matching(self, filters: Filters) -> list[int] | None:
         """``source_key`` of every published source the filters let through; None: all of the tenant's."""
 
-    def spaces(self, tenant_id: str) -> list[Space]:
-        """Spaces with vectors of published chunks, largest first."""
+    def spaces(self, tenant_id: str | None) -> list[Space]:
+        """Spaces with vectors of published chunks (None: of all tenants), largest first."""
 
     def changes(self, tenant_id: str, since: int | None = None) -> VectorChanges:
         """What a cache that was right at sequence ``since`` has to do to be right for this snapshot."""
@@ -269,8 +281,16 @@ class Catalog(Protocol):
         ``FingerprintMismatch`` where something else was."""
 
     def sweep(self, before: datetime, *, limit: int = BATCH) -> int:
-        """Forget tombstones, cached vectors and traces of removals older than ``before``; how many went.
-        Spaces nothing is in any more go too."""
+        """Forget tombstones, cached vectors and traces of removals older than ``before``, and what happened
+        before then to sources that are gone; how many went. Spaces nothing is in any more go too."""
+
+    def forget(self, tenant_id: str, *, limit: int = BATCH) -> bool:
+        """What outlives the documents of a tenant: cached vectors, and what happened to sources that are
+        gone; up to ``limit`` of each. True: nothing of it is left."""
+
+    def repair(self, *, limit: int = BATCH, now: datetime | None = None) -> int:
+        """Put right what ``audit`` finds of texts, words and vectors, up to ``limit`` of a kind; how many.
+        What belongs to nothing goes, missing words are written, chunks without a vector wait for one."""
 
     def audit(self) -> list[str]:
         """Every broken invariant in words: orphans, wrong counts, pointers to nothing. Reads everything."""

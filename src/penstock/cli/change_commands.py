@@ -72,6 +72,9 @@ def delete_tenant(session: Session, /, name: str, yes: bool) -> None:
 def _submit(
     session: Session, item_type: str, op: str, payload: dict[str, Any], where: dict[str, Any]
 ) -> None:
+    alive = session.worker_alive()
+    if not alive and item_type == "rename":
+        session.refuse_another_model()
     receipt = session.jobs.submit(
         item_type=item_type,
         op=op,
@@ -79,7 +82,7 @@ def _submit(
         tenant_id=where.get("tenant"),
         collection=where.get("collection"),
     )
-    if session.worker_alive():
+    if alive:
         _tell_queued(session, receipt)
         return
     session.make_worker(session.settings, processes=1, until_job=receipt.job_id, grace=5.0).run()
@@ -106,26 +109,32 @@ def _tell_queued(session: Session, receipt: Receipt) -> None:
 
 @click.command()
 @click.option("--tenant", metavar="NAME", help="Only this tenant.")
-@click.option("--fix", is_flag=True, help="Have what differs from the disk looked at again.")
+@click.option(
+    "--fix", is_flag=True, help="Repair the catalog, and have what differs from the disk looked at."
+)
 @json_option
 @click.pass_obj
 def verify(session: Session, /, tenant: str | None, fix: bool) -> None:
-    """Compare the index with itself and with the disk, and list every difference.
+    """Compare documents, words, vectors and the disk, and list every difference.
 
-    The exit code is 0 when there is none.
+    The exit code is 0 when there is none, or with --fix.
     """
     verifier = session.verifier
     found = list(verifier.differences(tenant))
+    repaired = verifier.repair() if fix and any(one.path is None for one in found) else 0
     receipts = verifier.fix(found) if fix and found else []
     if session.as_json:
-        emit_json({"differences": found, "queued": [receipt.job_id for receipt in receipts]})
+        queued = [receipt.job_id for receipt in receipts]
+        emit_json({"differences": found, "repaired": repaired, "queued": queued})
     elif not found:
         emit("Everything matches.")
     else:
         emit(table(["path", "difference"], [(one.path or "(catalog)", one.what) for one in found[:SHOWN]]))
         if len(found) > SHOWN:
             emit(f"… and {len(found) - SHOWN:,} more; --json has all.")
+        if repaired:
+            emit(f"{repaired:,} rows of the catalog put right.")
         if receipts:
-            emit(f"{len(receipts):,} jobs queued to put that right.")
+            emit(f"{len(receipts):,} jobs queued to put the rest right.")
     if found and not fix:
         raise SystemExit(REFUSED)

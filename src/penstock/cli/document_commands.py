@@ -111,6 +111,22 @@ def _facts(source: Source) -> list[tuple[str, object]]:
 @click.argument("path_or_id", metavar="PATH|ID")
 @click.option("--collection", metavar="NAME", help="Of this collection.")
 @click.option("--tenant", metavar="NAME", help="Whose document.")
+@json_option
+@click.pass_obj
+def history(session: Session, path_or_id: str, collection: str | None, tenant: str | None) -> None:
+    """What happened to a document: indexed, updated, renamed, removed. Also to one that is gone."""
+    entries = session.documents.history(path_or_id, collection=collection, tenant_id=tenant)
+    if session.as_json:
+        emit_json({"history": entries})
+        return
+    rows = [(f"{entry.at:%Y-%m-%d %H:%M:%S}", entry.what, printable(entry.note or "")) for entry in entries]
+    emit(table(["when (UTC)", "what", ""], rows))
+
+
+@documents.command()
+@click.argument("path_or_id", metavar="PATH|ID")
+@click.option("--collection", metavar="NAME", help="Of this collection.")
+@click.option("--tenant", metavar="NAME", help="Whose document.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Pages, at most.")
 @json_option
 @click.pass_obj
@@ -189,7 +205,7 @@ def _shortened(path: str, longest: int = 80) -> str:
 @click.option("--collection", metavar="NAME", help="Where it goes.")
 @click.option("--tenant", metavar="NAME", help="Whose note it is.")
 @click.option("--update", metavar="ID", help="Replace the note with this id.")
-@click.option("--delete", is_flag=True, help="Forget the note with this text.")
+@click.option("--delete", is_flag=True, help="Forget the note with this text, or this id.")
 @json_option
 @click.pass_obj
 def note(session: Session, /, text: str, **given: Any) -> None:
@@ -198,6 +214,9 @@ def note(session: Session, /, text: str, **given: Any) -> None:
     \b
     penstock note "The gate sticks when it freezes." --tag mill/gate
     """
+    alive = session.worker_alive()
+    if not alive and not given["delete"]:
+        session.refuse_another_model()
     receipt = session.documents.note(
         text,
         tag=given["tag"],
@@ -206,7 +225,7 @@ def note(session: Session, /, text: str, **given: Any) -> None:
         update=given["update"],
         delete=given["delete"],
     )
-    if not session.worker_alive():
+    if not alive:
         session.make_worker(session.settings, processes=1, until_job=receipt.job_id, grace=5.0).run()
     job = session.jobs.job(receipt.job_id)
     if session.as_json:

@@ -61,8 +61,10 @@ def index(session: Session, /, path: str, **given: Any) -> None:
     if given["dry_run"]:
         _preview(session, path, options)
         return
-    receipt = session.documents.index(path, **options)
     alive = session.worker_alive()
+    if not alive and given["wait"] is not False:
+        session.refuse_another_model()
+    receipt = session.documents.index(path, **options)
     here = given["wait"] is not False and not alive and not _claimed_elsewhere(session, receipt.job_id)
     if not session.as_json:
         _tell_queued(receipt, alive)

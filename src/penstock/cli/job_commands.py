@@ -55,12 +55,12 @@ def status(session: Session, tenant: str | None) -> None:
         return
     queue_look.print_stats(stats)
     emit("")
-    _print_documents(overview)
+    _print_documents(overview, session.settings.embedder)
     if not session.worker_alive() and stats.by_status.get("pending"):
         emit("\nNo worker is running here. Start one with: penstock worker")
 
 
-def _print_documents(overview: Overview) -> None:
+def _print_documents(overview: Overview, embedder: str) -> None:
     rows = [
         (each.tenant_id, each.collection, each.branch, each.sources, each.chunks, each.partial or "")
         for each in overview.tenants
@@ -74,3 +74,17 @@ def _print_documents(overview: Overview) -> None:
     ]
     if open_tasks:
         emit("\n" + fields(open_tasks))
+    _print_models(overview, embedder)
+
+
+def _print_models(overview: Overview, embedder: str) -> None:
+    """Only while there is something to be said of them."""
+    model = overview.model
+    facts: list[tuple[str, object]] = []
+    if model is not None and overview.tenants and not model.startswith(f"{embedder}-"):
+        facts.append(("Model", f"{model}; the settings here say {embedder}, which would index nothing"))
+    for space, chunks in overview.spaces.items():
+        if model is not None and space != model:
+            facts.append(("Former model", f"{chunks:,} chunks are still of {space}: penstock rebuild"))
+    if facts:
+        emit("\n" + fields(facts))

@@ -19,6 +19,7 @@ from penstock.cli import (
     job_commands,
     queue_change,
     queue_commands,
+    rebuild,
     search,
     worker,
 )
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.config import Settings
     from penstock.service.documents import Documents
     from penstock.service.jobs import Jobs
+    from penstock.service.rebuilding import Rebuilder
     from penstock.service.search import Search
     from penstock.service.verifying import Verifier
 
@@ -91,15 +93,22 @@ class _House:
         return Documents(open_catalog(settings), jobs, settings)
 
     def search(self, settings: Settings, documents: Documents) -> Search:
-        from penstock.pipeline.embed.opening import open_embedder
+        from penstock.pipeline.embed.opening import open_space
         from penstock.service.search import Search
 
-        return Search(documents.catalog, settings, lambda: open_embedder(settings.embedder))
+        return Search(documents.catalog, settings, open_space)
 
     def verifier(self, documents: Documents, jobs: Jobs) -> Verifier:
         from penstock.service.verifying import Verifier
 
         return Verifier(documents.catalog, jobs)
+
+    def rebuilder(self, settings: Settings, documents: Documents, jobs: Jobs) -> Rebuilder:
+        from penstock.pipeline.embed.opening import open_embedder
+        from penstock.pipeline.recipe import Recipe
+        from penstock.service.rebuilding import Rebuilder
+
+        return Rebuilder(documents.catalog, jobs, Recipe(open_embedder(settings.embedder)))
 
     def worker(self, settings: Settings, **options: Any) -> Worker:
         from penstock import working
@@ -142,6 +151,7 @@ for command in (
     change_commands.delete,
     change_commands.delete_tenant,
     change_commands.verify,
+    rebuild.rebuild,
     queue_change.cancel,
     queue_change.retry,
     queue_commands.queue,

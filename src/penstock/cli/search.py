@@ -43,15 +43,16 @@ def search(session: Session, /, query: tuple[str, ...], **given: Any) -> None:
     penstock search '"penstock gate"' --type md --json
     """
     given["tenant_id"] = given.pop("tenant")
-    hits = session.search.search(" ".join(query), marks=MARKS, **given)
+    answer = session.search.ask(" ".join(query), marks=MARKS, **given)
     if session.as_json:
-        emit_json([_as_json(hit) for hit in hits])
+        emit_json({"hits": [_as_json(hit) for hit in answer.hits], "notes": answer.notes})
         return
-    if not hits:
+    if not answer.hits:
         emit("Nothing found.")
-        return
-    for number, hit in enumerate(hits, 1):
+    for number, hit in enumerate(answer.hits, 1):
         emit(_shown(number, hit))
+    for note in answer.notes:
+        click.echo(f"Note: {note}", err=True)
 
 
 def _shown(number: int, hit: Hit) -> str:

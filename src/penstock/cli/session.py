@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from penstock.redis_contract.answers import Asked, Health, Prepared
     from penstock.service.documents import Documents
     from penstock.service.jobs import Jobs
+    from penstock.service.rebuilding import Rebuilder
     from penstock.service.search import Search
     from penstock.service.verifying import Verifier
 
@@ -64,6 +65,8 @@ class House(Protocol):
 
     def verifier(self, documents: Documents, jobs: Jobs) -> Verifier: ...
 
+    def rebuilder(self, settings: Settings, documents: Documents, jobs: Jobs) -> Rebuilder: ...
+
     def worker(self, settings: Settings, **options: Any) -> Worker: ...
 
     def worker_alive(self, settings: Settings, jobs: Jobs) -> bool: ...
@@ -108,6 +111,14 @@ class Session:
     @property
     def verifier(self) -> Verifier:
         return self._house.verifier(self.documents, self.jobs)
+
+    @functools.cached_property
+    def rebuilder(self) -> Rebuilder:
+        return self._house.rebuilder(self.settings, self.documents, self.jobs)
+
+    def refuse_another_model(self) -> None:
+        """Before work that makes vectors is done here: it would never end, were the catalog's others."""
+        self.documents.refuse_another_model()
 
     def make_worker(self, settings: Settings, **options: Any) -> Worker:
         return self._house.worker(settings, **options)

@@ -247,10 +247,12 @@ class InvalidTransition(Conflict, ValueError):
 
 
 class FingerprintMismatch(Conflict):
-    """A worker would do a phase otherwise than the catalog is set to; it gets no tasks of that phase."""
+    """A worker would do a phase otherwise than the catalog is set to; it gets no work of that phase."""
 
     code = "ERR_FINGERPRINT_MISMATCH"
-    default_remedy = "Give the worker the settings the index was made with, or change the index by command."
+    default_remedy = (
+        "Set PENSTOCK_EMBEDDER to what the index was made with, or change the index with `penstock rebuild`."
+    )
 
 
 class QueueFull(PenstockError):

@@ -33,13 +33,16 @@ from penstock.errors import PenstockError, PermanentFailure, UnsupportedType
 from penstock.handlers.context import Context
 from penstock.handlers.embedding import MOST_TEXTS
 from penstock.handlers.filing import Filed, Filing
+from penstock.handlers.model import Model
 from penstock.handlers.reading import Read, read_file
+from penstock.handlers.refreshing import OUTDATED, from_catalog
 from penstock.handlers.registry import Later, Wait
 from penstock.handlers.twins import Twins, unknown_at
 from penstock.payloads import FilePayload, normal_path
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.protocol import Content
+from penstock.pipeline.plan import outdated
 from penstock.pipeline.recipe import Draft, Recipe, chunk_sizes
 
 PAGES_AT_ONCE = 32
@@ -73,9 +76,11 @@ class Files:
     def __init__(self, catalog: Catalog, recipe: Recipe) -> None:
         self._catalog = catalog
         self._recipe = recipe
+        self._model = Model(catalog, recipe.embedder)
 
     def ingest(self, contexts: Sequence[Context]) -> list[Any]:
         """One answer a job: what became of its file, or the exception that says why nothing did."""
+        self._model.refuse_another()
         return _Call(self._catalog, self._recipe, contexts).answers()
 
     def delete(self, context: Context) -> dict[str, Any]:
@@ -139,23 +144,34 @@ class _Call:
         try:
             read = _read(asked, known, self._recipe.limits.file_bytes)
         except (FileNotFoundError, NotADirectoryError):
-            return self._missing(context, asked, known)
+            return self._missing(index, context, asked, known)
         except UnsupportedType:
             if known is None:
                 raise
             return self._forgotten(context, asked, "it is no file any more")
-        if read is None:
-            return {"outcome": "unchanged"}
-        if asked.arrival is not None and asked.arrival.source_type is not None:
-            kinds.refuse_other_than(asked.arrival.source_type, asked.read_from, read.data[:HEAD])
+        if read is None and known is not None:
+            return self._read_before(index, context, asked, known)
+        assert read is not None
+        _refuse_another_type(asked, read)
         content_hash = hashlib.sha256(read.data).hexdigest()
         if known is not None and not asked.rebuild and _same(known, asked, content_hash):
             self._touched.append(Touch(known.source_id, read.size, read.mtime_ns))
-            return {"outcome": "unchanged"}
+            return self._read_before(index, context, asked, known)
         if known is not None and not asked.rebuild:
             adopted = self._adopt(context, known, asked, content_hash)
             if adopted is not None:
                 return adopted
+        return self._anew(index, context, asked, known, read, content_hash)
+
+    def _anew(
+        self,
+        index: int,
+        context: Context,
+        asked: _Asked,
+        known: Source | None,
+        read: Read,
+        content_hash: str,
+    ) -> Any:
         read_at = clock.now()
         draft = self._draft(asked, read)
         if _by_tasks(draft) and self._tasks_are_many():
@@ -186,11 +202,26 @@ class _Call:
             warnings=draft.warnings,
             known_id=known.source_id if known is not None else None,
         )
+        return self._file(index, filed)
+
+    def _file(self, index: int, filed: Filed) -> None:
+        """Its answer comes with the write."""
         if not self._filing.fits(filed):
             self._write()
         self._filing.add(filed)
         self._filed.append(index)
-        return None
+
+    def _read_before(self, index: int, context: Context, asked: _Asked, known: Source) -> Any:
+        """Its text is in the catalog, cut as it should be; at most its vectors are another model's."""
+        if outdated(known.fingerprints, asked.fingerprints) is None:
+            return {"outcome": "unchanged"}
+        adopted = self._adopt(context, known, asked, known.content_hash)
+        if adopted is not None:
+            return adopted
+        filed = from_catalog(self._catalog, known, context, asked.fingerprints, self._recipe.space)
+        if filed is None or (filed.texts > MOST_TEXTS and self._tasks_are_many()):
+            return Later("it has just changed, or many tasks are to be done before it", TRY_AGAIN)
+        return self._file(index, filed)
 
     def _draft(self, asked: _Asked, read: Read) -> Draft:
         """A long document is read only in part; its other pages become tasks."""
@@ -229,10 +260,15 @@ class _Call:
         with self._catalog.snapshot() as snapshot:
             return sum(snapshot.open_tasks(lane) for lane in (Phase.OCR, Phase.VECTOR)) > MOST_OPEN_TASKS
 
-    def _missing(self, context: Context, asked: _Asked, known: Source | None) -> dict[str, Any]:
+    def _missing(self, index: int, context: Context, asked: _Asked, known: Source | None) -> Any:
         if asked.arrival is not None:
             # Somebody said that it lies there. What is indexed under its name came from elsewhere and stays.
             raise PermanentFailure(f"{asked.read_from} is not there", code="ERR_FILE_NOT_FOUND")
+        if known is not None and context.metadata.get(OUTDATED):
+            # Nobody asked whether the file is there: its disk may be away.
+            if _same(known, asked, known.content_hash):
+                return self._read_before(index, context, asked, known)
+            return {"outcome": "kept", "note": "the file is not there; what was made of it stays"}
         if known is not None:
             return self._forgotten(context, asked, "the file is gone")
         if context.claim.parent_id is not None or context.claim.submitted_by == "watcher":
@@ -314,15 +350,22 @@ def _asked(context: Context, recipe: Recipe) -> _Asked:
 
 
 def _same(known: Source, asked: _Asked, content_hash: str) -> bool:
+    """Nothing of it has to be read again."""
     published = known.published_id is not None and not known.partial
-    made_of = (known.content_hash, known.fingerprints, known.file_type)
     # A rename may have given it another suffix that is read the same way.
-    if not published or made_of != (content_hash, asked.fingerprints, kinds.suffix_of(asked.name)):
+    made_so = known.file_type == kinds.suffix_of(asked.name)
+    made_so = made_so and outdated(known.fingerprints, asked.fingerprints) != "reading"
+    if not published or known.content_hash != content_hash or not made_so:
         return False
     if asked.arrival is None:
         return True
     tags, about = _described(asked.arrival, known)
     return tags == known.tags and msgspec.json.decode(about) == msgspec.json.decode(known.metadata)
+
+
+def _refuse_another_type(asked: _Asked, read: Read) -> None:
+    if asked.arrival is not None and asked.arrival.source_type is not None:
+        kinds.refuse_other_than(asked.arrival.source_type, asked.read_from, read.data[:HEAD])
 
 
 def _described(arrival: Arrival | None, known: Source | None) -> tuple[tuple[str, ...], str]:

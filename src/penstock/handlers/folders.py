@@ -20,6 +20,8 @@ from penstock.errors import NothingToIndex
 from penstock.handlers.children import child_job
 from penstock.handlers.context import MOST_CHILDREN, Context
 from penstock.handlers.files import remove_all
+from penstock.handlers.model import Model
+from penstock.handlers.refreshing import OUTDATED, Refresh
 from penstock.handlers.registry import Wait
 from penstock.handlers.twins import Twins, Unknown, gone_for_sure, missing
 from penstock.job import NewJob
@@ -56,12 +58,17 @@ class Folders:
         self._catalog = catalog
         self._recipe = recipe
         self._state_dirs = state_dirs
+        self._model = Model(catalog, recipe.embedder)
 
     def ingest(self, context: Context) -> Any:
+        self._model.refuse_another()
+        if context.metadata.get(OUTDATED):
+            return Refresh(self._catalog, self._recipe, context, _payload(context).identifier).run()
         return _Walk(self._catalog, self._recipe, self._state_dirs, context, _payload(context)).run()
 
     def scan(self, context: Context) -> Any:
         """The same, for later: the children have the priority of a scan."""
+        self._model.refuse_another()
         walk_ = _Walk(self._catalog, self._recipe, self._state_dirs, context, _payload(context))
         walk_.priority = items.SCAN
         return walk_.run()

@@ -90,7 +90,10 @@ class Moves:
         removal = Removal(
             tenant_id=payload.tenant_id_to_delete, asked_at=context.asked_at, reason=payload.reason
         )
-        return {"outcome": "removed", "removed": self._remove(removal, context)}
+        removed = self._remove(removal, context)
+        while not self._catalog.forget(removal.tenant_id):
+            context.checkpoint()
+        return {"outcome": "removed", "removed": removed}
 
     def _remove(self, removal: Removal, context: Context) -> int:
         """Invisible first, then gone, in turns: a batch of each keeps both small."""

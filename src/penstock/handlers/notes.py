@@ -11,17 +11,17 @@ import msgspec
 from penstock import clock
 from penstock.catalog.answers import Source
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import NewGeneration, Place, Removal, Rename
+from penstock.catalog.values import NewGeneration, NewPage, Place, Removal, Rename
 from penstock.errors import UnknownDocument
 from penstock.handlers.context import Context
 from penstock.handlers.files import remove_all
 from penstock.handlers.filing import Filed, Filing
+from penstock.handlers.model import Model
+from penstock.handlers.refreshing import NOTES
 from penstock.payloads import ContentPayload
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.recipe import Recipe, chunk_sizes
 
-NOTES = "note:"
-"""Paths of notes begin so; no file's path does."""
 _TYPE = "md"
 
 
@@ -33,8 +33,10 @@ class Notes:
     def __init__(self, catalog: Catalog, recipe: Recipe) -> None:
         self._catalog = catalog
         self._recipe = recipe
+        self._model = Model(catalog, recipe.embedder)
 
     def ingest(self, contexts: Sequence[Context]) -> list[Any]:
+        self._model.refuse_another()
         filing = Filing(self._catalog, self._recipe)
         answers: list[Any] = [None] * len(contexts)
         filed: list[int] = []
@@ -59,6 +61,7 @@ class Notes:
 
     def update(self, context: Context) -> Any:
         """Another text for a note that is known by its id; its history stays one."""
+        self._model.refuse_another()
         payload = _payload(context)
         place = context.place
         source = self._source(place, payload)
@@ -105,7 +108,7 @@ class Notes:
             content_hash=hashlib.sha256(text.encode()).hexdigest(),
             asked_at=context.asked_at,
             read_at=clock.now(),
-            pages=draft.pages,
+            pages=_with_text(draft.pages, text),
             space=self._recipe.space,
             fingerprints=self._recipe.fingerprints("note.md", sizes),
             size=len(text.encode()),
@@ -117,6 +120,11 @@ class Notes:
             priority=context.claim.priority,
         )
         return Filed(generation=generation, tokens=draft.tokens)
+
+
+def _with_text(pages: tuple[NewPage, ...], text: str) -> tuple[NewPage, ...]:
+    """Kept as it is: there is no file to read it from again."""
+    return (msgspec.structs.replace(pages[0], text=text), *pages[1:]) if pages else ()
 
 
 def _payload(context: Context) -> ContentPayload:

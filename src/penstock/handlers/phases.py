@@ -51,7 +51,7 @@ class Phases:
         }
 
     def fingerprint(self, lane: Phase) -> str | None:
-        return self._recipe.embedder.fingerprint if lane is Phase.VECTOR else None
+        return self._recipe.space if lane is Phase.VECTOR else None
 
     def run(self, lane: Phase, tasks: Sequence[Task], *, embedding: bool = False) -> list[TaskOutcome]:
         """``embedding``: pages may get their vectors at once, from whoever serves that lane as well."""

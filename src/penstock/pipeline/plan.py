@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from penstock.catalog.values import Fingerprints
 from penstock.pipeline.chunk import cutting
 from penstock.pipeline.chunk.protocol import ChunkSizes
@@ -35,3 +37,10 @@ def sizes_of(made_with: Fingerprints) -> ChunkSizes | None:
     if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
         return None
     return ChunkSizes(int(numbers[0]), int(numbers[1]))
+
+
+def outdated(made: Fingerprints, wanted: Fingerprints) -> Literal["reading", "model"] | None:
+    """What has to be done again, and all after it: reading and cutting, or only the vectors."""
+    if made.ocr != wanted.ocr:
+        return "reading"
+    return "model" if made.vector != wanted.vector else None

@@ -44,7 +44,7 @@ class RetryAnswer(msgspec.Struct, frozen=True):
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):
-    """One thing that happened to a job."""
+    """One thing that happened to a job, or to a document."""
 
     at: datetime
     what: str

@@ -13,14 +13,16 @@ import msgspec
 
 from penstock.catalog.answers import Document, Filters, PageState, Progress, Source, TenantCount
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import Place
+from penstock.catalog.values import Phase, Place
 from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
+from penstock.handlers.model import differs
 from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.pipeline.walk.protocol import Found, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.walking import walk
 from penstock.service import reasons
-from penstock.service.answers import Receipt
+from penstock.service.answers import HistoryEntry, Receipt
+from penstock.service.explaining import history_of
 from penstock.service.jobs import Jobs
 from penstock.service.reasons import Reason
 from penstock.service.requests import Submission
@@ -59,6 +61,10 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
     tenants: list[TenantCount]
     tasks: dict[str, dict[str, int]]
+    model: str | None
+    """What vectors are made with here; None: nobody said yet."""
+    spaces: dict[str, int]
+    """Published chunks by what their vectors were made with."""
 
 
 class Preview(msgspec.Struct, kw_only=True):
@@ -130,8 +136,10 @@ class Documents:
         delete: bool = False,
         **where: Unpack[Where],
     ) -> Receipt:
-        """Keep a note, replace the one with the id ``update``, or forget the one with this text."""
+        """Keep a note, replace the one with the id ``update``, or forget the one with this text or id."""
         payload: dict[str, Any] = {"content": text}
+        if delete and self._is_id(text):
+            payload = {"document_id": text}
         if tag is not None:
             payload |= {"main_tag": tag.partition("/")[0], "full_tag": tag}
         if update is not None:
@@ -142,6 +150,10 @@ class Documents:
             if where.get(name) is not None:
                 submission[name] = where[name]
         return self._jobs.submit(**submission)
+
+    def _is_id(self, text: str) -> bool:
+        with self.catalog.snapshot() as snapshot:
+            return snapshot.get(text) is not None
 
     def preview(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Preview:
         """What ``index`` would look at, by size and time alone; nothing is written."""
@@ -176,6 +188,15 @@ class Documents:
 
     # Looking.
 
+    def refuse_another_model(self) -> None:
+        """Raises ``FingerprintMismatch`` when the embedder of the settings is not the one of the documents
+        here. Told by its name, so that no model is loaded."""
+        with self.catalog.snapshot() as snapshot:
+            said = snapshot.fingerprints().get(Phase.VECTOR)
+            named = said is None or said.startswith(f"{self._settings.embedder}-")
+            if said is not None and not named and snapshot.tenants():
+                raise differs(said, self._settings.embedder)
+
     def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:
         """Whether a path is found by a search, and why not; of a folder, what became of all below it."""
         absolute = _shown_path(os.fspath(path))
@@ -201,6 +222,8 @@ class Documents:
             covered = _path_of(job)
             if covered and (path == covered or path.startswith(covered + "/")):
                 what = f"job {job.queue_id} ({job.item_type} {job.op}) is {job.status}"
+                if job.status is Status.PENDING and job.history and job.history[-1].what == "released":
+                    what += f", given back: {job.history[-1].note}"
                 if job.waiting_for == CHILDREN:
                     what += f", {job.children_open:,} of its files are still to do"
                 return Reason(path=path, verdict="waiting", cause=what, job_id=job.queue_id)
@@ -228,6 +251,23 @@ class Documents:
             raise UnknownDocument(f"no document {path_or_id[:200]!r}")
         return found
 
+    def history(self, path_or_id: str, **where: Unpack[Where]) -> list[HistoryEntry]:
+        """What happened to a document, oldest first; also to one that is gone, while that is remembered.
+
+        for entry in app.documents.history("docs/mill.md"):
+            print(entry.at, entry.what, entry.note)
+        """
+        path = _shown_path(path_or_id)
+        with self.catalog.snapshot() as snapshot:
+            place = self._place(**where)
+            source = snapshot.get(path_or_id) or snapshot.find(place, path)
+            source_id = source.source_id if source else snapshot.formerly(place, path) or path_or_id
+            source = source or snapshot.get(source_id)
+            events, generations = snapshot.events(source_id), snapshot.generations(source_id)
+        if source is None and not events:
+            raise UnknownDocument(f"no document {path_or_id[:200]!r}, and none is remembered")
+        return history_of(source, events, generations)
+
     def generations(self, source_id: str) -> list[Document]:
         with self.catalog.snapshot() as snapshot:
             return snapshot.generations(source_id)
@@ -246,7 +286,12 @@ class Documents:
             tasks: dict[str, dict[str, int]] = {}
             for (kind, status), number in snapshot.statistics().items():
                 tasks.setdefault(kind, {})[str(status)] = number
-            return Overview(tenants=snapshot.tenants(tenant_id), tasks=tasks)
+            return Overview(
+                tenants=snapshot.tenants(tenant_id),
+                tasks=tasks,
+                model=snapshot.fingerprints().get(Phase.VECTOR),
+                spaces={space.name: space.chunks for space in snapshot.spaces(tenant_id)},
+            )
 
     def _place(self, **where: Unpack[Where]) -> Place:
         return Place(

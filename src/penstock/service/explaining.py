@@ -1,10 +1,12 @@
-"""What a job's row says to a person: why it is not running, and what happened to it."""
+"""What rows say to a person: why a job is not running, and what happened to it, or to a document."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
+from penstock.catalog.answers import Document, Event, Source
+from penstock.catalog.values import State
 from penstock.job import CHILDREN, Held, Job, JobQuery, Position, Scope, Status
 from penstock.queue.protocol import POSITION_CAP, Queue
 from penstock.service.answers import HistoryEntry
@@ -101,6 +103,29 @@ def history(job: Job) -> list[HistoryEntry]:
         entries.append(HistoryEntry(job.finished_at, job.status.value, job.error_message, job.worker_id))
     # Sorting is stable: what has one time stays in the order above.
     return sorted(entries, key=lambda entry: entry.at)
+
+
+def history_of(
+    source: Source | None, events: Sequence[Event], generations: Sequence[Document]
+) -> list[HistoryEntry]:
+    """Of a document: when it was first indexed, what came after, and what is under way."""
+    entries = [HistoryEntry(event.at, event.what, _about(event)) for event in events]
+    began = {datetime.fromisoformat(event.note) for event in events if event.what == "removed"}
+    if source is not None:
+        began.add(source.created_at)
+    entries += [HistoryEntry(at, "indexed") for at in began]
+    for document in generations:
+        if document.state is State.BUILDING:
+            entries.append(HistoryEntry(document.created_at, "being indexed", document.note))
+        elif document.state is State.DROPPED:
+            entries.append(HistoryEntry(document.created_at, "given up", document.note))
+    # Sorting is stable: what was first indexed comes before what happened at the same moment.
+    return sorted(sorted(entries, key=lambda entry: entry.what != "indexed"), key=lambda entry: entry.at)
+
+
+def _about(event: Event) -> str:
+    told = {"renamed": f"{event.path} → {event.note}", "removed": event.path}.get(event.what, event.note)
+    return f"{told} (job {event.job_id})" if event.job_id else told
 
 
 def _told(departures: list[HistoryEntry], finished_at: datetime) -> bool:

@@ -12,7 +12,7 @@ from penstock.catalog.answers import ChunkView, Filters
 from penstock.catalog.protocol import Catalog, Snapshot
 from penstock.config import Settings
 from penstock.errors import InvalidRequest
-from penstock.pipeline.embed.protocol import Embedder, space_of
+from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.vectors.exact import ExactVectors
 
 Mode: TypeAlias = Literal["hybrid", "keyword", "vector"]
@@ -61,17 +61,51 @@ class Narrowed(TypedDict, total=False):
     tag: str | None
 
 
-class Search:
-    """``open_embedder`` is called by the first search that needs vectors."""
+class Asked(TypedDict, total=False):
+    """How a search is made: ``limit`` hits, at most ``per_source`` (None: any number) of one document."""
 
-    def __init__(self, catalog: Catalog, settings: Settings, open_embedder: Callable[[], Embedder]) -> None:
+    mode: Mode
+    limit: int
+    per_source: int | None
+    marks: tuple[str, str]
+    tenant_id: str | None
+    collection: str | None
+    branch: str | None
+    path: str | None
+    file_type: str | None
+    tag: str | None
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """Hits, best first; and in words what could not be asked."""
+
+    hits: list[Hit]
+    notes: tuple[str, ...] = ()
+
+
+class Search:
+    """``open_space`` is called by the first search that meets a space; None: it cannot be asked here."""
+
+    def __init__(
+        self, catalog: Catalog, settings: Settings, open_space: Callable[[str], Embedder | None]
+    ) -> None:
         self._catalog = catalog
         self._settings = settings
-        self._open_embedder = open_embedder
-        self._embedder: Embedder | None = None
+        self._open_space = open_space
+        self._embedders: dict[str, Embedder | None] = {}
         self._vectors = ExactVectors()
 
-    def search(
+    def search(self, query: str, **asked: Unpack[Asked]) -> list[Hit]:
+        """The best chunks, best first, at most ``per_source`` (3) of one document.
+
+            for hit in app.search("how does the mill take in water", collection="docs"):
+                print(hit.path, hit.first_line, hit.snippet)
+
+        Words between double quotes count as a phrase; nothing else in a query is an operator.
+        """
+        return self.ask(query, **asked).hits
+
+    def ask(
         self,
         query: str,
         *,
@@ -80,17 +114,12 @@ class Search:
         per_source: int | None = 3,
         marks: tuple[str, str] = ("", ""),
         **narrowed: Unpack[Narrowed],
-    ) -> list[Hit]:
-        """The best chunks, best first, at most ``per_source`` of one document.
-
-            for hit in app.search("how does the mill take in water", collection="docs"):
-                print(hit.path, hit.first_line, hit.snippet)
-
-        Words between double quotes count as a phrase; nothing else in a query is an operator.
-        """
+    ) -> Answer:
+        """The same hits, and what is missing among them."""
         _check(query, mode, limit, per_source)
         filters = self._filters(**narrowed)
         depth = max(DEPTH, limit * 4)
+        notes: list[str] = []
         with self._catalog.snapshot() as snapshot:
             snippets: dict[int, str] = {}
             rankings: list[tuple[float, list[int]]] = []
@@ -100,12 +129,14 @@ class Search:
                 snippets = {hit.content_id: hit.snippet for hit in hits[:limit]}
                 rankings.append((WEIGHTS["keyword"], [hit.content_id for hit in hits]))
             if mode != "keyword":
-                rankings.append((WEIGHTS["vector"], self._nearest(snapshot, query, filters, depth)))
+                nearest, notes = self._nearest(snapshot, query, filters, depth)
+                rankings += [(WEIGHTS["vector"], ranking) for ranking in nearest]
             ranked = fused(rankings)
             views = snapshot.hydrate([content_id for content_id, _ in ranked])
         found = [(score, view) for (_, score), view in zip(ranked, views, strict=True) if view is not None]
         chosen = _spread(found, per_source)[:limit]
-        return [_hit(score, view, snippets.get(view.content_id), query, marks) for score, view in chosen]
+        shown = [_hit(score, view, snippets.get(view.content_id), query, marks) for score, view in chosen]
+        return Answer(hits=shown, notes=tuple(notes))
 
     def _filters(self, **narrowed: Unpack[Narrowed]) -> Filters:
         file_type = narrowed.get("file_type")
@@ -118,25 +149,33 @@ class Search:
             tag=narrowed.get("tag"),
         )
 
-    def _nearest(self, snapshot: Snapshot, query: str, filters: Filters, depth: int) -> list[int]:
-        spaces = {space.name for space in snapshot.spaces(filters.tenant_id)}
-        if not spaces:
-            return []
-        if self._embedder is None:
-            self._embedder = self._open_embedder()
-        embedder = self._embedder
-        space = space_of(embedder)
-        if space not in spaces:
-            return []
-        near = self._vectors.nearest(
-            snapshot,
-            filters.tenant_id,
-            space,
-            embedder.embed([query])[0],
-            limit=depth,
-            allowed=snapshot.matching(filters),
-        )
-        return [hit.content_id for hit in near]
+    def _nearest(
+        self, snapshot: Snapshot, query: str, filters: Filters, depth: int
+    ) -> tuple[list[list[int]], list[str]]:
+        """A ranking of each space that holds published chunks: scores compare only within one. During a
+        change of model there are two."""
+        rankings: list[list[int]] = []
+        notes: list[str] = []
+        allowed = snapshot.matching(filters)
+        for space in snapshot.spaces(filters.tenant_id):
+            embedder = self._embedder(space.name)
+            if embedder is None:
+                notes.append(
+                    f"{space.chunks:,} chunks were found by their words only: their vectors are of "
+                    f"{space.name}, which cannot be asked here"
+                )
+                continue
+            vector = embedder.embed([query])[0]
+            near = self._vectors.nearest(
+                snapshot, filters.tenant_id, space.name, vector, limit=depth, allowed=allowed
+            )
+            rankings.append([hit.content_id for hit in near])
+        return rankings, notes
+
+    def _embedder(self, space: str) -> Embedder | None:
+        if space not in self._embedders:
+            self._embedders[space] = self._open_space(space)
+        return self._embedders[space]
 
 
 def fused(rankings: Sequence[tuple[float, Sequence[int]]]) -> list[tuple[int, float]]:

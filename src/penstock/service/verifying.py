@@ -43,6 +43,14 @@ class Verifier:
                 if what is not None:
                     yield Difference(what=what, place=place, path=known.path)
 
+    def repair(self) -> int:
+        """Put right what the catalog itself has wrong, as far as that needs no source; how many rows. Chunks
+        that lost their vector get a new one from whoever serves the vector lane."""
+        total = 0
+        while repaired := self._catalog.repair():
+            total += repaired
+        return total
+
     def fix(self, found: list[Difference]) -> list[Receipt]:
         """Have every path looked at that differs from the disk."""
         submissions: list[Submission] = [

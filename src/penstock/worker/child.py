@@ -290,7 +290,7 @@ class Child:
         os._exit(1)
 
     def _tell_services(self) -> None:
-        states = self._breakers.states()
+        states = self._breakers.states() | (self._lanes.refused if self._lanes is not None else {})
         if states != self._services:
             self._services = dict(states)
             self._slot.note(msgspec.json.encode({"services": states}).decode())

@@ -59,6 +59,8 @@ class Lanes:
         self._worker_id = worker_id
         self._ask_at = dict.fromkeys(lanes, 0.0)
         self._unsettled: list[TaskOutcome] = []
+        self.refused: dict[str, str] = {}
+        """Lanes not served here, and why: their work is done with something else."""
         self._in_doubt = False
         """The store failed in the middle: what it had done by then is not known."""
 
@@ -102,8 +104,11 @@ class Lanes:
                 return []
         try:
             request = TaskRequest(lane, self._worker_id, AT_ONCE[lane], self._phases.fingerprint(lane))
-            return still_wanted(self._queue, self._catalog, self._catalog.claim(request))
+            claimed = self._catalog.claim(request)
+            self.refused.pop(f"lane {lane}", None)
+            return still_wanted(self._queue, self._catalog, claimed)
         except FingerprintMismatch as mismatch:
+            self.refused[f"lane {lane}"] = f"not served: {mismatch.message}"
             log.warning("lane %s is not served: %s %s", lane, mismatch.message, mismatch.remedy)
             self._ask_at[lane] = now + REFUSED_S
             return []

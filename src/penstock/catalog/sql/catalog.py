@@ -9,7 +9,16 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from penstock.catalog.protocol import BATCH, TASK_LEASE
-from penstock.catalog.sql import claiming, generations, noting, removing, settling, storing, sweeping
+from penstock.catalog.sql import (
+    claiming,
+    generations,
+    noting,
+    removing,
+    repairing,
+    settling,
+    storing,
+    sweeping,
+)
 from penstock.catalog.sql.restarting import restart
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import Rows
@@ -139,6 +148,12 @@ class SqlCatalog(ABC):
 
     def sweep(self, before: datetime, *, limit: int = BATCH) -> int:
         return self._write(lambda rows, _: sweeping.forget_old(rows, format_time(before), limit))
+
+    def forget(self, tenant_id: str, *, limit: int = BATCH) -> bool:
+        return self._write(lambda rows, _: repairing.forget(rows, tenant_id, limit))
+
+    def repair(self, *, limit: int = BATCH, now: datetime | None = None) -> int:
+        return self._write(lambda rows, at: repairing.repair(rows, limit, format_time(at)), now)
 
     def audit(self) -> list[str]:
         with self.snapshot() as snapshot:

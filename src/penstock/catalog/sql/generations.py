@@ -12,6 +12,7 @@ from penstock.catalog.births import Wanted
 from penstock.catalog.covering import covered
 from penstock.catalog.publishing import Facts, Verdict, superseded, verdict
 from penstock.catalog.rollup import WORDS, Counts
+from penstock.catalog.sql.remembering import remember
 from penstock.catalog.sql.statements import Rows, listed
 from penstock.catalog.sql.tombstones import removals
 from penstock.catalog.values import SETTLED, Adoption, NewGeneration, Place
@@ -190,6 +191,14 @@ def leave(rows: Rows, document_id: int, source_key: int, at: str) -> None:
     rows.tell()
 
 
+def replace(
+    rows: Rows, published_id: int, source_key: int, at: str, *, chunks: int, job_id: str | None
+) -> None:
+    """Another generation has taken the place of the one that was published."""
+    leave(rows, published_id, source_key, at)
+    remember(rows, source_key, "updated", at, note=f"{chunks:,} chunks", job_id=job_id)
+
+
 def tell(rows: Rows, document: DocumentRow, at: str) -> None:
     """Have somebody look at the job that waits for this generation."""
     if document.job_id is not None:
@@ -337,7 +346,8 @@ def _publish(rows: Rows, document: DocumentRow, at: str) -> None:
     place = document.place
     rows.send("unnote", place.tenant_id, place.collection, place.branch, document.path)
     if document.published_id is not None:
-        leave(rows, document.published_id, document.source_key, at)
+        chunks, job_id = document.chunk_count, document.job_id
+        replace(rows, document.published_id, document.source_key, at, chunks=chunks, job_id=job_id)
     document.state, document.source_json = "published", None
 
 

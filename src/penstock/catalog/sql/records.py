@@ -11,13 +11,23 @@ from penstock.catalog.answers import (
     ChunkState,
     ChunkView,
     Document,
+    Event,
     KnownSource,
     PageState,
     PhaseState,
     Progress,
     Source,
 )
-from penstock.catalog.values import Fingerprints, LedgerEntry, LedgerKind, Place, State, TaskStatus
+from penstock.catalog.values import (
+    Fingerprints,
+    LedgerEntry,
+    LedgerKind,
+    NewChunk,
+    NewPage,
+    Place,
+    State,
+    TaskStatus,
+)
 
 Row = tuple[Any, ...]
 _known: Any = KnownSource
@@ -123,6 +133,36 @@ def progress(row: Row) -> Progress:
         total_chunks=row[8],
         vector_completed_chunks=row[9],
         graphrag_completed_chunks=row[10],
+    )
+
+
+def event(row: Row) -> Event:
+    at, what, path, note, job_id = row
+    return Event(datetime.fromisoformat(at), what, path, note, job_id)
+
+
+def content(rows: list[Row]) -> tuple[NewPage, ...]:
+    pages: dict[int, NewPage] = {}
+    chunks: dict[int, list[NewChunk]] = {}
+    for page_id, number, file_path, text, text_hash, *place, chunk_text in rows:
+        pages.setdefault(page_id, NewPage(number=number, text=text, file_path=file_path))
+        parts = chunks.setdefault(page_id, [])
+        if text_hash is not None:
+            start, end, first_line, last_line, heading_path, symbols = place
+            parts.append(
+                NewChunk(
+                    text=chunk_text,
+                    text_hash=text_hash,
+                    start=start,
+                    end=end,
+                    first_line=first_line,
+                    last_line=last_line,
+                    heading_path=heading_path,
+                    symbols=symbols,
+                )
+            )
+    return tuple(
+        msgspec.structs.replace(page, chunks=tuple(chunks[page_id])) for page_id, page in pages.items()
     )
 
 

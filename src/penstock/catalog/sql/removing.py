@@ -10,6 +10,7 @@ from typing import Any
 from penstock.catalog.covering import below, covered, moved, span
 from penstock.catalog.publishing import REMOVED_WHILE_INDEXING
 from penstock.catalog.sql import generations, tombstones
+from penstock.catalog.sql.remembering import remember
 from penstock.catalog.sql.statements import Rows, listed
 from penstock.catalog.sql.tombstones import removals
 from penstock.catalog.values import Move, Place, Removal, Removed, Rename, Renamed
@@ -52,6 +53,8 @@ def _statement(removal: Removal) -> str:
 
 def hide(rows: Rows, key: int, published_id: int | None, at: str) -> None:
     """One update makes a source invisible, whatever its size."""
+    if published_id is not None:
+        remember(rows, key, "removed", at)
     rows.send("hide", rows.numbers("change", 1)[0], at, key)
     if published_id is not None:
         generations.leave(rows, published_id, key, at)
@@ -112,6 +115,7 @@ def _move(
     asked_at: str,
     at: str,
 ) -> None:
+    remember(rows, key, "renamed", at, note=target)
     rows.send("move_source", target, asked_at, at, key)
     for document_id in generations_of_it:
         if document_id is not None:

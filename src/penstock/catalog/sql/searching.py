@@ -77,8 +77,9 @@ class SearchReads:
             return None
         return [row[0] for row in self._rows.all("matching", *self._filters(filters))]
 
-    def spaces(self, tenant_id: str) -> list[Space]:
-        return [Space(*row) for row in self._rows.all("spaces", tenant_id)]
+    def spaces(self, tenant_id: str | None) -> list[Space]:
+        found = self._rows.all("all_spaces") if tenant_id is None else self._rows.all("spaces", tenant_id)
+        return [Space(*row) for row in found]
 
     def changes(self, tenant_id: str, since: int | None = None) -> VectorChanges:
         sequence: int = self._rows.value("sequence", "change")

@@ -8,6 +8,7 @@ from typing import Any
 from penstock.catalog.answers import (
     ChunkState,
     Document,
+    Event,
     Filters,
     KnownSource,
     Made,
@@ -25,7 +26,16 @@ from penstock.catalog.sql import records, sweeping
 from penstock.catalog.sql.removing import PARKED
 from penstock.catalog.sql.searching import SearchReads
 from penstock.catalog.sql.statements import listed
-from penstock.catalog.values import Claimed, Entry, EntryKind, LedgerEntry, Phase, Place, TaskStatus
+from penstock.catalog.values import (
+    Claimed,
+    Entry,
+    EntryKind,
+    LedgerEntry,
+    NewPage,
+    Phase,
+    Place,
+    TaskStatus,
+)
 
 _TYPES = {"ocr_pages": Phase.OCR, "vector_chunks": Phase.VECTOR, "graphrag_chunks": Phase.GRAPHRAG}
 _ALL = (chr(ord(PARKED) + 1), "\U0010ffff")
@@ -102,11 +112,23 @@ class SqlSnapshot(SearchReads):
     def _documents(self, where: str, *values: object) -> list[Document]:
         return [records.document(row) for row in self._rows.joined("document_columns", where, *values)]
 
+    def events(self, source_id: str) -> list[Event]:
+        return [records.event(row) for row in self._rows.all("events", source_id)]
+
+    def formerly(self, place: Place, path: str) -> str | None:
+        found: str | None = self._rows.value(
+            "formerly", place.tenant_id, place.collection, place.branch, path
+        )
+        return found
+
     def pages(self, document_id: int, *, after: int = -1, limit: int = 100) -> list[PageState]:
         return [records.page(row) for row in self._rows.all("pages", document_id, after, limit)]
 
     def chunks(self, page_id: int) -> list[ChunkState]:
         return [records.chunk_state(row) for row in self._rows.all("chunks", page_id)]
+
+    def content(self, document_id: int) -> tuple[NewPage, ...]:
+        return records.content(self._rows.all("parts_of", document_id))
 
     def page_text(self, page_id: int) -> str | None:
         text: str | None = self._rows.value("page_text", page_id)

@@ -361,7 +361,10 @@ class Storing:
             return
         self._published.append((*seen, owner.source_key))
         if source.published_id is not None:
-            building.leave(self._rows, source.published_id, owner.source_key, self._at)
+            chunks, job_id = standing.chunks, new.job_id
+            building.replace(
+                self._rows, source.published_id, owner.source_key, self._at, chunks=chunks, job_id=job_id
+            )
 
 
 def _chunk_count(new: NewGeneration) -> int:

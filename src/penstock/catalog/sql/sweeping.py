@@ -95,6 +95,7 @@ def _remember(rows: Rows, source_key: int, space_id: int, orphans: list[tuple[An
 def forget_old(rows: Rows, before: str, limit: int) -> int:
     forgotten = rows.run("old_tombstones", before)
     forgotten += rows.run("old_cached", before, limit)
+    rows.send("old_events", before, limit)
     rows.send("idle_spaces")
     last = rows.value("old_gone", before)
     if last is not None:

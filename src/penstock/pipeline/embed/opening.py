@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.errors import InvalidSetting
 from penstock.pipeline.embed.hashing import HashingEmbedder
-from penstock.pipeline.embed.protocol import Embedder
+from penstock.pipeline.embed.protocol import Embedder, space_of
 
 EMBEDDERS = ("static", "hashing")
 
@@ -18,3 +18,17 @@ def open_embedder(name: str = "static") -> Embedder:
 
         return StaticEmbedder()
     raise InvalidSetting(f"embedder = {name!r}: expected one of {', '.join(EMBEDDERS)}")
+
+
+def open_space(space: str) -> Embedder | None:
+    """The embedder whose vectors a space holds, so that a query can be asked of it; None when it is none of
+    those here, or the weights here are others."""
+    name, _, rest = space.partition("-")
+    dimension, _, _ = rest.partition("-")
+    if name not in EMBEDDERS or not dimension.isdecimal():
+        return None
+    try:
+        embedder = HashingEmbedder(int(dimension)) if name == "hashing" else open_embedder(name)
+        return embedder if space_of(embedder) == space else None
+    except (InvalidSetting, ValueError):
+        return None

@@ -49,8 +49,17 @@ WHERE x.id IS NULL OR length(v.vector) <> 4 * x.dimension
 SELECT 'keyword entry ' || k.content_id || ' belongs to no text'
 FROM catalog_keyword k LEFT JOIN catalog_content t ON t.id = k.content_id WHERE t.id IS NULL
 UNION ALL
-SELECT 'text ' || t.id || ' has no keyword entry'
-FROM catalog_content t LEFT JOIN catalog_keyword k ON k.content_id = t.id WHERE k.content_id IS NULL
+SELECT 'text ' || t.id || coalesce(' of ' || s.path, '') || ' has no keyword entry'
+FROM catalog_content t LEFT JOIN catalog_keyword k ON k.content_id = t.id LEFT JOIN sources s ON s.key = t.source_key
+WHERE k.content_id IS NULL
+
+-- Where a space is in an outside store, no vector of it is here, and its dimension is not known.
+-- name: audit_missing_vectors
+SELECT 'chunk ' || c.key || ' of ' || s.path || ' has no vector'
+FROM sources s JOIN documents d ON d.key IN (s.published_id, s.building_id)
+JOIN catalog_space x ON x.id = d.space_id AND x.dimension IS NOT NULL
+JOIN task_queue_chunk c ON c.document_id = d.id AND c.vector_status = 'completed'
+LEFT JOIN catalog_vector v ON v.content_id = c.content_id AND v.space_id = d.space_id WHERE v.content_id IS NULL
 
 -- name: audit_gates
 SELECT 'chunk ' || c.key || ' is in vector while its page is in ocr'

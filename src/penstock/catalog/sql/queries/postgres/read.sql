@@ -1,20 +1,20 @@
 -- name: known
 SELECT id, path, size, mtime_ns, content_hash, ocr_fingerprint, vector_fingerprint, graphrag_fingerprint,
-       published_id, building_id, partial
+       published_id, building_id, chunk_count, partial
 FROM sources
 WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path > $4 AND path >= $5 AND path < $6
 ORDER BY path LIMIT $7
 
 -- name: twins
 SELECT s.id, s.path, s.size, s.mtime_ns, s.content_hash, s.ocr_fingerprint, s.vector_fingerprint,
-       s.graphrag_fingerprint, s.published_id, s.building_id, s.partial
+       s.graphrag_fingerprint, s.published_id, s.building_id, s.chunk_count, s.partial
 FROM json_array_elements($4::json) AS j(pair) JOIN sources s
     ON s.tenant_id = $1 AND s.size = (j.pair ->> 0)::bigint AND s.mtime_ns = (j.pair ->> 1)::bigint
 WHERE s.collection = $2 AND s.branch = $3 AND s.published_id IS NOT NULL LIMIT $5
 
 -- name: twins_of_size
 SELECT s.id, s.path, s.size, s.mtime_ns, s.content_hash, s.ocr_fingerprint, s.vector_fingerprint,
-       s.graphrag_fingerprint, s.published_id, s.building_id, s.partial
+       s.graphrag_fingerprint, s.published_id, s.building_id, s.chunk_count, s.partial
 FROM unnest(numbers($4)) AS j(size) JOIN sources s ON s.tenant_id = $1 AND s.size = j.size
 WHERE s.collection = $2 AND s.branch = $3 AND s.published_id IS NOT NULL LIMIT $5
 
@@ -77,6 +77,14 @@ SELECT chunk_id, chunk_index, content_id, chunk_content_hash, vector_held,
        graphrag_status, graphrag_started_at, graphrag_completed_at, graphrag_error, graphrag_retry_count,
        entities_extracted, relationships_extracted
 FROM task_queue_chunk WHERE page_id = (SELECT id FROM task_queue_page WHERE key = $1) ORDER BY chunk_index
+
+-- name: parts_of
+SELECT p.key, p.page_number, p.page_file_path, x.text, c.chunk_content_hash, c.start_char, c.end_char, c.first_line,
+       c.last_line, c.heading_path, c.symbols, t.text
+FROM task_queue_page p LEFT JOIN catalog_page_text x ON x.page_key = p.key
+LEFT JOIN task_queue_chunk c ON c.page_id = p.id
+LEFT JOIN catalog_content t ON t.id = c.content_id
+WHERE p.document_id = (SELECT id FROM documents WHERE key = $1) ORDER BY p.page_number, c.chunk_index
 
 -- name: page_text
 SELECT text FROM catalog_page_text WHERE page_key = $1
@@ -184,6 +192,11 @@ SELECT source_key FROM catalog_gone WHERE change_seq > $2 AND tenant_id = $1
 SELECT x.name, coalesce(x.dimension, 0), sum(s.chunk_count)
 FROM sources s JOIN catalog_space x ON x.id = s.space_id
 WHERE s.tenant_id = $1 AND s.published_id IS NOT NULL GROUP BY x.id ORDER BY 3 DESC, x.name
+
+-- name: all_spaces
+SELECT x.name, coalesce(x.dimension, 0), sum(s.chunk_count)
+FROM sources s JOIN catalog_space x ON x.id = s.space_id
+WHERE s.published_id IS NOT NULL GROUP BY x.id ORDER BY 3 DESC, x.name
 
 -- name: load_vectors
 SELECT c.content_id, s.key, v.vector

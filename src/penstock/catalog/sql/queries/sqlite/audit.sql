@@ -53,8 +53,17 @@ WHERE x.id IS NULL OR length(v.vector) <> 4 * x.dimension
 SELECT 'keyword entry ' || k.id || ' belongs to no text'
 FROM catalog_keyword_docsize k LEFT JOIN catalog_content t ON t.id = k.id WHERE t.id IS NULL
 UNION ALL
-SELECT 'text ' || t.id || ' has no keyword entry'
-FROM catalog_content t LEFT JOIN catalog_keyword_docsize k ON k.id = t.id WHERE k.id IS NULL
+SELECT 'text ' || t.id || coalesce(' of ' || s.path, '') || ' has no keyword entry'
+FROM catalog_content t LEFT JOIN catalog_keyword_docsize k ON k.id = t.id LEFT JOIN sources s ON s.key = t.source_key
+WHERE k.id IS NULL
+
+-- Where a space is in an outside store, no vector of it is here, and its dimension is not known.
+-- name: audit_missing_vectors
+SELECT 'chunk ' || c.id || ' of ' || s.path || ' has no vector'
+FROM sources s JOIN documents d ON d.id = s.published_id OR d.id = s.building_id
+JOIN catalog_space x ON x.id = d.space_id AND x.dimension IS NOT NULL
+JOIN task_queue_chunk c INDEXED BY idx_tqc_document ON c.document_id = d.id AND c.vector_status = 'completed'
+LEFT JOIN catalog_vector v ON v.id = c.content_id * 256 + d.space_id WHERE v.id IS NULL
 
 -- name: audit_gates
 SELECT 'chunk ' || c.id || ' is in vector while its page is in ocr'

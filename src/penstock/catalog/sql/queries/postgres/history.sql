@@ -1,0 +1,26 @@
+-- Without a note of its own an event says when the source was first indexed: its row may be gone soon.
+-- name: add_event
+INSERT INTO catalog_history (id, tenant_id, collection, branch, source_id, path, what, note, job_id, at)
+SELECT $1::bigint, tenant_id, collection, branch, id, path, $2,
+       coalesce($3, to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), $4, $5::timestamptz
+FROM sources WHERE key = $6
+
+-- name: trim_events
+DELETE FROM catalog_history
+WHERE source_id = (SELECT id FROM sources WHERE key = $1)
+  AND id <= (SELECT h.id FROM catalog_history h
+             WHERE h.source_id = (SELECT id FROM sources WHERE key = $1) ORDER BY h.id DESC LIMIT 1 OFFSET $2)
+
+-- name: events
+SELECT at, what, path, note, job_id FROM catalog_history WHERE source_id = $1 ORDER BY id
+
+-- name: formerly
+SELECT source_id FROM catalog_history
+WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path = $4
+ORDER BY tenant_id DESC, collection DESC, branch DESC, path DESC, id DESC LIMIT 1
+
+-- name: old_events
+DELETE FROM catalog_history WHERE source_id = ANY(ARRAY(
+    SELECT h.source_id FROM catalog_history h
+    WHERE h.what = 'removed' AND h.at < $1 AND NOT EXISTS (SELECT 1 FROM sources s WHERE s.id = h.source_id)
+    ORDER BY h.at LIMIT $2))

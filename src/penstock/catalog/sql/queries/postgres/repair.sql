@@ -1,0 +1,41 @@
+-- Each finds, up to a number, what an audit complains of and what can be put right without reading a source again.
+-- name: wordless
+SELECT t.id, t.text FROM catalog_content t LEFT JOIN catalog_keyword k ON k.content_id = t.id
+WHERE k.content_id IS NULL LIMIT $1
+
+-- name: forget_stray_words
+DELETE FROM catalog_keyword k WHERE NOT EXISTS (SELECT 1 FROM catalog_content t WHERE t.id = k.content_id)
+
+-- name: stray_vectors
+SELECT v.content_id FROM catalog_vector v LEFT JOIN catalog_content t ON t.id = v.content_id WHERE t.id IS NULL LIMIT $1
+
+-- name: stray_texts
+SELECT t.id FROM catalog_content t WHERE NOT EXISTS (
+    SELECT 1 FROM documents d JOIN task_queue_chunk c
+    ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
+    WHERE d.source_key = t.source_key) LIMIT $1
+
+-- name: vectorless
+SELECT c.key, (SELECT p.key FROM task_queue_page p WHERE p.id = c.page_id), d.key
+FROM sources s JOIN documents d ON d.key IN (s.published_id, s.building_id)
+JOIN catalog_space x ON x.id = d.space_id AND x.dimension IS NOT NULL
+JOIN task_queue_chunk c ON c.document_id = d.id AND c.vector_status = 'completed'
+LEFT JOIN catalog_vector v ON v.content_id = c.content_id AND v.space_id = d.space_id
+WHERE v.content_id IS NULL LIMIT $1
+
+-- name: stray_documents
+SELECT d.key, d.source_key FROM documents d JOIN sources s ON s.key = d.source_key
+WHERE s.published_id IS DISTINCT FROM d.key AND s.building_id IS DISTINCT FROM d.key
+  AND NOT EXISTS (SELECT 1 FROM catalog_outbox o WHERE o.kind = 'leftover' AND o.document_key = d.key) LIMIT $1
+
+-- name: idle_sources
+SELECT s.key FROM sources s WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.source_key = s.key) LIMIT $1
+
+-- name: forget_cached
+DELETE FROM catalog_vector_cache WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM catalog_vector_cache WHERE tenant_id = $1 LIMIT $2 FOR UPDATE SKIP LOCKED))
+
+-- name: forget_events
+DELETE FROM catalog_history WHERE id = ANY(ARRAY(
+    SELECT h.id FROM catalog_history h
+    WHERE h.tenant_id = $1 AND NOT EXISTS (SELECT 1 FROM sources s WHERE s.id = h.source_id) LIMIT $2))

@@ -1,0 +1,41 @@
+-- Each finds, up to a number, what an audit complains of and what can be put right without reading a source again.
+-- name: wordless
+SELECT t.id, t.text FROM catalog_content t LEFT JOIN catalog_keyword_docsize k ON k.id = t.id WHERE k.id IS NULL LIMIT ?
+
+-- The index forgets a text by being told it; one that is gone is forgotten with all, which are read again.
+-- name: forget_stray_words
+INSERT INTO catalog_keyword (catalog_keyword) SELECT 'rebuild'
+WHERE EXISTS (SELECT 1 FROM catalog_keyword_docsize k LEFT JOIN catalog_content t ON t.id = k.id WHERE t.id IS NULL)
+
+-- name: stray_vectors
+SELECT v.id / 256 FROM catalog_vector v LEFT JOIN catalog_content t ON t.id = v.id / 256 WHERE t.id IS NULL LIMIT ?
+
+-- name: stray_texts
+SELECT t.id FROM catalog_content t WHERE NOT EXISTS (
+    SELECT 1 FROM documents d CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
+    ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
+    WHERE d.source_key = t.source_key) LIMIT ?
+
+-- name: vectorless
+SELECT c.id, c.page_id, d.id
+FROM sources s JOIN documents d ON d.id = s.published_id OR d.id = s.building_id
+JOIN catalog_space x ON x.id = d.space_id AND x.dimension IS NOT NULL
+JOIN task_queue_chunk c INDEXED BY idx_tqc_document ON c.document_id = d.id AND c.vector_status = 'completed'
+LEFT JOIN catalog_vector v ON v.id = c.content_id * 256 + d.space_id WHERE v.id IS NULL LIMIT ?
+
+-- name: stray_documents
+SELECT d.id, d.source_key FROM documents d JOIN sources s ON s.key = d.source_key
+WHERE s.published_id IS NOT d.id AND s.building_id IS NOT d.id
+  AND NOT EXISTS (SELECT 1 FROM catalog_outbox o WHERE o.kind = 'leftover' AND o.document_id = d.id) LIMIT ?
+
+-- name: idle_sources
+SELECT s.key FROM sources s WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.source_key = s.key) LIMIT ?
+
+-- name: forget_cached
+DELETE FROM catalog_vector_cache WHERE id IN (
+    SELECT id FROM catalog_vector_cache INDEXED BY idx_catalog_vector_cache_text WHERE tenant_id = ? LIMIT ?)
+
+-- name: forget_events
+DELETE FROM catalog_history WHERE id IN (
+    SELECT h.id FROM catalog_history h INDEXED BY idx_catalog_history_path
+    WHERE h.tenant_id = ? AND NOT EXISTS (SELECT 1 FROM sources s WHERE s.id = h.source_id) LIMIT ?)

@@ -1,0 +1,58 @@
+"""Putting right what no transaction of ours leaves: rows that somebody removed, or that belong to nothing."""
+
+from __future__ import annotations
+
+from penstock.catalog.rollup import COMPLETED, WAITING
+from penstock.catalog.sql import generations
+from penstock.catalog.sql.bubbling import Bubbling
+from penstock.catalog.sql.removing import forget_source
+from penstock.catalog.sql.statements import Rows, listed
+from penstock.catalog.values import Phase
+
+
+def repair(rows: Rows, limit: int, at: str) -> int:
+    """How many rows were put right, at most ``limit`` of a kind."""
+    rows.send("forget_stray_words")
+    wordless = rows.all("wordless", limit)
+    rows.many("add_keyword", wordless)
+    # A text goes with its words: in SQLite forgetting words that are not there would break the index.
+    texts = [number for (number,) in rows.all("stray_texts", limit)] if len(wordless) < limit else []
+    _forget_texts(rows, texts)
+    vectors = rows.all("stray_vectors", limit)
+    rows.many("delete_vectors", vectors)
+    documents = rows.all("stray_documents", limit)
+    for document_id, source_key in documents:
+        generations.leave(rows, document_id, source_key, at)
+    sources = [key for (key,) in rows.all("idle_sources", limit) if forget_source(rows, key, at)]
+    again = _embed_again(rows, limit, at)
+    return len(texts) + len(vectors) + len(wordless) + len(documents) + len(sources) + again
+
+
+def _forget_texts(rows: Rows, ids: list[int]) -> None:
+    rows.many("delete_vectors", [(number,) for number in ids])
+    rows.many("delete_keyword", rows.all("text_of", listed(ids)))
+    rows.many("delete_content", [(number,) for number in ids])
+
+
+def _embed_again(rows: Rows, limit: int, at: str) -> int:
+    """Chunks that lost their vector wait for another; their document stays published."""
+    found = rows.all("vectorless", limit)
+    if not found:
+        return 0
+    bubbling = Bubbling(rows, at)
+    bubbling.load(document_id for _, _, document_id in found)
+    for _, page_id, document_id in found:
+        bubbling.chunk_moved(Phase.VECTOR, page_id, COMPLETED, WAITING)
+        bubbling.touch(document_id).vector_chunks -= 1
+    rows.many("restart_chunk_vector", [(at, number) for number, _, _ in found])
+    bubbling.apply()
+    rows.tell()
+    return len(found)
+
+
+def forget(rows: Rows, tenant_id: str, limit: int) -> bool:
+    """Whether nothing is left to forget."""
+    cached = rows.run("forget_cached", tenant_id, limit)
+    events = rows.run("forget_events", tenant_id, limit)
+    rows.send("idle_spaces")
+    return max(cached, events) < limit

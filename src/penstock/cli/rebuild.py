@@ -1,0 +1,85 @@
+"""``penstock rebuild``: bring documents up to the settings, after saying what that costs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.cli.exits import REFUSED
+from penstock.cli.following import Follower, shown
+from penstock.cli.output import emit, emit_json, table
+from penstock.cli.session import Session, json_option
+
+if TYPE_CHECKING:
+    from penstock.service.answers import Receipt
+    from penstock.service.rebuilding import Plan
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATH]...")
+@click.option("--tenant", metavar="NAME", help="Only this tenant's documents.")
+@click.option("--collection", metavar="NAME", help="Only this collection.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--wait/--no-wait", default=True, help="Do the work here when no worker is running, or not.")
+@json_option
+@click.pass_obj
+def rebuild(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
+    """Do again what the settings would do otherwise: all documents, or those at or below PATHs.
+
+    A change of model embeds the texts the catalog has; nothing is read. A new version of how a type is read
+    or cut reads those files. It is done in the background; a search finds the old until the new is there.
+
+    \b
+    PENSTOCK_EMBEDDER=hashing penstock rebuild --dry-run
+    """
+    roots = [os.path.abspath(path) for path in paths]  # noqa: PTH100 - links stay
+    plan = session.rebuilder.plan(roots, tenant_id=given["tenant"], collection=given["collection"])
+    if not session.as_json:
+        _show(plan)
+    if given["dry_run"]:
+        if session.as_json:
+            emit_json({"plan": plan, "queued": []})
+        return
+    if plan.total.documents and sys.stdin.isatty() and not given["yes"]:
+        click.confirm("Do that now?", abort=True, err=True)
+    receipts = session.rebuilder.start(plan)
+    alive = session.worker_alive()
+    if given["wait"] and not alive:
+        _work_here(session, receipts)
+    _tell(session, plan, receipts, done=given["wait"] and not alive)
+
+
+def _show(plan: Plan) -> None:
+    from penstock.service.rebuilding import REASONS
+
+    if not plan.total.documents:
+        emit(f"Everything is as {plan.space} and this version would make it.")
+        return
+    rows = [(REASONS[reason], cost.documents, cost.chunks) for reason, cost in plan.by_reason.items()]
+    emit(table(["because", "documents", "chunks to embed, at most"], rows))
+    emit(f"Vectors will be those of {plan.space}.")
+
+
+def _work_here(session: Session, receipts: list[Receipt]) -> None:
+    for receipt in receipts:
+        follower = Follower(session.another_jobs(), receipt.job_id, session.documents)
+        with shown(follower, "Rebuilding"):
+            session.make_worker(session.settings, processes=2, until_job=receipt.job_id, grace=5.0).run()
+
+
+def _tell(session: Session, plan: Plan, receipts: list[Receipt], *, done: bool) -> None:
+    ids = [receipt.job_id for receipt in receipts]
+    jobs = [session.jobs.job(job_id) for job_id in ids]
+    failed = [job for job in jobs if job.status == "failed"]
+    if session.as_json:
+        emit_json({"plan": plan, "queued": ids, "failed": [job.queue_id for job in failed]})
+    elif ids and not done:
+        emit(f"Queued with the lowest priority: {', '.join(ids)}. Follow it with: penstock jobs --watch")
+    elif ids:
+        emit("Done." if not failed else f"{len(failed)} of {len(jobs)} jobs failed: penstock jobs ID")
+    if failed:
+        raise SystemExit(REFUSED)

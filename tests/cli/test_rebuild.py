@@ -1,0 +1,69 @@
+"""``rebuild``, and what other commands say while the settings name another model than the documents have."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def indexed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two documents of one model, in an environment that names the other."""
+    monkeypatch.setenv("PENSTOCK_SQLITE_SYNCHRONOUS", "NORMAL")
+    monkeypatch.setenv("PENSTOCK_EMBEDDER", "hashing")
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "mill.md").write_text("Water drives the wheel.")
+    (folder / "bakery.md").write_text("Bread comes out of the oven.")
+    run("index", str(folder))
+    monkeypatch.setenv("PENSTOCK_EMBEDDER", "static")
+    return folder
+
+
+def test_what_would_make_other_vectors_is_refused_before_anything_is_queued(run: Run, indexed: Path):
+    for arguments in (
+        ("index", str(indexed)),
+        ("note", "Buy flour."),
+        ("rename", str(indexed / "mill.md"), str(indexed / "new.md")),
+    ):
+        refused = run(*arguments, code=5)
+        assert "ERR_FINGERPRINT_MISMATCH" in refused.stderr
+        assert "penstock rebuild" in refused.stderr
+    assert 1 == len(json.loads(run("--json", "jobs").stdout)["jobs"])
+    assert "the settings here say static, which would index nothing" in run("status").stdout
+
+
+def test_a_dry_run_counts_and_changes_nothing(run: Run, indexed: Path):
+    plan = json.loads(run("--json", "rebuild", "--dry-run").stdout)
+
+    assert {"documents": 2, "chunks": 2} == plan["plan"]["total"]
+    assert {"model": {"documents": 2, "chunks": 2}} == plan["plan"]["by_reason"]
+    shown = run("rebuild", str(indexed / "mill.md"), "--dry-run").stdout
+    assert re.search(r"vectors of another model +1 +1\n", shown)
+    assert 1 == len(json.loads(run("--json", "jobs").stdout)["jobs"])
+
+
+def test_a_part_is_rebuilt_then_the_rest(run: Run, indexed: Path):
+    assert "Done." in run("rebuild", str(indexed / "mill.md")).stdout
+    status = run("status").stdout
+    assert "1 chunks are still of hashing-256-" in status
+    assert "the settings here say" not in status
+
+    run("index", str(indexed))
+
+    assert "still of" not in run("status").stdout
+    assert "Everything is as static-256-" in run("rebuild").stdout
+    (best, *_) = json.loads(run("--json", "search", "river", "--mode", "vector").stdout)["hits"]
+    assert str(indexed / "mill.md") == best["path"]
+
+
+def test_without_waiting_it_is_only_queued(run: Run, indexed: Path):
+    queued = json.loads(run("--json", "rebuild", "--no-wait").stdout)["queued"]
+
+    (job,) = [job for job in json.loads(run("--json", "jobs").stdout)["jobs"] if job["job_id"] in queued]
+    assert ("pending", 0) == (job["status"], job["priority"])

@@ -1,0 +1,74 @@
+"""What happened to a document, from its first indexing to its end."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from penstock.catalog.values import EntryKind
+from penstock.errors import UnknownDocument
+from tests.documents.conftest import Desk, book
+
+# The queue has no part in it: one with each catalog is enough.
+pytestmark = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
+
+
+def told(desk: Desk, name: str) -> list[str]:
+    return [entry.what for entry in desk.app.documents.history(str(desk.folder / name))]
+
+
+def swept(desk: Desk) -> None:
+    catalog = desk.app.documents.catalog
+    while entries := catalog.outbox(EntryKind.LEFTOVER):
+        catalog.clear([entry.entry_id for entry in entries])
+
+
+def test_a_document_is_indexed_updated_renamed_and_removed(desk: Desk):
+    path = desk.put("old.md", "Water drives the wheel.")
+    desk.put("other.md", "Bread comes out of the oven.")
+    desk.index()
+    assert ["indexed"] == told(desk, "old.md")
+    path.write_text("Water drives the big wheel.")
+    job = desk.index(path)
+    path.rename(desk.folder / "new.md")
+    desk.index()
+    assert ["indexed", "updated", "renamed"] == told(desk, "new.md") == told(desk, "old.md")
+
+    (desk.folder / "new.md").unlink()
+    desk.index()
+    assert ["indexed", "updated", "renamed", "removed"] == told(desk, "new.md")
+
+    swept(desk)
+    _, updated, renamed, removed = desk.app.documents.history(str(desk.folder / "new.md"))
+    assert f"1 chunks (job {job.queue_id})" == updated.note
+    assert f"{path} → {desk.folder}/new.md" == renamed.note
+    assert f"{desk.folder}/new.md" == removed.note
+    assert ["indexed"] == told(desk, "other.md")
+
+
+def test_what_is_under_way_is_told_too(desk: Desk):
+    path = desk.put("book.md", book(300))
+    with desk.by_hand() as hand:
+        desk.app.index(path)
+        hand.run_jobs()
+        assert ["indexed", "being indexed"] == told(desk, "book.md")
+        hand.run_tasks()
+    assert ["indexed"] == told(desk, "book.md")
+
+
+def test_a_path_nobody_knows_has_no_history(desk: Desk):
+    with pytest.raises(UnknownDocument):
+        told(desk, "never.md")
+
+
+def test_no_more_than_the_last_events_are_kept(desk: Desk):
+    path = desk.put("a.md", "Text 0.")
+    desk.index(path)
+    with desk.by_hand() as hand:
+        for number in range(1, 56):
+            path.write_text(f"Text {number}.")
+            os.utime(path, ns=(number, number))
+            desk.app.index(path)
+            hand.run_jobs()
+    assert ["indexed"] + ["updated"] * 50 == told(desk, "a.md")

@@ -1,0 +1,228 @@
+"""Another model, or another way to read: what must be is done again, and nothing is mixed unnoticed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+import pytest
+
+from penstock import Penstock
+from penstock.catalog.values import Outcome, Phase, Place, TaskRequest
+from penstock.errors import FingerprintMismatch
+from penstock.job import Job, Status
+from penstock.pipeline.embed.opening import open_embedder
+from penstock.pipeline.embed.protocol import space_of
+from penstock.pipeline.embed.static import StaticEmbedder
+from penstock.pipeline.recipe import Recipe
+from penstock.queue.waiting import wait_for
+from penstock.service.rebuilding import Plan, Rebuilder
+from tests.catalog.conftest import generation as new_generation
+from tests.catalog.conftest import page as new_page
+from tests.documents.conftest import WAIT_S, Desk, book
+
+# The queue has no part in it: one with each catalog is enough.
+pytestmark = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
+
+OLD, NEW = space_of(open_embedder("hashing")), space_of(open_embedder("static"))
+
+
+@contextmanager
+def changed(desk: Desk) -> Iterator[Penstock]:
+    """The same store, as somebody sees it whose settings name another model."""
+    with Penstock(settings=dataclasses.replace(desk.app.settings, embedder="static")) as app:
+        yield app
+
+
+def rebuilder(app: Penstock) -> Rebuilder:
+    return Rebuilder(app.documents.catalog, app, Recipe(open_embedder(app.settings.embedder)))
+
+
+def rebuild(app: Penstock) -> tuple[Plan, list[Job]]:
+    plan = rebuilder(app).plan()
+    receipts = rebuilder(app).start(plan)
+    with app.worker_thread():
+        return plan, [app.wait(receipt.job_id, timeout=WAIT_S) for receipt in receipts]
+
+
+def spaces(desk: Desk) -> dict[str, int]:
+    with desk.app.documents.catalog.snapshot() as snapshot:
+        return {space.name: space.chunks for space in snapshot.spaces(desk.app.settings.tenant_id)}
+
+
+def ids(desk: Desk) -> list[tuple[str, str]]:
+    hits = desk.app.search("water wheel oven", mode="keyword", per_source=None, limit=1000)
+    return sorted((hit.source_id, hit.chunk_id) for hit in hits)
+
+
+def mill(desk: Desk) -> None:
+    desk.put("mill.md", "Water drives the wheel.")
+    desk.put("bakery.md", "Bread comes out of the oven.")
+
+
+def test_a_worker_with_another_model_gives_the_jobs_back_and_says_why(desk: Desk):
+    mill(desk)
+    desk.index()
+    desk.put("new.md", "The wheel turns.")
+    with changed(desk) as app, app.worker_thread():
+        receipt = app.index(desk.folder)
+
+        assert wait_for(app.queue, lambda: bool(app.job(receipt.job_id).history), WAIT_S)
+
+        job = app.job(receipt.job_id)
+        assert (Status.PENDING, 0, "released") == (job.status, job.retry_count, job.history[-1].what)
+        assert "penstock rebuild" in (job.history[-1].note or "")
+        assert "penstock rebuild" in app.documents.why(desk.folder / "new.md").cause
+    assert {OLD: 2} == spaces(desk)
+
+
+def test_another_model_embeds_what_the_catalog_has_and_reads_nothing(desk: Desk):
+    mill(desk)
+    desk.index()
+    before = ids(desk)
+    for name in ("mill.md", "bakery.md"):
+        (desk.folder / name).unlink()
+    with changed(desk) as app:
+        plan, jobs = rebuild(app)
+
+        assert (2, 2, ["model"]) == (plan.total.documents, plan.total.chunks, list(plan.by_reason))
+        assert [(Status.DONE, 0)] == [(job.status, job.priority) for job in jobs]
+        assert 0 == rebuilder(app).plan().total.documents
+        assert ["mill.md"] == [hit.path.rpartition("/")[2] for hit in app.search("river", mode="vector")][:1]
+    assert {NEW: 2} == spaces(desk)
+    assert before == ids(desk)
+
+
+def test_a_document_of_many_chunks_is_embedded_by_tasks_of_the_lowest_priority(desk: Desk):
+    desk.put("book.md", book(300))
+    desk.index()
+    chunks = spaces(desk)[OLD]
+    with changed(desk) as app, desk.by_hand(StaticEmbedder()) as hand, desk.by_hand() as old:
+        rebuilder(app).start(rebuilder(app).plan())
+        while hand.run_jobs():
+            continue
+        with hand.catalog.snapshot() as snapshot:
+            assert chunks == snapshot.open_tasks(Phase.VECTOR)
+            assert 0 == snapshot.open_tasks(Phase.OCR)
+
+        # Whoever has the former model gets none of them; what is published is still asked for by it.
+        with pytest.raises(FingerprintMismatch):
+            old.catalog.claim(TaskRequest(Phase.VECTOR, "old", 1, old.phases.fingerprint(Phase.VECTOR)))
+        assert {OLD: chunks} == spaces(desk)
+        assert ["book.md"] == desk.found("subject277", mode="vector")
+
+        hand.run_tasks()
+    assert {NEW: chunks} == spaces(desk)
+
+
+def test_during_the_change_both_spaces_are_asked(desk: Desk):
+    mill(desk)
+    desk.index()
+    with changed(desk) as app, desk.by_hand(StaticEmbedder()) as hand:
+        rebuilder(app).start(rebuilder(app).plan([str(desk.folder / "mill.md")]))
+        while hand.run_jobs():
+            continue
+        assert {OLD: 1, NEW: 1} == spaces(desk)
+
+        for searcher in (desk.app, app):
+            found = {hit.path.rpartition("/")[2] for hit in searcher.search("wheel bread", mode="vector")}
+            assert {"mill.md", "bakery.md"} == found
+
+
+def test_a_space_nobody_here_can_ask_is_said_and_no_error(desk: Desk):
+    mill(desk)
+    desk.index()
+    place = Place(desk.app.settings.tenant_id, desk.app.settings.collection)
+    strange = new_generation("/far.md", new_page("Words from afar."), place=place, space="acme-4-deadbeef")
+    desk.app.documents.catalog.store([strange])
+
+    answer = desk.app._search.ask("afar wheel")
+
+    assert ["far.md", "mill.md"] == sorted(hit.path.rpartition("/")[2] for hit in answer.hits)
+    assert [
+        "1 chunks were found by their words only: their vectors are of acme-4-deadbeef, which cannot be "
+        "asked here"
+    ] == list(answer.notes)
+
+
+def test_notes_change_their_model_too_and_keep_id_tags_and_text(desk: Desk):
+    desk.run("content", "ingest", {"content": "Buy   flour.\n", "main_tag": "mill", "full_tag": "mill/shop"})
+    (before,) = desk.app.documents.sources()
+    with changed(desk) as app:
+        rebuild(app)
+    (after,) = desk.app.documents.sources()
+
+    assert (before.source_id, before.path, before.tags) == (after.source_id, after.path, ("mill/shop",))
+    assert {NEW: 1} == spaces(desk)
+
+
+def read_otherwise(desk: Desk, name: str, text: str) -> None:
+    """What an earlier version, which read the file in another way, would have left."""
+    place = Place(desk.app.settings.tenant_id, desk.app.settings.collection)
+    with desk.app.documents.catalog.snapshot() as snapshot:
+        source = snapshot.find(place, str(desk.folder / name))
+    assert source is not None
+    older = new_generation(
+        source.path,
+        new_page(text, vector=None),
+        place=place,
+        content_hash=source.content_hash,
+        fingerprints=msgspec.structs.replace(source.fingerprints, ocr="0123456789abcdef:2048:0"),
+        space=OLD,
+        asked_at=source.asked_at,
+        read_at=source.read_at,
+        size=source.size,
+        mtime_ns=source.mtime_ns,
+    )
+    (stored,) = desk.app.documents.catalog.store([older])
+    assert Outcome.PUBLISHED is stored.outcome
+
+
+def test_what_was_read_in_another_way_is_read_again_and_unchanged_texts_keep_their_vectors(desk: Desk):
+    mill(desk)
+    path = desk.put("long.md", book(4))
+    desk.index()
+    # How it is cut was its request's to say, and is not outdated.
+    desk.index(path, chunk_size=64)
+    read_otherwise(desk, "mill.md", "Water drives the wheel.")
+
+    plan, (job,) = rebuild(desk.app)
+
+    assert {"reading": 1} == {reason: cost.documents for reason, cost in plan.by_reason.items()}
+    (child,) = desk.app.jobs(parent_id=job.queue_id)
+    assert ("indexed", 1, 0) == tuple((child.result or {})[name] for name in ("outcome", "kept", "embedded"))
+
+
+def test_a_file_that_cannot_be_read_again_keeps_what_was_made_of_it(desk: Desk):
+    path = desk.put("mill.md", "Water drives the wheel.")
+    desk.index()
+    read_otherwise(desk, "mill.md", "Water drives the wheel.")
+    path.unlink()
+
+    rebuild(desk.app)
+
+    assert ["mill.md"] == desk.found("wheel")
+
+
+def test_another_chunk_size_embeds_only_texts_that_are_new(desk: Desk):
+    desk.put("mill.md", "# One\n\nWater drives the wheel.\n\n" + book(2))
+    desk.index()
+    desk.put("other.md", "# One\n\nWater drives the wheel.")
+    desk.index()
+
+    job = desk.index(chunk_size=100)
+
+    results = [child.result or {} for child in desk.app.jobs(parent_id=job.queue_id, limit=10)]
+    assert [True, False] == sorted((result["embedded"] == 0 for result in results), reverse=True)
+
+
+def test_an_empty_catalog_takes_the_model_of_whoever_comes_first(desk: Desk):
+    mill(desk)
+    desk.index()
+    desk.run("folder", "delete", {"folder_path": str(desk.folder)})
+    with changed(desk) as app, app.worker_thread():
+        receipt = app.index(desk.folder)
+        assert Status.DONE is app.wait(receipt.job_id, timeout=WAIT_S).status
+    assert {NEW: 2} == spaces(desk)

@@ -1,0 +1,29 @@
+"""Every item type and operation that documents have is handled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock import items
+from penstock.catalog.sql.sqlite import SqliteCatalog
+from penstock.handlers import documents
+from penstock.handlers.registry import Registry
+from penstock.pipeline.embed.hashing import HashingEmbedder
+from penstock.pipeline.recipe import Recipe
+
+ELSEWHERE = {"function", "library"}
+"""Functions are the application's; libraries are still to come."""
+
+
+def test_every_pair_of_the_matrix_has_a_handler(tmp_path: Path):
+    registry, catalog = Registry(), SqliteCatalog(tmp_path / "catalog.db", synchronous="NORMAL")
+    documents.register(registry, catalog, Recipe(HashingEmbedder()), ())
+
+    wanted = {
+        f"{item_type}/{op}"
+        for item_type, ops in items.MATRIX.items()
+        for op in ops
+        if item_type not in ELSEWHERE
+    }
+    assert wanted == set(registry.kinds())
+    catalog.close()
