@@ -99,7 +99,7 @@ class _Call:
         self._contexts = contexts
         self._answers: list[Any] = [None] * len(contexts)
         self._filing = Filing(catalog, recipe)
-        self._filed: list[int] = []
+        self._filed: list[tuple[int, str | None]] = []
         self._touched: list[Touch] = []
         self._notes: list[LedgerEntry] = []
 
@@ -148,7 +148,7 @@ class _Call:
         except UnsupportedType:
             if known is None:
                 raise
-            return self._forgotten(context, asked, "it is no file any more")
+            return self._forgotten(context, asked.path, "it is no file any more")
         if read is None and known is not None:
             return self._read_before(index, context, asked, known)
         assert read is not None
@@ -202,14 +202,14 @@ class _Call:
             warnings=draft.warnings,
             known_id=known.source_id if known is not None else None,
         )
-        return self._file(index, filed)
+        return self._file(index, filed, asked.path if asked.arrival is None else None)
 
-    def _file(self, index: int, filed: Filed) -> None:
+    def _file(self, index: int, filed: Filed, read_from: str | None = None) -> None:
         """Its answer comes with the write."""
         if not self._filing.fits(filed):
             self._write()
         self._filing.add(filed)
-        self._filed.append(index)
+        self._filed.append((index, read_from))
 
     def _read_before(self, index: int, context: Context, asked: _Asked, known: Source) -> Any:
         """Its text is in the catalog, cut as it should be; at most its vectors are another model's."""
@@ -270,13 +270,13 @@ class _Call:
                 return self._read_before(index, context, asked, known)
             return {"outcome": "kept", "note": "the file is not there; what was made of it stays"}
         if known is not None:
-            return self._forgotten(context, asked, "the file is gone")
+            return self._forgotten(context, asked.path, "the file is gone")
         if context.claim.parent_id is not None or context.claim.submitted_by == "watcher":
             return {"outcome": "vanished"}
         raise PermanentFailure(f"{asked.path} is not there", code="ERR_FILE_NOT_FOUND")
 
-    def _forgotten(self, context: Context, asked: _Asked, note: str) -> dict[str, Any]:
-        remove_all(self._catalog, _removal(asked.place, asked.path, context.asked_at))
+    def _forgotten(self, context: Context, path: str, note: str) -> dict[str, Any]:
+        remove_all(self._catalog, _removal(context.place, path, context.asked_at))
         return {"outcome": "removed", "note": note}
 
     def _write(self) -> None:
@@ -285,8 +285,13 @@ class _Call:
             answers = self._filing.write()
         except Exception as error:  # noqa: BLE001 - the store is away: all of them try again
             answers = [error] * len(filed)
-        for index, answer in zip(filed, answers, strict=True):
+        for (index, read_from), answer in zip(filed, answers, strict=True):
             self._answers[index] = answer
+            if read_from is not None and isinstance(answer, dict) and not os.path.lexists(read_from):
+                # A walk that came in between found it nowhere, or elsewhere, and nothing here to remove.
+                self._answers[index] = self._forgotten(
+                    self._contexts[index], read_from, "it went while it was read"
+                )
 
     def _note(self, context: Context, error: Exception) -> None:
         """Only what will not be tried again: `why` shows it until the file is indexed or gone."""
