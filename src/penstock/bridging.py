@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from penstock.redis_contract.gateway import Gateway
     from penstock.service.documents import Documents
     from penstock.service.jobs import Jobs
+
+log = logging.getLogger("penstock.gateway")
 
 ANSWER_S = 30.0
 _HOW = "Give --redis URL or --config FILE, or set PENSTOCK_CONTRACT_URL or PENSTOCK_RAG_CONFIG."
@@ -42,7 +45,17 @@ def make_gateway(settings: Settings, jobs: Jobs, documents: Documents) -> Gatewa
     rags = configuration.load(Path(settings.rag_config))
     house = hashlib.sha256(plain(settings)["url"].encode()).hexdigest()[:8]
     own = Jobs(jobs.queue, settings, door="redis")
-    return Gateway(_server(settings, rags), own, documents, rags, house=house)
+    return Gateway(_checked(_server(settings, rags)), own, documents, rags, house=house)
+
+
+def _checked(server: Server) -> Server:
+    """One that can serve the contract; what of its settings could cost messages is told."""
+    from penstock.queue.redis.format import dangers, refuse_old
+
+    refuse_old(server)
+    for danger in dangers(server):
+        log.warning("%s", danger)
+    return server
 
 
 def _server(settings: Settings, rags: Rags | None) -> Server:

@@ -45,10 +45,10 @@ def silent(town: Town) -> None:
         town.redis.hset("rag:ingest:gateways", name, json.dumps(json.loads(said) | {"at": 1}))
 
 
-def pushed(town: Town, number: int, *, bad_every: int = 0) -> dict[str, str]:
+def pushed(town: Town, number: int, *, bad_every: int = 0, first: int = 0) -> dict[str, str]:
     """Messages for files of their own, by id, with the status each must end in."""
     expected = {}
-    for count in range(number):
+    for count in range(first, first + number):
         bad = bool(bad_every) and count % bad_every == bad_every - 1
         content = b"\x7fELF" if bad else f"Water word{count}."
         rag_id = ("policies_rag", "faq_rag", "procedures_rag")[count % 3]
@@ -73,7 +73,7 @@ def all_ended(town: Town, expected: dict[str, str]) -> Callable[[], bool]:
 def assert_once(town: Town, expected: dict[str, str]) -> None:
     """Each message became one job, told right, its file in the one place it should be."""
     assert expected == {job_id: town.hash(job_id)["status"] for job_id in expected}
-    jobs = [job for job in town.app.jobs(limit=1000) if job.item_type == "file"]
+    jobs = town.app.jobs(limit=1000)
     assert Counter(expected.keys()) == Counter(job.queue_id for job in jobs)
     assert {1} == {job.run for job in jobs}
     assert NOTHING_LEFT == town.left_over()

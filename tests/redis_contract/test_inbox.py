@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +38,13 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def other_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As far as a rename can tell."""
+def other_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder on another file system; where there is none, one that a rename takes for it."""
+    memory = Path("/dev/shm")
+    if memory.is_dir() and memory.stat().st_dev != tmp_path.stat().st_dev:
+        with tempfile.TemporaryDirectory(dir=memory) as folder:
+            yield Path(folder)
+        return
     rename = Path.rename
 
     def refuse(self: Path, target: Any) -> Path:
@@ -46,18 +53,22 @@ def other_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", refuse)
+    (tmp_path / "out").mkdir()
+    yield tmp_path / "out"
 
 
 @pytest.fixture(params=["same", "other"])
-def either(request: pytest.FixtureRequest) -> None:
+def out(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     if request.param == "other":
-        request.getfixturevalue("other_file_system")
+        found: Path = request.getfixturevalue("other_file_system")
+        return found
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
 
 
-@pytest.mark.usefixtures("either")
-def test_a_move_keeps_content_and_time(file: Path, tmp_path: Path):
+def test_a_move_keeps_content_and_time(file: Path, out: Path):
     os.utime(file, ns=(10**18, 10**18))
-    target = tmp_path / "out" / "deep" / "a.pdf"
+    target = out / "deep" / "a.pdf"
 
     assert inbox.Moved(str(target)) == moved(file, target)
 
@@ -66,10 +77,8 @@ def test_a_move_keeps_content_and_time(file: Path, tmp_path: Path):
     assert inbox.Moved(str(target)) == moved(file, target)
 
 
-@pytest.mark.usefixtures("either")
-def test_a_name_that_is_taken_makes_room(file: Path, tmp_path: Path):
-    target = tmp_path / "out" / "a.pdf"
-    target.parent.mkdir()
+def test_a_name_that_is_taken_makes_room(file: Path, out: Path):
+    target = out / "a.pdf"
     for number, text in enumerate(["oldest", "older"]):
         target.write_text(text)
         if not number:
@@ -110,12 +119,25 @@ def test_a_target_that_cannot_be_written_is_told_and_the_file_stays(file: Path, 
     assert (str(file), True, True) == (left.path, "could not be moved" in left.trouble, file.exists())
 
 
-def test_a_copy_that_was_cut_short_is_made_again(file: Path, tmp_path: Path, other_file_system: None):
-    (tmp_path / ".job.part").write_text("ne")
+def test_a_copy_that_was_cut_short_is_made_again(file: Path, other_file_system: Path):
+    (other_file_system / ".job.part").write_text("ne")
 
-    moved(file, tmp_path / "a.pdf")
+    moved(file, other_file_system / "a.pdf")
 
-    assert ("new", ["a.pdf", "in"]) == ((tmp_path / "a.pdf").read_text(), names(tmp_path))
+    assert ("new", ["a.pdf"]) == ((other_file_system / "a.pdf").read_text(), names(other_file_system))
+
+
+def test_an_inbox_whose_folders_are_on_another_file_system(town: Town, other_file_system: Path):
+    (town.inbox() / "processed").symlink_to(other_file_system)
+
+    shown = town.done(town.message(town.put("a.txt", "Water.")))
+
+    assert ("done", str(other_file_system / "a.txt"), "") == (
+        shown["status"],
+        shown["file"],
+        shown["file_error"],
+    )
+    assert [str(other_file_system / "a.txt")] == town.found("water")
 
 
 def test_an_error_of_an_earlier_job_makes_room_with_its_file(tmp_path: Path):

@@ -173,6 +173,20 @@ def test_what_the_queue_has_no_room_for_after_all_waits_with_the_gateway(town: T
     small.close()
 
 
+def test_a_tenant_without_room_does_not_keep_the_others_waiting(town: Town, tmp_path_factory: Any):
+    small = Town(tmp_path_factory.mktemp("small"), town.url, max_queue_per_tenant=2)
+    small.config.write_text("sources: sources\nrags: {policies_rag: {tenant: a}, faq_rag: {tenant: b}}")
+    full = [small.push(small.message(small.put(f"{n}.txt", "Water."))) for n in range(5)]
+    other = small.push(small.message(small.put("o.txt", "Wind.", "faq_rag"), "faq_rag"))
+    gateway = small.gateway()
+    gateway.step()
+
+    assert ["a", "a", "b"] == sorted(job.tenant_id for job in small.app.jobs(status="pending"))
+    assert {"done"} == {shown["status"] for shown in small.settle(gateway, *full, other)}
+    assert NOTHING_LEFT == small.left_over()
+    small.close()
+
+
 def test_a_job_that_is_cancelled_or_purged_ends_its_hash(town: Town):
     gateway = town.gateway()
     first = town.push(town.message(town.put("a.txt", "Water.")))

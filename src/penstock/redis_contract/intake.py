@@ -61,11 +61,14 @@ class Intake:
         """Hand over what there is, as far as the queue has room. Answers the ids of new jobs."""
         held = self._lists.left() if self._held is None else self._held
         self._held = None
-        if not held and self._lists.waiting():
-            room = min(self._jobs.room(), BATCH)
-            held = self._lists.take(room) if room else []
-        accepted, rest = self._hand_over(held)
-        self._held = rest
+        accepted: list[str] = []
+        room = self._jobs.room() if held or self._lists.waiting() else 0
+        if room:
+            more = min(room, BATCH) - len(held)
+            # What one tenant has no room for must not keep the others waiting.
+            taken = self._lists.take(more) if more > 0 else []
+            accepted, held = self._hand_over([*held, *taken])
+        self._held = held
         return accepted
 
     def _hand_over(self, held: Sequence[Taken]) -> tuple[list[str], list[Taken]]:
@@ -96,11 +99,12 @@ class Intake:
 
     def _add_singly(self, requests: list[Request]) -> tuple[list[Request], list[Request]]:
         added: list[Request] = []
-        for number, request in enumerate(requests):
+        rest: list[Request] = []
+        for request in requests:
             try:
                 self._jobs.submit_many([request.submission])
             except QueueFull:
-                return added, requests[number:]
+                rest.append(request)
             except DuplicateId:
                 known = self._known(request)
                 if known is not None:
@@ -109,7 +113,7 @@ class Intake:
                 self._refuse(request.taken, refusal, request.raw)
             else:
                 added.append(request)
-        return added, []
+        return added, rest
 
     def _known(self, request: Request) -> Request | None:
         """The request, if the job of this id came by this very message: it was added before a crash, or sent
