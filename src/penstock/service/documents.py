@@ -203,12 +203,13 @@ class Documents:
         place = self._place(**where)
         with self.catalog.snapshot() as snapshot:
             found = reasons.of_path(snapshot, place, absolute) or reasons.of_folder(snapshot, place, absolute)
+            past = reasons.of_the_past(snapshot, place, absolute) if found is None else None
         queued = self._queued(absolute, place) if found is None or found.verdict == "folder" else None
         if found is not None and queued is not None:
             return msgspec.structs.replace(
                 found, cause=f"{found.cause}; {queued.cause}", job_id=queued.job_id
             )
-        return found or queued or reasons.unknown(absolute)
+        return found or queued or past or reasons.unknown(absolute)
 
     def _queued(self, path: str, place: Place) -> Reason | None:
         """Jobs are known by their key, not by their path: the few live ones that could be it are asked."""
