@@ -107,7 +107,7 @@ class Town:
 
     def left_over(self) -> dict[str, Any]:
         """What would show that something was lost on the way, or is still under way."""
-        lists = list(self.redis.scan_iter("rag:ingest:processing:*"))
+        lists = [*self.redis.scan_iter("rag:ingest:processing:*"), *self.redis.scan_iter("rag:ingest:file:*")]
         return {
             "lists": lists,
             "queue": self.redis.llen(QUEUE),

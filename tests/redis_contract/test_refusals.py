@@ -167,7 +167,8 @@ def test_what_the_queue_has_no_room_for_after_all_waits_with_the_gateway(town: T
     gateway._intake.forget()
     gateway.step()
 
-    assert (4, 3, 1) == (len(taken), len(small.app.jobs(status="pending")), len(small.left_over()["lists"]))
+    pending = small.app.jobs(status="pending")
+    assert (4, 3, 1) == (len(taken), len(pending), len(gateway._lists.left()))
     assert {"done"} == {shown["status"] for shown in small.settle(gateway, *ids)}
     assert NOTHING_LEFT == small.left_over()
     small.close()

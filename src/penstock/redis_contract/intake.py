@@ -20,7 +20,7 @@ from penstock.errors import (
     UnsupportedSource,
 )
 from penstock.job import Status
-from penstock.redis_contract import fields, inbox
+from penstock.redis_contract import fields, inbox, keys
 from penstock.redis_contract.lists import Lists, Taken
 from penstock.redis_contract.message import Message, decode, read
 from penstock.redis_contract.rags import FAILED, Rags
@@ -83,7 +83,8 @@ class Intake:
         for request in added:
             job_id = request.message.job_id
             shown = _stamped(fields.fresh(request.message))
-            if self._lists.accept(request.taken, job_id, shown, again=request.again):
+            file = keys.file_key(request.message.rag_id, request.submission["payload"]["file_path"])
+            if self._lists.accept(request.taken, shown, file=file, again=request.again):
                 accepted.append(job_id)
         return accepted, [request.taken for request in rest]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -30,6 +31,12 @@ def job_key(job_id: str) -> str:
 
 def ttl_key(job_id: str) -> str:
     return f"{job_key(job_id)}:ttl"
+
+
+def file_key(rag_id: str, known_as: str) -> str:
+    """Set: the jobs that are about one file."""
+    named = hashlib.sha256(f"{rag_id}\n{known_as}".encode("utf-8", "surrogateescape")).hexdigest()
+    return f"rag:ingest:file:{named[:16]}"
 
 
 def processing_key(gateway: str, priority: int) -> str:

@@ -73,10 +73,13 @@ class Lists:
         found = zip(priorities, self.broker.calls(own), strict=True)
         return [Taken(raw, priority) for priority, held in found for raw in reversed(held)]
 
-    def accept(self, taken: Taken, job_id: str, fields: Fields, *, again: bool = False) -> bool:
-        """The job is queued (``again``: after its end). False: another gateway has taken the message over."""
-        named = [keys.processing_key(self.gateway, taken.priority), keys.OPEN, keys.job_key(job_id)]
-        about = (taken.raw, self.gateway, job_id, int(again), *_flat(fields))
+    def accept(self, taken: Taken, fields: Fields, *, file: str, again: bool = False) -> bool:
+        """The job is queued (``again``: after its end). ``file``: key of the jobs that are about its file.
+        False: another gateway has taken the message over.
+        """
+        job_id = fields["job_id"]
+        named = [keys.processing_key(self.gateway, taken.priority), keys.OPEN, keys.job_key(job_id), file]
+        about = (taken.raw, self.gateway, job_id, int(again), keys.KEPT_S, *_flat(fields))
         return bool(self._run("accept", named, *about))
 
     def refuse(self, taken: Taken, letter: Mapping[str, Any], job_id: str | None, fields: Fields) -> bool:
@@ -107,9 +110,18 @@ class Lists:
         found: bytes | None = self.broker.call("HGET", keys.OPEN, job_id)
         return found is not None and found.decode() == self.gateway
 
-    def finish(self, job_id: str, fields: Fields, letter: Mapping[str, Any] | None = None) -> bool:
+    def others(self, job_id: str, file: str) -> list[str]:
+        """Jobs about the same file that have not ended."""
+        found = [one.decode() for one in self.broker.call("SMEMBERS", file)]
+        rest = [one for one in found if one != job_id]
+        owners = self.broker.call("HMGET", keys.OPEN, *rest) if rest else []
+        return [one for one, owner in zip(rest, owners, strict=True) if owner is not None]
+
+    def finish(
+        self, job_id: str, fields: Fields, *, file: str = "", letter: Mapping[str, Any] | None = None
+    ) -> bool:
         """The last word on a job that has ended."""
-        named = [keys.OPEN, keys.job_key(job_id), keys.ttl_key(job_id), keys.DEAD_LETTER]
+        named = [keys.OPEN, keys.job_key(job_id), keys.ttl_key(job_id), keys.DEAD_LETTER, file]
         about = (keys.KEPT_S, _expires(), _json(letter) if letter else "", *_flat(fields))
         return bool(self._run("finish", named, self.gateway, job_id, *about))
 

@@ -16,7 +16,7 @@ from penstock import clock
 from penstock.arrival import Arrival, arrival_of
 from penstock.errors import InvalidRequest, UnknownDocument, UnknownRag
 from penstock.job import Job, JobQuery, Status
-from penstock.redis_contract import fields, inbox
+from penstock.redis_contract import fields, inbox, keys
 from penstock.redis_contract.lists import Lists
 from penstock.redis_contract.message import Message, read
 from penstock.redis_contract.rags import FAILED, Rags
@@ -115,29 +115,30 @@ class Mirror:
             return False
         shown = fields.of_job(job, message, fields.Count())
         letter = None
+        file = keys.file_key(message.rag_id, job.payload["file_path"])
         if job.status is Status.DONE:
-            moved = self._processed(job)
+            moved = self._processed(job, file)
         else:
             told = fields.trouble_of(job, message)
             record = fields.error_record(shown, told, (job.progress or {}).get("traceback", ""))
-            moved = self._failed(job, message, record)
+            moved = self._failed(job, message, record, file)
             log.warning("job %s failed: %s (%s)", job.queue_id, told.error, told.error_code)
             letter = record | {"code": told.error_code, "reason": told.error, "message": _raw_of(job)}
         if moved is not None:
             shown |= {"file": moved.path, "file_error": moved.trouble}
-        return self._lists.finish(job.queue_id, _stamped(shown), letter)
+        return self._lists.finish(job.queue_id, _stamped(shown), file=file, letter=letter)
 
-    def _processed(self, job: Job) -> inbox.Moved | None:
+    def _processed(self, job: Job, file: str) -> inbox.Moved | None:
         arrival = self._managed(job)
         if arrival is None:
             return None
-        left = self._left_to_another(job, arrival)
+        left = self._left_to_another(job, arrival, file)
         if left is not None:
             return left
         target = Path(job.payload["file_path"])
         return inbox.move(Path(arrival.read_from), target, part=job.queue_id, is_it=self._indexed(job))
 
-    def _failed(self, job: Job, message: Message, record: dict[str, Any]) -> inbox.Moved | None:
+    def _failed(self, job: Job, message: Message, record: dict[str, Any], file: str) -> inbox.Moved | None:
         try:
             folder = self._rags.get(message.rag_id).folder(FAILED)
         except UnknownRag:
@@ -149,7 +150,7 @@ class Mirror:
         arrival = self._managed(job)
         if arrival is None:
             return inbox.Moved(message.source_path, complaint) if complaint else None
-        left = self._left_to_another(job, arrival)
+        left = self._left_to_another(job, arrival, file)
         if left is not None:
             return left
         target = folder / message.filename
@@ -160,10 +161,9 @@ class Mirror:
         metadata = msgspec.json.decode(job.metadata)
         return arrival_of(metadata) if metadata.get(fields.MANAGED) else None
 
-    def _left_to_another(self, job: Job, arrival: Arrival) -> inbox.Moved | None:
+    def _left_to_another(self, job: Job, arrival: Arrival, file: str) -> inbox.Moved | None:
         """While another message for the same file is at work, it is that one's to move."""
-        same = JobQuery(statuses=LIVE, lock_key=job.lock_key, limit=5)
-        others = [other.queue_id for other in self._jobs.queue.find(same) if other.queue_id != job.queue_id]
+        others = self._lists.others(job.queue_id, file)
         return inbox.Moved(arrival.read_from, f"it is left to job {others[0]}") if others else None
 
     def _indexed(self, job: Job) -> inbox.IsIt:
