@@ -106,7 +106,7 @@ class Hand:
             left = any(snapshot.open_tasks(lane) for lane in Phase)
         return left or bool(self.catalog.outbox())
 
-    def run_tasks(self, *, again: bool = True) -> None:
+    def run_tasks(self, *, again: bool = True, embedding: bool = True) -> None:
         """Tasks until there are none, then all that the outbox says."""
         worked = True
         while worked:
@@ -114,7 +114,7 @@ class Hand:
             for lane in Phase:
                 tasks = self.claim(lane)
                 if tasks:
-                    self.catalog.settle(self.phases.run(lane, tasks))
+                    self.catalog.settle(self.phases.run(lane, tasks, embedding=embedding))
                     worked = again
         Teller(self._app.queue, self.catalog).step()
         while Sweeper(self.catalog).clear_leftovers():

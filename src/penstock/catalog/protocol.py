@@ -40,6 +40,7 @@ from penstock.catalog.values import (
     Entry,
     EntryKind,
     LedgerEntry,
+    Move,
     NewGeneration,
     Phase,
     Place,
@@ -70,6 +71,12 @@ class Snapshot(Protocol):
     ) -> list[KnownSource]:
         """Sources at or below a folder (None: all of the place) in the order of their paths, from the first
         path greater than ``after``. What a walk compares the disk with."""
+
+    def twins(
+        self, place: Place, files: Collection[tuple[int, int]], *, limit: int = 10 * BATCH
+    ) -> list[KnownSource]:
+        """Published sources that could be the same as files of these sizes and times: first those with both,
+        then, of files that are not empty, up to ``limit`` with the size alone."""
 
     def find(self, place: Place, path: str) -> Source | None: ...
 
@@ -217,6 +224,13 @@ class Catalog(Protocol):
         and vectors stay. What stood at a new path is removed. What was asked for since the rename stays where
         it is; what was asked for before is no longer published at the old path. Raises ``InvalidRequest``
         when a folder would go into itself."""
+
+    def move(
+        self, place: Place, moves: Sequence[Move], asked_at: datetime, *, now: datetime | None = None
+    ) -> list[bool]:
+        """Rename sources whose files were found elsewhere, all in one transaction. False, and left alone:
+        one that changed since it was looked at, whose new path is another source's, or whose new path was
+        deleted by a request not older than ``asked_at``."""
 
     def remove(self, removal: Removal, *, limit: int = BATCH, now: datetime | None = None) -> Removed:
         """Write a tombstone, then make sources invisible, at most ``limit`` a call, and drop generations

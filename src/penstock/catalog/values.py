@@ -321,6 +321,18 @@ class Renamed(msgspec.Struct, frozen=True):
     more: bool
 
 
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """A known source whose file turned up at another path. ``published_id``: what was published when it was
+    looked at; ``size`` and ``mtime_ns``: of the file where it is now."""
+
+    source_id: str
+    published_id: int
+    old: str
+    new: str
+    size: int
+    mtime_ns: int
+
+
 class Touch(msgspec.Struct, frozen=True, gc=False):
     """Size or time of a file changed, its content did not."""
 

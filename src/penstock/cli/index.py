@@ -156,7 +156,9 @@ def _summary(job: Job, seconds: float) -> str:
         sent = sum(counts.get(name, 0) for name in ("added", "changed"))
         told = _files(max(sent - job.children_open - job.children_failed, 0)) + " indexed"
         parts = [
-            f"{counts[name]:,} {name}" for name in ("unchanged", "vanished", "skipped") if counts.get(name)
+            f"{counts[name]:,} {name}"
+            for name in ("unchanged", "moved", "vanished", "skipped")
+            if counts.get(name)
         ]
         told = ", ".join([told, *parts])
         if job.children_failed:

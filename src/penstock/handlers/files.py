@@ -30,9 +30,11 @@ from penstock.catalog.values import (
 )
 from penstock.errors import PenstockError, PermanentFailure, UnsupportedType
 from penstock.handlers.context import Context
-from penstock.handlers.filing import MOST_TEXTS, Filed, Filing
+from penstock.handlers.embedding import MOST_TEXTS
+from penstock.handlers.filing import Filed, Filing
 from penstock.handlers.reading import Read, read_file
 from penstock.handlers.registry import Later, Wait
+from penstock.handlers.twins import Twins, unknown_at
 from penstock.payloads import FilePayload, normal_path
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import kinds
@@ -88,6 +90,8 @@ class _Call:
 
     def answers(self) -> list[Any]:
         known = self._known()
+        if self._move_unknown(known):
+            known = self._known()
         for index, context in enumerate(self._contexts):
             try:
                 context.checkpoint()
@@ -110,6 +114,15 @@ class _Call:
                 snapshot.find(context.place, normal_path(context.payload["file_path"]))
                 for context in self._contexts
             ]
+
+    def _move_unknown(self, known: list[Source | None]) -> bool:
+        """Rename what is known under a path where it is no more. A walk has looked for its own files."""
+        moved = False
+        for context, source in zip(self._contexts, known, strict=True):
+            if source is None and context.claim.parent_id is None:
+                twins = Twins(self._catalog, context.place, most_bytes=self._recipe.limits.file_bytes)
+                moved |= bool(twins.move(unknown_at(context.payload["file_path"]), context.asked_at))
+        return moved
 
     def _one(self, index: int, context: Context, known: Source | None) -> Any:
         asked = _asked(context, self._recipe)
@@ -152,16 +165,17 @@ class _Call:
             priority=context.claim.priority,
             max_retries=context.claim.max_retries,
         )
-        self._filed.append(index)
         filed = Filed(
             generation=generation,
             tokens=draft.tokens,
             warnings=draft.warnings,
             known_id=known.source_id if known is not None else None,
         )
-        if self._filing.add(filed):
+        if not self._filing.fits(filed):
             self._write()
-        return self._answers[index]
+        self._filing.add(filed)
+        self._filed.append(index)
+        return None
 
     def _draft(self, asked: _Asked, read: Read) -> Draft:
         """A long document is read only in part; its other pages become tasks."""

@@ -21,6 +21,7 @@ from penstock.handlers.children import child_job
 from penstock.handlers.context import MOST_CHILDREN, Context
 from penstock.handlers.files import remove_all
 from penstock.handlers.registry import Wait
+from penstock.handlers.twins import Twins, Unknown, gone_for_sure, missing
 from penstock.job import NewJob
 from penstock.payloads import FolderPayload, ProjectPayload, Walked
 from penstock.pipeline.extract import kinds
@@ -39,6 +40,7 @@ class Tally(msgspec.Struct):
     unchanged: int = 0
     changed: int = 0
     added: int = 0
+    moved: int = 0
     vanished: int = 0
     skipped: int = 0
     unreadable: int = 0
@@ -102,6 +104,9 @@ class _Walk:
         self._sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
         self._fingerprints: dict[str, Fingerprints] = {}
         self._children: list[_Child] = []
+        self._added: list[Found] = []
+        self._missed: tuple[str, str] | None = None
+        """The first and the last path known but not found; which of those between are gone is asked later."""
         self._notes: list[LedgerEntry] = []
         self._kept: set[str] = set()
         """Folders the system would not show: what is known below them stays."""
@@ -115,15 +120,17 @@ class _Walk:
         known = _Known(self._catalog, self._place, self._root)
         had_any = known.any
         for found in self._found():
-            for gone in known.before(found.path):
-                self._vanished(gone)
+            for source in known.before(found.path):
+                self._miss(source)
             self._compare(found, known.at(found.path))
             if self._tally.seen % PROGRESS_EVERY == 0:
                 self._tell()
+        self._send_added()
         if self._tally.seen or self._tally.skipped:
             # An empty root removes nothing: it may be a disk that is not mounted.
-            for gone in known.rest():
-                self._vanished(gone)
+            for source in known.rest():
+                self._miss(source)
+            self._send_vanished()
         self._flush()
         if not self._tally.seen and not had_any and not self._metadata.get("allow_empty"):
             raise NothingToIndex(
@@ -131,7 +138,7 @@ class _Walk:
             )
         sent = self._tally.changed + self._tally.added + self._tally.vanished
         if not sent:
-            return {"outcome": "unchanged"} | self._tally.told()
+            return {"outcome": "moved" if self._tally.moved else "unchanged"} | self._tally.told()
         self._tell()
         return Wait(progress_json=self._context.told)
 
@@ -193,19 +200,44 @@ class _Walk:
 
     def _compare(self, found: Found, known: KnownSource | None) -> None:
         if known is None:
-            self._tally.added += 1
+            self._added.append(found)
+            if len(self._added) >= MOST_CHILDREN:
+                self._send_added()
         elif self._unchanged(found, known):
             self._tally.unchanged += 1
-            return
         else:
             self._tally.changed += 1
-        self._send(_Child(found.path, "ingest", found.size))
+            self._send(_Child(found.path, "ingest", found.size))
 
-    def _unchanged(self, found: Found, known: KnownSource) -> bool:
-        if self._metadata.get("rebuild") or self._metadata.get("checksum"):
+    def _send_added(self) -> None:
+        """What is known under another path, where it is no more, is renamed at once and needs no job."""
+        added, self._added = self._added, []
+        twins = Twins(self._catalog, self._place, most_bytes=self._recipe.limits.file_bytes, gone=self._gone)
+        files = [Unknown(found.path, found.size, found.mtime_ns) for found in added]
+        moved = twins.move(files, self._context.asked_at)
+        self._tally.moved += len(moved)
+        for found in added:
+            was = moved.get(found.path)
+            if was is None:
+                self._tally.added += 1
+            elif self._unchanged(found, was, moved=True):
+                continue
+            else:
+                self._tally.changed += 1
+            self._send(_Child(found.path, "ingest", found.size))
+
+    def _gone(self, path: str) -> bool:
+        if not path.startswith(f"{self._root}/"):
+            return gone_for_sure(path)
+        # This root was just walked: it is no disk that is away.
+        return missing(path) and not _covered(path, self._kept)
+
+    def _unchanged(self, found: Found, known: KnownSource, *, moved: bool = False) -> bool:
+        """``moved``: its content was just compared."""
+        if self._metadata.get("rebuild") or (self._metadata.get("checksum") and not moved):
             return False
         wanted = self._wanted(found.path)
-        same = (known.size, known.mtime_ns) == (found.size, found.mtime_ns)
+        same = moved or (known.size, known.mtime_ns) == (found.size, found.mtime_ns)
         made_so = (known.ocr_fingerprint, known.vector_fingerprint) == (wanted.ocr, wanted.vector)
         return same and made_so and known.published_id is not None and not known.partial
 
@@ -219,6 +251,21 @@ class _Walk:
         if found is None:
             found = self._fingerprints[suffix] = self._recipe.fingerprints(path, self._sizes)
         return found
+
+    def _miss(self, known: KnownSource) -> None:
+        first, _ = self._missed or (known.path, "")
+        self._missed = (first, known.path)
+
+    def _send_vanished(self) -> None:
+        """Last of all, and asked anew: what turned up elsewhere is not under its old path any more. Only the
+        ends of the stretch are remembered, so that a million files need no more memory than ten."""
+        if self._missed is None:
+            return
+        first, last = self._missed
+        for known in _Known.pages(self._catalog, self._place, self._root, after=first[:-1]):
+            if known.path > last:
+                return
+            self._vanished(known)
 
     def _vanished(self, known: KnownSource) -> None:
         """Known, but not found by the walk. Only what is gone, no file any more, or newly ignored, goes: a
@@ -279,13 +326,12 @@ class _Known:
     """The catalog's side of the comparison: its sources below the root, a page at a time, in order."""
 
     def __init__(self, catalog: Catalog, place: Place, root: str) -> None:
-        self._sources = self._pages(catalog, place, root)
+        self._sources = self.pages(catalog, place, root)
         self._next = next(self._sources, None)
         self.any = self._next is not None
 
     @staticmethod
-    def _pages(catalog: Catalog, place: Place, root: str) -> Iterator[KnownSource]:
-        after = ""
+    def pages(catalog: Catalog, place: Place, root: str, after: str = "") -> Iterator[KnownSource]:
         while True:
             # A snapshot each time: a walk is long, and an old one would keep the log from shrinking.
             with catalog.snapshot() as snapshot:

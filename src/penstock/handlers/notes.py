@@ -46,13 +46,14 @@ class Notes:
 
         for index, context in enumerate(contexts):
             try:
-                full = filing.add(self._filed(context))
+                note = self._filed(context)
             except Exception as error:  # noqa: BLE001 - one note's trouble is not the others'
                 answers[index] = error
                 continue
-            filed.append(index)
-            if full:
+            if not filing.fits(note):
                 write()
+            filing.add(note)
+            filed.append(index)
         write()
         return answers
 

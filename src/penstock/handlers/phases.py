@@ -7,11 +7,14 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from penstock import retry
 from penstock.catalog import outcomes
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NO_EXTRACTOR, Failure, NewPage, Phase, Task, TaskOutcome, TaskSource
 from penstock.errors import PermanentFailure, UnsupportedType
+from penstock.handlers.embedding import MOST_TEXTS, Owner, embed
 from penstock.handlers.reading import read_file
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract.protocol import Content
@@ -48,8 +51,10 @@ class Phases:
     def fingerprint(self, lane: Phase) -> str | None:
         return self._recipe.embedder.fingerprint if lane is Phase.VECTOR else None
 
-    def run(self, lane: Phase, tasks: Sequence[Task]) -> list[TaskOutcome]:
-        return self._doing[lane](tasks)
+    def run(self, lane: Phase, tasks: Sequence[Task], *, embedding: bool = False) -> list[TaskOutcome]:
+        """``embedding``: pages may get their vectors at once, from whoever serves that lane as well."""
+        ended = self._doing[lane](tasks)
+        return self._with_vectors(tasks, ended) if embedding and lane is Phase.OCR else ended
 
     def close(self) -> None:
         """Ends the process that parsers run in."""
@@ -108,6 +113,29 @@ class Phases:
         return [outcome for task in tasks for outcome in self._pages_of(file, [task])]
 
     # Vectors.
+
+    def _with_vectors(self, tasks: Sequence[Task], ended: list[TaskOutcome]) -> list[TaskOutcome]:
+        """What is embedded now needs no tasks of its own: a chunk is written once instead of three times.
+        Not the page of a suspect: should one of its texts be what kills, its task is to find out which."""
+        asked = {task.task_id: task for task in tasks}
+        wanted: list[tuple[Owner, list[NewPage]]] = []
+        chosen: set[int] = set()
+        room = MOST_TEXTS
+        for outcome in ended:
+            source, texts = asked[outcome.task_id].source, len((outcome.page and outcome.page.chunks) or ())
+            suspect = asked[outcome.task_id].suspect
+            if outcome.page is None or source.space != self._recipe.space or suspect or texts > room:
+                continue
+            room -= texts
+            wanted.append((Owner(source.place.tenant_id, source.source_id), [outcome.page]))
+            chosen.add(outcome.task_id)
+        vectors = embed(self._catalog, self._recipe, wanted)
+        return [
+            msgspec.structs.replace(outcome, page=vectors.given_to([outcome.page])[0])
+            if outcome.page is not None and outcome.task_id in chosen
+            else outcome
+            for outcome in ended
+        ]
 
     def _embed(self, tasks: Sequence[Task]) -> list[TaskOutcome]:
         try:

@@ -122,10 +122,14 @@ class Supervisor:
             time.sleep(LAST_PAUSE_S)
         else:
             log.warning("the store is away; the next worker on this host gives the jobs back")
-        if self._catalog is not None:
-            # A document may have been ready just before its job ended: nobody else looks for a while.
-            patiently(Teller(self._queue, self._catalog).step)
+        patiently(self._tidy_at_last)
         patiently(self._report)
+
+    def _tidy_at_last(self) -> None:
+        """What the last jobs left in the outbox: a command that worked for one job has no next round."""
+        if self._catalog is not None:
+            Teller(self._queue, self._catalog).step()
+            Sweeper(self._catalog).clear_leftovers()
 
     def _rota(self) -> Rota:
         rota = Rota()

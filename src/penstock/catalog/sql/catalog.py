@@ -19,6 +19,7 @@ from penstock.catalog.values import (
     Entry,
     EntryKind,
     LedgerEntry,
+    Move,
     NewGeneration,
     Phase,
     Place,
@@ -101,6 +102,11 @@ class SqlCatalog(ABC):
 
     def rename(self, rename: Rename, *, limit: int = BATCH, now: datetime | None = None) -> Renamed:
         return self._write(lambda rows, at: removing.rename(rows, rename, limit, format_time(at)), now)
+
+    def move(
+        self, place: Place, moves: Sequence[Move], asked_at: datetime, *, now: datetime | None = None
+    ) -> list[bool]:
+        return self._write(lambda rows, at: removing.move(rows, place, moves, asked_at, format_time(at)), now)
 
     def remove(self, removal: Removal, *, limit: int = BATCH, now: datetime | None = None) -> Removed:
         return self._write(lambda rows, at: removing.remove(rows, removal, limit, format_time(at)), now)

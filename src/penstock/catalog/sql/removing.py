@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from pathlib import PurePosixPath
+from typing import Any
 
-from penstock.catalog.covering import below, moved, span
+from penstock.catalog.covering import below, covered, moved, span
 from penstock.catalog.publishing import REMOVED_WHILE_INDEXING
 from penstock.catalog.sql import generations, tombstones
 from penstock.catalog.sql.statements import Rows, listed
-from penstock.catalog.values import Removal, Removed, Rename, Renamed
+from penstock.catalog.values import Move, Place, Removal, Removed, Rename, Renamed
 from penstock.clock import format_time
 from penstock.errors import InvalidRequest
 
@@ -60,8 +63,7 @@ def rename(rows: Rows, change: Rename, limit: int, at: str) -> Renamed:
     first, last = span(change.old)
     asked_at = format_time(change.asked_at)
     rows.hold("tenant", place.tenant_id)
-    # What was read at the old path before, and is still on its way here, comes too late.
-    tombstones.add(rows, _left(change), at)
+    tombstones.add(rows, _left(place, change.old, change.asked_at, below=change.folder), at)
     found = rows.all(
         "sources_below_shortest" if below(change.new, change.old) else "sources_below",
         place.tenant_id,
@@ -80,32 +82,74 @@ def rename(rows: Rows, change: Rename, limit: int, at: str) -> Renamed:
     for name in ("paths", "documents_at"):
         rows.hold(name, place.tenant_id, place.collection, place.branch, listed(paths + targets))
     for (key, _, published_id, building_id), target in zip(found, targets, strict=False):
-        replaced += _make_room(rows, change, target, key, at)
-        rows.send("move_source", target, asked_at, at, key)
-        for document_id in (published_id, building_id):
-            if document_id is not None:
-                rows.send("move_document", asked_at, PurePosixPath(target).name, document_id)
-        rows.send("unnote", place.tenant_id, place.collection, place.branch, target)
+        replaced += _make_room(rows, place, target, key, at)
+        _move(rows, place, key, target, (published_id, building_id), asked_at, at)
     return Renamed(min(len(found), limit), replaced, len(found) > limit)
 
 
-def _left(change: Rename) -> Removal:
-    """What the old path is no longer."""
-    place = change.place
+def _left(place: Place, path: str, asked_at: datetime, *, below: bool) -> Removal:
+    """What the old path is no longer: what was read there before, and is still on its way, comes too late."""
     return Removal(
         tenant_id=place.tenant_id,
         collection=place.collection,
         branch=place.branch,
-        path=change.old,
-        below=change.folder,
-        asked_at=change.asked_at,
+        path=path,
+        below=below,
+        asked_at=asked_at,
         reason="renamed",
     )
 
 
-def _make_room(rows: Rows, change: Rename, target: str, key: int, at: str) -> int:
+def _move(
+    rows: Rows,
+    place: Place,
+    key: int,
+    target: str,
+    generations_of_it: tuple[int | None, int | None],
+    asked_at: str,
+    at: str,
+) -> None:
+    rows.send("move_source", target, asked_at, at, key)
+    for document_id in generations_of_it:
+        if document_id is not None:
+            rows.send("move_document", asked_at, PurePosixPath(target).name, document_id)
+    rows.send("unnote", place.tenant_id, place.collection, place.branch, target)
+
+
+def move(rows: Rows, place: Place, moves: Sequence[Move], asked_at: datetime, at: str) -> list[bool]:
+    where = (place.tenant_id, place.collection, place.branch)
+    rows.hold("tenant", place.tenant_id)
+    paths = listed([path for move in moves for path in (move.old, move.new)])
+    there = {path: row for path, *row in rows.all("sources_at", *where, paths)}
+    rows.hold("documents_at", *where, paths)
+    tombs = tombstones.removals(rows, [place.tenant_id], asked_at)
+    answers = []
+    for one in moves:
+        found = there.get(one.old)
+        movable = (
+            found is not None
+            and (found[1], found[2]) == (one.source_id, one.published_id)
+            and _is_free(there.get(one.new))
+            and not covered(tombs, place, one.new, one.source_id, asked_at)
+        )
+        if found is not None and movable:
+            tombstones.add(rows, _left(place, one.old, asked_at, below=False), at)
+            _make_room(rows, place, one.new, found[0], at)
+            _move(rows, place, found[0], one.new, (found[2], found[3]), format_time(asked_at), at)
+            there[one.new] = there.pop(one.old)
+        answers.append(movable)
+    seen = [(one.size, one.mtime_ns, one.source_id) for one, done in zip(moves, answers, strict=True) if done]
+    rows.many("touch", seen)
+    return answers
+
+
+def _is_free(found: list[Any] | None) -> bool:
+    """Nothing stands at the path, or only what is about to be swept."""
+    return found is None or found[2:4] == [None, None]
+
+
+def _make_room(rows: Rows, place: Place, target: str, key: int, at: str) -> int:
     """What stood at the new path is removed; its row keeps out of the way until it is swept."""
-    place = change.place
     found = rows.one("source_at", place.tenant_id, place.collection, place.branch, target)
     if found is None or found[0] == key:
         return 0

@@ -67,6 +67,16 @@ class SqlSnapshot(SearchReads):
             found = self._rows.all(name, *where, after, folder, folder + PARKED, 1)
         return found + self._rows.all(name, *where, after, first, last, limit - len(found))
 
+    def twins(
+        self, place: Place, files: Collection[tuple[int, int]], *, limit: int = 10 * BATCH
+    ) -> list[KnownSource]:
+        where = (place.tenant_id, place.collection, place.branch)
+        sizes = {size for size, _ in files if size}
+        found = self._rows.all("twins", *where, listed(files), limit)
+        found += self._rows.all("twins_of_size", *where, listed(sizes), limit)
+        known = {row[0]: records.known(row) for row in found}
+        return list(known.values())
+
     def find(self, place: Place, path: str) -> Source | None:
         found = self._sources("find_where", place.tenant_id, place.collection, place.branch, path)
         return found[0] if found else None

@@ -5,6 +5,19 @@ FROM sources
 WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path > $4 AND path >= $5 AND path < $6
 ORDER BY path LIMIT $7
 
+-- name: twins
+SELECT s.id, s.path, s.size, s.mtime_ns, s.content_hash, s.ocr_fingerprint, s.vector_fingerprint,
+       s.graphrag_fingerprint, s.published_id, s.building_id, s.partial
+FROM json_array_elements($4::json) AS j(pair) JOIN sources s
+    ON s.tenant_id = $1 AND s.size = (j.pair ->> 0)::bigint AND s.mtime_ns = (j.pair ->> 1)::bigint
+WHERE s.collection = $2 AND s.branch = $3 AND s.published_id IS NOT NULL LIMIT $5
+
+-- name: twins_of_size
+SELECT s.id, s.path, s.size, s.mtime_ns, s.content_hash, s.ocr_fingerprint, s.vector_fingerprint,
+       s.graphrag_fingerprint, s.published_id, s.building_id, s.partial
+FROM unnest(numbers($4)) AS j(size) JOIN sources s ON s.tenant_id = $1 AND s.size = j.size
+WHERE s.collection = $2 AND s.branch = $3 AND s.published_id IS NOT NULL LIMIT $5
+
 -- name: source_columns
 SELECT s.id, s.tenant_id, s.collection, s.branch, s.path, s.title, s.file_type, s.tags, s.metadata, s.size,
        s.mtime_ns, s.content_hash, s.ocr_fingerprint, s.vector_fingerprint, s.graphrag_fingerprint,

@@ -5,6 +5,19 @@ FROM sources INDEXED BY idx_sources_path
 WHERE tenant_id = ?1 AND collection = ?2 AND branch = ?3 AND path > ?4 AND path >= ?5 AND path < ?6
 ORDER BY path LIMIT ?7
 
+-- name: twins
+SELECT s.id, s.path, s.size, s.mtime_ns, s.content_hash, s.ocr_fingerprint, s.vector_fingerprint,
+       s.graphrag_fingerprint, s.published_id, s.building_id, s.partial
+FROM json_each(?4) j CROSS JOIN sources s INDEXED BY idx_sources_size
+    ON s.tenant_id = ?1 AND s.size = json_extract(j.value, '$[0]') AND s.mtime_ns = json_extract(j.value, '$[1]')
+WHERE s.collection = ?2 AND s.branch = ?3 AND s.published_id IS NOT NULL LIMIT ?5
+
+-- name: twins_of_size
+SELECT s.id, s.path, s.size, s.mtime_ns, s.content_hash, s.ocr_fingerprint, s.vector_fingerprint,
+       s.graphrag_fingerprint, s.published_id, s.building_id, s.partial
+FROM json_each(?4) j CROSS JOIN sources s INDEXED BY idx_sources_size ON s.tenant_id = ?1 AND s.size = j.value
+WHERE s.collection = ?2 AND s.branch = ?3 AND s.published_id IS NOT NULL LIMIT ?5
+
 -- name: source_columns
 SELECT s.id, s.tenant_id, s.collection, s.branch, s.path, s.title, s.file_type, s.tags, s.metadata, s.size,
        s.mtime_ns, s.content_hash, s.ocr_fingerprint, s.vector_fingerprint, s.graphrag_fingerprint,
