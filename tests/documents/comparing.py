@@ -17,6 +17,7 @@ from penstock.catalog.protocol import Catalog, Snapshot
 from penstock.catalog.values import EntryKind, TaskStatus
 from penstock.job import Status
 from penstock.service.verifying import Verifier
+from tests.servers.stores import given_back, store_url
 
 TENANT = "default"
 AT_ONCE = 500
@@ -82,14 +83,18 @@ def settled(app: Penstock) -> None:
     assert [] == list(Verifier(catalog, app).differences())
 
 
-def fresh(tmp_path: Path, folder: Path, **options: object) -> Shown:
-    """What an index shows that has never seen any other state of these files."""
+def fresh(tmp_path: Path, folder: Path, *, engine: str = "sqlite", **options: object) -> Shown:
+    """What an index shows that has never seen any other state of these files.
+
+    The engines cut words back to their stems by rules of their own: of real texts, compare like with like.
+    """
     place = tmp_path / "fresh"
     number = len(list(place.iterdir())) if place.exists() else 0
     state = place / str(number)
+    state.mkdir(parents=True)
     settings = config.load(
         {},
-        url=f"sqlite:///{state}/queue.db",
+        url=store_url(engine, state),
         state_dir=state,
         embedder="hashing",
         sqlite_synchronous="NORMAL",
@@ -99,7 +104,9 @@ def fresh(tmp_path: Path, folder: Path, **options: object) -> Shown:
             receipt = app.index(folder, allow_empty=True, **options)  # type: ignore[arg-type]
             job = app.wait(receipt.job_id, timeout=300)
         assert Status.DONE is job.status, job.error_message
-        return shown(app.documents.catalog, folder)
+        found = shown(app.documents.catalog, folder)
+    given_back(state)
+    return found
 
 
 def _vectors(snapshot: Snapshot, tenant_id: str) -> Iterator[tuple[int, bytes]]:

@@ -12,7 +12,6 @@ from penstock.catalog.publishing import REMOVED_WHILE_INDEXING
 from penstock.catalog.sql import generations, tombstones
 from penstock.catalog.sql.remembering import remember
 from penstock.catalog.sql.statements import Rows, listed
-from penstock.catalog.sql.tombstones import removals
 from penstock.catalog.values import Move, Place, Removal, Removed, Rename, Renamed
 from penstock.clock import format_time
 from penstock.errors import InvalidRequest
@@ -67,8 +66,7 @@ def rename(rows: Rows, change: Rename, limit: int, at: str) -> Renamed:
     first, last = span(change.old)
     asked_at = format_time(change.asked_at)
     rows.hold("tenant", place.tenant_id)
-    # What was read at the old path before, and is still on its way here, comes too late.
-    tombstones.add(rows, _left(change), at)
+    tombstones.add(rows, _left(place, change.old, change.asked_at, below=change.folder), at)
     found = rows.all(
         "sources_below_shortest" if below(change.new, change.old) else "sources_below",
         place.tenant_id,
@@ -92,16 +90,15 @@ def rename(rows: Rows, change: Rename, limit: int, at: str) -> Renamed:
     return Renamed(min(len(found), limit), replaced, len(found) > limit)
 
 
-def _left(change: Rename) -> Removal:
-    """What the old path is no longer."""
-    place = change.place
+def _left(place: Place, path: str, asked_at: datetime, *, below: bool) -> Removal:
+    """What the old path is no longer: what was read there before, and is still on its way, comes too late."""
     return Removal(
         tenant_id=place.tenant_id,
         collection=place.collection,
         branch=place.branch,
-        path=change.old,
-        below=change.folder,
-        asked_at=change.asked_at,
+        path=path,
+        below=below,
+        asked_at=asked_at,
         reason="renamed",
     )
 
@@ -129,7 +126,7 @@ def move(rows: Rows, place: Place, moves: Sequence[Move], asked_at: datetime, at
     paths = listed([path for move in moves for path in (move.old, move.new)])
     there = {path: row for path, *row in rows.all("sources_at", *where, paths)}
     rows.hold("documents_at", *where, paths)
-    tombs = removals(rows, [place.tenant_id], asked_at)
+    tombs = tombstones.removals(rows, [place.tenant_id], asked_at)
     answers = []
     for one in moves:
         found = there.get(one.old)
@@ -140,6 +137,7 @@ def move(rows: Rows, place: Place, moves: Sequence[Move], asked_at: datetime, at
             and not covered(tombs, place, one.new, one.source_id, asked_at)
         )
         if found is not None and movable:
+            tombstones.add(rows, _left(place, one.old, asked_at, below=False), at)
             _make_room(rows, place, one.new, found[0], at)
             _move(rows, place, found[0], one.new, (found[2], found[3]), format_time(asked_at), at)
             there[one.new] = there.pop(one.old)
