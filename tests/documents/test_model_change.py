@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from penstock import Penstock
-from penstock.catalog.values import Outcome, Phase, Place, TaskRequest
+from penstock.catalog.values import Outcome, Phase, Place, Task, TaskRequest, TaskSource, TaskStatus
 from penstock.errors import FingerprintMismatch
 from penstock.job import Job, Status
 from penstock.pipeline.embed.opening import open_embedder
@@ -226,3 +226,53 @@ def test_an_empty_catalog_takes_the_model_of_whoever_comes_first(desk: Desk):
         receipt = app.index(desk.folder)
         assert Status.DONE is app.wait(receipt.job_id, timeout=WAIT_S).status
     assert {NEW: 2} == spaces(desk)
+
+
+def test_what_was_begun_with_the_former_model_is_begun_anew_and_never_mixed(desk: Desk):
+    desk.put("book.md", book(300))
+    with changed(desk) as app, desk.by_hand() as old, desk.by_hand(StaticEmbedder()) as hand:
+        receipt = app.index(desk.folder / "book.md")
+        old.run_jobs()
+        rebuilder(app).start(rebuilder(app).plan())
+
+        hand.run_tasks()
+        assert {} == spaces(desk)
+        assert Status.PENDING is app.job(receipt.job_id).status
+        hand.run_jobs()
+        hand.run_tasks()
+
+        assert Status.DONE is app.job(receipt.job_id).status
+        (source,) = app.documents.sources()
+        assert {NEW: source.chunk_count} == spaces(desk)
+
+
+def test_a_published_document_of_the_former_model_gets_no_vectors_of_the_new_one(desk: Desk):
+    desk.put("book.md", book(3))
+    desk.index()
+    (source,) = desk.app.documents.sources()
+    of_it = TaskSource(
+        document_id=source.published_id or 0,
+        source_id=source.source_id,
+        place=source.place,
+        path=source.path,
+        content_hash=source.content_hash,
+        space=OLD,
+        job_id=None,
+        title="",
+        file_type="md",
+        graph=False,
+    )
+    task = Task(
+        lane=Phase.VECTOR,
+        task_id=1,
+        claim_number=1,
+        page_id=1,
+        page_number=1,
+        retry_count=0,
+        max_retries=3,
+        suspect=False,
+        source=of_it,
+    )
+    with desk.by_hand(StaticEmbedder()) as hand:
+        (outcome,) = hand.phases.run(Phase.VECTOR, [task])
+    assert (TaskStatus.FAILED, "ERR_OTHER_MODEL") == (outcome.status, outcome.code)

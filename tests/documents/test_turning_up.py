@@ -217,3 +217,15 @@ def test_a_walk_that_died_halfway_is_finished_by_the_next(desk: Desk):
 
     assert 5 == told(job)["moved"]
     assert {name.replace("old/", "new/"): found for name, found in before.items()} == ids(desk)
+
+
+def test_a_note_with_the_text_of_a_file_stays_a_note(desk: Desk):
+    desk.run("content", "ingest", {"content": "Water drives the wheel."})
+    desk.put("other", "Bread comes out of the oven.")
+    desk.index()
+    desk.put("README", "Water drives the wheel.")
+
+    desk.index()
+
+    assert 3 == len(ids(desk))
+    assert 1 == sum(path.startswith("note:") for path in ids(desk))

@@ -78,8 +78,8 @@ class Snapshot(Protocol):
     def twins(
         self, place: Place, files: Collection[tuple[int, int]], *, limit: int = 10 * BATCH
     ) -> list[KnownSource]:
-        """Published sources that could be the same as files of these sizes and times: first those with both,
-        then, of files that are not empty, up to ``limit`` with the size alone."""
+        """Published sources that could be the same as files of these sizes and times: first those with both
+        (10,000 at most), then, of files that are not empty, up to ``limit`` with the size alone."""
 
     def find(self, place: Place, path: str) -> Source | None: ...
 

@@ -112,6 +112,7 @@ class _Walk:
         self._fingerprints: dict[str, Fingerprints] = {}
         self._children: list[_Child] = []
         self._added: list[Found] = []
+        self._known_root = False
         self._missed: tuple[str, str] | None = None
         """The first and the last path known but not found; which of those between are gone is asked later."""
         self._notes: list[LedgerEntry] = []
@@ -125,7 +126,7 @@ class _Walk:
     def run(self) -> Any:
         _refuse_missing(self._root)
         known = _Known(self._catalog, self._place, self._root)
-        had_any = known.any
+        had_any = self._known_root = known.any
         for found in self._found():
             for source in known.before(found.path):
                 self._miss(source)
@@ -219,7 +220,16 @@ class _Walk:
     def _send_added(self) -> None:
         """What is known under another path, where it is no more, is renamed at once and needs no job."""
         added, self._added = self._added, []
-        twins = Twins(self._catalog, self._place, most_bytes=self._recipe.limits.file_bytes, gone=self._gone)
+        if not added:
+            return
+        twins = Twins(
+            self._catalog,
+            self._place,
+            most_bytes=self._recipe.limits.file_bytes,
+            gone=self._gone,
+            # Into a folder that is new here files come by a move, which keeps their times, or are new.
+            other_times=self._known_root,
+        )
         files = [Unknown(found.path, found.size, found.mtime_ns) for found in added]
         moved = twins.move(files, self._context.asked_at)
         self._tally.moved += len(moved)

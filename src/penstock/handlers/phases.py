@@ -24,9 +24,14 @@ from penstock.pipeline.plan import sizes_of
 from penstock.pipeline.recipe import Recipe
 
 CHANGED = "the file changed while it was read"
+OTHER_MODEL = "the model changed while it was embedded"
+BEGIN_ANEW = frozenset({CHANGED, OTHER_MODEL})
+"""Why generations were given up whose jobs begin anew."""
 
-
-FAILURE_CODES = {"ERR_CHANGED": "The file changed while it was read. Index it again."}
+FAILURE_CODES = {
+    "ERR_CHANGED": "The file changed while it was read. Index it again.",
+    "ERR_OTHER_MODEL": "The document is of another model than the index now. Run `penstock rebuild`.",
+}
 
 
 class _Open(NamedTuple):
@@ -102,10 +107,10 @@ class Phases:
                 return read_file(place, self._recipe.limits.file_bytes, lambda _: False)
         return None
 
-    def _give_up(self, source: TaskSource) -> None:
+    def _give_up(self, source: TaskSource, why: str = CHANGED, code: str = "ERR_CHANGED") -> None:
         """What was begun cannot be finished. A generation that is published already keeps what it has."""
-        if not self._catalog.drop(source.document_id, CHANGED):
-            raise PermanentFailure(CHANGED, code="ERR_CHANGED")
+        if not self._catalog.drop(source.document_id, why):
+            raise PermanentFailure(why, code=code)
 
     def _pages_of(self, file: _Open, tasks: list[Task]) -> list[TaskOutcome]:
         numbers = [task.page_number for task in tasks]
@@ -145,12 +150,24 @@ class Phases:
         ]
 
     def _embed(self, tasks: Sequence[Task]) -> list[TaskOutcome]:
+        ours = [task for task in tasks if task.source.space == self._recipe.space]
+        ended = self._embed_ours(ours) if ours else []
+        # Begun before the model was changed: a vector of ours would not belong beside the others.
+        for task in tasks:
+            if task.source.space != self._recipe.space:
+                try:
+                    self._give_up(task.source, OTHER_MODEL, "ERR_OTHER_MODEL")
+                except PermanentFailure as error:
+                    ended.append(_failed(task, error))
+        return ended
+
+    def _embed_ours(self, tasks: Sequence[Task]) -> list[TaskOutcome]:
         try:
             vectors = self._recipe.embed([task.text for task in tasks])
         except Exception as error:  # noqa: BLE001 - as above
             if len(tasks) == 1:
                 return [_failed(tasks[0], error)]
-            return [outcome for task in tasks for outcome in self._embed([task])]
+            return [outcome for task in tasks for outcome in self._embed_ours([task])]
         return [outcomes.completed_vector(task, vector) for task, vector in zip(tasks, vectors, strict=True)]
 
 

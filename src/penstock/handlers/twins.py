@@ -22,6 +22,8 @@ from penstock.handlers.reading import read_file
 from penstock.payloads import normal_path
 from penstock.pipeline.extract.kinds import suffix_of
 
+MOST_OF_A_SIZE = 10_000
+"""Sources looked at because of their size alone, for a batch of files."""
 _GONE = (errno.ENOENT, errno.ENOTDIR)
 
 
@@ -47,12 +49,20 @@ class Twins:
     """Of one place. ``gone`` says whether nothing is at a path any more."""
 
     def __init__(
-        self, catalog: Catalog, place: Place, *, most_bytes: int, gone: Callable[[str], bool] | None = None
+        self,
+        catalog: Catalog,
+        place: Place,
+        *,
+        most_bytes: int,
+        gone: Callable[[str], bool] | None = None,
+        other_times: bool = True,
     ) -> None:
+        """``other_times``: also files whose time is not the source's, as a copy's is not."""
         self._catalog = catalog
         self._place = place
         self._most_bytes = most_bytes
         self._gone = gone or gone_for_sure
+        self._by_size = MOST_OF_A_SIZE if other_times else 0
 
     def move(self, files: Sequence[Unknown], asked_at: datetime) -> dict[str, KnownSource]:
         """Rename the sources that these files are, in one transaction: what each was, by its path now."""
@@ -77,8 +87,11 @@ class Twins:
     def _chosen(self, files: Sequence[Unknown]) -> Iterator[tuple[str, KnownSource]]:
         """Among files of equal content the name decides, then the time."""
         with self._catalog.snapshot() as snapshot:
-            twins = snapshot.twins(self._place, {(file.size, file.mtime_ns) for file in files})
-        gone = [twin for twin in sorted(twins, key=lambda twin: twin.path) if self._gone(twin.path)]
+            seen = {(file.size, file.mtime_ns) for file in files}
+            twins = snapshot.twins(self._place, seen, limit=self._by_size)
+        # Notes have no file that could be gone.
+        of_files = sorted((twin for twin in twins if twin.path.startswith("/")), key=lambda twin: twin.path)
+        gone = [twin for twin in of_files if self._gone(twin.path)]
         sizes = {twin.size for twin in gone}
         left: dict[tuple[str | None, str], list[KnownSource]] = defaultdict(list)
         for twin in gone:

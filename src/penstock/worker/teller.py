@@ -17,7 +17,7 @@ from penstock.catalog.answers import Document, Made, Missing
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import EntryKind, State
 from penstock.handlers.filing import EMBEDDED
-from penstock.handlers.phases import CHANGED
+from penstock.handlers.phases import BEGIN_ANEW
 from penstock.job import CHILDREN, Job, JobQuery, Settlement, Status
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN
 from penstock.queue.protocol import Queue
@@ -91,8 +91,8 @@ def ending(
     if document is None:
         return lifecycle.released(job, "its document is gone; it is read anew")
     if document.state is State.DROPPED:
-        if document.note == CHANGED:
-            return lifecycle.released(job, CHANGED)
+        if document.note in BEGIN_ANEW:
+            return lifecycle.released(job, document.note)
         return lifecycle.done(job, result_json=_json({"outcome": document.note or "superseded"}))
     if document.state is State.PUBLISHED and document.settled:
         return lifecycle.done(job, result_json=_json(_result(job, document, missing, made())))

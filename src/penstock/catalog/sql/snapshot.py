@@ -83,8 +83,9 @@ class SqlSnapshot(SearchReads):
     ) -> list[KnownSource]:
         where = (place.tenant_id, place.collection, place.branch)
         sizes = {size for size, _ in files if size}
-        found = self._rows.all("twins", *where, listed(files), limit)
-        found += self._rows.all("twins_of_size", *where, listed(sizes), limit)
+        found = self._rows.all("twins", *where, listed(files), 10 * BATCH)
+        if limit:
+            found += self._rows.all("twins_of_size", *where, listed(sizes), limit)
         known = {row[0]: records.known(row) for row in found}
         return list(known.values())
 
