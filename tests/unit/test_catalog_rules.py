@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.catalog import outcomes
-from penstock.catalog.covering import below, covers, moved, span
+from penstock.catalog.covering import at_and_above, below, covers, moved, span
 from penstock.catalog.identity import NAMESPACE, ChunkIds, chunk_id, text_hash, text_key
 from penstock.catalog.numbering import turns
 from penstock.catalog.publishing import NO_VECTORS, NOTHING_USABLE, Facts, Verdict, verdict
@@ -57,6 +57,15 @@ def test_the_span_of_a_folder_holds_what_is_in_it(folder: str, rest: str):
         inside = first <= path < last
         assert inside == path.startswith(first)
         assert (first.encode() <= path.encode() < last.encode()) == inside
+
+
+@given(st.text("/ab", max_size=8), st.text("/ab", max_size=8))
+def test_a_delete_is_looked_for_where_it_can_stand(folder: str, path: str):
+    """Stores look up deletes by these paths alone: what covers a path must be among them."""
+    kept_as = folder.rstrip("/") or "/"
+    if folder and below(kept_as, path):
+        assert kept_as in at_and_above(path)
+    assert all(below(found, path) for found in at_and_above(path))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,12 @@ def below(folder: str, path: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
+def at_and_above(path: str) -> list[str]:
+    """Itself and every folder it lies in: what a delete has to name to cover it."""
+    ends = [at for at, char in enumerate(path) if char == "/" and at and path[at - 1] != "/"]
+    return [path, *(path[:at] for at in ends), *(["/"] if path.startswith("/") else [])]
+
+
 def span(folder: str) -> tuple[str, str]:
     """Paths p with first <= p < last are those inside the folder (not the folder itself)."""
     first = folder.rstrip("/") + "/"

@@ -126,7 +126,7 @@ def move(rows: Rows, place: Place, moves: Sequence[Move], asked_at: datetime, at
     paths = listed([path for move in moves for path in (move.old, move.new)])
     there = {path: row for path, *row in rows.all("sources_at", *where, paths)}
     rows.hold("documents_at", *where, paths)
-    tombs = tombstones.removals(rows, [place.tenant_id], asked_at)
+    tombs = tombstones.removals(rows, place, [(one.new, one.source_id) for one in moves], asked_at)
     answers = []
     for one in moves:
         found = there.get(one.old)
