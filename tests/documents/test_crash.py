@@ -112,7 +112,7 @@ def disturbed(tmp_path: Path, engine: str, folder: Path, kills: int, chance: ran
 def test_an_index_killed_at_any_moment_is_finished_by_the_same_command(
     tmp_path: Path, engine: str, folder: Path
 ):
-    disturbed(tmp_path, engine, folder, 3, random.Random())
+    disturbed(tmp_path, engine, folder, 2, random.Random())
 
 
 @pytest.mark.chaos

@@ -12,7 +12,7 @@ from tests.documents.comparing import Shown, fresh, settled, shown
 from tests.documents.conftest import Desk, Hand, book
 from tests.pipeline.making import pdf
 
-pytestmark = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
+on_both = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
 
 NOTHING = Shown([], {})
 POINTS = [
@@ -22,6 +22,17 @@ POINTS = [
     ("before", "settle"),
 ]
 """A generation is read but not stored; is stored; its tasks are claimed; are done but not settled."""
+
+MEETINGS = [pytest.param("sqlite", point, id=f"sqlite {' '.join(point)}") for point in POINTS] + [
+    # Who takes which lock when is decided where generations and results are written.
+    pytest.param(
+        "postgres",
+        point,
+        id=f"postgres {' '.join(point)}",
+        marks=() if point[0] == "before" else pytest.mark.chaos,
+    )
+    for point in POINTS
+]
 
 
 def folder(desk: Desk) -> None:
@@ -111,7 +122,7 @@ def compare(desk: Desk, expected: Shown) -> None:
     assert expected == shown(desk.app.documents.catalog, desk.folder)
 
 
-@pytest.mark.parametrize("point", POINTS, ids=" ".join)
+@pytest.mark.parametrize(("desk", "point"), MEETINGS, indirect=["desk"])
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.__name__)
 def test_a_first_ingest_is_met_by_another_request(
     desk: Desk, tmp_path: Path, point: tuple[str, str], action: Callable[[Desk], None]
@@ -132,6 +143,7 @@ def test_a_first_ingest_is_met_by_another_request(
     compare(desk, fresh(tmp_path, desk.folder) if wanted else NOTHING)
 
 
+@on_both
 def test_an_edit_taken_back_before_the_old_is_swept_loses_nothing(desk: Desk, tmp_path: Path):
     path = desk.put("book.md", book(260))
     first = path.read_text()
@@ -149,6 +161,7 @@ def test_an_edit_taken_back_before_the_old_is_swept_loses_nothing(desk: Desk, tm
     compare(desk, fresh(tmp_path, desk.folder))
 
 
+@on_both
 def test_a_file_that_became_a_folder_or_a_link_is_forgotten(desk: Desk, tmp_path: Path):
     for name in ("a.md", "b.md", "c.md"):
         desk.put(name, f"Words of {name}.")
@@ -163,6 +176,7 @@ def test_a_file_that_became_a_folder_or_a_link_is_forgotten(desk: Desk, tmp_path
     compare(desk, fresh(tmp_path, desk.folder))
 
 
+@on_both
 def test_a_folder_that_became_a_file_is_forgotten(desk: Desk, tmp_path: Path):
     inside = desk.put("a.md/inside.md", "Words inside.")
     desk.put("b.md", "Words of b.")
@@ -176,6 +190,7 @@ def test_a_folder_that_became_a_file_is_forgotten(desk: Desk, tmp_path: Path):
     compare(desk, fresh(tmp_path, desk.folder))
 
 
+@on_both
 @pytest.mark.parametrize("told", [True, False])
 def test_another_suffix_is_another_kind_of_file(desk: Desk, tmp_path: Path, told: bool):
     names = {"a.md": "a.txt", "b.md": "b.markdown", "c.txt": "c.html"}
