@@ -63,6 +63,7 @@ def test_a_part_is_rebuilt_then_the_rest(run: Run, indexed: Path):
 
 
 def test_without_waiting_it_is_only_queued(run: Run, indexed: Path):
+    assert "Only workers whose settings name static do it" in run("rebuild", "--no-wait").stdout
     queued = json.loads(run("--json", "rebuild", "--no-wait").stdout)["queued"]
 
     (job,) = [job for job in json.loads(run("--json", "jobs").stdout)["jobs"] if job["job_id"] in queued]

@@ -79,6 +79,7 @@ def _tell(session: Session, plan: Plan, receipts: list[Receipt], *, done: bool) 
         emit_json({"plan": plan, "queued": ids, "failed": [job.queue_id for job in failed]})
     elif ids and not done:
         emit(f"Queued with the lowest priority: {', '.join(ids)}. Follow it with: penstock jobs --watch")
+        emit(f"Only workers whose settings name {plan.space.partition('-')[0]} do it; restart the others.")
     elif ids:
         emit("Done." if not failed else f"{len(failed)} of {len(jobs)} jobs failed: penstock jobs ID")
     if failed:

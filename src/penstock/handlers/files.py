@@ -132,11 +132,15 @@ class _Call:
 
     def _move_unknown(self, known: list[Source | None]) -> bool:
         """Rename what is known under a path where it is no more. A walk has looked for its own files."""
-        moved = False
+        asked: dict[Place, list[Context]] = {}
         for context, source in zip(self._contexts, known, strict=True):
             if source is None and context.claim.parent_id is None:
-                twins = Twins(self._catalog, context.place, most_bytes=self._recipe.limits.file_bytes)
-                moved |= bool(twins.move(unknown_at(context.payload["file_path"]), context.asked_at))
+                asked.setdefault(context.place, []).append(context)
+        moved = False
+        for place, contexts in asked.items():
+            twins = Twins(self._catalog, place, most_bytes=self._recipe.limits.file_bytes)
+            files = [file for context in contexts for file in unknown_at(context.payload["file_path"])]
+            moved |= bool(twins.move(files, min(context.asked_at for context in contexts)))
         return moved
 
     def _one(self, index: int, context: Context, known: Source | None) -> Any:

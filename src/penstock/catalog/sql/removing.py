@@ -138,7 +138,8 @@ def move(rows: Rows, place: Place, moves: Sequence[Move], asked_at: datetime, at
         )
         if found is not None and movable:
             tombstones.add(rows, _left(place, one.old, asked_at, below=False), at)
-            _make_room(rows, place, one.new, found[0], at)
+            if one.new in there:
+                _make_room(rows, place, one.new, found[0], at)
             _move(rows, place, found[0], one.new, (found[2], found[3]), format_time(asked_at), at)
             there[one.new] = there.pop(one.old)
         answers.append(movable)
