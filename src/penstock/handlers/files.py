@@ -8,68 +8,46 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
-from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from datetime import timedelta
+from typing import Any
 
 import msgspec
 
 from penstock import clock, retry
-from penstock.arrival import Arrival, arrival_of
 from penstock.catalog.answers import Source
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import (
     Adoption,
-    Fingerprints,
     LedgerEntry,
     LedgerKind,
     NewGeneration,
     NewPage,
     Phase,
     Place,
-    Removal,
     Touch,
 )
 from penstock.errors import PenstockError, PermanentFailure, UnsupportedType
+from penstock.handlers.asked import Asked
 from penstock.handlers.context import Context
 from penstock.handlers.embedding import MOST_TEXTS
 from penstock.handlers.filing import Filed, Filing
 from penstock.handlers.model import Model
-from penstock.handlers.reading import Read, read_file
+from penstock.handlers.reading import Read
 from penstock.handlers.refreshing import OUTDATED, from_catalog
 from penstock.handlers.registry import Later, Wait
+from penstock.handlers.removing import removal_of_one, remove_all
 from penstock.handlers.twins import Twins, unknown_at
-from penstock.payloads import FilePayload, normal_path
-from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.payloads import normal_path
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.plan import outdated
-from penstock.pipeline.recipe import Draft, Recipe, chunk_sizes
+from penstock.pipeline.recipe import Draft, Recipe
 
 PAGES_AT_ONCE = 32
 """Pages of a document read within its job; the others are tasks."""
 MOST_OPEN_TASKS = 5_000
 """While more are to be done, files that would add to them wait. Others go on: they add none."""
 TRY_AGAIN = timedelta(seconds=2)
-HEAD = 4_096
-"""Bytes that a file's type is told by."""
-
-
-class _Asked(NamedTuple):
-    """What one job wants, read from its payload."""
-
-    place: Place
-    path: str
-    name: str
-    """As it is read by type: the path, unless it was said to be of another type than that promises."""
-    sizes: ChunkSizes
-    fingerprints: Fingerprints
-    rebuild: bool
-    checksum: bool
-    arrival: Arrival | None
-
-    @property
-    def read_from(self) -> str:
-        return self.arrival.read_from if self.arrival is not None else self.path
 
 
 class Files:
@@ -86,7 +64,7 @@ class Files:
     def delete(self, context: Context) -> dict[str, Any]:
         """Whatever the disk says."""
         place, path = context.place, normal_path(context.payload["file_path"])
-        removed = remove_all(self._catalog, _removal(place, path, context.asked_at))
+        removed = remove_all(self._catalog, removal_of_one(place, path, context.asked_at))
         return {"outcome": "removed" if removed else "was not indexed", "removed": removed}
 
 
@@ -144,9 +122,9 @@ class _Call:
         return moved
 
     def _one(self, index: int, context: Context, known: Source | None) -> Any:
-        asked = _asked(context, self._recipe)
+        asked = Asked.by(context, self._recipe)
         try:
-            read = _read(asked, known, self._recipe.limits.file_bytes)
+            read = asked.read(known, self._recipe.limits.file_bytes)
         except (FileNotFoundError, NotADirectoryError):
             return self._missing(index, context, asked, known)
         except UnsupportedType:
@@ -156,9 +134,9 @@ class _Call:
         if read is None and known is not None:
             return self._read_before(index, context, asked, known)
         assert read is not None
-        _refuse_another_type(asked, read)
+        asked.refuse_another_type(read)
         content_hash = hashlib.sha256(read.data).hexdigest()
-        if known is not None and not asked.rebuild and _same(known, asked, content_hash):
+        if known is not None and not asked.rebuild and asked.made_of(known, content_hash):
             self._touched.append(Touch(known.source_id, read.size, read.mtime_ns))
             return self._read_before(index, context, asked, known)
         if known is not None and not asked.rebuild:
@@ -171,7 +149,7 @@ class _Call:
         self,
         index: int,
         context: Context,
-        asked: _Asked,
+        asked: Asked,
         known: Source | None,
         read: Read,
         content_hash: str,
@@ -180,7 +158,7 @@ class _Call:
         draft = self._draft(asked, read)
         if _by_tasks(draft) and self._tasks_are_many():
             return Later("there are many tasks to be done before it", TRY_AGAIN)
-        tags, metadata = _described(asked.arrival, known)
+        tags, metadata = asked.described(known)
         generation = NewGeneration(
             place=asked.place,
             path=asked.path,
@@ -215,7 +193,7 @@ class _Call:
         self._filing.add(filed)
         self._filed.append((index, read_from))
 
-    def _read_before(self, index: int, context: Context, asked: _Asked, known: Source) -> Any:
+    def _read_before(self, index: int, context: Context, asked: Asked, known: Source) -> Any:
         """Its text is in the catalog, cut as it should be; at most its vectors are another model's."""
         if outdated(known.fingerprints, asked.fingerprints) is None:
             return {"outcome": "unchanged"}
@@ -227,7 +205,7 @@ class _Call:
             return Later("it has just changed, or many tasks are to be done before it", TRY_AGAIN)
         return self._file(index, filed)
 
-    def _draft(self, asked: _Asked, read: Read) -> Draft:
+    def _draft(self, asked: Asked, read: Read) -> Draft:
         """A long document is read only in part; its other pages become tasks."""
         content = Content(asked.name, read.data)
         paged = kinds.by_name(asked.name) == kinds.PDF
@@ -240,7 +218,7 @@ class _Call:
         rest = tuple(NewPage(number=number, file_path=elsewhere) for number in numbers)
         return msgspec.structs.replace(draft, pages=draft.pages + rest)
 
-    def _adopt(self, context: Context, known: Source, asked: _Asked, content_hash: str) -> Wait | None:
+    def _adopt(self, context: Context, known: Source, asked: Asked, content_hash: str) -> Wait | None:
         """A generation of this very content that is being built, or of which parts had failed: only what
         is missing is done, and nothing read again."""
         for document_id in filter(None, (known.building_id, known.published_id if known.partial else None)):
@@ -264,13 +242,13 @@ class _Call:
         with self._catalog.snapshot() as snapshot:
             return sum(snapshot.open_tasks(lane) for lane in (Phase.OCR, Phase.VECTOR)) > MOST_OPEN_TASKS
 
-    def _missing(self, index: int, context: Context, asked: _Asked, known: Source | None) -> Any:
+    def _missing(self, index: int, context: Context, asked: Asked, known: Source | None) -> Any:
         if asked.arrival is not None:
             # Somebody said that it lies there. What is indexed under its name came from elsewhere and stays.
             raise PermanentFailure(f"{asked.read_from} is not there", code="ERR_FILE_NOT_FOUND")
         if known is not None and context.metadata.get(OUTDATED):
             # Nobody asked whether the file is there: its disk may be away.
-            if _same(known, asked, known.content_hash):
+            if asked.made_of(known, known.content_hash):
                 return self._read_before(index, context, asked, known)
             return {"outcome": "kept", "note": "the file is not there; what was made of it stays"}
         if known is not None:
@@ -280,7 +258,7 @@ class _Call:
         raise PermanentFailure(f"{asked.path} is not there", code="ERR_FILE_NOT_FOUND")
 
     def _forgotten(self, context: Context, path: str, note: str) -> dict[str, Any]:
-        remove_all(self._catalog, _removal(context.place, path, context.asked_at))
+        remove_all(self._catalog, removal_of_one(context.place, path, context.asked_at))
         return {"outcome": "removed", "note": note}
 
     def _write(self) -> None:
@@ -317,87 +295,5 @@ class _Call:
         )
 
 
-def remove_all(catalog: Catalog, removal: Removal) -> int:
-    """Batch after batch, until nothing is left to make invisible; how many sources went."""
-    total = 0
-    while True:
-        removed = catalog.remove(removal)
-        total += removed.sources
-        if not removed.more:
-            return total
-
-
-def _removal(place: Place, path: str, asked_at: datetime) -> Removal:
-    """Of this document alone: where a folder has taken its place, what is in it stays."""
-    return Removal(
-        tenant_id=place.tenant_id,
-        collection=place.collection,
-        branch=place.branch,
-        path=path,
-        below=False,
-        asked_at=asked_at,
-    )
-
-
-def _asked(context: Context, recipe: Recipe) -> _Asked:
-    payload = msgspec.convert(context.payload, FilePayload)
-    metadata = context.metadata
-    sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
-    path, arrival = payload.identifier, arrival_of(metadata)
-    said = arrival.source_type if arrival is not None else None
-    name = kinds.named_as(path, said) if said is not None else path
-    return _Asked(
-        place=context.place,
-        path=path,
-        name=name,
-        sizes=sizes,
-        fingerprints=recipe.fingerprints(name, sizes),
-        rebuild=bool(metadata.get("rebuild")),
-        checksum=bool(metadata.get("checksum")),
-        arrival=arrival,
-    )
-
-
-def _same(known: Source, asked: _Asked, content_hash: str) -> bool:
-    """Nothing of it has to be read again."""
-    published = known.published_id is not None and not known.partial
-    # A rename may have given it another suffix that is read the same way.
-    made_so = known.file_type == kinds.suffix_of(asked.name)
-    made_so = made_so and outdated(known.fingerprints, asked.fingerprints) != "reading"
-    if not published or known.content_hash != content_hash or not made_so:
-        return False
-    if asked.arrival is None:
-        return True
-    tags, about = _described(asked.arrival, known)
-    return tags == known.tags and msgspec.json.decode(about) == msgspec.json.decode(known.metadata)
-
-
-def _refuse_another_type(asked: _Asked, read: Read) -> None:
-    if asked.arrival is not None and asked.arrival.source_type is not None:
-        kinds.refuse_other_than(asked.arrival.source_type, asked.read_from, read.data[:HEAD])
-
-
-def _described(arrival: Arrival | None, known: Source | None) -> tuple[tuple[str, ...], str]:
-    """Tags and metadata of the new version: those of the one before, unless they are not wanted any more."""
-    tags, about = (known.tags, known.metadata) if known is not None else ((), "{}")
-    if arrival is None:
-        return tags, about
-    old_tags, old = (tags, msgspec.json.decode(about)) if arrival.keep else ((), {})
-    merged = msgspec.json.encode(old | arrival.about).decode()
-    return tuple(dict.fromkeys((*old_tags, *arrival.tags))), merged
-
-
 def _by_tasks(draft: Draft) -> bool:
     return draft.page_count > PAGES_AT_ONCE or len(draft.chunks) > MOST_TEXTS
-
-
-def _read(asked: _Asked, known: Source | None, most_bytes: int) -> Read | None:
-    """None: size and time say that nothing changed, and nobody asked for a closer look."""
-
-    def unchanged(status: os.stat_result) -> bool:
-        if known is None or asked.rebuild or asked.checksum:
-            return False
-        times = (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns)
-        return times and _same(known, asked, known.content_hash)
-
-    return read_file(asked.read_from, most_bytes, unchanged)

@@ -14,15 +14,17 @@ import msgspec
 
 from penstock import clock, items
 from penstock.catalog.answers import KnownSource
+from penstock.catalog.paging import known_below
 from penstock.catalog.protocol import BATCH, Catalog
-from penstock.catalog.values import Fingerprints, LedgerEntry, LedgerKind, Place, Removal
+from penstock.catalog.values import Fingerprints, LedgerEntry, LedgerKind, Removal
 from penstock.errors import NothingToIndex
 from penstock.handlers.children import child_job
 from penstock.handlers.context import MOST_CHILDREN, Context
-from penstock.handlers.files import remove_all
+from penstock.handlers.known import Known
 from penstock.handlers.model import Model
 from penstock.handlers.refreshing import OUTDATED, Refresh
 from penstock.handlers.registry import Wait
+from penstock.handlers.removing import remove_all
 from penstock.handlers.twins import Twins, Unknown, gone_for_sure, missing
 from penstock.job import NewJob
 from penstock.payloads import FolderPayload, ProjectPayload, Walked
@@ -125,7 +127,7 @@ class _Walk:
 
     def run(self) -> Any:
         _refuse_missing(self._root)
-        known = _Known(self._catalog, self._place, self._root)
+        known = Known(self._catalog, self._place, self._root)
         had_any = self._known_root = known.any
         for found in self._found():
             for source in known.before(found.path):
@@ -279,7 +281,7 @@ class _Walk:
         if self._missed is None:
             return
         first, last = self._missed
-        for known in _Known.pages(self._catalog, self._place, self._root, after=first[:-1]):
+        for known in known_below(self._catalog, self._place, self._root, after=first[:-1]):
             if known.path > last:
                 return
             self._vanished(known)
@@ -337,42 +339,6 @@ class _Walk:
 
     def _tell(self) -> None:
         self._context.progress(self._tally.seen, None, "walking", **self._tally.told())
-
-
-class _Known:
-    """The catalog's side of the comparison: its sources below the root, a page at a time, in order."""
-
-    def __init__(self, catalog: Catalog, place: Place, root: str) -> None:
-        self._sources = self.pages(catalog, place, root)
-        self._next = next(self._sources, None)
-        self.any = self._next is not None
-
-    @staticmethod
-    def pages(catalog: Catalog, place: Place, root: str, after: str = "") -> Iterator[KnownSource]:
-        while True:
-            # A snapshot each time: a walk is long, and an old one would keep the log from shrinking.
-            with catalog.snapshot() as snapshot:
-                page = snapshot.known(place, root, after=after)
-            yield from page
-            if len(page) < BATCH:
-                return
-            after = page[-1].path
-
-    def before(self, path: str) -> Iterator[KnownSource]:
-        while self._next is not None and self._next.path < path:
-            yield self._next
-            self._next = next(self._sources, None)
-
-    def at(self, path: str) -> KnownSource | None:
-        if self._next is None or self._next.path != path:
-            return None
-        found, self._next = self._next, next(self._sources, None)
-        return found
-
-    def rest(self) -> Iterator[KnownSource]:
-        while self._next is not None:
-            yield self._next
-            self._next = next(self._sources, None)
 
 
 def _payload(context: Context) -> Walked:

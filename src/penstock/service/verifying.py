@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 
 from penstock.catalog.answers import KnownSource
-from penstock.catalog.protocol import BATCH, Catalog
+from penstock.catalog.paging import known_below
+from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place
 from penstock.service.answers import Receipt
 from penstock.service.jobs import Jobs
@@ -38,7 +39,7 @@ class Verifier:
         with self._catalog.snapshot() as snapshot:
             places = [Place(one.tenant_id, one.collection, one.branch) for one in snapshot.tenants(tenant_id)]
         for place in places:
-            for known in self._known(place):
+            for known in known_below(self._catalog, place):
                 what = _differs(known)
                 if what is not None:
                     yield Difference(what=what, place=place, path=known.path)
@@ -66,16 +67,6 @@ class Verifier:
             if one.path is not None and one.place is not None
         ]
         return self._jobs.submit_many(submissions)
-
-    def _known(self, place: Place) -> Iterator[KnownSource]:
-        after = ""
-        while True:
-            with self._catalog.snapshot() as snapshot:
-                page = snapshot.known(place, after=after)
-            yield from page
-            if len(page) < BATCH:
-                return
-            after = page[-1].path
 
 
 def _differs(known: KnownSource) -> str | None:
