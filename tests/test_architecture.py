@@ -34,6 +34,7 @@ GROUPS = {
     "queue.protocol": "protocols",
     "catalog": "stores",
     "catalog.protocol": "protocols",
+    "catalog.paging": "protocols",
     "catalog.values": "rules",
     "catalog.answers": "rules",
     "catalog.identity": "rules",
