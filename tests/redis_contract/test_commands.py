@@ -7,7 +7,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,14 @@ def test_without_a_configuration_the_error_says_where_to_put_it(run: Run, monkey
         assert "PENSTOCK_RAG_CONFIG" in run(*arguments, code=3).stderr
 
 
+def test_a_server_that_is_not_there(run: Run):
+    for arguments in (
+        ["gateway", "redis://127.0.0.1:1"],
+        ["queue", "status", "--redis", "redis://127.0.0.1:1"],
+    ):
+        assert "ERR_STORE_UNAVAILABLE" in run(*arguments, code=7).stderr
+
+
 def test_status_of_a_job_through_its_life(town: Town, run: Run, submit: Callable[..., Any]):
     job_id = submit(town.put("a.md", "Water drives the wheel."))["job_id"]
     assert "queued" in run("ingest", "status", "--job", job_id).stdout
@@ -157,6 +166,41 @@ def test_status_of_a_job_through_its_life(town: Town, run: Run, submit: Callable
         told["retry_count"],
     )
     assert "ERR_JOB_NOT_FOUND" in run("ingest", "status", "--job", "rag-x", code=4).stderr
+
+
+def test_following_a_job_until_its_end(town: Town, run: Run):
+    job_id = town.push(town.message(town.put("a.md", "Water.")))
+    gateway = town.gateway()
+    gateway.step()
+    with _started("ingest", "status", "--job", job_id, "--follow", "--json") as follower:
+        town.settle(gateway, job_id)
+        told, _ = follower.communicate(timeout=30)
+
+    assert (0, "done") == (follower.returncode, json.loads(told)["status"])
+
+
+def test_watching_the_lists_until_interrupted(town: Town, run: Run):
+    with _started("queue", "status", "--watch") as watcher:
+        assert watcher.stdout is not None
+        seen = 0
+        while seen < 2:
+            line = watcher.stdout.readline()
+            assert line
+            seen += line.startswith("Dead letters")
+        watcher.send_signal(signal.SIGINT)
+
+        assert 130 == watcher.wait(30)
+
+
+@contextmanager
+def _started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "penstock", *arguments]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_following_a_job_that_failed_ends_with_a_code(town: Town, run: Run):
@@ -210,9 +254,7 @@ def test_a_foreign_consumer_can_serve_what_submit_produced(town: Town, run: Run,
 
 
 def test_the_command_serves_until_it_is_told_to_stop(town: Town, run: Run):
-    command = [sys.executable, "-m", "penstock", "gateway", town.url]
-    gateway = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
+    with _started("gateway", town.url) as gateway:
         assert gateway.stdout is not None
         said = gateway.stdout.readline()
         assert re.match(r"Taking messages for faq_rag, policies_rag, procedures_rag from redis://", said)
@@ -222,8 +264,5 @@ def test_the_command_serves_until_it_is_told_to_stop(town: Town, run: Run):
         assert json.loads(run("queue", "status", "--json").stdout)["worker_connected"]
         gateway.send_signal(signal.SIGTERM)
         assert 0 == gateway.wait(30)
-    finally:
-        gateway.kill()
-        gateway.communicate()
     assert not json.loads(run("queue", "status", "--json").stdout)["worker_connected"]
     assert NOTHING_LEFT == town.left_over()

@@ -161,7 +161,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Made(msgspec.Struct, frozen=True):
-    """What went into a document: chunks embedded by its own tasks, and the characters of all its chunks."""
+    """What went into a document: chunks that came by tasks of its own, which embedded them or found them
+    embedded, and the characters of all its chunks."""
 
     embedded: int
     characters: int

@@ -101,10 +101,12 @@ WHERE c.vector_status = 'failed' AND c.document_id = (SELECT id FROM documents W
   AND c.vector_retry_at IS NULL
 LIMIT $2
 
--- A chunk that came with its vector was never claimed.
+-- A chunk that came with its vector was never claimed itself; its page was, unless the job wrote it.
 -- name: made
-SELECT count(*) FILTER (WHERE vector_claim_number > 0), coalesce(sum(end_char - start_char), 0)
-FROM task_queue_chunk WHERE document_id = (SELECT id FROM documents WHERE key = $1)
+SELECT count(*) FILTER (WHERE c.vector_claim_number > 0 OR p.ocr_claim_number > 0),
+       coalesce(sum(c.end_char - c.start_char), 0)
+FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id
+WHERE c.document_id = (SELECT id FROM documents WHERE key = $1)
 
 -- name: progress_columns
 SELECT d.key, d.filename, d.ocr_status, d.vector_index_status, d.graphrag_index_status, d.page_count,
