@@ -1,6 +1,7 @@
 """Commands given to workers that are processes of their own, and may be killed in the middle of them.
 
-``python -m tests.documents.driving SETTINGS COMMANDS TOGETHER``: submits, works until all have ended, ends.
+``python -m tests.documents.driving SETTINGS COMMANDS TOGETHER``: each is submitted when the one before has
+ended, or (1) all are at once, and whatever else is left to do is done with them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Driver:
         self._values = msgspec.json.encode(working.plain(settings), enc_hook=str).decode()
 
     def run(self, commands: list[Submission], *, together: bool = False) -> None:
-        """To the end, one after the other or all at once."""
+        """To the end, one after the other, or all at once with whatever is left over from before."""
         with self._begun(commands, together) as process:
             process.communicate(timeout=120)
         assert 0 == process.returncode
@@ -80,8 +81,9 @@ def main() -> None:
     with Penstock(settings=settings) as app:
         if together:
             app.submit_many(commands)
+            working.Worker(settings, processes=2, until_idle=True, start_method="fork").run()
+            return
         for command in commands:
-            # Answered by the same job, if it is still at work.
             job_id = app.submit(**command).job_id
             working.Worker(settings, processes=2, until_job=job_id, start_method="fork").run()
 

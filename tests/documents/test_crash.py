@@ -61,7 +61,12 @@ class Run:
 
     def finished(self) -> dict[str, Any]:
         with self._begin() as process:
-            out, _ = process.communicate(timeout=120)
+            try:
+                out, _ = process.communicate(timeout=120)
+            except subprocess.TimeoutExpired:
+                # Else it would be waited for, for ever.
+                kill_tree(process.pid)
+                raise
         assert 0 == process.returncode, out
         result: dict[str, Any] = msgspec.json.decode(out)
         return result
