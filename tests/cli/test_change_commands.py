@@ -42,7 +42,7 @@ def test_every_difference_is_listed_and_fixed(run: Run, ask: Callable[..., Any],
     assert 2 == len(ask("verify", "--fix")["queued"])
     run("worker", "--until-idle")
 
-    assert {"differences": [], "queued": []} == ask("verify")
+    assert {"differences": [], "repaired": 0, "queued": []} == ask("verify")
     assert ["deep/gate.md", "oven.md"] == paths(ask, folder)
 
 
