@@ -14,7 +14,7 @@ CODE := $(wildcard src tests scripts bench examples)
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check lint type format bench chaos docs verify clean
+.PHONY: help setup demo tour test check lint type format bench chaos versions docs verify clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -64,6 +64,9 @@ bench: $(STAMP) ## Measure against hand-written floors and peers
 
 chaos: $(STAMP) ## Run the long crash tests
 	@$(PY) -m pytest -q -m chaos $(ARGS)
+
+versions: $(STAMP) ## Switch real projects to their next release (TOOL= makes the releases)
+	@PENSTOCK_VERSIONS_TOOL='$(abspath $(TOOL))' $(PY) -m pytest -q -m versions -s $(ARGS)
 
 docs: $(STAMP) ## Regenerate docs/reference
 	@$(PY) -m scripts.reference

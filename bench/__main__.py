@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from bench import backlog, commands, drain, enqueue, pickup, pipeline, postgres_work, workers
+from bench import backlog, commands, drain, enqueue, pickup, pipeline, postgres_work, unchanged, workers
 from bench import plan as plans
 from bench.contenders import ENGINES
 from bench.plan import Plan
@@ -33,6 +33,7 @@ PARTS: dict[str, Callable[[str, Plan], Iterator[Line]]] = {
     "work": postgres_work.measure,
     "commands": commands.measure,
     "pipeline": pipeline.measure,
+    "unchanged": unchanged.measure,
 }
 
 

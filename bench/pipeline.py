@@ -83,7 +83,9 @@ def compared(engine: str, what: str, folder: Path, plan: Plan) -> Iterator[Line]
 
 def bare(folder: Path, below: Path) -> Spent:
     with tempfile.TemporaryDirectory(dir=below) as place:
-        return _run([sys.executable, "-m", "bench.pipeline_floor", str(folder), f"{place}/bare.db"], {})
+        return counted_run(
+            [sys.executable, "-m", "bench.pipeline_floor", str(folder), f"{place}/bare.db"], {}
+        )
 
 
 def ours(
@@ -96,11 +98,17 @@ def ours(
     state: Path | None = None,
 ) -> Spent:
     with tempfile.TemporaryDirectory(dir=below) as fresh:
-        place = state or Path(fresh)
-        url = f"sqlite:///{place}/queue.db" if engine == "sqlite" else f"jsonl://{place}/queue"
-        environment = {"PENSTOCK_STATE": str(place), "PENSTOCK_URL": url, "PENSTOCK_EMBEDDER": embedder}
-        command = [sys.executable, "-m", "penstock", "index", str(folder), "--wait", "--json"]
-        return _run([*command, "--processes", str(processes)], environment)
+        return counted_run(*index_command(engine, folder, state or Path(fresh), processes, embedder))
+
+
+def index_command(
+    engine: str, folder: Path, state: Path, processes: int, embedder: str
+) -> tuple[list[str], dict[str, str]]:
+    """The command, and the environment it takes."""
+    url = f"sqlite:///{state}/queue.db" if engine == "sqlite" else f"jsonl://{state}/queue"
+    environment = {"PENSTOCK_STATE": str(state), "PENSTOCK_URL": url, "PENSTOCK_EMBEDDER": embedder}
+    command = [sys.executable, "-m", "penstock", "index", str(folder), "--wait", "--json"]
+    return [*command, "--processes", str(processes)], environment
 
 
 COUNTING = """
@@ -119,7 +127,7 @@ print(json.dumps([done.returncode, cpu, used.ru_maxrss, done.stdout.decode()]))
 """
 
 
-def _run(command: list[str], environment: dict[str, str]) -> Spent:
+def counted_run(command: list[str], environment: dict[str, str], *, decoded: bool = True) -> Spent:
     """In a process that waits for nothing else: what it counts of its children is this command."""
     answer = subprocess.run(
         [sys.executable, "-c", COUNTING, *command],
@@ -130,7 +138,7 @@ def _run(command: list[str], environment: dict[str, str]) -> Spent:
     code, cpu, kilobytes, output = msgspec.json.decode(answer.stdout)
     if code:
         raise RuntimeError(f"{' '.join(command)} ended with {code}: {output}")
-    return Spent(cpu, kilobytes / 1024, msgspec.json.decode(output))
+    return Spent(cpu, kilobytes / 1024, msgspec.json.decode(output) if decoded else {"output": output})
 
 
 def growth(engine: str, plan: Plan) -> Line:

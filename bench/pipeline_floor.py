@@ -19,8 +19,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from bench.catalog import BARE, PRAGMAS
+from penstock.handlers.embedding import MOST_TEXTS
 from penstock.handlers.files import PAGES_AT_ONCE
-from penstock.handlers.filing import MOST_DOCUMENTS, MOST_TEXTS
+from penstock.handlers.filing import MOST_DOCUMENTS
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.opening import open_embedder
 from penstock.pipeline.extract import kinds

@@ -26,6 +26,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     catalog_chunks: int
     many_files: int
     """0: not measured."""
+    unchanged_files: int
 
 
 BULK = 1_000
@@ -55,6 +56,7 @@ def full(directory: Path, repetitions: int | None) -> Plan:
         pipeline_runs=3,
         catalog_chunks=200_000,
         many_files=100_000,
+        unchanged_files=50_000,
     )
 
 
@@ -77,4 +79,5 @@ def quick(directory: Path, repetitions: int | None) -> Plan:
         pipeline_runs=1,
         catalog_chunks=4_000,
         many_files=0,
+        unchanged_files=500,
     )

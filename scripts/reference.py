@@ -72,6 +72,7 @@ def failure_codes() -> dict[str, str]:
         "penstock.worker.execute",
         "penstock.worker.teller",
         "penstock.handlers.phases",
+        "penstock.redis_contract.trouble",
     ):
         found.update(getattr(load(name), "FAILURE_CODES", {}))
     return found

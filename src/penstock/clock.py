@@ -47,6 +47,11 @@ def new_task_id() -> str:
     return uuid.uuid4().hex
 
 
+def new_rag_job_id(rag_id: str) -> str:
+    """As the Redis contract makes them: seconds since 1970 and 8 hex digits at random."""
+    return f"rag-{rag_id}-{int(time.time())}-{secrets.token_hex(4)}"
+
+
 def new_id() -> str:
     return new_ids(1)[0]
 

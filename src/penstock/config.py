@@ -62,11 +62,10 @@ def _setting(
     shown: str = "",
 ) -> Any:
     metadata = {"kind": kind, "doc": doc, "aliases": aliases, "env": env, "shown": shown or _shown(default)}
+    told = kind not in (kinds.URL, kinds.CATALOG_URL)  # it may hold a password
     if default is _DERIVED:
-        return dataclasses.field(
-            metadata=metadata, repr=kind not in (kinds.URL, kinds.CATALOG_URL)
-        )  # it may hold a password
-    return dataclasses.field(default_factory=lambda: default, metadata=metadata)
+        return dataclasses.field(metadata=metadata, repr=told)
+    return dataclasses.field(default_factory=lambda: default, metadata=metadata, repr=told)
 
 
 def _shown(default: object) -> str:
@@ -215,6 +214,12 @@ class Settings:
         60.0,
         "How long PostgreSQL may take for one statement, or a thread wait for a connection; 0 is no limit.",
     )
+    contract_url: str | None = _setting(
+        kinds.URL, None, "The Redis server of the Redis contract; else the one its configuration names."
+    )
+    rag_config: str | None = _setting(
+        kinds.FILE, None, "The YAML file that says which RAGs the Redis contract serves."
+    )
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
 
@@ -349,7 +354,7 @@ def describe(settings: Settings) -> list[Described]:
 
 
 def _plain(name: str, value: object) -> object:
-    if name.endswith("url"):
+    if name.endswith("url") and value is not None:
         return masked_url(str(value))
     if isinstance(value, Path):
         return str(value)

@@ -113,5 +113,6 @@ def _lease_pair(pair: str) -> tuple[str, str]:
 URL = Kind("a URL such as sqlite:///PATH, postgresql://…, redis://HOST, jsonl://DIRECTORY or memory://", _url)
 CATALOG_URL = Kind("a URL such as sqlite:///PATH or postgresql://HOST/DATABASE", _url)
 DIRECTORY = Kind("a directory", _directory)
+FILE = Kind("a file", _directory)
 SWITCH = Kind("true or false", _yes_or_no)
 LEASES = Kind(f"item types and {LEASE.allowed}, such as file=600,folder=900", _leases)

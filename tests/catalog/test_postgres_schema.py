@@ -135,6 +135,8 @@ PLANS = {
     "take_vector": "Index Scan using task_queue_chunk_key_key",
     "hold_documents": "Index Scan using documents_key_key",
     "doomed_by_path": "(collection = $2) AND (branch = $3) AND (path >= $4) AND (path < $6))",
+    "any_tombstone": "using idx_catalog_tombstone_asked",
+    "tombstones": " AND (path = ANY (",
     "known_chunks": "Index Cond: ((document_id = d.id) AND (text_key = ANY",
     "parts": " AND (text_key = c.text_key) AND (content_id = c.content_id))",
 }

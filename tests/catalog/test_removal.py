@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from penstock.catalog import outcomes
@@ -85,7 +88,7 @@ def _pair(removed: Removed) -> tuple[int, bool]:
         ({"path": "/a"}, {"text /n"}),
     ],
 )
-def test_a_delete_is_as_wide_as_it_says(catalog: Catalog, narrowed: dict[str, str], left: set[str]):
+def test_a_delete_is_as_wide_as_it_says(catalog: Catalog, narrowed: dict[str, Any], left: set[str]):
     put(catalog, "/a", page("text /a"))
     put(catalog, "/a", page("text /a"), place=Place("acme", "docs", "dev"))
     put(catalog, "/n", page("text /n"), place=Place("acme", "notes"))
@@ -131,6 +134,17 @@ def test_delete_then_add_again_leaves_the_new_one_whatever_comes_first(catalog: 
     assert ["/a/1.md"] == known(catalog)
     sweep(catalog)
     assert {"again"} == found(catalog, '"again" text')
+
+
+def test_a_file_is_removed_without_what_lies_below_a_folder_of_its_name(catalog: Catalog):
+    some(catalog, "/a", "/a/1.md")
+    alone = msgspec.structs.replace(folder("/a", asked_at=5), below=False)
+
+    assert (1, False) == _pair(catalog.remove(alone))
+
+    assert ["/a/1.md"] == known(catalog)
+    assert Outcome.REMOVED == put(catalog, "/a", asked_at=at(4)).outcome
+    assert Outcome.PUBLISHED == put(catalog, "/a/2.md", asked_at=at(4)).outcome
 
 
 def test_what_is_being_built_below_a_removed_folder_is_dropped(catalog: Catalog):
@@ -240,6 +254,17 @@ def test_what_is_being_built_moves_with_its_source(catalog: Catalog):
 
     assert document(catalog, document_id).current
     assert ["/b.pdf"] == known(catalog)
+
+
+def test_what_was_read_before_a_rename_is_not_published_at_the_old_path(catalog: Catalog):
+    catalog.rename(renamed("/a", "/b", is_folder=True, asked_at=5))
+
+    assert Outcome.REMOVED == put(catalog, "/a/late.md", asked_at=at(4)).outcome
+    assert Outcome.PUBLISHED == put(catalog, "/b/late.md", asked_at=at(4)).outcome
+    assert Outcome.PUBLISHED == put(catalog, "/a/anew.md", asked_at=at(6)).outcome
+    catalog.rename(renamed("/c", "/d", asked_at=5))
+    assert Outcome.REMOVED == put(catalog, "/c", asked_at=at(4)).outcome
+    assert Outcome.PUBLISHED == put(catalog, "/c/1.md", asked_at=at(4)).outcome
 
 
 def test_leftovers_are_cleared_in_batches_and_once_more(catalog: Catalog):

@@ -123,6 +123,12 @@ def test_every_statement_is_one_sqlite_accepts(raw: sqlite3.Connection):
         raw.execute(f"EXPLAIN {statement}", (None,) * wanted)
 
 
+def test_deletes_are_looked_up_by_their_paths_however_many_there_were(raw: sqlite3.Connection):
+    plan = raw.execute(f"EXPLAIN QUERY PLAN {load('sqlite')['tombstones']}", (None,) * 6).fetchall()
+
+    assert "SEARCH t USING PRIMARY KEY (tenant_id=? AND collection=? AND branch=? AND path=?" in str(plan)
+
+
 def test_the_queue_and_the_catalog_share_a_file(tmp_path: Path):
     settings = config.load(environ={}, url=f"sqlite:///{tmp_path}/both.db", state_dir=tmp_path)
     queue, catalog = open_queue(settings), open_catalog(settings)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from penstock import Penstock, clock, config
 from penstock.catalog.opening import open_catalog
-from penstock.catalog.values import Phase, TaskRequest, TaskStatus
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import Phase, Task, TaskRequest, TaskStatus
 from penstock.handlers import documents
 from penstock.handlers.context import Context
 from penstock.handlers.files import Files
@@ -29,6 +31,7 @@ from penstock.worker.lanes import still_wanted
 from penstock.worker.teller import Teller
 from penstock.worker.upkeep.sweeper import Sweeper
 from tests.conformance.durable import given_back
+from tests.documents.pausing import Stops
 
 WAIT_S = 30.0
 OPEN = (TaskStatus.PENDING, TaskStatus.PROCESSING)
@@ -45,7 +48,8 @@ class Hand:
     """A worker that does one thing at a time, when the test says so."""
 
     def __init__(self, app: Penstock, recipe: Recipe) -> None:
-        self.catalog = open_catalog(app.settings)
+        self.stops = Stops(open_catalog(app.settings))
+        self.catalog = cast("Catalog", self.stops)
         self.phases = Phases(self.catalog, recipe)
         self._app = app
         self._recipe = recipe
@@ -76,23 +80,41 @@ class Hand:
         return Files(self.catalog, self._recipe).ingest([self._context(0, claim) for claim in claims])
 
     def run_jobs(self, limit: int = 100) -> Status | None:
-        """One claim of jobs of a kind, in one call of their handler: how the first was settled."""
+        """One claim of jobs, as many in one call as their handler takes: how the first was settled."""
         claims = self._app.queue.claim(ClaimRequest("hand", limit, timedelta(seconds=60)))
-        if not claims:
-            return None
-        answers = self._app.queue.settle(self._executor.run(claims, self._context))
-        return answers[0]
+        statuses = []
+        while claims:
+            size = self._executor.batch_size(claims[0])
+            kind = (claims[0].item_type, claims[0].op)
+            same = takewhile(lambda claim: (claim.item_type, claim.op) == kind, claims[:size])  # noqa: B023
+            now = list(same)
+            statuses += self._app.queue.settle(self._executor.run(now, self._context))
+            del claims[: len(now)]
+        return statuses[0] if statuses else None
 
-    def run_tasks(self, *, again: bool = True) -> None:
+    def claim(self, lane: Phase) -> list[Task]:
+        claimed = self.catalog.claim(TaskRequest(lane, "hand", 256))
+        return still_wanted(self._app.queue, self.catalog, claimed)
+
+    def drain(self) -> None:
+        """All there is to do, until nothing is."""
+        while self.run_jobs() is not None or self._tasks_left():
+            self.run_tasks()
+
+    def _tasks_left(self) -> bool:
+        with self.catalog.snapshot() as snapshot:
+            left = any(snapshot.open_tasks(lane) for lane in Phase)
+        return left or bool(self.catalog.outbox())
+
+    def run_tasks(self, *, again: bool = True, embedding: bool = True) -> None:
         """Tasks until there are none, then all that the outbox says."""
         worked = True
         while worked:
             worked = False
             for lane in Phase:
-                claimed = self.catalog.claim(TaskRequest(lane, "hand", 256))
-                tasks = still_wanted(self._app.queue, self.catalog, claimed)
+                tasks = self.claim(lane)
                 if tasks:
-                    self.catalog.settle(self.phases.run(lane, tasks))
+                    self.catalog.settle(self.phases.run(lane, tasks, embedding=embedding))
                     worked = again
         Teller(self._app.queue, self.catalog).step()
         while Sweeper(self.catalog).clear_leftovers():

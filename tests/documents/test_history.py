@@ -47,6 +47,24 @@ def test_a_document_is_indexed_updated_renamed_and_removed(desk: Desk):
     assert ["indexed"] == told(desk, "other.md")
 
 
+def test_why_remembers_what_was_moved_and_what_was_removed(desk: Desk):
+    path, moved = desk.put("old.md", "Water drives the wheel."), desk.folder / "new.md"
+    desk.index()
+    path.rename(moved)
+    desk.index()
+    reason = desk.app.documents.why(path)
+    assert ("moved", True) == (reason.verdict, str(moved) in reason.cause)
+
+    desk.put("other.md", "So that the folder is not empty.")
+    moved.unlink()
+    desk.index()
+    for _ in ("at once", "after its rows are gone"):
+        reason = desk.app.documents.why(moved)
+        assert ("removed", True) == (reason.verdict, "penstock index" in reason.remedy)
+        swept(desk)
+    assert "unknown" == desk.app.documents.why(desk.folder / "never.md").verdict
+
+
 def test_what_is_under_way_is_told_too(desk: Desk):
     path = desk.put("book.md", book(300))
     with desk.by_hand() as hand:

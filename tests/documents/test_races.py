@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 
 from penstock import lifecycle
 from penstock.catalog.values import EntryKind, Phase, TaskRequest
 from penstock.job import ClaimRequest, Status
+from penstock.pipeline.embed.hashing import HashingEmbedder
 from penstock.worker.teller import Teller
 from tests.documents.conftest import Desk, book
 from tests.documents.serving import POINTS, served
 from tests.pipeline.making import pdf
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 @pytest.mark.parametrize("point", [point for point in POINTS if point != "-"])
@@ -109,3 +116,35 @@ def test_a_job_given_up_while_it_waits_takes_its_document_along(desk: Desk, how:
     # What was published before stays.
     assert ["mill.md"] == desk.found("wheel", mode="keyword")
     assert [] == desk.found("subject7", mode="keyword")
+
+
+class Meanwhile(HashingEmbedder):
+    """Does something between reading and storing."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        super().__init__()
+        self._act = act
+
+    def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        self._act()
+        return super().embed(texts)
+
+
+@pytest.mark.parametrize("what", ["moved", "gone"])
+def test_a_file_that_leaves_while_it_is_read_is_not_found_where_it_was(desk: Desk, what: str):
+    old = desk.put("old.md", "Water drives the wheel.")
+
+    def leave() -> None:
+        if what == "gone":
+            old.unlink(missing_ok=True)
+        elif old.exists():
+            old.rename(desk.folder / "new.md")
+            # Somebody walks right now, and finds nothing to remove.
+            desk.index()
+
+    with desk.by_hand(Meanwhile(leave)) as hand:
+        receipt = desk.app.index(old)
+        hand.run_jobs()
+
+    assert "removed" == desk.app.job(receipt.job_id).result["outcome"]
+    assert (["new.md"] if what == "moved" else []) == desk.found("wheel", mode="keyword")

@@ -16,19 +16,22 @@ from tests.documents.conftest import Desk, book
 from tests.worker.processes import ROOT, children_of, until, within
 
 
-@contextmanager
-def worker(desk: Desk, processes: int = 2) -> Iterator[None]:
+def environment(desk: Desk) -> dict[str, str]:
     settings = desk.app.settings
-    environment = {
+    return os.environ | {
         "PENSTOCK_URL": settings.url,
         "PENSTOCK_CATALOG_URL": settings.catalog_url,
         "PENSTOCK_STATE": str(settings.state_dir),
         "PENSTOCK_EMBEDDER": "hashing",
         "PENSTOCK_SQLITE_SYNCHRONOUS": "NORMAL",
     }
+
+
+@contextmanager
+def worker(desk: Desk, processes: int = 2) -> Iterator[None]:
     command = [sys.executable, "-m", "penstock", "worker", "--processes", str(processes)]
     process = subprocess.Popen(
-        command, cwd=ROOT, env=os.environ | environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, cwd=ROOT, env=environment(desk), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
         yield
@@ -76,6 +79,23 @@ def test_a_running_folder_is_cancelled_within_two_seconds_and_what_is_there_can_
         again = desk.app.index(folder)
         assert Status.DONE is desk.app.wait(again.job_id, timeout=60).status
     assert 2_001 == desk.app.documents.overview().tenants[0].sources
+
+
+def test_the_same_command_goes_on_with_what_a_dead_worker_left_waiting(desk: Desk):
+    """The folder waits for its file, the file for its tasks: both look as if somebody had them in hand."""
+    desk.put("book.md", book(260))
+    desk.app.index(desk.folder)
+    with desk.by_hand() as hand:
+        hand.run_jobs()
+        hand.run_jobs()
+
+    command = [sys.executable, "-m", "penstock", "index", str(desk.folder), "--wait", "--processes", "1"]
+    ran = subprocess.run(
+        command, cwd=ROOT, env=environment(desk), timeout=60, capture_output=True, check=False
+    )
+
+    assert 0 == ran.returncode, ran.stderr
+    assert ["book.md"] == desk.found("subject7", mode="keyword")
 
 
 def test_a_file_that_takes_too_long_ends_with_that_reason_and_others_go_on(desk: Desk):

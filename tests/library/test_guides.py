@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import threading
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,24 +11,6 @@ import pytest
 from penstock import Penstock, lifecycle
 from penstock.job import ClaimRequest, Status
 from tests.servers import postgres
-
-ROOT = Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-
-@pytest.fixture
-def run_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.chdir(tmp_path)
-
-    def run_page(name: str) -> dict[str, Any]:
-        blocks = BLOCK.findall((ROOT / name).read_text(encoding="utf-8"))
-        assert blocks
-        names: dict[str, Any] = {}
-        for block in blocks:
-            exec(compile(block, name, "exec"), names)  # noqa: S102 - our own pages
-        return names
-
-    return run_page
 
 
 def test_the_readme_runs(run_page: Any, capsys: pytest.CaptureFixture[str]):

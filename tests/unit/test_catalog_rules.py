@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.catalog import outcomes
-from penstock.catalog.covering import below, covers, moved, span
+from penstock.catalog.covering import at_and_above, below, covers, moved, span
 from penstock.catalog.identity import NAMESPACE, ChunkIds, chunk_id, text_hash, text_key
 from penstock.catalog.numbering import turns
 from penstock.catalog.publishing import NO_VECTORS, NOTHING_USABLE, Facts, Verdict, verdict
@@ -59,6 +59,15 @@ def test_the_span_of_a_folder_holds_what_is_in_it(folder: str, rest: str):
         assert (first.encode() <= path.encode() < last.encode()) == inside
 
 
+@given(st.text("/ab", max_size=8), st.text("/ab", max_size=8))
+def test_a_delete_is_looked_for_where_it_can_stand(folder: str, path: str):
+    """Stores look up deletes by these paths alone: what covers a path must be among them."""
+    kept_as = folder.rstrip("/") or "/"
+    if folder and below(kept_as, path):
+        assert kept_as in at_and_above(path)
+    assert all(below(found, path) for found in at_and_above(path))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "path", "expected"),
     [("/a", "/b", "/a", "/b"), ("/a", "/b", "/a/x/y", "/b/x/y"), ("/a/", "/b/", "/a/x", "/b/x")],
@@ -78,12 +87,14 @@ def test_a_path_moves_with_its_folder(old: str, new: str, path: str, expected: s
         ({"branch": "dev"}, 0, False),
         ({"path": "/a"}, 0, True),
         ({"path": "/b"}, 0, False),
+        ({"path": "/a", "below": False}, 0, False),
+        ({"path": "/a/x.md", "below": False}, 0, True),
         ({"source_id": "s1"}, 0, True),
         ({"source_id": "s2"}, 0, False),
         ({"collection": "docs", "branch": "main", "path": "/a", "source_id": "s1"}, 5, True),
     ],
 )
-def test_a_delete_covers_what_was_asked_for_not_later(narrowed: dict[str, str], seconds: int, covered: bool):
+def test_a_delete_covers_what_was_asked_for_not_later(narrowed: dict[str, Any], seconds: int, covered: bool):
     removal = Removal(tenant_id="acme", asked_at=NOON + timedelta(seconds=seconds), **narrowed)
 
     assert covered == covers(removal, Place("acme", "docs"), "/a/x.md", "s1", NOON)

@@ -48,6 +48,8 @@ TURNED = {
     "postgres_pool_size": ("2", 2),
     "postgres_pooler": ("yes", True),
     "postgres_timeout_s": ("5", 5.0),
+    "contract_url": ("redis://broker:6379/0", "redis://broker:6379/0"),
+    "rag_config": ("rags.yaml", "rags.yaml"),
 }
 ALIASES = {
     "AGENT_BRAIN_MAX_QUEUE": "max_queue",
@@ -135,6 +137,8 @@ def test_defaults_are_those_of_the_design():
         "postgres_pool_size": 4,
         "postgres_pooler": False,
         "postgres_timeout_s": 60.0,
+        "contract_url": None,
+        "rag_config": None,
     }
 
     assert expected == {name: value for name, value, _ in config.describe(load())}

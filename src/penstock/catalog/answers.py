@@ -160,6 +160,14 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     graphrag_completed_chunks: int
 
 
+class Made(msgspec.Struct, frozen=True):
+    """What went into a document: chunks that came by tasks of its own, which embedded them or found them
+    embedded, and the characters of all its chunks."""
+
+    embedded: int
+    characters: int
+
+
 class TenantCount(msgspec.Struct, frozen=True, kw_only=True):
     """What of a tenant's collection can be found now."""
 

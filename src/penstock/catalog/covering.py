@@ -13,6 +13,12 @@ def below(folder: str, path: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
+def at_and_above(path: str) -> list[str]:
+    """Itself and every folder it lies in: what a delete has to name to cover it."""
+    ends = [at for at, char in enumerate(path) if char == "/" and at and path[at - 1] != "/"]
+    return [path, *(path[:at] for at in ends), *(["/"] if path.startswith("/") else [])]
+
+
 def span(folder: str) -> tuple[str, str]:
     """Paths p with first <= p < last are those inside the folder (not the folder itself)."""
     first = folder.rstrip("/") + "/"
@@ -32,8 +38,12 @@ def covers(removal: Removal, place: Place, path: str, source_id: str | None, ask
         and removal.collection in (None, place.collection)
         and removal.branch in (None, place.branch)
         and removal.source_id in (None, source_id)
-        and (removal.path is None or below(removal.path, path))
+        and (removal.path in (None, path) or _in_its_path(removal, path))
     )
+
+
+def _in_its_path(removal: Removal, path: str) -> bool:
+    return removal.below and removal.path is not None and below(removal.path, path)
 
 
 def covered(

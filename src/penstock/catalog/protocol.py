@@ -25,6 +25,7 @@ from penstock.catalog.answers import (
     Filters,
     KeywordHit,
     KnownSource,
+    Made,
     Missing,
     PageState,
     Progress,
@@ -115,6 +116,9 @@ class Snapshot(Protocol):
         """What failed for good in ocr or vector."""
 
     def progress(self, document_id: int) -> Progress | None: ...
+
+    def made(self, document_id: int) -> Made:
+        """Reads every chunk: for the end of a document, not for status pages."""
 
     def statistics(self) -> dict[tuple[str, TaskStatus], int]:
         """Tasks by type (``ocr_pages``, ``vector_chunks``, ``graphrag_chunks``) and status."""
@@ -233,8 +237,9 @@ class Catalog(Protocol):
 
     def rename(self, rename: Rename, *, limit: int = BATCH, now: datetime | None = None) -> Renamed:
         """Give sources their new paths, at most ``limit`` a call. Nothing is read or embedded; ids, chunks
-        and vectors stay. What stood at a new path is removed. What was asked for since the rename stays
-        where it is. Raises ``InvalidRequest`` when a folder would go into itself."""
+        and vectors stay. What stood at a new path is removed. What was asked for since the rename stays where
+        it is; what was asked for before is no longer published at the old path. Raises ``InvalidRequest``
+        when a folder would go into itself."""
 
     def move(
         self, place: Place, moves: Sequence[Move], asked_at: datetime, *, now: datetime | None = None

@@ -280,7 +280,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True):
-    """What to forget: everything of a tenant, narrowed by what is given. ``path`` means itself and all below.
+    """What to forget: everything of a tenant, narrowed by what is given. ``path`` means itself and, unless
+    ``below`` is false, all below it.
 
     Only what was asked for before or at ``asked_at`` goes; later generations stay.
     """
@@ -291,6 +292,7 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     branch: str | None = None
     path: str | None = None
     source_id: str | None = None
+    below: bool = True
     reason: str = ""
 
 

@@ -7,13 +7,14 @@ from penstock import errors
 OK = 0
 REFUSED = 1
 USAGE = 2
+NOT_SUBMITTED = 2
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 EXIT_CODES: dict[int, str] = {
     OK: "Done.",
     REFUSED: "The request was refused, or one of several was; nothing of a refused request was written.",
-    USAGE: "The command line could not be understood.",
+    USAGE: "The command line could not be understood; of `ingest submit`: Redis did not take the job.",
     3: "The configuration cannot be used.",
     4: "No job has this id, or several begin with it.",
     5: "The job is not in a state that allows this.",

@@ -97,6 +97,9 @@ def _claimed_elsewhere(session: Session, job_id: str) -> bool:
     """Whether a worker on another host takes it. Stores in files have none: their workers are known here."""
     if session.settings.url.startswith(("sqlite:", "jsonl:")):
         return False
+    if session.jobs.job(job_id).status != "pending":
+        # From an earlier request; whoever took it may be dead, and nobody would notice. Two may work on it.
+        return False
     until = time.monotonic() + CLAIMED_WITHIN_S
     while session.jobs.job(job_id).status == "pending" and (left := until - time.monotonic()) > 0:
         session.jobs.queue.wait(min(left, 0.2))

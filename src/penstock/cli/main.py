@@ -13,7 +13,9 @@ from penstock.cli import (
     change_commands,
     config_commands,
     document_commands,
+    gateway,
     index,
+    ingest,
     job_commands,
     queue_change,
     queue_commands,
@@ -23,7 +25,7 @@ from penstock.cli import (
 )
 from penstock.cli.exits import INTERRUPTED, exit_code
 from penstock.cli.output import emit_error
-from penstock.cli.session import Session, Worker
+from penstock.cli.session import Contract, Gateway, Session, Worker
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -125,6 +127,17 @@ class _House:
 
         wait_for(jobs.queue, lambda: jobs.job(job_id).ended, None)
 
+    def contract(self, settings: Settings) -> Contract:
+        from penstock import bridging
+
+        return bridging.open_contract(settings)
+
+    def gateway(self, settings: Settings, jobs: Jobs, documents: Documents) -> Gateway:
+        from penstock import bridging, working
+
+        working.log_to_stderr(logging.INFO)
+        return bridging.make_gateway(settings, jobs, documents)
+
 
 for command in (
     index.index,
@@ -143,6 +156,8 @@ for command in (
     queue_change.retry,
     queue_commands.queue,
     worker.worker,
+    gateway.gateway,
+    ingest.ingest,
     config_commands.config,
 ):
     cli.add_command(command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli import queue_add, queue_change, queue_look
+from penstock.cli import ingest, queue_add, queue_change, queue_look
 
 
 @click.group()
@@ -17,6 +17,7 @@ for command in (
     queue_look.list_jobs,
     queue_look.show,
     queue_look.stats,
+    ingest.queue_status,
     queue_change.cancel,
     queue_change.retry,
     queue_change.purge,

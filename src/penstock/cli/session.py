@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from penstock.config import Settings
+    from penstock.redis_contract.answers import Asked, Health, Prepared
     from penstock.service.documents import Documents
     from penstock.service.jobs import Jobs
     from penstock.service.rebuilding import Rebuilder
@@ -27,6 +29,29 @@ class Worker(Protocol):
     processes: int
 
     def run(self, tell: Callable[[], object] = ...) -> None: ...
+
+
+class Gateway(Protocol):
+    """A gateway that is ready to run."""
+
+    serves: list[str]
+    where: str
+
+    def run(self, tell: Callable[[], object] = ...) -> None: ...
+
+
+class Contract(Protocol):
+    """The Redis contract as its producers see it."""
+
+    def prepare(self, rag_id: str, path: str, asked: Asked) -> Prepared: ...
+
+    def submit(self, prepared: Prepared) -> None: ...
+
+    def status(self, job_id: str) -> dict[str, Any]: ...
+
+    def health(self) -> Health: ...
+
+    def close(self) -> None: ...
 
 
 class House(Protocol):
@@ -47,6 +72,10 @@ class House(Protocol):
     def worker_alive(self, settings: Settings, jobs: Jobs) -> bool: ...
 
     def wait(self, jobs: Jobs, job_id: str) -> None: ...
+
+    def contract(self, settings: Settings) -> Contract: ...
+
+    def gateway(self, settings: Settings, jobs: Jobs, documents: Documents) -> Gateway: ...
 
 
 class Session:
@@ -99,6 +128,17 @@ class Session:
 
     def wait(self, job_id: str) -> None:
         self._house.wait(self.jobs, job_id)
+
+    @contextmanager
+    def contract(self, settings: Settings) -> Iterator[Contract]:
+        opened = self._house.contract(settings)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    def make_gateway(self, settings: Settings) -> Gateway:
+        return self._house.gateway(settings, self.jobs, self.documents)
 
     def close(self) -> None:
         for jobs in self._opened:

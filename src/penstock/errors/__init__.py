@@ -7,6 +7,7 @@ PenstockError
 │   ├── InvalidPriority · InvalidName · InvalidTime · UnknownStatus · DuplicateId
 │   ├── UnknownFunction · UnknownEntity
 │   ├── UnknownDocument · PathNotFound (also LookupError) · InvalidVector
+│   ├── InvalidMessage · UnsupportedSource · UnknownRag (also LookupError) · OutsideRag
 ├── JobNotFound · AmbiguousId (also LookupError)
 │   ├── TaskNotFound (also ValueError)
 ├── Conflict                              the job is not in a state that allows this
@@ -24,7 +25,7 @@ PenstockError
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
 ├── WorkerFailed                          a worker cannot do its part
 └── ConfigError (also ValueError)
-    ├── InvalidSetting · UnknownScheme · DriverMissing · AppNotFound
+    ├── InvalidSetting · UnknownScheme · DriverMissing · AppNotFound · InvalidRags
 
 Each class has a stable ``code`` (documented in docs/reference/errors.md) and a ``remedy``: what to do next.
 """
@@ -38,6 +39,7 @@ from penstock.errors.asking import (
     Conflict,
     DuplicateId,
     FingerprintMismatch,
+    InvalidMessage,
     InvalidName,
     InvalidPayload,
     InvalidPriority,
@@ -50,6 +52,7 @@ from penstock.errors.asking import (
     LeaseLost,
     LiveTwin,
     NoResult,
+    OutsideRag,
     PathNotFound,
     PayloadTooLarge,
     PenstockError,
@@ -61,8 +64,10 @@ from penstock.errors.asking import (
     UnknownFunction,
     UnknownItemType,
     UnknownOperation,
+    UnknownRag,
     UnknownStatus,
     UnsupportedOperation,
+    UnsupportedSource,
 )
 from penstock.errors.jobs import (
     Cancelled,
@@ -86,6 +91,7 @@ from penstock.errors.stores import (
     ConfigError,
     DiskFull,
     DriverMissing,
+    InvalidRags,
     InvalidSetting,
     SchemaMismatch,
     StateDamaged,
@@ -116,6 +122,10 @@ __all__ = [
     "PathNotFound",
     "UnknownDocument",
     "InvalidVector",
+    "InvalidMessage",
+    "UnsupportedSource",
+    "UnknownRag",
+    "OutsideRag",
     "JobNotFound",
     "TaskNotFound",
     "AmbiguousId",
@@ -155,4 +165,5 @@ __all__ = [
     "UnknownScheme",
     "DriverMissing",
     "AppNotFound",
+    "InvalidRags",
 ]

@@ -143,6 +143,34 @@ class InvalidVector(InvalidRequest):
     default_remedy = "Use one space per model, dimension and pooling."
 
 
+class InvalidMessage(InvalidRequest):
+    """A message of the Redis contract is not JSON, not an object, or lacks what the contract asks for."""
+
+    code = "ERR_INVALID_MESSAGE"
+    default_remedy = "Compare the message with docs/guides/redis-contract.md and send it again."
+
+
+class UnsupportedSource(InvalidMessage):
+    """The source_type of a message is none that the contract knows."""
+
+    code = "ERR_UNSUPPORTED_SOURCE"
+    default_remedy = "Use pdf, txt, md or docx; convert other files first."
+
+
+class UnknownRag(InvalidRequest, LookupError):
+    """The configuration has no RAG with this id."""
+
+    code = "ERR_UNKNOWN_RAG"
+    default_remedy = "Use one of the ids the configuration names, or add it there and restart the gateway."
+
+
+class OutsideRag(InvalidRequest):
+    """The path lies outside the folders that the configuration gives its RAG."""
+
+    code = "ERR_OUTSIDE_RAG"
+    default_remedy = "Put the file into the RAG's incoming folder, or name its folder in the configuration."
+
+
 class JobNotFound(PenstockError, LookupError):
     """No job has this id or prefix."""
 

@@ -86,3 +86,10 @@ class AppNotFound(ConfigError):
 
     code = "ERR_APP_NOT_FOUND"
     default_remedy = "Name it as MODULE:NAME, such as mypkg.tasks:app, from the directory that holds mypkg."
+
+
+class InvalidRags(ConfigError):
+    """The file that says which RAGs there are cannot be read or used."""
+
+    code = "ERR_RAG_CONFIG"
+    default_remedy = "Mend the file named in the message; docs/guides/redis-contract.md shows one."

@@ -9,7 +9,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -18,47 +18,36 @@ from penstock.catalog.answers import Source
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import (
     Adoption,
-    Fingerprints,
     LedgerEntry,
     LedgerKind,
     NewGeneration,
     NewPage,
     Phase,
     Place,
-    Removal,
     Touch,
 )
-from penstock.errors import PenstockError, PermanentFailure
+from penstock.errors import PenstockError, PermanentFailure, UnsupportedType
+from penstock.handlers.asked import Asked
 from penstock.handlers.context import Context
-from penstock.handlers.filing import MOST_TEXTS, Filed, Filing
+from penstock.handlers.embedding import MOST_TEXTS
+from penstock.handlers.filing import Filed, Filing
 from penstock.handlers.model import Model
-from penstock.handlers.reading import Read, read_file
+from penstock.handlers.reading import Read
 from penstock.handlers.refreshing import OUTDATED, from_catalog
 from penstock.handlers.registry import Later, Wait
+from penstock.handlers.removing import removal_of_one, remove_all
 from penstock.handlers.twins import Twins, unknown_at
-from penstock.payloads import FilePayload, normal_path
-from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.payloads import normal_path
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.plan import outdated
-from penstock.pipeline.recipe import Draft, Recipe, chunk_sizes
+from penstock.pipeline.recipe import Draft, Recipe
 
 PAGES_AT_ONCE = 32
 """Pages of a document read within its job; the others are tasks."""
 MOST_OPEN_TASKS = 5_000
 """While more are to be done, files that would add to them wait. Others go on: they add none."""
 TRY_AGAIN = timedelta(seconds=2)
-
-
-class _Asked(NamedTuple):
-    """What one job wants, read from its payload."""
-
-    place: Place
-    path: str
-    sizes: ChunkSizes
-    fingerprints: Fingerprints
-    rebuild: bool
-    checksum: bool
 
 
 class Files:
@@ -75,7 +64,7 @@ class Files:
     def delete(self, context: Context) -> dict[str, Any]:
         """Whatever the disk says."""
         place, path = context.place, normal_path(context.payload["file_path"])
-        removed = remove_all(self._catalog, Removal(**_of(place), path=path, asked_at=context.asked_at))
+        removed = remove_all(self._catalog, removal_of_one(place, path, context.asked_at))
         return {"outcome": "removed" if removed else "was not indexed", "removed": removed}
 
 
@@ -88,7 +77,7 @@ class _Call:
         self._contexts = contexts
         self._answers: list[Any] = [None] * len(contexts)
         self._filing = Filing(catalog, recipe)
-        self._filed: list[int] = []
+        self._filed: list[tuple[int, str | None]] = []
         self._touched: list[Touch] = []
         self._notes: list[LedgerEntry] = []
 
@@ -133,26 +122,43 @@ class _Call:
         return moved
 
     def _one(self, index: int, context: Context, known: Source | None) -> Any:
-        asked = _asked(context, self._recipe)
+        asked = Asked.by(context, self._recipe)
         try:
-            read = _read(asked, known, self._recipe.limits.file_bytes)
-        except FileNotFoundError:
+            read = asked.read(known, self._recipe.limits.file_bytes)
+        except (FileNotFoundError, NotADirectoryError):
             return self._missing(index, context, asked, known)
+        except UnsupportedType:
+            if known is None:
+                raise
+            return self._forgotten(context, asked.path, "it is no file any more")
         if read is None and known is not None:
             return self._read_before(index, context, asked, known)
         assert read is not None
+        asked.refuse_another_type(read)
         content_hash = hashlib.sha256(read.data).hexdigest()
-        if known is not None and not asked.rebuild and _same(known, asked, content_hash):
+        if known is not None and not asked.rebuild and asked.made_of(known, content_hash):
             self._touched.append(Touch(known.source_id, read.size, read.mtime_ns))
             return self._read_before(index, context, asked, known)
         if known is not None and not asked.rebuild:
             adopted = self._adopt(context, known, asked, content_hash)
             if adopted is not None:
                 return adopted
+        return self._anew(index, context, asked, known, read, content_hash)
+
+    def _anew(
+        self,
+        index: int,
+        context: Context,
+        asked: Asked,
+        known: Source | None,
+        read: Read,
+        content_hash: str,
+    ) -> Any:
         read_at = clock.now()
         draft = self._draft(asked, read)
         if _by_tasks(draft) and self._tasks_are_many():
             return Later("there are many tasks to be done before it", TRY_AGAIN)
+        tags, metadata = asked.described(known)
         generation = NewGeneration(
             place=asked.place,
             path=asked.path,
@@ -164,8 +170,10 @@ class _Call:
             fingerprints=asked.fingerprints,
             size=read.size,
             mtime_ns=read.mtime_ns,
-            file_type=kinds.suffix_of(asked.path),
+            file_type=kinds.suffix_of(asked.name),
             title=draft.title,
+            tags=tags,
+            metadata=metadata,
             job_id=context.job_id,
             priority=context.claim.priority,
             max_retries=context.claim.max_retries,
@@ -176,15 +184,16 @@ class _Call:
             warnings=draft.warnings,
             known_id=known.source_id if known is not None else None,
         )
-        return self._file(index, filed)
+        return self._file(index, filed, asked.path if asked.arrival is None else None)
 
-    def _file(self, index: int, filed: Filed) -> Any:
-        self._filed.append(index)
-        if self._filing.add(filed):
+    def _file(self, index: int, filed: Filed, read_from: str | None = None) -> None:
+        """Its answer comes with the write."""
+        if not self._filing.fits(filed):
             self._write()
-        return self._answers[index]
+        self._filing.add(filed)
+        self._filed.append((index, read_from))
 
-    def _read_before(self, index: int, context: Context, asked: _Asked, known: Source) -> Any:
+    def _read_before(self, index: int, context: Context, asked: Asked, known: Source) -> Any:
         """Its text is in the catalog, cut as it should be; at most its vectors are another model's."""
         if outdated(known.fingerprints, asked.fingerprints) is None:
             return {"outcome": "unchanged"}
@@ -196,18 +205,20 @@ class _Call:
             return Later("it has just changed, or many tasks are to be done before it", TRY_AGAIN)
         return self._file(index, filed)
 
-    def _draft(self, asked: _Asked, read: Read) -> Draft:
+    def _draft(self, asked: Asked, read: Read) -> Draft:
         """A long document is read only in part; its other pages become tasks."""
-        content = Content(asked.path, read.data)
-        paged = kinds.by_name(asked.path) == kinds.PDF
+        content = Content(asked.name, read.data)
+        paged = kinds.by_name(asked.name) == kinds.PDF
         draft = self._recipe.draft(content, asked.sizes, pages=range(1, PAGES_AT_ONCE + 1) if paged else None)
         if draft.page_count <= PAGES_AT_ONCE:
             # Once more without a range: only the whole can be judged to have no text at all.
             return self._recipe.draft(content, asked.sizes) if paged and not draft.chunks else draft
-        rest = tuple(NewPage(number=number) for number in range(PAGES_AT_ONCE + 1, draft.page_count + 1))
+        elsewhere = asked.read_from if asked.read_from != asked.path else None
+        numbers = range(PAGES_AT_ONCE + 1, draft.page_count + 1)
+        rest = tuple(NewPage(number=number, file_path=elsewhere) for number in numbers)
         return msgspec.structs.replace(draft, pages=draft.pages + rest)
 
-    def _adopt(self, context: Context, known: Source, asked: _Asked, content_hash: str) -> Wait | None:
+    def _adopt(self, context: Context, known: Source, asked: Asked, content_hash: str) -> Wait | None:
         """A generation of this very content that is being built, or of which parts had failed: only what
         is missing is done, and nothing read again."""
         for document_id in filter(None, (known.building_id, known.published_id if known.partial else None)):
@@ -231,19 +242,24 @@ class _Call:
         with self._catalog.snapshot() as snapshot:
             return sum(snapshot.open_tasks(lane) for lane in (Phase.OCR, Phase.VECTOR)) > MOST_OPEN_TASKS
 
-    def _missing(self, index: int, context: Context, asked: _Asked, known: Source | None) -> Any:
+    def _missing(self, index: int, context: Context, asked: Asked, known: Source | None) -> Any:
+        if asked.arrival is not None:
+            # Somebody said that it lies there. What is indexed under its name came from elsewhere and stays.
+            raise PermanentFailure(f"{asked.read_from} is not there", code="ERR_FILE_NOT_FOUND")
         if known is not None and context.metadata.get(OUTDATED):
             # Nobody asked whether the file is there: its disk may be away.
-            if _same(known, asked, known.content_hash):
+            if asked.made_of(known, known.content_hash):
                 return self._read_before(index, context, asked, known)
             return {"outcome": "kept", "note": "the file is not there; what was made of it stays"}
         if known is not None:
-            removal = Removal(**_of(asked.place), path=asked.path, asked_at=context.asked_at)
-            remove_all(self._catalog, removal)
-            return {"outcome": "removed", "note": "the file is gone"}
+            return self._forgotten(context, asked.path, "the file is gone")
         if context.claim.parent_id is not None or context.claim.submitted_by == "watcher":
             return {"outcome": "vanished"}
         raise PermanentFailure(f"{asked.path} is not there", code="ERR_FILE_NOT_FOUND")
+
+    def _forgotten(self, context: Context, path: str, note: str) -> dict[str, Any]:
+        remove_all(self._catalog, removal_of_one(context.place, path, context.asked_at))
+        return {"outcome": "removed", "note": note}
 
     def _write(self) -> None:
         filed, self._filed = self._filed, []
@@ -251,8 +267,13 @@ class _Call:
             answers = self._filing.write()
         except Exception as error:  # noqa: BLE001 - the store is away: all of them try again
             answers = [error] * len(filed)
-        for index, answer in zip(filed, answers, strict=True):
+        for (index, read_from), answer in zip(filed, answers, strict=True):
             self._answers[index] = answer
+            if read_from is not None and isinstance(answer, dict) and not os.path.lexists(read_from):
+                # A walk that came in between found it nowhere, or elsewhere, and nothing here to remove.
+                self._answers[index] = self._forgotten(
+                    self._contexts[index], read_from, "it went while it was read"
+                )
 
     def _note(self, context: Context, error: Exception) -> None:
         """Only what will not be tried again: `why` shows it until the file is indexed or gone."""
@@ -274,55 +295,5 @@ class _Call:
         )
 
 
-def remove_all(catalog: Catalog, removal: Removal) -> int:
-    """Batch after batch, until nothing is left to make invisible; how many sources went."""
-    total = 0
-    while True:
-        removed = catalog.remove(removal)
-        total += removed.sources
-        if not removed.more:
-            return total
-
-
-def _of(place: Place) -> dict[str, str]:
-    return {"tenant_id": place.tenant_id, "collection": place.collection, "branch": place.branch}
-
-
-def _asked(context: Context, recipe: Recipe) -> _Asked:
-    payload = msgspec.convert(context.payload, FilePayload)
-    metadata = context.metadata
-    sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
-    path = payload.identifier
-    return _Asked(
-        place=context.place,
-        path=path,
-        sizes=sizes,
-        fingerprints=recipe.fingerprints(path, sizes),
-        rebuild=bool(metadata.get("rebuild")),
-        checksum=bool(metadata.get("checksum")),
-    )
-
-
-def _same(known: Source, asked: _Asked, content_hash: str) -> bool:
-    """Nothing of it has to be read again."""
-    published = known.published_id is not None and not known.partial
-    # Renamed, it may be of another type that the same code reads.
-    made_so = known.file_type == kinds.suffix_of(asked.path)
-    made_so = made_so and outdated(known.fingerprints, asked.fingerprints) != "reading"
-    return published and known.content_hash == content_hash and made_so
-
-
 def _by_tasks(draft: Draft) -> bool:
     return draft.page_count > PAGES_AT_ONCE or len(draft.chunks) > MOST_TEXTS
-
-
-def _read(asked: _Asked, known: Source | None, most_bytes: int) -> Read | None:
-    """None: size and time say that nothing changed, and nobody asked for a closer look."""
-
-    def unchanged(status: os.stat_result) -> bool:
-        if known is None or asked.rebuild or asked.checksum:
-            return False
-        times = (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns)
-        return times and _same(known, asked, known.content_hash)
-
-    return read_file(asked.path, most_bytes, unchanged)

@@ -6,6 +6,7 @@ Both are read in the order of their paths, side by side, so that a million files
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -13,19 +14,21 @@ import msgspec
 
 from penstock import clock, items
 from penstock.catalog.answers import KnownSource
+from penstock.catalog.paging import known_below
 from penstock.catalog.protocol import BATCH, Catalog
-from penstock.catalog.values import Fingerprints, LedgerEntry, LedgerKind, Place, Removal
+from penstock.catalog.values import Fingerprints, LedgerEntry, LedgerKind, Removal
 from penstock.errors import NothingToIndex
 from penstock.handlers.children import child_job
 from penstock.handlers.context import MOST_CHILDREN, Context
-from penstock.handlers.files import remove_all
-from penstock.handlers.knowing import known_sources
+from penstock.handlers.known import Known
 from penstock.handlers.model import Model
 from penstock.handlers.refreshing import OUTDATED, Refresh
 from penstock.handlers.registry import Wait
+from penstock.handlers.removing import remove_all
 from penstock.handlers.twins import Twins, Unknown, gone_for_sure, missing
 from penstock.job import NewJob
 from penstock.payloads import FolderPayload, ProjectPayload, Walked
+from penstock.pipeline.extract import kinds
 from penstock.pipeline.recipe import Recipe, chunk_sizes
 from penstock.pipeline.walk.protocol import Found, Repository, Rule, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.walking import walk
@@ -124,7 +127,7 @@ class _Walk:
 
     def run(self) -> Any:
         _refuse_missing(self._root)
-        known = _Known(self._catalog, self._place, self._root)
+        known = Known(self._catalog, self._place, self._root)
         had_any = self._known_root = known.any
         for found in self._found():
             for source in known.before(found.path):
@@ -156,7 +159,7 @@ class _Walk:
             match report:
                 case Found():
                     self._tally.seen += 1
-                    yield msgspec.structs.replace(report, path=f"{self._root}/{report.path}")
+                    yield Found(f"{self._root}/{report.path}", report.size, report.mtime_ns)
                 case Skipped():
                     self._tally.skipped += 1
                     if report.rule in _IGNORE_FILES:
@@ -259,8 +262,10 @@ class _Walk:
 
     def _wanted(self, path: str) -> Fingerprints:
         """By suffix: asked for once, not once a file."""
-        name = os.path.basename(path)  # noqa: PTH119 - text in, text out, for every file
-        suffix = name[name.rfind(".") :] if "." in name else name
+        name = path.rpartition("/")[2]
+        suffix = name.rpartition(".")[2]
+        if kinds.known_by_whole_name(name):
+            suffix = name
         found = self._fingerprints.get(suffix)
         if found is None:
             found = self._fingerprints[suffix] = self._recipe.fingerprints(path, self._sizes)
@@ -276,23 +281,28 @@ class _Walk:
         if self._missed is None:
             return
         first, last = self._missed
-        for known in known_sources(self._catalog, self._place, self._root, after=first[:-1]):
+        for known in known_below(self._catalog, self._place, self._root, after=first[:-1]):
             if known.path > last:
                 return
             self._vanished(known)
 
     def _vanished(self, known: KnownSource) -> None:
-        """Known, but not found by the walk. Only what is gone, or newly ignored, goes: a request with a
-        narrower filter removes nothing.
+        """Known, but not found by the walk. Only what is gone, no file any more, or newly ignored, goes: a
+        request with a narrower filter removes nothing.
         """
         if _covered(known.path, self._kept):
             return
-        if not os.path.lexists(known.path):
+        try:
+            still_a_file = stat.S_ISREG(os.lstat(known.path).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
             op = "ingest"
-        elif _covered(known.path, self._ignored):
-            op = "delete"
-        else:
+        except OSError:
+            # Nobody knows; it may be back tomorrow.
             return
+        else:
+            if still_a_file and not _covered(known.path, self._ignored):
+                return
+            op = "delete"
         self._tally.vanished += 1
         self._send(_Child(known.path, op))
 
@@ -329,31 +339,6 @@ class _Walk:
 
     def _tell(self) -> None:
         self._context.progress(self._tally.seen, None, "walking", **self._tally.told())
-
-
-class _Known:
-    """The catalog's side of the comparison: its sources below the root, a page at a time, in order."""
-
-    def __init__(self, catalog: Catalog, place: Place, root: str) -> None:
-        self._sources = known_sources(catalog, place, root)
-        self._next = next(self._sources, None)
-        self.any = self._next is not None
-
-    def before(self, path: str) -> Iterator[KnownSource]:
-        while self._next is not None and self._next.path < path:
-            yield self._next
-            self._next = next(self._sources, None)
-
-    def at(self, path: str) -> KnownSource | None:
-        if self._next is None or self._next.path != path:
-            return None
-        found, self._next = self._next, next(self._sources, None)
-        return found
-
-    def rest(self) -> Iterator[KnownSource]:
-        while self._next is not None:
-            yield self._next
-            self._next = next(self._sources, None)
 
 
 def _payload(context: Context) -> Walked:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from penstock import clock
+from penstock import clock, items
 from penstock.catalog.answers import Source
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import EntryKind, Removal, Rename
@@ -26,10 +26,21 @@ class Moves:
     def rename(self, context: Context) -> Any:
         """Make the index equal the disk at both paths, whatever the order in which events came in."""
         payload, place = msgspec.convert(context.payload, RenamePayload), context.place
-        if not os.path.lexists(payload.new_path):
+        old_is_there, new_is_there = _is_there(payload.old_path), _is_there(payload.new_path)
+        if payload.is_folder and not old_is_there and not new_is_there:
+            # A walk would take it for a disk that is not mounted; but it was moved, and then moved on.
+            removal = Removal(
+                tenant_id=place.tenant_id,
+                collection=place.collection,
+                branch=place.branch,
+                path=payload.old_path,
+                asked_at=context.asked_at,
+            )
+            return {"outcome": "removed", "removed": self._remove(removal, context)}
+        if not new_is_there:
             # Moved on, or deleted: the old path says what is true of it.
             return Wait((_look_at(context, payload.old_path, folder=payload.is_folder),))
-        if os.path.lexists(payload.old_path):
+        if old_is_there:
             # Copied, or made anew: both are to be looked at.
             return Wait(
                 (
@@ -104,6 +115,15 @@ class Moves:
             after = entries[-1].entry_id
 
 
+def _is_there(path: str) -> bool:
+    """Raises when the system will not say."""
+    try:
+        Path(path).lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def _removal(source: Source, context: Context) -> Removal:
     return Removal(tenant_id=source.place.tenant_id, source_id=source.source_id, asked_at=context.asked_at)
 
@@ -113,6 +133,8 @@ def _look_at(context: Context, path: str, *, folder: bool) -> NewJob:
     body = {"folder_path" if folder else "file_path": path}
     # A folder that is gone, or empty now, is no failure of the rename.
     metadata = context.metadata | {"allow_empty": True}
+    # Asked for now: what was asked for up to the rename comes too late for the old path, this must not.
+    metadata.pop(items.ASKED_AT, None)
     return child_job(
         context,
         clock.new_id(),

@@ -14,10 +14,10 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NewGeneration, NewPage, Place, Removal, Rename
 from penstock.errors import UnknownDocument
 from penstock.handlers.context import Context
-from penstock.handlers.files import remove_all
 from penstock.handlers.filing import Filed, Filing
 from penstock.handlers.model import Model
 from penstock.handlers.refreshing import NOTES
+from penstock.handlers.removing import remove_all
 from penstock.payloads import ContentPayload
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.recipe import Recipe, chunk_sizes
@@ -48,13 +48,14 @@ class Notes:
 
         for index, context in enumerate(contexts):
             try:
-                full = filing.add(self._filed(context))
+                note = self._filed(context)
             except Exception as error:  # noqa: BLE001 - one note's trouble is not the others'
                 answers[index] = error
                 continue
-            filed.append(index)
-            if full:
+            if not filing.fits(note):
                 write()
+            filing.add(note)
+            filed.append(index)
         write()
         return answers
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
+
+import msgspec
 
 from penstock import retry
 from penstock.catalog import outcomes
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NO_EXTRACTOR, Failure, NewPage, Phase, Task, TaskOutcome, TaskSource
-from penstock.errors import PermanentFailure
-from penstock.handlers.reading import read_file
+from penstock.errors import PermanentFailure, UnsupportedType
+from penstock.handlers.embedding import MOST_TEXTS, Owner, embed
+from penstock.handlers.reading import Read, read_file
 from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.plan import sizes_of
 from penstock.pipeline.recipe import Recipe
@@ -53,8 +58,10 @@ class Phases:
     def fingerprint(self, lane: Phase) -> str | None:
         return self._recipe.space if lane is Phase.VECTOR else None
 
-    def run(self, lane: Phase, tasks: Sequence[Task]) -> list[TaskOutcome]:
-        return self._doing[lane](tasks)
+    def run(self, lane: Phase, tasks: Sequence[Task], *, embedding: bool = False) -> list[TaskOutcome]:
+        """``embedding``: pages may get their vectors at once, from whoever serves that lane as well."""
+        ended = self._doing[lane](tasks)
+        return self._with_vectors(tasks, ended) if embedding and lane is Phase.OCR else ended
 
     def close(self) -> None:
         """Ends the process that parsers run in."""
@@ -66,7 +73,7 @@ class Phases:
         ended: list[TaskOutcome] = []
         for group in _runs(tasks):
             try:
-                file = self._read(group[0].source)
+                file = self._read(group[0].source, group[0].file_path)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is these tasks' answer
                 ended += [_failed(task, error) for task in group]
                 continue
@@ -74,14 +81,12 @@ class Phases:
             ended += self._pages_of(file, group) if file is not None else []
         return ended
 
-    def _read(self, source: TaskSource) -> _Open | None:
+    def _read(self, source: TaskSource, file_path: str | None) -> _Open | None:
         """The file again; None when it is not the one the generation was begun for."""
         if self._content is not None and self._content.source == source:
             return self._content
-        try:
-            read = read_file(source.path, self._recipe.limits.file_bytes, lambda _: False)
-        except FileNotFoundError:
-            read = None
+        read = self._bytes(source.path, file_path)
+        name = kinds.named_as(source.path, source.file_type) if source.file_type else source.path
         with self._catalog.snapshot() as snapshot:
             document = snapshot.document(source.document_id)
         sizes = sizes_of(document.fingerprints) if document is not None else None
@@ -89,11 +94,18 @@ class Phases:
             self._give_up(source)
             return None
         same = hashlib.sha256(read.data).hexdigest() == source.content_hash
-        if not same or self._recipe.fingerprints(source.path, sizes).ocr != document.fingerprints.ocr:
+        if not same or self._recipe.fingerprints(name, sizes).ocr != document.fingerprints.ocr:
             self._give_up(source)
             return None
-        self._content = _Open(source, Content(source.path, read.data), sizes)
+        self._content = _Open(source, Content(name, read.data), sizes)
         return self._content
+
+    def _bytes(self, path: str, file_path: str | None) -> Read | None:
+        """From where it was first read, or from where it is known when it has been moved there since."""
+        for place in filter(None, (file_path, path)):
+            with suppress(FileNotFoundError, NotADirectoryError, UnsupportedType):
+                return read_file(place, self._recipe.limits.file_bytes, lambda _: False)
+        return None
 
     def _give_up(self, source: TaskSource, why: str = CHANGED, code: str = "ERR_CHANGED") -> None:
         """What was begun cannot be finished. A generation that is published already keeps what it has."""
@@ -113,6 +125,29 @@ class Phases:
         return [outcome for task in tasks for outcome in self._pages_of(file, [task])]
 
     # Vectors.
+
+    def _with_vectors(self, tasks: Sequence[Task], ended: list[TaskOutcome]) -> list[TaskOutcome]:
+        """What is embedded now needs no tasks of its own: a chunk is written once instead of three times.
+        Not the page of a suspect: should one of its texts be what kills, its task is to find out which."""
+        asked = {task.task_id: task for task in tasks}
+        wanted: list[tuple[Owner, list[NewPage]]] = []
+        chosen: set[int] = set()
+        room = MOST_TEXTS
+        for outcome in ended:
+            source, texts = asked[outcome.task_id].source, len((outcome.page and outcome.page.chunks) or ())
+            suspect = asked[outcome.task_id].suspect
+            if outcome.page is None or source.space != self._recipe.space or suspect or texts > room:
+                continue
+            room -= texts
+            wanted.append((Owner(source.place.tenant_id, source.source_id), [outcome.page]))
+            chosen.add(outcome.task_id)
+        vectors = embed(self._catalog, self._recipe, wanted)
+        return [
+            msgspec.structs.replace(outcome, page=vectors.given_to([outcome.page])[0])
+            if outcome.page is not None and outcome.task_id in chosen
+            else outcome
+            for outcome in ended
+        ]
 
     def _embed(self, tasks: Sequence[Task]) -> list[TaskOutcome]:
         ours = [task for task in tasks if task.source.space == self._recipe.space]

@@ -8,12 +8,12 @@ import msgspec
 
 from penstock import clock
 from penstock.catalog.answers import KnownSource, Source
+from penstock.catalog.paging import known_below
 from penstock.catalog.protocol import Catalog, Snapshot
 from penstock.catalog.values import Fingerprints, NewGeneration
 from penstock.handlers.children import child_job
 from penstock.handlers.context import MOST_CHILDREN, Context
 from penstock.handlers.filing import Filed
-from penstock.handlers.knowing import known_sources
 from penstock.handlers.registry import Wait
 from penstock.job import NewJob
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes, estimated_tokens
@@ -79,7 +79,7 @@ class Refresh:
     def run(self) -> Any:
         sent = looked_at = 0
         children: list[NewJob] = []
-        for known in known_sources(self._catalog, self._context.place, self._folder):
+        for known in known_below(self._catalog, self._context.place, self._folder):
             looked_at += 1
             if known.published_id is None or why_outdated(known, self._recipe) is None:
                 continue

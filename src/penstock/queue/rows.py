@@ -20,6 +20,17 @@ class ChildCount(NamedTuple):
     failed: int
 
 
+class Finished(NamedTuple):
+    """What ``finish`` has ended."""
+
+    over: Sequence[bool]
+    """One for each claim. False: take the general path."""
+    freed: Collection[str] = ()
+    """Locks that are free now and that rows may be parked for."""
+    parents: Sequence[tuple[str, int | None]] = ()
+    """Parent and its run, once for each child that is over."""
+
+
 class Rows(Protocol):
     def get(self, queue_id: str) -> Job | None:
         """The row, to be decided upon: nobody else changes it before the transaction ends."""
@@ -45,10 +56,8 @@ class Rows(Protocol):
 
     def change(self, job: Job, changes: Changes) -> Job: ...
 
-    def finish(self, settlements: Sequence[Settlement], now: datetime) -> tuple[list[bool], Collection[str]]:
-        """End plain claims as done: no follow-up, no parent, no children. False: take the general path. And
-        the locks that are free now and that rows may be parked for.
-        """
+    def finish(self, settlements: Sequence[Settlement], now: datetime) -> Finished:
+        """End plain claims as done: no follow-up, no children. Their parents are left to the caller."""
 
     def backlog(self, *, functions: bool, tenant_id: str | None, cap: int) -> int:
         """Pending top-level rows of that class, counted up to ``cap``."""

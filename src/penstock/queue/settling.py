@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -33,10 +33,10 @@ class Aftermath:
         if before.lock_held and not after.lock_held and before.lock_key is not None:
             self._freed.add(before.lock_key)
         if after.ended and not before.ended and after.parent_id is not None:
-            self._count(after.parent_id, after.parent_run, 1, int(after.status is Status.FAILED))
+            self.count(after.parent_id, after.parent_run, 1, int(after.status is Status.FAILED))
         if after.waiting and after.waiting_for == CHILDREN:
             if after.children_open == 0:
-                self._count(after.queue_id, after.run, 0, 0)
+                self.count(after.queue_id, after.run, 0, 0)
             elif after.cancel_requested:
                 self.to_stop.append(after.queue_id)
 
@@ -53,7 +53,8 @@ class Aftermath:
                 self._children_ended(parent_id, run, ended, failed)
         wake(self._rows, sorted(self._freed), self._now)
 
-    def _count(self, parent_id: str, run: int | None, ended: int, failed: int) -> None:
+    def count(self, parent_id: str, run: int | None, ended: int, failed: int) -> None:
+        """So many children of a parent's run are over now."""
         counts = self._ended[parent_id, run]
         counts[0] += ended
         counts[1] += failed
@@ -107,10 +108,12 @@ def _finish_plain(
     # Two settlements of one job must meet in the order given: only the general path does that.
     if not done or not each_once(settlements):
         return set()
-    ended, freed = rows.finish([settlements[index] for index in done], now)
-    for key in freed:
+    finished = rows.finish([settlements[index] for index in done], now)
+    for key in finished.freed:
         aftermath.unblock(key)
-    return {index for index, over in zip(done, ended, strict=True) if over}
+    for (parent_id, run), ended in Counter(finished.parents).items():
+        aftermath.count(parent_id, run, ended, 0)
+    return {index for index, over in zip(done, finished.over, strict=True) if over}
 
 
 def each_once(settlements: Sequence[Settlement]) -> bool:

@@ -14,7 +14,7 @@ from penstock import transitions
 from penstock.errors import DuplicateId
 from penstock.job import CHILDREN, Changes, Held, Job, NewJob, Settlement, Status
 from penstock.queue.liveheap import LiveHeap
-from penstock.queue.rows import ChildCount
+from penstock.queue.rows import ChildCount, Finished
 
 Order: TypeAlias = tuple[int, datetime, str]
 """Claim order within one priority: turn, created_at, queue_id."""
@@ -106,17 +106,18 @@ class Table:
     def change_alike(self, jobs: Sequence[Job], changes: Changes) -> list[Job]:
         return [self.change(job, changes) for job in jobs]
 
-    def finish(self, settlements: Sequence[Settlement], now: datetime) -> tuple[list[bool], Collection[str]]:
+    def finish(self, settlements: Sequence[Settlement], now: datetime) -> Finished:
         if self._parked:
             # Every ending must be asked for its lock, which only the general path does.
-            return [False] * len(settlements), ()
+            return Finished([False] * len(settlements))
         plain = [self._plain(settlement) for settlement in settlements]
         claims = [(job, each) for job, each in zip(plain, settlements, strict=True) if job is not None]
         # Claims that are alike in this end alike, see ``transitions.settled``.
         for _, group in groupby(claims, key=lambda claim: (claim[0].lost_count, claim[1].result_json)):
             alike = list(group)
             self.change_alike([job for job, _ in alike], transitions.settled(*alike[0], now))
-        return [job is not None for job in plain], ()
+        parents = [(job.parent_id, job.parent_run) for job, _ in claims if job.parent_id is not None]
+        return Finished([job is not None for job in plain], parents=parents)
 
     def _plain(self, settlement: Settlement) -> Job | None:
         job = self.rows.get(settlement.queue_id)
@@ -125,7 +126,6 @@ class Table:
             or job.status is not Status.IN_PROGRESS
             or job.claim_number != settlement.claim_number
             or job.followup_json is not None
-            or job.parent_id is not None
             or job.children_open
             or settlement.children
         ):

@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack
 
 import msgspec
 
-from penstock.catalog.answers import Document, Filters, PageState, Source, TenantCount
+from penstock.catalog.answers import Document, Filters, PageState, Progress, Source, TenantCount
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase, Place
 from penstock.config import Settings
@@ -203,12 +203,13 @@ class Documents:
         place = self._place(**where)
         with self.catalog.snapshot() as snapshot:
             found = reasons.of_path(snapshot, place, absolute) or reasons.of_folder(snapshot, place, absolute)
+            past = reasons.of_the_past(snapshot, place, absolute) if found is None else None
         queued = self._queued(absolute, place) if found is None or found.verdict == "folder" else None
         if found is not None and queued is not None:
             return msgspec.structs.replace(
                 found, cause=f"{found.cause}; {queued.cause}", job_id=queued.job_id
             )
-        return found or queued or reasons.unknown(absolute)
+        return found or queued or past or reasons.unknown(absolute)
 
     def _queued(self, path: str, place: Place) -> Reason | None:
         """Jobs are known by their key, not by their path: the few live ones that could be it are asked."""
@@ -275,6 +276,11 @@ class Documents:
     def pages(self, document_id: int, *, limit: int = 100) -> list[PageState]:
         with self.catalog.snapshot() as snapshot:
             return snapshot.pages(document_id, limit=limit)
+
+    def progress(self, document_id: int) -> Progress | None:
+        """How far a generation is that is being built."""
+        with self.catalog.snapshot() as snapshot:
+            return snapshot.progress(document_id)
 
     def overview(self, tenant_id: str | None = None) -> Overview:
         with self.catalog.snapshot() as snapshot:

@@ -105,6 +105,14 @@ class Jobs:
         added = self.queue.add(new, limits=self._limits(), connection=connection)
         return [self._receipt(answer, None) for answer in added]
 
+    def room(self) -> int:
+        """How many more indexing jobs the queue takes now, for doors that hold back instead of failing."""
+        waiting = JobQuery(statuses=frozenset({Status.PENDING}), top_level=True)
+        functions = msgspec.structs.replace(waiting, item_type="function")
+        # Two counts: grouped by type, SQLite would read every job that has ended.
+        indexing = sum(self.queue.count(waiting).values()) - sum(self.queue.count(functions).values())
+        return max(self.settings.max_queue - indexing, 0)
+
     def _limits(self) -> Limits:
         return Limits(
             indexing=self.settings.max_queue,

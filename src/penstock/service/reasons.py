@@ -13,7 +13,9 @@ from penstock.catalog.answers import Document, KnownSource, Missing, Source, Why
 from penstock.catalog.protocol import BATCH, Snapshot
 from penstock.catalog.values import LedgerEntry, LedgerKind, Phase, Place, TaskStatus
 
-Verdict: TypeAlias = Literal["indexed", "partial", "waiting", "skipped", "failed", "unknown", "folder"]
+Verdict: TypeAlias = Literal[
+    "indexed", "partial", "waiting", "skipped", "failed", "moved", "removed", "unknown", "folder"
+]
 
 LISTED = 100
 """Paths of a folder that are named, at most."""
@@ -47,6 +49,26 @@ def unknown(path: str) -> Reason:
         verdict="unknown",
         cause="never seen: no job has come across it",
         remedy="Run `penstock index` on it or on a folder above it.",
+    )
+
+
+def of_the_past(snapshot: Snapshot, place: Place, path: str) -> Reason | None:
+    """What became of the document that was last there; None: none is remembered."""
+    source_id = snapshot.formerly(place, path)
+    last = next((event for event in reversed(snapshot.events(source_id or "")) if event.path == path), None)
+    if last is None:
+        return None
+    when = last.at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    if last.what == "renamed":
+        return Reason(
+            path=path, verdict="moved", cause=f"it is known as {last.note} since {when}", job_id=last.job_id
+        )
+    return Reason(
+        path=path,
+        verdict="removed",
+        cause=f"it was removed on {when}: gone from the disk, left out by a rule, or deleted by request",
+        remedy="If it is there again, run `penstock index` on it. `penstock documents history` tells more.",
+        job_id=last.job_id,
     )
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from penstock.catalog.paging import known_below
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase, Place
-from penstock.handlers.knowing import known_sources
 from penstock.handlers.refreshing import OUTDATED, why_outdated
 from penstock.pipeline.embed.protocol import space_of
 from penstock.pipeline.recipe import Recipe
@@ -56,7 +56,7 @@ class Rebuilder:
         roots = []
         for place, root in self._roots(paths, tenant_id, collection):
             before = total.documents
-            for known in known_sources(self._catalog, place, None if root == EVERYTHING else root):
+            for known in known_below(self._catalog, place, None if root == EVERYTHING else root):
                 reason = why_outdated(known, self._recipe) if known.published_id is not None else None
                 if reason is not None:
                     for cost in (total, by_reason[reason]):

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from penstock.catalog.answers import KnownSource
+from penstock.catalog.paging import known_below
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Place
-from penstock.handlers.knowing import known_sources
 from penstock.service.answers import Receipt
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
@@ -39,7 +39,7 @@ class Verifier:
         with self._catalog.snapshot() as snapshot:
             places = [Place(one.tenant_id, one.collection, one.branch) for one in snapshot.tenants(tenant_id)]
         for place in places:
-            for known in known_sources(self._catalog, place):
+            for known in known_below(self._catalog, place):
                 what = _differs(known)
                 if what is not None:
                     yield Difference(what=what, place=place, path=known.path)

@@ -212,7 +212,7 @@ class Child:
         started = self._now()
         settlements = self._execute(claims, started)
         ended = self._now()
-        self._pace.note(kind, (ended - started) / len(claims))
+        self._pace.note(kind, (ended - started) / len(claims), self._executor.batch_size(claims[0]))
         self._finish(settlements, ended)
 
     def _take_next(self) -> list[Claim]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
@@ -15,7 +16,7 @@ from penstock import lifecycle, retry
 from penstock.errors import InvalidRequest, JobError, PermanentFailure, ServiceUnavailable
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Later, NotHandledHere, Registered, Registry, Wait
-from penstock.job import Claim, Settlement
+from penstock.job import Claim, Settlement, Status
 from penstock.payloads import encode_strictly
 from penstock.worker import telling
 from penstock.worker.breaker import Breakers, Refused
@@ -23,6 +24,7 @@ from penstock.worker.guard import Stopped
 
 RESULT_LIMIT = 1 << 20
 MESSAGE_LIMIT = 4_000
+TRACEBACK_LIMIT = 2_000
 FIRST_HANDLER_WAIT = timedelta(seconds=30)
 LONGEST_HANDLER_WAIT = timedelta(minutes=5)
 
@@ -37,6 +39,7 @@ log = logging.getLogger("penstock.worker")
 # Kept among a job's progress between attempts, where other workers find them too.
 _TRIED = "no_handler"
 _NEEDS = "service"
+TRACEBACK = "traceback"
 
 
 class Executor:
@@ -146,7 +149,18 @@ def failure(claim: Claim, error: BaseException, handler: Registered) -> Settleme
     )
     if classified.kind != "cancelled":
         _tell(claim, error, settlement)
+    if settlement.status is Status.PENDING and not isinstance(error, JobError | InvalidRequest):
+        return _remembering(settlement, claim, TRACEBACK, _where(error))
     return settlement
+
+
+def _where(error: BaseException) -> str:
+    """Where it was raised, for whoever looks at the job when its last retry has failed, too."""
+    try:
+        told = "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001 - as for its text
+        return "(it cannot be shown)"
+    return lifecycle.printable(told)[-TRACEBACK_LIMIT:]
 
 
 def _tell(claim: Claim, error: BaseException, settlement: Settlement) -> None:

@@ -116,7 +116,7 @@ class Lanes:
     def _run(self, lane: Phase, tasks: list[Task], around: Around) -> None:
         number = self._slot.begin((Member(f"{MEMBER}:{lane}", 0, TIMEOUT_S),), time.monotonic())
         with around(number):
-            self._unsettled = self._phases.run(lane, tasks)
+            self._unsettled = self._phases.run(lane, tasks, embedding=Phase.VECTOR in self._ask_at)
         # Done, whether the store takes it now or later.
         self._slot.end(0)
         self._settle()

@@ -122,7 +122,14 @@ class Supervisor:
             time.sleep(LAST_PAUSE_S)
         else:
             log.warning("the store is away; the next worker on this host gives the jobs back")
+        patiently(self._tidy_at_last)
         patiently(self._report)
+
+    def _tidy_at_last(self) -> None:
+        """What the last jobs left in the outbox: a command that worked for one job has no next round."""
+        if self._catalog is not None:
+            Teller(self._queue, self._catalog).step()
+            Sweeper(self._catalog).clear_leftovers()
 
     def _rota(self) -> Rota:
         rota = Rota()

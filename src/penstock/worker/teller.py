@@ -6,17 +6,20 @@ and settles under the claim number just read: told twice, or by two at once, the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 
 from penstock import clock, lifecycle
-from penstock.catalog.answers import Document, Missing
+from penstock.catalog.answers import Document, Made, Missing
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import EntryKind, State
+from penstock.handlers.filing import EMBEDDED
 from penstock.handlers.phases import BEGIN_ANEW
 from penstock.job import CHILDREN, Job, JobQuery, Settlement, Status
+from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN
 from penstock.queue.protocol import Queue
 from penstock.worker.paging import Rounds
 
@@ -76,12 +79,14 @@ class Teller:
         with self._catalog.snapshot() as snapshot:
             document = snapshot.document(document_id)
             missing = snapshot.missing(document_id, limit=NAMED) if document else []
-        settlement = ending(job, document, missing)
+            settlement = ending(job, document, missing, lambda: snapshot.made(document_id))
         if settlement is not None:
             self._queue.settle([settlement])
 
 
-def ending(job: Job, document: Document | None, missing: list[Missing]) -> Settlement | None:
+def ending(
+    job: Job, document: Document | None, missing: list[Missing], made: Callable[[], Made]
+) -> Settlement | None:
     """How the job ends, given its document; None: not yet."""
     if document is None:
         return lifecycle.released(job, "its document is gone; it is read anew")
@@ -90,18 +95,20 @@ def ending(job: Job, document: Document | None, missing: list[Missing]) -> Settl
             return lifecycle.released(job, document.note)
         return lifecycle.done(job, result_json=_json({"outcome": document.note or "superseded"}))
     if document.state is State.PUBLISHED and document.settled:
-        return lifecycle.done(job, result_json=_json(_result(document, missing)))
+        return lifecycle.done(job, result_json=_json(_result(job, document, missing, made())))
     if not document.settled:
         return None
     code = "ERR_OUTAGE" if document.outage else "ERR_NO_TEXT"
     return lifecycle.failed(job, code, _failures(document, missing))
 
 
-def _result(document: Document, missing: list[Missing]) -> dict[str, Any]:
+def _result(job: Job, document: Document, missing: list[Missing], made: Made) -> dict[str, Any]:
     result: dict[str, Any] = {
         "outcome": "indexed",
         "pages": document.page_count,
         "chunks": document.chunk_count,
+        "embedded": made.embedded + (job.progress or {}).get(EMBEDDED, 0),
+        "tokens": -(-made.characters // CHARS_PER_TOKEN),
     }
     if document.partial:
         result |= {

@@ -81,7 +81,7 @@ class ThreadWorker:
             claimed = catalog.claim(TaskRequest(lane, self._request.worker_id, TASKS_AT_ONCE))
             tasks = still_wanted(self._queue, catalog, claimed)
             if tasks:
-                catalog.settle(phases.run(lane, tasks))
+                catalog.settle(phases.run(lane, tasks, embedding=True))
                 worked = True
         Teller(self._queue, catalog).step()
         Sweeper(catalog).clear_leftovers()

@@ -312,7 +312,7 @@ def decide(rows: Rows, documents: list[DocumentRow], at: str) -> frozenset[int]:
 
 def _obstacle(rows: Rows, document: DocumentRow) -> str | None:
     asked_at = datetime.fromisoformat(document.asked_at)
-    tombs = removals(rows, [document.place.tenant_id], asked_at)
+    tombs = removals(rows, document.place, [(document.path, document.source_id)], asked_at)
     if covered(tombs, document.place, document.path, document.source_id, asked_at):
         return publishing.REMOVED_WHILE_INDEXING
     published_read_at = document.published_read_at if document.published_id is not None else None

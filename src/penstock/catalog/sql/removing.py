@@ -9,10 +9,9 @@ from typing import Any
 
 from penstock.catalog.covering import below, covered, moved, span
 from penstock.catalog.publishing import REMOVED_WHILE_INDEXING
-from penstock.catalog.sql import generations
+from penstock.catalog.sql import generations, tombstones
 from penstock.catalog.sql.remembering import remember
 from penstock.catalog.sql.statements import Rows, listed
-from penstock.catalog.sql.tombstones import removals
 from penstock.catalog.values import Move, Place, Removal, Removed, Rename, Renamed
 from penstock.clock import format_time
 from penstock.errors import InvalidRequest
@@ -25,10 +24,11 @@ def remove(rows: Rows, removal: Removal, limit: int, at: str) -> Removed:
     asked_at = format_time(removal.asked_at)
     scope = (removal.tenant_id, removal.collection or "", removal.branch or "")
     path = removal.path or ""
-    first, last = span(path)
+    # Nothing lies between the two of a path that means itself alone.
+    first, last = span(path) if removal.below else (path + tombstones.ALONE,) * 2
     # What is being added meanwhile is waited for, or finds the tombstone.
     rows.hold("tenant", removal.tenant_id)
-    rows.send("add_tombstone", *scope, path, removal.source_id or "", asked_at, removal.reason, at)
+    tombstones.add(rows, removal, at)
     found = rows.all(
         _statement(removal), *scope, path, first, last, asked_at, limit + 1, removal.source_id or ""
     )
@@ -66,6 +66,7 @@ def rename(rows: Rows, change: Rename, limit: int, at: str) -> Renamed:
     first, last = span(change.old)
     asked_at = format_time(change.asked_at)
     rows.hold("tenant", place.tenant_id)
+    tombstones.add(rows, _left(place, change.old, change.asked_at, below=change.folder), at)
     found = rows.all(
         "sources_below_shortest" if below(change.new, change.old) else "sources_below",
         place.tenant_id,
@@ -87,6 +88,19 @@ def rename(rows: Rows, change: Rename, limit: int, at: str) -> Renamed:
         replaced += _make_room(rows, place, target, key, at)
         _move(rows, place, key, target, (published_id, building_id), asked_at, at)
     return Renamed(min(len(found), limit), replaced, len(found) > limit)
+
+
+def _left(place: Place, path: str, asked_at: datetime, *, below: bool) -> Removal:
+    """What the old path is no longer: what was read there before, and is still on its way, comes too late."""
+    return Removal(
+        tenant_id=place.tenant_id,
+        collection=place.collection,
+        branch=place.branch,
+        path=path,
+        below=below,
+        asked_at=asked_at,
+        reason="renamed",
+    )
 
 
 def _move(
@@ -112,7 +126,7 @@ def move(rows: Rows, place: Place, moves: Sequence[Move], asked_at: datetime, at
     paths = listed([path for move in moves for path in (move.old, move.new)])
     there = {path: row for path, *row in rows.all("sources_at", *where, paths)}
     rows.hold("documents_at", *where, paths)
-    tombs = removals(rows, [place.tenant_id], asked_at)
+    tombs = tombstones.removals(rows, place, [(one.new, one.source_id) for one in moves], asked_at)
     answers = []
     for one in moves:
         found = there.get(one.old)
@@ -123,6 +137,7 @@ def move(rows: Rows, place: Place, moves: Sequence[Move], asked_at: datetime, at
             and not covered(tombs, place, one.new, one.source_id, asked_at)
         )
         if found is not None and movable:
+            tombstones.add(rows, _left(place, one.old, asked_at, below=False), at)
             if one.new in there:
                 _make_room(rows, place, one.new, found[0], at)
             _move(rows, place, found[0], one.new, (found[2], found[3]), format_time(asked_at), at)

@@ -11,6 +11,7 @@ from penstock.catalog.answers import (
     Event,
     Filters,
     KnownSource,
+    Made,
     Missing,
     PageState,
     Progress,
@@ -143,6 +144,9 @@ class SqlSnapshot(SearchReads):
     def progress(self, document_id: int) -> Progress | None:
         found = self._rows.joined("progress_columns", "progress_where", document_id)
         return records.progress(found[0]) if found else None
+
+    def made(self, document_id: int) -> Made:
+        return Made(*(self._rows.one("made", document_id) or (0, 0)))
 
     def ready(self, phase: Phase, *, limit: int = 100) -> list[Progress]:
         return [

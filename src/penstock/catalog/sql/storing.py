@@ -27,6 +27,7 @@ from penstock.catalog.values import (
     NewGeneration,
     Outcome,
     Place,
+    Removal,
     Stored,
 )
 from penstock.clock import format_time
@@ -66,17 +67,19 @@ class Storing:
         self._written: set[tuple[Place, str]] = set()
         self._times: dict[datetime, str] = {}
         self._found: dict[tuple[Place, str], SourceRow] = {}
+        self._removals: list[Removal] = []
 
     def run(self) -> list[Stored]:
         earliest = min(new.asked_at for new in self._new)
         for tenant_id in sorted({new.place.tenant_id for new in self._new}):
             self._rows.hold("tenant_shared", tenant_id)
-        self._removals = removals(self._rows, {new.place.tenant_id for new in self._new}, earliest)
-        paths: dict[Place, list[str]] = {}
+        by_place: dict[Place, list[NewGeneration]] = {}
         for new in self._new:
-            paths.setdefault(new.place, []).append(new.path)
-        for place, some in sorted(paths.items()):
-            self._look_up(place, some)
+            by_place.setdefault(new.place, []).append(new)
+        for place, some in sorted(by_place.items()):
+            self._look_up(place, [new.path for new in some])
+            named = [(new.path, self._source_id(new)) for new in some]
+            self._removals += removals(self._rows, place, named, earliest)
         begun = [source.building_id for source in self._found.values() if source.building_id is not None]
         if begun:
             self._rows.hold("documents", listed(begun))
@@ -85,6 +88,10 @@ class Storing:
         if self._paths and self._rows.value("any_ledger"):
             self._rows.many("unnote", self._paths)
         return answers
+
+    def _source_id(self, new: NewGeneration) -> str | None:
+        found = self._found.get((new.place, new.path))
+        return found.source_id if found is not None else new.source_id
 
     def _look_up(self, place: Place, paths: list[str]) -> None:
         where = (place.tenant_id, place.collection, place.branch)
@@ -123,7 +130,7 @@ class Storing:
             self._flush()
             self._look_up(place, [new.path])
         source = self._found.get((place, new.path))
-        source_id = source.source_id if source else new.source_id
+        source_id = self._source_id(new)
         if covered(self._removals, place, new.path, source_id, new.asked_at):
             return Stored(outcome=Outcome.REMOVED, source_id=source_id)
         if source is not None:

@@ -128,7 +128,9 @@ class _Table:
         import numpy as np
 
         ids = [piece for part in _parts(word) for piece in self._encode(part)]
-        vector: npt.NDArray[np.float32] = np.add.reduce(self._weights[ids].astype(np.float32), axis=0)
+        vector: npt.NDArray[np.float32] = np.add.reduce(
+            self._weights.take(ids, axis=0), axis=0, dtype=np.float32
+        )
         return vector * np.float32(_FIGURES) if word[0].isdigit() else vector
 
     def _encode(self, word: str) -> list[int]:
@@ -181,13 +183,15 @@ def _mapped(path: Path) -> npt.NDArray[np.float16]:
         length = int.from_bytes(file.read(8), "little")
         head = msgspec.json.decode(file.read(length))
     about = head["embedding.weight"]
-    return np.memmap(
+    mapped = np.memmap(
         path,
         dtype=np.float16,
         mode="r",
         offset=8 + length + about["data_offsets"][0],
         shape=tuple(about["shape"]),
     )
+    # A plain array over the same pages: each look into a memmap makes an object that is one.
+    return np.asarray(mapped)
 
 
 def _digest(path: Path) -> str:

@@ -162,6 +162,27 @@ def by_name(name: str) -> Kind | None:
     return _code(language) if language else BY_SUFFIX.get(suffix_of(name))
 
 
+def known_by_whole_name(name: str) -> bool:
+    """``CMakeLists.txt`` is no text, whatever its suffix promises."""
+    return name.lower() in _NAMES
+
+
+_EXPECTED: Mapping[str, Kind] = MappingProxyType({"pdf": PDF, "txt": TEXT, "md": MARKDOWN, "docx": DOCX})
+
+
+def named_as(name: str, suffix: str) -> str:
+    """A name that promises this type: itself where it does."""
+    expected = _EXPECTED.get(suffix) or BY_SUFFIX.get(suffix)
+    return name if expected is None or by_name(name) == expected else f"{name}.{suffix}"
+
+
+def refuse_other_than(suffix: str, name: str, head: bytes) -> None:
+    """Raises UnsupportedType when the content is not of the type that was promised for it."""
+    found = detect(named_as(name, suffix), head)
+    if found != _EXPECTED[suffix]:
+        raise UnsupportedType(f"{_shown(name)} is {found.media_type}, not {suffix} as it was said to be")
+
+
 def is_binary_name(name: str) -> bool:
     """The suffix alone says that there is no text in it."""
     return suffix_of(name) in _BINARY_SUFFIXES

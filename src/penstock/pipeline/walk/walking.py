@@ -71,6 +71,7 @@ class _Walk:
         self._rules = rules
         self._include = _patterns(rules.include)
         self._exclude = _patterns(rules.exclude)
+        self._by_suffix: dict[str, Rule | None] = {}
         self._states = frozenset(os.path.realpath(path) for path in rules.state_dirs)
         top = find_repository(root) if rules.use_gitignore else None
         self._top = top.root if top else root
@@ -87,7 +88,14 @@ class _Walk:
             if not directory.names:
                 way.pop()
                 continue
-            name = directory.names.pop().rstrip("/")
+            entry = directory.names.pop()
+            if not cursor and not entry.endswith("/"):
+                # Nearly all there is to do: a file more.
+                report = self._not_a_directory(directory, entry, way)
+                if report is not None:
+                    yield report
+                continue
+            name = entry.rstrip("/")
             on_the_way = len(cursor) > directory.depth and cursor[directory.depth - 1] == name
             if not on_the_way:
                 cursor = []
@@ -116,23 +124,37 @@ class _Walk:
         if not _is_utf8(name):
             yield Skipped(os.fsencode(path).decode("utf-8", "backslashreplace"), Rule.NAME)
             return
-        full = f"{self._root}/{path}"
         try:
-            found = os.lstat(full)
+            found = os.lstat(f"{self._root}/{path}")
         except OSError as error:
             if error.errno != errno.ENOENT:  # it vanished since its directory was listed
                 yield _unreadable(path, error)
             return
         if stat.S_ISDIR(found.st_mode):
             yield from self._directory(directory, path, way, cursor)
-        elif stat.S_ISREG(found.st_mode):
-            yield self._skipped_file(directory, path, found.st_size) or Found(
+        else:
+            yield self._file(directory, name, path, found)
+
+    def _not_a_directory(self, directory: _Directory, name: str, way: list[_Directory]) -> Report | None:
+        """As ``_entry`` does, for what was none when it was listed."""
+        path = directory.path + name
+        try:
+            found = os.lstat(f"{self._root}/{path}")
+        except OSError:
+            found = None
+        if found is not None and stat.S_ISREG(found.st_mode) and name.isascii():
+            size = found.st_size
+            return self._skipped_file(directory, name, path, size) or Found(path, size, found.st_mtime_ns)
+        return next(self._entry(directory, name, way, []), None)
+
+    def _file(self, directory: _Directory, name: str, path: str, found: os.stat_result) -> Report:
+        if stat.S_ISREG(found.st_mode):
+            return self._skipped_file(directory, name, path, found.st_size) or Found(
                 path, found.st_size, found.st_mtime_ns
             )
-        elif stat.S_ISLNK(found.st_mode):
-            yield self._link(path, full)
-        else:
-            yield Skipped(path, Rule.SPECIAL)
+        if stat.S_ISLNK(found.st_mode):
+            return self._link(path, f"{self._root}/{path}")
+        return Skipped(path, Rule.SPECIAL)
 
     def _directory(
         self, parent: _Directory, path: str, way: list[_Directory], cursor: list[str]
@@ -171,14 +193,14 @@ class _Walk:
             return Skipped(path, Rule.TOO_DEEP, True, f"more than {self._rules.max_depth} levels")
         return None
 
-    def _skipped_file(self, parent: _Directory, path: str, size: int) -> Skipped | None:
-        name = path.rpartition("/")[2]
+    def _skipped_file(self, parent: _Directory, name: str, path: str, size: int) -> Skipped | None:
         by_name = self._rule_of_name(name)
         if by_name is not None:
             return Skipped(path, by_name)
-        ignored = self._ignored(parent.ignores, path)
-        if ignored is not None:
-            return ignored
+        if parent.ignores.files or self._exclude is not None:
+            ignored = self._ignored(parent.ignores, path)
+            if ignored is not None:
+                return ignored
         if self._include is not None and not self._include.match_file(path):
             return Skipped(path, Rule.NOT_INCLUDED)
         if size > self._rules.max_bytes:
@@ -188,6 +210,17 @@ class _Walk:
         return None
 
     def _rule_of_name(self, name: str) -> Rule | None:
+        head, _, suffix = name.rpartition(".")
+        if not head or name[0] == "." or kinds.known_by_whole_name(name):
+            return self._rule_of_whole_name(name)
+        try:
+            return self._by_suffix[suffix]
+        except KeyError:
+            # The same for all files of a suffix: worked out once.
+            rule = self._by_suffix[suffix] = self._rule_of_whole_name(f"x.{suffix}")
+            return rule
+
+    def _rule_of_whole_name(self, name: str) -> Rule | None:
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in _SECRETS):
             return Rule.SECRET
         if name.startswith(".") and not self._rules.hidden:

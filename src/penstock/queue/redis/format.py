@@ -26,7 +26,7 @@ all of them. It is no id, key or lock of ours."""
 
 def prepare(server: Server) -> None:
     """Mark the queue as ours, unless it is marked already."""
-    _refuse_old(server)
+    refuse_old(server)
     _refuse_foreign(server)
     written = server.call("GET", server.key("format"))
     if written is None:
@@ -44,6 +44,11 @@ def prepare(server: Server) -> None:
 def warnings(server: Server) -> list[str]:
     """What of the server's settings could cost jobs."""
     _refuse_unknown(server, server.call("GET", server.key("format")))
+    return dangers(server)
+
+
+def dangers(server: Server) -> list[str]:
+    """The same of a server that need not hold a queue."""
     info = _info(server, "persistence") | _info(server, "memory") | _info(server, "replication")
     if info.get("role") == "slave":
         raise StoreReadOnly(
@@ -67,7 +72,7 @@ def _info(server: Server, section: str) -> dict[str, str]:
     return dict(line.split(":", 1) for line in lines if ":" in line)
 
 
-def _refuse_old(server: Server) -> None:
+def refuse_old(server: Server) -> None:
     version = _info(server, "server").get("redis_version", "")
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers < OLDEST:

@@ -31,7 +31,8 @@ _NAME = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
 class Server:
-    def __init__(self, url: str, *, timeout_s: float = 60) -> None:
+    def __init__(self, url: str, *, timeout_s: float = 60, whole: bool = False) -> None:
+        """``whole``: the server as such, where there is no queue of a name."""
         address, self.name = _split(url)
         self.prefix = f"penstock:{{{self.name}}}:"
         self._marker = self.prefix + "format"
@@ -40,7 +41,7 @@ class Server:
         self._client: Any = self._connected()
         options = self._client.connection_pool.connection_kwargs
         place = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
-        self.label = f"redis://{place}/{options.get('db', 0)} (queue {self.name})"
+        self.label = f"redis://{place}/{options.get('db', 0)}" + ("" if whole else f" (queue {self.name})")
 
     def _connected(self) -> redis.Redis:
         try:
@@ -66,11 +67,11 @@ class Server:
         with self._translated():
             return self._client.execute_command(*command)
 
-    def calls(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
-        """Several in one round trip."""
+    def calls(self, commands: Sequence[Sequence[Any]], *, together: bool = False) -> list[Any]:
+        """Several in one round trip; ``together``: as one MULTI, all or none."""
         if not commands:
             return []
-        with self._translated(), self._client.pipeline(transaction=False) as pipeline:
+        with self._translated(), self._client.pipeline(transaction=together) as pipeline:
             for command in commands:
                 pipeline.execute_command(*command)
             answers: list[Any] = pipeline.execute()

@@ -132,8 +132,8 @@ class PostgresQueue(Engine[PostgresRows]):
             claim = PostgresClaim(rows, request, now)
             look = claim.look(self._most)
             finished = rows.read_finished(sent, settlements) if sent else {}
-            if len(finished) == len(settlements):
-                rows.to_wake.update(key for key in finished.values() if key is not None)
+            if len(finished) == len(settlements) and all(end.parent_id is None for end in finished.values()):
+                rows.to_wake.update(end.lock_key for end in finished.values() if end.lock_key is not None)
                 taken = claim.take(look)
                 self.rows_read = claim.rows_read
                 # Where every row wants a lock, more would be kept from others than can be had.

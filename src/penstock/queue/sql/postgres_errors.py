@@ -17,10 +17,11 @@ from penstock.errors import (
     StoreUnavailable,
 )
 
-_CHECK_LOGIN = "Check the user, the password and the database in PENSTOCK_URL, and the server's pg_hba.conf."
-_GRANT = "Grant the user of PENSTOCK_URL the right to create and change tables in its schema."
-_PRIMARY = "Point PENSTOCK_URL at the primary server; a replica can only be read."
-_CREATE = "Create the database (`createdb NAME`), or name another in PENSTOCK_URL."
+_URL = "its URL (PENSTOCK_URL; of a catalog of its own PENSTOCK_CATALOG_URL)"
+_CHECK_LOGIN = f"Check the user, the password and the database in {_URL}, and the server's pg_hba.conf."
+_GRANT = f"Grant the user of {_URL} the right to create and change tables in its schema."
+_PRIMARY = f"Point {_URL} at the primary server; a replica can only be read."
+_CREATE = f"Create the database (`createdb NAME`), or name another in {_URL}."
 _CONNECTIONS = (
     "Raise max_connections of the server, lower PENSTOCK_POSTGRES_POOL_SIZE, or put a pooler in between."
 )

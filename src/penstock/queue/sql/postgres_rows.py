@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import psycopg
@@ -17,7 +17,7 @@ from psycopg.rows import tuple_row
 
 from penstock.errors import DuplicateId
 from penstock.job import Beat, Changes, Job, NewJob, Renewed, Scope, Settlement, Status
-from penstock.queue.rows import ChildCount
+from penstock.queue.rows import ChildCount, Finished
 from penstock.queue.sql.postgres_connections import Connection
 from penstock.queue.sql.postgres_turns import FlowTurns
 from penstock.queue.sql.postgres_values import changed, decoded, inserted, numbers, texts, times
@@ -30,6 +30,14 @@ Key: TypeAlias = tuple[str, str, str]
 Found: TypeAlias = list[tuple[Any, ...]]
 Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
 _IN_CLAIM_INDEX = frozenset({"status", "held", "turn", "priority"})
+
+
+class Ended(NamedTuple):
+    """What has to be known of a claim that the plain path has ended."""
+
+    lock_key: str | None
+    parent_id: str | None
+    parent_run: int | None
 
 
 class PostgresRows:
@@ -45,7 +53,7 @@ class PostgresRows:
         self._live: dict[Key, str | None] = {}
         self._siblings: dict[tuple[str, int], set[str]] = {}
         self._turns = FlowTurns()
-        self._finished: dict[tuple[str, int], str | None] | None = None
+        self._finished: dict[tuple[str, int], Ended] | None = None
 
     # Statements. In a pipeline, one that is sent only does not wait for its answer.
 
@@ -187,12 +195,14 @@ class PostgresRows:
             self._live.pop(_key(job), None)
         return after
 
-    def finish(self, settlements: Sequence[Settlement], now: datetime) -> tuple[list[bool], Collection[str]]:
+    def finish(self, settlements: Sequence[Settlement], now: datetime) -> Finished:
         if self._finished is None:
             self.read_finished(self.send_finish("finish", settlements, now), settlements)
         finished = self._finished or {}
         over = [(each.queue_id, each.claim_number) in finished for each in settlements]
-        return over, {key for key in finished.values() if key is not None}
+        freed = {end.lock_key for end in finished.values() if end.lock_key is not None}
+        parents = [(end.parent_id, end.parent_run) for end in finished.values() if end.parent_id is not None]
+        return Finished(over, freed, parents)
 
     def send_finish(self, name: str, settlements: Sequence[Settlement], now: datetime) -> Cursor:
         return self.send(
@@ -205,12 +215,12 @@ class PostgresRows:
 
     def read_finished(
         self, sent: Cursor, settlements: Sequence[Settlement]
-    ) -> Mapping[tuple[str, int], str | None]:
-        """Each that is over, with the lock it had."""
+    ) -> Mapping[tuple[str, int], Ended]:
+        """Each that is over."""
         asked = {each.queue_id: each.claim_number for each in settlements}
         found = sent.fetchall()
-        self._finished = {(queue_id, asked[queue_id]): key for queue_id, key, _ in found}
-        self.news = self.news or any(woken for _, _, woken in found[:1])
+        self._finished = {(queue_id, asked[queue_id]): Ended(*end) for queue_id, *end, _ in found}
+        self.news = self.news or any(row[-1] for row in found[:1])
         for queue_id, _ in self._finished:
             self._known.pop(queue_id, None)
         return self._finished

@@ -12,7 +12,7 @@ import msgspec
 from penstock.clock import format_time
 from penstock.errors import DuplicateId
 from penstock.job import Beat, Changes, Held, Job, NewJob, Renewed, Scope, Settlement, Status
-from penstock.queue.rows import ChildCount
+from penstock.queue.rows import ChildCount, Finished
 from penstock.queue.sql.statements import CHANGING_COLUMNS, JOB_COLUMNS, load
 from penstock.queue.texts import storable
 
@@ -94,11 +94,13 @@ class SqliteRows:
             self.cursor.execute(SQL["save_payload"], (job.queue_id, changed.payload_json))
         return changed
 
-    def finish(self, settlements: Sequence[Settlement], now: datetime) -> tuple[list[bool], Collection[str]]:
+    def finish(self, settlements: Sequence[Settlement], now: datetime) -> Finished:
         if self.scalar("any_parked"):
             # Every ending must be asked for its lock, which only the general path does.
-            return [False] * len(settlements), ()
-        return self._finish(settlements, now), ()
+            return Finished([False] * len(settlements))
+        over = self._finish(settlements, now)
+        ended = [each.queue_id for each, is_over in zip(settlements, over, strict=True) if is_over]
+        return Finished(over, parents=self.cursor.execute(SQL["parents_of"], (as_list(ended),)).fetchall())
 
     def _finish(self, settlements: Sequence[Settlement], now: datetime) -> list[bool]:
         at, run = format_time(now), self.cursor.execute

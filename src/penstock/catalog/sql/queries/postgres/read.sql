@@ -101,6 +101,13 @@ WHERE c.vector_status = 'failed' AND c.document_id = (SELECT id FROM documents W
   AND c.vector_retry_at IS NULL
 LIMIT $2
 
+-- A chunk that came with its vector was never claimed itself; its page was, unless the job wrote it.
+-- name: made
+SELECT count(*) FILTER (WHERE c.vector_claim_number > 0 OR p.ocr_claim_number > 0),
+       coalesce(sum(c.end_char - c.start_char), 0)
+FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id
+WHERE c.document_id = (SELECT id FROM documents WHERE key = $1)
+
 -- name: progress_columns
 SELECT d.key, d.filename, d.ocr_status, d.vector_index_status, d.graphrag_index_status, d.page_count,
        d.ocr_completed, d.ocr_failed, d.chunk_count, d.vector_chunks, d.graphrag_chunks

@@ -14,9 +14,13 @@ INSERT INTO catalog_space (id, name, dimension) VALUES ($1, $2, $3)
 -- name: set_dimension
 UPDATE catalog_space SET dimension = $1 WHERE id = $2
 
+-- name: any_tombstone
+SELECT 1 FROM catalog_tombstone WHERE tenant_id = $1 AND asked_at >= $2 LIMIT 1
+
 -- name: tombstones
-SELECT tenant_id, collection, branch, path, source_id, asked_at
-FROM catalog_tombstone WHERE tenant_id = $1 AND asked_at >= $2
+SELECT tenant_id, collection, branch, path, source_id, asked_at FROM catalog_tombstone
+WHERE tenant_id = $1 AND collection IN ('', $2) AND branch IN ('', $3) AND path = ANY(texts($4))
+  AND (source_id = '' OR source_id = ANY(texts($5))) AND asked_at >= $6
 
 -- name: source_at
 SELECT key, id, published_id, building_id, read_at FROM sources

@@ -97,6 +97,12 @@ FROM task_queue_chunk c INDEXED BY idx_tqc_vector_failed JOIN task_queue_page p 
 WHERE c.vector_status = 'failed' AND c.document_id = ?1 AND c.vector_retry_at IS NULL
 LIMIT ?2
 
+-- A chunk that came with its vector was never claimed itself; its page was, unless the job wrote it.
+-- name: made
+SELECT coalesce(sum(c.vector_claim_number > 0 OR p.ocr_claim_number > 0), 0),
+       coalesce(sum(c.end_char - c.start_char), 0)
+FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id WHERE c.document_id = ?
+
 -- name: progress_columns
 SELECT d.id, d.filename, d.ocr_status, d.vector_index_status, d.graphrag_index_status, d.page_count,
        d.ocr_completed, d.ocr_failed, d.chunk_count, d.vector_chunks, d.graphrag_chunks

@@ -14,9 +14,17 @@ INSERT INTO catalog_space (id, name, dimension) VALUES (?, ?, ?)
 -- name: set_dimension
 UPDATE catalog_space SET dimension = ? WHERE id = ?
 
+-- name: any_tombstone
+SELECT 1 FROM catalog_tombstone INDEXED BY idx_catalog_tombstone_asked WHERE tenant_id = ? AND asked_at >= ? LIMIT 1
+
+-- The plus keeps SQLite from reading all that was deleted since, once for each path.
 -- name: tombstones
-SELECT tenant_id, collection, branch, path, source_id, asked_at
-FROM catalog_tombstone WHERE tenant_id = ? AND asked_at >= ?
+SELECT t.tenant_id, t.collection, t.branch, t.path, t.source_id, t.asked_at
+FROM json_each(json_array('', ?2)) c, json_each(json_array('', ?3)) b, json_each(?4) p
+CROSS JOIN catalog_tombstone t
+WHERE t.tenant_id = ?1 AND t.collection = c.value AND t.branch = b.value AND t.path = p.value
+  AND (t.source_id = '' OR t.source_id IN (SELECT value FROM json_each(?5)))
+  AND +t.asked_at >= ?6
 
 -- name: source_at
 SELECT key, id, published_id, building_id, read_at FROM sources

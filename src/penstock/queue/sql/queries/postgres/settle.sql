@@ -1,4 +1,4 @@
--- The plain path in one statement: no follow-up, no parent, no children. Everything else is decided row by row. The
+-- The plain path in one statement: no follow-up, no children; parents are left to the caller. Everything else is decided row by row. The
 -- status is hidden in a subquery: without statistics the planner would read all that is in progress by the index over
 -- it and compare each with each, instead of looking up the ids.
 -- name: finish
@@ -7,8 +7,8 @@ SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, er
     result_json = s.result_json, finished_at = %(now)s, updated_at = %(now)s
 FROM unnest(%(ids)s::text[], %(numbers)s::int[], %(results)s::text[]) AS s(queue_id, claim_number, result_json)
 WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status = (SELECT 'in_progress')
-  AND q.followup_json IS NULL AND q.parent_id IS NULL AND q.children_open = 0
-RETURNING q.queue_id, q.lock_key, 0
+  AND q.followup_json IS NULL AND q.children_open = 0
+RETURNING q.queue_id, q.lock_key, q.parent_id, q.parent_run, 0
 
 -- The same, and where all were plain the locks are passed on at once, so that the claim that follows in the same
 -- round trip finds the rows. Like first_parked it waits for nobody. Its own rows are the holders: nobody else is.
@@ -20,8 +20,8 @@ WITH ended AS (
     FROM unnest(%(ids)s::text[], %(numbers)s::int[], %(results)s::text[])
         AS s(queue_id, claim_number, result_json)
     WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status = (SELECT 'in_progress')
-      AND q.followup_json IS NULL AND q.parent_id IS NULL AND q.children_open = 0
-    RETURNING q.queue_id, q.lock_key
+      AND q.followup_json IS NULL AND q.children_open = 0
+    RETURNING q.queue_id, q.lock_key, q.parent_id, q.parent_run
 ), parked AS MATERIALIZED (
     SELECT p.queue_id FROM unified_queue p
     WHERE p.held = 'lock' AND p.queue_id = ANY(ARRAY(
@@ -38,7 +38,7 @@ WITH ended AS (
     FROM parked WHERE q.queue_id = parked.queue_id
     RETURNING 1
 )
-SELECT queue_id, lock_key, (SELECT count(*) FROM woken) FROM ended
+SELECT queue_id, lock_key, parent_id, parent_run, (SELECT count(*) FROM woken) FROM ended
 
 -- Within the transaction that freed the locks, so that its own claim finds the row. It must not wait for others:
 -- what they keep locked is looked at once more by wake, after the commit.

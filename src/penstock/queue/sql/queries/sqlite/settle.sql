@@ -4,7 +4,11 @@ UPDATE unified_queue
 SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, error_message = NULL,
     result_json = ?, finished_at = ?, updated_at = ?
 WHERE queue_id = ? AND claim_number = ? AND status = 'in_progress'
-  AND followup_json IS NULL AND parent_id IS NULL AND children_open = 0
+  AND followup_json IS NULL AND children_open = 0
+
+-- name: parents_of
+SELECT parent_id, parent_run FROM unified_queue
+WHERE queue_id IN (SELECT value FROM json_each(?)) AND parent_id IS NOT NULL
 
 -- name: any_parked
 SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_parked

@@ -1,4 +1,4 @@
-"""What the catalog knows below a path, a page at a time: a million sources need no more memory than ten."""
+"""Long readings, a page at a time."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.values import Place
 
 
-def known_sources(
-    catalog: Catalog, place: Place, folder: str | None = None, *, after: str = ""
+def known_below(
+    catalog: Catalog, place: Place, folder: str | None = None, after: str = ""
 ) -> Iterator[KnownSource]:
-    """Sources at or below a folder (None: all of the place) by path, from the first beyond ``after``."""
+    """All sources of a place, or at and below a folder, in the order of their paths."""
     while True:
-        # A snapshot each time: reading them all is long, and an old one would keep the log from shrinking.
+        # A snapshot each time: it takes long, and an old one would keep the log from shrinking.
         with catalog.snapshot() as snapshot:
             page = snapshot.known(place, folder, after=after)
         yield from page

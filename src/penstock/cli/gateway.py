@@ -1,0 +1,67 @@
+"""``penstock gateway``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.output import emit, emit_json
+from penstock.cli.session import Session, json_option
+
+if TYPE_CHECKING:
+    from penstock.cli.session import Command
+    from penstock.config import Settings
+
+SHOWN = 8
+
+
+def config_option(command: Command) -> Command:
+    return click.option(
+        "--config",
+        "rag_config",
+        metavar="FILE",
+        help="The YAML file that says which RAGs there are, instead of PENSTOCK_RAG_CONFIG.",
+    )(command)
+
+
+def contract_settings(session: Session, url: str | None, rag_config: str | None) -> Settings:
+    """The settings with what the command line says of the contract."""
+    import dataclasses
+
+    from penstock import config
+
+    given = config.load(contract_url=url, rag_config=rag_config)
+    return dataclasses.replace(session.settings, contract_url=given.contract_url, rag_config=given.rag_config)
+
+
+@click.command()
+@click.argument("redis_url", metavar="[URL]", required=False)
+@config_option
+@json_option
+@click.pass_obj
+def gateway(session: Session, redis_url: str | None, rag_config: str | None) -> None:
+    """Take messages of the Redis contract into the queue, and tell Redis what becomes of them.
+
+    URL is the Redis server with the lists; the jobs go to the queue of --url, where `penstock worker` does
+    them. Several gateways may run at once. SIGTERM or Ctrl-C ends it; nothing is lost however it ends.
+
+    \b
+    penstock gateway redis://broker:6379/0 --config rags.yaml
+    """
+    made = session.make_gateway(contract_settings(session, redis_url, rag_config))
+
+    def tell() -> None:
+        if session.as_json:
+            emit_json({"rags": made.serves, "redis": made.where, "store": _store(session)})
+            return
+        named = ", ".join(made.serves[:SHOWN]) + (", …" if len(made.serves) > SHOWN else "")
+        emit(f"Taking messages for {named} from {made.where} into {_store(session)}.")
+
+    made.run(tell)
+
+
+def _store(session: Session) -> str:
+    from penstock.config import masked_url
+
+    return masked_url(session.settings.url)

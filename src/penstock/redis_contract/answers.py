@@ -1,0 +1,65 @@
+"""What producers of the contract ask and are answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+CONNECTED_S = 5.0
+"""A worker whose last heartbeat is younger is connected, says the contract."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """How a file is to be ingested. What is None is told from the file, or the contract's default."""
+
+    source_type: str | None = None
+    reindex: bool = False
+    skip_validation: bool = False
+    preserve_metadata: bool = True
+    priority: str | None = None
+    max_retries: int | None = None
+    submitted_by: str = "cli"
+    tags: tuple[str, ...] = ()
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """A checked message, and the list it goes to."""
+
+    message: dict[str, Any]
+    key: str
+    collection: str
+    moves: bool
+    """The file lies in the inbox and will be moved."""
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """A gateway, as it last said. ``workers``: how many work on its queue."""
+
+    name: str
+    host: str
+    pid: int
+    beat_age_s: float
+    queued: int
+    processing: int
+    workers: int
+
+    @property
+    def connected(self) -> bool:
+        return self.beat_age_s < CONNECTED_S
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """``queued`` are messages in lists, ``accepted`` those that became jobs nobody has begun yet."""
+
+    queue_name: str
+    connection: str
+    queue_length: int
+    processing: int
+    queued: int
+    accepted: int
+    dead_letters: int
+    worker_connected: bool
+    heartbeat_age_s: float | None
+    lists: dict[str, int]
+    gateways: list[Seen]

@@ -1,0 +1,161 @@
+"""The producing side: submit a file, see what became of it, see how the lists are."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock import clock
+from penstock.errors import InvalidRags, JobNotFound, PathNotFound, UnsupportedSource
+from penstock.redis_contract import fields, keys
+from penstock.redis_contract.answers import Asked, Health, Prepared, Seen
+from penstock.redis_contract.lists import Broker
+from penstock.redis_contract.message import SOURCE_TYPES, read
+from penstock.redis_contract.rags import Rags
+from penstock.service.arriving import refuse_other_content
+
+_ALSO = {"markdown": "md", "text": "txt", "docm": "docx"}
+
+
+class Contract:
+    """``rags`` None: jobs and lists can be looked at, but nothing submitted."""
+
+    def __init__(self, broker: Broker, rags: Rags | None) -> None:
+        self._broker = broker
+        self._rags = rags
+
+    def close(self) -> None:
+        self._broker.close()
+
+    # Submitting.
+
+    def prepare(self, rag_id: str, path: str, asked: Asked) -> Prepared:
+        """The message for a file, checked as the gateway will; nothing is sent.
+
+        Raises ``UnknownRag``, ``PathNotFound``, ``OutsideRag``, ``UnsupportedSource`` or ``UnsupportedType``.
+        """
+        if self._rags is None:
+            raise InvalidRags(
+                "nothing says which RAGs there are",
+                remedy="Give --config FILE or set PENSTOCK_RAG_CONFIG.",
+            )
+        rag = self._rags.get(rag_id)
+        source = os.path.abspath(path)  # noqa: PTH100 - the name as given; links are judged below
+        _refuse_unreadable(source)
+        place = rag.place(source, Path(source).name)
+        source_type = asked.source_type or _type_of(source)
+        if not asked.skip_validation:
+            refuse_other_content(place.read_from, source_type)
+        message: dict[str, Any] = {
+            "job_id": clock.new_rag_job_id(rag_id),
+            "rag_id": rag_id,
+            "source_path": source,
+            "source_type": source_type,
+            "filename": Path(source).name,
+            "submitted_at": clock.format_time(clock.now()),
+            "submitted_by": asked.submitted_by,
+            "options": {
+                "reindex": asked.reindex,
+                "skip_validation": asked.skip_validation,
+                "preserve_metadata": asked.preserve_metadata,
+            },
+            "retry_count": 0,
+            "max_retries": 3 if asked.max_retries is None else asked.max_retries,
+        }
+        if asked.tags:
+            message["tags"] = list(asked.tags)
+        read(message)
+        key = keys.QUEUE if asked.priority is None else f"{keys.QUEUE}:{asked.priority}"
+        return Prepared(message=message, key=key, collection=rag.collection, moves=place.managed)
+
+    def submit(self, prepared: Prepared) -> None:
+        """Hash and list in one MULTI: whoever takes the message finds its hash, and nobody sees half."""
+        shown = fields.fresh(read(prepared.message)) | {"updated_at": clock.format_time(clock.now())}
+        flat = [text for pair in shown.items() for text in pair]
+        raw = msgspec.json.encode(prepared.message)
+        push = ("LPUSH", prepared.key, raw)
+        self._broker.calls([("HSET", keys.job_key(shown["job_id"]), *flat), push], together=True)
+
+    # Looking.
+
+    def status(self, job_id: str) -> dict[str, Any]:
+        """The hash of a job, numbers as numbers."""
+        found = _decoded(self._broker.call("HGETALL", keys.job_key(job_id)))
+        if not found:
+            raise JobNotFound(
+                f"Redis has no job {job_id[:200]!a}",
+                remedy="Check the id; jobs are forgotten seven days after their end.",
+            )
+        return fields.readable(found)
+
+    def health(self) -> Health:
+        served = keys.served(self._rags.by_id if self._rags is not None else ())
+        asked = [("LLEN", one.key) for one in served] + [("LLEN", keys.DEAD_LETTER)]
+        *lengths, dead, said, time = self._broker.calls([*asked, ("HGETALL", keys.GATEWAYS), ("TIME",)])
+        now = int(time[0]) * 1000 + int(time[1]) // 1000
+        gateways = [_seen(name, text, now) for name, text in _decoded(said).items()]
+        alive = [one for one in gateways if one.connected]
+        return Health(
+            queue_name=keys.QUEUE,
+            connection=self._broker.label,
+            queue_length=sum(lengths),
+            processing=sum(one.processing for one in alive),
+            queued=sum(lengths) + self._in_hand(gateways),
+            accepted=sum(one.queued for one in alive),
+            dead_letters=dead,
+            worker_connected=bool(alive),
+            heartbeat_age_s=min((one.beat_age_s for one in gateways), default=None),
+            lists={one.key: length for one, length in zip(served, lengths, strict=True)},
+            gateways=sorted(gateways, key=lambda one: one.name),
+        )
+
+    def _in_hand(self, gateways: list[Seen]) -> int:
+        """Messages that a gateway has taken and not yet handed over."""
+        lists = [keys.processing_key(one.name, p) for one in gateways for p in keys.PRIORITIES.values()]
+        return sum(self._broker.calls([("LLEN", key) for key in lists]))
+
+
+def _refuse_unreadable(path: str) -> None:
+    try:
+        path.encode()
+        found = Path(path).stat()
+    except (OSError, ValueError) as error:
+        raise PathNotFound(f"{path!a}: {getattr(error, 'strerror', None) or error}") from None
+    if not stat.S_ISREG(found.st_mode):
+        raise PathNotFound(f"{path} is no file", remedy="Name one file; folders are submitted file by file.")
+    if not os.access(path, os.R_OK):
+        raise PathNotFound(f"{path} may not be read", remedy="Check this user's permissions.")
+
+
+def _type_of(path: str) -> str:
+    suffix = Path(path).suffix[1:].lower()
+    found = _ALSO.get(suffix, suffix)
+    if found not in SOURCE_TYPES:
+        shown = f".{suffix} files" if suffix else "files without a suffix"
+        raise UnsupportedSource(
+            f"{Path(path).name}: the contract has no type for {shown}; it has {', '.join(SOURCE_TYPES)}",
+            remedy="Say what it is with --type, or convert it.",
+        )
+    return found
+
+
+def _decoded(found: Any) -> dict[str, str]:
+    rows = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
+    return {key.decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in rows}
+
+
+def _seen(name: str, text: str, now: int) -> Seen:
+    said = msgspec.json.decode(text)
+    return Seen(
+        name=name,
+        host=said.get("host", "?"),
+        pid=said.get("pid", 0),
+        beat_age_s=max(now - said.get("at", 0), 0) / 1000,
+        queued=said.get("queued", 0),
+        processing=said.get("processing", 0),
+        workers=said.get("workers", 0),
+    )

@@ -1,0 +1,253 @@
+"""From messages to jobs: take, add, acknowledge. Whatever is repeated after a crash has no second effect."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock import clock
+from penstock.arrival import ARRIVAL, Arrival
+from penstock.errors import (
+    Conflict,
+    DuplicateId,
+    InvalidRequest,
+    PenstockError,
+    QueueFull,
+    UnsupportedSource,
+)
+from penstock.job import Status
+from penstock.redis_contract import fields, inbox, keys
+from penstock.redis_contract.lists import Lists, Taken
+from penstock.redis_contract.message import Message, decode, read
+from penstock.redis_contract.rags import FAILED, Rags
+from penstock.redis_contract.trouble import trouble
+from penstock.service.jobs import Jobs
+from penstock.service.requests import Submission
+
+BATCH = 50
+"""Messages taken at once: what one transaction of the queue adds."""
+
+log = logging.getLogger("penstock.gateway")
+
+
+class Request(NamedTuple):
+    """A message that can become a job."""
+
+    taken: Taken
+    raw: dict[str, Any]
+    message: Message
+    submission: Submission
+    again: bool = False
+    """The job was there, had failed, and was put back."""
+
+
+class Intake:
+    def __init__(self, jobs: Jobs, lists: Lists, rags: Rags) -> None:
+        self._jobs = jobs
+        self._lists = lists
+        self._rags = rags
+        self._held: list[Taken] | None = None
+        """Taken and still to be handed over; None: nobody knows, the lists have to be looked at."""
+
+    def forget(self) -> None:
+        """What was under way may or may not have happened: look at the lists again."""
+        self._held = None
+
+    def step(self) -> list[str]:
+        """Hand over what there is, as far as the queue has room. Answers the ids of new jobs."""
+        held = self._lists.left() if self._held is None else self._held
+        self._held = None
+        accepted: list[str] = []
+        room = self._jobs.room() if held or self._lists.waiting() else 0
+        if room:
+            more = min(room, BATCH) - len(held)
+            # What one tenant has no room for must not keep the others waiting.
+            taken = self._lists.take(more) if more > 0 else []
+            accepted, held = self._hand_over([*held, *taken])
+        self._held = held
+        return accepted
+
+    def _hand_over(self, held: Sequence[Taken]) -> tuple[list[str], list[Taken]]:
+        """The ids of what became jobs, and what the queue had no room for."""
+        requests = []
+        for taken in held:
+            request = self._read(taken)
+            if request is not None:
+                requests.append(request)
+        added, rest = self._add(requests)
+        accepted = []
+        for request in added:
+            job_id = request.message.job_id
+            shown = _stamped(fields.fresh(request.message))
+            file = keys.file_key(request.message.rag_id, request.submission["payload"]["file_path"])
+            if self._lists.accept(request.taken, shown, file=file, again=request.again):
+                accepted.append(job_id)
+        return accepted, [request.taken for request in rest]
+
+    def _add(self, requests: list[Request]) -> tuple[list[Request], list[Request]]:
+        """All in one transaction; where one of them is refused, each by itself."""
+        if not requests:
+            return [], []
+        try:
+            self._jobs.submit_many([request.submission for request in requests])
+        except (InvalidRequest, QueueFull):
+            return self._add_singly(requests)
+        return requests, []
+
+    def _add_singly(self, requests: list[Request]) -> tuple[list[Request], list[Request]]:
+        added: list[Request] = []
+        rest: list[Request] = []
+        for request in requests:
+            try:
+                self._jobs.submit_many([request.submission])
+            except QueueFull:
+                rest.append(request)
+            except DuplicateId:
+                known = self._known(request)
+                if known is not None:
+                    added.append(known)
+            except InvalidRequest as refusal:
+                self._refuse(request.taken, refusal, request.raw)
+            else:
+                added.append(request)
+        return added, rest
+
+    def _known(self, request: Request) -> Request | None:
+        """The request, if the job of this id came by this very message: it was added before a crash, or sent
+        twice. Sent once more with a higher retry_count, a job that had failed is put back.
+        """
+        job = self._jobs.queue.get(request.message.job_id)
+        found = msgspec.json.decode(job.metadata).get(fields.MESSAGE) if job is not None else None
+        fresh = {"retry_count": 0}
+        if job is None or not isinstance(found, dict) or found | fresh != request.raw | fresh:
+            self._refuse_twice_used(request)
+            return None
+        later = request.message.retry_count > read(found).retry_count
+        if not later or job.status not in (Status.FAILED, Status.CANCELLED):
+            return request
+        try:
+            self._jobs.retry(job.queue_id)
+        except Conflict as refusal:
+            self._lists.refuse(request.taken, letter_of(request.taken.raw, refusal, request.raw), None, {})
+            return None
+        return request._replace(again=True)
+
+    # Reading.
+
+    def _read(self, taken: Taken) -> Request | None:
+        raw: dict[str, Any] = {}
+        try:
+            raw = decode(taken.raw)
+            message = read(raw)
+            submission = self._submission(message, raw, taken.priority)
+        except InvalidRequest as refusal:
+            self._refuse(taken, refusal, raw)
+            return None
+        return Request(taken, raw, message, submission)
+
+    def _submission(self, message: Message, raw: dict[str, Any], priority: int) -> Submission:
+        rag = self._rags.get(message.rag_id)
+        place = rag.place(message.source_path, message.filename)
+        options = message.options
+        arrival = Arrival(
+            read_from=place.read_from,
+            source_type=None if options.skip_validation else message.source_type,
+            tags=message.tags,
+            about=message.metadata,
+            keep=options.preserve_metadata,
+        )
+        metadata = {
+            ARRIVAL: msgspec.to_builtins(arrival),
+            fields.MANAGED: place.managed,
+            fields.MESSAGE: raw,
+        }
+        return Submission(
+            item_type="file",
+            op="ingest",
+            payload={"file_path": place.known_as},
+            tenant_id=rag.tenant_id,
+            collection=rag.collection,
+            priority=priority,
+            dedupe=False,
+            rebuild=options.reindex,
+            max_retries=message.retries_left,
+            metadata=metadata,
+            job_id=message.job_id,
+        )
+
+    # Refusing.
+
+    def _refuse_twice_used(self, request: Request) -> None:
+        """The hash, and perhaps the file, belong to the job that has the id."""
+        job_id = request.message.job_id
+        refusal = DuplicateId(
+            f"the job_id {job_id} was used already, with other content",
+            remedy="Give every message a job_id of its own.",
+        )
+        self._lists.refuse(request.taken, letter_of(request.taken.raw, refusal, request.raw), None, {})
+        log.warning("a message was refused: %s", refusal.message)
+
+    def _refuse(self, taken: Taken, refusal: InvalidRequest, raw: dict[str, Any]) -> None:
+        job_id, shown = None, {}
+        message = _as_far_as_known(raw)
+        if message is not None:
+            told = trouble(
+                refusal.code,
+                refusal.message,
+                source_type=message.source_type,
+                filename=message.filename,
+                path=message.source_path,
+            )
+            job_id, shown = message.job_id, _stamped(fields.refused(message, told, clock.now()))
+            if isinstance(refusal, UnsupportedSource):
+                self._put_aside(message, fields.error_record(shown, told, ""))
+        if self._lists.refuse(taken, letter_of(taken.raw, refusal, raw), job_id, shown):
+            log.warning("a message was refused: %s (%s)", refusal.message, refusal.code)
+
+    def _put_aside(self, message: Message, record: dict[str, Any]) -> None:
+        """A file of a type nobody reads goes where other failures go, if it is ours to move."""
+        try:
+            rag = self._rags.get(message.rag_id)
+            place = rag.place(message.source_path, message.filename)
+        except InvalidRequest:
+            return
+        folder = rag.folder(FAILED)
+        if folder is not None and place.managed:
+            inbox.write_error(folder, message.filename, record)
+            target = folder / message.filename
+            inbox.move(Path(place.read_from), target, part=message.job_id, is_it=lambda _: True)
+
+
+def letter_of(raw: bytes, refusal: PenstockError, decoded: dict[str, Any]) -> dict[str, Any]:
+    """A dead letter: why, and the message as it was; what is no JSON as text."""
+    return {
+        "code": refusal.code,
+        "reason": refusal.message,
+        "remedy": refusal.remedy,
+        "at": clock.format_time(clock.now()),
+        "message": decoded or raw.decode("utf-8", "backslashreplace"),
+    }
+
+
+def _as_far_as_known(raw: dict[str, Any]) -> Message | None:
+    """The message with what is wrong left out: enough to tell its sender, if it has a usable id."""
+    usable = {"rag_id": "-", "source_path": "/", "source_type": "txt", "filename": "-"}
+    usable |= {"job_id": "", "submitted_at": clock.format_time(clock.now())}
+    for name, value in raw.items():
+        try:
+            read({**usable, "job_id": "x", name: value})
+        except InvalidRequest:
+            continue
+        usable[name] = value
+    try:
+        return read(usable)
+    except InvalidRequest:
+        return None
+
+
+def _stamped(shown: dict[str, str]) -> dict[str, str]:
+    return shown | {"updated_at": clock.format_time(clock.now())}

@@ -1,0 +1,160 @@
+"""The contract's keys on a Redis server. Every step that must not be torn is one script or one MULTI."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from penstock import clock
+from penstock.redis_contract import keys
+from penstock.redis_contract.message import MAX_BYTES
+
+SILENT_S = 5.0
+"""A gateway that said nothing for so long is dead; what it took and mirrored goes to another. Should it live
+after all, it finds that out at its next write: every one asks whether the message or job is still its own."""
+
+Fields = Mapping[str, str]
+
+
+class Broker(Protocol):
+    """A Redis server that answers, or raises one of our errors."""
+
+    label: str
+
+    def call(self, *command: Any) -> Any: ...
+
+    def calls(self, commands: Sequence[Sequence[Any]], *, together: bool = False) -> list[Any]: ...
+
+    def close(self) -> None: ...
+
+
+class Taken(NamedTuple):
+    """A message that is this gateway's to hand over."""
+
+    raw: bytes
+    priority: int
+
+
+class Lists:
+    """As one gateway sees them. ``house``: the gateways in front of one queue."""
+
+    def __init__(self, broker: Broker, *, gateway: str, house: str, rag_ids: Sequence[str]) -> None:
+        self.broker = broker
+        self.gateway = gateway
+        self._house = house
+        self._served = keys.served(rag_ids)
+        self._turn = 0
+
+    # Messages.
+
+    def waiting(self) -> bool:
+        """Whether there is anything to take."""
+        return any(self.broker.calls([("LLEN", one.key) for one in self._served]))
+
+    def take(self, most: int) -> list[Taken]:
+        """Up to ``most`` messages, moved to this gateway's own lists."""
+        order = keys.in_turn(self._served, self._turn)
+        self._turn += 1
+        pairs = [key for one in order for key in (one.key, keys.processing_key(self.gateway, one.priority))]
+        at = clock.format_time(clock.now())
+        answer = self._run("take", [keys.DEAD_LETTER, *pairs], most, MAX_BYTES, at)
+        found = zip(answer[::2], answer[1::2], strict=True)
+        return [Taken(raw, order[int(number)].priority) for number, raw in found]
+
+    def left(self) -> list[Taken]:
+        """What is in this gateway's own lists: taken over, or not handed over yet. Most urgent first."""
+        priorities = sorted(keys.PRIORITIES.values(), reverse=True)
+        own = [("LRANGE", keys.processing_key(self.gateway, priority), 0, -1) for priority in priorities]
+        found = zip(priorities, self.broker.calls(own), strict=True)
+        return [Taken(raw, priority) for priority, held in found for raw in reversed(held)]
+
+    def accept(self, taken: Taken, fields: Fields, *, file: str, again: bool = False) -> bool:
+        """The job is queued (``again``: after its end). ``file``: key of the jobs that are about its file.
+        False: another gateway has taken the message over.
+        """
+        job_id = fields["job_id"]
+        named = [keys.processing_key(self.gateway, taken.priority), keys.OPEN, keys.job_key(job_id), file]
+        about = (taken.raw, self.gateway, job_id, int(again), keys.KEPT_S, *_flat(fields))
+        return bool(self._run("accept", named, *about))
+
+    def refuse(self, taken: Taken, letter: Mapping[str, Any], job_id: str | None, fields: Fields) -> bool:
+        """The message goes to the dead letters; with an id of its own its hash says so, too."""
+        named = [keys.processing_key(self.gateway, taken.priority), keys.DEAD_LETTER, keys.OPEN]
+        named += [keys.job_key(job_id or "-"), keys.ttl_key(job_id or "-")]
+        about = (job_id or "", keys.KEPT_S, _expires(), *_flat(fields))
+        return bool(self._run("refuse", named, taken.raw, _json(letter), *about))
+
+    # Jobs.
+
+    def adopt(self, job_ids: Sequence[str]) -> int:
+        """Mirror these jobs from now on, unless another gateway does."""
+        return sum(self.broker.calls([("HSETNX", keys.OPEN, job_id, self.gateway) for job_id in job_ids]))
+
+    def mine(self) -> list[str]:
+        """The jobs that this gateway mirrors."""
+        found = self.broker.call("HGETALL", keys.OPEN)
+        rows = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
+        return [job.decode() for job, gateway in rows if gateway.decode() == self.gateway]
+
+    def mirror(self, job_id: str, fields: Fields) -> bool:
+        """False: the job is another gateway's by now."""
+        named = [keys.OPEN, keys.job_key(job_id)]
+        return bool(self._run("mirror", named, self.gateway, job_id, *_flat(fields)))
+
+    def owns(self, job_id: str) -> bool:
+        found: bytes | None = self.broker.call("HGET", keys.OPEN, job_id)
+        return found is not None and found.decode() == self.gateway
+
+    def others(self, job_id: str, file: str) -> list[str]:
+        """Jobs about the same file that have not ended."""
+        found = [one.decode() for one in self.broker.call("SMEMBERS", file)]
+        rest = [one for one in found if one != job_id]
+        owners = self.broker.call("HMGET", keys.OPEN, *rest) if rest else []
+        return [one for one, owner in zip(rest, owners, strict=True) if owner is not None]
+
+    def finish(
+        self, job_id: str, fields: Fields, *, file: str = "", letter: Mapping[str, Any] | None = None
+    ) -> bool:
+        """The last word on a job that has ended."""
+        named = [keys.OPEN, keys.job_key(job_id), keys.ttl_key(job_id), keys.DEAD_LETTER, file]
+        about = (keys.KEPT_S, _expires(), _json(letter) if letter else "", *_flat(fields))
+        return bool(self._run("finish", named, self.gateway, job_id, *about))
+
+    # Gateways.
+
+    def beat(self, said: Mapping[str, Any], *, leaving: bool = False) -> None:
+        self._run("beat", [keys.GATEWAYS], self.gateway, _json(said), int(leaving))
+
+    def take_over(self) -> tuple[int, int]:
+        """How many messages and jobs of silent gateways are this one's now."""
+        silence = int(SILENT_S * 1000)
+        prefix = keys.processing_key("", 0).rpartition(":0")[0].removesuffix(":") + ":"
+        priorities = keys.PRIORITIES.values()
+        asked = (self.gateway, self._house, silence, prefix, *priorities)
+        messages, jobs = self._run("take_over", [keys.GATEWAYS, keys.OPEN], *asked)
+        return messages, jobs
+
+    def _run(self, name: str, named: Sequence[str], *arguments: Any) -> Any:
+        return self.broker.call("EVAL", _script(name), len(named), *named, *arguments)
+
+
+@cache
+def _script(name: str) -> str:
+    return files(__package__).joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")
+
+
+def _flat(fields: Fields) -> list[str]:
+    return [text for pair in fields.items() for text in pair]
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return msgspec.json.encode(value)
+
+
+def _expires() -> str:
+    return clock.format_time(clock.now() + timedelta(seconds=keys.KEPT_S))

@@ -1,0 +1,136 @@
+"""A message of the contract: what it must hold, what it means when left out. Unknown fields are kept."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from penstock import items
+from penstock.errors import InvalidMessage, InvalidRequest, UnsupportedSource
+
+SourceType: TypeAlias = Literal["pdf", "txt", "md", "docx"]
+SOURCE_TYPES = ("pdf", "txt", "md", "docx")
+SUBMITTERS = ("cli", "api", "scheduled")
+MAX_BYTES = 1 << 20
+"""Longer messages are no messages: a path and some options take a few hundred bytes."""
+MAX_RETRIES = 1000
+
+_Text: TypeAlias = Annotated[str, Meta(min_length=1)]
+_Retries: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_RETRIES)]
+_OPTIONAL = ("submitted_by", "options", "retry_count", "max_retries", "tags", "metadata")
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """``reindex``: do it again even where nothing changed. ``skip_validation``: take the content for what it
+    is, whatever ``source_type`` says. ``preserve_metadata``: keep the tags and metadata the document has.
+    """
+
+    reindex: bool = False
+    skip_validation: bool = False
+    preserve_metadata: bool = True
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """One request to index a file. ``tags`` and ``metadata`` are ours; the rest is the contract's."""
+
+    job_id: _Text
+    rag_id: _Text
+    source_path: _Text
+    source_type: SourceType
+    filename: _Text
+    submitted_at: _Text
+    submitted_by: Literal["cli", "api", "scheduled"] = "cli"
+    options: Options = Options()
+    retry_count: _Retries = 0
+    max_retries: _Retries = 3
+    tags: tuple[_Text, ...] = ()
+    metadata: dict[str, Any] = {}
+
+    @property
+    def retries_left(self) -> int:
+        return max(self.max_retries - self.retry_count, 0)
+
+
+def decode(raw: bytes) -> dict[str, Any]:
+    """The object in the text of a message, whatever it holds."""
+    try:
+        found = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidMessage(f"the message is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidMessage(f"the message is no JSON object, but {_word(found)}")
+    return found
+
+
+def read(given: Mapping[str, Any]) -> Message:
+    """The message in an object. Raises ``InvalidMessage`` with the field that is wrong."""
+    fields = {key: value for key, value in given.items() if value is not None or key not in _OPTIONAL}
+    source_type = fields.get("source_type")
+    if isinstance(source_type, str):
+        fields["source_type"] = source_type = source_type.strip().lower()
+        if source_type not in SOURCE_TYPES:
+            known = ", ".join(SOURCE_TYPES)
+            raise UnsupportedSource(f"field 'source_type': expected one of {known}, got {source_type[:80]!a}")
+    try:
+        message = msgspec.convert(fields, Message)
+        items.validate_name("job_id", message.job_id)
+    except msgspec.ValidationError as error:
+        raise InvalidMessage(_readable(str(error))) from None
+    except InvalidRequest as error:
+        raise InvalidMessage(f"field 'job_id': {error.message}", remedy=error.remedy) from None
+    _refuse_bad_path(message)
+    _refuse_bad_name(message.filename)
+    _refuse_bad_time(message.submitted_at)
+    return message
+
+
+def _refuse_bad_path(message: Message) -> None:
+    if not posixpath.isabs(message.source_path) or "\0" in message.source_path:
+        shown = message.source_path[:200]
+        raise InvalidMessage(f"field 'source_path': expected an absolute path, got {shown!a}")
+
+
+def _refuse_bad_name(filename: str) -> None:
+    """It becomes the name of a file in folders of ours."""
+    plain = "/" not in filename and "\0" not in filename and filename not in (".", "..")
+    # Room for `.error.json` and a number within the 255 bytes that file systems allow.
+    if not plain or len(filename.encode("utf-8", "replace")) > 230:
+        raise InvalidMessage(f"field 'filename': expected a name without a folder, got {filename[:200]!a}")
+
+
+def _refuse_bad_time(submitted_at: str) -> None:
+    try:
+        moment_of(submitted_at)
+    except (ValueError, OverflowError):
+        raise InvalidMessage(
+            f"field 'submitted_at': expected ISO 8601 in UTC, got {submitted_at[:80]!a}",
+            remedy="Write it as 2026-01-31T12:00:00.000000Z.",
+        ) from None
+
+
+def moment_of(submitted_at: str) -> datetime:
+    """The contract's times are UTC, also where they do not say so."""
+    moment = datetime.fromisoformat(submitted_at.strip())
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _readable(complaint: str) -> str:
+    """msgspec's complaint with the field first."""
+    what, _, where = complaint.partition(" - at ")
+    match = re.search(r"\$\.([^`]+)", where)
+    if match is None:
+        return what.removeprefix("Object ").replace("`", "'")
+    if what.startswith("Invalid enum value") and match[1] == "submitted_by":
+        what = f"expected one of {', '.join(SUBMITTERS)}"
+    return f"field '{match[1]}': {what.replace('`', '').replace('Expected', 'expected')}"
+
+
+def _word(value: object) -> str:
+    words = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return words.get(type(value), "a number")

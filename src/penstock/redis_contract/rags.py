@@ -1,0 +1,190 @@
+"""Which RAGs there are: the collection of each, its inbox, and the folders its files may come from."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import msgspec
+
+from penstock import items
+from penstock.errors import DriverMissing, InvalidName, InvalidRags, OutsideRag, UnknownRag
+from penstock.redis_contract.keys import RESERVED
+
+INCOMING, PROCESSED, FAILED = "incoming", "processed", "failed"
+_RAG_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a message's file is, and as what it is known. ``managed``: it lies in the inbox, and is moved."""
+
+    read_from: str
+    known_as: str
+    managed: bool
+
+
+class Rag(msgspec.Struct, frozen=True, kw_only=True):
+    """``inbox`` holds ``incoming``, ``processed`` and ``failed``; what lies in ``folders`` is never moved."""
+
+    rag_id: str
+    collection: str
+    tenant_id: str | None = None
+    inbox: str | None = None
+    folders: tuple[str, ...] = ()
+
+    def folder(self, name: str) -> Path | None:
+        return Path(self.inbox, name) if self.inbox is not None else None
+
+    def place(self, source_path: str, filename: str) -> Place:
+        """Raises ``OutsideRag`` when the path, links followed, lies in none of its folders."""
+        try:
+            real = os.path.realpath(source_path)
+        except (OSError, ValueError):
+            real = ""
+        incoming = self._real(INCOMING)
+        if incoming is not None and _below(real, incoming):
+            beside = os.path.relpath(os.path.dirname(real), incoming)  # noqa: PTH120 - text in, text out
+            known_as = os.path.normpath(f"{self._real(PROCESSED)}/{beside}/{filename}")
+            return Place(read_from=real, known_as=known_as, managed=True)
+        # What was processed can be asked for again where it lies.
+        own = [self._real(PROCESSED), *map(os.path.realpath, self.folders)]
+        if any(folder is not None and _below(real, folder) for folder in own):
+            return Place(read_from=real, known_as=real, managed=False)
+        allowed = ", ".join(filter(None, [incoming, *own])) or "none"
+        raise OutsideRag(f"{source_path[:200]!a} lies in no folder of RAG {self.rag_id!r}; it has {allowed}")
+
+    def _real(self, name: str) -> str | None:
+        folder = self.folder(name)
+        return None if folder is None else os.path.realpath(folder)
+
+
+class Rags(msgspec.Struct, frozen=True, kw_only=True):
+    """The configuration: the RAGs by id, and the Redis server where it names one."""
+
+    by_id: Mapping[str, Rag]
+    redis_url: str | None = None
+
+    def get(self, rag_id: str) -> Rag:
+        found = self.by_id.get(rag_id)
+        if found is None:
+            known = ", ".join(sorted(self.by_id)) or "none"
+            raise UnknownRag(f"there is no RAG {rag_id[:80]!a}; known are {known}")
+        return found
+
+
+def _below(path: str, folder: str) -> bool:
+    return path.startswith(folder.rstrip("/") + "/")
+
+
+def load(path: Path) -> Rags:
+    """Read the YAML file. Raises ``InvalidRags`` with the place that is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRags(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        return _rags(_parsed(text), path.parent)
+    except (InvalidRags, InvalidName) as error:
+        raise InvalidRags(f"{path}: {error.message}") from None
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        import yaml
+    except ModuleNotFoundError as error:
+        raise DriverMissing(
+            "the RAG configuration needs the package PyYAML",
+            remedy="Install it with `pip install 'penstock[redis]'`.",
+        ) from error
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InvalidRags(f"not YAML: {' '.join(str(error).split())[:300]}") from None
+    if not isinstance(found, dict):
+        raise InvalidRags("expected a mapping with 'rags' in it")
+    return found
+
+
+def _rags(given: dict[str, Any], beside: Path) -> Rags:
+    _refuse_unknown("the file", given, {"redis", "sources", "rags"})
+    sources = _directory("sources", given.get("sources"), beside)
+    listed = given.get("rags")
+    if not isinstance(listed, dict) or not listed:
+        raise InvalidRags("'rags' names no RAG; expected RAG ids and what each has")
+    built = (_rag(str(rag_id), fields, sources, beside) for rag_id, fields in listed.items())
+    by_id = {rag.rag_id: rag for rag in built}
+    return Rags(by_id=MappingProxyType(by_id), redis_url=_redis(given.get("redis")))
+
+
+def _rag(rag_id: str, fields: Any, sources: str | None, beside: Path) -> Rag:
+    where = f"rags.{rag_id}"
+    if not _RAG_ID.fullmatch(rag_id) or rag_id in RESERVED:
+        raise InvalidRags(
+            f"{where}: a RAG id is up to 64 letters, digits, . _ or -, not {', '.join(sorted(RESERVED))}"
+        )
+    fields = {} if fields is None else fields
+    if not isinstance(fields, dict):
+        raise InvalidRags(f"{where}: expected a mapping, got {type(fields).__name__}")
+    _refuse_unknown(where, fields, {"collection", "tenant", "inbox", "folders"})
+    inbox = _directory(f"{where}.inbox", fields.get("inbox"), beside)
+    if inbox is None and sources is not None and "inbox" not in fields:
+        inbox = f"{sources}/{rag_id}"
+    rag = Rag(
+        rag_id=rag_id,
+        collection=items.validate_name("collection", fields.get("collection") or rag_id),
+        tenant_id=None
+        if fields.get("tenant") is None
+        else items.validate_name("tenant_id", fields["tenant"]),
+        inbox=inbox,
+        folders=tuple(_folders(f"{where}.folders", fields.get("folders"), beside)),
+    )
+    if rag.inbox is None and not rag.folders:
+        raise InvalidRags(f"{where}: has neither an inbox nor folders, so no file could be its own")
+    return rag
+
+
+def _folders(where: str, given: Any, beside: Path) -> Iterator[str]:
+    if given is not None and not isinstance(given, list):
+        raise InvalidRags(f"{where}: expected a list of directories")
+    for folder in given or []:
+        found = _directory(where, folder, beside)
+        if found is None:
+            raise InvalidRags(f"{where}: expected directories, got null")
+        yield found
+
+
+def _directory(where: str, given: Any, beside: Path) -> str | None:
+    if given is None:
+        return None
+    if not isinstance(given, str) or not given or "\0" in given:
+        raise InvalidRags(f"{where}: expected a directory, got {str(given)[:80]!a}")
+    # Relative ones are beside the file, wherever the gateway was started.
+    return os.path.normpath(beside.absolute() / Path(given).expanduser())
+
+
+def _redis(given: Any) -> str | None:
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        raise InvalidRags("redis: expected a mapping with 'url' in it")
+    _refuse_unknown("redis", given, {"url", "password", "db"})
+    url, password, db = given.get("url"), given.get("password"), given.get("db")
+    if not isinstance(url, str) or not url.startswith(("redis://", "rediss://", "unix://")):
+        raise InvalidRags("redis.url: expected redis://HOST:PORT/DB")
+    parts = urlsplit(url)
+    if password is not None and "@" not in parts.netloc:
+        parts = parts._replace(netloc=f":{quote(str(password), safe='')}@{parts.netloc}")
+    if db is not None and parts.scheme != "unix" and not parts.path.strip("/"):
+        parts = parts._replace(path=f"/{db}")
+    return urlunsplit(parts)
+
+
+def _refuse_unknown(where: str, given: dict[Any, Any], known: set[str]) -> None:
+    unknown = sorted(map(str, set(given) - known))
+    if unknown:
+        raise InvalidRags(f"{where} has {unknown[0]!a}; known are {', '.join(sorted(known))}")

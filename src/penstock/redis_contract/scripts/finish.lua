@@ -1,0 +1,16 @@
+-- The job has ended: its last word, how long it stays, and for a failure a dead letter.
+-- KEYS: open jobs, the job's hash, its ttl marker, dead letters, jobs of its file. ARGV: gateway, job id, seconds
+-- to keep, when it expires, dead letter or '', then fields and values. Answers 0 when the job is another gateway's
+-- by now.
+if redis.call('HGET', KEYS[1], ARGV[2]) ~= ARGV[1] then
+  return 0
+end
+redis.call('HSET', KEYS[2], unpack(ARGV, 6))
+redis.call('EXPIRE', KEYS[2], ARGV[3])
+redis.call('SET', KEYS[3], ARGV[4], 'EX', ARGV[3])
+if ARGV[5] ~= '' then
+  redis.call('LPUSH', KEYS[4], ARGV[5])
+end
+redis.call('HDEL', KEYS[1], ARGV[2])
+redis.call('SREM', KEYS[5], ARGV[2])
+return 1

@@ -1,0 +1,16 @@
+-- A message that cannot become a job goes to the dead letters.
+-- KEYS: the gateway's list, dead letters, open jobs, the job's hash, its ttl marker. ARGV: message, dead letter,
+-- job id or '', seconds to keep, when it expires, then fields and values.
+-- A hash that belongs to a job of this id is left alone.
+if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then
+  return 0
+end
+redis.call('LPUSH', KEYS[2], ARGV[2])
+local status = ARGV[3] ~= '' and redis.call('HGET', KEYS[4], 'status')
+local free = not status or status == 'submitted' or status == 'queued'
+if ARGV[3] ~= '' and free and redis.call('HEXISTS', KEYS[3], ARGV[3]) == 0 then
+  redis.call('HSET', KEYS[4], unpack(ARGV, 6))
+  redis.call('EXPIRE', KEYS[4], ARGV[4])
+  redis.call('SET', KEYS[5], ARGV[5], 'EX', ARGV[4])
+end
+return 1

@@ -1,0 +1,31 @@
+-- Moves messages into the gateway's own lists, from the lists in the order given.
+-- KEYS: dead letters, then pairs of a list and where to. ARGV: how many, longest bytes, the time as text.
+-- Answers pairs of the destination's number and the message. What is too long for a message never leaves the
+-- server: its beginning goes to the dead letters.
+local taken = {}
+local most, longest = tonumber(ARGV[1]), tonumber(ARGV[2])
+for i = 2, #KEYS, 2 do
+  while #taken / 2 < most do
+    local found = redis.call('LINDEX', KEYS[i], -1)
+    if not found then
+      break
+    end
+    if #found > longest then
+      redis.call('RPOP', KEYS[i])
+      local head = string.gsub(string.sub(found, 1, 1000), '[^ -~]', '?')
+      redis.call('LPUSH', KEYS[1], cjson.encode({
+        code = 'ERR_PAYLOAD_TOO_LARGE',
+        reason = 'the message has ' .. #found .. ' bytes, the limit is ' .. longest,
+        at = ARGV[3],
+        list = KEYS[i],
+        message_bytes = #found,
+        message_beginning = head,
+      }))
+    else
+      redis.call('LMOVE', KEYS[i], KEYS[i + 1], 'RIGHT', 'LEFT')
+      taken[#taken + 1] = (i - 2) / 2
+      taken[#taken + 1] = found
+    end
+  end
+end
+return taken

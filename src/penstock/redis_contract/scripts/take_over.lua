@@ -1,0 +1,37 @@
+-- What gateways that fell silent had taken, and the jobs they mirrored, become this gateway's.
+-- KEYS: gateways, open jobs. ARGV: gateway, house, silence in milliseconds, prefix of processing lists, then the
+-- priorities. A house is the gateways in front of one queue: jobs of another are not found in ours.
+-- Answers how many messages and jobs were taken over.
+local function flat(key)
+  local rows, found = redis.call('HGETALL', key), {}
+  for i = 1, #rows, 2 do
+    found[rows[i]] = rows[i + 1]
+  end
+  return found
+end
+local function ours(gateway)
+  return string.sub(gateway, 1, #ARGV[2] + 1) == ARGV[2] .. '.'
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local alive, messages, jobs = { [ARGV[1]] = true }, 0, 0
+for gateway, said in pairs(flat(KEYS[1])) do
+  if now - cjson.decode(said).at <= tonumber(ARGV[3]) then
+    alive[gateway] = true
+  elseif gateway ~= ARGV[1] and ours(gateway) then
+    for i = 5, #ARGV do
+      local from, to = ARGV[4] .. gateway .. ':' .. ARGV[i], ARGV[4] .. ARGV[1] .. ':' .. ARGV[i]
+      while redis.call('LMOVE', from, to, 'RIGHT', 'LEFT') do
+        messages = messages + 1
+      end
+    end
+    redis.call('HDEL', KEYS[1], gateway)
+  end
+end
+for job, gateway in pairs(flat(KEYS[2])) do
+  if not alive[gateway] and ours(gateway) then
+    redis.call('HSET', KEYS[2], job, ARGV[1])
+    jobs = jobs + 1
+  end
+end
+return { messages, jobs }

@@ -1,0 +1,116 @@
+"""What the system will not show is not taken for gone: a walk by a user without rights removes nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from penstock import Penstock, config
+from penstock.job import Status
+from tests.documents.comparing import shown
+from tests.documents.conftest import QUEUES, Desk
+from tests.servers.stores import given_back
+
+NOBODY = 65534
+
+
+@contextmanager
+def nobody() -> Iterator[None]:
+    """Without a right to anything of ours, if we have all; who has few runs the tests as they are."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def open_desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
+    """In a place that another user can reach, unlike pytest's own."""
+    place = Path(tempfile.mkdtemp(prefix="penstock-test-"))
+    place.chmod(0o777)
+    folder = place / "files"
+    folder.mkdir()
+    settings = config.load(
+        {}, url=QUEUES[request.param](place), state_dir=place / "state", embedder="hashing"
+    )
+    with Penstock(settings=settings) as app:
+        yield Desk(app, folder)
+    given_back(place)
+    shutil.rmtree(place)
+
+
+def readable(place: Path) -> None:
+    for path in place.rglob("*"):
+        if path.is_file():
+            path.chmod(0o666)
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o400, 0o444], ids=["nothing", "list", "list by all"])
+def test_a_folder_that_may_not_be_looked_into_keeps_what_is_known_of_it(open_desk: Desk, mode: int):
+    desk = open_desk
+    for name in ("a.md", "locked/b.md", "locked/deep/c.md", "z.md"):
+        desk.put(name, f"Words of {name}.")
+    desk.index()
+    before = shown(desk.app.documents.catalog, desk.folder)
+    gone = desk.put("z.md", "Other words.")
+    gone.unlink()
+    readable(desk.folder.parent)
+    (desk.folder / "locked").chmod(mode)
+
+    with desk.by_hand() as hand:
+        receipt = desk.app.index(desk.folder)
+        with nobody():
+            hand.drain()
+    (desk.folder / "locked").chmod(0o755)
+
+    after = shown(desk.app.documents.catalog, desk.folder)
+    job = desk.app.job(receipt.job_id)
+    assert Status.DONE is job.status, job.error_message
+    assert ["a.md", "locked/b.md", "locked/deep/c.md", "z.md"] == before.paths
+    assert ["a.md", "locked/b.md", "locked/deep/c.md"] == after.paths
+
+
+def test_a_root_that_may_not_be_looked_into_removes_nothing(open_desk: Desk):
+    desk = open_desk
+    desk.put("a.md", "Words of a.")
+    desk.index()
+    readable(desk.folder.parent)
+    desk.folder.chmod(0o000)
+
+    with desk.by_hand() as hand:
+        receipt = desk.app.index(desk.folder)
+        with nobody():
+            hand.run_jobs()
+    desk.folder.chmod(0o755)
+
+    assert "ERR_PERMISSION" == desk.app.job(receipt.job_id).error_code
+    assert ["a.md"] == shown(desk.app.documents.catalog, desk.folder).paths
+
+
+def test_a_file_that_may_not_be_read_keeps_its_last_version(open_desk: Desk):
+    desk = open_desk
+    path = desk.put("a.md", "Words of a.")
+    desk.index()
+    path.write_text("Other words, longer than before.")
+    readable(desk.folder.parent)
+    path.chmod(0o000)
+
+    with desk.by_hand() as hand:
+        receipt = desk.app.index(desk.folder)
+        with nobody():
+            hand.drain()
+    path.chmod(0o644)
+
+    assert Status.FAILED is desk.app.job(receipt.job_id).status
+    (piece,) = shown(desk.app.documents.catalog, desk.folder).pieces
+    assert "Words of a." == piece.text

@@ -1,0 +1,173 @@
+"""Events of changes on the disk, told late and in any order: in the end the index shows what the disk has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count, permutations
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from penstock.catalog.answers import Filters
+from penstock.service.requests import Submission
+from tests.documents.conftest import Desk, Hand
+
+pytestmark = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
+
+FILES = ("a.md", "b.md", "p/a.md", "p/b.md", "q/a.md")
+FOLDERS = ("p", "q", "r")
+_numbers = count(1)
+
+changes = st.one_of(
+    st.tuples(st.just("rename"), st.sampled_from(FILES), st.sampled_from(FILES)),
+    st.tuples(st.just("folder"), st.sampled_from(FOLDERS), st.sampled_from(FOLDERS)),
+    st.tuples(st.just("write"), st.sampled_from(FILES)),
+    st.tuples(st.just("remove"), st.sampled_from(FILES)),
+)
+tellings = st.tuples(changes, st.integers(0, 3), st.integers(0, 10), st.booleans())
+"""A change; how many changes later it is told; how urgently; and whether jobs run before the next."""
+
+
+class Field:
+    """A folder and tenant of an example's own, in a catalog that others share."""
+
+    def __init__(self, desk: Desk, hand: Hand) -> None:
+        self._number = next(_numbers)
+        self._hand = hand
+        self._app = desk.app
+        self._texts = count(1)
+        self.tenant_id = f"t{self._number}"
+        self.root = desk.folder / str(self._number)
+        self.root.mkdir()
+
+    def write(self, name: str) -> list[Submission]:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"Text {next(self._texts)} of {name} in {self.tenant_id}.")
+        return [_file(path)]
+
+    def rename(self, old: str, new: str) -> list[Submission]:
+        before, after = self.root / old, self.root / new
+        if not before.is_file() or old == new:
+            return []
+        after.parent.mkdir(parents=True, exist_ok=True)
+        before.replace(after)
+        return [_rename(before, after, folder=False)]
+
+    def folder(self, old: str, new: str) -> list[Submission]:
+        before, after = self.root / old, self.root / new
+        if not before.is_dir() or after.exists():
+            return []
+        before.rename(after)
+        return [_rename(before, after, folder=True)]
+
+    def remove(self, name: str) -> list[Submission]:
+        path = self.root / name
+        if not path.is_file():
+            return []
+        path.unlink()
+        return [_file(path)]
+
+    def tell(self, events: list[Submission], priority: int = 5) -> None:
+        for event in events:
+            placed: Submission = {**event, "tenant_id": self.tenant_id, "priority": priority}
+            self._app.submit(**placed)
+
+    def index(self) -> None:
+        self._app.index(self.root, tenant_id=self.tenant_id, allow_empty=True)
+        self._hand.drain()
+
+    def on_disk(self) -> dict[str, str]:
+        return {str(path): path.read_text() for path in self.root.rglob("*") if path.is_file()}
+
+    def indexed(self) -> dict[str, str]:
+        return dict(self._shown())
+
+    def _shown(self) -> Iterator[tuple[str, str]]:
+        with self._hand.catalog.snapshot() as snapshot:
+            for source in snapshot.sources(Filters(tenant_id=self.tenant_id), limit=100):
+                assert source.published_id is not None
+                (page,) = snapshot.pages(source.published_id)
+                (view,) = snapshot.hydrate([chunk.content_id for chunk in snapshot.chunks(page.page_id)])
+                assert view is not None
+                yield view.path, view.text
+
+
+def _file(path: Path) -> Submission:
+    return {"item_type": "file", "op": "ingest", "payload": {"file_path": str(path)}}
+
+
+def _rename(old: Path, new: Path, *, folder: bool) -> Submission:
+    payload = {"old_path": str(old), "new_path": str(new), "is_folder": folder}
+    return {"item_type": "rename", "op": "update", "payload": payload}
+
+
+def play(desk: Desk, told: list[tuple[tuple[str, ...], int, int, bool]]) -> None:
+    with desk.by_hand() as hand:
+        field = Field(desk, hand)
+        for name in FILES[:4]:
+            field.write(name)
+        field.index()
+        waiting: list[tuple[int, int, list[Submission]]] = []
+        for now, ((what, *names), delay, priority, run) in enumerate(told):
+            waiting.append((now + delay, priority, getattr(field, what)(*names)))
+            for due, urgency, events in waiting:
+                if due <= now:
+                    field.tell(events, urgency)
+            waiting = [one for one in waiting if one[0] > now]
+            if run:
+                hand.run_jobs()
+        for _, priority, events in waiting:
+            field.tell(events, priority)
+        hand.drain()
+        assert field.on_disk() == field.indexed()
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(told=st.lists(tellings, min_size=1, max_size=6))
+def test_events_in_any_order_end_as_the_disk_is(
+    desk: Desk, told: list[tuple[tuple[str, ...], int, int, bool]]
+):
+    play(desk, told)
+
+
+@pytest.mark.chaos
+@settings(
+    max_examples=300,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(told=st.lists(tellings, min_size=1, max_size=12))
+def test_many_events_in_any_order_end_as_the_disk_is(
+    desk: Desk, told: list[tuple[tuple[str, ...], int, int, bool]]
+):
+    play(desk, told)
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_a_chain_of_renames_told_in_every_order(desk: Desk, is_folder: bool):
+    """Three in a row: whatever the order, and whether jobs run in between."""
+    with desk.by_hand() as hand:
+        for order in permutations(range(3)):
+            for together in (True, False):
+                field = Field(desk, hand)
+                field.write("p/a.md")
+                field.index()
+                steps = [("p", "q"), ("q", "r"), ("r", "s")]
+                if is_folder:
+                    events = [field.folder(*step) for step in steps]
+                else:
+                    events = [field.rename(f"{old}/a.md", f"{new}/a.md") for old, new in steps]
+                for number in order:
+                    field.tell(events[number], priority=number if together else 5)
+                    if not together:
+                        hand.drain()
+                hand.drain()
+                assert field.on_disk() == field.indexed()

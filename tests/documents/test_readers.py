@@ -1,0 +1,112 @@
+"""A search at any moment of a change shows each document once, whole, and of one version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.job import Status
+from tests.documents.conftest import WAIT_S, Desk
+from tests.documents.reading import EVERYWHERE, complaint, marked, reader
+
+pytestmark = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
+
+SMALL, PARTS, LONG_PARTS = 12, 4, 300
+LASTING = list(range(SMALL + 1))
+FLEETING = range(100, 110)
+
+
+class Library:
+    """Short documents, one long enough for tasks, and some that come and go."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.home = "a"
+
+    def write(self, version: int) -> None:
+        for number in range(SMALL):
+            self._desk.put(f"{self.home}/{number}.md", marked(number, PARTS, version))
+        self._desk.put(f"{self.home}/long.md", marked(SMALL, LONG_PARTS, version))
+        for number in FLEETING:
+            self._desk.put(f"fleeting/{number}.md", marked(number, PARTS, version, may_go=True))
+
+    def done(self, item_type: str, op: str, **payload: Any) -> None:
+        receipt = self._desk.app.submit(item_type=item_type, op=op, payload=payload)
+        assert Status.DONE is self._desk.app.wait(receipt.job_id, timeout=WAIT_S).status
+
+    @property
+    def folder(self) -> Path:
+        return self._desk.folder
+
+    def index(self) -> None:
+        self.done("folder", "ingest", folder_path=str(self.folder))
+
+
+def edited(library: Library, turn: int) -> None:
+    library.write(turn)
+    library.index()
+
+
+def renamed(library: Library, turn: int) -> None:
+    old, library.home = library.home, f"home{turn}"
+    (library.folder / old).rename(library.folder / library.home)
+    paths = {"old_path": str(library.folder / old), "new_path": str(library.folder / library.home)}
+    library.done("rename", "update", **paths, is_folder=True)
+
+
+def moved_untold(library: Library, turn: int) -> None:
+    """What a walk finds by itself may be missing until it has: the fleeting ones move."""
+    for path in list((library.folder / "fleeting").iterdir()):
+        path.rename(path.with_name(f"turn{turn}-{path.name[-6:]}"))
+    library.index()
+
+
+def deleted(library: Library, turn: int) -> None:
+    library.done("folder", "delete", folder_path=str(library.folder / "fleeting"))
+    library.index()
+
+
+CHANGES: list[Callable[[Library, int], None]] = [edited, renamed, moved_untold, deleted]
+"""Each is done some times under the reader's eyes. A change of the embedder joins with one line."""
+
+
+def watched(desk: Desk, change: Callable[[Library, int], None], turns: int) -> int:
+    library = Library(desk)
+    library.write(1)
+    desk.index()
+    with desk.app.worker_thread(), reader(desk.app.settings, LASTING) as eyes:
+        for turn in range(2, turns + 2):
+            change(library, turn)
+            assert eyes.alive, eyes.stopped()
+        return eyes.stopped()
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_no_reader_sees_a_document_missing_doubled_or_mixed(
+    desk: Desk, change: Callable[[Library, int], None]
+):
+    assert watched(desk, change, 1) > 1
+
+
+def test_a_reader_complains_of_what_is_wrong(desk: Desk):
+    """The eyes themselves: of documents that are there, and one that is not, doubled, or half an edit."""
+    library = Library(desk)
+    library.write(1)
+    desk.index()
+    hits = desk.app.search(EVERYWHERE, mode="keyword", limit=1_000, per_source=None)
+    changed = msgspec.structs.replace(hits[0], text=hits[0].text.replace("version1", "version2"))
+
+    assert None is complaint(hits, LASTING)
+    assert "missing: [99]" == complaint(hits, [99])
+    assert "parts" in (complaint([*hits, hits[0]], LASTING) or "")
+    assert "mixed" in (complaint([changed, *hits[1:]], LASTING) or "")
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_no_reader_sees_any_of_many_changes(desk: Desk, change: Callable[[Library, int], None]):
+    assert watched(desk, change, 30) > 100

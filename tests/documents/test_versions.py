@@ -1,0 +1,238 @@
+"""A tree that becomes its next version in place: the index equals a fresh one, and costs what changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.pipeline.embed.hashing import HashingEmbedder
+from tests.documents.comparing import Shown, fresh, settled, shown
+from tests.documents.conftest import Desk, Hand
+from tests.documents.trees import Tree
+from tests.pipeline.making import pdf
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+CATALOGS = ["sqlite", "postgres"]
+pytestmark = pytest.mark.parametrize("desk", CATALOGS, indirect=True)
+
+TOOL = "PENSTOCK_VERSIONS_TOOL"
+"""Names a program that makes two releases of projects: ``TARGET --step``, then ``TARGET --apply NAME``."""
+
+
+class Counting(HashingEmbedder):
+    """Remembers what it was asked to embed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        self.texts += texts
+        return super().embed(texts)
+
+
+class Run:
+    """A folder indexed by hand, and what that had embedded. ``before``: what it showed the first time."""
+
+    def __init__(self, desk: Desk, hand: Hand, embedder: Counting, folder: Path) -> None:
+        self._desk = desk
+        self._hand = hand
+        self._embedder = embedder
+        self.folder = folder
+        self.engine = "postgres" if desk.app.settings.url.startswith("postgres") else "sqlite"
+        assert self.index()
+        self.before = self.shown()
+
+    def index(self) -> int:
+        """How many texts had to be embedded."""
+        self._embedder.texts.clear()
+        self._desk.app.index(self.folder, include_code=True)
+        self._hand.drain()
+        return len(self._embedder.texts)
+
+    def shown(self) -> Shown:
+        settled(self._desk.app)
+        return shown(self._desk.app.documents.catalog, self.folder)
+
+
+@contextmanager
+def indexed(desk: Desk, folder: Path) -> Iterator[Run]:
+    embedder = Counting()
+    with desk.by_hand(embedder) as hand:
+        yield Run(desk, hand, embedder, folder)
+
+
+def changed(before: Shown, after: Shown, renamed: Mapping[str, str]) -> int:
+    """Chunks that their file, under whatever name, did not have."""
+    old: dict[str, Counter[str]] = {}
+    for piece in before.pieces:
+        old.setdefault(renamed.get(piece.path, piece.path), Counter())[piece.text] += 1
+    new: dict[str, Counter[str]] = {}
+    for piece in after.pieces:
+        new.setdefault(piece.path, Counter())[piece.text] += 1
+    return sum((texts - old.get(path, Counter())).total() for path, texts in new.items())
+
+
+def step(run: Run, tmp_path: Path, renamed: Mapping[str, str]) -> tuple[int, int]:
+    """What the second run embedded, and how much was new; equal to a fresh index in any case."""
+    embedded = run.index()
+    after = run.shown()
+    assert fresh(tmp_path, run.folder, engine=run.engine, include_code=True) == after
+    return embedded, changed(run.before, after, renamed)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_tree_that_changed_in_place_costs_what_changed(desk: Desk, tmp_path: Path, seed: int):
+    tree = Tree(tmp_path / "tree", random.Random(seed))
+    tree.fill(20)
+    with indexed(desk, tree.root) as run:
+        for _ in range(8):
+            tree.change()
+        embedded, new = step(run, tmp_path, {})
+        assert 0 < embedded <= new
+
+
+def test_pure_renames_embed_nothing(desk: Desk, tmp_path: Path):
+    tree = Tree(tmp_path / "tree", random.Random(1))
+    tree.fill(20)
+    with indexed(desk, tree.root) as run:
+        for path in tree.files()[::2]:
+            path.rename(path.with_name(f"new-{path.name}"))
+        (tree.root / "b").rename(tree.root / "elsewhere")
+        embedded, _ = step(run, tmp_path, {})
+        assert 0 == embedded
+
+
+def paragraphs(number: int, words: int) -> list[str]:
+    chance = random.Random(7)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    return [
+        " ".join("".join(chance.choices(letters, k=chance.randint(3, 9))) for _ in range(words)) + "."
+        for _ in range(number)
+    ]
+
+
+def long_pdf(texts: list[str]) -> bytes:
+    """A page a paragraph, in lines."""
+    pages = []
+    for text in texts:
+        words = text.split()
+        pages.append("\n".join(" ".join(words[at : at + 10]) for at in range(0, len(words), 10)))
+    return pdf(*pages)
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "words", "most"),
+    [
+        ("long.md", 1_500, 120, 3),
+        ("short.md", 5_000, 12, 6),
+        pytest.param("long.pdf", 500, 300, 3, marks=pytest.mark.chaos),
+    ],
+)
+def test_an_edited_paragraph_costs_a_few_chunks(
+    desk: Desk, tmp_path: Path, name: str, number: int, words: int, most: int
+):
+    """500 pages have some 1,500 paragraphs of 120 words; or, as a PDF, as many pages."""
+    texts = paragraphs(number, words)
+    folder = tmp_path / "tree"
+    folder.mkdir()
+
+    def write() -> None:
+        body = long_pdf(texts) if name.endswith("pdf") else "\n\n".join(texts).encode()
+        (folder / name).write_bytes(body)
+
+    write()
+    with indexed(desk, folder) as run:
+        for at in (number // 3, number // 2, number - 2):
+            texts[at] = f"Another beginning. {texts[at]}"
+            write()
+            assert 0 < run.index() <= most
+        assert fresh(tmp_path, folder, include_code=True) == run.shown()
+
+
+def many(folder: Path, number: int) -> None:
+    for at in range(number):
+        path = folder / "old" / f"{at // 500:03}" / f"{at:05}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"Note {at} about the wheel.")
+
+
+def renamed_folder(desk: Desk, folder: Path, *, told: bool) -> tuple[int, int]:
+    """What a rename of a folder embedded, and how many transactions moved sources."""
+    embedder = Counting()
+    with desk.by_hand(embedder) as hand:
+        desk.app.index(folder)
+        hand.drain()
+        embedder.texts.clear()
+        (folder / "old").rename(folder / "new")
+        if told:
+            payload = {
+                "old_path": str(folder / "old"),
+                "new_path": str(folder / "new"),
+                "is_folder": True,
+            }
+            desk.app.submit(item_type="rename", op="update", payload=payload)
+        else:
+            desk.app.index(folder)
+        calls = hand.stops.counted("rename" if told else "move")
+        hand.drain()
+        assert {"new"} == {Path(path).parts[0] for path in shown(hand.catalog, folder, words=0).paths}
+        return len(embedder.texts), calls()
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_renamed_folder_embeds_nothing_and_takes_a_transaction_a_batch(
+    desk: Desk, tmp_path: Path, told: bool
+):
+    many(tmp_path / "tree", 1_100)
+    assert (0, 2) == renamed_folder(desk, tmp_path / "tree", told=told)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("told", [True, False])
+def test_a_folder_of_ten_thousand_files_is_renamed_in_ten_transactions(
+    desk: Desk, tmp_path: Path, told: bool
+):
+    many(tmp_path / "tree", 10_000)
+    assert (0, 10) == renamed_folder(desk, tmp_path / "tree", told=told)
+
+
+def releases(tmp_path: Path) -> Path:
+    """Two real releases of five projects, by a tool beside the project and the package index."""
+    target = Path(os.environ.get("PENSTOCK_VERSIONS_DIR", tmp_path / "versions"))
+    if not target.exists():
+        subprocess.run([sys.executable, os.environ[TOOL], str(target), "--step"], check=True)
+    return target
+
+
+@pytest.mark.versions
+def test_real_releases_become_the_next_in_place(desk: Desk, tmp_path: Path):
+    below = releases(tmp_path)
+    for project in sorted(path for path in below.iterdir() if path.is_dir()):
+        live = tmp_path / "projects" / project.name
+        shutil.copytree(project, live)
+        shutil.rmtree(live / "live", ignore_errors=True)
+        shutil.copytree(live / "old", live / "live", symlinks=True)
+        changes = json.loads((live / "changes.json").read_text())
+        pure = {one["from"]: one["to"] for one in changes["renamed"] if one["similarity"] == 100}
+        with indexed(desk, live / "live") as run:
+            command = [sys.executable, os.environ[TOOL], str(tmp_path / "projects"), "--apply", project.name]
+            subprocess.run(command, check=True)
+            embedded, new = step(run, tmp_path, pure)
+            print(f"{project.name}: {embedded} embedded, {new} new or changed, {len(pure)} pure renames")
+            assert embedded <= new
+        desk.run("delete_tenant", "delete", {"tenant_id_to_delete": "default"})

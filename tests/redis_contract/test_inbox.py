@@ -1,0 +1,194 @@
+"""Files on their way from incoming to processed or failed: nothing is overwritten, twice is like once."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.redis_contract import inbox
+from penstock.service.verifying import Verifier
+from tests.redis_contract.conftest import Town
+
+
+def always(_: os.stat_result) -> bool:
+    return True
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def moved(source: Path, target: Path) -> inbox.Moved:
+    return inbox.move(source, target, part="job", is_it=always)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / "a.pdf"
+    path.write_text("new")
+    return path
+
+
+@pytest.fixture
+def other_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder on another file system; where there is none, one that a rename takes for it."""
+    memory = Path("/dev/shm")
+    if memory.is_dir() and memory.stat().st_dev != tmp_path.stat().st_dev:
+        with tempfile.TemporaryDirectory(dir=memory) as folder:
+            yield Path(folder)
+        return
+    rename = Path.rename
+
+    def refuse(self: Path, target: Any) -> Path:
+        if self.parent != Path(target).parent:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    (tmp_path / "out").mkdir()
+    yield tmp_path / "out"
+
+
+@pytest.fixture(params=["same", "other"])
+def out(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    if request.param == "other":
+        found: Path = request.getfixturevalue("other_file_system")
+        return found
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
+
+
+def test_a_move_keeps_content_and_time(file: Path, out: Path):
+    os.utime(file, ns=(10**18, 10**18))
+    target = out / "deep" / "a.pdf"
+
+    assert inbox.Moved(str(target)) == moved(file, target)
+
+    assert ("new", 10**18, False) == (target.read_text(), target.stat().st_mtime_ns, file.exists())
+    assert ["a.pdf"] == names(target.parent)
+    assert inbox.Moved(str(target)) == moved(file, target)
+
+
+def test_a_name_that_is_taken_makes_room(file: Path, out: Path):
+    target = out / "a.pdf"
+    for number, text in enumerate(["oldest", "older"]):
+        target.write_text(text)
+        if not number:
+            target.rename(inbox.aside(target))
+
+    moved(file, target)
+
+    found = {path.name: path.read_text() for path in target.parent.iterdir()}
+    assert {"a.pdf": "new", "a.1.pdf": "oldest", "a.2.pdf": "older"} == found
+
+
+def test_the_same_content_is_kept_once(file: Path, tmp_path: Path):
+    target = tmp_path / "a.pdf"
+    target.write_text("new")
+
+    moved(file, target)
+
+    assert (["a.pdf", "in"], False) == (names(tmp_path), file.exists())
+
+
+def test_what_is_not_the_file_worked_on_stays(file: Path, tmp_path: Path):
+    left = inbox.move(file, tmp_path / "a.pdf", part="job", is_it=lambda _: False)
+
+    assert (str(file), True, True) == (left.path, "changed since" in left.trouble, file.exists())
+
+
+def test_what_is_no_file_stays(tmp_path: Path):
+    (tmp_path / "link").symlink_to("/etc/passwd")
+
+    assert "no regular file" in moved(tmp_path / "link", tmp_path / "out").trouble
+
+
+def test_a_target_that_cannot_be_written_is_told_and_the_file_stays(file: Path, tmp_path: Path):
+    (tmp_path / "out").write_text("in the way")
+
+    left = moved(file, tmp_path / "out" / "a.pdf")
+
+    assert (str(file), True, True) == (left.path, "could not be moved" in left.trouble, file.exists())
+
+
+def test_a_copy_that_was_cut_short_is_made_again(file: Path, other_file_system: Path):
+    (other_file_system / ".job.part").write_text("ne")
+
+    moved(file, other_file_system / "a.pdf")
+
+    assert ("new", ["a.pdf"]) == ((other_file_system / "a.pdf").read_text(), names(other_file_system))
+
+
+def test_an_inbox_whose_folders_are_on_another_file_system(town: Town, other_file_system: Path):
+    (town.inbox() / "processed").symlink_to(other_file_system)
+
+    shown = town.done(town.message(town.put("a.txt", "Water.")))
+
+    assert ("done", str(other_file_system / "a.txt"), "") == (
+        shown["status"],
+        shown["file"],
+        shown["file_error"],
+    )
+    assert [str(other_file_system / "a.txt")] == town.found("water")
+
+
+def test_an_error_of_an_earlier_job_makes_room_with_its_file(tmp_path: Path):
+    for job_id in ("one", "two", "two"):
+        inbox.write_error(tmp_path, "a.pdf", {"job_id": job_id})
+        (tmp_path / "a.pdf").write_text(job_id)
+
+    found = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert ["a.1.pdf", "a.1.pdf.error.json", "a.pdf", "a.pdf.error.json"] == sorted(found)
+    assert ("one", "two") == (found["a.1.pdf"], found["a.pdf"])
+    assert {"job_id": "two"} == json.loads(found["a.pdf.error.json"])
+
+
+def test_a_newer_file_in_the_same_place_is_left_to_its_own_message(town: Town):
+    path = town.put("a.txt", "Water.")
+    first = town.push(town.message(path))
+    gateway = town.gateway()
+    gateway.step()
+    with town.app.worker_thread():
+        town.app.wait(first, timeout=30)
+    path.write_text("Wind, and much more of it.")
+
+    (shown,) = town.settle(gateway, first)
+    assert ("done", str(path), True) == (
+        shown["status"],
+        shown["file"],
+        "changed since" in shown["file_error"],
+    )
+    second = town.done(town.message(path))
+
+    assert ("done", "indexed", False) == (second["status"], second["outcome"], path.exists())
+    assert [str(town.inbox() / "processed/a.txt")] == town.found("wind")
+    assert [] == town.found("water")
+
+
+def test_two_messages_for_one_file_both_end_well(town: Town):
+    path = town.put("a.txt", "Water.")
+    ids = [town.push(town.message(path)) for _ in range(2)]
+
+    found = town.settle(town.gateway(), *ids)
+
+    assert ["done", "done"] == [shown["status"] for shown in found]
+    assert ["a.txt"] == [path.name for path in (town.inbox() / "processed").iterdir()]
+
+
+def test_a_new_version_takes_the_old_ones_name_and_place(town: Town):
+    for text in ("Water.", "Wind."):
+        assert "done" == town.done(town.message(town.put("a.txt", text)))["status"]
+
+    processed = town.inbox() / "processed"
+    assert {"a.txt": "Wind.", "a.1.txt": "Water."} == {p.name: p.read_text() for p in processed.iterdir()}
+    assert ([str(processed / "a.txt")], []) == (town.found("wind"), town.found("water"))
+    # What is indexed is what is on disk: nothing to put right.
+    assert [] == list(Verifier(town.app.documents.catalog, town.app).differences())

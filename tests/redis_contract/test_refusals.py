@@ -1,0 +1,203 @@
+"""What cannot become a job goes to the dead letters with the reason, and never blocks the list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
+
+Making = Callable[[Town], Any]
+
+
+def without(field: str) -> Making:
+    return lambda town: {k: v for k, v in town.message(town.shared / "a.txt").items() if k != field}
+
+
+def having(**fields: Any) -> Making:
+    return lambda town: town.message(town.shared / "a.txt") | fields
+
+
+BAD: dict[str, tuple[Making, str, str]] = {
+    "no JSON": (lambda _: "{not json", "ERR_INVALID_MESSAGE", "is not JSON"),
+    "no object": (lambda _: "[1, 2]", "ERR_INVALID_MESSAGE", "no JSON object, but a list"),
+    "no text": (lambda _: "\udcff", "ERR_INVALID_MESSAGE", "is not JSON"),
+    "no id": (without("job_id"), "ERR_INVALID_MESSAGE", "missing required field 'job_id'"),
+    "no path": (without("source_path"), "ERR_INVALID_MESSAGE", "missing required field 'source_path'"),
+    "unknown RAG": (having(rag_id="other_rag"), "ERR_UNKNOWN_RAG", "known are faq_rag, policies_rag"),
+    "unknown type": (having(source_type="exe"), "ERR_UNSUPPORTED_SOURCE", "pdf, txt, md, docx"),
+    "outside": (having(source_path="/etc/passwd"), "ERR_OUTSIDE_RAG", "lies in no folder of RAG"),
+    "negative": (having(retry_count=-1), "ERR_INVALID_MESSAGE", "field 'retry_count'"),
+    "a path as a name": (having(filename="../x"), "ERR_INVALID_MESSAGE", "field 'filename'"),
+    "no id at all": (having(job_id="../../x y"), "ERR_INVALID_MESSAGE", "field 'job_id'"),
+    "half a character": (lambda _: '{"job_id": "\\ud800"}', "ERR_INVALID_MESSAGE", "is not JSON"),
+    "NUL": (having(colour="a\0b"), "ERR_INVALID_TEXT", "holds a NUL character"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_message_is_a_dead_letter_and_the_next_one_goes_through(town: Town, name: str):
+    make, code, said = BAD[name]
+    (town.shared / "a.txt").write_text("Water.")
+    bad = make(town)
+    raw = bad.encode("utf-8", "surrogateescape") if isinstance(bad, str) else json.dumps(bad).encode()
+    town.redis.lpush(QUEUE, raw)
+    good = town.message(town.shared / "a.txt")
+
+    assert "done" == town.done(good)["status"]
+
+    (letter,) = town.letters()
+    assert (code, True) == (letter["code"], said in letter["reason"])
+    assert letter["message"] == (bad if isinstance(bad, dict) else raw.decode("utf-8", "backslashreplace"))
+    assert NOTHING_LEFT == town.left_over()
+    told = isinstance(bad, dict) and name not in ("no id", "no id at all")
+    if told:
+        shown = town.hash(bad["job_id"])
+        assert ("failed", code) == (shown["status"], shown["error_code"])
+        assert 604_000 < town.redis.ttl(f"rag:ingest:job:{bad['job_id']}") <= 604_800
+    assert 1 + told == len(list(town.redis.scan_iter("rag:ingest:job:*[0-9a-f]")))
+
+
+def test_a_message_of_a_hundred_megabytes_never_leaves_the_server(town: Town):
+    town.redis.lpush(QUEUE, b'{"job_id": "' + bytes(100 << 20))
+
+    assert "done" == town.done(town.message(town.put("a.txt", "Water.")))["status"]
+
+    (letter,) = town.letters()
+    assert ("ERR_PAYLOAD_TOO_LARGE", (100 << 20) + 12) == (letter["code"], letter["message_bytes"])
+    assert letter["message_beginning"].startswith('{"job_id": "??')
+
+
+def test_a_file_of_a_type_nobody_reads_goes_to_failed(town: Town):
+    message = town.message(town.put("tool.exe", b"MZ"), source_type="exe")
+
+    assert "failed" == town.done(message)["status"]
+
+    names = ["tool.exe", "tool.exe.error.json"]
+    assert names == sorted(path.name for path in (town.inbox() / "failed").iterdir())
+
+
+def test_a_message_sent_twice_is_one_job(town: Town):
+    message = town.message(town.put("a.txt", "Water."))
+    gateway = town.gateway()
+    town.push(message)
+    town.push(message)
+    gateway.step()
+    town.settle(gateway, message["job_id"])
+    town.push(message)
+    gateway.step()
+
+    assert ("done", []) == (town.hash(message["job_id"])["status"], town.letters())
+    assert 1 == len(town.app.jobs())
+    assert NOTHING_LEFT == town.left_over()
+
+
+def test_a_message_that_counts_one_more_attempt_puts_a_failed_job_back(town: Town):
+    path = town.put("a.txt", b"\x7fELF")
+    message = town.message(path)
+    assert "failed" == town.done(message)["status"]
+    path.write_text("Water.")
+
+    town.push(message)
+    town.gateway().step()
+    assert "failed" == town.hash(message["job_id"])["status"]
+    town.push(message | {"retry_count": 1})
+    gateway = town.gateway()
+    gateway.step()
+    assert ("queued", -1) == (
+        town.hash(message["job_id"])["status"],
+        town.redis.ttl(f"rag:ingest:job:{message['job_id']}"),
+    )
+    (shown,) = town.settle(gateway, message["job_id"])
+
+    assert ("done", "", 1) == (shown["status"], shown["error"], len(town.app.jobs()))
+    assert NOTHING_LEFT == town.left_over()
+
+
+def test_an_id_that_was_used_for_something_else(town: Town):
+    first = town.message(town.put("a.txt", "Water."))
+    town.done(first)
+    other = town.message(town.put("b.txt", "Wind."), job_id=first["job_id"])
+    town.push(other)
+
+    town.gateway().step()
+
+    (letter,) = town.letters()
+    assert ("ERR_DUPLICATE_ID", other) == (letter["code"], letter["message"])
+    assert ("done", "a.txt") == tuple(town.hash(first["job_id"])[name] for name in ("status", "filename"))
+    assert (town.inbox() / "incoming" / "b.txt").exists()
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_bad_message_does_not_touch_the_hash_of_a_job_that_has_its_id(town: Town, ended: bool):
+    good = town.message(town.put("a.txt", "Water."))
+    gateway = town.gateway()
+    town.push(good)
+    gateway.step()
+    if ended:
+        town.settle(gateway, good["job_id"])
+    town.push(good | {"rag_id": "other_rag"})
+    gateway.step()
+
+    assert ("done" if ended else "queued") == town.hash(good["job_id"])["status"]
+    assert ["ERR_UNKNOWN_RAG"] == [letter["code"] for letter in town.letters()]
+
+
+def test_a_full_queue_holds_messages_back_instead_of_failing(town: Town, tmp_path_factory: Any):
+    small = Town(tmp_path_factory.mktemp("small"), town.url, max_queue=3)
+    ids = [small.push(small.message(small.put(f"{n}.txt", f"Water {n}."))) for n in range(8)]
+    gateway = small.gateway()
+    for _ in range(5):
+        gateway.step()
+
+    assert (3, 5) == (len(small.app.jobs(status="pending")), small.redis.llen(QUEUE))
+    assert {"done"} == {shown["status"] for shown in small.settle(gateway, *ids)}
+    assert ([], NOTHING_LEFT) == (small.letters(), small.left_over())
+    small.close()
+
+
+def test_what_the_queue_has_no_room_for_after_all_waits_with_the_gateway(town: Town, tmp_path_factory: Any):
+    small = Town(tmp_path_factory.mktemp("small"), town.url, max_queue=3)
+    ids = [small.push(small.message(small.put(f"{n}.txt", f"Water {n}."))) for n in range(4)]
+    gateway = small.gateway()
+    taken = gateway._lists.take(4)
+    gateway._intake.forget()
+    gateway.step()
+
+    pending = small.app.jobs(status="pending")
+    assert (4, 3, 1) == (len(taken), len(pending), len(gateway._lists.left()))
+    assert {"done"} == {shown["status"] for shown in small.settle(gateway, *ids)}
+    assert NOTHING_LEFT == small.left_over()
+    small.close()
+
+
+def test_a_tenant_without_room_does_not_keep_the_others_waiting(town: Town, tmp_path_factory: Any):
+    small = Town(tmp_path_factory.mktemp("small"), town.url, max_queue_per_tenant=2)
+    small.config.write_text("sources: sources\nrags: {policies_rag: {tenant: a}, faq_rag: {tenant: b}}")
+    full = [small.push(small.message(small.put(f"{n}.txt", "Water."))) for n in range(5)]
+    other = small.push(small.message(small.put("o.txt", "Wind.", "faq_rag"), "faq_rag"))
+    gateway = small.gateway()
+    gateway.step()
+
+    assert ["a", "a", "b"] == sorted(job.tenant_id for job in small.app.jobs(status="pending"))
+    assert {"done"} == {shown["status"] for shown in small.settle(gateway, *full, other)}
+    assert NOTHING_LEFT == small.left_over()
+    small.close()
+
+
+def test_a_job_that_is_cancelled_or_purged_ends_its_hash(town: Town):
+    gateway = town.gateway()
+    first = town.push(town.message(town.put("a.txt", "Water.")))
+    second = town.push(town.message(town.put("b.txt", "Wind.")))
+    gateway.step()
+    town.app.cancel(first)
+    town.app.cancel(second)
+    town.app.queue.prune({town.app.job(second).status: town.app.queue.now()}, limit=1)
+    gateway.step()
+
+    found = {town.hash(job_id)["error_type"] for job_id in (first, second)}
+    assert {"Cancelled", "Removed"} == found
+    assert {"failed"} == {town.hash(job_id)["status"] for job_id in (first, second)}
