@@ -6,7 +6,7 @@ from datetime import datetime
 
 from penstock.catalog.answers import Filters
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import Move, Place, Removal, Stored
+from penstock.catalog.values import Move, Outcome, Place, Removal, Stored
 from tests.catalog.conftest import DOCS, at, begin, page, put, sweep
 
 LATER = at(10)
@@ -143,3 +143,13 @@ def test_many_moves_are_one_transaction_with_an_answer_each(catalog: Catalog):
 
     assert [True, False, True] == catalog.move(DOCS, moves, at(10), now=at(10))
     assert {"/x/a.md", "/b.md", "/x/c.md"} == set(seen(catalog))
+
+
+def test_what_was_read_before_a_move_is_not_published_at_the_old_path(catalog: Catalog):
+    stored = put(catalog, "/a.md", page("text a"))
+
+    assert move(catalog, stored, "/a.md", "/b.md")
+
+    assert Outcome.REMOVED == put(catalog, "/a.md", page("text late"), asked_at=at(9), read_at=at(9)).outcome
+    assert Outcome.PUBLISHED == put(catalog, "/a.md", page("text anew"), asked_at=at(11)).outcome
+    assert ["/a.md", "/b.md"] == seen(catalog)
