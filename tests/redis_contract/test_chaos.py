@@ -19,7 +19,7 @@ from tests.redis_contract.conftest import Town
 from tests.redis_contract.serving import served
 from tests.redis_contract.test_crash import all_ended, assert_once, ended, pushed
 from tests.servers.redis import Server, own_server
-from tests.worker.processes import ROOT, children_of, until
+from tests.worker.processes import ROOT, until
 
 KILLS = 40
 BATCH = 15
@@ -45,7 +45,9 @@ class Running:
             "PENSTOCK_UPKEEP_S": "1",
         }
         quiet = subprocess.DEVNULL
-        return subprocess.Popen(command, cwd=ROOT, env=env, stdout=quiet, stderr=quiet)
+        return subprocess.Popen(
+            command, cwd=ROOT, env=env, stdout=quiet, stderr=quiet, start_new_session=True
+        )
 
     def kill_one(self) -> str:
         what = self._chance.choice(["gateway"] * 5 + ["worker", "redis", "redis and gateway"])
@@ -70,9 +72,9 @@ class Running:
                 self._gateways[number] = served(self._town.settings)
 
     def _kill_worker(self) -> None:
-        for pid in [self._worker.pid, *children_of(self._worker.pid)]:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        """All its processes at once, also one that is being started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._worker.pid, signal.SIGKILL)
         self._worker.wait()
 
     def stop(self) -> None:

@@ -154,6 +154,25 @@ def test_a_gateway_that_was_frozen_and_taken_over_does_no_harm(town: Town):
     assert_once(town, expected)
 
 
+def test_a_gateway_that_was_taken_for_dead_takes_nothing_before_it_beats_again(town: Town):
+    slow, taker = town.gateway(), town.gateway()
+    silent(town)
+    taker.beat()
+    taker.step()
+    expected = pushed(town, 2)
+
+    assert [] == slow._lists.take(2)
+    slow.beat()
+    assert 2 == len(slow._lists.take(2))
+
+    silent(town)
+    taker.beat()
+    with town.app.worker_thread():
+        # Its next look around comes within two seconds.
+        until(lambda: (taker.step(), all_ended(town, expected)())[1])
+    assert_once(town, expected)
+
+
 def test_a_job_taken_over_is_told_by_its_new_gateway_only(town: Town):
     first, second = town.gateway(), town.gateway()
     expected = pushed(town, 1)

@@ -57,12 +57,13 @@ class Lists:
         return any(self.broker.calls([("LLEN", one.key) for one in self._served]))
 
     def take(self, most: int) -> list[Taken]:
-        """Up to ``most`` messages, moved to this gateway's own lists."""
+        """Up to ``most`` messages, moved to this gateway's own lists; none before its (next) beat."""
         order = keys.in_turn(self._served, self._turn)
         self._turn += 1
         pairs = [key for one in order for key in (one.key, keys.processing_key(self.gateway, one.priority))]
         at = clock.format_time(clock.now())
-        answer = self._run("take", [keys.DEAD_LETTER, *pairs], most, MAX_BYTES, at)
+        named = [keys.GATEWAYS, keys.DEAD_LETTER, *pairs]
+        answer = self._run("take", named, most, MAX_BYTES, at, self.gateway)
         found = zip(answer[::2], answer[1::2], strict=True)
         return [Taken(raw, order[int(number)].priority) for number, raw in found]
 
