@@ -1,7 +1,8 @@
-"""Servers that tests share: started when the first test asks for one, ended when the last test has run."""
+"""What all tests have: servers, started when the first asks for one, and a state directory of their own."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +16,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     run.end(config, [redis.stop_shared])
+
+
+_NUMBER = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never the user's: what is in there may be of another version, and is not ours to change."""
+    place = tmp_path_factory.getbasetemp() / f"user-{next(_NUMBER)}"
+    monkeypatch.setenv("XDG_STATE_HOME", str(place))
 
 
 @pytest.fixture(autouse=True)
