@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 
 import msgspec
 
@@ -27,6 +29,8 @@ class Report(msgspec.Struct, kw_only=True):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
+    # Whoever ends this ends its servers and workers too.
+    signal.signal(signal.SIGTERM, _leave)
     if options.read:
         report = _joined([msgspec.json.decode(path.read_bytes(), type=Report) for path in options.read])
     else:
@@ -41,6 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.write:
         write(report.machine, report.plan, report.figures)
     return 0
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    sys.exit(128 + number)
 
 
 def _joined(reports: Sequence[Report]) -> Report:
