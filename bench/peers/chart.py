@@ -22,7 +22,7 @@ GAP = 9
 LINE = 20
 
 STYLE = """
-text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328 }
+text { font-family: system-ui, -apple-system, "Segoe UI", sans-serif; font-size: 12px; fill: #1f2328 }
 .title { font-size: 15px; font-weight: 600 }
 .panel { font-weight: 600 }
 .quiet, .number { fill: #59636e }
@@ -50,6 +50,10 @@ class Row(msgspec.Struct, frozen=True):
     """``ours``, ``peer`` or ``floor``."""
     values: tuple[float | None, ...]
 
+    def series(self) -> int:
+        """How many bars it takes to show the last one there is."""
+        return max((place for place, value in enumerate(self.values, 1) if value is not None), default=0)
+
 
 class Panel(msgspec.Struct, frozen=True):
     """Bars on a scale of their own."""
@@ -62,7 +66,7 @@ def drawn(title: str, note: str, form: str, panels: Sequence[Panel]) -> str:
     parts, top = [], MARGIN + LINE
     parts.append(_text(MARGIN, top - 4, title, "title"))
     parts.append(_text(MARGIN, top + LINE - 4, note, "quiet"))
-    top += LINE
+    top += LINE + GAP
     for panel in panels:
         top += LINE
         parts.append(_text(MARGIN, top, panel.title, "panel"))

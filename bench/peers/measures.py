@@ -35,7 +35,7 @@ def alone(each: Session, plan: Plan, figures: Figures) -> None:
     figures.many.append(added / wall)
     each.start(1)
     found, cpu_ms = _drained(each, singles + added, plan.drain_s, workers=1)
-    figures.drain.setdefault(1, []).append(found)
+    figures.drain.setdefault(1, []).append(_known(found))
     if cpu_ms is not None:
         figures.cpu_ms.append(cpu_ms)
 
@@ -57,11 +57,11 @@ def together(each: Session, plan: Plan, figures: Figures, counted: tuple[str, ..
     each.start(workers)
     found, _ = _drained(each, added, plan.drain_s, workers=workers)
     each.stop()
-    if workers > 1:
-        figures.drain.setdefault(workers, []).append(found)
     done = each.marks.done()
     for name, was, now in zip(counted, before, each.counts(), strict=True):
         figures.counted.setdefault(name, []).append((now - was) / done)
+    if workers > 1:
+        figures.drain.setdefault(workers, []).append(_known(found))
 
 
 def behind(each: Session, plan: Plan, figures: Figures, backlog: int) -> None:
@@ -70,10 +70,10 @@ def behind(each: Session, plan: Plan, figures: Figures, backlog: int) -> None:
     jobs = min(plan.backlog_drained, added)
     each.start(1)
     found, _ = _drained(each, jobs, plan.drain_s * 2, workers=1)
-    figures.backlog[backlog] = Behind(found, added - jobs)
+    figures.backlog[backlog] = Behind(_known(found), added - jobs)
 
 
-def _drained(each: Session, jobs: int, limit_s: float, *, workers: int) -> tuple[float, float | None]:
+def _drained(each: Session, jobs: int, limit_s: float, *, workers: int) -> tuple[float | None, float | None]:
     """Functions a second while all workers are at it, and CPU ms of the workers a job."""
     marks = each.marks
     if not each.wait_for(lambda: marks.done() > 0, STARTS_S):
@@ -82,9 +82,13 @@ def _drained(each: Session, jobs: int, limit_s: float, *, workers: int) -> tuple
     each.wait_for(lambda: marks.done() >= jobs, limit_s)
     done, used = marks.done() - begun, _cpu(each) - cpu
     found = rate(marks.times, marks.processes, workers)
+    return found, used / done * 1000 if done > jobs * LEAST_SEEN else None
+
+
+def _known(found: float | None) -> float:
     if found is None:
         raise Unable("was done before all workers had begun")
-    return found, used / done * 1000 if done > jobs * LEAST_SEEN else None
+    return found
 
 
 def _cpu(each: Session) -> float:

@@ -64,8 +64,10 @@ def _panels(figures: Iterable[Figures], values: chart.Values) -> list[chart.Pane
             for each in figures
             if each.store == store and each.trouble != field.MISSING
         ]
-        if any(value is not None for row in rows for value in row.values):
-            panels.append(chart.Panel(NAMES[store], rows))
+        series = max((row.series() for row in rows), default=0)
+        if series:
+            shown = [chart.Row(row.name, row.kind, row.values[:series]) for row in rows]
+            panels.append(chart.Panel(NAMES[store], shown))
     return panels
 
 
