@@ -13,7 +13,7 @@ from types import FrameType
 import msgspec
 
 from bench.peers import field, measures, places
-from bench.peers.figures import Figures
+from bench.peers.figures import Figures, joined
 from bench.peers.machine import Machine, described
 from bench.peers.page import write
 from bench.peers.plan import PLANS, Plan
@@ -52,8 +52,11 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 
 def _joined(reports: Sequence[Report]) -> Report:
-    figures = [each for report in reports for each in report.figures]
-    return msgspec.structs.replace(reports[-1], figures=figures)
+    found: dict[tuple[str, str], Figures] = {}
+    for each in (each for report in reports for each in report.figures):
+        key = (each.store, each.name)
+        found[key] = joined(found[key], each) if key in found else each
+    return msgspec.structs.replace(reports[-1], figures=list(found.values()))
 
 
 def _measured(options: argparse.Namespace) -> Report:

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+MORE = 5
+"""Times the shortest backlog, from which on it says something how a longer one compares."""
+
 
 class Behind(msgspec.Struct, frozen=True):
-    rate: float
+    rates: list[float]
     jobs: int
     """How many could be added in the time there was."""
 
@@ -48,14 +51,24 @@ def quantile(values: Sequence[float], part: float) -> float | None:
 
 
 def kept(figures: Figures, behind: int) -> float | None:
-    """The part of its rate that is left with so many jobs behind."""
-    least = min(figures.backlog, default=0)
-    if behind not in figures.backlog or behind == least or not figures.backlog[least].rate:
+    """The part of its rate that is left with so many jobs behind.
+
+    The best runs are compared: what else the machine does only ever slows one down, and two numbers that are
+    minutes apart do not share it.
+    """
+    least, found = figures.backlog.get(min(figures.backlog, default=0)), figures.backlog.get(behind)
+    if least is None or found is None or found.jobs < MORE * least.jobs:
         return None
-    return figures.backlog[behind].rate / figures.backlog[least].rate
+    return max(found.rates) / max(least.rates)
 
 
 def short_of(figures: Figures, behind: int) -> int | None:
     """How many were behind, where it were fewer than wanted."""
     found = figures.backlog.get(behind)
     return found.jobs if found is not None and found.jobs < behind else None
+
+
+def joined(earlier: Figures, later: Figures) -> Figures:
+    """What the later one has measured counts."""
+    measured = {name: value for name in later.__struct_fields__ if (value := getattr(later, name))}
+    return msgspec.structs.replace(earlier, trouble="", **measured)

@@ -67,10 +67,12 @@ def together(each: Session, plan: Plan, figures: Figures, counted: tuple[str, ..
 def behind(each: Session, plan: Plan, figures: Figures, backlog: int) -> None:
     """The rate while so many more jobs wait; nobody has told the store how many there are."""
     added, _ = each.ask("many", 0, backlog + plan.backlog_drained, plan.backlog_fill_s)
-    jobs = min(plan.backlog_drained, added)
+    # Who adds slowly drains fewer, so that some are left behind.
+    jobs = min(plan.backlog_drained, added // 2)
     each.start(1)
     found, _ = _drained(each, jobs, plan.drain_s * 2, workers=1)
-    figures.backlog[backlog] = Behind(_known(found), added - jobs)
+    so_far = figures.backlog.get(backlog, Behind([], 0))
+    figures.backlog[backlog] = Behind([*so_far.rates, _known(found)], max(so_far.jobs, added - jobs))
 
 
 def _drained(each: Session, jobs: int, limit_s: float, *, workers: int) -> tuple[float | None, float | None]:
@@ -122,7 +124,10 @@ def measure(part: str, entered: Entered, store: Store, directory: Path, plan: Pl
 
 def _steps(part: str, store: Store, plan: Plan) -> list[tuple[str, Step]]:
     if part == "backlog":
-        return [(f"{backlog:,} behind", partial(behind, backlog=backlog)) for backlog in plan.backlogs]
+        steps: list[tuple[str, Step]] = [
+            (f"{backlog:,} behind", partial(behind, backlog=backlog)) for backlog in plan.backlogs
+        ]
+        return steps * plan.rounds
     if part == "pickup":
         return [(part, idle)] * plan.rounds
     of_session: Step = alone if part == "drain" else partial(together, counted=store.counted)

@@ -15,7 +15,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float
     """After the last job, until a worker counts as idle."""
     rounds: int
-    """Of pick-up."""
+    """Of pick-up and of backlogs."""
     moments: int
     moments_s: float
     backlogs: tuple[int, ...]
@@ -34,9 +34,9 @@ FULL = Plan(
     fill_s=1.2,
     drain_s=1.8,
     idle_s=0.7,
-    rounds=1,
-    moments=100,
-    moments_s=3.0,
+    rounds=2,
+    moments=60,
+    moments_s=2.0,
     backlogs=(1_000, 100_000),
     backlog_fill_s=10.0,
     backlog_drained=5_000,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bench.peers import chart, field, page, table
-from bench.peers.figures import Behind, Figures, kept, median, quantile, short_of
+from bench.peers.figures import Behind, Figures, joined, kept, median, quantile, short_of
 from bench.peers.machine import Machine
 from bench.peers.marks import Marks, rate
 
@@ -89,7 +89,7 @@ def test_median_of_nothing_is_unknown():
 
 
 def test_kept_compares_with_the_shortest_backlog():
-    figures = ours(backlog={1_000: Behind(200.0, 1_000), 100_000: Behind(150.0, 40_000)})
+    figures = ours(backlog={1_000: Behind([100.0, 200.0], 1_000), 100_000: Behind([150.0], 40_000)})
 
     assert 0.75 == kept(figures, 100_000)
     assert None is kept(figures, 1_000)
@@ -97,8 +97,20 @@ def test_kept_compares_with_the_shortest_backlog():
     assert 40_000 == short_of(figures, 100_000)
 
 
+def test_kept_is_unknown_when_hardly_more_were_behind():
+    figures = ours(backlog={1_000: Behind([200.0], 1_000), 100_000: Behind([150.0], 2_000)})
+
+    assert None is kept(figures, 100_000)
+
+
+def test_later_figures_count_and_leave_the_others():
+    both = joined(ours(one=[1.0], trouble="slow"), ours(one=[2.0], cpu_ms=[]))
+
+    assert ([2.0], [0.1], "") == (both.one, both.cpu_ms, both.trouble)
+
+
 def test_cell_says_how_long_was_waited_and_how_many_were_behind():
-    short = ours(backlog={1_000: Behind(200.0, 1_000), 100_000: Behind(150.0, 40_000)})
+    short = ours(backlog={1_000: Behind([100.0, 200.0], 1_000), 100_000: Behind([150.0], 40_000)})
 
     assert "> 60" == table.cell(column("killed"), ours(waited_s=60.0))
     assert table.NOTHING == table.cell(column("killed"), ours())
