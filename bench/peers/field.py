@@ -92,7 +92,8 @@ FIELD = (
         module="with_huey",
         stores=FILES,
         packages=("huey",),
-        workers="`huey_consumer -k process`, defaults: WAL, synchronous FULL, results kept",
+        workers="`huey_consumer -k process`, polling every 0.01 s (default 0.1 s, growing to 10 s), WAL, "
+        "synchronous FULL, results kept",
         bulk="none: one by one",
         again="never: taking a task deletes it",
         recovers=False,

@@ -31,6 +31,7 @@ def page(machine: Machine, plan: str, figures: Sequence[Figures]) -> str:
         machine=machine.line(),
         busy=f"{machine.busy:.1f}",
         repetitions=PLANS[plan].repetitions,
+        rounds=PLANS[plan].rounds,
         backlog_fill_s=f"{PLANS[plan].backlog_fill_s:g}",
         killed_s=f"{PLANS[plan].killed_s:g}",
         plan=plan,

@@ -7,6 +7,8 @@ from huey import SqliteHuey
 from bench.peers import contract, work
 from bench.peers.contract import Command, Payload, Side
 
+LOOK_S = "0.01"
+
 huey = SqliteHuey(filename=f"{contract.store_url()}/huey.db")
 run = huey.task()(work.run)
 
@@ -17,7 +19,7 @@ class Huey(Side):
 
     def workers(self, count: int) -> list[Command]:
         consumer = ("huey.bin.huey_consumer", f"{__name__}.huey", "-q", "-k", "process", "-w", str(count))
-        return [contract.module(*consumer)]
+        return [contract.module(*consumer, "--delay", LOOK_S, "--max-delay", LOOK_S)]
 
 
 SIDE = Huey
