@@ -14,7 +14,7 @@ CODE := $(wildcard src tests scripts bench examples)
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check lint type format bench chaos versions docs verify clean
+.PHONY: help setup demo tour test check lint type format bench peers chaos versions docs verify clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -58,9 +58,13 @@ format: $(STAMP) ## Format the code and apply safe fixes
 type: $(STAMP) ## Check types
 	@$(PY) -m mypy $(CODE)
 
-bench: $(STAMP) ## Measure against hand-written floors and peers
+bench: $(STAMP) ## Measure against hand-written floors
 	@$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[peers]'
 	@$(PY) -m bench $(ARGS)
+
+peers: $(STAMP) ## Measure beside the queues people use today
+	@$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[peers]'
+	@$(PY) -m bench.peers $(ARGS)
 
 chaos: $(STAMP) ## Run the long crash tests
 	@$(PY) -m pytest -q -m chaos $(ARGS)

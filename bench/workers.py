@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bench import pickup
 from bench.plan import Plan
+from bench.processes import cpu_seconds
 from bench.results import Line, delays, rates, share
 from bench.sampling import Sample, in_turns
 from bench.stores import fresh_directory
@@ -53,7 +54,7 @@ def _drained(side: str, *, processes: int, plan: Plan) -> Sample:
             begun, start = done(), time.perf_counter()
             _wait_for(lambda: done() == plan.function_calls)
             wall = time.perf_counter() - start
-            cpu = _cpu_seconds(worker)
+            cpu = cpu_seconds(worker.pid)
     share_timed = (plan.function_calls - begun) / plan.function_calls
     # What was done before the first look is not in the time, so its jobs are not counted either.
     return Sample(jobs=plan.function_calls - begun, wall_s=wall, cpu_s=cpu * share_timed)
@@ -106,9 +107,9 @@ def _one_round(engine: str, plan: Plan) -> tuple[float, list[float]]:
         with app, _started((*_OURS, "1"), environment) as worker:
             app.wait(app.call("moment", {}).job_id, timeout=PATIENCE_S)
             time.sleep(SETTLED_S)
-            before, start = _cpu_seconds(worker), time.monotonic()
+            before, start = cpu_seconds(worker.pid), time.monotonic()
             time.sleep(plan.idle_s)
-            cpu = (_cpu_seconds(worker) - before) / (time.monotonic() - start) * 100
+            cpu = (cpu_seconds(worker.pid) - before) / (time.monotonic() - start) * 100
             pickups = []
             for _ in range(plan.pickups):
                 # Not in step with anything the worker does by the clock.
@@ -148,10 +149,3 @@ def _wait_for(reached: Callable[[], bool]) -> None:
         if time.monotonic() > deadline:
             raise RuntimeError(f"a worker did not get there within {PATIENCE_S:g} s")
         time.sleep(LOOK_S)
-
-
-def _cpu_seconds(worker: subprocess.Popen[bytes]) -> float:
-    """What the processes that live have used so far; from the scheduler, in nanoseconds."""
-    children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
-    tasks = [task for pid in (worker.pid, *children) for task in Path(f"/proc/{pid}/task").iterdir()]
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9

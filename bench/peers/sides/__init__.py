@@ -1,0 +1,1 @@
+"""One module a contender: how jobs are added to it, and how its workers are started."""
