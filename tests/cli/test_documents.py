@@ -293,3 +293,20 @@ def test_watching_ends_with_ctrl_c(run: Run, state: Path, folder: Path):
     finally:
         terminal.close()
     assert "Traceback" not in terminal.seen()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["documents", "show", "a\udcffb"],
+        ["documents", "history", "a\udcffb"],
+        ["search", "x", "--tenant", "\udcff"],
+        ["documents", "list", "--path", "\udcff"],
+        ["delete", "\udcff"],
+    ],
+)
+def test_a_name_that_is_no_text_is_refused_in_one_line(run: Run, command: list[str]):
+    refused = run(*command, code=1)
+
+    assert refused.stderr.startswith("error: ")
+    assert refused.stderr.count("\n") == 1
