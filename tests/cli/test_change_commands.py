@@ -47,6 +47,21 @@ def test_every_difference_is_listed_and_fixed(run: Run, ask: Callable[..., Any],
     assert ["deep/gate.md", "oven.md"] == paths(ask, folder)
 
 
+def test_a_repair_is_queued_whole_however_small_the_queue(
+    run: Run, ask: Callable[..., Any], folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PENSTOCK_MAX_QUEUE", "1")
+    (folder / "mill.md").write_text("Other words.\n")
+    (folder / "oven.md").write_text("Other words.\n")
+
+    told = run("verify", "--fix").stdout
+
+    assert "2 jobs queued" in told
+    assert "penstock worker" in told
+    run("worker", "--until-idle")
+    assert [] == ask("verify")["differences"]
+
+
 def test_a_rename_keeps_the_document(run: Run, ask: Callable[..., Any], folder: Path):
     (folder / "deep").rename(folder / "far")
 

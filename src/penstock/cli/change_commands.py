@@ -132,5 +132,7 @@ def verify(session: Session, /, tenant: str | None, fix: bool) -> None:
             emit(f"{repaired:,} rows of the catalog put right.")
         if receipts:
             emit(f"{len(receipts):,} jobs queued to put the rest right.")
+        if (repaired or receipts) and not session.worker_alive():
+            emit("No worker is running here. Start one with: penstock worker")
     if found and not fix:
         raise SystemExit(REFUSED)
