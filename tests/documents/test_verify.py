@@ -96,7 +96,7 @@ def test_what_cannot_be_repaired_is_named_and_can_be_made_anew(desk: Desk, tmp_p
     left = [one.what for one in verifier.differences()]
     assert 2 == len(left)
     assert all(f" of {path} " in what for what in left)
-    desk.run(**desk.app.documents.removal(str(path)))
+    desk.run("delete_document", "delete", {"document_id": str(path)})
     desk.index()
     assert [] == list(verifier.differences())
     assert ["mill.md"] == desk.found("wheel", mode="keyword")

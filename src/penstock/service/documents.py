@@ -163,7 +163,8 @@ class Documents:
             return submission
         place, names = self._place(**where), (paths.shown(path_or_id), paths.real(path_or_id))
         with self.catalog.snapshot() as snapshot:
-            document = next((name for name in names if snapshot.find(place, name) is not None), None)
+            found = (snapshot.find(place, name) for name in names)
+            document = next((source.path for source in found if source is not None and source.live), None)
             folder = next((name for name in names if snapshot.known(place, name, limit=1)), None)
         if document is None and folder is None and Path(path_or_id).is_dir():
             # Nothing of it is known yet; what is on its way must not come after this.
@@ -273,7 +274,7 @@ class Documents:
             found = snapshot.get(path_or_id)
             if found is None:
                 found = snapshot.find(self._place(**where), paths.real(path_or_id))
-        if found is None:
+        if found is None or not found.live:
             raise UnknownDocument(f"no document {path_or_id[:200]!r}")
         return found
 
