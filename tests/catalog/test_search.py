@@ -11,6 +11,7 @@ import pytest
 from penstock.catalog.answers import Filters
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NewPage, Place, Removal
+from penstock.errors import InvalidText
 from tests.catalog.conftest import DOCS, VECTOR, at, begin, chunk, found, generation, page, put, read, sweep
 
 ACME = Filters(tenant_id="acme")
@@ -28,6 +29,16 @@ def test_the_best_match_comes_first_with_its_terms_marked(catalog: Catalog):
     assert ["/b.md", "/a.md"] == [view.path for view in views if view]
     assert "<b>water</b> <b>mills</b>" == hits[0].snippet
     assert hits[0].score > hits[1].score
+
+
+def test_a_name_that_is_no_text_is_refused_and_leaves_the_catalog_usable(catalog: Catalog):
+    put(catalog, "/a.md", page("water mills"))
+
+    for _ in range(2):
+        with pytest.raises(InvalidText), catalog.snapshot() as snapshot:
+            snapshot.get("\ud800")
+
+    assert 1 == len(found(catalog, "water"))
 
 
 def test_words_are_stemmed_and_folded(catalog: Catalog):

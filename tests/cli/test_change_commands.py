@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,21 @@ def test_every_difference_is_listed_and_fixed(run: Run, ask: Callable[..., Any],
     assert ["deep/gate.md", "oven.md"] == paths(ask, folder)
 
 
+def test_a_repair_is_queued_whole_however_small_the_queue(
+    run: Run, ask: Callable[..., Any], folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PENSTOCK_MAX_QUEUE", "1")
+    (folder / "mill.md").write_text("Other words.\n")
+    (folder / "oven.md").write_text("Other words.\n")
+
+    told = run("verify", "--fix").stdout
+
+    assert "2 jobs queued" in told
+    assert "penstock worker" in told
+    run("worker", "--until-idle")
+    assert [] == ask("verify")["differences"]
+
+
 def test_a_rename_keeps_the_document(run: Run, ask: Callable[..., Any], folder: Path):
     (folder / "deep").rename(folder / "far")
 
@@ -64,6 +80,46 @@ def test_documents_and_folders_are_forgotten_and_stay_on_the_disk(
     assert (folder / "mill.md").exists()
     refused = ask("delete", "nobody", code=1)
     assert ("failed", "ERR_UNKNOWN_DOCUMENT") == (refused["status"], refused["error"]["code"])
+
+
+def test_a_folder_that_is_gone_from_the_disk_can_be_forgotten(
+    run: Run, ask: Callable[..., Any], folder: Path
+):
+    shutil.rmtree(folder)
+
+    assert "removed: 1 documents\n" == run("delete", str(folder / "deep")).stdout
+    assert "removed: 2 documents\n" == run("delete", str(folder)).stdout
+
+    assert [] == paths(ask, folder)
+
+
+def test_a_path_through_a_link_means_what_it_leads_to(
+    run: Run, ask: Callable[..., Any], folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    link = folder.parent / "link"
+    link.symlink_to(folder)
+    monkeypatch.setenv("PENSTOCK_EMBEDDER", "static")
+    assert 3 == ask("rebuild", str(link), "--dry-run")["plan"]["total"]["documents"]
+    monkeypatch.setenv("PENSTOCK_EMBEDDER", "hashing")
+    (folder / "mill.md").rename(folder / "wheel.md")
+
+    run("rename", str(link / "mill.md"), str(link / "wheel.md"))
+    assert ["deep/gate.md", "oven.md", "wheel.md"] == paths(ask, folder)
+    assert "removed: 1 documents\n" == run("delete", str(link / "oven.md")).stdout
+    assert "removed: 2 documents\n" == run("delete", str(link)).stdout
+
+    assert [] == paths(ask, folder)
+
+
+@pytest.mark.parametrize("command", [["delete", ""], ["index", ""], ["rename", "", "x"], ["rebuild", ""]])
+def test_an_empty_path_is_not_the_current_directory(
+    run: Run, ask: Callable[..., Any], folder: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+):
+    monkeypatch.chdir(folder)
+
+    assert "ERR_PATH_NOT_FOUND" in run(*command, code=1).stderr
+
+    assert 3 == len(paths(ask, folder))
 
 
 def test_a_tenant_is_forgotten_only_after_a_yes(run: Run, ask: Callable[..., Any], folder: Path):

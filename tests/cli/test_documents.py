@@ -283,6 +283,19 @@ def test_a_terminal_shows_how_far_it_is_and_ctrl_c_leaves_work_to_the_next_run(
     assert json.loads(run("--json", "search", "3999", "--mode", "keyword").stdout)["hits"]
 
 
+def test_an_index_that_is_cancelled_meanwhile_says_so(run: Run, ask: Ask, state: Path, folder: Path):
+    run("queue", "pause", "--all")
+    terminal = Terminal(state, "index", str(folder))
+    try:
+        job = until(lambda: ask("jobs")["jobs"])[0]
+        run("cancel", job["job_id"])
+        assert 1 == terminal.ended()
+    finally:
+        terminal.close()
+    assert "Cancelled after" in terminal.seen()
+    assert "indexed in" not in terminal.seen()
+
+
 def test_watching_ends_with_ctrl_c(run: Run, state: Path, folder: Path):
     run("index", str(folder))
     terminal = Terminal(state, "jobs", "--watch")
@@ -293,3 +306,20 @@ def test_watching_ends_with_ctrl_c(run: Run, state: Path, folder: Path):
     finally:
         terminal.close()
     assert "Traceback" not in terminal.seen()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["documents", "show", "a\udcffb"],
+        ["documents", "history", "a\udcffb"],
+        ["search", "x", "--tenant", "\udcff"],
+        ["documents", "list", "--path", "\udcff"],
+        ["delete", "\udcff"],
+    ],
+)
+def test_a_name_that_is_no_text_is_refused_in_one_line(run: Run, command: list[str]):
+    refused = run(*command, code=1)
+
+    assert refused.stderr.startswith("error: ")
+    assert refused.stderr.count("\n") == 1

@@ -68,3 +68,14 @@ def test_without_waiting_it_is_only_queued(run: Run, indexed: Path):
 
     (job,) = [job for job in json.loads(run("--json", "jobs").stdout)["jobs"] if job["job_id"] in queued]
     assert ("pending", 0) == (job["status"], job["priority"])
+
+
+def test_a_queue_that_is_full_does_not_leave_a_change_of_model_half_made(
+    run: Run, indexed: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PENSTOCK_MAX_QUEUE", "1")
+    run("queue", "add", "content", "ingest", "--text", "Buy flour.")
+
+    told = json.loads(run("--json", "rebuild", "--yes", "--no-wait").stdout)
+
+    assert 1 == len(told["queued"])

@@ -102,6 +102,34 @@ def test_what_is_newly_ignored_goes_with_that_reason(desk: Desk):
     assert ("skipped", True) == (reason.verdict, "penstockignore" in reason.cause)
 
 
+def test_what_lies_behind_a_link_now_goes(desk: Desk, tmp_path: Path):
+    for name in ("in/kept.md", "out/left.md", "mill.md"):
+        desk.put(name, f"Words of {name} and water.")
+    desk.index()
+    (desk.folder / "in").rename(desk.folder / "moved")
+    (desk.folder / "in").symlink_to("moved")
+    (desk.folder / "out").rename(tmp_path / "elsewhere")
+    (desk.folder / "out").symlink_to(tmp_path / "elsewhere")
+
+    desk.index()
+
+    assert ["kept.md", "mill.md"] == sorted(desk.found("water"))
+    found = {source.path for source in desk.app.documents.sources()}
+    assert {str(desk.folder / "moved/kept.md"), str(desk.folder / "mill.md")} == found
+
+
+def test_a_file_that_outgrew_the_limit_is_told_of_and_found_as_it_was(desk: Desk):
+    path = desk.put("mill.md", "Water drives the wheel.")
+    desk.index()
+    os.truncate(path, (desk.app.settings.max_file_mb << 20) + 1)
+
+    assert Status.FAILED is desk.index().status
+
+    why = desk.app.documents.why(path)
+    assert ("failed", "ERR_TOO_LARGE") == (why.verdict, why.cause.partition(":")[0])
+    assert ["mill.md"] == desk.found("wheel")
+
+
 def test_one_bad_file_never_stops_the_rest(desk: Desk):
     desk.put("good.md", "Water drives the wheel.")
     desk.put("empty.md", b"")

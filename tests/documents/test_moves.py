@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from penstock.catalog.identity import text_hash
+from penstock.errors import UnknownDocument
 from penstock.job import Status
 from tests.documents.conftest import Desk
 
@@ -160,3 +163,22 @@ def test_what_was_asked_for_before_a_deletion_stays_away(desk: Desk):
 
     assert {"outcome": "removed while indexing"} == job.result
     assert [] == desk.app.documents.overview().tenants
+
+
+def test_what_was_removed_is_gone_before_it_is_swept(desk: Desk):
+    desk.put("mill.md", "Water drives the wheel.")
+    path = desk.put("oven.md", "Bread comes out of the oven.")
+    desk.index()
+    path.unlink()
+    path.mkdir()
+
+    with desk.by_hand() as hand:
+        desk.app.index(desk.folder)
+        while hand.run_jobs() is not None:
+            continue
+
+        with pytest.raises(UnknownDocument):
+            desk.app.documents.source(str(path))
+        assert {"indexed": 1} == desk.app.documents.why(desk.folder).counts
+        assert "folder" == desk.app.documents.removal(str(path))["item_type"]
+        hand.drain()

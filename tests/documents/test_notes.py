@@ -72,3 +72,17 @@ def test_a_note_is_forgotten_by_its_id_as_well(desk: Desk):
 
     assert [] == notes(desk)
     assert first.source_id != second.source_id
+
+
+def test_a_note_that_was_just_forgotten_is_not_brought_back(desk: Desk):
+    add(desk, "The gate sticks.")
+    (note,) = notes(desk)
+
+    with desk.by_hand() as hand:
+        for change in ({"text": note.source_id, "delete": True}, {"text": "Open.", "update": note.source_id}):
+            receipt = desk.app.documents.note(**change)
+            hand.run_jobs()
+        hand.drain()
+
+    assert "ERR_UNKNOWN_DOCUMENT" == desk.app.job(receipt.job_id).error_code
+    assert [] == notes(desk)

@@ -82,3 +82,21 @@ def test_every_difference_is_listed_and_put_right(desk: Desk, tmp_path: Path):
     assert ["words.md"] == desk.found("words", mode="keyword")
     assert "vector.md" in desk.found("vector", mode="vector")
     assert [] == desk.found("gone", mode="keyword")
+
+
+def test_what_cannot_be_repaired_is_named_and_can_be_made_anew(desk: Desk, tmp_path: Path):
+    path = desk.put("mill.md", "Water drives the wheel.")
+    desk.index()
+    behind(desk.app, tmp_path, *["DELETE FROM catalog_content"] * 2)
+    behind(desk.app, tmp_path, *["UPDATE documents SET chunk_count = 7"] * 2)
+    verifier = Verifier(desk.app.documents.catalog, desk.app)
+
+    verifier.repair()
+
+    left = [one.what for one in verifier.differences()]
+    assert 2 == len(left)
+    assert all(f" of {path} " in what for what in left)
+    desk.run("delete_document", "delete", {"document_id": str(path)})
+    desk.index()
+    assert [] == list(verifier.differences())
+    assert ["mill.md"] == desk.found("wheel", mode="keyword")

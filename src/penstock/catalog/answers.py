@@ -53,6 +53,11 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     sweeping: bool
     """Leftovers of it are still in the outbox: whoever writes to outside stores clears them first."""
 
+    @property
+    def live(self) -> bool:
+        """Of one that was removed the row stays until its parts are swept."""
+        return self.published_id is not None or self.building_id is not None
+
 
 class PhaseState(msgspec.Struct, frozen=True, kw_only=True):
     status: TaskStatus

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +10,11 @@ import click
 from penstock.cli.exits import REFUSED
 from penstock.cli.output import emit, emit_json, table
 from penstock.cli.session import Session, json_option
+from penstock.service import paths
 
 if TYPE_CHECKING:
     from penstock.service.answers import Receipt
+    from penstock.service.requests import Submission
 
 SHOWN = 20
 
@@ -30,9 +31,10 @@ def rename(session: Session, /, old: str, new: str, **where: Any) -> None:
 
     The move itself is yours to make, before or after; what the disk says when the job runs is what counts.
     """
-    paths = {"old_path": os.path.abspath(old), "new_path": os.path.abspath(new)}  # noqa: PTH100 - links stay
+    # What is known under the old name is known by that name, whatever it leads to by now.
+    moved = {"old_path": paths.shown(old), "new_path": paths.real(new)}
     folder = Path(new).is_dir() or Path(old).is_dir()
-    _submit(session, "rename", "update", paths | {"is_folder": folder}, where)
+    _submit(session, _asked("rename", "update", moved | {"is_folder": folder}, where))
 
 
 @click.command()
@@ -43,18 +45,10 @@ def rename(session: Session, /, old: str, new: str, **where: Any) -> None:
 @click.pass_obj
 def delete(session: Session, /, path_or_id: str, **where: Any) -> None:
     """Forget a document, or everything below a folder. Files on the disk are not touched."""
-    path = os.path.abspath(path_or_id)  # noqa: PTH100 - links stay
-    if Path(path).is_dir():
-        _submit(session, "folder", "delete", {"folder_path": path}, where)
-        return
-    looks_like_a_path = os.sep in path_or_id or Path(path).exists()
-    _submit(
-        session,
-        "delete_document",
-        "delete",
-        {"document_id": path if looks_like_a_path else path_or_id},
-        where,
+    removal = session.documents.removal(
+        path_or_id, tenant_id=where.get("tenant"), collection=where.get("collection")
     )
+    _submit(session, removal)
 
 
 @click.command("delete-tenant")
@@ -66,22 +60,24 @@ def delete_tenant(session: Session, /, name: str, yes: bool) -> None:
     """Forget everything of a tenant. Files on the disk are not touched."""
     if not yes:
         click.confirm(f"Forget everything of tenant {name}?", abort=True, err=True)
-    _submit(session, "delete_tenant", "delete", {"tenant_id_to_delete": name}, {})
+    _submit(session, _asked("delete_tenant", "delete", {"tenant_id_to_delete": name}, {}))
 
 
-def _submit(
-    session: Session, item_type: str, op: str, payload: dict[str, Any], where: dict[str, Any]
-) -> None:
+def _asked(item_type: str, op: str, payload: dict[str, Any], where: dict[str, Any]) -> Submission:
+    return {
+        "item_type": item_type,
+        "op": op,
+        "payload": payload,
+        "tenant_id": where.get("tenant"),
+        "collection": where.get("collection"),
+    }
+
+
+def _submit(session: Session, submission: Submission) -> None:
     alive = session.worker_alive()
-    if not alive and item_type == "rename":
+    if not alive and submission["item_type"] == "rename":
         session.refuse_another_model()
-    receipt = session.jobs.submit(
-        item_type=item_type,
-        op=op,
-        payload=payload,
-        tenant_id=where.get("tenant"),
-        collection=where.get("collection"),
-    )
+    receipt = session.jobs.submit(**submission)
     if alive:
         _tell_queued(session, receipt)
         return
@@ -136,5 +132,7 @@ def verify(session: Session, /, tenant: str | None, fix: bool) -> None:
             emit(f"{repaired:,} rows of the catalog put right.")
         if receipts:
             emit(f"{len(receipts):,} jobs queued to put the rest right.")
+        if (repaired or receipts) and not session.worker_alive():
+            emit("No worker is running here. Start one with: penstock worker")
     if found and not fix:
         raise SystemExit(REFUSED)

@@ -152,6 +152,9 @@ def _counts(job: Job) -> dict[str, Any]:
 
 def _summary(job: Job, seconds: float) -> str:
     counts = _counts(job)
+    if job.status == "cancelled":
+        # Nobody counts how many of those sent were still done.
+        return f"Cancelled after {seconds:.1f} s. What was indexed stays; the same command does the rest."
     if job.item_type == "file":
         done = job.result or {}
         told = done.get("outcome", job.status)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from penstock.cli.exits import REFUSED
 from penstock.cli.following import Follower, shown
 from penstock.cli.output import emit, emit_json, table
 from penstock.cli.session import Session, json_option
+from penstock.service.paths import real
 
 if TYPE_CHECKING:
     from penstock.service.answers import Receipt
@@ -36,7 +36,7 @@ def rebuild(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
     \b
     PENSTOCK_EMBEDDER=hashing penstock rebuild --dry-run
     """
-    roots = [os.path.abspath(path) for path in paths]  # noqa: PTH100 - links stay
+    roots = [real(path) for path in paths]
     plan = session.rebuilder.plan(roots, tenant_id=given["tenant"], collection=given["collection"])
     if not session.as_json:
         _show(plan)

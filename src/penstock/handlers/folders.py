@@ -34,7 +34,10 @@ from penstock.pipeline.walk.protocol import Found, Repository, Rule, Skipped, Un
 from penstock.pipeline.walk.walking import walk
 
 PROGRESS_EVERY = 200
-_IGNORE_FILES = frozenset({Rule.GITIGNORE, Rule.PENSTOCKIGNORE})
+_LEFT_OUT = frozenset(
+    {Rule.GITIGNORE, Rule.PENSTOCKIGNORE, Rule.LINK_OUTSIDE, Rule.LINK_BROKEN, Rule.LINK_REPEATED}
+)
+"""Rules that no request can turn off: what they leave out is not the folder's any more."""
 
 
 class Tally(msgspec.Struct):
@@ -121,7 +124,10 @@ class _Walk:
         self._kept: set[str] = set()
         """Folders the system would not show: what is known below them stays."""
         self._ignored: set[str] = set()
-        """What a file of rules leaves out: should it be known from before, it goes."""
+        """What a file of rules leaves out, or a link has taken the place of: should it, or what is below it,
+        be known from before, it goes."""
+        self._outgrown: set[str] = set()
+        """Too large to be read: should it be known from before, its job says so."""
         self._tally = Tally()
         self.priority = items.child_priority(claim.priority)
 
@@ -162,8 +168,10 @@ class _Walk:
                     yield Found(f"{self._root}/{report.path}", report.size, report.mtime_ns)
                 case Skipped():
                     self._tally.skipped += 1
-                    if report.rule in _IGNORE_FILES:
+                    if report.rule in _LEFT_OUT:
                         self._ignored.add(self._below(report.path))
+                    elif report.rule is Rule.TOO_LARGE:
+                        self._outgrown.add(self._below(report.path))
                     self._note(report)
                 case Unreadable():
                     self._tally.unreadable += 1
@@ -300,6 +308,10 @@ class _Walk:
             # Nobody knows; it may be back tomorrow.
             return
         else:
+            if still_a_file and known.path in self._outgrown:
+                self._tally.changed += 1
+                self._send(_Child(known.path, "ingest"))
+                return
             if still_a_file and not _covered(known.path, self._ignored):
                 return
             op = "delete"

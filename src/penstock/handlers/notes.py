@@ -89,7 +89,7 @@ class Notes:
                 found = snapshot.get(payload.document_id)
             else:
                 found = snapshot.find(place, note_path(payload.content or ""))
-        if found is None or found.place != place or not found.path.startswith(NOTES):
+        if found is None or not found.live or found.place != place or not found.path.startswith(NOTES):
             what = payload.document_id or "this text"
             raise UnknownDocument(
                 f"no note {what} in collection {place.collection} of tenant {place.tenant_id}"

@@ -20,7 +20,7 @@ from penstock.handlers.model import differs
 from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.pipeline.walk.protocol import Found, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.walking import walk
-from penstock.service import reasons
+from penstock.service import paths, reasons
 from penstock.service.answers import HistoryEntry, Receipt
 from penstock.service.explaining import history_of
 from penstock.service.jobs import Jobs
@@ -101,6 +101,7 @@ class Documents:
 
     def submission(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Submission:
         """The job that ``index`` would queue."""
+        paths.refuse_unusable(os.fspath(path))
         absolute = os.path.realpath(os.fspath(path))
         try:
             mode = Path(absolute).stat().st_mode
@@ -151,6 +152,31 @@ class Documents:
                 submission[name] = where[name]
         return self._jobs.submit(**submission)
 
+    def removal(self, path_or_id: str, **where: Unpack[Where]) -> Submission:
+        """The job that forgets a document, or everything below a folder, be it on the disk still or not."""
+        submission: Submission = {"item_type": "delete_document", "op": "delete", "payload": {}}
+        for name in ("tenant_id", "collection", "branch"):
+            if where.get(name) is not None:
+                submission[name] = where[name]
+        if self._is_id(path_or_id):
+            submission["payload"] = {"document_id": path_or_id}
+            return submission
+        place, names = self._place(**where), (paths.shown(path_or_id), paths.real(path_or_id))
+        with self.catalog.snapshot() as snapshot:
+            found = (snapshot.find(place, name) for name in names)
+            document = next((source.path for source in found if source is not None and source.live), None)
+            folder = next((name for name in names if snapshot.known(place, name, limit=1)), None)
+        if document is None and folder is None and Path(path_or_id).is_dir():
+            # Nothing of it is known yet; what is on its way must not come after this.
+            folder = names[1]
+        if document is None and folder is not None:
+            submission["item_type"] = "folder"
+            submission["payload"] = {"folder_path": folder}
+        else:
+            by_name = os.sep in path_or_id or os.path.lexists(path_or_id)
+            submission["payload"] = {"document_id": document or (names[0] if by_name else path_or_id)}
+        return submission
+
     def _is_id(self, text: str) -> bool:
         with self.catalog.snapshot() as snapshot:
             return snapshot.get(text) is not None
@@ -199,7 +225,7 @@ class Documents:
 
     def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:
         """Whether a path is found by a search, and why not; of a folder, what became of all below it."""
-        absolute = _shown_path(os.fspath(path))
+        absolute = paths.shown(os.fspath(path))
         place = self._place(**where)
         with self.catalog.snapshot() as snapshot:
             found = reasons.of_path(snapshot, place, absolute) or reasons.of_folder(snapshot, place, absolute)
@@ -247,8 +273,8 @@ class Documents:
         with self.catalog.snapshot() as snapshot:
             found = snapshot.get(path_or_id)
             if found is None:
-                found = snapshot.find(self._place(**where), os.path.realpath(path_or_id))
-        if found is None:
+                found = snapshot.find(self._place(**where), paths.real(path_or_id))
+        if found is None or not found.live:
             raise UnknownDocument(f"no document {path_or_id[:200]!r}")
         return found
 
@@ -258,7 +284,7 @@ class Documents:
         for entry in app.documents.history("docs/mill.md"):
             print(entry.at, entry.what, entry.note)
         """
-        path = _shown_path(path_or_id)
+        path = paths.shown(path_or_id)
         with self.catalog.snapshot() as snapshot:
             place = self._place(**where)
             source = snapshot.get(path_or_id) or snapshot.find(place, path)
@@ -356,13 +382,6 @@ def _count(preview: Preview, found: Found, known: Source | None) -> None:
         preview.unchanged += 1
     else:
         preview.changed += 1
-
-
-def _shown_path(path: str) -> str:
-    """As a walk reports it: a link by its own name, bytes that are no UTF-8 written out."""
-    folder, name = os.path.split(os.path.abspath(path))  # noqa: PTH100 - a link is not followed
-    full = os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - as above
-    return os.fsencode(full).decode("utf-8", "backslashreplace")
 
 
 def _path_of(job: Job) -> str | None:

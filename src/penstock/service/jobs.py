@@ -93,8 +93,10 @@ class Jobs:
         receipt = self._receipt(added, self.queue.position(added.queue_id) if asked else None)
         return msgspec.structs.replace(receipt, run_at=new.run_at) if later else receipt
 
-    def submit_many(self, submissions: Sequence[Submission], *, connection: Any = None) -> list[Receipt]:
-        """Put many jobs into the queue in one transaction: all, or none.
+    def submit_many(
+        self, submissions: Sequence[Submission], *, connection: Any = None, limited: bool = True
+    ) -> list[Receipt]:
+        """Put many jobs into the queue in one transaction: all, or none. Not ``limited``: however many wait.
 
         app.submit_many([{"item_type": "file", "op": "ingest", "payload": {"file_path": p}} for p in paths])
         """
@@ -102,7 +104,8 @@ class Jobs:
             return []
         joins = connection is not None
         new = new_jobs(submissions, self.settings, door=self.door, joins=joins, now=self.queue.now)
-        added = self.queue.add(new, limits=self._limits(), connection=connection)
+        limits = self._limits() if limited else Limits()
+        added = self.queue.add(new, limits=limits, connection=connection)
         return [self._receipt(answer, None) for answer in added]
 
     def room(self) -> int:

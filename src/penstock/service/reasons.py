@@ -83,6 +83,9 @@ def of_folder(snapshot: Snapshot, place: Place, folder: str) -> Reason | None:
     """What became of everything below it; None: nothing is known of anything there."""
     counts, below = Counter[str](), dict[str, Below]()
     for source in _sources(snapshot, place, folder):
+        if source.published_id is None and source.building_id is None:
+            # Removed; only its parts are not swept yet.
+            continue
         verdict = _standing(source)
         counts[verdict] += 1
         if verdict == "partial" and len(below) < LISTED:

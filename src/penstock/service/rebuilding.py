@@ -100,4 +100,5 @@ class Rebuilder:
             }
             for place, root in plan.roots
         ]
-        return self._jobs.submit_many(submissions)
+        # Not limited: refused now, the model would be another's and nobody at work on it.
+        return self._jobs.submit_many(submissions, limited=False)

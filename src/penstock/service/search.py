@@ -139,6 +139,9 @@ class Search:
         return Answer(hits=shown, notes=tuple(notes))
 
     def _filters(self, **narrowed: Unpack[Narrowed]) -> Filters:
+        for name, value in narrowed.items():
+            if value is not None and not isinstance(value, str):
+                raise InvalidRequest(f"{name}: expected a text, got {type(value).__name__}")
         file_type = narrowed.get("file_type")
         return Filters(
             tenant_id=narrowed.get("tenant_id") or self._settings.tenant_id,

@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.catalog.answers import KnownSource
 from penstock.catalog.paging import known_below
-from penstock.catalog.protocol import Catalog
+from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.values import Place
 from penstock.service.answers import Receipt
 from penstock.service.jobs import Jobs
@@ -66,7 +66,9 @@ class Verifier:
             for one in found
             if one.path is not None and one.place is not None
         ]
-        return self._jobs.submit_many(submissions)
+        # One person's one request, of any size: half a repair would be none.
+        batches = (submissions[start : start + BATCH] for start in range(0, len(submissions), BATCH))
+        return [receipt for batch in batches for receipt in self._jobs.submit_many(batch, limited=False)]
 
 
 def _differs(known: KnownSource) -> str | None:

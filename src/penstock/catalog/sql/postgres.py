@@ -16,7 +16,7 @@ from penstock.catalog.sql.searchable import expression, terms
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import Rows, listed, migrations
 from penstock.catalog.values import Claimed, Phase, Task
-from penstock.errors import StoreError
+from penstock.errors import InvalidText, StoreError
 from penstock.queue.sql import postgres_schema
 from penstock.queue.sql.postgres_clock import ServerClock
 from penstock.queue.sql.postgres_connections import Connection
@@ -102,6 +102,8 @@ class PostgresCatalog(SqlCatalog):
                 yield PostgresSnapshot(PostgresRows(connection))
             except psycopg.Error as error:
                 raise ours(error, self._readers.name) or error from error
+            except UnicodeEncodeError:
+                raise InvalidText("a text that is asked for holds a lone surrogate") from None
             finally:
                 with suppress(psycopg.Error):
                     connection.execute(b"ROLLBACK")

@@ -13,7 +13,7 @@ from penstock import clock
 from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import Rows, SqliteRows, load, migrations
-from penstock.errors import StoreError
+from penstock.errors import InvalidText, StoreError
 from penstock.queue.doorbell import Doorbell
 from penstock.queue.sql import schema
 from penstock.queue.sql.connections import Connections, translated
@@ -59,6 +59,8 @@ class SqliteCatalog(SqlCatalog):
             connection.execute("BEGIN")
             try:
                 yield SqlSnapshot(SqliteRows(connection, SQL))
+            except UnicodeEncodeError:
+                raise InvalidText("a text that is asked for holds a lone surrogate") from None
             finally:
                 connection.execute("ROLLBACK")
                 self._idle_readers.append(role)

@@ -25,7 +25,9 @@ FROM task_queue_chunk c LEFT JOIN task_queue_page p ON p.id = c.page_id AND p.do
 WHERE p.id IS NULL
 
 -- name: audit_chunk_texts
-SELECT 'chunk ' || c.key || ' has no text'
+SELECT 'chunk ' || c.key || coalesce((
+    SELECT ' of ' || s.path FROM documents d JOIN sources s ON s.key = d.source_key WHERE d.id = c.document_id), '')
+    || ' has no text'
 FROM task_queue_chunk c LEFT JOIN catalog_content t ON t.id = c.content_id AND t.text_key = c.text_key
 WHERE t.id IS NULL
 
@@ -93,7 +95,8 @@ WHERE (p.vector_processing, p.vector_waiting, p.vector_failed, p.vector_complete
    OR p.chunk_count <> chunks
 
 -- name: audit_documents
-SELECT 'generation ' || d.key || ' does not stand where its pages do'
+SELECT 'generation ' || d.key || coalesce((SELECT ' of ' || s.path FROM sources s WHERE s.key = d.source_key), '')
+    || ' does not stand where its pages do'
 FROM documents d JOIN (
     SELECT document_id,
            count(*) AS pages, sum(chunk_count) AS chunks,
