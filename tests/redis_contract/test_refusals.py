@@ -117,6 +117,21 @@ def test_a_message_that_counts_one_more_attempt_puts_a_failed_job_back(town: Tow
     assert NOTHING_LEFT == town.left_over()
 
 
+def test_a_message_that_was_refused_can_be_mended_and_sent_again(town: Town):
+    path = town.put("a.txt", "Water.")
+    message = town.message(path)
+    assert "failed" == town.done(message | {"rag_id": "other_rag"})["status"]
+    gateway = town.gateway()
+    town.push(message)
+    gateway.step()
+
+    assert "queued" == town.hash(message["job_id"])["status"]
+
+    (shown,) = town.settle(gateway, message["job_id"])
+    assert ("done", "") == (shown["status"], shown["error"])
+    assert not path.exists()
+
+
 def test_an_id_that_was_used_for_something_else(town: Town):
     first = town.message(town.put("a.txt", "Water."))
     town.done(first)
