@@ -216,3 +216,15 @@ def test_a_job_that_is_cancelled_or_purged_ends_its_hash(town: Town):
     found = {town.hash(job_id)["error_type"] for job_id in (first, second)}
     assert {"Cancelled", "Removed"} == found
     assert {"failed"} == {town.hash(job_id)["status"] for job_id in (first, second)}
+
+
+def test_a_text_where_the_hash_belongs_makes_room_for_it(town: Town):
+    good, bad = town.message(town.put("a.txt", "Water.")), town.message("/elsewhere/b.txt")
+    for message in (good, bad):
+        town.redis.set(f"rag:ingest:job:{message['job_id']}", '{"status": "submitted"}')
+        town.push(message)
+
+    found = town.settle(town.gateway(), good["job_id"], bad["job_id"])
+
+    assert ["done", "failed"] == [shown["status"] for shown in found]
+    assert NOTHING_LEFT == town.left_over()

@@ -81,11 +81,11 @@ class Intake:
         added, rest = self._add(requests)
         accepted = []
         for request in added:
-            job_id = request.message.job_id
             shown = _stamped(fields.fresh(request.message))
             file = keys.file_key(request.message.rag_id, request.submission["payload"]["file_path"])
-            if self._lists.accept(request.taken, shown, file=file, again=request.again):
-                accepted.append(job_id)
+            # Also where the message is gone: if no other gateway took it over, the server has lost its memory.
+            self._lists.accept(request.taken, shown, file=file, again=request.again)
+            accepted.append(request.message.job_id)
         return accepted, [request.taken for request in rest]
 
     def _add(self, requests: list[Request]) -> tuple[list[Request], list[Request]]:

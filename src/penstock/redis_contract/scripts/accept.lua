@@ -5,6 +5,7 @@
 if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then
   return 0
 end
+make_room(KEYS[3])
 local status = redis.call('HGET', KEYS[3], 'status')
 if ARGV[4] ~= '1' and (status == 'done' or status == 'failed') then
   -- Sent a second time after its end: the hash stays as it is.
