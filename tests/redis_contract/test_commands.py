@@ -266,3 +266,12 @@ def test_the_command_serves_until_it_is_told_to_stop(town: Town, run: Run):
         assert 0 == gateway.wait(30)
     assert not json.loads(run("queue", "status", "--json").stdout)["worker_connected"]
     assert NOTHING_LEFT == town.left_over()
+
+
+def test_a_gateway_that_left_has_no_heartbeat_and_one_that_is_none_does_no_harm(town: Town, run: Run):
+    town.gateway().leave()
+    for number, said in enumerate(("no JSON", "[]", "{}", '{"at": "x", "pid": []}')):
+        town.redis.hset("rag:ingest:gateways", f"foreign-{number}", said)
+
+    assert "no (no heartbeat)" in run("queue", "status").stdout
+    assert "done" == town.done(town.message(town.put("a.md", "Water.")))["status"]

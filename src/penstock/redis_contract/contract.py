@@ -99,6 +99,7 @@ class Contract:
         now = int(time[0]) * 1000 + int(time[1]) // 1000
         gateways = [_seen(name, text, now) for name, text in _decoded(said).items()]
         alive = [one for one in gateways if one.connected]
+        ages = [one.beat_age_s for one in gateways if one.beat_age_s is not None]
         return Health(
             queue_name=keys.QUEUE,
             connection=self._broker.label,
@@ -108,7 +109,7 @@ class Contract:
             accepted=sum(one.queued for one in alive),
             dead_letters=dead,
             worker_connected=bool(alive),
-            heartbeat_age_s=min((one.beat_age_s for one in gateways), default=None),
+            heartbeat_age_s=min(ages, default=None),
             lists={one.key: length for one, length in zip(served, lengths, strict=True)},
             gateways=sorted(gateways, key=lambda one: one.name),
         )
@@ -148,14 +149,28 @@ def _decoded(found: Any) -> dict[str, str]:
     return {key.decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in rows}
 
 
+class _Said(msgspec.Struct, frozen=True):
+    """What a gateway says of itself with every beat; by default nothing."""
+
+    host: str = "?"
+    pid: int = 0
+    at: float = 0.0
+    queued: int = 0
+    processing: int = 0
+    workers: int = 0
+
+
 def _seen(name: str, text: str, now: int) -> Seen:
-    said = msgspec.json.decode(text)
+    try:
+        said = msgspec.json.decode(text, type=_Said)
+    except msgspec.DecodeError:
+        said = _Said()  # somebody else wrote it
     return Seen(
         name=name,
-        host=said.get("host", "?"),
-        pid=said.get("pid", 0),
-        beat_age_s=max(now - said.get("at", 0), 0) / 1000,
-        queued=said.get("queued", 0),
-        processing=said.get("processing", 0),
-        workers=said.get("workers", 0),
+        host=said.host,
+        pid=said.pid,
+        beat_age_s=max(now - said.at, 0) / 1000 if said.at > 0 else None,
+        queued=said.queued,
+        processing=said.processing,
+        workers=said.workers,
     )
