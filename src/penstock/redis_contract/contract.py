@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from penstock import clock
-from penstock.errors import InvalidRags, JobNotFound, PathNotFound, UnsupportedSource
+from penstock.errors import InvalidMessage, InvalidRags, JobNotFound, PathNotFound, UnsupportedSource
 from penstock.redis_contract import fields, keys
 from penstock.redis_contract.answers import Asked, Health, Prepared, Seen
 from penstock.redis_contract.lists import Broker
@@ -36,7 +36,8 @@ class Contract:
     def prepare(self, rag_id: str, path: str, asked: Asked) -> Prepared:
         """The message for a file, checked as the gateway will; nothing is sent.
 
-        Raises ``UnknownRag``, ``PathNotFound``, ``OutsideRag``, ``UnsupportedSource`` or ``UnsupportedType``.
+        Raises ``UnknownRag``, ``PathNotFound``, ``OutsideRag``, ``UnsupportedSource``, ``UnsupportedType`` or
+        ``InvalidMessage``.
         """
         if self._rags is None:
             raise InvalidRags(
@@ -69,6 +70,10 @@ class Contract:
         if asked.tags:
             message["tags"] = list(asked.tags)
         read(message)
+        try:
+            msgspec.json.encode(message)
+        except UnicodeEncodeError:
+            raise InvalidMessage("a tag is no UTF-8", remedy="Give tags as UTF-8 text.") from None
         key = keys.QUEUE if asked.priority is None else f"{keys.QUEUE}:{asked.priority}"
         return Prepared(message=message, key=key, collection=rag.collection, moves=place.managed)
 
@@ -84,7 +89,8 @@ class Contract:
 
     def status(self, job_id: str) -> dict[str, Any]:
         """The hash of a job, numbers as numbers."""
-        found = _decoded(self._broker.call("HGETALL", keys.job_key(job_id)))
+        key = keys.job_key(job_id).encode("utf-8", "surrogateescape")
+        found = _decoded(self._broker.call("HGETALL", key))
         if not found:
             raise JobNotFound(
                 f"Redis has no job {job_id[:200]!a}",
