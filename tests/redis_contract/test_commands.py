@@ -121,6 +121,10 @@ def _shared(town: Town) -> Path:
         ("faq_rag", "a.txt", ["--tag", "\udcff"], 1, "ERR_INVALID_MESSAGE"),
         ("faq_rag", "a.txt", ["--redis", "redis://127.0.0.1:1"], 2, "ERR_STORE_UNAVAILABLE"),
         ("faq_rag", "a.txt", ["--redis", "http://x"], 3, "ERR_INVALID_SETTING"),
+        ("faq_rag", "a.txt", ["--redis", "redis://[::1"], 3, "ERR_INVALID_SETTING"),
+        ("faq_rag", "a.txt", ["--redis", "redis://127.0.0.1:1/zero"], 3, "ERR_INVALID_SETTING"),
+        ("faq_rag", "a.txt", ["--redis", "redis://127.0.0.1:1?colour=red"], 3, "ERR_INVALID_SETTING"),
+        ("faq_rag", "a.txt", ["--redis", "unix:///nowhere.sock"], 2, "ERR_STORE_UNAVAILABLE"),
         ("faq_rag", "a.txt", ["--config", "none.yaml"], 3, "ERR_RAG_CONFIG"),
     ],
 )
