@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -117,8 +118,13 @@ def _shared(town: Town) -> Path:
         ("faq_rag", "../rags.yaml", ["--type", "txt"], 1, "ERR_OUTSIDE_RAG"),
         ("faq_rag", "b.exe", [], 1, "ERR_UNSUPPORTED_SOURCE"),
         ("faq_rag", "a.txt", ["--type", "pdf"], 1, "ERR_UNSUPPORTED_TYPE"),
+        ("faq_rag", "a.txt", ["--tag", "\udcff"], 1, "ERR_INVALID_MESSAGE"),
         ("faq_rag", "a.txt", ["--redis", "redis://127.0.0.1:1"], 2, "ERR_STORE_UNAVAILABLE"),
         ("faq_rag", "a.txt", ["--redis", "http://x"], 3, "ERR_INVALID_SETTING"),
+        ("faq_rag", "a.txt", ["--redis", "redis://[::1"], 3, "ERR_INVALID_SETTING"),
+        ("faq_rag", "a.txt", ["--redis", "redis://127.0.0.1:1/zero"], 3, "ERR_INVALID_SETTING"),
+        ("faq_rag", "a.txt", ["--redis", "redis://127.0.0.1:1?colour=red"], 3, "ERR_INVALID_SETTING"),
+        ("faq_rag", "a.txt", ["--redis", "unix:///nowhere.sock"], 2, "ERR_STORE_UNAVAILABLE"),
         ("faq_rag", "a.txt", ["--config", "none.yaml"], 3, "ERR_RAG_CONFIG"),
     ],
 )
@@ -165,7 +171,8 @@ def test_status_of_a_job_through_its_life(town: Town, run: Run, submit: Callable
         told["error"],
         told["retry_count"],
     )
-    assert "ERR_JOB_NOT_FOUND" in run("ingest", "status", "--job", "rag-x", code=4).stderr
+    for unknown in ("rag-x", "\udcff"):
+        assert "ERR_JOB_NOT_FOUND" in run("ingest", "status", "--job", unknown, code=4).stderr
 
 
 def test_following_a_job_until_its_end(town: Town, run: Run):
@@ -193,9 +200,9 @@ def test_watching_the_lists_until_interrupted(town: Town, run: Run):
 
 
 @contextmanager
-def _started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def _started(*arguments: str, stderr: int = subprocess.PIPE) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "penstock", *arguments]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr, text=True)
     try:
         yield process
     finally:
@@ -210,6 +217,34 @@ def test_following_a_job_that_failed_ends_with_a_code(town: Town, run: Run):
     shown = run("ingest", "status", "--job", message["job_id"], "--follow", code=1).stdout
 
     assert re.search(r"^Error +.*UnsupportedType, ERR_UNSUPPORTED_TYPE\)$", shown, re.MULTILINE)
+
+
+def test_following_a_hash_that_somebody_else_writes(town: Town, run: Run):
+    """On a terminal, where the way is told: fields are missing, and what is there is hostile."""
+    key = "rag:ingest:job:foreign"
+    town.redis.hset(key, "chunks_created", "\x1b[2Jmany")
+    reader, terminal = os.openpty()
+    with _started("ingest", "status", "--job", "foreign", "--follow", stderr=terminal) as follower:
+        told = b""
+        while b"embedded " not in told:
+            told += os.read(reader, 1000)
+        town.redis.hset(key, "status", "failed")
+        follower.communicate(timeout=30)
+    os.close(reader)
+    os.close(terminal)
+
+    assert (1, b"\r\x1b[Kno status yet, 0 of \\x1b[2Jmany chunks embedded ") == (
+        follower.returncode,
+        told[: told.index(b"embedded") + 9],
+    )
+
+
+def test_what_was_sent_is_sent_also_if_nobody_can_say_who_serves_it(town: Town, submit: Callable[..., Any]):
+    town.redis.set("rag:ingest:gateways", "foreign")
+
+    told = submit(town.put("a.md", "Water."))
+
+    assert (True, None, 1) == (told["submitted"], told["worker_connected"], town.redis.llen(QUEUE))
 
 
 def test_the_health_of_the_lists(town: Town, run: Run):
@@ -266,3 +301,12 @@ def test_the_command_serves_until_it_is_told_to_stop(town: Town, run: Run):
         assert 0 == gateway.wait(30)
     assert not json.loads(run("queue", "status", "--json").stdout)["worker_connected"]
     assert NOTHING_LEFT == town.left_over()
+
+
+def test_a_gateway_that_left_has_no_heartbeat_and_one_that_is_none_does_no_harm(town: Town, run: Run):
+    town.gateway().leave()
+    for number, said in enumerate(("no JSON", "[]", "{}", '{"at": "x", "pid": []}')):
+        town.redis.hset("rag:ingest:gateways", f"foreign-{number}", said)
+
+    assert "no (no heartbeat)" in run("queue", "status").stdout
+    assert "done" == town.done(town.message(town.put("a.md", "Water.")))["status"]

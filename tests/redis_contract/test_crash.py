@@ -257,3 +257,21 @@ def test_transient_trouble_is_tried_again_with_the_contracts_pauses(town: Town):
         record["max_retries"],
         record["traceback"],
     )
+
+
+@pytest.mark.parametrize("when", ["taken", "queued"])
+def test_a_job_that_ends_right_after_redis_lost_its_memory_has_its_file_moved(town: Town, when: str):
+    path = town.put("a.txt", "Water.")
+    message, gateway = town.message(path), town.gateway()
+    town.push(message)
+    if when == "taken":
+        gateway._intake._held = gateway._lists.take(1)
+    else:
+        gateway.step()
+    town.empty()
+    gateway.beat()
+
+    (shown,) = town.settle(gateway, message["job_id"])
+
+    assert ("done", str(town.inbox() / "processed" / "a.txt")) == (shown["status"], shown["file"])
+    assert not path.exists()

@@ -119,6 +119,12 @@ def test_a_target_that_cannot_be_written_is_told_and_the_file_stays(file: Path, 
     assert (str(file), True, True) == (left.path, "could not be moved" in left.trouble, file.exists())
 
 
+def test_what_cannot_even_be_looked_at_is_told(tmp_path: Path):
+    told = moved(tmp_path / ("x" * 300), tmp_path / "out" / "x.txt")
+
+    assert "File name too long" in told.trouble
+
+
 def test_a_copy_that_was_cut_short_is_made_again(file: Path, other_file_system: Path):
     (other_file_system / ".job.part").write_text("ne")
 

@@ -70,6 +70,8 @@ def test_each_required_field_is_missed_by_name(field: str):
         ("rag_id", None),
         ("source_path", "relative/path.pdf"),
         ("source_path", "/nul\0byte"),
+        ("source_path", "/" + "x" * 256),
+        ("source_path", "/a" * 400_000),
         ("source_type", 3),
         ("filename", "../../etc/passwd"),
         ("filename", ".."),

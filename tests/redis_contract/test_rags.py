@@ -58,6 +58,7 @@ def test_a_whole_configuration(tmp_path: Path):
     [
         ("{url: 'redis://h:1', password: 'p@ss', db: 3}", "redis://:p%40ss@h:1/3"),
         ("{url: 'redis://u:x@h:1/2', password: other, db: 3}", "redis://u:x@h:1/2"),
+        ("{url: 'unix:///run/redis.sock?db=2', db: 3}", "unix:///run/redis.sock?db=2"),
     ],
 )
 def test_password_and_database_go_where_the_url_has_none(tmp_path: Path, redis: str, url: str):
@@ -82,6 +83,10 @@ def test_password_and_database_go_where_the_url_has_none(tmp_path: Path, redis: 
         ("rags: {a: {inbox: x, collection: 'a:b'}}", "collection must not contain"),
         ("rags: {a: text}", "expected a mapping, got str"),
         ("redis: {url: 'http://x'}\nrags: {a: {inbox: x}}", "redis.url"),
+        ("redis: {url: 'redis://[::1'}\nrags: {a: {inbox: x}}", "redis.url"),
+        ("redis: {url: 'redis://h', db: x}\nrags: {a: {inbox: x}}", "redis.db"),
+        ("redis: {url: 'redis://h', db: 1.5}\nrags: {a: {inbox: x}}", "redis.db"),
+        ("redis: {url: 'redis://h', password: [x]}\nrags: {a: {inbox: x}}", "redis.password"),
         ("redis: text\nrags: {a: {inbox: x}}", "redis: expected"),
         ("queues: 1\nrags: {a: {inbox: x}}", "the file has 'queues'"),
     ],

@@ -117,6 +117,21 @@ def test_a_message_that_counts_one_more_attempt_puts_a_failed_job_back(town: Tow
     assert NOTHING_LEFT == town.left_over()
 
 
+def test_a_message_that_was_refused_can_be_mended_and_sent_again(town: Town):
+    path = town.put("a.txt", "Water.")
+    message = town.message(path)
+    assert "failed" == town.done(message | {"rag_id": "other_rag"})["status"]
+    gateway = town.gateway()
+    town.push(message)
+    gateway.step()
+
+    assert "queued" == town.hash(message["job_id"])["status"]
+
+    (shown,) = town.settle(gateway, message["job_id"])
+    assert ("done", "") == (shown["status"], shown["error"])
+    assert not path.exists()
+
+
 def test_an_id_that_was_used_for_something_else(town: Town):
     first = town.message(town.put("a.txt", "Water."))
     town.done(first)
@@ -201,3 +216,15 @@ def test_a_job_that_is_cancelled_or_purged_ends_its_hash(town: Town):
     found = {town.hash(job_id)["error_type"] for job_id in (first, second)}
     assert {"Cancelled", "Removed"} == found
     assert {"failed"} == {town.hash(job_id)["status"] for job_id in (first, second)}
+
+
+def test_a_text_where_the_hash_belongs_makes_room_for_it(town: Town):
+    good, bad = town.message(town.put("a.txt", "Water.")), town.message("/elsewhere/b.txt")
+    for message in (good, bad):
+        town.redis.set(f"rag:ingest:job:{message['job_id']}", '{"status": "submitted"}')
+        town.push(message)
+
+    found = town.settle(town.gateway(), good["job_id"], bad["job_id"])
+
+    assert ["done", "failed"] == [shown["status"] for shown in found]
+    assert NOTHING_LEFT == town.left_over()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock.cli.exits import NOT_SUBMITTED, REFUSED
 from penstock.cli.gateway import config_option, contract_settings
-from penstock.cli.output import emit, emit_error, emit_json, fields, span, table
+from penstock.cli.output import emit, emit_error, emit_json, fields, printable, span, table
 from penstock.cli.session import Command, Session, json_option
 from penstock.errors import StoreError
 
@@ -75,10 +76,11 @@ def submit(
         if not dry_run:
             try:
                 contract.submit(prepared)
-                connected = contract.health().worker_connected
             except StoreError as error:
                 emit_error(error, as_json=session.as_json)
                 raise SystemExit(NOT_SUBMITTED) from None
+            with suppress(StoreError):  # it was sent; who serves it is only good to know
+                connected = contract.health().worker_connected
     if session.as_json:
         told = {"job_id": prepared.message["job_id"], "list": prepared.key, "message": prepared.message}
         emit_json(told | {"submitted": not dry_run, "worker_connected": connected})
@@ -120,7 +122,7 @@ def job_status(
     """What the hash of a job says."""
     with session.contract(contract_settings(session, redis_url, rag_config)) as contract:
         shown = contract.status(job_id)
-        while follow and shown["status"] not in ENDED:
+        while follow and shown.get("status") not in ENDED:
             _tell_way(session, shown)
             time.sleep(FOLLOW_S)
             shown = contract.status(job_id)
@@ -129,16 +131,17 @@ def job_status(
     else:
         _clear_way()
         emit(_status(shown))
-    if follow and shown["status"] != "done":
+    if follow and shown.get("status") != "done":
         raise SystemExit(REFUSED)
 
 
 def _tell_way(session: Session, shown: dict[str, Any]) -> None:
     if not session.as_json and sys.stderr.isatty():
-        made = f", {shown['embeddings_generated'] or 0:,} of {shown['chunks_created'] or 0:,} chunks embedded"
-        click.echo(
-            f"\r\033[K{shown['status']}{made if shown.get('chunks_created') else ''} ", nl=False, err=True
-        )
+        # Others may write the hash, too: any field may be missing, and none may drive the terminal.
+        of = {name: printable(value) for name, value in shown.items() if value}
+        made = f", {of.get('embeddings_generated', 0)} of {of.get('chunks_created')} chunks embedded"
+        told = f"{of.get('status', 'no status yet')}{made if 'chunks_created' in of else ''}"
+        click.echo(f"\r\033[K{told} ", nl=False, err=True)
 
 
 def _clear_way() -> None:

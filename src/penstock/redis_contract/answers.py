@@ -34,19 +34,19 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """A gateway, as it last said. ``workers``: how many work on its queue."""
+    """A gateway, as it last said. ``beat_age_s`` None: it has left. ``workers``: how many work on its queue."""
 
     name: str
     host: str
     pid: int
-    beat_age_s: float
+    beat_age_s: float | None
     queued: int
     processing: int
     workers: int
 
     @property
     def connected(self) -> bool:
-        return self.beat_age_s < CONNECTED_S
+        return self.beat_age_s is not None and self.beat_age_s < CONNECTED_S
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from penstock import clock
-from penstock.errors import InvalidRags, JobNotFound, PathNotFound, UnsupportedSource
+from penstock.errors import InvalidMessage, InvalidRags, JobNotFound, PathNotFound, UnsupportedSource
 from penstock.redis_contract import fields, keys
 from penstock.redis_contract.answers import Asked, Health, Prepared, Seen
 from penstock.redis_contract.lists import Broker
@@ -36,7 +36,8 @@ class Contract:
     def prepare(self, rag_id: str, path: str, asked: Asked) -> Prepared:
         """The message for a file, checked as the gateway will; nothing is sent.
 
-        Raises ``UnknownRag``, ``PathNotFound``, ``OutsideRag``, ``UnsupportedSource`` or ``UnsupportedType``.
+        Raises ``UnknownRag``, ``PathNotFound``, ``OutsideRag``, ``UnsupportedSource``, ``UnsupportedType`` or
+        ``InvalidMessage``.
         """
         if self._rags is None:
             raise InvalidRags(
@@ -69,6 +70,10 @@ class Contract:
         if asked.tags:
             message["tags"] = list(asked.tags)
         read(message)
+        try:
+            msgspec.json.encode(message)
+        except UnicodeEncodeError:
+            raise InvalidMessage("a tag is no UTF-8", remedy="Give tags as UTF-8 text.") from None
         key = keys.QUEUE if asked.priority is None else f"{keys.QUEUE}:{asked.priority}"
         return Prepared(message=message, key=key, collection=rag.collection, moves=place.managed)
 
@@ -84,7 +89,8 @@ class Contract:
 
     def status(self, job_id: str) -> dict[str, Any]:
         """The hash of a job, numbers as numbers."""
-        found = _decoded(self._broker.call("HGETALL", keys.job_key(job_id)))
+        key = keys.job_key(job_id).encode("utf-8", "surrogateescape")
+        found = _decoded(self._broker.call("HGETALL", key))
         if not found:
             raise JobNotFound(
                 f"Redis has no job {job_id[:200]!a}",
@@ -99,6 +105,7 @@ class Contract:
         now = int(time[0]) * 1000 + int(time[1]) // 1000
         gateways = [_seen(name, text, now) for name, text in _decoded(said).items()]
         alive = [one for one in gateways if one.connected]
+        ages = [one.beat_age_s for one in gateways if one.beat_age_s is not None]
         return Health(
             queue_name=keys.QUEUE,
             connection=self._broker.label,
@@ -108,7 +115,7 @@ class Contract:
             accepted=sum(one.queued for one in alive),
             dead_letters=dead,
             worker_connected=bool(alive),
-            heartbeat_age_s=min((one.beat_age_s for one in gateways), default=None),
+            heartbeat_age_s=min(ages, default=None),
             lists={one.key: length for one, length in zip(served, lengths, strict=True)},
             gateways=sorted(gateways, key=lambda one: one.name),
         )
@@ -148,14 +155,28 @@ def _decoded(found: Any) -> dict[str, str]:
     return {key.decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in rows}
 
 
+class _Said(msgspec.Struct, frozen=True):
+    """What a gateway says of itself with every beat; by default nothing."""
+
+    host: str = "?"
+    pid: int = 0
+    at: float = 0.0
+    queued: int = 0
+    processing: int = 0
+    workers: int = 0
+
+
 def _seen(name: str, text: str, now: int) -> Seen:
-    said = msgspec.json.decode(text)
+    try:
+        said = msgspec.json.decode(text, type=_Said)
+    except msgspec.DecodeError:
+        said = _Said()  # somebody else wrote it
     return Seen(
         name=name,
-        host=said.get("host", "?"),
-        pid=said.get("pid", 0),
-        beat_age_s=max(now - said.get("at", 0), 0) / 1000,
-        queued=said.get("queued", 0),
-        processing=said.get("processing", 0),
-        workers=said.get("workers", 0),
+        host=said.host,
+        pid=said.pid,
+        beat_age_s=max(now - said.at, 0) / 1000 if said.at > 0 else None,
+        queued=said.queued,
+        processing=said.processing,
+        workers=said.workers,
     )

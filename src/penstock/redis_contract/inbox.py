@@ -36,10 +36,10 @@ def move(source: Path, target: Path, *, part: str, is_it: IsIt) -> Moved:
     An older file of that name at the target makes room, see ``aside``. ``part`` names a copy under way.
     """
     try:
-        found = source.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return Moved(str(target if target.exists() else source))
-    try:
+        try:
+            found = source.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return Moved(str(target if target.exists() else source))
         if not stat.S_ISREG(found.st_mode):
             return Moved(str(source), "it is no regular file")
         if not is_it(found):

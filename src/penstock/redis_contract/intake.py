@@ -42,7 +42,7 @@ class Request(NamedTuple):
     message: Message
     submission: Submission
     again: bool = False
-    """The job was there, had failed, and was put back."""
+    """It begins now, whatever its hash says of an end: the job is new, still open, or was put back."""
 
 
 class Intake:
@@ -81,11 +81,11 @@ class Intake:
         added, rest = self._add(requests)
         accepted = []
         for request in added:
-            job_id = request.message.job_id
             shown = _stamped(fields.fresh(request.message))
             file = keys.file_key(request.message.rag_id, request.submission["payload"]["file_path"])
-            if self._lists.accept(request.taken, shown, file=file, again=request.again):
-                accepted.append(job_id)
+            # Also where the message is gone: if no other gateway took it over, the server has lost its memory.
+            self._lists.accept(request.taken, shown, file=file, again=request.again)
+            accepted.append(request.message.job_id)
         return accepted, [request.taken for request in rest]
 
     def _add(self, requests: list[Request]) -> tuple[list[Request], list[Request]]:
@@ -96,7 +96,7 @@ class Intake:
             self._jobs.submit_many([request.submission for request in requests])
         except (InvalidRequest, QueueFull):
             return self._add_singly(requests)
-        return requests, []
+        return [request._replace(again=True) for request in requests], []
 
     def _add_singly(self, requests: list[Request]) -> tuple[list[Request], list[Request]]:
         added: list[Request] = []
@@ -113,7 +113,7 @@ class Intake:
             except InvalidRequest as refusal:
                 self._refuse(request.taken, refusal, request.raw)
             else:
-                added.append(request)
+                added.append(request._replace(again=True))
         return added, rest
 
     def _known(self, request: Request) -> Request | None:
@@ -128,7 +128,7 @@ class Intake:
             return None
         later = request.message.retry_count > read(found).retry_count
         if not later or job.status not in (Status.FAILED, Status.CANCELLED):
-            return request
+            return request._replace(again=not job.ended)
         try:
             self._jobs.retry(job.queue_id)
         except Conflict as refusal:

@@ -75,7 +75,7 @@ class Lists:
         return [Taken(raw, priority) for priority, held in found for raw in reversed(held)]
 
     def accept(self, taken: Taken, fields: Fields, *, file: str, again: bool = False) -> bool:
-        """The job is queued (``again``: after its end). ``file``: key of the jobs that are about its file.
+        """The job is queued (``again``: whatever its hash says of an end). ``file``: key of the jobs that are about its file.
         False: another gateway has taken the message over.
         """
         job_id = fields["job_id"]
@@ -108,8 +108,7 @@ class Lists:
         return bool(self._run("mirror", named, self.gateway, job_id, *_flat(fields)))
 
     def owns(self, job_id: str) -> bool:
-        found: bytes | None = self.broker.call("HGET", keys.OPEN, job_id)
-        return found is not None and found.decode() == self.gateway
+        return bool(self._run("own", [keys.OPEN, keys.job_key(job_id)], self.gateway, job_id))
 
     def others(self, job_id: str, file: str) -> list[str]:
         """Jobs about the same file that have not ended."""
@@ -146,7 +145,9 @@ class Lists:
 
 @cache
 def _script(name: str) -> str:
-    return files(__package__).joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")
+    folder = files(__package__).joinpath("scripts")
+    parts = (folder.joinpath(f"{one}.lua").read_text(encoding="utf-8") for one in ("prelude", name))
+    return "".join(parts)
 
 
 def _flat(fields: Fields) -> list[str]:

@@ -20,6 +20,9 @@ SUBMITTERS = ("cli", "api", "scheduled")
 MAX_BYTES = 1 << 20
 """Longer messages are no messages: a path and some options take a few hundred bytes."""
 MAX_RETRIES = 1000
+MAX_PATH = 4095
+MAX_PART = 255
+"""Bytes of a path and of one name in it: no file system here has longer ones, and following one costs time."""
 
 _Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 _Retries: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_RETRIES)]
@@ -94,6 +97,11 @@ def _refuse_bad_path(message: Message) -> None:
     if not posixpath.isabs(message.source_path) or "\0" in message.source_path:
         shown = message.source_path[:200]
         raise InvalidMessage(f"field 'source_path': expected an absolute path, got {shown!a}")
+    written = message.source_path.encode("utf-8", "replace")
+    if len(written) > MAX_PATH or max(map(len, written.split(b"/"))) > MAX_PART:
+        raise InvalidMessage(
+            f"field 'source_path': no path is longer than {MAX_PATH} bytes, no name in it than {MAX_PART}"
+        )
 
 
 def _refuse_bad_name(filename: str) -> None:

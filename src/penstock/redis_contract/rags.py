@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -176,12 +176,20 @@ def _redis(given: Any) -> str | None:
     url, password, db = given.get("url"), given.get("password"), given.get("db")
     if not isinstance(url, str) or not url.startswith(("redis://", "rediss://", "unix://")):
         raise InvalidRags("redis.url: expected redis://HOST:PORT/DB")
-    parts = urlsplit(url)
+    if db is not None and (type(db) is not int or db < 0):
+        raise InvalidRags(f"redis.db: expected the number of a database, got {str(db)[:80]!a}")
+    if password is not None and not isinstance(password, str | int):
+        raise InvalidRags("redis.password: expected a text")
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise InvalidRags("redis.url: expected redis://HOST:PORT/DB") from None
     if password is not None and "@" not in parts.netloc:
         parts = parts._replace(netloc=f":{quote(str(password), safe='')}@{parts.netloc}")
     if db is not None and parts.scheme != "unix" and not parts.path.strip("/"):
         parts = parts._replace(path=f"/{db}")
-    return urlunsplit(parts)
+    # Not by urlunsplit, which makes unix:/path of unix:///path.
+    return f"{parts.scheme}://{parts.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else "")
 
 
 def _refuse_unknown(where: str, given: dict[Any, Any], known: set[str]) -> None:

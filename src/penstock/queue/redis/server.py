@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import redis
 from redis.backoff import NoBackoff
@@ -45,7 +45,7 @@ class Server:
 
     def _connected(self) -> redis.Redis:
         try:
-            return redis.Redis.from_url(
+            client = redis.Redis.from_url(
                 self._address,
                 protocol=2,
                 socket_timeout=self._timeout_s,
@@ -54,11 +54,12 @@ class Server:
                 retry=Retry(NoBackoff(), 0),
                 client_name="penstock",
             )
+            # Options that the driver does not know, it complains of when it first connects: too late.
+            pool = client.connection_pool
+            pool.connection_class(**pool.connection_kwargs)
         except (ValueError, TypeError, AttributeError):
-            raise InvalidSetting(
-                "the redis:// URL cannot be understood",
-                remedy="Write redis://[USER:PASSWORD@]HOST[:PORT]/DB?name=QUEUE.",
-            ) from None
+            raise _not_understood() from None
+        return client
 
     def key(self, name: str) -> str:
         return self.prefix + name
@@ -120,7 +121,13 @@ class Server:
 
 def _split(url: str) -> tuple[str, str]:
     """The server's own URL, and the queue's name."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise _not_understood() from None
+    database = parts.path.strip("/")
+    if parts.scheme != "unix" and database and not database.isdecimal():
+        raise _not_understood()  # the driver would take database 0
     options = parse_qsl(parts.query, keep_blank_values=True)
     names = [value for key, value in options if key == "name"] or [DEFAULT_NAME]
     if len(names) > 1 or not _NAME.fullmatch(names[0]):
@@ -128,7 +135,15 @@ def _split(url: str) -> tuple[str, str]:
             f"name={names[-1][:100]!r} in the redis:// URL: expected 1 to 64 letters, digits, . _ : or -"
         )
     rest = urlencode([(key, value) for key, value in options if key != "name"])
-    return urlunsplit(parts._replace(query=rest, fragment="")), names[0]
+    # Not by urlunsplit, which makes unix:/path of unix:///path.
+    return f"{parts.scheme}://{parts.netloc}{parts.path}" + (f"?{rest}" if rest else ""), names[0]
+
+
+def _not_understood() -> InvalidSetting:
+    return InvalidSetting(
+        "the redis:// URL cannot be understood",
+        remedy="Write redis://[USER:PASSWORD@]HOST[:PORT]/DB?name=QUEUE.",
+    )
 
 
 _DENIED = (

@@ -1,6 +1,6 @@
 -- KEYS: open jobs, the job's hash. ARGV: gateway, job id, then fields and values.
 -- Answers 0 when the job is another gateway's by now.
-if redis.call('HGET', KEYS[1], ARGV[2]) ~= ARGV[1] then
+if not own(KEYS[1], KEYS[2], ARGV[1], ARGV[2]) then
   return 0
 end
 redis.call('HSET', KEYS[2], unpack(ARGV, 3))

@@ -6,6 +6,9 @@ if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then
   return 0
 end
 redis.call('LPUSH', KEYS[2], ARGV[2])
+if ARGV[3] ~= '' then
+  make_room(KEYS[4])
+end
 local status = ARGV[3] ~= '' and redis.call('HGET', KEYS[4], 'status')
 local free = not status or status == 'submitted' or status == 'queued'
 if ARGV[3] ~= '' and free and redis.call('HEXISTS', KEYS[3], ARGV[3]) == 0 then

@@ -12,11 +12,16 @@ end
 local function ours(gateway)
   return string.sub(gateway, 1, #ARGV[2] + 1) == ARGV[2] .. '.'
 end
+-- What is no sign of life, whoever wrote it, is as good as silence.
+local function beat_at(said)
+  local read, found = pcall(cjson.decode, said)
+  return read and type(found) == 'table' and tonumber(found.at) or 0
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local alive, messages, jobs = { [ARGV[1]] = true }, 0, 0
 for gateway, said in pairs(flat(KEYS[1])) do
-  if now - cjson.decode(said).at <= tonumber(ARGV[3]) then
+  if now - beat_at(said) <= tonumber(ARGV[3]) then
     alive[gateway] = true
   elseif gateway ~= ARGV[1] and ours(gateway) then
     for i = 5, #ARGV do
