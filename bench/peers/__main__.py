@@ -66,7 +66,7 @@ def _measured(options: argparse.Namespace) -> Report:
         plan = msgspec.structs.replace(plan, repetitions=options.repetitions)
     figures: list[Figures] = []
     for store in options.store or places.STORES:
-        below = places.MEMORY if store == "sqlite-memory" else options.dir
+        below = places.MEMORY if store.endswith(places.IN_MEMORY) else options.dir
         if below.is_dir():
             figures += _on(store, options, plan, below)
     return Report(machine=described(), plan=name, figures=figures)

@@ -7,10 +7,11 @@ from importlib import metadata
 
 import msgspec
 
+from bench.peers.places import kind
+
 OURS = "Penstock"
 FLOOR = "floor"
 MISSING = "not installed"
-FILES = ("sqlite", "sqlite-memory")
 
 
 class Contender(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +36,7 @@ FIELD = (
     Contender(
         name=OURS,
         module="ours",
-        stores=("postgres", "redis", *FILES),
+        stores=("postgres", "redis", "sqlite"),
         workers="`penstock worker --processes n`, defaults",
         bulk="`call_many`",
         again="given back as soon as its process is known to be gone, else when its lease ends",
@@ -43,7 +44,7 @@ FIELD = (
     Contender(
         name=FLOOR,
         module="floor",
-        stores=("postgres", "redis", *FILES),
+        stores=("postgres", "redis", "sqlite"),
         workers="the hand-written loop of [benchmarks](benchmarks.md), 100 a batch, payloads not decoded",
         bulk="one transaction or script",
         again="a loop without recovery",
@@ -90,7 +91,7 @@ FIELD = (
     Contender(
         name="huey",
         module="with_huey",
-        stores=FILES,
+        stores=("sqlite",),
         packages=("huey",),
         workers="`huey_consumer -k process`, polling every 0.01 s (default 0.1 s, growing to 10 s), WAL, "
         "synchronous FULL, results kept",
@@ -101,7 +102,7 @@ FIELD = (
     Contender(
         name="litequeue",
         module="with_litequeue",
-        stores=FILES,
+        stores=("sqlite",),
         packages=("litequeue",),
         workers="no workers: a loop of `pop` and `done` that looks every 10 ms; synchronous NORMAL "
         "(default): a power cut may take the last commits",
@@ -112,7 +113,7 @@ FIELD = (
     Contender(
         name="persist-queue",
         module="with_persistqueue",
-        stores=FILES,
+        stores=("sqlite",),
         packages=("persist-queue",),
         workers="no workers: a loop of `get` and `ack` on `SQLiteAckQueue` that looks every 10 ms; two "
         "processes may take the same job, so only one is measured",
@@ -171,7 +172,7 @@ FIELD = (
 
 def on(store: str, names: Iterable[str] = ()) -> list[Contender]:
     wanted = set(names)
-    return [each for each in FIELD if store in each.stores and (not wanted or each.name in wanted)]
+    return [each for each in FIELD if kind(store) in each.stores and (not wanted or each.name in wanted)]
 
 
 def version(contender: Contender) -> str | None:

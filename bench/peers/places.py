@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-STORES = ("postgres", "redis", "sqlite", "sqlite-memory")
+IN_MEMORY = "-memory"
+STORES = ("postgres", f"postgres{IN_MEMORY}", "redis", "sqlite", f"sqlite{IN_MEMORY}")
+"""The same store twice: its files on a disk, or in memory."""
 REDIS_DATABASES = 64
 REDIS_OPTIONS = (
     *("--save", "", "--appendonly", "yes", "--appendfsync", "everysec"),
@@ -27,6 +29,10 @@ class Store(Protocol):
     def counts(self, url: str) -> tuple[int, ...]: ...
 
     def forget(self, url: str) -> None: ...
+
+
+def kind(store: str) -> str:
+    return store.removesuffix(IN_MEMORY)
 
 
 class Files:
@@ -117,7 +123,7 @@ def _redis(url: str) -> Any:
 @contextmanager
 def opened(store: str, directory: Path) -> Iterator[Store]:
     """One server for the whole run, its files below ``directory``."""
-    if store == "postgres":
+    if kind(store) == "postgres":
         from tests.servers.postgres import PostgresServer
 
         home = directory / "postgres"

@@ -10,7 +10,8 @@ from bench.peers.field import FLOOR, MISSING
 from bench.peers.figures import Figures, kept, median, quantile, short_of
 
 NAMES = {
-    "postgres": "PostgreSQL",
+    "postgres": "PostgreSQL, files on disk",
+    "postgres-memory": "PostgreSQL, files in memory",
     "redis": "Redis",
     "sqlite": "SQLite, files on disk",
     "sqlite-memory": "SQLite, files in memory",

@@ -27,10 +27,6 @@ app.function("run")(work.run)
 
 
 class Ours(Side):
-    async def prepare(self) -> None:
-        # The first call makes the tables.
-        app.call("run", {"kind": "nothing"})
-
     async def one(self, payload: Payload) -> None:
         app.call("run", payload)
 
