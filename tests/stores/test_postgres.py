@@ -194,8 +194,7 @@ HOT: dict[str, dict[str, object]] = {
     "hold": {"ids": "{job_1}"},
     "live": {"tenants": "{t}", "branches": "{main}", "keys": "{a}"},
     "wake": {"keys": "{a}", "channel": "c"},
-    "heads": {"priorities": "{5}"},
-    "lasts": {"tenants": "{t}", "priorities": "{5}"},
+    "surroundings": {"ids": "{job_1}", "tenants": "{t}", "priorities": "{5}"},
     "expired": {"now": T0, "limit": 10},
 }
 

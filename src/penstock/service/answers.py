@@ -15,7 +15,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
     ``run`` is the run that will do what was asked: pass it to ``wait``. ``queue_position`` counts the jobs
     that would be claimed before this one (0: it is next). It is None when the job runs already, waits for its
-    ``run_at``, or joins a transaction, and in a batch, where counting would cost more than adding.
+    ``run_at``, or joins a transaction, and for calls and batches, where counting would cost more than adding.
     """
 
     job_id: str

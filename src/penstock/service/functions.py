@@ -129,7 +129,7 @@ class FunctionJobs(Jobs):
         call in the caller's own transaction.
         """
         call: Call = {"name": name, "payload": payload, "entity": entity, **options}
-        return self.submit(connection=connection, **self._submission(call))
+        return self._submit(self._submission(call), connection, counted=False)
 
     def call_many(self, calls: Sequence[Call], *, connection: Any = None) -> list[Receipt]:
         """Queue many calls in one transaction: all, or none.

@@ -85,11 +85,15 @@ class Jobs:
 
         Raises a subclass of ``InvalidRequest``, or ``QueueFull``; then nothing was written.
         """
+        return self._submit(submission, connection, counted=True)
+
+    def _submit(self, submission: Submission, connection: Any, *, counted: bool) -> Receipt:
+        """``counted``: say how many jobs are ahead, which takes longer than adding one."""
         joins = connection is not None
         (new,) = new_jobs([submission], self.settings, door=self.door, joins=joins, now=self.queue.now)
         (added,) = self.queue.add([new], limits=self._limits(), connection=connection)
         later = not added.dedupe_hit and new.run_at is not None and new.run_at > self.queue.now()
-        asked = connection is None and not later
+        asked = counted and connection is None and not later
         receipt = self._receipt(added, self.queue.position(added.queue_id) if asked else None)
         return msgspec.structs.replace(receipt, run_at=new.run_at) if later else receipt
 

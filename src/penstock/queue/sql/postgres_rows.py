@@ -129,15 +129,14 @@ class PostgresRows:
         """Looks up at once all that the new rows can meet: ids, live keys or siblings, turns."""
         if not new:
             return
-        ids = self.send("taken_ids", ids=texts(item.queue_id for item in new))
         live = {_key(item) for item in new if item.dedupe} if parent is None else set()
         sent = self._send_live(sorted(live)) if live else None
         keys = [item.idempotency_key for item in new]
         siblings = self._look_for_siblings(parent, keys) if parent is not None else set()
-        self._look_for_turns({(item.tenant_id, item.priority) for item in new})
+        taken = self._look_around([item.queue_id for item in new], {_flow(item) for item in new})
         if sent is not None:
             self._read_live(sent)
-        self._refuse(new, parent, siblings, {queue_id for (queue_id,) in ids.fetchall()})
+        self._refuse(new, parent, siblings, taken)
 
     def _refuse(
         self, new: Sequence[NewJob], parent: Job | None, siblings: Collection[str], taken: set[str]
@@ -158,12 +157,17 @@ class PostgresRows:
         siblings |= {key for (key,) in found}
         return siblings
 
-    def _look_for_turns(self, flows: Collection[tuple[str, int]]) -> None:
-        tenants, own = zip(*flows, strict=True)
-        heads = self.send("heads", priorities=numbers(set(own)))
-        lasts = self.send("lasts", tenants=texts(tenants), priorities=numbers(own))
-        self._turns.heads.update(dict(heads.fetchall()))
-        self._turns.lasts.update({(tenant, priority): turn for tenant, priority, turn in lasts.fetchall()})
+    def _look_around(self, ids: Collection[str], flows: Collection[tuple[str, int]]) -> set[str]:
+        """Learns where the flows stand; which of the ids are taken."""
+        tenants, priorities = zip(*flows, strict=True)
+        taken: set[str] = set()
+        for tenant_id, priority, head, last, found in self.ask(
+            "surroundings", ids=texts(ids), tenants=texts(tenants), priorities=numbers(priorities)
+        ):
+            self._turns.heads[priority] = head
+            self._turns.lasts[tenant_id, priority] = last
+            taken.update(found)
+        return taken
 
     def try_insert(self, job: Job) -> bool:
         if job.parent_id is not None:
@@ -255,14 +259,14 @@ class PostgresRows:
     def head_turn(self, priority: int) -> int | None:
         heads = self._turns.heads
         if priority not in heads:
-            heads.update(dict(self.ask("heads", priorities=numbers([priority]))))
+            # Of nobody: the head is everybody's.
+            self._look_around((), [("", priority)])
         return heads[priority]
 
     def last_turn(self, tenant_id: str, priority: int) -> int | None:
         flow, lasts = (tenant_id, priority), self._turns.lasts
         if flow not in lasts:
-            asked = {"tenants": texts([tenant_id]), "priorities": numbers([priority])}
-            lasts[flow] = self.ask("lasts", **asked)[0][2]
+            self._look_around((), [flow])
         return lasts[flow]
 
     def first_parked(self, lock_keys: Collection[str]) -> list[Job]:
@@ -317,6 +321,10 @@ class PostgresRows:
 
     def delete(self, ids: Sequence[str]) -> None:
         self.send("delete", ids=texts(ids))
+
+
+def _flow(item: NewJob) -> tuple[str, int]:
+    return item.tenant_id, item.priority
 
 
 def _key(item: NewJob | Job) -> Key:

@@ -5,26 +5,21 @@
 INSERT INTO unified_queue ({inserted})
 SELECT * FROM unnest({inserted_arrays})
 
--- name: taken_ids
-SELECT queue_id FROM unified_queue WHERE queue_id = ANY(%(ids)s::text[])
-
 -- name: known_children
 SELECT idempotency_key FROM unified_queue
 WHERE parent_id = %(parent_id)s AND parent_run = %(parent_run)s AND idempotency_key = ANY(%(keys)s::text[])
 
--- Where every flow of a batch stands, in one statement.
--- name: heads
-SELECT p.priority, (
-    SELECT turn FROM unified_queue
-    WHERE coalesce(held, status) = 'pending' AND priority = p.priority AND turn >= 0
-    ORDER BY turn LIMIT 1)
-FROM unnest(%(priorities)s::int[]) AS p(priority)
-
--- name: lasts
+-- Where every flow of a batch stands, and which of its ids are taken, in one statement.
+-- name: surroundings
 SELECT f.tenant_id, f.priority, (
     SELECT turn FROM unified_queue
+    WHERE coalesce(held, status) = 'pending' AND priority = f.priority AND turn >= 0
+    ORDER BY turn LIMIT 1
+), (
+    SELECT turn FROM unified_queue
     WHERE status = 'pending' AND tenant_id = f.tenant_id AND priority = f.priority
-    ORDER BY turn DESC LIMIT 1)
+    ORDER BY turn DESC LIMIT 1
+), ARRAY(SELECT queue_id FROM unified_queue WHERE queue_id = ANY(%(ids)s::text[]))
 FROM unnest(%(tenants)s::text[], %(priorities)s::int[]) AS f(tenant_id, priority)
 
 -- name: backlog_indexing
