@@ -128,3 +128,19 @@ def test_a_tenant_is_forgotten_only_after_a_yes(run: Run, ask: Callable[..., Any
 
     run("delete-tenant", "default", "--yes")
     assert [] == paths(ask, folder)
+
+
+def test_no_name_speaks_to_the_terminal(run: Run, tmp_path: Path, folder: Path):
+    evil = tmp_path / "red\x1b[31m"
+    evil.mkdir()
+    (evil / "good.md").write_text("Words.\n")
+    (evil / "bad.md").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\0")
+
+    told = [
+        run("index", str(evil), code=1).output,
+        run("documents", "tree", str(evil / "good.md")).output,
+        run("delete", str(evil / "nobody"), code=1).output,
+        run("delete-tenant", evil.name, stdin="n\n", code=130).output,
+    ]
+
+    assert ["\\x1b[31m" in text and "\x1b[31m" not in text for text in told] == [True] * 4

@@ -323,3 +323,7 @@ def test_a_name_that_is_no_text_is_refused_in_one_line(run: Run, command: list[s
 
     assert refused.stderr.startswith("error: ")
     assert refused.stderr.count("\n") == 1
+
+
+def test_a_note_is_replaced_or_forgotten_but_not_both(run: Run):
+    assert "--update and --delete" in run("note", "Text.", "--update", "x", "--delete", code=2).stderr

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.exits import REFUSED
-from penstock.cli.output import emit, emit_json, table
+from penstock.cli.output import emit, emit_json, printable, table
 from penstock.cli.session import Session, json_option
 from penstock.service import paths
 
@@ -59,7 +59,7 @@ def delete(session: Session, /, path_or_id: str, **where: Any) -> None:
 def delete_tenant(session: Session, /, name: str, yes: bool) -> None:
     """Forget everything of a tenant. Files on the disk are not touched."""
     if not yes:
-        click.confirm(f"Forget everything of tenant {name}?", abort=True, err=True)
+        click.confirm(f"Forget everything of tenant {printable(name)}?", abort=True, err=True)
     _submit(session, _asked("delete_tenant", "delete", {"tenant_id_to_delete": name}, {}))
 
 
@@ -91,7 +91,7 @@ def _submit(session: Session, submission: Submission) -> None:
         removed = told.get("removed")
         emit(f"{told['outcome']}" + (f": {removed:,} documents" if removed is not None else ""))
     else:
-        emit(f"{job.status}: {job.error_message} ({job.error_code})")
+        emit(f"{job.status}: {printable(job.error_message)} ({job.error_code})")
     if job.status != "done":
         raise SystemExit(REFUSED)
 

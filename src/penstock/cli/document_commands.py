@@ -142,7 +142,7 @@ def tree(session: Session, path_or_id: str, collection: str | None, tenant: str 
     if session.as_json:
         emit_json({"document": newest, "pages": pages})
         return
-    emit(f"{source.path}: {_phases(newest)}")
+    emit(f"{printable(source.path)}: {_phases(newest)}")
     rows = [
         (
             page.number,
@@ -214,6 +214,8 @@ def note(session: Session, /, text: str, **given: Any) -> None:
     \b
     penstock note "The gate sticks when it freezes." --tag mill/gate
     """
+    if given["delete"] and given["update"] is not None:
+        raise click.UsageError("--update and --delete: give one of them.")
     alive = session.worker_alive()
     if not alive and not given["delete"]:
         session.refuse_another_model()

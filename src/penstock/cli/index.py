@@ -135,7 +135,7 @@ def _tell_ended(session: Session, job_id: str, seconds: float) -> None:
             rows = [(os.path.relpath(_path(child), root), _cause(child)) for child in failures]
             emit("\n" + table(["failed", "because"], rows))
             more = f" ({job.children_failed - len(rows):,} more)" if job.children_failed > len(rows) else ""
-            emit(f"All of them{more}: penstock why {root}. Try again: penstock retry {job_id}")
+            emit(f"All of them{more}: penstock why {printable(root)}. Try again: penstock retry {job_id}")
     if not job.ended:
         if not session.as_json:
             emit("Stopped. The same command goes on where it was; `penstock cancel ID` gives it up.")
