@@ -83,7 +83,7 @@ class Intake:
         for request in added:
             shown = _stamped(fields.fresh(request.message))
             file = keys.file_key(request.message.rag_id, request.submission["payload"]["file_path"])
-            # Also where the message is gone: if no other gateway took it over, the server has lost its memory.
+            # Also where the message is gone: if no other gateway has it, the server lost its memory.
             self._lists.accept(request.taken, shown, file=file, again=request.again)
             accepted.append(request.message.job_id)
         return accepted, [request.taken for request in rest]

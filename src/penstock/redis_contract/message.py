@@ -22,7 +22,7 @@ MAX_BYTES = 1 << 20
 MAX_RETRIES = 1000
 MAX_PATH = 4095
 MAX_PART = 255
-"""Bytes of a path and of one name in it: no file system here has longer ones, and following one costs time."""
+"""Bytes of a path and of one name in it: no file has longer ones, and following them takes minutes."""
 
 _Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 _Retries: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_RETRIES)]
