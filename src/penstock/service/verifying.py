@@ -46,8 +46,9 @@ class Verifier:
                     yield Difference(what=what, place=place, path=known.path)
 
     def _on_its_way(self, known: KnownSource) -> bool:
-        """It was indexed where somebody had put it, and still lies there: to look at its place now would bring
-        back what was there before, or nothing."""
+        """It was indexed where somebody had put it, and still lies there: a look at its place now would bring
+        back what was there before, or nothing.
+        """
         with self._catalog.snapshot() as snapshot:
             document = snapshot.document(known.published_id) if known.published_id is not None else None
         job = self._jobs.queue.get(document.job_id) if document is not None and document.job_id else None
