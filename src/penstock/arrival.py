@@ -15,8 +15,9 @@ ARRIVAL = "arrival"
 class Arrival(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """``read_from``: where the file lies now; it is known by the job's own path, and moves there later.
 
-    ``sent_at``: when that was said. ``source_type``: what its content has to be, None: whatever it is. ``tags`` and ``about`` go to the
-    document, beside those of the version before it or (``keep`` false) in their place.
+    ``sent_at``: when that was said. ``source_type``: what its content has to be, None: whatever it is.
+    ``tags`` and ``about`` go to the document, beside those of the version before it or (``keep`` false) in
+    their place.
     """
 
     read_from: str

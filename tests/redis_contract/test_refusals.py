@@ -108,8 +108,9 @@ def test_a_message_that_counts_one_more_attempt_puts_a_failed_job_back(town: Tow
     town.push(message | {"retry_count": 1})
     gateway = town.gateway()
     gateway.step()
-    assert ("queued", -1) == (
+    assert ("queued", "", -1) == (
         town.hash(message["job_id"])["status"],
+        town.hash(message["job_id"])["file"],
         town.redis.ttl(f"rag:ingest:job:{message['job_id']}"),
     )
     (shown,) = town.settle(gateway, message["job_id"])
