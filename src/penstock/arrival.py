@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -14,8 +15,9 @@ ARRIVAL = "arrival"
 class Arrival(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """``read_from``: where the file lies now; it is known by the job's own path, and moves there later.
 
-    ``source_type``: what its content has to be, None: whatever it is. ``tags`` and ``about`` go to the
-    document, beside those of the version before it or (``keep`` false) in their place.
+    ``sent_at``: when that was said. ``source_type``: what its content has to be, None: whatever it is.
+    ``tags`` and ``about`` go to the document, beside those of the version before it or (``keep`` false) in
+    their place.
     """
 
     read_from: str
@@ -23,6 +25,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tags: tuple[str, ...] = ()
     about: dict[str, Any] = {}
     keep: bool = True
+    sent_at: datetime | None = None
 
 
 def arrival_of(metadata: Mapping[str, Any]) -> Arrival | None:

@@ -348,6 +348,17 @@ class _JobLines(logging.Formatter):
         record.job = f" {record.job_id}" if hasattr(record, "job_id") else ""
         return super().format(record)
 
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - its name in the library
+        """One line without control characters: names of files must not drive the terminal or forge lines."""
+        return _escaped(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - as above
+        return "\n".join(map(_escaped, super().formatException(ei).split("\n")))
+
+
+def _escaped(line: str) -> str:
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
+
 
 def log_to_stderr(level: int) -> None:
     """Where nothing else was set up: lines on standard error, each with its job's id if it has one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from penstock import working
 from penstock.cli.main import cli
 from tests.pipeline.making import pdf
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
@@ -286,6 +288,14 @@ def test_a_foreign_consumer_can_serve_what_submit_produced(town: Town, run: Run,
 
     told = json.loads(run("ingest", "status", "--job", job_id, "--json", "--follow").stdout)
     assert ("done", 21, 25) == (told["status"], told["chunks_created"], told["duration_seconds"])
+
+
+def test_names_of_files_cannot_forge_lines_of_the_log():
+    record = logging.LogRecord("x", logging.WARNING, "", 0, "job failed: %s", ("a\n\x1b[2J.pdf",), None)
+
+    line = working._JobLines("%(message)s").format(record)
+
+    assert "job failed: a\\n\\x1b[2J.pdf" == line
 
 
 def test_the_command_serves_until_it_is_told_to_stop(town: Town, run: Run):

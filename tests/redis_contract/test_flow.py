@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -254,3 +256,37 @@ def test_unknown_fields_are_kept_with_the_job(town: Town):
     town.done(message)
 
     assert message == json.loads(town.app.job(message["job_id"]).metadata)["message"]
+
+
+@pytest.mark.parametrize("swapped", ["file", "folder"])
+def test_a_link_put_in_the_way_after_the_check_leads_nowhere(town: Town, swapped: str):
+    elsewhere = town.place / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "a.txt").write_text("Confidential.")
+    path = town.put("sub/a.txt", "Water.")
+    message, gateway = town.message(path), town.gateway()
+    town.push(message)
+    gateway.step()
+    path.unlink()
+    if swapped == "file":
+        path.symlink_to(elsewhere / "a.txt")
+    else:
+        path.parent.rmdir()
+        path.parent.symlink_to(elsewhere)
+
+    (shown,) = town.settle(gateway, message["job_id"])
+
+    expected = {"file": "PathNotAllowed", "folder": "FileNotFound"}
+    assert ("failed", expected[swapped]) == (shown["status"], shown["error_type"])
+    assert ([], True) == (town.found("confidential"), (elsewhere / "a.txt").exists())
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_what_is_no_file_removes_nothing_that_is_indexed(town: Town, make: Callable[[Path], None]):
+    town.done(town.message(town.put("a.txt", "Water.")))
+    make(town.inbox() / "incoming" / "a.txt")
+
+    shown = town.done(town.message(town.inbox() / "incoming" / "a.txt"))
+
+    assert ("failed", "ERR_UNSUPPORTED_TYPE") == (shown["status"], shown["error_code"])
+    assert [str(town.inbox() / "processed" / "a.txt")] == town.found("water")

@@ -7,11 +7,13 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock import clock
 from penstock.redis_contract import inbox
 from penstock.service.verifying import Verifier
 from tests.redis_contract.conftest import Town
@@ -187,6 +189,35 @@ def test_two_messages_for_one_file_both_end_well(town: Town):
 
     assert ["done", "done"] == [shown["status"] for shown in found]
     assert ["a.txt"] == [path.name for path in (town.inbox() / "processed").iterdir()]
+
+
+def test_a_message_sent_before_the_file_was_moved_finds_it_where_it_is_now(town: Town):
+    path = town.put("a.txt", "Water.")
+    town.done(town.message(path))
+
+    late = town.done(town.message(path))
+    again = town.done(town.message(path, options={"reindex": True}))
+    too_late = town.done(town.message(path, submitted_at=clock.format_time(clock.now() + timedelta(hours=1))))
+
+    assert [("done", "unchanged"), ("done", "indexed"), ("failed", "")] == [
+        (shown["status"], shown["outcome"]) for shown in (late, again, too_late)
+    ]
+    assert ("ERR_FILE_NOT_FOUND", late["file"]) == (too_late["error_code"], town.found("water")[0])
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_what_is_indexed_and_not_moved_yet_is_left_to_its_gateway(town: Town, before: bool):
+    if before:
+        town.done(town.message(town.put("a.txt", "Wind.")))
+    job_id, gateway = town.push(town.message(town.put("a.txt", "Water."))), town.gateway()
+    gateway.step()
+    with town.app.worker_thread():
+        town.app.wait(job_id, timeout=30)
+
+    assert [] == list(Verifier(town.app.documents.catalog, town.app).differences())
+
+    town.settle(gateway, job_id)
+    assert [str(town.inbox() / "processed" / "a.txt")] == town.found("water")
 
 
 def test_a_new_version_takes_the_old_ones_name_and_place(town: Town):

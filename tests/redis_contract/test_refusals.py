@@ -34,6 +34,7 @@ BAD: dict[str, tuple[Making, str, str]] = {
     "a path as a name": (having(filename="../x"), "ERR_INVALID_MESSAGE", "field 'filename'"),
     "no id at all": (having(job_id="../../x y"), "ERR_INVALID_MESSAGE", "field 'job_id'"),
     "half a character": (lambda _: '{"job_id": "\\ud800"}', "ERR_INVALID_MESSAGE", "is not JSON"),
+    "deep": (lambda _: '{"a":' + "[" * 200 + "]" * 200 + "}", "ERR_INVALID_MESSAGE", "more than 100 deep"),
     "NUL": (having(colour="a\0b"), "ERR_INVALID_TEXT", "holds a NUL character"),
 }
 
@@ -107,8 +108,9 @@ def test_a_message_that_counts_one_more_attempt_puts_a_failed_job_back(town: Tow
     town.push(message | {"retry_count": 1})
     gateway = town.gateway()
     gateway.step()
-    assert ("queued", -1) == (
+    assert ("queued", "", -1) == (
         town.hash(message["job_id"])["status"],
+        town.hash(message["job_id"])["file"],
         town.redis.ttl(f"rag:ingest:job:{message['job_id']}"),
     )
     (shown,) = town.settle(gateway, message["job_id"])

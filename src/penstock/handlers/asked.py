@@ -65,7 +65,25 @@ class Asked(NamedTuple):
             times = (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns)
             return times and self.made_of(known, known.content_hash)
 
-        return read_file(self.read_from, most_bytes, unchanged)
+        if self.arrival is None:
+            return read_file(self.path, most_bytes, unchanged)
+        # Whoever brought it was allowed this path as it was then, and not what a link may make of it.
+        try:
+            return read_file(self.read_from, most_bytes, unchanged, links=False)
+        except (FileNotFoundError, NotADirectoryError):
+            if known is None or not self._moved_since(known):
+                raise
+        return read_file(self.path, most_bytes, unchanged, links=False)
+
+    def _moved_since(self, known: Source) -> bool:
+        """Another message for the same file was done first. A move is a change of the file's state."""
+        sent_at = self.arrival.sent_at if self.arrival is not None else None
+        try:
+            found = os.lstat(self.path)
+        except OSError:
+            return False
+        same = (found.st_size, found.st_mtime_ns) == (known.size, known.mtime_ns)
+        return same and sent_at is not None and sent_at.timestamp() <= found.st_ctime
 
     def refuse_another_type(self, read: Read) -> None:
         if self.arrival is not None and self.arrival.source_type is not None:

@@ -128,7 +128,7 @@ class _Call:
         except (FileNotFoundError, NotADirectoryError):
             return self._missing(index, context, asked, known)
         except UnsupportedType:
-            if known is None:
+            if known is None or asked.arrival is not None:
                 raise
             return self._forgotten(context, asked.path, "it is no file any more")
         if read is None and known is not None:

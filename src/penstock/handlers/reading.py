@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
 from typing import NamedTuple
 
-from penstock.errors import DocumentTooLarge, UnsupportedType
+from penstock.errors import DocumentTooLarge, PermanentFailure, UnsupportedType
+
+# Not blocking: what was a file when it was found may be a pipe by now.
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+_PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Read(NamedTuple):
@@ -18,17 +23,37 @@ class Read(NamedTuple):
     mtime_ns: int
 
 
-def read_file(path: str, most_bytes: int, unwanted: Callable[[os.stat_result], bool]) -> Read | None:
-    """None: ``unwanted`` said so, by what the system tells of the open file."""
-    # Not blocking: what was a file at the walk may be a pipe by now.
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+def read_file(
+    path: str, most_bytes: int, unwanted: Callable[[os.stat_result], bool], *, links: bool = True
+) -> Read | None:
+    """None: ``unwanted`` said so, by what the system tells of the open file. ``links``: follow them."""
+    fd = os.open(path, _READ) if links else _opened_without_links(path)
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(fd)  # a folder cannot be made a file object
+        raise UnsupportedType(f"{path} is no regular file")
     with os.fdopen(fd, "rb") as file:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise UnsupportedType(f"{path} is no regular file")
         if unwanted(status):
             return None
         if status.st_size > most_bytes:
             raise DocumentTooLarge(f"{path} has {status.st_size:,} bytes; the limit is {most_bytes:,}")
         # It may grow meanwhile; what comes after its size now belongs to the next change.
         return Read(file.read(status.st_size), status.st_size, status.st_mtime_ns)
+
+
+def _opened_without_links(path: str) -> int:
+    """From folder to folder: whoever puts a link in the way, at whatever moment, leads nobody elsewhere."""
+    *folders, name = path.strip("/").split("/")
+    at = os.open("/", _PASS)
+    try:
+        for folder in folders:
+            below = os.open(folder, _PASS, dir_fd=at)
+            os.close(at)
+            at = below
+        return os.open(name, _READ | os.O_NOFOLLOW, dir_fd=at)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise PermanentFailure(f"{path} has become a link", code="ERR_OUTSIDE_RAG") from None
+    finally:
+        os.close(at)

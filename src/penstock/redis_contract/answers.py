@@ -34,7 +34,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """A gateway, as it last said. ``beat_age_s`` None: it has left. ``workers``: how many work on its queue."""
+    """A gateway, as it last said. ``beat_age_s`` None: it has left. ``workers``: of its queue."""
 
     name: str
     host: str

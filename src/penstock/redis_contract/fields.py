@@ -20,7 +20,7 @@ MANAGED = "managed"
 STATUS_FIELDS = (
     "job_id rag_id filename status submitted_at started_at completed_at duration_seconds chunks_created "
     "embeddings_generated tokens_used error error_type retry_count error_code max_retries outcome "
-    "source_path updated_at"
+    "source_path updated_at file file_error"
 ).split()
 """The contract's fourteen, and ours."""
 NUMBERS = frozenset(

@@ -31,8 +31,9 @@ class Moved(NamedTuple):
 
 
 def move(source: Path, target: Path, *, part: str, is_it: IsIt) -> Moved:
-    """``is_it`` says whether this is the file that was worked on: a newer one is left to its own message.
+    """``source`` is a path without links.
 
+    ``is_it`` says whether this is the file that was worked on: a newer one is left to its own message.
     An older file of that name at the target makes room, see ``aside``. ``part`` names a copy under way.
     """
     try:
@@ -42,6 +43,8 @@ def move(source: Path, target: Path, *, part: str, is_it: IsIt) -> Moved:
             return Moved(str(target if target.exists() else source))
         if not stat.S_ISREG(found.st_mode):
             return Moved(str(source), "it is no regular file")
+        if source.parent.resolve() != source.parent:
+            return Moved(str(source), "its folder has become a link")
         if not is_it(found):
             return Moved(str(source), "it was changed since; a later message has to bring it")
         target.parent.mkdir(parents=True, exist_ok=True)

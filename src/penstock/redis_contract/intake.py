@@ -22,7 +22,7 @@ from penstock.errors import (
 from penstock.job import Status
 from penstock.redis_contract import fields, inbox, keys
 from penstock.redis_contract.lists import Lists, Taken
-from penstock.redis_contract.message import Message, decode, read
+from penstock.redis_contract.message import Message, decode, moment_of, read
 from penstock.redis_contract.rags import FAILED, Rags
 from penstock.redis_contract.trouble import trouble
 from penstock.service.jobs import Jobs
@@ -83,7 +83,7 @@ class Intake:
         for request in added:
             shown = _stamped(fields.fresh(request.message))
             file = keys.file_key(request.message.rag_id, request.submission["payload"]["file_path"])
-            # Also where the message is gone: if no other gateway took it over, the server has lost its memory.
+            # Also where the message is gone: if no other gateway has it, the server lost its memory.
             self._lists.accept(request.taken, shown, file=file, again=request.again)
             accepted.append(request.message.job_id)
         return accepted, [request.taken for request in rest]
@@ -159,6 +159,7 @@ class Intake:
             tags=message.tags,
             about=message.metadata,
             keep=options.preserve_metadata,
+            sent_at=moment_of(message.submitted_at) if place.managed else None,
         )
         metadata = {
             ARRIVAL: msgspec.to_builtins(arrival),

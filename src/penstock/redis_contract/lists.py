@@ -75,8 +75,8 @@ class Lists:
         return [Taken(raw, priority) for priority, held in found for raw in reversed(held)]
 
     def accept(self, taken: Taken, fields: Fields, *, file: str, again: bool = False) -> bool:
-        """The job is queued (``again``: whatever its hash says of an end). ``file``: key of the jobs that are about its file.
-        False: another gateway has taken the message over.
+        """The job is queued (``again``: whatever its hash says of an end). ``file``: key of the jobs that
+        are about its file. False: another gateway has taken the message over.
         """
         job_id = fields["job_id"]
         named = [keys.processing_key(self.gateway, taken.priority), keys.OPEN, keys.job_key(job_id), file]

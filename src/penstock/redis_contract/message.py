@@ -20,9 +20,10 @@ SUBMITTERS = ("cli", "api", "scheduled")
 MAX_BYTES = 1 << 20
 """Longer messages are no messages: a path and some options take a few hundred bytes."""
 MAX_RETRIES = 1000
+MAX_DEPTH = 100
 MAX_PATH = 4095
 MAX_PART = 255
-"""Bytes of a path and of one name in it: no file system here has longer ones, and following one costs time."""
+"""Bytes of a path and of one name in it: no file has longer ones, and following them takes minutes."""
 
 _Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 _Retries: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_RETRIES)]
@@ -68,7 +69,19 @@ def decode(raw: bytes) -> dict[str, Any]:
         raise InvalidMessage(f"the message is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise InvalidMessage(f"the message is no JSON object, but {_word(found)}")
+    _refuse_deep(found)
     return found
+
+
+def _refuse_deep(found: dict[str, Any]) -> None:
+    """What can just be read here could not be where the stack is higher, or within a job's metadata."""
+    level: list[Any] = [found]
+    for _ in range(MAX_DEPTH):
+        inner = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [value for values in inner for value in values if isinstance(value, dict | list)]
+        if not level:
+            return
+    raise InvalidMessage(f"the message is nested more than {MAX_DEPTH} deep")
 
 
 def read(given: Mapping[str, Any]) -> Message:

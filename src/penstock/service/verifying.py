@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.arrival import arrival_of
 from penstock.catalog.answers import KnownSource
 from penstock.catalog.paging import known_below
 from penstock.catalog.protocol import BATCH, Catalog
@@ -41,8 +42,24 @@ class Verifier:
         for place in places:
             for known in known_below(self._catalog, place):
                 what = _differs(known)
-                if what is not None:
+                if what is not None and not self._on_its_way(known):
                     yield Difference(what=what, place=place, path=known.path)
+
+    def _on_its_way(self, known: KnownSource) -> bool:
+        """It was indexed where somebody had put it, and still lies there: a look at its place now would bring
+        back what was there before, or nothing.
+        """
+        with self._catalog.snapshot() as snapshot:
+            document = snapshot.document(known.published_id) if known.published_id is not None else None
+        job = self._jobs.queue.get(document.job_id) if document is not None and document.job_id else None
+        arrival = arrival_of(msgspec.json.decode(job.metadata)) if job is not None else None
+        if arrival is None or arrival.read_from == known.path:
+            return False
+        try:
+            found = Path(arrival.read_from).lstat()
+        except OSError:
+            return False
+        return (found.st_size, found.st_mtime_ns) == (known.size, known.mtime_ns)
 
     def repair(self) -> int:
         """Put right what the catalog itself has wrong, as far as that needs no source; how many rows. Chunks
