@@ -25,6 +25,8 @@ class Report(msgspec.Struct, kw_only=True):
     machine: Machine
     plan: str
     figures: list[Figures]
+    notes: list[str] = []
+    """What a reader has to know of how it came about."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report = _joined([msgspec.json.decode(path.read_bytes(), type=Report) for path in options.read])
     else:
         report = _measured(options)
+    report.notes += options.note
     print(report.machine.line())
     for store in places.STORES:
         shown = [each for each in report.figures if each.store == store]
@@ -43,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         options.json.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
     if options.write:
-        write(report.machine, report.plan, report.figures)
+        write(report.machine, report.plan, report.figures, report.notes)
     return 0
 
 
@@ -56,7 +59,13 @@ def _joined(reports: Sequence[Report]) -> Report:
     for each in (each for report in reports for each in report.figures):
         key = (each.store, each.name)
         found[key] = joined(found[key], each) if key in found else each
-    return msgspec.structs.replace(reports[-1], figures=list(found.values()))
+    busiest = max(reports, key=lambda report: report.machine.busy)
+    notes = [note for report in reports for note in report.notes]
+    if len(reports) > 1:
+        notes.insert(
+            0, f"Joined from {len(reports)} runs one after the other; the busiest hour is named above."
+        )
+    return msgspec.structs.replace(busiest, figures=list(found.values()), notes=notes)
 
 
 def _measured(options: argparse.Namespace) -> Report:
@@ -111,6 +120,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--read", type=Path, metavar="FILE", action="append", help="measure nothing: show such files"
     )
+    parser.add_argument("--note", action="append", default=[], help="what the page has to say of this run")
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks-peers.md and its charts")
     return parser.parse_args(arguments)
 

@@ -70,5 +70,11 @@ def short_of(figures: Figures, behind: int) -> int | None:
 
 def joined(earlier: Figures, later: Figures) -> Figures:
     """What the later one has measured counts."""
-    measured = {name: value for name in later.__struct_fields__ if (value := getattr(later, name))}
-    return msgspec.structs.replace(earlier, trouble="", **measured)
+    changes = {}
+    for name in later.__struct_fields__:
+        value = getattr(later, name)
+        if isinstance(value, dict):
+            changes[name] = getattr(earlier, name) | value
+        elif value:
+            changes[name] = value
+    return msgspec.structs.replace(earlier, **changes)

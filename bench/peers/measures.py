@@ -93,7 +93,7 @@ def _drained(each: Session, jobs: int, limit_s: float, *, workers: int) -> tuple
 
 def _known(found: float | None) -> float:
     if found is None:
-        raise Unable("was done before all workers had begun")
+        raise Unable("not all workers ran something, or all was done at once")
     return found
 
 

@@ -18,14 +18,16 @@ TEXT = Path(__file__).with_name("page.md")
 KINDS = {field.OURS: "ours", field.FLOOR: "floor"}
 
 
-def write(machine: Machine, plan: str, figures: Sequence[Figures], docs: Path = DOCS) -> None:
+def write(
+    machine: Machine, plan: str, figures: Sequence[Figures], notes: Sequence[str], docs: Path = DOCS
+) -> None:
     (docs / "charts").mkdir(exist_ok=True)
     for name, text in charts(figures).items():
         (docs / "charts" / name).write_text(text, encoding="utf-8")
-    (docs / PAGE).write_text(page(machine, plan, figures), encoding="utf-8")
+    (docs / PAGE).write_text(page(machine, plan, figures, notes), encoding="utf-8")
 
 
-def page(machine: Machine, plan: str, figures: Sequence[Figures]) -> str:
+def page(machine: Machine, plan: str, figures: Sequence[Figures], notes: Sequence[str]) -> str:
     by_store = {store: [each for each in figures if each.store == store] for store in STORES}
     return TEXT.read_text(encoding="utf-8").format(
         machine=machine.line(),
@@ -36,6 +38,7 @@ def page(machine: Machine, plan: str, figures: Sequence[Figures]) -> str:
         killed_s=f"{PLANS[plan].killed_s:g}",
         plan=plan,
         results="\n\n".join(_store(store, shown) for store, shown in by_store.items() if shown),
+        notes="\n".join(f"- {note}" for note in notes),
         setups="\n".join(_setups(figures)),
         troubles=_troubles(figures),
     )

@@ -104,9 +104,9 @@ def test_kept_is_unknown_when_hardly_more_were_behind():
 
 
 def test_later_figures_count_and_leave_the_others():
-    both = joined(ours(one=[1.0], trouble="slow"), ours(one=[2.0], cpu_ms=[]))
+    both = joined(ours(one=[1.0], drain={1: [5.0], 2: [7.0]}), ours(one=[2.0], cpu_ms=[], drain={1: [6.0]}))
 
-    assert ([2.0], [0.1], "") == (both.one, both.cpu_ms, both.trouble)
+    assert ([2.0], [0.1], {1: [6.0], 2: [7.0]}) == (both.one, both.cpu_ms, both.drain)
 
 
 def test_cell_says_how_long_was_waited_and_how_many_were_behind():
@@ -144,9 +144,10 @@ def test_floor_is_never_the_best():
 def test_page_names_losses_and_wins(tmp_path):
     figures = [ours(one=[10.0], cpu_ms=[0.1]), theirs(one=[5.0], cpu_ms=[0.05])]
 
-    page.write(MACHINE, "full", figures, tmp_path)
+    page.write(MACHINE, "full", figures, ["One run."], tmp_path)
     text = (tmp_path / page.PAGE).read_text()
 
+    assert "\n- One run.\n" in text
     assert "Penstock is first in: enqueue one /s." in text
     assert "**Not first** in: worker CPU ms a job (place 2 of 2; RQ is 2.0 × better)." in text
     assert "| RQ | 5 | **0.050** |" in text
@@ -156,7 +157,7 @@ def test_page_names_losses_and_wins(tmp_path):
 
 
 def test_page_fits_its_template():
-    text = page.page(MACHINE, "full", [Figures(name="RQ", store="redis", trouble=field.MISSING)])
+    text = page.page(MACHINE, "full", [Figures(name="RQ", store="redis", trouble=field.MISSING)], [])
 
     assert "- RQ, Redis: not installed." in text
     assert "{" not in text.replace("{#", "")
