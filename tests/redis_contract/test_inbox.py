@@ -135,6 +135,19 @@ def test_a_copy_that_was_cut_short_is_made_again(file: Path, other_file_system: 
     assert ("new", ["a.pdf"]) == ((other_file_system / "a.pdf").read_text(), names(other_file_system))
 
 
+def test_a_copy_that_failed_leaves_nothing(
+    file: Path, other_file_system: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+
+    told = moved(file, other_file_system / "a.pdf")
+
+    assert (str(file), True, []) == (told.path, "No space left" in told.trouble, names(other_file_system))
+
+
 def test_an_inbox_whose_folders_are_on_another_file_system(town: Town, other_file_system: Path):
     (town.inbox() / "processed").symlink_to(other_file_system)
 

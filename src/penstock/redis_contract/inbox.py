@@ -86,9 +86,14 @@ def _renamed(source: Path, target: Path) -> bool:
 def _copied(source: Path, target: Path, found: os.stat_result, part: str) -> None:
     """Whole or not at all: under another name first, and the source goes only when the copy is on disk."""
     copy = target.with_name(f".{part}.part")
-    shutil.copy2(source, copy)
-    with copy.open("rb") as written:
-        os.fsync(written.fileno())
+    try:
+        shutil.copy2(source, copy)
+        with copy.open("rb") as written:
+            os.fsync(written.fileno())
+    except OSError:
+        # Half a file on a disk that is full helps nobody, and nobody would remove it.
+        copy.unlink(missing_ok=True)
+        raise
     if _same(source.lstat(), found):
         copy.replace(target)
         source.unlink()
