@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import time
@@ -11,7 +12,6 @@ from pathlib import Path
 from bench.peers.contract import Payload, place
 from bench.peers.marks import Marks
 
-MOMENTS = "moments"
 STAYS_S = 3_600.0
 """How long a job takes that waits to be killed."""
 
@@ -30,8 +30,13 @@ def run(payload: Payload) -> int:
 def listen(directory: Path) -> socket.socket:
     """Where the moments arrive."""
     ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    ear.bind(str(directory / MOMENTS))
+    ear.bind(_address(directory))
     return ear
+
+
+def _address(directory: Path) -> str:
+    """No file: the path of one may have a hundred characters at most."""
+    return "\0penstock-peers-" + hashlib.sha256(bytes(directory)).hexdigest()[:24]
 
 
 @cache
@@ -42,7 +47,7 @@ def _marks(_process: int) -> Marks:
 @cache
 def _voice() -> socket.socket:
     voice = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    voice.connect(str(place() / MOMENTS))
+    voice.connect(_address(place()))
     return voice
 
 

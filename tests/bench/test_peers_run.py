@@ -37,12 +37,13 @@ def test_a_quick_run_measures_who_is_there_and_lists_who_is_not(tmp_path):
             assert f"{each.name}: {field.MISSING}" in said
         else:
             assert "" == each.trouble
-            assert all((each.one, each.many, each.drain[1], each.moments)), each
+            assert all((each.one, each.many, each.drain[1], each.moments))
 
 
 def test_what_a_server_counts_is_divided_by_the_jobs(tmp_path):
     (ours, _), _ = run(tmp_path, "--store=redis", "--only=two")
 
-    assert "" == ours.trouble
+    assert field.OURS == ours.name
+    assert ours.counted, ours.trouble
     (commands,) = ours.counted["commands"]
     assert 1 < commands < 100
