@@ -12,6 +12,7 @@ import pytest
 from penstock.job import Status
 from tests.documents.conftest import WAIT_S, Desk
 from tests.documents.reading import EVERYWHERE, complaint, marked, reader
+from tests.documents.test_model_change import changed, rebuild
 
 pytestmark = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
 
@@ -71,7 +72,7 @@ def deleted(library: Library, turn: int) -> None:
 
 
 CHANGES: list[Callable[[Library, int], None]] = [edited, renamed, moved_untold, deleted]
-"""Each is done some times under the reader's eyes. A change of the embedder joins with one line."""
+"""Each is done some times under the reader's eyes."""
 
 
 def watched(desk: Desk, change: Callable[[Library, int], None], turns: int) -> int:
@@ -90,6 +91,17 @@ def test_no_reader_sees_a_document_missing_doubled_or_mixed(
     desk: Desk, change: Callable[[Library, int], None]
 ):
     assert watched(desk, change, 1)
+
+
+def test_no_reader_sees_the_model_change(desk: Desk):
+    """It keeps the former model, as a process does that was started before."""
+    Library(desk).write(1)
+    desk.index()
+    with reader(desk.app.settings, LASTING) as eyes, changed(desk) as app:
+        _, jobs = rebuild(app)
+
+        assert {Status.DONE} == {job.status for job in jobs}
+        assert eyes.stopped()
 
 
 def test_a_reader_complains_of_what_is_wrong(desk: Desk):
