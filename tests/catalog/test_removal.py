@@ -343,7 +343,6 @@ def test_old_tombstones_and_cached_vectors_are_forgotten(catalog: Catalog):
         assert not snapshot.changes("acme", 0).reload
 
     assert 3 == catalog.sweep(at(100))
-
     assert 0 == catalog.sweep(at(100))
     put(catalog, "/other.md", page("x", vector=b"12345678"), space="other", asked_at=at(2))
     with catalog.snapshot() as snapshot:

@@ -58,6 +58,14 @@ def test_a_call_is_a_function_job_with_its_entity_as_the_lock(app: Penstock):
     } == job.payload
 
 
+def test_a_call_is_answered_without_counting_who_is_ahead(app: Penstock):
+    app.call("mail", {"to": "miller"})
+    receipt = app.call("mail", {"to": "baker"})
+
+    assert (None, None) == (receipt.queue_position, receipt.queue_length)
+    assert 2 == len(app.jobs())
+
+
 def test_what_a_call_says_counts_more_than_what_the_function_says(app: Penstock):
     receipt = app.call(
         "mail",
