@@ -135,8 +135,10 @@ class Penstock(FunctionJobs):
     def documents(self) -> Documents:
         """What is known of sources and their generations; opened when first asked for."""
         from penstock.catalog.opening import open_catalog
+        from penstock.neighbours import refuse_second_host
         from penstock.service.documents import Documents
 
+        refuse_second_host(self.settings, self.queue)
         return Documents(open_catalog(self.settings), self, self.settings)
 
     @functools.cached_property

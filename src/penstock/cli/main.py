@@ -88,8 +88,10 @@ class _House:
 
     def documents(self, settings: Settings, jobs: Jobs) -> Documents:
         from penstock.catalog.opening import open_catalog
+        from penstock.neighbours import refuse_second_host
         from penstock.service.documents import Documents
 
+        refuse_second_host(settings, jobs.queue)
         return Documents(open_catalog(settings), jobs, settings)
 
     def search(self, settings: Settings, documents: Documents) -> Search:

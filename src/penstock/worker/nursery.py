@@ -62,6 +62,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     open_documents: Callable[[Registry], Documents] | None = None
     takes_jobs: bool = True
     lanes: tuple[Phase, ...] = ()
+    one_host: bool = False
+    """The catalog is a file of this host, the queue is not."""
 
 
 class Tally(msgspec.Struct):

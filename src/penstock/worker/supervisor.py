@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from penstock import clock, lifecycle
+from penstock.catalog.housing import HOUSED, IN_A_FILE
 from penstock.errors import WorkerFailed
 from penstock.job import Beat, Job, WorkerReport
 from penstock.worker import idleness, losses
@@ -62,6 +63,7 @@ class Supervisor:
         self._began = clock.now()
         self._reported: dict[str, Any] = {}
         self._idle_at = 0.0
+        self._houses = False
         self._nursery: Nursery
 
     def run(self) -> None:
@@ -252,7 +254,7 @@ class Supervisor:
         services: dict[str, str] = {}
         for ward in wards:
             services |= ward.notes().get("services", {})
-        return {
+        return self._housing() | {
             "processes": len(wards),
             "refused": tally.refused + sum(ward.slot.refused for ward in wards),
             "deaths": tally.deaths,
@@ -260,6 +262,15 @@ class Supervisor:
             "stuck": self._stuck.stuck,
             "services": services,
         }
+
+    def _housing(self) -> dict[str, str]:
+        """Told only once there are documents: before that, they may still begin on any host."""
+        if not self._terms.one_host or self._catalog is None:
+            return {}
+        if not self._houses:
+            with self._catalog.snapshot() as snapshot:
+                self._houses = bool(snapshot.tenants())
+        return {HOUSED: IN_A_FILE} if self._houses else {}
 
     def _report(self) -> None:
         news = self._news()
