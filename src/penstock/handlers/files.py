@@ -28,6 +28,7 @@ from penstock.catalog.values import (
 )
 from penstock.errors import PenstockError, PermanentFailure, UnsupportedType
 from penstock.handlers.asked import Asked
+from penstock.handlers.away import CAREFUL, doubt
 from penstock.handlers.context import Context
 from penstock.handlers.embedding import MOST_TEXTS
 from penstock.handlers.filing import Filed, Filing
@@ -266,10 +267,17 @@ class _Call:
                 return self._read_before(index, context, asked, known, (known.size, known.mtime_ns))
             return {"outcome": "kept", "note": "the file is not there; what was made of it stays"}
         if known is not None:
+            away = self._away(context, asked.path) if context.metadata.get(CAREFUL) else None
+            if away is not None:
+                return {"outcome": "kept", "note": away}
             return self._forgotten(context, asked.path, "the file is gone")
         if context.claim.parent_id is not None or context.claim.submitted_by == "watcher":
             return {"outcome": "vanished"}
         raise PermanentFailure(f"{asked.path} is not there", code="ERR_FILE_NOT_FOUND")
+
+    def _away(self, context: Context, path: str) -> str | None:
+        with self._catalog.snapshot() as snapshot:
+            return doubt(path, [walk.root for walk in snapshot.walks(context.place, path)])
 
     def _forgotten(self, context: Context, path: str, note: str) -> dict[str, Any]:
         remove_all(self._catalog, removal_of_one(context.place, path, context.asked_at))
