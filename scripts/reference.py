@@ -201,8 +201,8 @@ def shown_type(kind: Any) -> str:
             return f"text like `{pattern}`"
         case msgspec.inspect.StrType(min_length=shortest, max_length=longest):
             return ("text, not empty" if shortest else "text") + (f", at most {longest}" if longest else "")
-        case msgspec.inspect.IntType(ge=int(least)):
-            return f"whole number from {least}"
+        case msgspec.inspect.IntType(ge=int(least), le=most):
+            return f"whole number from {least}" + (f" to {most:,}" if most is not None else "")
     plain = {
         "IntType": "whole number",
         "BoolType": "`true` or `false`",

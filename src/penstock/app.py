@@ -22,6 +22,7 @@ from penstock.service.functions import FunctionJobs
 if TYPE_CHECKING:
     from penstock.service.documents import Documents, IndexOptions
     from penstock.service.search import Hit, Search
+    from penstock.service.verifying import Verifier
 
 
 class Penstock(FunctionJobs):
@@ -147,6 +148,13 @@ class Penstock(FunctionJobs):
         from penstock.service.search import Search
 
         return Search(self.documents.catalog, self.settings, open_space)
+
+    @functools.cached_property
+    def verifier(self) -> Verifier:
+        """Compares the index with itself and with the disk; see ``Verifier``."""
+        from penstock.service.verifying import Verifier
+
+        return Verifier(self.documents.catalog, self)
 
     def index(self, path: str | PathLike[str], **options: Unpack[IndexOptions]) -> Receipt:
         """Have a file, or everything below a folder, become searchable; see ``Documents.index``.

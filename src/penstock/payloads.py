@@ -58,16 +58,21 @@ def _option_defaults(model: type[Payload]) -> dict[str, object]:
     }
 
 
+SMALLEST_CHUNK, USUAL_CHUNK, LARGEST_CHUNK = 16, 512, 8_192
+"""In tokens. The words of a larger one need not fit into an entry of PostgreSQL's index, which is 1 MB."""
+
+
 class Chunked(Payload, frozen=True, kw_only=True):
     """How the text is cut; None leaves it to the pipeline."""
 
     OPTIONS: ClassVar[tuple[str, ...]] = ("chunk_size", "chunk_overlap")
-    chunk_size: Annotated[int, Meta(ge=1)] | None = None
+    chunk_size: Annotated[int, Meta(ge=SMALLEST_CHUNK, le=LARGEST_CHUNK)] | None = None
     chunk_overlap: Count | None = None
 
     def __post_init__(self) -> None:
-        if self.chunk_size and self.chunk_overlap and self.chunk_overlap >= self.chunk_size:
-            raise InvalidPayload("field 'chunk_overlap': expected less than chunk_size")
+        most = (self.chunk_size or USUAL_CHUNK) // 2
+        if self.chunk_overlap is not None and self.chunk_overlap > most:
+            raise InvalidPayload(f"field 'chunk_overlap': expected at most half of chunk_size, {most}")
 
 
 class ContentPayload(Chunked, frozen=True, kw_only=True):

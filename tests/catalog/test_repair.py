@@ -13,7 +13,7 @@ import pytest
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.sql.sqlite import SqliteCatalog
-from penstock.catalog.values import LedgerEntry, LedgerKind, Place, Removal
+from penstock.catalog.values import LedgerEntry, LedgerKind, Place, Removal, Walk
 from tests.catalog.conftest import VECTOR, at, embed, found, page, put, sweep, vectors
 from tests.servers import postgres
 
@@ -71,6 +71,7 @@ def live_a_life(catalog: Catalog, place: Place) -> None:
         place=place, path="/x.bin", kind=LedgerKind.SKIPPED, rule="binary", cause="NUL", at=at(1)
     )
     catalog.note([note], now=at(1))
+    catalog.announce(Walk(place=place, root="/", rules="{}", asked_at=at(1)))
     catalog.remove(Removal(tenant_id=place.tenant_id, path="/1.md", asked_at=at(2)), now=at(2))
 
 
@@ -242,3 +243,48 @@ def test_a_sound_catalog_needs_no_repair(catalog: Catalog):
     put(catalog, "/b.md", page("elsewhere", vector=b""), space="outside")
 
     assert 0 == catalog.repair(now=at(1))
+
+
+COUNTS = {
+    "page": ("task_queue_page", "does not stand where its chunks do"),
+    "document": ("documents", "of /a.md does not stand where its pages do"),
+    "source": ("sources", "source /a.md does not count what is published of it"),
+}
+
+
+@pytest.mark.parametrize("of", COUNTS)
+def test_a_wrong_count_is_told_and_counted_again(catalog: Catalog, tmp_path: Path, of: str):
+    put(catalog, "/a.md", page("water wheel", "bread oven"))
+    put(catalog, "/b.md", page("gate"))
+    table, said = COUNTS[of]
+    wrong = f"UPDATE {table} SET chunk_count = 7 WHERE chunk_count = 2"
+    wrong = wrong if of == "source" else wrong.replace(" = 7", " = 7, vector_completed = 5")
+    before = _counted(catalog, tmp_path)
+
+    complaints = broken(catalog, dict.fromkeys(("sqlite", "postgres"), wrong), tmp_path)
+
+    assert any(complaint.endswith(said) for complaint in complaints)
+    assert [] == catalog.audit()
+    assert before == _counted(catalog, tmp_path)
+
+
+def _counted(catalog: Catalog, place: Path) -> list[list[tuple[Any, ...]]]:
+    with raw(catalog, place) as run:
+        return [
+            sorted(run(f"SELECT chunk_count{', vector_completed' * (of != 'source')} FROM {table}"))
+            for of, (table, _) in COUNTS.items()
+        ]
+
+
+def test_a_generation_that_only_waited_for_a_wrong_count_is_published(catalog: Catalog, tmp_path: Path):
+    put(catalog, "/a.md", page("water wheel", "bread oven", vector=None))
+    with raw(catalog, tmp_path) as run:
+        run("UPDATE documents SET vector_waiting = vector_waiting + 1")
+    embed(catalog, now=at(1))
+    assert set() == found(catalog, "wheel")
+
+    while catalog.repair(now=at(2)):
+        continue
+
+    assert {"water wheel"} == found(catalog, "wheel")
+    assert [] == catalog.audit()

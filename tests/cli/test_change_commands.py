@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,33 @@ def test_every_difference_is_listed_and_fixed(run: Run, ask: Callable[..., Any],
 
     assert {"differences": [], "repaired": 0, "queued": []} == ask("verify")
     assert ["deep/gate.md", "oven.md"] == paths(ask, folder)
+
+
+def test_what_is_away_with_its_disk_is_left_alone_and_said_to_be(
+    run: Run, ask: Callable[..., Any], folder: Path
+):
+    folder.rename(folder.with_name("unmounted"))
+    folder.mkdir()
+
+    told = run("verify", "--fix").stdout
+
+    assert f"3 left alone: {folder} is empty" in told
+    assert "penstock delete PATH" in told
+    assert [] == ask("verify", "--fix")["queued"]
+    assert 3 == len(paths(ask, folder))
+
+
+def test_contents_are_compared_when_asked(run: Run, ask: Callable[..., Any], folder: Path):
+    path = folder / "mill.md"
+    times = path.stat()
+    path.write_text("Works of mill.md"[: times.st_size - 1].ljust(times.st_size - 1) + "\n")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    assert "Everything matches.\n" == run("verify").stdout
+    assert "has another content" in run("verify", "--checksum", code=1).stdout
+    assert 1 == len(ask("verify", "--checksum", "--fix")["queued"])
+    run("worker", "--until-idle")
+    assert "Everything matches.\n" == run("verify", "--checksum").stdout
 
 
 def test_a_repair_is_queued_whole_however_small_the_queue(

@@ -192,6 +192,8 @@ def test_what_cannot_be_indexed_says_so(run: Run, ask: Ask, folder: Path, tmp_pa
     run("index", str(empty), "--allow-empty")
     assert "is empty (ERR_INVALID_REQUEST)" in run("search", " ", code=1).stderr
     run("index", str(folder), "--depth", "0", code=2)
+    for sizes in (["--chunk-size", "8193"], ["--chunk-size", "15"], ["--chunk-overlap", "257"]):
+        assert "ERR_INVALID_PAYLOAD" == ask("index", str(folder), *sizes, code=1)["error"]["code"]
 
 
 def test_a_preview_writes_nothing(run: Run, ask: Ask, troubled: Path):

@@ -79,6 +79,12 @@ class Hand:
         """The answers of the handler for files, settled by nobody."""
         return Files(self.catalog, self._recipe).ingest([self._context(0, claim) for claim in claims])
 
+    def run(self, claim: Claim) -> Any:
+        """What the handler of a job claimed before answers; it is settled as done."""
+        answer = self._executor.run([claim], self._context)
+        self._app.queue.settle(answer)
+        return self._app.job(claim.queue_id).result
+
     def run_jobs(self, limit: int = 100) -> Status | None:
         """One claim of jobs, as many in one call as their handler takes: how the first was settled."""
         claims = self._app.queue.claim(ClaimRequest("hand", limit, timedelta(seconds=60)))

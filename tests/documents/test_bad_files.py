@@ -170,3 +170,21 @@ def test_what_may_not_be_read_is_listed_and_nothing_below_it_removed():
     assert {"indexed": 4, "failed": 2} == second[2]
     assert {"closed.md", "locked"} == set(second[3])
     assert all("ERR_PERMISSION" in cause for cause in second[3].values())
+
+
+@pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
+def test_words_of_any_length_fit_into_the_largest_chunk(desk: Desk):
+    """In PostgreSQL the words of a chunk are one entry of at most 1 MB; what folding makes of them counts."""
+    words = {
+        "one": "x" * 100_000,
+        "many": " ".join(f"{number:x}" for number in range(12_000)),
+        "folded": "\ufdfa" * 33_000,
+        "wide": " ".join(f"{chr(0x4E00 + number)}{chr(0x12000 + number % 900)}" for number in range(11_000)),
+    }
+    for name, text in words.items():
+        desk.put(f"{name}.md", text + " wheel")
+
+    job = desk.index(chunk_size=8_192, chunk_overlap=4_096)
+
+    assert (Status.DONE, 0) == (job.status, job.children_failed)
+    assert [f"{name}.md" for name in sorted(words)] == sorted(set(desk.found("wheel", mode="keyword")))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,10 +95,111 @@ def test_what_cannot_be_repaired_is_named_and_can_be_made_anew(desk: Desk, tmp_p
 
     verifier.repair()
 
-    left = [one.what for one in verifier.differences()]
-    assert 2 == len(left)
-    assert all(f" of {path} " in what for what in left)
+    # The count is put right; a text that is gone cannot be.
+    (left,) = [one.what for one in verifier.differences()]
+    assert left.endswith(f" of {path} has no text")
     desk.run("delete_document", "delete", {"document_id": str(path)})
     desk.index()
     assert [] == list(verifier.differences())
     assert ["mill.md"] == desk.found("wheel", mode="keyword")
+
+
+def moved_away(folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+
+
+def emptied(folder: Path) -> None:
+    moved_away(folder)
+    folder.mkdir()
+
+
+def a_file_instead(folder: Path) -> None:
+    moved_away(folder)
+    folder.touch()
+
+
+AWAY = (moved_away, emptied, a_file_instead)
+
+
+@pytest.mark.parametrize("how", AWAY)
+def test_what_is_away_with_its_root_is_left_alone(desk: Desk, how: Callable[[Path], None]):
+    desk.put("mill.md", "Water drives the wheel.")
+    desk.put("gate.md", "Another wheel.")
+    desk.index()
+    how(desk.folder)
+    # Something else is beside it: by that alone the files would be gone.
+    (desk.folder.parent / "other.md").write_text("Something else.")
+
+    found = list(desk.app.verifier.differences())
+
+    assert ["is indexed, but gone from the disk"] * 2 == [one.what for one in found]
+    assert all(str(desk.folder) in (one.left_alone or "") for one in found)
+    assert [] == desk.app.verifier.fix(found)
+    assert ["gate.md", "mill.md"] == sorted(desk.found("wheel", mode="keyword"))
+
+
+def test_a_disk_that_goes_between_the_look_and_the_repair_takes_nothing_along(desk: Desk):
+    desk.put("mill.md", "Water drives the wheel.")
+    desk.put("gone.md", "Another wheel.")
+    desk.index()
+    (desk.folder / "gone.md").unlink()
+    (found,) = desk.app.verifier.differences()
+    (receipt,) = desk.app.verifier.fix([found])
+
+    desk.folder.rename(desk.folder.with_name("elsewhere"))
+    job = desk.finish(receipt.job_id)
+    assert ("kept", True) == (job.result["outcome"], str(desk.folder) in job.result["note"])
+
+    desk.folder.with_name("elsewhere").rename(desk.folder)
+    (receipt,) = desk.app.verifier.fix([found])
+    assert "removed" == desk.finish(receipt.job_id).result["outcome"]
+
+
+def test_a_single_file_is_gone_only_from_a_folder_that_holds_something(desk: Desk):
+    path = desk.put("mill.md", "Water drives the wheel.")
+    desk.index(path)
+    path.unlink()
+
+    (found,) = desk.app.verifier.differences()
+    assert found.left_alone is not None
+
+    (desk.folder / "other.md").touch()
+    (found,) = desk.app.verifier.differences()
+    assert found.left_alone is None
+
+
+def test_what_cannot_be_looked_at_is_left_alone(desk: Desk):
+    desk.put("deep/mill.md", "Water drives the wheel.")
+    desk.index()
+    folder = desk.folder / "deep"
+    (folder / "mill.md").unlink()
+    folder.rmdir()
+    # A loop of links: nobody, not even root, can look at what is in it.
+    folder.symlink_to(folder)
+
+    (found,) = desk.app.verifier.differences()
+
+    assert "cannot be looked at" in found.what
+    assert [] == desk.app.verifier.fix([found])
+
+
+def test_contents_are_compared_where_size_and_time_say_nothing(desk: Desk):
+    first, second = desk.put("a.md", "Water drives the wheel."), desk.put("b.md", "Grain feeds the miller.")
+    for path in (first, second):
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    desk.index()
+    swapped = [second.read_bytes(), first.read_bytes()]
+    for path, content in zip((first, second), swapped, strict=True):
+        path.write_bytes(content)
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+
+    assert [] == list(desk.app.verifier.differences())
+    found = list(desk.app.verifier.differences(checksum=True))
+    assert [
+        f"{path} has another content than was indexed, of the same size and time" for path in (first, second)
+    ] == said(found)
+
+    for receipt in desk.app.verifier.fix(found):
+        assert "indexed" == desk.finish(receipt.job_id).result["outcome"]
+    assert [] == list(desk.app.verifier.differences(checksum=True))
+    assert ["b.md"] == desk.found("wheel", mode="keyword")

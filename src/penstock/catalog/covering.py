@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from penstock.catalog.values import Place, Removal
+from penstock.catalog.values import Place, Removal, Walk
 
 
 def below(folder: str, path: str) -> bool:
@@ -44,6 +44,12 @@ def covers(removal: Removal, place: Place, path: str, source_id: str | None, ask
 
 def _in_its_path(removal: Removal, path: str) -> bool:
     return removal.below and removal.path is not None and below(removal.path, path)
+
+
+def contests(walk: Walk, removal: Removal, path: str | None) -> bool:
+    """Whether a walk may want what a delete asked for earlier would remove. ``path``: of the delete, or of
+    the source it names."""
+    return path is None or below(walk.root, path) or (removal.below and below(path, walk.root))
 
 
 def covered(

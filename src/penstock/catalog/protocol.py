@@ -57,6 +57,7 @@ from penstock.catalog.values import (
     TaskRequest,
     TaskStatus,
     Touch,
+    Walk,
 )
 
 BATCH = 1_000
@@ -130,6 +131,9 @@ class Snapshot(Protocol):
 
     def open_tasks(self, lane: Phase) -> int:
         """Tasks of a lane not settled yet, counted no further than 10,000: bounds work in flight."""
+
+    def walks(self, place: Place, path: str) -> list[Walk]:
+        """Those that were announced for the path, or a folder it lies in."""
 
     def why(self, place: Place, path: str) -> Why: ...
 
@@ -232,8 +236,13 @@ class Catalog(Protocol):
         """Failed tasks of a document start again, with what was skipped behind them; how many. Works on
         published ones too: what then succeeds appears. 0 when nothing had failed or it is dropped."""
 
-    def touch(self, touches: Sequence[Touch]) -> None:
-        """Remember sizes and times of files whose content is unchanged."""
+    def touch(self, touches: Sequence[Touch]) -> list[bool]:
+        """Remember sizes and times of files whose content is unchanged, and when they were asked for last.
+        False: the source is no longer published."""
+
+    def announce(self, walk: Walk) -> None:
+        """Say what will be looked at, before the first look: deletes asked for earlier that have not removed
+        it by then do not do so without having heard the walk."""
 
     def rename(self, rename: Rename, *, limit: int = BATCH, now: datetime | None = None) -> Renamed:
         """Give sources their new paths, at most ``limit`` a call. Nothing is read or embedded; ids, chunks
@@ -251,7 +260,8 @@ class Catalog(Protocol):
     def remove(self, removal: Removal, *, limit: int = BATCH, now: datetime | None = None) -> Removed:
         """Write a tombstone, then make sources invisible, at most ``limit`` a call, and drop generations
         being built. A generation asked for not later than the tombstone is never published afterwards.
-        Rows go through the outbox, sources with the last of theirs."""
+        Rows go through the outbox, sources with the last of theirs. Where walks were announced that were
+        asked for later, and after ``heard``, nothing but the tombstone is written, and they are answered."""
 
     def outbox(self, kind: EntryKind | None = None, *, after: int = 0, limit: int = 100) -> list[Entry]:
         """What is left to do after transactions that are over, oldest first."""

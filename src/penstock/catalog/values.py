@@ -283,7 +283,8 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     """What to forget: everything of a tenant, narrowed by what is given. ``path`` means itself and, unless
     ``below`` is false, all below it.
 
-    Only what was asked for before or at ``asked_at`` goes; later generations stay.
+    Only what was asked for before or at ``asked_at`` goes; later generations stay. So does, until it was
+    heard, what a walk asked for later may want: ``heard`` is when the last of those was asked for.
     """
 
     tenant_id: str
@@ -294,13 +295,25 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     source_id: str | None = None
     below: bool = True
     reason: str = ""
+    heard: datetime | None = None
+
+
+class Walk(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody asked to have everything below ``root`` looked at, by these rules (the walk's own words)."""
+
+    place: Place
+    root: str
+    rules: str
+    asked_at: datetime
 
 
 class Removed(msgspec.Struct, frozen=True):
-    """``sources`` became invisible in this call; ``more`` are left for the next."""
+    """``sources`` became invisible in this call; ``more`` are left for the next. ``newer``: nothing was done,
+    as these walks were asked for after the delete and may want what it would remove."""
 
     sources: int
     more: bool
+    newer: tuple[Walk, ...] = ()
 
 
 class Rename(msgspec.Struct, frozen=True, kw_only=True):
@@ -334,11 +347,13 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Touch(msgspec.Struct, frozen=True, gc=False):
-    """Size or time of a file changed, its content did not."""
+    """Size or time of a file changed, its content did not; or (``asked_at``) somebody asked for it again, and
+    all of it is as it was."""
 
     source_id: str
     size: int
     mtime_ns: int
+    asked_at: datetime | None = None
 
 
 class LedgerKind(enum.StrEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from penstock.service import paths
 if TYPE_CHECKING:
     from penstock.service.answers import Receipt
     from penstock.service.requests import Submission
+    from penstock.service.verifying import Difference
 
 SHOWN = 20
 
@@ -108,15 +110,19 @@ def _tell_queued(session: Session, receipt: Receipt) -> None:
 @click.option(
     "--fix", is_flag=True, help="Repair the catalog, and have what differs from the disk looked at."
 )
+@click.option("--checksum", is_flag=True, help="Compare contents as well: every file is read.")
 @json_option
 @click.pass_obj
-def verify(session: Session, /, tenant: str | None, fix: bool) -> None:
+def verify(session: Session, /, tenant: str | None, fix: bool, checksum: bool) -> None:
     """Compare documents, words, vectors and the disk, and list every difference.
+
+    What is gone with the folder it was found in, or cannot be looked at, --fix leaves alone: it may be on a
+    disk that is away. `penstock delete PATH` forgets it.
 
     The exit code is 0 when there is none, or with --fix.
     """
     verifier = session.verifier
-    found = list(verifier.differences(tenant))
+    found = list(verifier.differences(tenant, checksum=checksum))
     repaired = verifier.repair() if fix and any(one.path is None for one in found) else 0
     receipts = verifier.fix(found) if fix and found else []
     if session.as_json:
@@ -132,7 +138,19 @@ def verify(session: Session, /, tenant: str | None, fix: bool) -> None:
             emit(f"{repaired:,} rows of the catalog put right.")
         if receipts:
             emit(f"{len(receipts):,} jobs queued to put the rest right.")
+        if fix:
+            _tell_left_alone(found)
         if (repaired or receipts) and not session.worker_alive():
             emit("No worker is running here. Start one with: penstock worker")
     if found and not fix:
         raise SystemExit(REFUSED)
+
+
+def _tell_left_alone(found: list[Difference]) -> None:
+    left = Counter(one.left_alone for one in found if one.left_alone is not None)
+    for reason, number in left.most_common(SHOWN):
+        emit(f"{number:,} left alone: {printable(reason)}.")
+    if left:
+        emit(
+            "When they are back, `penstock verify` finds them. To forget them for good: penstock delete PATH"
+        )

@@ -33,8 +33,10 @@ CLAIMED_WITHIN_S = 3.0
 @click.option("--project", is_flag=True, help="A source tree: code counts, and its repository is known.")
 @click.option("--depth", type=click.IntRange(1), metavar="N", help="Folders deep, at most.")
 @click.option("--recursive/--no-recursive", default=True, help="Folders below it as well, or not.")
-@click.option("--chunk-size", type=click.IntRange(16), metavar="TOKENS", help="Tokens a chunk, about.")
-@click.option("--chunk-overlap", type=click.IntRange(0), metavar="TOKENS", help="Tokens repeated at a cut.")
+@click.option("--chunk-size", type=int, metavar="TOKENS", help="Tokens a chunk, about: 16 to 8,192.")
+@click.option(
+    "--chunk-overlap", type=int, metavar="TOKENS", help="Tokens repeated at a cut: at most half a chunk."
+)
 @click.option("--force", is_flag=True, help="Do everything anew, even what is unchanged.")
 @click.option("--checksum", is_flag=True, help="Compare contents where size and time say unchanged.")
 @click.option(

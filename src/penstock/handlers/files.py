@@ -28,6 +28,7 @@ from penstock.catalog.values import (
 )
 from penstock.errors import PenstockError, PermanentFailure, UnsupportedType
 from penstock.handlers.asked import Asked
+from penstock.handlers.away import CAREFUL, doubt
 from penstock.handlers.context import Context
 from penstock.handlers.embedding import MOST_TEXTS
 from penstock.handlers.filing import Filed, Filing
@@ -48,6 +49,7 @@ PAGES_AT_ONCE = 32
 MOST_OPEN_TASKS = 5_000
 """While more are to be done, files that would add to them wait. Others go on: they add none."""
 TRY_AGAIN = timedelta(seconds=2)
+UNCHANGED = {"outcome": "unchanged"}
 
 
 class Files:
@@ -78,7 +80,7 @@ class _Call:
         self._answers: list[Any] = [None] * len(contexts)
         self._filing = Filing(catalog, recipe)
         self._filed: list[tuple[int, str | None]] = []
-        self._touched: list[Touch] = []
+        self._touched: list[tuple[int, Touch]] = []
         self._notes: list[LedgerEntry] = []
 
     def answers(self) -> list[Any]:
@@ -95,11 +97,19 @@ class _Call:
         for context, answer in zip(self._contexts, self._answers, strict=True):
             if isinstance(answer, Exception):
                 self._note(context, answer)
-        if self._touched:
-            self._catalog.touch(self._touched)
+        self._touch()
         if self._notes:
             self._catalog.note(self._notes)
         return self._answers
+
+    def _touch(self) -> None:
+        """What is unchanged was asked for again all the same: a delete asked for before that leaves it."""
+        if not self._touched:
+            return
+        live = self._catalog.touch([touch for _, touch in self._touched])
+        for (index, touch), found in zip(self._touched, live, strict=True):
+            if not found and touch.asked_at is not None and self._answers[index] == UNCHANGED:
+                self._answers[index] = Later("it was removed while it was looked at", TRY_AGAIN)
 
     def _known(self) -> list[Source | None]:
         with self._catalog.snapshot() as snapshot:
@@ -132,13 +142,12 @@ class _Call:
                 raise
             return self._forgotten(context, asked.path, "it is no file any more")
         if read is None and known is not None:
-            return self._read_before(index, context, asked, known)
+            return self._read_before(index, context, asked, known, (known.size, known.mtime_ns))
         assert read is not None
         asked.refuse_another_type(read)
         content_hash = hashlib.sha256(read.data).hexdigest()
         if known is not None and not asked.rebuild and asked.made_of(known, content_hash):
-            self._touched.append(Touch(known.source_id, read.size, read.mtime_ns))
-            return self._read_before(index, context, asked, known)
+            return self._read_before(index, context, asked, known, (read.size, read.mtime_ns))
         if known is not None and not asked.rebuild:
             adopted = self._adopt(context, known, asked, content_hash)
             if adopted is not None:
@@ -193,10 +202,16 @@ class _Call:
         self._filing.add(filed)
         self._filed.append((index, read_from))
 
-    def _read_before(self, index: int, context: Context, asked: Asked, known: Source) -> Any:
-        """Its text is in the catalog, cut as it should be; at most its vectors are another model's."""
+    def _read_before(
+        self, index: int, context: Context, asked: Asked, known: Source, seen: tuple[int, int]
+    ) -> Any:
+        """Its text is in the catalog, cut as it should be; at most its vectors are another model's. ``seen``:
+        size and time of the file."""
+        # Whoever has an old model replaced does not ask for the file.
+        asked_at = None if context.metadata.get(OUTDATED) else context.asked_at
+        self._touched.append((index, Touch(known.source_id, *seen, asked_at)))
         if outdated(known.fingerprints, asked.fingerprints) is None:
-            return {"outcome": "unchanged"}
+            return dict(UNCHANGED)
         adopted = self._adopt(context, known, asked, known.content_hash)
         if adopted is not None:
             return adopted
@@ -249,13 +264,20 @@ class _Call:
         if known is not None and context.metadata.get(OUTDATED):
             # Nobody asked whether the file is there: its disk may be away.
             if asked.made_of(known, known.content_hash):
-                return self._read_before(index, context, asked, known)
+                return self._read_before(index, context, asked, known, (known.size, known.mtime_ns))
             return {"outcome": "kept", "note": "the file is not there; what was made of it stays"}
         if known is not None:
+            away = self._away(context, asked.path) if context.metadata.get(CAREFUL) else None
+            if away is not None:
+                return {"outcome": "kept", "note": away}
             return self._forgotten(context, asked.path, "the file is gone")
         if context.claim.parent_id is not None or context.claim.submitted_by == "watcher":
             return {"outcome": "vanished"}
         raise PermanentFailure(f"{asked.path} is not there", code="ERR_FILE_NOT_FOUND")
+
+    def _away(self, context: Context, path: str) -> str | None:
+        with self._catalog.snapshot() as snapshot:
+            return doubt(path, [walk.root for walk in snapshot.walks(context.place, path)])
 
     def _forgotten(self, context: Context, path: str, note: str) -> dict[str, Any]:
         remove_all(self._catalog, removal_of_one(context.place, path, context.asked_at))

@@ -16,7 +16,7 @@ from penstock import clock, items
 from penstock.catalog.answers import KnownSource
 from penstock.catalog.paging import known_below
 from penstock.catalog.protocol import BATCH, Catalog
-from penstock.catalog.values import Fingerprints, LedgerEntry, LedgerKind, Removal
+from penstock.catalog.values import Fingerprints, LedgerEntry, LedgerKind, Removal, Walk
 from penstock.errors import NothingToIndex
 from penstock.handlers.children import child_job
 from penstock.handlers.context import MOST_CHILDREN, Context
@@ -133,6 +133,7 @@ class _Walk:
 
     def run(self) -> Any:
         _refuse_missing(self._root)
+        self._announce()
         known = Known(self._catalog, self._place, self._root)
         had_any = self._known_root = known.any
         for found in self._found():
@@ -157,6 +158,13 @@ class _Walk:
             return {"outcome": "moved" if self._tally.moved else "unchanged"} | self._tally.told()
         self._tell()
         return Wait(progress_json=self._context.told)
+
+    def _announce(self) -> None:
+        """Before the first look: what is found unchanged leaves no other trace that somebody asked for it."""
+        rules = msgspec.json.encode(self._rules()).decode()
+        self._catalog.announce(
+            Walk(place=self._place, root=self._root, rules=rules, asked_at=self._context.asked_at)
+        )
 
     # What the disk has.
 

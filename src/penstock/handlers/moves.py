@@ -15,6 +15,7 @@ from penstock.errors import UnknownDocument
 from penstock.handlers.children import child_job
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Wait
+from penstock.handlers.removing import removed_in_batches
 from penstock.job import NewJob
 from penstock.payloads import DeleteDocumentPayload, DeleteTenantPayload, RenamePayload
 
@@ -98,13 +99,12 @@ class Moves:
     def _remove(self, removal: Removal, context: Context) -> int:
         """Invisible first, then gone, in turns: a batch of each keeps both small."""
         total = 0
-        while True:
-            removed = self._catalog.remove(removal)
-            total += removed.sources
+        for removed in removed_in_batches(self._catalog, removal):
+            if total:
+                context.progress(total, None, "removing", removed=total)
+            total += removed
             self._clear(removal.tenant_id)
-            if not removed.more:
-                return total
-            context.progress(total, None, "removing", removed=total)
+        return total
 
     def _clear(self, tenant_id: str) -> None:
         after = 0

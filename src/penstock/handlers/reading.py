@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 from collections.abc import Callable
@@ -39,6 +40,12 @@ def read_file(
             raise DocumentTooLarge(f"{path} has {status.st_size:,} bytes; the limit is {most_bytes:,}")
         # It may grow meanwhile; what comes after its size now belongs to the next change.
         return Read(file.read(status.st_size), status.st_size, status.st_mtime_ns)
+
+
+def hash_of(path: str) -> str:
+    """Of a file's whole content, as documents are told by it, however large it is."""
+    with os.fdopen(os.open(path, _READ | os.O_NOFOLLOW), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _opened_without_links(path: str) -> int:

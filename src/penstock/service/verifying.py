@@ -14,6 +14,8 @@ from penstock.catalog.answers import KnownSource
 from penstock.catalog.paging import known_below
 from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.values import Place
+from penstock.handlers.away import CAREFUL, doubt
+from penstock.handlers.reading import hash_of
 from penstock.service.answers import Receipt
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
@@ -25,6 +27,10 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     place: Place | None = None
     path: str | None = None
+    left_alone: str | None = None
+    """Why ``fix`` does nothing about it: what is not there may be back with its disk."""
+    content: bool = False
+    """Told by the content alone: size and time are those of what was indexed."""
 
 
 class Verifier:
@@ -34,16 +40,22 @@ class Verifier:
         self._catalog = catalog
         self._jobs = jobs
 
-    def differences(self, tenant_id: str | None = None) -> Iterator[Difference]:
+    def differences(self, tenant_id: str | None = None, *, checksum: bool = False) -> Iterator[Difference]:
+        """``checksum``: read every file, also those whose size and time are as they were.
+
+        for difference in app.verifier.differences(checksum=True):
+            print(difference.path, difference.what)
+        """
         for complaint in self._catalog.audit():
             yield Difference(what=complaint)
         with self._catalog.snapshot() as snapshot:
             places = [Place(one.tenant_id, one.collection, one.branch) for one in snapshot.tenants(tenant_id)]
         for place in places:
+            roots = _Roots(self._catalog, place)
             for known in known_below(self._catalog, place):
-                what = _differs(known)
-                if what is not None and not self._on_its_way(known):
-                    yield Difference(what=what, place=place, path=known.path)
+                found = _differs(known, place, roots, checksum=checksum)
+                if found is not None and not self._on_its_way(known):
+                    yield found
 
     def _on_its_way(self, known: KnownSource) -> bool:
         """It was indexed where somebody had put it, and still lies there: a look at its place now would bring
@@ -70,7 +82,7 @@ class Verifier:
         return total
 
     def fix(self, found: list[Difference]) -> list[Receipt]:
-        """Have every path looked at that differs from the disk."""
+        """Have every path looked at that differs from the disk, except for those that may only be away."""
         submissions: list[Submission] = [
             {
                 "item_type": "file",
@@ -79,27 +91,53 @@ class Verifier:
                 "tenant_id": one.place.tenant_id,
                 "collection": one.place.collection,
                 "branch": one.place.branch,
+                # By the time the job runs a disk may be away that was there a moment ago.
+                "metadata": {CAREFUL: True} | ({"checksum": True} if one.content else {}),
             }
             for one in found
-            if one.path is not None and one.place is not None
+            if one.path is not None and one.place is not None and one.left_alone is None
         ]
         # One person's one request, of any size: half a repair would be none.
         batches = (submissions[start : start + BATCH] for start in range(0, len(submissions), BATCH))
         return [receipt for batch in batches for receipt in self._jobs.submit_many(batch, limited=False)]
 
 
-def _differs(known: KnownSource) -> str | None:
-    """By size and time, as a walk would see it. Notes have no file."""
+class _Roots:
+    """Folders that were walked, above the files of one place."""
+
+    def __init__(self, catalog: Catalog, place: Place) -> None:
+        self._catalog = catalog
+        self._place = place
+        self._known: tuple[str, list[str]] = ("", [])
+
+    def above(self, path: str) -> list[str]:
+        """Files of one folder come one after the other: it is asked for once."""
+        folder = path.rpartition("/")[0] or "/"
+        if folder != self._known[0]:
+            with self._catalog.snapshot() as snapshot:
+                self._known = (folder, [walk.root for walk in snapshot.walks(self._place, folder)])
+        return self._known[1]
+
+
+def _differs(known: KnownSource, place: Place, roots: _Roots, *, checksum: bool) -> Difference | None:
+    """By size and time, as a walk would see it, and then by content. Notes have no file."""
+
+    def difference(what: str, left_alone: str | None = None, *, content: bool = False) -> Difference:
+        return Difference(what=what, place=place, path=known.path, left_alone=left_alone, content=content)
+
     if known.published_id is None or not known.path.startswith("/"):
         return None
     try:
         found = Path(known.path).lstat()
+        if not stat.S_ISREG(found.st_mode):
+            return difference("is indexed, but no file any more")
+        if (found.st_size, found.st_mtime_ns) != (known.size, known.mtime_ns):
+            return difference("has changed since it was indexed")
+        if checksum and hash_of(known.path) != known.content_hash:
+            return difference("has another content than was indexed, of the same size and time", content=True)
     except (FileNotFoundError, NotADirectoryError):
-        return "is indexed, but gone from the disk"
+        return difference("is indexed, but gone from the disk", doubt(known.path, roots.above(known.path)))
     except OSError as error:
-        return f"is indexed, but cannot be looked at: {os.strerror(error.errno or 0)}"
-    if not stat.S_ISREG(found.st_mode):
-        return "is indexed, but no file any more"
-    if (found.st_size, found.st_mtime_ns) != (known.size, known.mtime_ns):
-        return "has changed since it was indexed"
+        why = os.strerror(error.errno or 0)
+        return difference(f"is indexed, but cannot be looked at: {why}", "what is there nobody knows")
     return None

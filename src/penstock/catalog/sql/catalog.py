@@ -18,6 +18,7 @@ from penstock.catalog.sql import (
     settling,
     storing,
     sweeping,
+    walks,
 )
 from penstock.catalog.sql.restarting import restart
 from penstock.catalog.sql.snapshot import SqlSnapshot
@@ -42,6 +43,7 @@ from penstock.catalog.values import (
     TaskRequest,
     TaskStatus,
     Touch,
+    Walk,
 )
 from penstock.clock import format_time
 
@@ -105,9 +107,11 @@ class SqlCatalog(ABC):
     def retry(self, document_id: int, *, now: datetime | None = None) -> int:
         return self._write(lambda rows, at: restart(rows, document_id, format_time(at)), now)
 
-    def touch(self, touches: Sequence[Touch]) -> None:
-        seen = [(touch.size, touch.mtime_ns, touch.source_id) for touch in touches]
-        self._write(lambda rows, _: rows.many("touch", seen))
+    def touch(self, touches: Sequence[Touch]) -> list[bool]:
+        return self._write(lambda rows, _: noting.touch(rows, touches))
+
+    def announce(self, walk: Walk) -> None:
+        self._write(lambda rows, _: walks.announce(rows, walk))
 
     def rename(self, rename: Rename, *, limit: int = BATCH, now: datetime | None = None) -> Renamed:
         return self._write(lambda rows, at: removing.rename(rows, rename, limit, format_time(at)), now)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from penstock.catalog.sql.chunks import Spaces
-from penstock.catalog.sql.statements import Rows, readable
-from penstock.catalog.values import LedgerEntry, Phase
+from penstock.catalog.sql.statements import Rows, listed, readable
+from penstock.catalog.values import LedgerEntry, Phase, Touch
 from penstock.clock import format_time
 from penstock.errors import FingerprintMismatch
 
@@ -30,6 +30,23 @@ def note(rows: Rows, entries: Sequence[LedgerEntry], at: str) -> None:
             for entry in entries
         ],
     )
+
+
+def touch(rows: Rows, touches: Sequence[Touch]) -> list[bool]:
+    rows.many(
+        "touch",
+        [
+            (
+                one.size,
+                one.mtime_ns,
+                one.source_id,
+                None if one.asked_at is None else format_time(one.asked_at),
+            )
+            for one in touches
+        ],
+    )
+    live = {source_id for (source_id,) in rows.all("live_sources", listed(one.source_id for one in touches))}
+    return [one.source_id in live for one in touches]
 
 
 def remember(rows: Rows, tenant_id: str, space: str, vectors: Mapping[str, bytes], at: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.catalog.covering import below, covered, moved, span
 from penstock.catalog.publishing import REMOVED_WHILE_INDEXING
-from penstock.catalog.sql import generations, tombstones
+from penstock.catalog.sql import generations, tombstones, walks
 from penstock.catalog.sql.remembering import remember
 from penstock.catalog.sql.statements import Rows, listed
 from penstock.catalog.values import Move, Place, Removal, Removed, Rename, Renamed
@@ -29,6 +29,9 @@ def remove(rows: Rows, removal: Removal, limit: int, at: str) -> Removed:
     # What is being added meanwhile is waited for, or finds the tombstone.
     rows.hold("tenant", removal.tenant_id)
     tombstones.add(rows, removal, at)
+    newer = walks.newer(rows, removal)
+    if newer:
+        return Removed(0, True, newer)
     found = rows.all(
         _statement(removal), *scope, path, first, last, asked_at, limit + 1, removal.source_id or ""
     )
@@ -40,6 +43,8 @@ def remove(rows: Rows, removal: Removal, limit: int, at: str) -> Removed:
             hide(rows, key, published_id, at)
     if len(found) <= limit and removal.source_id is None:
         rows.send("unnote_below", *scope, path, first, last, asked_at)
+        if removal.below:
+            rows.send("retract", *scope, path, first, last, asked_at)
     return Removed(min(len(found), limit), len(found) > limit)
 
 
@@ -143,8 +148,8 @@ def move(rows: Rows, place: Place, moves: Sequence[Move], asked_at: datetime, at
             _move(rows, place, found[0], one.new, (found[2], found[3]), format_time(asked_at), at)
             there[one.new] = there.pop(one.old)
         answers.append(movable)
-    seen = [(one.size, one.mtime_ns, one.source_id) for one, done in zip(moves, answers, strict=True) if done]
-    rows.many("touch", seen)
+    moved_ones = (one for one, done in zip(moves, answers, strict=True) if done)
+    rows.many("touch", [(one.size, one.mtime_ns, one.source_id, None) for one in moved_ones])
     return answers
 
 

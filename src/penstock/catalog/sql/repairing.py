@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.catalog.rollup import COMPLETED, WAITING
-from penstock.catalog.sql import generations
+from penstock.catalog.sql import generations, recounting
 from penstock.catalog.sql.bubbling import Bubbling
 from penstock.catalog.sql.removing import forget_source
 from penstock.catalog.sql.statements import Rows, listed
@@ -25,7 +25,8 @@ def repair(rows: Rows, limit: int, at: str) -> int:
         generations.leave(rows, document_id, source_key, at)
     sources = [key for (key,) in rows.all("idle_sources", limit) if forget_source(rows, key, at)]
     again = _embed_again(rows, limit, at)
-    return len(texts) + len(vectors) + len(wordless) + len(documents) + len(sources) + again
+    recounted = recounting.recount(rows, limit, at)
+    return len(texts) + len(vectors) + len(wordless) + len(documents) + len(sources) + again + recounted
 
 
 def _forget_texts(rows: Rows, ids: list[int]) -> None:

@@ -22,7 +22,7 @@ from penstock.catalog.answers import (
 from penstock.catalog.covering import span
 from penstock.catalog.identity import text_key
 from penstock.catalog.protocol import BATCH
-from penstock.catalog.sql import records, sweeping
+from penstock.catalog.sql import records, recounting, sweeping, walks
 from penstock.catalog.sql.removing import PARKED
 from penstock.catalog.sql.searching import SearchReads
 from penstock.catalog.sql.statements import listed
@@ -35,6 +35,7 @@ from penstock.catalog.values import (
     Phase,
     Place,
     TaskStatus,
+    Walk,
 )
 
 _TYPES = {"ocr_pages": Phase.OCR, "vector_chunks": Phase.VECTOR, "graphrag_chunks": Phase.GRAPHRAG}
@@ -54,7 +55,10 @@ class SqlSnapshot(SearchReads):
 
     def audit(self) -> list[str]:
         names = [name for name in self._rows.statements if name.startswith("audit_")]
-        return [row[0] for name in names for row in self._rows.all(name)]
+        return [row[0] for name in names for row in self._rows.all(name)] + recounting.complaints(self._rows)
+
+    def walks(self, place: Place, path: str) -> list[Walk]:
+        return walks.at(self._rows, place, path)
 
     def known(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH

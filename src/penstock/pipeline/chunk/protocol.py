@@ -6,6 +6,8 @@ from typing import Protocol
 
 import msgspec
 
+from penstock.payloads import LARGEST_CHUNK, SMALLEST_CHUNK, USUAL_CHUNK
+
 CHARS_PER_TOKEN = 4
 """A token of English prose or code, about. Sizes are in characters so that no model is needed to chunk."""
 
@@ -17,18 +19,18 @@ def estimated_tokens(text: str) -> int:
 class ChunkSizes(msgspec.Struct, frozen=True):
     """In characters. ``size`` is never exceeded by a chunk's own text; ``overlap`` comes on top."""
 
-    size: int = 512 * CHARS_PER_TOKEN
+    size: int = USUAL_CHUNK * CHARS_PER_TOKEN
     overlap: int = 0
     """How much of the text before is repeated at the start of a chunk, at most."""
 
     def __post_init__(self) -> None:
-        if self.size < 64:
-            raise ValueError(f"chunks of fewer than 64 characters hold nothing, got {self.size}")
+        if not SMALLEST_CHUNK <= self.size / CHARS_PER_TOKEN <= LARGEST_CHUNK:
+            raise ValueError(f"size must lie between 64 and 32,768 characters, got {self.size}")
         if not 0 <= self.overlap <= self.size // 2:
             raise ValueError(f"overlap must lie between 0 and half the size, got {self.overlap}")
 
     @classmethod
-    def of_tokens(cls, chunk_size: int = 512, chunk_overlap: int = 0) -> ChunkSizes:
+    def of_tokens(cls, chunk_size: int = USUAL_CHUNK, chunk_overlap: int = 0) -> ChunkSizes:
         """As requests and settings give them."""
         return cls(chunk_size * CHARS_PER_TOKEN, chunk_overlap * CHARS_PER_TOKEN)
 

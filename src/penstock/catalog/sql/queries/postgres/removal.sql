@@ -102,7 +102,8 @@ UPDATE documents SET asked_at = greatest(asked_at, $1), filename = $2 WHERE key 
 UPDATE sources SET path = $1 WHERE key = $2
 
 -- name: touch
-UPDATE sources AS s SET size = v.size, mtime_ns = v.mtime_ns FROM rows(size bigint, mtime_ns bigint, id text)
+UPDATE sources AS s SET size = v.size, mtime_ns = v.mtime_ns, asked_at = greatest(s.asked_at, v.asked_at)
+FROM rows(size bigint, mtime_ns bigint, id text, asked_at timestamptz)
 WHERE s.id = v.id
 
 -- name: outbox

@@ -69,7 +69,7 @@ UPDATE documents SET asked_at = max(asked_at, ?1), filename = ?2 WHERE id = ?3
 UPDATE sources SET path = ? WHERE key = ?
 
 -- name: touch
-UPDATE sources SET size = ?, mtime_ns = ? WHERE id = ?
+UPDATE sources SET size = ?1, mtime_ns = ?2, asked_at = max(asked_at, coalesce(?4, asked_at)) WHERE id = ?3
 
 -- name: outbox
 SELECT o.id, o.kind, o.document_id, coalesce(s.id, ''), coalesce(s.tenant_id, ''), coalesce(s.collection, ''),

@@ -1,0 +1,50 @@
+"""Walks that were asked for, as deletes asked for earlier have to hear of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from penstock.catalog.covering import at_and_above, contests
+from penstock.catalog.sql.statements import Row, Rows, listed
+from penstock.catalog.values import Place, Removal, Walk
+from penstock.clock import format_time
+
+
+def announce(rows: Rows, walk: Walk) -> None:
+    place = walk.place
+    # A delete that is under way is waited for: what it removed is seen to be gone, or it hears of this.
+    rows.hold("tenant", place.tenant_id)
+    where = (place.tenant_id, place.collection, place.branch)
+    rows.send("announce", *where, walk.root, walk.rules, format_time(walk.asked_at))
+
+
+def newer(rows: Rows, removal: Removal) -> tuple[Walk, ...]:
+    """Walks asked for after the delete that have not been heard. Usually none."""
+    since = max(removal.asked_at, removal.heard or removal.asked_at)
+    scope = (removal.collection or "", removal.branch or "")
+    found = rows.all("walks_since", removal.tenant_id, format_time(since), *scope)
+    if not found:
+        return ()
+    path = removal.path
+    if removal.source_id is not None:
+        row = rows.one("whereabouts", removal.source_id)
+        if row is None:
+            return ()
+        *place, path = row
+        found = [one for one in found if list(one[:3]) == place]
+    return tuple(walk for walk in map(_walk, found) if contests(walk, removal, path))
+
+
+def at(rows: Rows, place: Place, path: str) -> list[Walk]:
+    where = (place.tenant_id, place.collection, place.branch)
+    return [_walk(row) for row in rows.all("walks_at", *where, listed(at_and_above(path)))]
+
+
+def _walk(row: Row) -> Walk:
+    tenant_id, collection, branch, root, rules, asked_at = row
+    return Walk(
+        place=Place(tenant_id, collection, branch),
+        root=root,
+        rules=rules,
+        asked_at=datetime.fromisoformat(asked_at),
+    )
