@@ -196,6 +196,7 @@ HOT: dict[str, dict[str, object]] = {
     "wake": {"keys": "{a}", "channel": "c"},
     "surroundings": {"ids": "{job_1}", "tenants": "{t}", "priorities": "{5}"},
     "expired": {"now": T0, "limit": 10},
+    "add_plain": dict.fromkeys(re.findall(r"%\((\w+)\)s", SQL["add_plain"])),
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
+from penstock import transitions
 from penstock.errors import InvalidRequest, StoreError
 from penstock.job import (
     Added,
@@ -31,6 +32,7 @@ from penstock.queue import adding, cancelling, settling
 from penstock.queue.engine import Engine
 from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
 from penstock.queue.sql import filters, postgres_schema
+from penstock.queue.sql.postgres_adding import add_plain
 from penstock.queue.sql.postgres_claim import PostgresClaim, Taken
 from penstock.queue.sql.postgres_clock import ServerClock
 from penstock.queue.sql.postgres_connections import Connections
@@ -41,7 +43,7 @@ from penstock.queue.sql.postgres_rows import PostgresRows
 from penstock.queue.sql.postgres_transaction import transact
 from penstock.queue.sql.postgres_values import column_value, decoded
 from penstock.queue.sql.statements import LOCK_CAP
-from penstock.queue.texts import storable
+from penstock.queue.texts import refuse_unstorable, storable
 
 T = TypeVar("T")
 
@@ -85,13 +87,25 @@ class PostgresQueue(Engine[PostgresRows]):
         connection: Any = None,
         now: datetime | None = None,
     ) -> list[Added]:
+        moment = now or self.now()
         if connection is None:
-            return super().add(new, limits=limits, now=now)
+            alone = len(new) == 1 and self._add_alone(new[0], limits, moment)
+            return [alone] if alone else super().add(new, limits=limits, now=moment)
         if any(item.dedupe for item in new):
             raise InvalidRequest("a job that joins a transaction must have dedupe=False")
-        moment = now or self.now()
         with joined(connection, self._connections.name, self._channel) as rows:
             return adding.add(rows, new, limits, moment)
+
+    def _add_alone(self, new: NewJob, limits: Limits, now: datetime) -> Added | None:
+        """None: the general path has to be taken."""
+        refuse_unstorable([new])
+        job = transitions.added(new, now, 0)
+        # Behind a pooler a transaction begins with what is to hold for it.
+        if job.held is not None or self._connections.pooled:
+            return None
+        if not add_plain(self._connections, self._channel, job, limits):
+            return None
+        return Added(job.queue_id, Status.PENDING)
 
     def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
         return self.exchange([], request, now=now).claims
