@@ -58,6 +58,8 @@ class PostgresQueue(Engine[PostgresRows]):
         self._clock = ServerClock(self._connections)
         self._channel = ""
         self._most = POSITION_CAP
+        self._plain = True
+        """Whether the last claim found nothing to choose, so that the next may hope for the same."""
         self._listener: Listener | None = None
         try:
             self.migrate()
@@ -141,21 +143,37 @@ class PostgresQueue(Engine[PostgresRows]):
     ) -> tuple[list[Status | None], list[str], Taken | None]:
         """In two round trips where all that ends is plain and all that is found can be had."""
         done = all(each.status is Status.DONE for each in settlements) and settling.each_once(settlements)
-        if done and not request.oldest:
-            sent = rows.send_finish("finish_and_wake", settlements, now) if settlements else None
-            claim = PostgresClaim(rows, request, now)
-            look = claim.look(self._most)
-            finished = rows.read_finished(sent, settlements) if sent else {}
-            if len(finished) == len(settlements) and all(end.parent_id is None for end in finished.values()):
-                rows.to_wake.update(end.lock_key for end in finished.values() if end.lock_key is not None)
-                taken = claim.take(look)
-                self.rows_read = claim.rows_read
-                # Where every row wants a lock, more would be kept from others than can be had.
-                self._most = LOCK_CAP if claim.keyed >= LOCK_CAP else POSITION_CAP
-                return [Status.DONE] * len(settlements), [], taken
-        answers, parents = settling.settle(rows, settlements, now)
-        claims = self._claim(rows, request, now)
-        return answers, parents, None if claims is None else Taken(claims)
+        if not done or request.oldest:
+            answers, parents = settling.settle(rows, settlements, now)
+            return answers, parents, self._more(rows, request, now, [])
+        sent = rows.send_finish("finish_and_wake", settlements, now) if settlements else None
+        claim = PostgresClaim(rows, request, now)
+        grasp = claim.grasp() if self._plain and not request.lease_by_type else None
+        look = claim.look(self._most) if grasp is None else None
+        finished = rows.read_finished(sent, settlements) if sent else {}
+        claims = claim.grasped(grasp) if grasp is not None else None
+        self._plain, self.rows_read = claim.plain, claim.rows_read
+        if len(finished) < len(settlements) or any(end.parent_id is not None for end in finished.values()):
+            answers, parents = settling.settle(rows, settlements, now)
+            return answers, parents, self._more(rows, request, now, claims or [])
+        rows.to_wake.update(end.lock_key for end in finished.values() if end.lock_key is not None)
+        answers = [Status.DONE] * len(settlements)
+        if claims is not None:
+            return answers, [], Taken(claims)
+        taken = claim.take(look or claim.look(self._most))
+        self._plain, self.rows_read = claim.plain, claim.rows_read
+        # Where every row wants a lock, more would be kept from others than can be had.
+        self._most = LOCK_CAP if claim.keyed >= LOCK_CAP else POSITION_CAP
+        return answers, [], taken
+
+    def _more(
+        self, rows: PostgresRows, request: ClaimRequest, now: datetime, claims: list[Claim]
+    ) -> Taken | None:
+        """What there is beside the ``claims`` that this transaction has taken already."""
+        if len(claims) == request.limit:
+            return Taken(claims)
+        more = self._claim(rows, request, now, before=len(claims))
+        return Taken(claims + (more or [])) if claims or more is not None else None
 
     def _claim(
         self, rows: PostgresRows, request: ClaimRequest, now: datetime, *, before: int = 0
