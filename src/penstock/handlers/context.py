@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -46,7 +47,6 @@ class Context:
         self.payload: dict[str, Any] = claim.payload
         self.attempt = claim.retry_count + 1
         self.metadata: dict[str, Any] = msgspec.json.decode(claim.metadata)
-        self.log = logging.LoggerAdapter(logging.getLogger("penstock.job"), {"job_id": claim.queue_id})
         self._tell = tell
         self._asked_to_stop = asked_to_stop
         self._calling = calling
@@ -55,6 +55,10 @@ class Context:
         """Where ``expand`` had come to, in an earlier attempt or this one."""
         self.told: str | None = None
         """The last progress said, as it is stored."""
+
+    @cached_property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        return logging.LoggerAdapter(logging.getLogger("penstock.job"), {"job_id": self.job_id})
 
     @property
     def place(self) -> Place:

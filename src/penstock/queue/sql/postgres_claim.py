@@ -37,6 +37,13 @@ class Look(NamedTuple):
     candidates: Cursor
 
 
+class Grasp(NamedTuple):
+    """The same in the hope of the usual case: one statement looks and takes, or says that it did not."""
+
+    answer: Cursor
+    until: datetime
+
+
 class Taken:
     """What was asked for; what came of it is known once the transaction is over."""
 
@@ -65,6 +72,27 @@ class PostgresClaim:
         self.rows_read = 0
         self.keyed = 0
         """How many of the rows of a look wanted a lock."""
+        self.plain = True
+        """Whether there was nothing to choose, as far as was seen."""
+
+    def grasp(self) -> Grasp:
+        """Sent together with what comes before it."""
+        until = self._now + self._request.lease
+        values = {"now": self._now, "until": until, "worker_id": self._request.worker_id}
+        return Grasp(self._rows.send("take_plain", **values, limit=self._request.limit), until)
+
+    def grasped(self, grasp: Grasp) -> list[Claim] | None:
+        """None where there was something to choose: then nothing is taken yet."""
+        found = grasp.answer.fetchall()
+        self.plain, taken = found[0][:2]
+        if not self.plain:
+            return None
+        if found[0][2] is None:
+            return []
+        if taken != len(found):
+            raise psycopg.errors.SerializationFailure("a row that was locked has changed")
+        self.rows_read += taken
+        return [_claim(row, grasp.until, own=2) for row in found]
 
     def look(self, most: int) -> Look:
         """Sent together with what comes before it; where a claim starts with the oldest, it looks later."""
@@ -79,6 +107,7 @@ class PostgresClaim:
         """
         paused = self._read(look.promoted, look.pauses)
         found, cut = self._tried(look.candidates.fetchall())
+        self.plain = self.plain and not (paused or self.keyed) and all(row[1] != SUSPECT for row in found)
         if not paused and self._simple(found):
             return self._take_and_commit(found)
         claims = self._rounds(paused, (found, cut))
@@ -90,6 +119,7 @@ class PostgresClaim:
 
     def _read(self, promoted: Cursor, pauses: Cursor) -> frozenset[Scope]:
         ((number,),) = promoted.fetchall()
+        self.plain = not number
         self._rows.news = self._rows.news or number > self._request.limit
         return frozenset(Scope(*row) for row in pauses.fetchall())
 
@@ -202,6 +232,7 @@ class PostgresClaim:
         return Taken([_claim(row, leases[row[_TYPE_AT]]) for row in found], update)
 
 
-def _claim(row: Row, until: datetime) -> Claim:
-    values = (*row[_OWN:], until)
+def _claim(row: Row, until: datetime, *, own: int = _OWN) -> Claim:
+    """``own``: columns that stand before those of the claim."""
+    values = (*row[own:], until)
     return Claim(*values)

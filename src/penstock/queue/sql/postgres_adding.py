@@ -1,0 +1,76 @@
+"""Adding one job to a PostgreSQL queue in one round trip, where nothing stands in its way.
+
+The statement is a transaction of its own. It decides nothing: what it does not write, the rules decide on.
+"""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from penstock.job import Job, Limits
+from penstock.queue.sql.postgres_connections import Connection, Connections
+from penstock.queue.sql.postgres_errors import AGAIN
+from penstock.queue.sql.postgres_rows import SQL
+from penstock.queue.sql.postgres_transaction import refusal
+
+_ADD = SQL["add_plain"].encode()
+_FOUND = b"SELECT created_at FROM unified_queue WHERE queue_id = %s"
+
+
+def add_plain(connections: Connections, channel: str, job: Job, limits: Limits) -> bool:
+    """Whether it was written; if not, nothing was."""
+    values = _values(job, limits) | {"channel": channel}
+    with connections.borrowed() as connection:
+        try:
+            return _sent(connection, values)
+        except AGAIN:
+            return False
+        except psycopg.Error as error:
+            if not connection.broken:
+                raise refusal(error, connections, in_doubt=False) from error
+    # A session that ended while nobody used it, or in the middle of this. By its id the row tells which.
+    with connections.borrowed() as connection:
+        try:
+            return _sent(connection, values) or _is_there(connection, job)
+        except psycopg.Error as error:
+            raise refusal(error, connections, in_doubt=connection.broken) from error
+
+
+def _sent(connection: Connection, values: dict[str, str | None]) -> bool:
+    return psycopg.Cursor(connection, row_factory=tuple_row).execute(_ADD, values).rowcount == 1
+
+
+def _is_there(connection: Connection, job: Job) -> bool:
+    found = connection.execute(_FOUND, (job.queue_id,), binary=True).fetchone()
+    return found is not None and found[0] == job.created_at
+
+
+def _values(job: Job, limits: Limits) -> dict[str, str | None]:
+    """All as text: a number's size would make it another statement to the driver."""
+    functions = job.item_type == "function"
+    return {
+        "queue_id": job.queue_id,
+        "item_type": job.item_type,
+        "op": job.op,
+        "tenant_id": job.tenant_id,
+        "collection": job.collection,
+        "branch": job.branch,
+        "priority": str(job.priority),
+        "now": job.created_at.isoformat(),
+        "idempotency_key": job.idempotency_key,
+        "dedupe": "t" if job.dedupe else "f",
+        "max_retries": str(job.max_retries),
+        "timeout_s": str(job.timeout_s),
+        "submitted_by": job.submitted_by,
+        "lock_key": job.lock_key,
+        "payload_json": job.payload_json,
+        "metadata": job.metadata,
+        "functions": _limit(limits.functions if functions else None),
+        "indexing": _limit(None if functions else limits.indexing),
+        "per_tenant": _limit(None if functions else limits.per_tenant),
+    }
+
+
+def _limit(most: int | None) -> str | None:
+    return None if most is None else str(most)
