@@ -55,7 +55,7 @@ def load(dialect: str) -> dict[str, str]:
     claim = ", ".join(CLAIM_COLUMNS).replace("claim_number", "claim_number + 1")
     lists = {
         "job": ", ".join(JOB_COLUMNS),
-        "values": ", ".join("?" for _ in JOB_COLUMNS),
+        "inserted_values": ", ".join("?" for _ in INSERTED_COLUMNS),
         "claim": claim,
         "claim_columns": ", ".join(CLAIM_COLUMNS),
         "changing": ", ".join(f"{name} = {f's.{name}' if arrays else '?'}" for name in CHANGING_COLUMNS),
