@@ -142,9 +142,12 @@ class Penstock(FunctionJobs):
     @functools.cached_property
     def _search(self) -> Search:
         from penstock.pipeline.embed.opening import open_space
+        from penstock.pipeline.vectors.copies import Copies
+        from penstock.pipeline.vectors.shelf import open_shelf
         from penstock.service.search import Search
 
-        return Search(self.documents.catalog, self.settings, open_space)
+        vectors = Copies(open_shelf(self.settings))
+        return Search(self.documents.catalog, self.settings, open_space, vectors)
 
     def index(self, path: str | PathLike[str], **options: Unpack[IndexOptions]) -> Receipt:
         """Have a file, or everything below a folder, become searchable; see ``Documents.index``.
