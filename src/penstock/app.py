@@ -145,9 +145,12 @@ class Penstock(FunctionJobs):
     @functools.cached_property
     def _search(self) -> Search:
         from penstock.pipeline.embed.opening import open_space
+        from penstock.pipeline.vectors.copies import Copies
+        from penstock.pipeline.vectors.shelf import open_shelf
         from penstock.service.search import Search
 
-        return Search(self.documents.catalog, self.settings, open_space)
+        vectors = Copies(open_shelf(self.settings))
+        return Search(self.documents.catalog, self.settings, open_space, vectors)
 
     @functools.cached_property
     def verifier(self) -> Verifier:

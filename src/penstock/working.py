@@ -35,6 +35,7 @@ from penstock.errors import (
 )
 from penstock.handlers.registry import Registry
 from penstock.neighbours import refuse_second_host
+from penstock.pipeline.vectors.shelf import open_shelf
 from penstock.queue.opening import open_queue
 from penstock.queue.protocol import Queue
 
@@ -126,6 +127,7 @@ class Worker:
             until_idle=self._until_idle,
             until_job=self._until_job,
             open_catalog=functools.partial(open_catalog_again, values) if housed else None,
+            shelf=open_shelf(config.load({}, **values)),
             open_documents=functools.partial(open_documents, values) if housed else None,
             takes_jobs=JOBS in self._lanes,
             lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS) if housed else (),
@@ -182,7 +184,7 @@ def open_documents(values: Mapping[str, Any], registry: Registry) -> Documents:
     settings = config.load({}, **values)
     catalog = open_catalog(settings)
     recipe = Recipe(open_embedder(settings.embedder), limits=Limits(file_bytes=settings.max_file_mb << 20))
-    documents.register(registry, catalog, recipe, (str(settings.state_dir),))
+    documents.register(registry, catalog, recipe, (str(settings.state_dir),), open_shelf(settings))
     return Documents(catalog, Phases(catalog, recipe))
 
 

@@ -35,6 +35,7 @@ from penstock.catalog.answers import (
     VectorBatch,
     VectorChanges,
     Why,
+    Witness,
 )
 from penstock.catalog.values import (
     Adoption,
@@ -170,6 +171,10 @@ class Snapshot(Protocol):
 
     def changes(self, tenant_id: str, since: int | None = None) -> VectorChanges:
         """What a cache that was right at sequence ``since`` has to do to be right for this snapshot."""
+
+    def witnesses(self, tenant_id: str, until: int, *, limit: int = 32) -> list[Witness]:
+        """Of the sources not changed after sequence ``until`` those changed last, newest first: a cache that
+        remembers them can tell whether it was made from this catalog, or from one that was restored since."""
 
     def load(
         self, tenant_id: str, space: str, source_keys: Collection[int] | None = None

@@ -96,9 +96,11 @@ class _House:
 
     def search(self, settings: Settings, documents: Documents) -> Search:
         from penstock.pipeline.embed.opening import open_space
+        from penstock.pipeline.vectors.copies import Copies
+        from penstock.pipeline.vectors.shelf import open_shelf
         from penstock.service.search import Search
 
-        return Search(documents.catalog, settings, open_space)
+        return Search(documents.catalog, settings, open_space, Copies(open_shelf(settings)))
 
     def verifier(self, documents: Documents, jobs: Jobs) -> Verifier:
         from penstock.service.verifying import Verifier

@@ -13,7 +13,7 @@ from penstock.catalog.protocol import Catalog, Snapshot
 from penstock.config import Settings
 from penstock.errors import InvalidRequest
 from penstock.pipeline.embed.protocol import Embedder
-from penstock.pipeline.vectors.exact import ExactVectors
+from penstock.pipeline.vectors.protocol import Vectors
 
 Mode: TypeAlias = Literal["hybrid", "keyword", "vector"]
 
@@ -87,13 +87,17 @@ class Search:
     """``open_space`` is called by the first search that meets a space; None: it cannot be asked here."""
 
     def __init__(
-        self, catalog: Catalog, settings: Settings, open_space: Callable[[str], Embedder | None]
+        self,
+        catalog: Catalog,
+        settings: Settings,
+        open_space: Callable[[str], Embedder | None],
+        vectors: Vectors,
     ) -> None:
         self._catalog = catalog
         self._settings = settings
         self._open_space = open_space
         self._embedders: dict[str, Embedder | None] = {}
-        self._vectors = ExactVectors()
+        self._vectors = vectors
 
     def search(self, query: str, **asked: Unpack[Asked]) -> list[Hit]:
         """The best chunks, best first, at most ``per_source`` (3) of one document.

@@ -33,6 +33,7 @@ from penstock.worker.upkeep.reaper import Reaper
 from penstock.worker.upkeep.reconciler import Reconciler
 from penstock.worker.upkeep.stuck import StuckWarner
 from penstock.worker.upkeep.sweeper import Sweeper
+from penstock.worker.upkeep.vectors import VectorKeeper
 from penstock.worker.ward import Ward
 from penstock.worker.watch import TICK_S, Watch
 
@@ -58,6 +59,7 @@ class Supervisor:
         self._catalog = terms.open_catalog() if terms.open_catalog is not None else None
         self._host = socket.gethostname()
         self._name = f"{self._host}-{os.getpid()}-{clock.new_id()[-8:]}"
+        self._keeper = self._vector_keeper()
         self._stuck = StuckWarner(self._queue)
         self._signals = 0
         self._began = clock.now()
@@ -65,6 +67,12 @@ class Supervisor:
         self._idle_at = 0.0
         self._houses = False
         self._nursery: Nursery
+
+    def _vector_keeper(self) -> VectorKeeper | None:
+        terms = self._terms
+        if self._catalog is None or terms.open_catalog is None or terms.shelf is None:
+            return None
+        return VectorKeeper(self._catalog, terms.open_catalog, terms.shelf, terms.start_method)
 
     def run(self) -> None:
         """Until a signal, ``stop`` or, if so asked, until nothing is left to do."""
@@ -74,6 +82,8 @@ class Supervisor:
                 self._work(watch)
                 self._drain(watch)
         finally:
+            if self._keeper is not None:
+                self._keeper.close()
             self._nursery.dismiss()
             self._settle_at_last()
             self._nursery.close()
@@ -158,6 +168,8 @@ class Supervisor:
             rota.add(TIDY_S, sweeper.clear_leftovers)
             rota.add(terms.upkeep_s, sweeper.take_back, spread=SPREAD)
             rota.add(terms.upkeep_s, sweeper.forget, spread=SPREAD)
+        if self._keeper is not None:
+            rota.add(terms.upkeep_s, self._keeper.step, spread=SPREAD)
 
     def _nothing_left(self, now: float) -> bool:
         ready = any(ward.slot.ready for ward in self._nursery.wards)

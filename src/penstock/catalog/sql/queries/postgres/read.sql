@@ -190,6 +190,11 @@ SELECT key, published_id IS NOT NULL FROM sources WHERE tenant_id = $1 AND chang
 -- name: gone_sources
 SELECT source_key FROM catalog_gone WHERE change_seq > $2 AND tenant_id = $1
 
+-- A time as text depends on who asks; as a number it does not.
+-- name: witnesses
+SELECT key, change_seq, coalesce(published_id, 0) || ' ' || coalesce(extract(epoch FROM published_at)::text, '')
+FROM sources WHERE tenant_id = $1 AND change_seq <= $2 ORDER BY change_seq DESC, key DESC LIMIT $3
+
 -- name: spaces
 SELECT x.name, coalesce(x.dimension, 0), sum(s.chunk_count)
 FROM sources s JOIN catalog_space x ON x.id = s.space_id

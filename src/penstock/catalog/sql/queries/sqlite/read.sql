@@ -189,6 +189,11 @@ WHERE tenant_id = ? AND change_seq > ?
 -- name: gone_sources
 SELECT source_key FROM catalog_gone WHERE change_seq > ?2 AND tenant_id = ?1
 
+-- name: witnesses
+SELECT key, change_seq, coalesce(published_id, 0) || ' ' || coalesce(published_at, '')
+FROM sources INDEXED BY idx_sources_change
+WHERE tenant_id = ? AND change_seq <= ? ORDER BY change_seq DESC, key DESC LIMIT ?
+
 -- name: spaces
 SELECT x.name, coalesce(x.dimension, 0), sum(s.chunk_count)
 FROM sources s JOIN catalog_space x ON x.id = s.space_id
