@@ -51,7 +51,7 @@ def test_a_dry_run_counts_and_changes_nothing(run: Run, indexed: Path):
 def test_a_part_is_rebuilt_then_the_rest(run: Run, indexed: Path):
     assert "Done." in run("rebuild", str(indexed / "mill.md")).stdout
     status = run("status").stdout
-    assert "1 chunks are still of hashing-256-" in status
+    assert "1 chunk still of hashing-256-" in status
     assert "the settings here say" not in status
 
     run("index", str(indexed))
