@@ -98,6 +98,17 @@ def test_a_rename_keeps_the_document(run: Run, ask: Callable[..., Any], folder: 
     assert ["far/gate.md", "mill.md", "oven.md"] == paths(ask, folder)
 
 
+def test_a_rename_to_where_no_walk_looks_says_why_the_document_goes(
+    run: Run, ask: Callable[..., Any], folder: Path
+):
+    (folder / "deep").rename(folder / ".deep")
+
+    told = run("rename", str(folder / "deep"), str(folder / ".deep")).stdout
+
+    assert f"removed: 1 document ({folder}/.deep: its name begins with a dot)\n" == told
+    assert ["mill.md", "oven.md"] == paths(ask, folder)
+
+
 def test_documents_and_folders_are_forgotten_and_stay_on_the_disk(
     run: Run, ask: Callable[..., Any], folder: Path
 ):

@@ -91,8 +91,9 @@ def _submit(session: Session, submission: Submission) -> None:
         error = {"code": job.error_code, "message": job.error_message} if job.error_code else None
         emit_json({"job_id": job.queue_id, "status": str(job.status), "result": job.result, "error": error})
     elif job.status == "done":
-        removed = told.get("removed")
-        emit(f"{told['outcome']}" + (f": {how_many(removed, 'document')}" if removed is not None else ""))
+        removed, because = told.get("removed"), told.get("note")
+        what = f": {how_many(removed, 'document')}" if removed is not None else ""
+        emit(f"{told['outcome']}{what}" + (f" ({printable(because)})" if because else ""))
     else:
         emit(f"{job.status}: {printable(job.error_message)} ({job.error_code})")
     if job.status != "done":
