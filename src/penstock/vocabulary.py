@@ -70,3 +70,8 @@ def understand(word: str) -> str:
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise UnknownStatus(f"{said!r} is not a status{hint}; known are {', '.join(sorted(SYNONYMS))}")
     return canonical
+
+
+def how_many(number: int, noun: str, plural: str | None = None) -> str:
+    """A number of things as it is said: ``1 page``, ``1,200 pages``."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

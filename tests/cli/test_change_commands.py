@@ -98,10 +98,21 @@ def test_a_rename_keeps_the_document(run: Run, ask: Callable[..., Any], folder: 
     assert ["far/gate.md", "mill.md", "oven.md"] == paths(ask, folder)
 
 
+def test_a_rename_to_where_no_walk_looks_says_why_the_document_goes(
+    run: Run, ask: Callable[..., Any], folder: Path
+):
+    (folder / "deep").rename(folder / ".deep")
+
+    told = run("rename", str(folder / "deep"), str(folder / ".deep")).stdout
+
+    assert f"removed: 1 document ({folder}/.deep: its name begins with a dot)\n" == told
+    assert ["mill.md", "oven.md"] == paths(ask, folder)
+
+
 def test_documents_and_folders_are_forgotten_and_stay_on_the_disk(
     run: Run, ask: Callable[..., Any], folder: Path
 ):
-    assert "removed: 1 documents\n" == run("delete", str(folder / "mill.md")).stdout
+    assert "removed: 1 document\n" == run("delete", str(folder / "mill.md")).stdout
     assert {"outcome": "removed", "removed": 1} == ask("delete", str(folder / "deep"))["result"]
 
     assert ["oven.md"] == paths(ask, folder)
@@ -115,7 +126,7 @@ def test_a_folder_that_is_gone_from_the_disk_can_be_forgotten(
 ):
     shutil.rmtree(folder)
 
-    assert "removed: 1 documents\n" == run("delete", str(folder / "deep")).stdout
+    assert "removed: 1 document\n" == run("delete", str(folder / "deep")).stdout
     assert "removed: 2 documents\n" == run("delete", str(folder)).stdout
 
     assert [] == paths(ask, folder)
@@ -133,7 +144,7 @@ def test_a_path_through_a_link_means_what_it_leads_to(
 
     run("rename", str(link / "mill.md"), str(link / "wheel.md"))
     assert ["deep/gate.md", "oven.md", "wheel.md"] == paths(ask, folder)
-    assert "removed: 1 documents\n" == run("delete", str(link / "oven.md")).stdout
+    assert "removed: 1 document\n" == run("delete", str(link / "oven.md")).stdout
     assert "removed: 2 documents\n" == run("delete", str(link)).stdout
 
     assert [] == paths(ask, folder)

@@ -48,10 +48,19 @@ def test_a_dry_run_counts_and_changes_nothing(run: Run, indexed: Path):
     assert 1 == len(json.loads(run("--json", "jobs").stdout)["jobs"])
 
 
+def test_what_matches_nothing_is_said_to_and_changes_no_model(run: Run, indexed: Path):
+    for narrowed in (["--collection", "typo"], ["--tenant", "typo"], [str(indexed / "typo.md")]):
+        assert run("rebuild", "--yes", *narrowed).stdout.startswith("Nothing matched")
+    told = json.loads(run("--json", "rebuild", "--yes", "--collection", "typo").stdout)
+    assert (0, []) == (told["plan"]["looked_at"], told["queued"])
+
+    assert "the settings here say static, which would index nothing" in run("status").stdout
+
+
 def test_a_part_is_rebuilt_then_the_rest(run: Run, indexed: Path):
     assert "Done." in run("rebuild", str(indexed / "mill.md")).stdout
     status = run("status").stdout
-    assert "1 chunks are still of hashing-256-" in status
+    assert "1 chunk still of hashing-256-" in status
     assert "the settings here say" not in status
 
     run("index", str(indexed))

@@ -42,7 +42,7 @@ def trouble(desk: Desk, tmp_path: Path) -> Iterator[dict[str, tuple[str, str]]]:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "socket.md"))
         yield {
-            "good.md": ("indexed", "1 chunks"),
+            "good.md": ("indexed", "1 chunk of 1 page"),
             "empty.md": ("indexed", "blank"),
             "blank.md": ("indexed", "blank"),
             "liar.txt": ("failed", "ERR_UNSUPPORTED_TYPE"),

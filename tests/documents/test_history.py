@@ -41,7 +41,7 @@ def test_a_document_is_indexed_updated_renamed_and_removed(desk: Desk):
 
     swept(desk)
     _, updated, renamed, removed = desk.app.documents.history(str(desk.folder / "new.md"))
-    assert f"1 chunks (job {job.queue_id})" == updated.note
+    assert f"1 chunk (job {job.queue_id})" == updated.note
     assert f"{path} → {desk.folder}/new.md" == renamed.note
     assert f"{desk.folder}/new.md" == removed.note
     assert ["indexed"] == told(desk, "other.md")

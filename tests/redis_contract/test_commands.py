@@ -165,7 +165,7 @@ def test_status_of_a_job_through_its_life(town: Town, run: Run, submit: Callable
 
     shown = run("ingest", "status", "--job", job_id, "--follow").stdout
     assert re.search(r"^Status +done$", shown, re.MULTILINE)
-    assert re.search(r"^Made +1 chunks, 1 embedded, \d+ tokens$", shown, re.MULTILINE)
+    assert re.search(r"^Made +1 chunk, 1 embedded, \d+ tokens$", shown, re.MULTILINE)
     told = json.loads(run("ingest", "status", "--job", job_id, "--json").stdout)
     assert ("done", 1, None, 0) == (
         told["status"],

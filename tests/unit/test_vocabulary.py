@@ -82,3 +82,17 @@ def test_only_phases_are_skipped():
 def test_only_canonical_words_can_be_spoken():
     with pytest.raises(errors.UnknownStatus):
         vocabulary.speak("running", "cli")
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "said"),
+    [
+        (0, ("page",), "0 pages"),
+        (1, ("page",), "1 page"),
+        (1200, ("page",), "1,200 pages"),
+        (1, ("process", "processes"), "1 process"),
+        (2, ("process", "processes"), "2 processes"),
+    ],
+)
+def test_a_number_of_things_is_said_as_a_person_would(number, words, said):
+    assert said == vocabulary.how_many(number, *words)

@@ -12,6 +12,7 @@ from penstock.cli.exits import REFUSED
 from penstock.cli.output import emit, emit_json, printable, table
 from penstock.cli.session import Session, json_option
 from penstock.service import paths
+from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.service.answers import Receipt
@@ -90,8 +91,9 @@ def _submit(session: Session, submission: Submission) -> None:
         error = {"code": job.error_code, "message": job.error_message} if job.error_code else None
         emit_json({"job_id": job.queue_id, "status": str(job.status), "result": job.result, "error": error})
     elif job.status == "done":
-        removed = told.get("removed")
-        emit(f"{told['outcome']}" + (f": {removed:,} documents" if removed is not None else ""))
+        removed, because = told.get("removed"), told.get("note")
+        what = f": {how_many(removed, 'document')}" if removed is not None else ""
+        emit(f"{told['outcome']}{what}" + (f" ({printable(because)})" if because else ""))
     else:
         emit(f"{job.status}: {printable(job.error_message)} ({job.error_code})")
     if job.status != "done":
@@ -135,9 +137,9 @@ def verify(session: Session, /, tenant: str | None, fix: bool, checksum: bool) -
         if len(found) > SHOWN:
             emit(f"… and {len(found) - SHOWN:,} more; --json has all.")
         if repaired:
-            emit(f"{repaired:,} rows of the catalog put right.")
+            emit(f"{how_many(repaired, 'row')} of the catalog put right.")
         if receipts:
-            emit(f"{len(receipts):,} jobs queued to put the rest right.")
+            emit(f"{how_many(len(receipts), 'job')} queued to put the rest right.")
         if fix:
             _tell_left_alone(found)
         if (repaired or receipts) and not session.worker_alive():

@@ -11,6 +11,7 @@ from penstock.cli.exits import REFUSED
 from penstock.cli.output import age, emit, emit_json, fields, printable, table
 from penstock.cli.session import Session, json_option
 from penstock.cli.views import spoken
+from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.catalog.answers import Document, Source
@@ -100,8 +101,8 @@ def _facts(source: Source) -> list[tuple[str, object]]:
         ("Title", source.title),
         ("Place", f"tenant {place.tenant_id}, collection {place.collection}, branch {place.branch}"),
         ("Tags", ", ".join(source.tags)),
-        ("Size", f"{source.size:,} bytes"),
-        ("Content", f"{source.page_count:,} pages, {source.chunk_count:,} chunks"),
+        ("Size", how_many(source.size, "byte")),
+        ("Content", f"{how_many(source.page_count, 'page')}, {how_many(source.chunk_count, 'chunk')}"),
         ("Indexed", age(source.published_at)),
         ("Partial", "some pages or chunks failed; see `penstock why`" if source.partial else None),
     ]

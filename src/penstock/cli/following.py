@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.output import printable
+from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.job import Job
@@ -108,7 +109,8 @@ def _message(job: Job, counts: dict[str, Any]) -> str:
     if job.waiting or job.ended:
         return ""
     if counts:
-        return f"walking: {counts.get('seen', 0):,} files seen, {counts.get('skipped', 0):,} skipped"
+        seen = how_many(counts.get("seen", 0), "file")
+        return f"walking: {seen} seen, {counts.get('skipped', 0):,} skipped"
     return "waiting for its turn" if job.status == "pending" else "reading"
 
 
@@ -159,11 +161,11 @@ def _show(follower: Follower, title: str, over: Callable[[float], bool]) -> None
 def _said(seen: Seen, began: float | None) -> str:
     if seen.share is None or began is None:
         return seen.message
-    parts = [f"{seen.done:,} of {seen.files:,} files"]
+    parts = [f"{seen.done:,} of {how_many(seen.files, 'file')}"]
     if seen.pages > 0 and seen.pages > seen.done:
-        parts.append(f"{seen.pages:,} pages")
+        parts.append(how_many(seen.pages, "page"))
     if seen.chunks > 0:
-        parts.append(f"{seen.chunks:,} chunks")
+        parts.append(how_many(seen.chunks, "chunk"))
     elapsed = time.monotonic() - began
     if elapsed > 1 and seen.done:
         parts.append(f"{seen.done / elapsed:,.0f} files/s")

@@ -13,6 +13,7 @@ from penstock.cli.following import Follower, shown
 from penstock.cli.output import emit, emit_json, printable, table
 from penstock.cli.session import Session, json_option
 from penstock.cli.values import all_words
+from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.job import Job
@@ -161,10 +162,12 @@ def _summary(job: Job, seconds: float) -> str:
         done = job.result or {}
         told = done.get("outcome", job.status)
         if done.get("chunks"):
-            told += f": {done['chunks']:,} chunks, {done.get('embedded', done['chunks']):,} embedded"
+            told += (
+                f": {how_many(done['chunks'], 'chunk')}, {done.get('embedded', done['chunks']):,} embedded"
+            )
     else:
         sent = sum(counts.get(name, 0) for name in ("added", "changed"))
-        told = _files(max(sent - job.children_open - job.children_failed, 0)) + " indexed"
+        told = how_many(max(sent - job.children_open - job.children_failed, 0), "file") + " indexed"
         parts = [
             f"{counts[name]:,} {name}"
             for name in ("unchanged", "moved", "vanished", "skipped")
@@ -176,10 +179,6 @@ def _summary(job: Job, seconds: float) -> str:
     if job.status == "failed" and not job.children_failed:
         told = f"failed: {printable(job.error_message)} ({job.error_code})"
     return f"{told[:1].upper()}{told[1:]} in {seconds:.1f} s."
-
-
-def _files(number: int) -> str:
-    return "1 file" if number == 1 else f"{number:,} files"
 
 
 def _as_json(job: Job, failures: list[Job], seconds: float) -> dict[str, Any]:
@@ -213,7 +212,8 @@ def _preview(session: Session, path: str, options: dict[str, Any]) -> None:
         emit_json(preview)
         return
     emit(
-        f"{preview.files:,} files ({preview.bytes:,} bytes) would be looked at: {preview.new:,} new, "
+        f"{how_many(preview.files, 'file')} ({how_many(preview.bytes, 'byte')}) would be looked at: "
+        f"{preview.new:,} new, "
         f"{preview.changed:,} changed, {preview.unchanged:,} unchanged."
     )
     if preview.skipped:

@@ -14,6 +14,7 @@ from penstock.cli.gateway import config_option, contract_settings
 from penstock.cli.output import emit, emit_error, emit_json, fields, printable, span, table
 from penstock.cli.session import Command, Session, json_option
 from penstock.errors import StoreError
+from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.redis_contract.answers import Health, Prepared
@@ -149,11 +150,16 @@ def _clear_way() -> None:
         click.echo("\r\033[K", nl=False, err=True)
 
 
+def _made(number: Any, noun: str) -> str:
+    """Others may have written anything there."""
+    return how_many(number, noun) if isinstance(number, int) else f"{number or 0} {noun}s"
+
+
 def _status(shown: dict[str, Any]) -> str:
     def of(name: str) -> Any:
         return shown.get(name)
 
-    made = f"{of('chunks_created') or 0} chunks, {of('embeddings_generated') or 0} embedded"
+    made = f"{_made(of('chunks_created'), 'chunk')}, {of('embeddings_generated') or 0} embedded"
     error = f"{of('error')} ({of('error_type')}, {of('error_code')})" if of("error") else None
     took = of("duration_seconds")
     return fields(
@@ -165,7 +171,7 @@ def _status(shown: dict[str, Any]) -> str:
             ("File", of("file") or of("source_path") or of("filename")),
             ("Left there", of("file_error")),
             ("Outcome", of("outcome")),
-            ("Made", f"{made}, {of('tokens_used') or 0} tokens" if of("status") != "queued" else None),
+            ("Made", f"{made}, {_made(of('tokens_used'), 'token')}" if of("status") != "queued" else None),
             ("Submitted", of("submitted_at")),
             ("Started", of("started_at")),
             (

@@ -11,6 +11,7 @@ from penstock.cli import queue_look
 from penstock.cli.output import emit, emit_json, fields, table
 from penstock.cli.session import Session, json_option
 from penstock.cli.views import stats_as_json
+from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.service.documents import Overview
@@ -85,6 +86,6 @@ def _print_models(overview: Overview, embedder: str) -> None:
         facts.append(("Model", f"{model}; the settings here say {embedder}, which would index nothing"))
     for space, chunks in overview.spaces.items():
         if model is not None and space != model:
-            facts.append(("Former model", f"{chunks:,} chunks are still of {space}: penstock rebuild"))
+            facts.append(("Former model", f"{how_many(chunks, 'chunk')} still of {space}: penstock rebuild"))
     if facts:
         emit("\n" + fields(facts))

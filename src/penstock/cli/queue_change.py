@@ -15,6 +15,7 @@ from penstock.cli.session import Command, Session, json_option
 from penstock.cli.values import all_words, duration
 from penstock.cli.views import spoken
 from penstock.errors import InvalidRequest, PenstockError
+from penstock.vocabulary import how_many
 
 
 @click.command()
@@ -80,7 +81,7 @@ def retry(
     if session.as_json:
         emit_json({"retried": answer.retried, "twins": answer.twins})
         return
-    emit(f"{_jobs(answer.retried)} put back")
+    emit(f"{how_many(answer.retried, 'job')} put back")
     for job_id, twin in answer.twins.items():
         emit(f"{job_id}: left alone, live job {twin} does the same")
 
@@ -143,7 +144,7 @@ def purge(session: Session, status: tuple[str, ...], older_than: timedelta, yes:
     if session.as_json:
         emit_json({"removed": removed})
     else:
-        emit(f"{_jobs(removed)} removed")
+        emit(f"{how_many(removed, 'job')} removed")
 
 
 def _agreed(words: list[str], older_than: timedelta) -> bool:
@@ -189,7 +190,7 @@ def resume(session: Session, tenant: str | None, collection: str | None, everyth
     if session.as_json:
         emit_json({"released": released})
     else:
-        emit(f"Resumed: {_named(tenant or '*', collection or '*')}; {_jobs(released)} released")
+        emit(f"Resumed: {_named(tenant or '*', collection or '*')}; {how_many(released, 'job')} released")
 
 
 def _tenant(tenant: str | None, collection: str | None, everything: bool) -> str | None:
@@ -203,7 +204,3 @@ def _named(tenant_id: str, collection: str) -> str:
         return "everything"
     parts = [("tenant", tenant_id), ("collection", collection)]
     return ", ".join(f"{kind} {name}" for kind, name in parts if name != "*")
-
-
-def _jobs(number: int) -> str:
-    return "1 job" if number == 1 else f"{number:,} jobs"

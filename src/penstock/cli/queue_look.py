@@ -11,6 +11,7 @@ from penstock.cli.output import age, emit, emit_json, fields, span, table
 from penstock.cli.session import Session, json_option
 from penstock.cli.values import all_words
 from penstock.cli.views import details_as_json, job_as_json, spoken, stats_as_json, status_and_held, target
+from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.config import Settings
@@ -193,6 +194,6 @@ _BREAKER = {
 def _worker(worker: WorkerReport) -> str:
     info = worker.info
     parts = [f"{worker.worker_id} on {worker.host}, seen {age(worker.seen_at)}"]
-    parts += [f"{info[name]:,} {words[info[name] != 1]}" for name, words in _DID.items() if info.get(name)]
+    parts += [how_many(info[name], *words) for name, words in _DID.items() if info.get(name)]
     last_death = info.get("last_death")
     return ", ".join(parts) + (f" (last: {last_death})" if last_death else "")

@@ -12,6 +12,7 @@ from penstock.cli.following import Follower, shown
 from penstock.cli.output import emit, emit_json, table
 from penstock.cli.session import Session, json_option
 from penstock.service.paths import real
+from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.service.answers import Receipt
@@ -37,10 +38,12 @@ def rebuild(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
     PENSTOCK_EMBEDDER=hashing penstock rebuild --dry-run
     """
     roots = [real(path) for path in paths]
+    narrowed = bool(roots or given["tenant"] or given["collection"])
     plan = session.rebuilder.plan(roots, tenant_id=given["tenant"], collection=given["collection"])
     if not session.as_json:
-        _show(plan)
-    if given["dry_run"]:
+        _show(plan, narrowed)
+    if given["dry_run"] or (narrowed and not plan.looked_at):
+        # Nor is the model changed for what is not there: a name was misspelt.
         if session.as_json:
             emit_json({"plan": plan, "queued": []})
         return
@@ -53,9 +56,12 @@ def rebuild(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
     _tell(session, plan, receipts, done=given["wait"] and not alive)
 
 
-def _show(plan: Plan) -> None:
+def _show(plan: Plan, narrowed: bool) -> None:
     from penstock.service.rebuilding import REASONS
 
+    if narrowed and not plan.looked_at:
+        emit("Nothing matched: no document lies there, or is of that collection and tenant.")
+        return
     if not plan.total.documents:
         emit(f"Everything is as {plan.space} and this version would make it.")
         return
@@ -81,6 +87,10 @@ def _tell(session: Session, plan: Plan, receipts: list[Receipt], *, done: bool) 
         emit(f"Queued with the lowest priority: {', '.join(ids)}. Follow it with: penstock jobs --watch")
         emit(f"Only workers whose settings name {plan.space.partition('-')[0]} do it; restart the others.")
     elif ids:
-        emit("Done." if not failed else f"{len(failed)} of {len(jobs)} jobs failed: penstock jobs ID")
+        emit(
+            "Done."
+            if not failed
+            else f"{len(failed)} of {how_many(len(jobs), 'job')} failed: penstock jobs ID"
+        )
     if failed:
         raise SystemExit(REFUSED)

@@ -6,6 +6,7 @@ import click
 
 from penstock.cli.output import emit, emit_json
 from penstock.cli.session import Session, Worker, json_option
+from penstock.vocabulary import how_many
 
 SHOWN = 8
 LANES = ("jobs", "ocr", "vector", "graphrag")
@@ -101,5 +102,4 @@ def _told(made: Worker) -> str:
     serves = named or "nothing yet (name an application with --app)"
     if not made.processes:
         return f"Watching over {made.where}; nothing is claimed, since queue_enabled is false."
-    number = "1 process" if made.processes == 1 else f"{made.processes} processes"
-    return f"Serving {serves} from {made.where} with {number}."
+    return f"Serving {serves} from {made.where} with {how_many(made.processes, 'process', 'processes')}."

@@ -13,6 +13,7 @@ from penstock.errors import NoText, StoreError
 from penstock.handlers.embedding import MOST_TEXTS, Owner, embed
 from penstock.handlers.registry import Wait
 from penstock.pipeline.recipe import Recipe
+from penstock.vocabulary import how_many
 
 MOST_DOCUMENTS = 100
 EMBEDDED = "embedded"
@@ -103,7 +104,7 @@ def _answer(filed: Filed, stored: Stored, embedded: set[str]) -> Any:
     if stored.outcome is Outcome.SUPERSEDED:
         return {"outcome": "superseded"}
     if stored.outcome is Outcome.KEPT_BACK:
-        return NoText(f"none of {len(filed.generation.pages):,} pages could be read")
+        return NoText(f"none of {how_many(len(filed.generation.pages), 'page')} could be read")
     answer = {
         "outcome": "indexed",
         "pages": len(filed.generation.pages),

@@ -30,14 +30,10 @@ from penstock.job import NewJob
 from penstock.payloads import FolderPayload, ProjectPayload, Walked
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.recipe import Recipe, chunk_sizes
-from penstock.pipeline.walk.protocol import Found, Repository, Rule, Skipped, Unreadable, WalkRules
+from penstock.pipeline.walk.protocol import BINDING, Found, Repository, Rule, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.walking import walk
 
 PROGRESS_EVERY = 200
-_LEFT_OUT = frozenset(
-    {Rule.GITIGNORE, Rule.PENSTOCKIGNORE, Rule.LINK_OUTSIDE, Rule.LINK_BROKEN, Rule.LINK_REPEATED}
-)
-"""Rules that no request can turn off: what they leave out is not the folder's any more."""
 
 
 class Tally(msgspec.Struct):
@@ -176,7 +172,7 @@ class _Walk:
                     yield Found(f"{self._root}/{report.path}", report.size, report.mtime_ns)
                 case Skipped():
                     self._tally.skipped += 1
-                    if report.rule in _LEFT_OUT:
+                    if report.rule in BINDING:
                         self._ignored.add(self._below(report.path))
                     elif report.rule is Rule.TOO_LARGE:
                         self._outgrown.add(self._below(report.path))

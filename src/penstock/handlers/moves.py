@@ -10,15 +10,16 @@ import msgspec
 from penstock import clock, items
 from penstock.catalog.answers import Source
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import EntryKind, Removal, Rename
+from penstock.catalog.values import EntryKind, LedgerEntry, LedgerKind, Place, Removal, Rename
 from penstock.errors import UnknownDocument
 from penstock.handlers.children import child_job
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Wait
-from penstock.handlers.removing import removed_in_batches
+from penstock.handlers.removing import removed_in_batches, sight_of
 from penstock.job import NewJob
 from penstock.payloads import DeleteDocumentPayload, DeleteTenantPayload, RenamePayload
 from penstock.pipeline.vectors.shelf import Shelf
+from penstock.pipeline.walk.protocol import BINDING, Skipped
 
 
 class Moves:
@@ -32,14 +33,11 @@ class Moves:
         old_is_there, new_is_there = _is_there(payload.old_path), _is_there(payload.new_path)
         if payload.is_folder and not old_is_there and not new_is_there:
             # A walk would take it for a disk that is not mounted; but it was moved, and then moved on.
-            removal = Removal(
-                tenant_id=place.tenant_id,
-                collection=place.collection,
-                branch=place.branch,
-                path=payload.old_path,
-                asked_at=context.asked_at,
-            )
+            removal = _below(context, payload.old_path, folder=True)
             return {"outcome": "removed", "removed": self._remove(removal, context)}
+        left_out = self._left_out(context, payload) if new_is_there else None
+        if left_out is not None:
+            return self._leave_out(context, payload, left_out, old_is_there=old_is_there)
         if not new_is_there:
             # Moved on, or deleted: the old path says what is true of it.
             return Wait((_look_at(context, payload.old_path, folder=payload.is_folder),))
@@ -65,6 +63,46 @@ class Moves:
         # It may have been edited on the way; unchanged costs next to nothing.
         child = _look_at(context, payload.new_path, folder=payload.is_folder)
         return Wait((child,), progress_json=context.told)
+
+    def _left_out(self, context: Context, payload: RenamePayload) -> Skipped | None:
+        """The rule by which the next walk would not find it at its new path. What no walk had found at the
+        old one was asked for by its name, and only a rule that counts for all leaves it out."""
+        said = self._said(context.place, payload.new_path, folder=payload.is_folder)
+        if not said or None in said:
+            return None
+        before = self._said(context.place, payload.old_path, folder=payload.is_folder)
+        return next(
+            (one for one in said if one is not None and (None in before or one.rule in BINDING)), None
+        )
+
+    def _said(self, place: Place, path: str, *, folder: bool) -> list[Skipped | None]:
+        """By each walk that covers the path, whatever is there now; None: it is taken."""
+        with self._catalog.snapshot() as snapshot:
+            walks = snapshot.walks(place, path)
+        return [
+            sight_of(walk).skipped(path[len(walk.root.rstrip("/")) + 1 :], folder=folder)
+            if walk.root != path
+            else None
+            for walk in walks
+        ]
+
+    def _leave_out(
+        self, context: Context, payload: RenamePayload, rule: Skipped, *, old_is_there: bool
+    ) -> Any:
+        cause = f"{rule.rule.meaning} ({rule.detail})" if rule.detail else rule.rule.meaning
+        note = LedgerEntry(
+            place=context.place,
+            path=payload.new_path,
+            kind=LedgerKind.SKIPPED,
+            rule=str(rule.rule),
+            cause=cause,
+            job_id=context.job_id,
+        )
+        self._catalog.note([note])
+        if old_is_there:
+            return Wait((_look_at(context, payload.old_path, folder=payload.is_folder),))
+        removed = self._remove(_below(context, payload.old_path, folder=payload.is_folder), context)
+        return {"outcome": "removed", "removed": removed, "note": f"{payload.new_path}: {cause}"}
 
     def _rename_all(self, rename: Rename, context: Context) -> int:
         total = 0
@@ -128,6 +166,18 @@ def _is_there(path: str) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     return True
+
+
+def _below(context: Context, path: str, *, folder: bool) -> Removal:
+    place = context.place
+    return Removal(
+        tenant_id=place.tenant_id,
+        collection=place.collection,
+        branch=place.branch,
+        path=path,
+        below=folder,
+        asked_at=context.asked_at,
+    )
 
 
 def _removal(source: Source, context: Context) -> Removal:

@@ -27,8 +27,9 @@ class Read(NamedTuple):
 def read_file(
     path: str, most_bytes: int, unwanted: Callable[[os.stat_result], bool], *, links: bool = True
 ) -> Read | None:
-    """None: ``unwanted`` said so, by what the system tells of the open file. ``links``: follow them."""
-    fd = os.open(path, _READ) if links else _opened_without_links(path)
+    """None: ``unwanted`` said so, by what the system tells of the open file. The file itself is no link, as a
+    walk would not follow it; ``links``: folders on the way may be."""
+    fd = _opened(path) if links else _opened_without_links(path)
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
         os.close(fd)  # a folder cannot be made a file object
@@ -46,6 +47,17 @@ def hash_of(path: str) -> str:
     """Of a file's whole content, as documents are told by it, however large it is."""
     with os.fdopen(os.open(path, _READ | os.O_NOFOLLOW), "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _opened(path: str) -> int:
+    try:
+        return os.open(path, _READ | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise UnsupportedType(
+            f"{path} is a link, or lies behind a loop of them", remedy="Index what it leads to."
+        ) from None
 
 
 def _opened_without_links(path: str) -> int:

@@ -38,7 +38,7 @@ class Unknown(NamedTuple):
 def unknown_at(path: str) -> list[Unknown]:
     """The file at a path, if there is one."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - text in, numbers out
+        found = os.lstat(path)
     except OSError:
         return []
     regular = stat.S_ISREG(found.st_mode)

@@ -14,6 +14,7 @@ from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.boxed import Box
 from penstock.pipeline.extract.protocol import Content, Extracted, Limits, Page
 from penstock.pipeline.plan import fingerprints
+from penstock.vocabulary import how_many
 
 OCR_NEEDED = Failure("ERR_NO_TEXT", "no text layer: this page needs OCR")
 _HEADINGS = " > "
@@ -119,5 +120,5 @@ def _chunk(chunk: Chunk, lines: bool) -> NewChunk:
 def _nothing_usable(extracted: Extracted) -> NoText:
     failures = [page.failure for page in extracted.pages if page.failure]
     if failures:
-        return NoText(f"none of {len(extracted.pages):,} pages could be read: {failures[0]}")
-    return NoText(f"no text on any of {len(extracted.pages):,} pages: OCR needed")
+        return NoText(f"none of {how_many(len(extracted.pages), 'page')} could be read: {failures[0]}")
+    return NoText(f"no text on any of {how_many(len(extracted.pages), 'page')}: OCR needed")

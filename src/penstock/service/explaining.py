@@ -10,6 +10,7 @@ from penstock.catalog.values import State
 from penstock.job import CHILDREN, Held, Job, JobQuery, Position, Scope, Status
 from penstock.queue.protocol import POSITION_CAP, Queue
 from penstock.service.answers import HistoryEntry
+from penstock.vocabulary import how_many
 
 ENDINGS = frozenset({"failed", "lost", "cancelled"})
 """Departures that are ends: with one of them the end itself needs no entry of its own."""
@@ -88,8 +89,8 @@ def _queued(queue: Queue, position: Position | None) -> str:
     idle = "" if queue.workers() else "; no worker has reported"
     if position.ahead == 0:
         return "next in line" + idle
-    counted = f"{position.ahead:,}" if position.ahead < POSITION_CAP else f"at least {POSITION_CAP:,}"
-    return f"{counted} {'job is' if position.ahead == 1 else 'jobs are'} ahead" + idle
+    least = "" if position.ahead < POSITION_CAP else "at least "
+    return least + how_many(min(position.ahead, POSITION_CAP), "job is", "jobs are") + " ahead" + idle
 
 
 def history(job: Job) -> list[HistoryEntry]:

@@ -12,6 +12,7 @@ import msgspec
 from penstock.catalog.answers import Document, KnownSource, Missing, Source, Why
 from penstock.catalog.protocol import BATCH, Snapshot
 from penstock.catalog.values import LedgerEntry, LedgerKind, Phase, Place, TaskStatus
+from penstock.vocabulary import how_many
 
 Verdict: TypeAlias = Literal[
     "indexed", "partial", "waiting", "skipped", "failed", "moved", "removed", "unknown", "folder"
@@ -167,7 +168,7 @@ def _reason(path: str, known: Why) -> Reason | None:
     if known.building is not None:
         return Reason(path=path, verdict="waiting", cause=_building(known.building), source=source)
     if source is not None and source.published_id is not None:
-        made = f"{source.chunk_count:,} chunks of {source.page_count:,} pages"
+        made = f"{how_many(source.chunk_count, 'chunk')} of {how_many(source.page_count, 'page')}"
         if not source.chunk_count:
             made = "it is blank, there is nothing to find in it"
         verdict = "partial" if source.partial else "indexed"
@@ -192,4 +193,5 @@ def _building(document: Document) -> str:
         for name, state in ((Phase.OCR, document.ocr), (Phase.VECTOR, document.vector))
         if state.status in (TaskStatus.PENDING, TaskStatus.PROCESSING)
     )
-    return f"being indexed: phase {phase} of {document.page_count:,} pages, {document.chunk_count:,} chunks"
+    pages, chunks = how_many(document.page_count, "page"), how_many(document.chunk_count, "chunk")
+    return f"being indexed: phase {phase} of {pages}, {chunks}"

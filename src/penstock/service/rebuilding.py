@@ -39,6 +39,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     total: Cost
     by_reason: dict[str, Cost]
     roots: tuple[tuple[Place, str], ...]
+    looked_at: int
+    """Documents at or below the paths asked for, outdated or not."""
 
 
 class Rebuilder:
@@ -53,10 +55,11 @@ class Rebuilder:
         self, paths: Sequence[str] = (), *, tenant_id: str | None = None, collection: str | None = None
     ) -> Plan:
         total, by_reason = Cost(), {reason: Cost() for reason in REASONS}
-        roots = []
+        roots, looked_at = [], 0
         for place, root in self._roots(paths, tenant_id, collection):
             before = total.documents
             for known in known_below(self._catalog, place, None if root == EVERYTHING else root):
+                looked_at += known.published_id is not None
                 reason = why_outdated(known, self._recipe) if known.published_id is not None else None
                 if reason is not None:
                     for cost in (total, by_reason[reason]):
@@ -69,6 +72,7 @@ class Rebuilder:
             total=total,
             by_reason={reason: cost for reason, cost in by_reason.items() if cost.documents},
             roots=tuple(roots),
+            looked_at=looked_at,
         )
 
     def _roots(

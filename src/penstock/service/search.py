@@ -14,6 +14,7 @@ from penstock.config import Settings
 from penstock.errors import InvalidRequest
 from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.vectors.protocol import Vectors
+from penstock.vocabulary import how_many
 
 Mode: TypeAlias = Literal["hybrid", "keyword", "vector"]
 
@@ -168,7 +169,7 @@ class Search:
             embedder = self._embedder(space.name)
             if embedder is None:
                 notes.append(
-                    f"{space.chunks:,} chunks were found by their words only: their vectors are of "
+                    f"{how_many(space.chunks, 'chunk')} found by words only: the vectors are of "
                     f"{space.name}, which cannot be asked here"
                 )
                 continue

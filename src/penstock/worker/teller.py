@@ -21,6 +21,7 @@ from penstock.handlers.phases import BEGIN_ANEW
 from penstock.job import CHILDREN, Job, JobQuery, Settlement, Status
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN
 from penstock.queue.protocol import Queue
+from penstock.vocabulary import how_many
 from penstock.worker.paging import Rounds
 
 FAILURE_CODES = {
@@ -123,9 +124,8 @@ def _failures(document: Document, missing: list[Missing]) -> str:
     named = "; ".join(_said(one) for one in missing)
     more = document.failed_count - len(missing)
     kept = " The former version stays." if document.outage else ""
-    return (
-        f"{document.failed_count:,} parts failed: {named}{f' and {more:,} more' if more > 0 else ''}.{kept}"
-    )
+    failed = how_many(document.failed_count, "part")
+    return f"{failed} failed: {named}{f' and {more:,} more' if more > 0 else ''}.{kept}"
 
 
 def _said(missing: Missing) -> str:

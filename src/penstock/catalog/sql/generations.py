@@ -17,6 +17,7 @@ from penstock.catalog.sql.statements import Rows, listed
 from penstock.catalog.sql.tombstones import removals
 from penstock.catalog.values import SETTLED, Adoption, NewGeneration, Place
 from penstock.clock import format_time
+from penstock.vocabulary import how_many
 
 
 class DocumentRow(msgspec.Struct, kw_only=True):
@@ -196,7 +197,7 @@ def replace(
 ) -> None:
     """Another generation has taken the place of the one that was published."""
     leave(rows, published_id, source_key, at)
-    remember(rows, source_key, "updated", at, note=f"{chunks:,} chunks", job_id=job_id)
+    remember(rows, source_key, "updated", at, note=how_many(chunks, "chunk"), job_id=job_id)
 
 
 def tell(rows: Rows, document: DocumentRow, at: str) -> None:

@@ -59,6 +59,12 @@ _MEANINGS = {
 }
 
 
+BINDING = frozenset(
+    {Rule.GITIGNORE, Rule.PENSTOCKIGNORE, Rule.LINK_OUTSIDE, Rule.LINK_BROKEN, Rule.LINK_REPEATED}
+)
+"""Rules that no request can turn off: what they leave out is not the folder's any more."""
+
+
 class Found(msgspec.Struct, frozen=True, gc=False):
     """A file worth reading. ``path`` is ``/``-separated and relative to the root."""
 
