@@ -167,3 +167,29 @@ def test_turns_are_those_of_the_general_path(queue: PostgresQueue, where: str) -
     second.close()
 
     assert together == alone
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_batch_is_kept_as_it_was_given_whether_its_rows_are_alike(
+    queue: PostgresQueue, alike: bool
+) -> None:
+    odd = "a\"b\\c,{d} 'NULL' ü"
+    fields = {"tenant_id": odd, "branch": "NULL", "metadata": '{"a":"\\\\"}', "dedupe": False}
+    # More than are sent at once.
+    given = [
+        new(
+            number,
+            **fields,
+            payload_json=f'{{"n":{number}}}',
+            priority=5 if alike else number % 3,
+            lock_key=key,
+        )
+        for number, key in zip(range(10, 1_210), [odd, None] * 600, strict=True)
+    ]
+    queue.add(given)
+    found = {job.queue_id: job for job in queue.find(JobQuery(tenant_id=odd, limit=2_000))}
+    names = NewJob.__struct_fields__
+
+    assert given == [
+        NewJob(**{name: getattr(found[item.queue_id], name) for name in names}) for item in given
+    ]

@@ -33,7 +33,7 @@ from penstock.queue.engine import Engine
 from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
 from penstock.queue.sql import filters, postgres_schema
 from penstock.queue.sql.postgres_adding import add_plain
-from penstock.queue.sql.postgres_claim import PostgresClaim, Taken
+from penstock.queue.sql.postgres_claim import PostgresClaim, Taken, take_alone
 from penstock.queue.sql.postgres_clock import ServerClock
 from penstock.queue.sql.postgres_connections import Connections
 from penstock.queue.sql.postgres_errors import ours
@@ -116,6 +116,11 @@ class PostgresQueue(Engine[PostgresRows]):
         self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
     ) -> Exchange:
         moment = now or self.now()
+        if not settlements and self._hopes_for_plain(request) and not self._connections.pooled:
+            alone, self.rows_read = take_alone(self._connections, request, moment)
+            self._plain = alone is not None
+            if alone is not None:
+                return Exchange([], alone)
 
         def work(rows: PostgresRows) -> tuple[list[Status | None], list[str], Taken | None]:
             return self._settle_and_take(rows, settlements, request, moment)
@@ -148,7 +153,7 @@ class PostgresQueue(Engine[PostgresRows]):
             return answers, parents, self._more(rows, request, now, [])
         sent = rows.send_finish("finish_and_wake", settlements, now) if settlements else None
         claim = PostgresClaim(rows, request, now)
-        grasp = claim.grasp() if self._plain and not request.lease_by_type else None
+        grasp = claim.grasp() if self._hopes_for_plain(request) else None
         look = claim.look(self._most) if grasp is None else None
         finished = rows.read_finished(sent, settlements) if sent else {}
         claims = claim.grasped(grasp) if grasp is not None else None
@@ -165,6 +170,9 @@ class PostgresQueue(Engine[PostgresRows]):
         # Where every row wants a lock, more would be kept from others than can be had.
         self._most = LOCK_CAP if claim.keyed >= LOCK_CAP else POSITION_CAP
         return answers, [], taken
+
+    def _hopes_for_plain(self, request: ClaimRequest) -> bool:
+        return self._plain and not request.oldest and not request.lease_by_type
 
     def _more(
         self, rows: PostgresRows, request: ClaimRequest, now: datetime, claims: list[Claim]

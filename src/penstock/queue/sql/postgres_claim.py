@@ -16,7 +16,10 @@ import psycopg
 from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope
 from penstock.queue import settling
 from penstock.queue.choosing import HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
+from penstock.queue.sql.postgres_connections import Connections
+from penstock.queue.sql.postgres_errors import AGAIN
 from penstock.queue.sql.postgres_rows import PostgresRows
+from penstock.queue.sql.postgres_transaction import refusal
 from penstock.queue.sql.postgres_values import texts, times
 from penstock.queue.sql.statements import CLAIM_COLUMNS
 
@@ -84,15 +87,11 @@ class PostgresClaim:
     def grasped(self, grasp: Grasp) -> list[Claim] | None:
         """None where there was something to choose: then nothing is taken yet."""
         found = grasp.answer.fetchall()
-        self.plain, taken = found[0][:2]
-        if not self.plain:
-            return None
-        if found[0][2] is None:
-            return []
-        if taken != len(found):
-            raise psycopg.errors.SerializationFailure("a row that was locked has changed")
-        self.rows_read += taken
-        return [_claim(row, grasp.until, own=2) for row in found]
+        claims = [_claim(row, grasp.until, own=2) for row in found if row[1]]
+        # What was locked is taken; if not, the long way finds out why.
+        self.plain = found[0][0] and (bool(claims) or found[0][2] is None)
+        self.rows_read += len(claims)
+        return claims if self.plain else None
 
     def look(self, most: int) -> Look:
         """Sent together with what comes before it; where a claim starts with the oldest, it looks later."""
@@ -230,6 +229,20 @@ class PostgresClaim:
             keys=texts(keys or [None] * len(found)),
         )
         return Taken([_claim(row, leases[row[_TYPE_AT]]) for row in found], update)
+
+
+def take_alone(
+    connections: Connections, request: ClaimRequest, now: datetime
+) -> tuple[list[Claim] | None, int]:
+    """A claim that is a single statement and its own transaction; as ``grasped``. Also how many were read."""
+    with connections.borrowed() as connection:
+        try:
+            claim = PostgresClaim(PostgresRows(connection), request, now)
+            return claim.grasped(claim.grasp()), claim.rows_read
+        except AGAIN:
+            return None, 0
+        except psycopg.Error as error:
+            raise refusal(error, connections, in_doubt=connection.broken) from error
 
 
 def _claim(row: Row, until: datetime, *, own: int = _OWN) -> Claim:

@@ -5,6 +5,11 @@
 INSERT INTO unified_queue ({inserted})
 SELECT * FROM unnest({inserted_arrays})
 
+-- The same for rows that have all but a few columns in common: what is sent once need not be taken apart row by row.
+-- name: insert_alike
+INSERT INTO unified_queue ({inserted})
+SELECT {own_or_common} FROM unnest({own_arrays}) AS own({own})
+
 -- One new row that meets nobody, in one round trip: its turn is found, its limits are looked at, it is written and
 -- told in a single statement. Where anything stands in the way (a live twin, a taken id, a queue that may be full) it
 -- writes nothing, and the rules decide. The turn is that of transitions.next_turn.

@@ -29,7 +29,7 @@ SELECT queue_id, turn, lock_key, lock_held IS NOT NULL,
 FROM found
 
 -- The usual case in one statement: nothing is due, nothing is paused, and no row that is found has lost its worker or
--- wants a lock. Otherwise nothing is taken, and the answer says so. There is always one row at least, to say it.
+-- wants a lock. Otherwise nothing is taken, and the answer says so: there is always one row at least.
 -- name: take_plain
 WITH found AS MATERIALIZED (
     SELECT turn = -2 OR (lock_key IS NOT NULL AND lock_held IS NULL) AS special, {claim_columns}
@@ -47,9 +47,9 @@ WITH found AS MATERIALIZED (
         claim_number = q.claim_number + 1, lock_held = q.lock_key, started_at = %(now)s, updated_at = %(now)s
     FROM found AS f
     WHERE q.queue_id = f.queue_id AND (SELECT so FROM plain)
-    RETURNING 1
+    RETURNING q.queue_id
 )
-SELECT so, (SELECT count(*) FROM taken), {claim} FROM plain LEFT JOIN found ON true
+SELECT so, queue_id IN (SELECT queue_id FROM taken), {claim} FROM plain LEFT JOIN found ON true
 
 -- name: priority_head
 WITH oldest AS MATERIALIZED (
