@@ -274,7 +274,7 @@ def normal_path(path: str) -> str:
 
 def _require_absolute(payload: Payload, field: str) -> None:
     path = getattr(payload, field)
-    if not posixpath.isabs(path):
+    if not path.startswith("/"):
         raise RelativePath(f"field '{field}': expected an absolute path, got {path[:200]!r}")
 
 

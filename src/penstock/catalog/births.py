@@ -44,17 +44,7 @@ class DocumentStanding(NamedTuple):
     graphrag_chunks: int
     failed: int
     outages: int
-
-    @property
-    def facts(self) -> Facts:
-        return Facts(
-            ocr=self.ocr.status,
-            vector=self.vector.status,
-            pages=self.pages,
-            pages_read=self.ocr.completed,
-            chunks_embedded=self.vector_chunks,
-            outages=self.outages,
-        )
+    facts: Facts
 
 
 def page(
@@ -104,7 +94,7 @@ def failed_page(failure: Failure) -> PageStanding:
 
 
 def document(pages: list[PageStanding], new: Iterable[NewPage], chunks: int) -> DocumentStanding:
-    failures = tuple(page.failure for page in new if page.failure is not None)
+    failures = tuple([page.failure for page in new if page.failure is not None])
     # Most documents of a folder stand alike.
     return _document(tuple(pages), failures, chunks)
 
@@ -113,16 +103,27 @@ def document(pages: list[PageStanding], new: Iterable[NewPage], chunks: int) -> 
 def _document(
     pages: tuple[PageStanding, ...], failures: tuple[Failure, ...], chunks: int
 ) -> DocumentStanding:
+    ocr, vector = counted([page.ocr for page in pages]), counted([page.vector for page in pages])
+    vector_chunks = sum([page.vector_chunks.completed for page in pages])
+    outages = sum(failure.fault is Fault.OUTAGE for failure in failures)
     return DocumentStanding(
-        ocr=counted([page.ocr for page in pages]),
-        vector=counted([page.vector for page in pages]),
+        ocr=ocr,
+        vector=vector,
         graphrag=counted([page.graphrag for page in pages]),
         pages=len(pages),
         chunks=chunks,
-        vector_chunks=sum([page.vector_chunks.completed for page in pages]),
+        vector_chunks=vector_chunks,
         graphrag_chunks=sum([page.graphrag_chunks.completed for page in pages]),
         failed=len(failures),
-        outages=sum(failure.fault is Fault.OUTAGE for failure in failures),
+        outages=outages,
+        facts=Facts(
+            ocr=ocr.status,
+            vector=vector.status,
+            pages=len(pages),
+            pages_read=ocr.completed,
+            chunks_embedded=vector_chunks,
+            outages=outages,
+        ),
     )
 
 

@@ -85,6 +85,9 @@ class Snapshot(Protocol):
 
     def find(self, place: Place, path: str) -> Source | None: ...
 
+    def find_all(self, place: Place, paths: Collection[str]) -> dict[str, Source]:
+        """Those of them that there are, by their paths."""
+
     def get(self, source_id: str) -> Source | None: ...
 
     def sources(self, filters: Filters, *, after: str = "", limit: int = 50) -> list[Source]:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
@@ -21,6 +21,10 @@ PROGRESS_LIMIT = 3_500
 MOST_CHILDREN = 1_000
 """Children that one call of ``expand`` takes: one transaction holds no more."""
 _CURSOR = "cursor"
+
+
+_place = lru_cache(128)(Place)
+"""The jobs of a batch are mostly about one."""
 
 
 def _refuse(settlement: Settlement) -> Status | None:
@@ -44,7 +48,6 @@ class Context:
     ) -> None:
         self.claim = claim
         self.job_id = claim.queue_id
-        self.payload: dict[str, Any] = claim.payload
         self.attempt = claim.retry_count + 1
         self.metadata: dict[str, Any] = msgspec.json.decode(claim.metadata)
         self._tell = tell
@@ -57,13 +60,17 @@ class Context:
         """The last progress said, as it is stored."""
 
     @cached_property
+    def payload(self) -> dict[str, Any]:
+        return self.claim.payload
+
+    @cached_property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         return logging.LoggerAdapter(logging.getLogger("penstock.job"), {"job_id": self.job_id})
 
     @property
     def place(self) -> Place:
         """Where the documents live that the job is about."""
-        return Place(self.claim.tenant_id, self.claim.collection, self.claim.branch)
+        return _place(self.claim.tenant_id, self.claim.collection, self.claim.branch)
 
     @property
     def asked_at(self) -> datetime:

@@ -84,13 +84,16 @@ class _Call:
         self._notes: list[LedgerEntry] = []
 
     def answers(self) -> list[Any]:
-        known = self._known()
-        if self._move_unknown(known):
-            known = self._known()
-        for index, context in enumerate(self._contexts):
+        wanted = [self._wanted(context) for context in self._contexts]
+        known = self._known(wanted)
+        if self._move_unknown(wanted, known):
+            known = self._known(wanted)
+        for index, (context, asked) in enumerate(zip(self._contexts, wanted, strict=True)):
             try:
                 context.checkpoint()
-                self._answers[index] = self._one(index, context, known[index])
+                if isinstance(asked, Exception):
+                    raise asked
+                self._answers[index] = self._one(index, context, asked, known.get((asked.place, asked.path)))
             except Exception as error:  # noqa: BLE001 - one file's trouble is not the others'
                 self._answers[index] = error
         self._write()
@@ -111,28 +114,42 @@ class _Call:
             if not found and touch.asked_at is not None and self._answers[index] == UNCHANGED:
                 self._answers[index] = Later("it was removed while it was looked at", TRY_AGAIN)
 
-    def _known(self) -> list[Source | None]:
-        with self._catalog.snapshot() as snapshot:
-            return [
-                snapshot.find(context.place, normal_path(context.payload["file_path"]))
-                for context in self._contexts
-            ]
+    def _wanted(self, context: Context) -> Asked | Exception:
+        try:
+            return Asked.by(context, self._recipe)
+        except Exception as error:  # noqa: BLE001 - one job's trouble is not the others'
+            return error
 
-    def _move_unknown(self, known: list[Source | None]) -> bool:
+    def _known(self, wanted: Sequence[Asked | Exception]) -> dict[tuple[Place, str], Source]:
+        paths: dict[Place, list[str]] = {}
+        for asked in wanted:
+            if isinstance(asked, Asked):
+                paths.setdefault(asked.place, []).append(asked.path)
+        known: dict[tuple[Place, str], Source] = {}
+        with self._catalog.snapshot() as snapshot:
+            for place, some in paths.items():
+                for path, source in snapshot.find_all(place, some).items():
+                    known[place, path] = source
+        return known
+
+    def _move_unknown(
+        self, wanted: Sequence[Asked | Exception], known: dict[tuple[Place, str], Source]
+    ) -> bool:
         """Rename what is known under a path where it is no more. A walk has looked for its own files."""
-        asked: dict[Place, list[Context]] = {}
-        for context, source in zip(self._contexts, known, strict=True):
-            if source is None and context.claim.parent_id is None:
-                asked.setdefault(context.place, []).append(context)
+        unknown: dict[Place, list[Context]] = {}
+        for context, asked in zip(self._contexts, wanted, strict=True):
+            if context.claim.parent_id is not None or isinstance(asked, Exception):
+                continue
+            if (asked.place, asked.path) not in known:
+                unknown.setdefault(asked.place, []).append(context)
         moved = False
-        for place, contexts in asked.items():
+        for place, contexts in unknown.items():
             twins = Twins(self._catalog, place, most_bytes=self._recipe.limits.file_bytes)
             files = [file for context in contexts for file in unknown_at(context.payload["file_path"])]
             moved |= bool(twins.move(files, min(context.asked_at for context in contexts)))
         return moved
 
-    def _one(self, index: int, context: Context, known: Source | None) -> Any:
-        asked = Asked.by(context, self._recipe)
+    def _one(self, index: int, context: Context, asked: Asked, known: Source | None) -> Any:
         try:
             read = asked.read(known, self._recipe.limits.file_bytes)
         except (FileNotFoundError, NotADirectoryError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 from penstock.catalog.identity import text_hash
@@ -92,6 +94,7 @@ class Recipe:
         self._box.close()
 
 
+@lru_cache(64)
 def chunk_sizes(size: int | None, overlap: int | None) -> ChunkSizes:
     """From tokens, as requests give them, to characters."""
     usual = ChunkSizes()

@@ -169,11 +169,11 @@ class Found(NamedTuple):
 
 
 def find(rows: Rows, owner: Owner, chunks: Sequence[NewChunk]) -> Found:
-    known, own, embedded = _known(rows, owner, chunks) if owner.relatives else ({}, [], Counter())
-    if owner.space_id is None:
+    known, own, embedded = _known(rows, owner, chunks) if owner.relatives else ({}, [], {})
+    unembedded = [chunk.text_hash for chunk in chunks if chunk.vector is None]
+    if owner.space_id is None or not unembedded:
         return Found(known, own, {})
-    asked = Counter(chunk.text_hash for chunk in chunks if chunk.vector is None)
-    wanted = [text for text, times in asked.items() if times > embedded[text]]
+    wanted = [text for text, times in Counter(unembedded).items() if times > embedded.get(text, 0)]
     if not wanted:
         return Found(known, own, {})
     cached = rows.all("cached_vectors", owner.tenant_id, owner.space_id, listed(wanted))
@@ -202,7 +202,7 @@ def prepare(
 
 def _known(
     rows: Rows, owner: Owner, chunks: Iterable[NewChunk]
-) -> tuple[dict[str, Known], list[str], Counter[str]]:
+) -> tuple[dict[str, Known], list[str], dict[str, int]]:
     """By chunk id; the hashes of those that are the owner's own; and how often each hash has its vector."""
     about = {
         document_id: (space_id, fingerprint)

@@ -29,6 +29,9 @@ FROM sources s
 -- name: find_where
 WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path = $4
 
+-- name: find_all_where
+WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path = ANY(texts($4))
+
 -- name: get_where
 WHERE s.id = $1
 

@@ -83,17 +83,19 @@ UPDATE sources SET building_id = $1, updated_at = $2 WHERE key = $3
 
 -- name: add_document
 INSERT INTO documents (
-    key, source_key, filename, state, ocr_status, vector_index_status, graphrag_index_status,
+    key, source_key, filename, content_hash, job_id, asked_at, read_at, source_json,
+    state, ocr_status, vector_index_status, graphrag_index_status,
     ocr_processing, ocr_waiting, ocr_failed, ocr_completed,
     vector_processing, vector_waiting, vector_failed, vector_completed,
     graphrag_processing, graphrag_waiting, graphrag_failed, graphrag_completed,
     ocr_completed_at, vector_completed_at, ocr_error, vector_error, graphrag_error,
     page_count, chunk_count, vector_chunks, graphrag_chunks, failed_count, outage_count,
     space_id, graph, gate, priority, max_retries, turn, given,
-    content_hash, ocr_fingerprint, vector_fingerprint, graphrag_fingerprint,
-    job_id, asked_at, read_at, published_at, created_at, updated_at, note, source_json)
+    ocr_fingerprint, vector_fingerprint, graphrag_fingerprint,
+    published_at, created_at, updated_at, note)
 SELECT * FROM rows(
-    key bigint, source_key bigint, filename text, state text, ocr_status task_status,
+    key bigint, source_key bigint, filename text, content_hash text, job_id text, asked_at timestamptz,
+    read_at timestamptz, source_json text, state text, ocr_status task_status,
     vector_index_status task_status, graphrag_index_status task_status,
     ocr_processing int, ocr_waiting int, ocr_failed int, ocr_completed int,
     vector_processing int, vector_waiting int, vector_failed int, vector_completed int,
@@ -101,30 +103,30 @@ SELECT * FROM rows(
     ocr_completed_at timestamptz, vector_completed_at timestamptz, ocr_error text, vector_error text,
     graphrag_error text, page_count int, chunk_count int, vector_chunks int, graphrag_chunks int,
     failed_count int, outage_count int, space_id smallint, graph boolean, gate text, priority int, max_retries int,
-    turn int, given int, content_hash text, ocr_fingerprint text, vector_fingerprint text,
-    graphrag_fingerprint text, job_id text, asked_at timestamptz, read_at timestamptz, published_at timestamptz,
-    created_at timestamptz, updated_at timestamptz, note text, source_json text)
+    turn int, given int, ocr_fingerprint text, vector_fingerprint text, graphrag_fingerprint text,
+    published_at timestamptz, created_at timestamptz, updated_at timestamptz, note text)
 
 -- name: add_page
 INSERT INTO task_queue_page (
-    key, document_id, page_number, page_file_path, ocr_status, ocr_completed_at, ocr_error, ocr_retry_count,
+    key, document_id, page_number, page_file_path, chunk_count, turn,
+    ocr_status, ocr_completed_at, ocr_error, ocr_retry_count,
     vector_status, vector_completed_at, vector_error, graphrag_status, graphrag_error,
     vector_processing, vector_waiting, vector_failed, vector_completed,
     graphrag_processing, graphrag_waiting, graphrag_failed, graphrag_completed,
-    chunk_count, max_retries, priority, turn, created_at, updated_at)
-SELECT key, (SELECT d.id FROM documents d WHERE d.key = v.document_key), page_number, page_file_path, ocr_status,
-       ocr_completed_at, ocr_error, ocr_retry_count,
+    max_retries, priority, created_at, updated_at)
+SELECT key, (SELECT d.id FROM documents d WHERE d.key = v.document_key), page_number, page_file_path,
+       chunk_count, turn, ocr_status, ocr_completed_at, ocr_error, ocr_retry_count,
        vector_status, vector_completed_at, vector_error, graphrag_status, graphrag_error,
        vector_processing, vector_waiting, vector_failed, vector_completed,
        graphrag_processing, graphrag_waiting, graphrag_failed, graphrag_completed,
-       chunk_count, max_retries, priority, turn, created_at, updated_at
+       max_retries, priority, created_at, updated_at
 FROM rows(
-    key bigint, document_key bigint, page_number int, page_file_path text, ocr_status task_status,
-    ocr_completed_at timestamptz, ocr_error text, ocr_retry_count int, vector_status task_status,
-    vector_completed_at timestamptz, vector_error text, graphrag_status task_status, graphrag_error text,
-    vector_processing int, vector_waiting int, vector_failed int, vector_completed int,
+    key bigint, document_key bigint, page_number int, page_file_path text, chunk_count int, turn int,
+    ocr_status task_status, ocr_completed_at timestamptz, ocr_error text, ocr_retry_count int,
+    vector_status task_status, vector_completed_at timestamptz, vector_error text, graphrag_status task_status,
+    graphrag_error text, vector_processing int, vector_waiting int, vector_failed int, vector_completed int,
     graphrag_processing int, graphrag_waiting int, graphrag_failed int, graphrag_completed int,
-    chunk_count int, max_retries int, priority int, turn int, created_at timestamptz, updated_at timestamptz)
+    max_retries int, priority int, created_at timestamptz, updated_at timestamptz)
 
 -- name: add_page_text
 INSERT INTO catalog_page_text (page_key, text) SELECT * FROM rows(page_key bigint, text text)

@@ -30,6 +30,11 @@ FROM sources s
 -- name: find_where
 WHERE s.tenant_id = ? AND s.collection = ? AND s.branch = ? AND s.path = ?
 
+-- name: find_all_where
+INDEXED BY idx_sources_path
+WHERE s.tenant_id = ?1 AND s.collection = ?2 AND s.branch = ?3
+  AND s.path IN (SELECT value FROM json_each(?4))
+
 -- name: get_where
 WHERE s.id = ?
 

@@ -60,25 +60,27 @@ UPDATE sources SET building_id = ?, updated_at = ? WHERE key = ?
 
 -- name: add_document
 INSERT INTO documents (
-    id, source_key, filename, state, ocr_status, vector_index_status, graphrag_index_status,
+    id, source_key, filename, content_hash, job_id, asked_at, read_at, source_json,
+    state, ocr_status, vector_index_status, graphrag_index_status,
     ocr_processing, ocr_waiting, ocr_failed, ocr_completed,
     vector_processing, vector_waiting, vector_failed, vector_completed,
     graphrag_processing, graphrag_waiting, graphrag_failed, graphrag_completed,
     ocr_completed_at, vector_completed_at, ocr_error, vector_error, graphrag_error,
     page_count, chunk_count, vector_chunks, graphrag_chunks, failed_count, outage_count,
     space_id, graph, gate, priority, max_retries, turn, given,
-    content_hash, ocr_fingerprint, vector_fingerprint, graphrag_fingerprint,
-    job_id, asked_at, read_at, published_at, created_at, updated_at, note, source_json)
+    ocr_fingerprint, vector_fingerprint, graphrag_fingerprint,
+    published_at, created_at, updated_at, note)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
         ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: add_page
 INSERT INTO task_queue_page (
-    id, document_id, page_number, page_file_path, ocr_status, ocr_completed_at, ocr_error, ocr_retry_count,
+    id, document_id, page_number, page_file_path, chunk_count, turn,
+    ocr_status, ocr_completed_at, ocr_error, ocr_retry_count,
     vector_status, vector_completed_at, vector_error, graphrag_status, graphrag_error,
     vector_processing, vector_waiting, vector_failed, vector_completed,
     graphrag_processing, graphrag_waiting, graphrag_failed, graphrag_completed,
-    chunk_count, max_retries, priority, turn, created_at, updated_at)
+    max_retries, priority, created_at, updated_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: add_page_text
