@@ -138,7 +138,12 @@ class Search:
                 rankings += [(WEIGHTS["vector"], ranking) for ranking in nearest]
             ranked = fused(rankings)
             views = snapshot.hydrate([content_id for content_id, _ in ranked])
-        found = [(score, view) for (_, score), view in zip(ranked, views, strict=True) if view is not None]
+        found = [
+            (score, view)
+            for (_, score), view in zip(ranked, views, strict=True)
+            # Whatever a copy of vectors held: a hit is the tenant's own.
+            if view is not None and view.place.tenant_id == filters.tenant_id
+        ]
         chosen = _spread(found, per_source)[:limit]
         shown = [_hit(score, view, snippets.get(view.content_id), query, marks) for score, view in chosen]
         return Answer(hits=shown, notes=tuple(notes))

@@ -70,7 +70,7 @@ class Copy:
             return self._as_of(snapshot, changes.sequence)
         else:
             self._remember(changes)
-            if not self._renewed(snapshot):
+            if not self._renewed(snapshot, changes):
                 self._apply(snapshot, changes)
         self._refresh(snapshot, tidy)
         self._look_for_graph()
@@ -147,9 +147,9 @@ class Copy:
             if hidden.any():
                 self._alive = ~hidden if self._alive is None else self._alive & ~hidden
 
-    def _renewed(self, snapshot: Snapshot) -> bool:
+    def _renewed(self, snapshot: Snapshot, changes: VectorChanges) -> bool:
         """Whether somebody wrote the file anew since: then less is different."""
-        if self._shelf is None or not self._drift():
+        if self._shelf is None or not (self._drift() or changes.stale):
             return False
         stamp = stamp_of(self._shelf.vectors(self._tenant_id, self._space))
         if stamp is None or (self._base is not None and stamp == self._base.stamp):

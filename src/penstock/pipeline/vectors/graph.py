@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 import numpy as np
 
-from penstock.pipeline.vectors.mapped import HOLE, MappedRows
+from penstock.pipeline.vectors.mapped import HOLE, Label, MappedRows, read_rows
 from penstock.pipeline.vectors.rows import Floats, Numbers
 from penstock.pipeline.vectors.sealed import Sealed, seal, unseal
+from penstock.pipeline.vectors.shelf import GRAPH
 
 if TYPE_CHECKING:
     from usearch.index import Index
@@ -76,6 +77,20 @@ def read_graph(path: Path, rows: MappedRows) -> Graph | None:
         return None
     index.expansion_search = drawn.reach
     return Graph(index, drawn, sealed.data)
+
+
+def damaged(path: Path) -> bool:
+    """Whether a file of vectors, or the graph over it, is not as it was written. Reads everything."""
+    sealed = unseal(path, Label)
+    if sealed is None:
+        return path.exists()
+    rows = read_rows(path, sealed.meta.owner, sealed.meta.dimension)
+    if rows is None or not rows.sound():
+        return True
+    drawing = unseal(path.with_suffix(GRAPH), Drawn)
+    if drawing is None:
+        return path.with_suffix(GRAPH).exists()
+    return drawing.meta.size != drawing.length or _checksum(drawing) != drawing.meta.checksum
 
 
 def drawn_so_far(path: Path, rows: MappedRows) -> Drawn | None:
