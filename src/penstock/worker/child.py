@@ -110,17 +110,18 @@ class Child:
         self._guard.take_stock()
         self._slot.beat(self._now())
         self._slot.say_ready()
+        rested = False
         try:
             while not self._leaving() and not (wear.out(self._jobs) and not self._waiting):
                 worked = False
                 if not self._waiting:
                     self._patiently(lambda: self._fetch(self._pace.limit(wear.left(self._jobs))))
-                    # After the results of jobs are sent, and once for every batch of them.
-                    worked = self._work_on_tasks()
-                if self._waiting:
-                    self._run_next()
-                elif not worked:
+                    # After the results of jobs are sent, once for every batch; not before a job that woke us.
+                    worked = not (rested and self._waiting) and self._work_on_tasks()
+                if rested := not worked and not self._waiting:
                     self._patiently(self._rest)
+                elif self._waiting:
+                    self._run_next()
         except Stopped:
             # What becomes of the jobs that were executing, the supervisor says; the others are given back.
             log.debug("stopped by the supervisor")
