@@ -110,8 +110,8 @@ class Child:
         self._guard.take_stock()
         self._slot.beat(self._now())
         self._slot.say_ready()
+        rested = False
         try:
-            rested = False
             while not self._leaving() and not (wear.out(self._jobs) and not self._waiting):
                 worked = False
                 if not self._waiting:
