@@ -106,7 +106,7 @@ class ContentPayload(Chunked, frozen=True, kw_only=True):
             raise InvalidPayload("field 'document_id': a new note has none; use op 'update' to replace one")
 
 
-class FilePayload(Chunked, frozen=True, kw_only=True):
+class FilePayload(Chunked, frozen=True, kw_only=True, omit_defaults=True):
     """One file, read by the worker when its turn comes."""
 
     file_path: str

@@ -72,6 +72,15 @@ def _read_page(vectors: Counts, graphs: Counts, *, empty: bool) -> PageStanding:
     )
 
 
+def whole(standing: PageStanding | DocumentStanding) -> bool:
+    """Read and embedded to the end, and nothing more wanted: as nearly all are that are written once."""
+    if isinstance(standing, PageStanding):
+        kinds = (standing.ocr, standing.vector, standing.graphrag)
+    else:
+        kinds = (standing.ocr.kind, standing.vector.kind, standing.graphrag.kind)
+    return kinds == (COMPLETED, COMPLETED, SKIPPED)
+
+
 def unread_page(wanted: Wanted) -> PageStanding:
     return PageStanding(
         ocr=WAITING,

@@ -23,8 +23,9 @@ MOST_CHILDREN = 1_000
 _CURSOR = "cursor"
 
 
+# The jobs of a batch are mostly about one place, and were asked for at one time.
 _place = lru_cache(128)(Place)
-"""The jobs of a batch are mostly about one."""
+_moment = lru_cache(128)(datetime.fromisoformat)
 
 
 def _refuse(settlement: Settlement) -> Status | None:
@@ -76,7 +77,7 @@ class Context:
     def asked_at(self) -> datetime:
         """When the newest of the requests came in that this job answers for."""
         said = self.metadata.get(items.ASKED_AT)
-        return datetime.fromisoformat(said) if isinstance(said, str) else self.claim.created_at
+        return _moment(said) if isinstance(said, str) else self.claim.created_at
 
     def progress(
         self, current: int, total: int | None = None, message: str | None = None, **counts: int

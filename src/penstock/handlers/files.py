@@ -76,6 +76,7 @@ class _Call:
     def __init__(self, catalog: Catalog, recipe: Recipe, contexts: Sequence[Context]) -> None:
         self._catalog = catalog
         self._recipe = recipe
+        self._space = recipe.space
         self._contexts = contexts
         self._answers: list[Any] = [None] * len(contexts)
         self._filing = Filing(catalog, recipe)
@@ -192,7 +193,7 @@ class _Call:
             asked_at=context.asked_at,
             read_at=read_at,
             pages=draft.pages,
-            space=self._recipe.space,
+            space=self._space,
             fingerprints=asked.fingerprints,
             size=read.size,
             mtime_ns=read.mtime_ns,
@@ -232,7 +233,7 @@ class _Call:
         adopted = self._adopt(context, known, asked, known.content_hash)
         if adopted is not None:
             return adopted
-        filed = from_catalog(self._catalog, known, context, asked.fingerprints, self._recipe.space)
+        filed = from_catalog(self._catalog, known, context, asked.fingerprints, self._space)
         if filed is None or (filed.texts > MOST_TEXTS and self._tasks_are_many()):
             return Later("it has just changed, or many tasks are to be done before it", TRY_AGAIN)
         return self._file(index, filed)

@@ -42,7 +42,7 @@ class Filed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def embedded_here(self) -> int:
-        """How many texts it brings; with too many it leaves all of them to tasks."""
+        """How many texts are; one that brings too many leaves all of them to tasks."""
         texts = self.texts
         return texts if texts <= MOST_TEXTS else 0
 

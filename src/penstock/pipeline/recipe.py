@@ -37,7 +37,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        return sum(estimated_tokens(chunk.text) for chunk in self.chunks)
+        return sum([estimated_tokens(chunk.text) for page in self.pages for chunk in page.chunks or ()])
 
 
 class Recipe:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -11,7 +11,7 @@ from penstock.catalog.births import DocumentStanding, PageStanding
 from penstock.catalog.publishing import Verdict, verdict
 from penstock.catalog.rollup import COMPLETED, FAILED, WORDS
 from penstock.catalog.sql.statements import readable
-from penstock.catalog.values import NO_EMBEDDER, NO_EXTRACTOR, NewGeneration, Outcome
+from penstock.catalog.values import NO_EMBEDDER, NO_EXTRACTOR, Gate, NewGeneration, Outcome
 
 _OUTCOMES = {
     Verdict.PUBLISH: Outcome.PUBLISHED,
@@ -20,19 +20,33 @@ _OUTCOMES = {
 }
 
 
-class Alike:
-    """The last columns of ``add_page`` and ``add_document``; the first are each row's own."""
+class Shared(NamedTuple):
+    """The last columns of ``add_page`` or ``add_document``; the first are each row's own. ``whole``: of
+    ``add_whole_page`` or ``add_whole_document``, which have a third of them."""
 
+    values: tuple[Any, ...]
+    whole: bool = False
+
+
+class Alike:
     def __init__(self, at: str) -> None:
         self._at = at
-        self._pages: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        self._documents: dict[tuple[Any, ...], tuple[Outcome, tuple[Any, ...]]] = {}
+        self._pages: dict[tuple[Any, ...], Shared] = {}
+        self._documents: dict[tuple[Any, ...], tuple[Outcome, Shared]] = {}
 
-    def page(self, new: NewGeneration, standing: PageStanding) -> tuple[Any, ...]:
-        key = (standing, new.max_retries, new.priority)
+    def page(self, new: NewGeneration, standing: PageStanding, turn: int) -> Shared:
+        key = (standing, new.max_retries, new.priority, turn)
         found = self._pages.get(key)
         if found is None:
-            found = self._pages[key] = (
+            found = self._pages[key] = self._page(new, standing, turn)
+        return found
+
+    def _page(self, new: NewGeneration, standing: PageStanding, turn: int) -> Shared:
+        if births.whole(standing) and not turn:
+            return Shared((standing.graphrag_error, new.max_retries, new.priority, self._at), whole=True)
+        return Shared(
+            (
+                turn,
                 WORDS[standing.ocr],
                 self._at if standing.ocr == COMPLETED else None,
                 standing.ocr_error and readable(standing.ocr_error),
@@ -49,19 +63,51 @@ class Alike:
                 self._at,
                 self._at,
             )
-        return found
+        )
 
     def document(
         self, new: NewGeneration, space_id: int | None, standing: DocumentStanding, numbering: tuple[int, int]
-    ) -> tuple[Outcome, tuple[Any, ...]]:
+    ) -> tuple[Outcome, Shared]:
         """Also what becomes of it."""
         settings = (space_id, int(new.graph), new.gate.value, new.priority, new.max_retries)
         key = (standing, *settings, numbering, new.fingerprints)
         found = self._documents.get(key)
         if found is None:
             decision, note = verdict(standing.facts)
-            values = (
-                "published" if decision is Verdict.PUBLISH else "building",
+            published = decision is Verdict.PUBLISH
+            if published and births.whole(standing) and new.gate is Gate.PAGE and numbering == (0, 0):
+                shared = self._whole_document(new, space_id, standing)
+            else:
+                shared = self._document(new, standing, (*settings, *numbering), note, published=published)
+            found = self._documents[key] = (_OUTCOMES[decision], shared)
+        return found
+
+    def _whole_document(self, new: NewGeneration, space_id: int | None, standing: DocumentStanding) -> Shared:
+        values = (
+            standing.pages,
+            standing.vector.completed,
+            standing.chunks,
+            births.why_skipped(standing.graphrag, standing.chunks, NO_EXTRACTOR),
+            space_id,
+            new.priority,
+            new.max_retries,
+            *msgspec.structs.astuple(new.fingerprints),
+            self._at,
+        )
+        return Shared(values, whole=True)
+
+    def _document(
+        self,
+        new: NewGeneration,
+        standing: DocumentStanding,
+        settings: tuple[Any, ...],
+        note: str | None,
+        *,
+        published: bool,
+    ) -> Shared:
+        return Shared(
+            (
+                "published" if published else "building",
                 WORDS[standing.ocr.kind],
                 WORDS[standing.vector.kind],
                 WORDS[standing.graphrag.kind],
@@ -80,12 +126,10 @@ class Alike:
                 standing.failed,
                 standing.outages,
                 *settings,
-                *numbering,
                 *msgspec.structs.astuple(new.fingerprints),
-                self._at if decision is Verdict.PUBLISH else None,
+                self._at if published else None,
                 self._at,
                 self._at,
                 note,
             )
-            found = self._documents[key] = (_OUTCOMES[decision], values)
-        return found
+        )

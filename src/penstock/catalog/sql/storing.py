@@ -57,8 +57,10 @@ class Storing:
         self._chunks = ChunkRows(rows, self._numbers, at)
         self._change = rows.numbers("change", len(new))[0]
         self._pages: list[tuple[Any, ...]] = []
+        self._whole_pages: list[tuple[Any, ...]] = []
         self._texts: list[tuple[int, str]] = []
         self._documents: list[tuple[Any, ...]] = []
+        self._whole_documents: list[tuple[Any, ...]] = []
         self._sources: list[tuple[Any, ...]] = []
         self._published: list[tuple[Any, ...]] = []
         self._paths: list[tuple[str, str, str, str]] = []
@@ -108,7 +110,9 @@ class Storing:
         """All but what others wait for: the number of a change is held from its writing to the commit."""
         if not self._rows.references_checked_late:
             self._flush_as("add_source", self._sources)
+        self._flush_as("add_whole_document", self._whole_documents)
         self._flush_as("add_document", self._documents)
+        self._flush_as("add_whole_page", self._whole_pages)
         self._flush_as("add_page", self._pages)
         self._flush_as("add_page_text", self._texts)
         self._chunks.flush()
@@ -230,8 +234,9 @@ class Storing:
                 kinds.append(self._chunks.add(owner, page_id, index, chunk, chunk_id, known, turn))
             standing = births.page(page, wanted, [kind[0] for kind in kinds], [kind[1] for kind in kinds])
             standings.append(standing)
-            own = (page_id, owner.document_id, page.number, page.file_path, len(kinds), page_turn)
-            self._pages.append(own + self._alike.page(new, standing))
+            own = (page_id, owner.document_id, page.number, page.file_path, len(kinds))
+            shared = self._alike.page(new, standing, page_turn)
+            (self._whole_pages if shared.whole else self._pages).append(own + shared.values)
             if page.text is not None:
                 self._texts.append((page_id, page.text))
         return standings
@@ -244,21 +249,22 @@ class Storing:
         standing: DocumentStanding,
         numbering: tuple[int, int],
     ) -> Outcome:
-        outcome, values = self._alike.document(new, owner.space_id, standing, numbering)
+        outcome, shared = self._alike.document(new, owner.space_id, standing, numbering)
         published = outcome is Outcome.PUBLISHED
-        self._documents.append(
-            (
-                owner.document_id,
-                owner.source_key,
-                new.path.rpartition("/")[2] or new.path,
-                new.content_hash,
-                new.job_id,
-                format_time(new.asked_at),
-                format_time(new.read_at),
-                None if published else building.describe(new),
-                *values,
-            )
+        own = (
+            owner.document_id,
+            owner.source_key,
+            new.path.rpartition("/")[2] or new.path,
+            new.content_hash,
+            new.job_id,
+            format_time(new.asked_at),
+            format_time(new.read_at),
         )
+        if shared.whole:
+            self._whole_documents.append(own + shared.values)
+        else:
+            described = None if published else building.describe(new)
+            self._documents.append((*own, described, *shared.values))
         if published:
             self._publish(new, owner, source, standing)
             return outcome
