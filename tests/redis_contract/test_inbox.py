@@ -255,8 +255,11 @@ def test_a_walk_between_the_end_of_a_job_and_the_move_removes_nothing(town: Town
     folder = town.inbox() / "processed" if what == "processed" else town.inbox()
     with town.app.worker_thread():
         town.app.wait(message["job_id"], timeout=60)
-        walk = town.app.index(folder, collection="policies_rag", tenant_id=None)
+        walk = town.app.index(folder, collection="policies_rag")
         assert "done" == town.app.wait(walk.job_id, timeout=60).status
+    # A walk that meets it where it lies takes it for moved there, and back again when it is.
+    met = town.inbox() / ("processed" if what == "processed" else "incoming") / "a.md"
+    assert [str(met)] == town.found("water")
 
     town.settle(gateway, message["job_id"])
     with town.app.worker_thread():
