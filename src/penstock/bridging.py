@@ -45,17 +45,17 @@ def make_gateway(settings: Settings, jobs: Jobs, documents: Documents) -> Gatewa
     rags = configuration.load(Path(settings.rag_config))
     house = hashlib.sha256(plain(settings)["url"].encode()).hexdigest()[:8]
     own = Jobs(jobs.queue, settings, door="redis")
-    return Gateway(_checked(_server(settings, rags)), own, documents, rags, house=house)
+    server = _server(settings, rags)
+    return Gateway(server, own, documents, rags, house=house, check=lambda: _check(server))
 
 
-def _checked(server: Server) -> Server:
-    """One that can serve the contract; what of its settings could cost messages is told."""
+def _check(server: Server) -> None:
+    """Refuse a server that cannot serve the contract; what of its settings could cost messages is told."""
     from penstock.queue.redis.format import dangers, refuse_old
 
     refuse_old(server)
     for danger in dangers(server):
         log.warning("%s", danger)
-    return server
 
 
 def _server(settings: Settings, rags: Rags | None) -> Server:

@@ -78,6 +78,9 @@ def coalesced(job: Job, new: NewJob, now: datetime) -> Changes:
         "retry_count": 0,
         "updated_at": now,
     }
+    if job.started_at is not None:
+        # It has begun, and waits to be tried again: what it had done by children by then is asked for anew.
+        changes |= _anew(job)
     if new.priority > job.priority:
         changes["priority"] = new.priority
         if job.turn >= 0:
@@ -304,8 +307,7 @@ def _restarted(job: Job, followup: FollowUp, now: datetime) -> Changes:
 
 
 def _next_run(job: Job, followup: FollowUp) -> Changes:
-    return {
-        "run": job.run + 1,
+    return _anew(job) | {
         "op": followup.op,
         "payload_json": followup.payload_json,
         "metadata": followup.metadata,
@@ -314,6 +316,14 @@ def _next_run(job: Job, followup: FollowUp) -> Changes:
         "timeout_s": followup.timeout_s,
         "followup_json": None,
         "cancel_requested": False,
+    }
+
+
+def _anew(job: Job) -> Changes:
+    """The next run, which has not begun: whoever asks again before it does is answered by it as well."""
+    return {
+        "run": job.run + 1,
+        "started_at": None,
         "children_open": 0,
         "children_failed": 0,
         "progress_json": None,

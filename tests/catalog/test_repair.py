@@ -71,6 +71,7 @@ def live_a_life(catalog: Catalog, place: Place) -> None:
         place=place, path="/x.bin", kind=LedgerKind.SKIPPED, rule="binary", cause="NUL", at=at(1)
     )
     catalog.note([note], now=at(1))
+    catalog.expect([(place, "/0.md", "/incoming/0.md")], now=at(1))
     catalog.announce(Walk(place=place, root="/", rules="{}", asked_at=at(1)))
     catalog.remove(Removal(tenant_id=place.tenant_id, path="/1.md", asked_at=at(2)), now=at(2))
 

@@ -120,6 +120,39 @@ def test_asking_again_ends_a_back_off(queue):
     assert claim.queue_id == claim_one(queue, at(1)).queue_id
 
 
+def test_asking_again_in_a_back_off_asks_for_children_that_are_done_already(queue):
+    """A file that was changed since its child ended would be left as it was."""
+    parent = running(queue, new(item_type="folder"))
+    queue.settle(
+        [lifecycle.expanded(parent, (new("child", priority=4),), progress_json='{"cursor": 1}')], now=T0
+    )
+    done(queue, claim_one(queue))
+    retry(queue, parent)
+
+    (answer,) = queue.add([new(item_type="folder")], now=at(1))
+
+    assert (parent.queue_id, 2) == (answer.queue_id, answer.run)
+    again = claim_one(queue, at(1))
+    assert (parent.queue_id, 2, None) == (again.queue_id, again.run, again.progress_json)
+    queue.settle([lifecycle.waits(again, children=(new("child", priority=4),))], now=at(1))
+    job = row(queue, parent.queue_id)
+    assert (Status.IN_PROGRESS, 1) == (job.status, job.children_open)
+    done(queue, claim_one(queue, at(1)), now=at(2))
+    assert (Status.DONE, 2) == (row(queue, parent.queue_id).status, row(queue, parent.queue_id).run)
+
+
+def test_a_run_that_has_not_begun_serves_all_who_ask(queue):
+    claim = running(queue)
+    retry(queue, claim)
+    answers = [queue.add([new()], now=at(second))[0].run for second in (1, 2, 3)]
+    done(queue, claim_one(queue, at(3)), now=at(3))
+    followed = running(queue, new("other"), now=at(4))
+    answers += [queue.add([new("other")], now=at(5))[0].run]
+    done(queue, followed, now=at(6))
+    answers += [queue.add([new("other")], now=at(7))[0].run]
+    assert [2] * 5 == answers
+
+
 def test_asking_again_for_later_leaves_a_back_off_that_ends_sooner(queue):
     claim = running(queue)
     retry(queue, claim)

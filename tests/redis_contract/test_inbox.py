@@ -242,3 +242,45 @@ def test_a_new_version_takes_the_old_ones_name_and_place(town: Town):
     assert ([str(processed / "a.txt")], []) == (town.found("wind"), town.found("water"))
     # What is indexed is what is on disk: nothing to put right.
     assert [] == list(Verifier(town.app.documents.catalog, town.app).differences())
+
+
+@pytest.mark.parametrize("what", ["processed", "inbox"])
+def test_a_walk_between_the_end_of_a_job_and_the_move_removes_nothing(town: Town, what: str):
+    town.done(town.message(town.put("first.md", "Another wheel.")))
+    path = town.put("a.md", "Water drives the wheel.")
+    message = town.message(path)
+    town.push(message)
+    gateway = town.gateway()
+    gateway.step()
+    folder = town.inbox() / "processed" if what == "processed" else town.inbox()
+    with town.app.worker_thread():
+        town.app.wait(message["job_id"], timeout=60)
+        walk = town.app.index(folder, collection="policies_rag")
+        assert "done" == town.app.wait(walk.job_id, timeout=60).status
+    # A walk that meets it where it lies takes it for moved there, and back again when it is.
+    met = town.inbox() / ("processed" if what == "processed" else "incoming") / "a.md"
+    assert [str(met)] == town.found("water")
+
+    town.settle(gateway, message["job_id"])
+    with town.app.worker_thread():
+        walk = town.app.index(folder, collection="policies_rag")
+        town.app.wait(walk.job_id, timeout=60)
+
+    processed = town.inbox() / "processed"
+    assert [str(processed / "a.md"), str(processed / "first.md")] == sorted(town.found("wheel"))
+    assert [] == list(town.app.verifier.differences())
+
+
+def test_a_file_that_was_taken_away_instead_of_moved_is_gone(town: Town):
+    town.done(town.message(town.put("first.md", "Another wheel.")))
+    path = town.put("a.md", "Water drives the wheel.")
+    message = town.message(path)
+    town.push(message)
+    town.gateway().step()
+    with town.app.worker_thread():
+        town.app.wait(message["job_id"], timeout=60)
+        path.unlink()
+        walk = town.app.index(town.inbox() / "processed", collection="policies_rag")
+        town.app.wait(walk.job_id, timeout=60)
+
+    assert [str(town.inbox() / "processed" / "first.md")] == town.found("wheel")

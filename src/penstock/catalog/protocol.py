@@ -136,6 +136,9 @@ class Snapshot(Protocol):
     def open_tasks(self, lane: Phase) -> int:
         """Tasks of a lane not settled yet, counted no further than 10,000: bounds work in flight."""
 
+    def expected(self, place: Place, path: str) -> str | None:
+        """Where the file was read that will come to be at a path, if somebody said so lately."""
+
     def walks(self, place: Place, path: str) -> list[Walk]:
         """Those that were announced for the path, or a folder it lies in."""
 
@@ -247,6 +250,10 @@ class Catalog(Protocol):
     def touch(self, touches: Sequence[Touch]) -> list[bool]:
         """Remember sizes and times of files whose content is unchanged, and when they were asked for last.
         False: the source is no longer published."""
+
+    def expect(self, arrivals: Sequence[tuple[Place, str, str]], *, now: datetime | None = None) -> None:
+        """Say, before they are stored, of what will be known by a path it has yet to be moved to, where it
+        lies: place, path, and where it was read."""
 
     def announce(self, walk: Walk) -> None:
         """Say what will be looked at, before the first look: deletes asked for earlier that have not removed

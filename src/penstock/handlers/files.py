@@ -83,6 +83,7 @@ class _Call:
         self._filed: list[tuple[int, str | None]] = []
         self._touched: list[tuple[int, Touch]] = []
         self._notes: list[LedgerEntry] = []
+        self._expected: list[tuple[Place, str, str]] = []
 
     def answers(self) -> list[Any]:
         wanted = [self._wanted(context) for context in self._contexts]
@@ -211,6 +212,8 @@ class _Call:
             warnings=draft.warnings,
             known_id=known.source_id if known is not None else None,
         )
+        if asked.read_from != asked.path:
+            self._expected.append((asked.place, asked.path, asked.read_from))
         return self._file(index, filed, asked.path if asked.arrival is None else None)
 
     def _file(self, index: int, filed: Filed, read_from: str | None = None) -> None:
@@ -284,6 +287,8 @@ class _Call:
             if asked.made_of(known, known.content_hash):
                 return self._read_before(index, context, asked, known, (known.size, known.mtime_ns))
             return {"outcome": "kept", "note": "the file is not there; what was made of it stays"}
+        if known is not None and self._on_its_way(context, known):
+            return {"outcome": "kept", "note": "its file is about to be moved here"}
         if known is not None:
             away = self._away(context, asked.path) if context.metadata.get(CAREFUL) else None
             if away is not None:
@@ -292,6 +297,16 @@ class _Call:
         if context.claim.parent_id is not None or context.claim.submitted_by == "watcher":
             return {"outcome": "vanished"}
         raise PermanentFailure(f"{asked.path} is not there", code="ERR_FILE_NOT_FOUND")
+
+    def _on_its_way(self, context: Context, known: Source) -> bool:
+        """It was read where somebody had put it, and still lies there."""
+        with self._catalog.snapshot() as snapshot:
+            read_from = snapshot.expected(context.place, known.path)
+        try:
+            found = os.lstat(read_from) if read_from is not None else None
+        except OSError:
+            return False
+        return found is not None and (found.st_size, found.st_mtime_ns) == (known.size, known.mtime_ns)
 
     def _away(self, context: Context, path: str) -> str | None:
         with self._catalog.snapshot() as snapshot:
@@ -303,7 +318,10 @@ class _Call:
 
     def _write(self) -> None:
         filed, self._filed = self._filed, []
+        expected, self._expected = self._expected, []
         try:
+            if expected:
+                self._catalog.expect(expected)
             answers = self._filing.write()
         except Exception as error:  # noqa: BLE001 - the store is away: all of them try again
             answers = [error] * len(filed)

@@ -71,7 +71,7 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> Added:
     rows.change(twin, numbered(rows, twin, changes))
     if changes.keys() & {"turn", "priority", "held"}:
         turns.forget()
-    run = twin.run + 1 if twin.status is Status.IN_PROGRESS else twin.run
+    run = changes.get("run", twin.run + 1 if twin.status is Status.IN_PROGRESS else twin.run)
     return Added(twin.queue_id, twin.status, run, dedupe_hit=True)
 
 

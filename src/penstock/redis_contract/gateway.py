@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from penstock import clock
-from penstock.errors import StoreError
+from penstock.errors import StoreError, StoreUnavailable
 from penstock.redis_contract.intake import Intake
 from penstock.redis_contract.lists import Broker, Lists
 from penstock.redis_contract.mirror import Mirror
@@ -27,6 +27,8 @@ POLL_S = 0.2
 QUIET = 5
 """Rounds in which nothing happened, until jobs are looked at less often."""
 LONGEST_PAUSE_S = 5.0
+SAID_EVERY_S = 60.0
+"""How often it says that it still waits for a server that was never there."""
 TAKE_OVER_S = 2.0
 ADOPT_S = 60.0
 
@@ -36,11 +38,22 @@ log = logging.getLogger("penstock.gateway")
 class Gateway:
     """Between one Redis server and one queue. Several may run at once, on one host or many."""
 
-    def __init__(self, broker: Broker, jobs: Jobs, documents: Documents, rags: Rags, *, house: str) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        jobs: Jobs,
+        documents: Documents,
+        rags: Rags,
+        *,
+        house: str,
+        check: Callable[[], object] = lambda: None,
+    ) -> None:
+        """``check`` raises when the server cannot serve the contract; asked when it first answers."""
         self.name = f"{house}.{_host()}-{os.getpid()}-{clock.new_task_id()[:8]}"
         self.where = broker.label
         self.serves = sorted(rags.by_id)
         self._broker = broker
+        self._check = check
         self._jobs = jobs
         self._documents = documents
         self._lists = Lists(broker, gateway=self.name, house=house, rag_ids=self.serves)
@@ -51,21 +64,42 @@ class Gateway:
         self._workers = 0
         self._next_take_over = 0.0
         self._next_adoption = 0.0
+        self._reconciled = False
 
     def stop(self) -> None:
         self._stop.set()
 
     def run(self, tell: Callable[[], object] = lambda: None) -> None:
         """Until a signal asks it to stop. ``tell`` is called once Redis has answered."""
-        self.beat()
-        tell()
-        beating = threading.Thread(target=self._beats, name="beat", daemon=True)
-        beating.start()
         with self._signals():
+            if not self._joined():
+                return
+            tell()
+            beating = threading.Thread(target=self._beats, name="beat", daemon=True)
+            beating.start()
             self._loop()
         self._stop.set()
         beating.join(timeout=2 * BEAT_S)
         self.leave()
+
+    def _joined(self) -> bool:
+        """Whether Redis answers. One that is not there yet is waited for, as one that goes away later is:
+        after a power cut nobody knows which of them starts first. False: it was asked to stop before that."""
+        pause, told_at = POLL_S, None
+        while not self._stop.is_set():
+            try:
+                self._check()
+                self.beat()
+            except StoreUnavailable as error:
+                now = clock.elapsed_s()
+                if told_at is None or now - told_at >= SAID_EVERY_S:
+                    log.warning("%s (%s); waiting for it", error.message, error.code)
+                    told_at = now
+                self._stop.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+            else:
+                return True
+        return False
 
     def _loop(self) -> None:
         pause, quiet = POLL_S, 0
@@ -104,6 +138,9 @@ class Gateway:
             self._intake.forget()
         if adopt:
             self._mirror.adopt()
+        if not self._reconciled:
+            self._mirror.add(self._mirror.untold())
+            self._reconciled = True
         if messages or jobs or adopt:
             self._mirror.reload()
         recently = clock.now() - timedelta(seconds=2 * self._jobs.settings.heartbeat_s)
@@ -128,6 +165,7 @@ class Gateway:
             "pid": os.getpid(),
             "started_at": self._started_at,
             "workers": self._workers,
+            "rags": self.serves,
             **self._mirror.counts(),
         }
 

@@ -17,6 +17,7 @@ from penstock.errors import (
     InvalidRequest,
     PenstockError,
     QueueFull,
+    UnknownRag,
     UnsupportedSource,
 )
 from penstock.job import Status
@@ -144,6 +145,12 @@ class Intake:
             raw = decode(taken.raw)
             message = read(raw)
             submission = self._submission(message, raw, taken.priority)
+        except UnknownRag as refusal:
+            if self._lists.pass_on(taken, raw["rag_id"]):
+                log.info("a message for %s is left to a gateway that knows it", raw["rag_id"])
+            else:
+                self._refuse(taken, refusal, raw)
+            return None
         except InvalidRequest as refusal:
             self._refuse(taken, refusal, raw)
             return None

@@ -29,6 +29,11 @@ def job_key(job_id: str) -> str:
     return f"rag:ingest:job:{job_id}"
 
 
+def list_key(rag_id: str) -> str:
+    """Messages for one RAG, which only gateways that know it take."""
+    return f"{QUEUE}:{rag_id}"
+
+
 def ttl_key(job_id: str) -> str:
     return f"{job_key(job_id)}:ttl"
 
@@ -51,7 +56,7 @@ class Served(NamedTuple):
 
 def served(rag_ids: Iterable[str]) -> list[Served]:
     """All lists, most urgent first."""
-    middle = [QUEUE, f"{QUEUE}:normal", *(f"{QUEUE}:{rag_id}" for rag_id in rag_ids)]
+    middle = [QUEUE, f"{QUEUE}:normal", *map(list_key, rag_ids)]
     high, low = Served(f"{QUEUE}:high", PRIORITIES["high"]), Served(f"{QUEUE}:low", PRIORITIES["low"])
     return [high, *(Served(key, NORMAL) for key in middle), low]
 

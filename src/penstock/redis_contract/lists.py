@@ -90,6 +90,14 @@ class Lists:
         about = (job_id or "", keys.KEPT_S, _expires(), *_flat(fields))
         return bool(self._run("refuse", named, taken.raw, _json(letter), *about))
 
+    def pass_on(self, taken: Taken, rag_id: str) -> bool:
+        """Give a message for a RAG that is not this gateway's to one who says that it is his. False: nobody
+        does, or another gateway has taken the message over."""
+        if not self._run("serving", [keys.GATEWAYS], rag_id, int(SILENT_S * 1000)):
+            return False
+        named = [keys.processing_key(self.gateway, taken.priority), keys.list_key(rag_id)]
+        return bool(self._run("pass_on", named, taken.raw))
+
     # Jobs.
 
     def adopt(self, job_ids: Sequence[str]) -> int:

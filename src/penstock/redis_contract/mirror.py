@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from penstock.service.jobs import MAX_PAGE, Jobs
 AT_ONCE = 200
 """Jobs looked at in one step."""
 LIVE = frozenset({Status.PENDING, Status.IN_PROGRESS})
+ENDED = frozenset(Status) - LIVE
 CLOCKS_DIFFER = timedelta(seconds=1)
 """A file's times come from another clock than a job's."""
 
@@ -58,6 +59,33 @@ class Mirror:
             if len(page) < MAX_PAGE:
                 return
             after = page[-1].queue_id
+
+    def untold(self) -> list[str]:
+        """Jobs that ended while nobody mirrored them and Redis forgot them: their file still lies where it
+        was then, and no hash tells of their end."""
+        waiting = self._rags.incoming()
+        found: list[str] = []
+        after: str | None = None
+        while waiting:
+            ended = JobQuery(statuses=ENDED, item_type="file", top_level=True, after=after, limit=MAX_PAGE)
+            page = self._jobs.queue.find(ended)
+            found += [job.queue_id for job in page if self._lies_there(job, waiting)]
+            if len(page) < MAX_PAGE:
+                break
+            after = page[-1].queue_id
+        return [job_id for job_id in found if self._lists.owns(job_id)]
+
+    def _lies_there(self, job: Job, waiting: Mapping[str, os.stat_result]) -> bool:
+        if job.submitted_by != "redis" or _message_of(job) is None:
+            return False
+        arrival = self._managed(job)
+        found = waiting.get(arrival.read_from) if arrival is not None else None
+        # Strictly: another file may have taken its place right after, whose message is yet to come.
+        return (
+            found is not None
+            and job.finished_at is not None
+            and found.st_ctime <= job.finished_at.timestamp()
+        )
 
     def counts(self) -> dict[str, int]:
         """Of the jobs that have not ended: how many wait, how many are being worked on."""

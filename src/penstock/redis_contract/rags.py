@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -74,6 +75,17 @@ class Rags(msgspec.Struct, frozen=True, kw_only=True):
         if found is None:
             known = ", ".join(sorted(self.by_id)) or "none"
             raise UnknownRag(f"there is no RAG {rag_id[:80]!a}; known are {known}")
+        return found
+
+    def incoming(self) -> dict[str, os.stat_result]:
+        """Every file that lies in an inbox, by its path without links."""
+        found: dict[str, os.stat_result] = {}
+        for rag in self.by_id.values():
+            folder = rag.folder(INCOMING)
+            for directory, _, names in os.walk(os.path.realpath(folder)) if folder is not None else ():
+                for path in (f"{directory}/{name}" for name in names):
+                    with suppress(OSError):
+                        found[path] = os.lstat(path)
         return found
 
 

@@ -110,6 +110,9 @@ class SqlCatalog(ABC):
     def touch(self, touches: Sequence[Touch]) -> list[bool]:
         return self._write(lambda rows, _: noting.touch(rows, touches))
 
+    def expect(self, arrivals: Sequence[tuple[Place, str, str]], *, now: datetime | None = None) -> None:
+        self._write(lambda rows, at: noting.expect(rows, arrivals, format_time(at)), now)
+
     def announce(self, walk: Walk) -> None:
         self._write(lambda rows, _: walks.announce(rows, walk))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from penstock.catalog.sql.chunks import Spaces
 from penstock.catalog.sql.statements import Rows, listed, readable
-from penstock.catalog.values import LedgerEntry, Phase, Touch
+from penstock.catalog.values import LedgerEntry, Phase, Place, Touch
 from penstock.clock import format_time
 from penstock.errors import FingerprintMismatch
 
@@ -47,6 +47,16 @@ def touch(rows: Rows, touches: Sequence[Touch]) -> list[bool]:
     )
     live = {source_id for (source_id,) in rows.all("live_sources", listed(one.source_id for one in touches))}
     return [one.source_id in live for one in touches]
+
+
+def expect(rows: Rows, arrivals: Sequence[tuple[Place, str, str]], at: str) -> None:
+    rows.many(
+        "expect",
+        [
+            (place.tenant_id, place.collection, place.branch, path, read_from, at)
+            for place, path, read_from in arrivals
+        ],
+    )
 
 
 def remember(rows: Rows, tenant_id: str, space: str, vectors: Mapping[str, bytes], at: str) -> None:

@@ -43,6 +43,7 @@ def remove(rows: Rows, removal: Removal, limit: int, at: str) -> Removed:
             hide(rows, key, published_id, at)
     if len(found) <= limit and removal.source_id is None:
         rows.send("unnote_below", *scope, path, first, last, asked_at)
+        rows.send("unexpect", *scope, path, first, last, asked_at)
         if removal.below:
             rows.send("retract", *scope, path, first, last, asked_at)
     return Removed(min(len(found), limit), len(found) > limit)

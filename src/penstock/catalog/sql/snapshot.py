@@ -57,6 +57,10 @@ class SqlSnapshot(SearchReads):
         names = [name for name in self._rows.statements if name.startswith("audit_")]
         return [row[0] for name in names for row in self._rows.all(name)] + recounting.complaints(self._rows)
 
+    def expected(self, place: Place, path: str) -> str | None:
+        found = self._rows.value("expected", place.tenant_id, place.collection, place.branch, path)
+        return None if found is None else str(found)
+
     def walks(self, place: Place, path: str) -> list[Walk]:
         return walks.at(self._rows, place, path)
 

@@ -97,6 +97,7 @@ def forget_old(rows: Rows, before: str, limit: int) -> int:
     forgotten += rows.run("old_cached", before, limit)
     rows.send("old_events", before, limit)
     rows.send("old_walks", before)
+    rows.send("old_arrivals", before)
     rows.send("idle_spaces")
     last = rows.value("old_gone", before)
     if last is not None:

@@ -60,7 +60,7 @@ for i, new in ipairs(jobs) do
     tell(new[NEW_ID], PENDING, 1, 0)
   else
     local row = load(twin)
-    tell(twin, row[STATUS], row[RUN] + (row[STATUS] == RUNNING and 1 or 0), 1)
+    tell(twin, row[STATUS], row[RUN] + ((row[STATUS] == RUNNING or row[STARTED] > 0) and 1 or 0), 1)
     coalesce(row, new)
   end
 end

@@ -60,6 +60,10 @@ local function refresh(row, new)
   set(row, 'body', new[NEW_BODY])
   set(row, 'meta', new[NEW_META] ~= '{}' and new[NEW_META])
   row[OP], row[MAX_RETRIES], row[TIMEOUT], row[RETRIES] = new[NEW_OP], new[NEW_MAX], new[NEW_TIMEOUT], 0
+  -- It has begun, and waits to be tried again: what it had done by children by then is asked for anew.
+  if row[STARTED] > 0 then
+    begin_anew(row)
+  end
   if new[NEW_PRIORITY] > row[PRIORITY] then
     if row[TURN] >= 0 then row[TURN] = new_turn(row.who[TENANT], new[NEW_PRIORITY]) end
     row[PRIORITY] = new[NEW_PRIORITY]

@@ -222,3 +222,9 @@ local function flush()
   for key, counts in pairs(increments) do add_up(key, counts) end
   additions, removals, increments = {}, {}, {}
 end
+
+-- The next run, which has not begun: whoever asks again before it does is answered by it as well.
+local function begin_anew(row)
+  row[RUN], row[STARTED], row[OPEN], row[FAILED_KIDS] = row[RUN] + 1, 0, 0, 0
+  set(row, 'prog', false)
+end

@@ -35,13 +35,12 @@ end
 
 -- The next run does what the follow-up asks for.
 local function begin_next_run(row, following)
-  row[RUN] = row[RUN] + 1
+  begin_anew(row)
   row[OP], row[PRIORITY], row[MAX_RETRIES], row[TIMEOUT] = following[1], following[4], following[5], following[6]
-  row[CANCEL], row[OPEN], row[FAILED_KIDS] = 0, 0, 0
+  row[CANCEL] = 0
   set(row, 'body', following[2])
   set(row, 'meta', following[3] ~= '{}' and following[3])
   set(row, 'next', false)
-  set(row, 'prog', false)
 end
 
 local function wait_for(row, settlement, waiting_for)
