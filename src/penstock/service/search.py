@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, TypedDict, Unpack, get_args
 
 import msgspec
 
-from penstock.catalog.answers import ChunkView, Filters
+from penstock.catalog.answers import ChunkView, Filters, Space
 from penstock.catalog.protocol import Catalog, Snapshot
 from penstock.config import Settings
 from penstock.errors import InvalidRequest
@@ -26,6 +26,8 @@ RANK_OFFSET = 60
 WEIGHTS = {"keyword": 1.0, "vector": 0.3}
 """Measured on CACM and Cranfield (bench/retrieval.py): static vectors add recall more than precision."""
 SNIPPET = 240
+MOST_TENANTS = 1_000
+"""Whose spaces are remembered at once."""
 _WORD = re.compile(r"\w+")
 
 
@@ -99,6 +101,7 @@ class Search:
         self._open_space = open_space
         self._embedders: dict[str, Embedder | None] = {}
         self._vectors = vectors
+        self._known_spaces: dict[str, tuple[int, list[Space]]] = {}
 
     def search(self, query: str, **asked: Unpack[Asked]) -> list[Hit]:
         """The best chunks, best first, at most ``per_source`` (3) of one document.
@@ -170,7 +173,7 @@ class Search:
         rankings: list[list[int]] = []
         notes: list[str] = []
         allowed = snapshot.matching(filters)
-        for space in snapshot.spaces(filters.tenant_id):
+        for space in self._spaces(snapshot, filters.tenant_id):
             embedder = self._embedder(space.name)
             if embedder is None:
                 notes.append(
@@ -184,6 +187,17 @@ class Search:
             )
             rankings.append([hit.content_id for hit in near])
         return rankings, notes
+
+    def _spaces(self, snapshot: Snapshot, tenant_id: str) -> list[Space]:
+        """Counted again only after something changed: counting reads every source of the tenant."""
+        sequence = snapshot.changes(tenant_id).sequence
+        at, spaces = self._known_spaces.get(tenant_id, (-1, []))
+        if at != sequence:
+            spaces = snapshot.spaces(tenant_id)
+            if len(self._known_spaces) >= MOST_TENANTS:
+                self._known_spaces.clear()
+            self._known_spaces[tenant_id] = (sequence, spaces)
+        return spaces
 
     def _embedder(self, space: str) -> Embedder | None:
         if space not in self._embedders:
