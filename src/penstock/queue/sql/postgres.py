@@ -156,8 +156,10 @@ class PostgresQueue(Engine[PostgresRows]):
         grasp = claim.grasp() if self._hopes_for_plain(request) else None
         look = claim.look(self._most) if grasp is None else None
         finished = rows.read_finished(sent, settlements) if sent else {}
-        claims = claim.grasped(grasp) if grasp is not None else None
-        self._plain, self.rows_read = claim.plain, claim.rows_read
+        claims: list[Claim] | None = None
+        if grasp is not None:
+            claims = claim.grasped(grasp)
+            self._plain, self.rows_read = claim.plain, claim.rows_read
         if len(finished) < len(settlements) or any(end.parent_id is not None for end in finished.values()):
             answers, parents = settling.settle(rows, settlements, now)
             return answers, parents, self._more(rows, request, now, claims or [])

@@ -62,8 +62,9 @@ def _prepare(connection: Connection) -> None:
         connection.pgconn.send_prepare(_NAME, _ADD)
         _answer(connection)
     except BaseException:
-        # Whether the session knows the statement now is not known here; a second time it would refuse it.
-        connection.close()
+        if not connection.broken:
+            # Whether the session knows the statement now is not known here; once more it would refuse it.
+            connection.close()
         raise
     _prepared.add(connection)
 
