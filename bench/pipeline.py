@@ -46,39 +46,55 @@ def measure(engine: str, plan: Plan) -> Iterator[Line]:
 
 def compared(engine: str, what: str, folder: Path, plan: Plan) -> Iterator[Line]:
     """Less what the same command takes for a line of text: interpreters and a model are loaded once."""
-    floor, one, two = [], [], []
+    rounds = []
     with tempfile.TemporaryDirectory(dir=plan.directory) as below:
-        Path(below, "line.md").write_text("Water drives the wheel.")
-        idle = bare(Path(below), plan.directory).cpu
-        start = {n: ours(engine, Path(below), plan.directory, n).cpu for n in (1, 2)}
-    for _ in range(plan.pipeline_runs):
-        # In turns, so that whatever else the machine does, does it to all of them.
-        floor.append(bare(folder, plan.directory))
-        one.append(ours(engine, folder, plan.directory, 1))
-        two.append(ours(engine, folder, plan.directory, 2))
-    chunks = floor[-1].output["chunks"]
-    print(f"    bare, {what}, {chunks} chunks: {_told(floor[-1].output['spent'])}", file=sys.stderr)
-    raw = {"bare": floor[-1].cpu, "one": one[-1].cpu, "two": two[-1].cpu, "idle": idle, "start": start}
-    print(f"    CPU in all: {raw}", file=sys.stderr)
-    ground = min(run.cpu for run in floor) - idle
-    for processes, runs in ((1, one), (2, two)):
-        plural = "es" if processes > 1 else ""
-        yield most(
-            engine,
-            f"index {what}, {processes} process{plural}, CPU",
-            "x bare",
-            [(run.cpu - start[processes]) / ground for run in runs],
-            [(run.cpu - idle) / ground for run in floor],
-            budget=OVERHEAD if processes == 1 else None,
-        )
-    yield most(
-        engine,
-        f"index {what}, CPU of two processes",
-        "x one",
-        [(min(run.cpu for run in two) - start[2]) / (min(run.cpu for run in one) - start[1])],
-        [1.0],
-        budget=TWO,
-    )
+        line, nothing = Path(below, "line"), Path(below, "nothing")
+        line.mkdir()
+        nothing.mkdir()
+        (line / "line.md").write_text("Water drives the wheel.")
+        for _ in range(plan.pipeline_runs):
+            # In turns, so that whatever else the machine does, does it to all of them.
+            rounds.append(_Round(*_in_turn(engine, (line, nothing, folder), plan.directory)))
+    best = _Round(*map(min, zip(*rounds, strict=True)))
+    bares = [each.bare - best.idle for each in rounds]
+    one = [each.one - best.start_one for each in rounds]
+    # One line is work for one process; the other would load its model, too, had it anything to do.
+    two = [each.two - best.start_two - (best.idle - best.empty) for each in rounds]
+    print(f"    {what}, CPU at best: {best._asdict()}", file=sys.stderr)
+    for said, spent, ground, budget in (
+        ("1 process, CPU", one, bares, OVERHEAD),
+        ("2 processes, CPU", two, bares, None),
+    ):
+        pairs = [ours / theirs for ours, theirs in zip(spent, ground, strict=True)]
+        yield most(engine, f"index {what}, {said}", "x bare", pairs, [1.0], budget=budget)
+    pairs = [ours / theirs for ours, theirs in zip(two, one, strict=True)]
+    yield most(engine, f"index {what}, CPU of two processes", "x one", pairs, [1.0], budget=TWO)
+
+
+class _Round(NamedTuple):
+    """Seconds of CPU: the bare loop over a line, over nothing and over the folder; ours with one process and
+    with two, over a line and over the folder."""
+
+    idle: float
+    empty: float
+    start_one: float
+    start_two: float
+    bare: float
+    one: float
+    two: float
+
+
+def _in_turn(engine: str, folders: tuple[Path, Path, Path], below: Path) -> Iterator[float]:
+    line, nothing, folder = folders
+    yield bare(line, below).cpu
+    yield bare(nothing, below).cpu
+    for processes in (1, 2):
+        yield ours(engine, line, below, processes).cpu
+    spent = bare(folder, below)
+    print(f"    bare, {spent.output['chunks']} chunks: {_told(spent.output['spent'])}", file=sys.stderr)
+    yield spent.cpu
+    for processes in (1, 2):
+        yield ours(engine, folder, below, processes).cpu
 
 
 def bare(folder: Path, below: Path) -> Spent:
@@ -131,7 +147,8 @@ def counted_run(command: list[str], environment: dict[str, str], *, decoded: boo
     """In a process that waits for nothing else: what it counts of its children is this command."""
     answer = subprocess.run(
         [sys.executable, "-c", COUNTING, *command],
-        env=os.environ | environment,
+        # Modules are compiled once, as they are where a program is installed.
+        env={**os.environ, **environment, "PYTHONDONTWRITEBYTECODE": ""},
         stdout=subprocess.PIPE,
         check=True,
     )
