@@ -21,7 +21,7 @@ from penstock.queue.sql.postgres_values import inserted, texts
 from penstock.queue.sql.statements import CLAIM_COLUMNS, load
 
 _INDEX = b"CREATE INDEX floor_claim ON unified_queue (priority DESC, created_at) WHERE status = 'pending'"
-_INSERT = load("postgres")["insert_job"].encode()
+_SQL = load("postgres")
 _CLAIM = f"""
 UPDATE unified_queue AS q
 SET status = 'in_progress', worker_id = 'bench', lease_until = now() + interval '300 s',
@@ -55,7 +55,8 @@ class PostgresFloor:
 
     def add(self, prepared: Sequence[Job]) -> None:
         with self._connection.pipeline(), self._connection.transaction():
-            self._connection.execute(_INSERT, inserted(prepared))
+            name, values = inserted(prepared)
+            self._connection.execute(_SQL[name].encode(), values)
             self._connection.execute(b"NOTIFY floor")
 
     def exchange(self, held: Sequence[tuple[Any, ...]], limit: int) -> list[tuple[Any, ...]]:

@@ -136,16 +136,21 @@ class Penstock(FunctionJobs):
     def documents(self) -> Documents:
         """What is known of sources and their generations; opened when first asked for."""
         from penstock.catalog.opening import open_catalog
+        from penstock.neighbours import refuse_second_host
         from penstock.service.documents import Documents
 
+        refuse_second_host(self.settings, self.queue)
         return Documents(open_catalog(self.settings), self, self.settings)
 
     @functools.cached_property
     def _search(self) -> Search:
         from penstock.pipeline.embed.opening import open_space
+        from penstock.pipeline.vectors.copies import Copies
+        from penstock.pipeline.vectors.shelf import open_shelf
         from penstock.service.search import Search
 
-        return Search(self.documents.catalog, self.settings, open_space)
+        vectors = Copies(open_shelf(self.settings))
+        return Search(self.documents.catalog, self.settings, open_space, vectors)
 
     @functools.cached_property
     def verifier(self) -> Verifier:

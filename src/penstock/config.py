@@ -188,6 +188,11 @@ class Settings:
     embedder: str = _setting(
         kinds.lower_word("static", "hashing"), "static", "What turns chunks into vectors."
     )
+    usearch_from: int = _setting(
+        kinds.whole(1, 1_000_000_000),
+        200_000,
+        "Chunks of a tenant from which on workers keep a usearch index, where the extra is installed.",
+    )
     max_file_mb: int = _setting(kinds.whole(1, 100_000), 64, "Larger files are not indexed.")
     sqlite_synchronous: Literal["FULL", "NORMAL"] = _setting(
         kinds.word("FULL", "NORMAL"),

@@ -106,7 +106,7 @@ class ContentPayload(Chunked, frozen=True, kw_only=True):
             raise InvalidPayload("field 'document_id': a new note has none; use op 'update' to replace one")
 
 
-class FilePayload(Chunked, frozen=True, kw_only=True):
+class FilePayload(Chunked, frozen=True, kw_only=True, omit_defaults=True):
     """One file, read by the worker when its turn comes."""
 
     file_path: str
@@ -274,13 +274,14 @@ def normal_path(path: str) -> str:
 
 def _require_absolute(payload: Payload, field: str) -> None:
     path = getattr(payload, field)
-    if not posixpath.isabs(path):
+    if not path.startswith("/"):
         raise RelativePath(f"field '{field}': expected an absolute path, got {path[:200]!r}")
 
 
 def read_payload(model: type[Payload], op: str, payload: Mapping[str, Any], *, label: str) -> Payload:
     """Check a payload against its model; ``label`` begins the message of a refusal."""
-    if not isinstance(payload, Mapping):
+    # A dict first: whether something is a mapping takes longer to find out.
+    if not isinstance(payload, dict | Mapping):
         raise InvalidPayload(f"{label}: expected an object, got {type(payload).__name__}")
     try:
         checked = msgspec.convert(payload, model)
@@ -326,7 +327,7 @@ _decoder = msgspec.json.Decoder()
 
 def encode_payload(payload: Mapping[str, Any], *, max_bytes: int) -> str:
     """The payload as compact JSON text that reads back as it was given."""
-    if not isinstance(payload, Mapping):
+    if not isinstance(payload, dict | Mapping):
         raise InvalidPayload(f"payload: expected an object, got {type(payload).__name__}")
     return encode_strictly("payload", dict(payload), max_bytes=max_bytes)
 

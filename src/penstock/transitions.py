@@ -33,7 +33,8 @@ NOTE_LIMIT = 500
 _encode = msgspec.json.Encoder().encode
 
 
-def added(new: NewJob, now: datetime, turn: int) -> Job:
+def added(new: NewJob, now: datetime, turn: int, parent: Job | None = None) -> Job:
+    """``parent``: whose child it is."""
     later = new.run_at is not None and new.run_at > now
     return Job(
         queue_id=new.queue_id,
@@ -56,18 +57,11 @@ def added(new: NewJob, now: datetime, turn: int) -> Job:
         held=Held.TIME if later else None,
         run_at=new.run_at if later else None,
         lock_key=new.lock_key,
-        root_id=new.queue_id,
+        parent_id=None if parent is None else parent.queue_id,
+        parent_run=None if parent is None else parent.run,
+        root_id=new.queue_id if parent is None else parent.root_id,
         payload_json=new.payload_json,
         metadata=new.metadata,
-    )
-
-
-def added_child(parent: Job, new: NewJob, now: datetime, turn: int) -> Job:
-    return msgspec.structs.replace(
-        added(new, now, turn),
-        parent_id=parent.queue_id,
-        parent_run=parent.run,
-        root_id=parent.root_id,
     )
 
 

@@ -13,19 +13,29 @@ import multiprocessing
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
-from penstock import clock, config
+from penstock import config
+from penstock.catalog.housing import needs_one_host
 from penstock.catalog.opening import open_catalog
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase
 from penstock.config import Settings, masked_url
-from penstock.errors import AppNotFound, InvalidSetting, PenstockError, StoreDenied, WorkerFailed
+from penstock.errors import (
+    AppNotFound,
+    DocumentsElsewhere,
+    InvalidSetting,
+    PenstockError,
+    StoreDenied,
+    WorkerFailed,
+)
 from penstock.handlers.registry import Registry
+from penstock.neighbours import refuse_second_host
+from penstock.pipeline.vectors.shelf import open_shelf
 from penstock.queue.opening import open_queue
 from penstock.queue.protocol import Queue
 
@@ -38,6 +48,8 @@ JOBS = "jobs"
 LANES = (JOBS, *Phase)
 MAX_PROCESSES = 256
 START_METHODS = ("spawn", "fork")
+log = logging.getLogger("penstock.worker")
+
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s%(job)s: %(message)s"
 
 
@@ -95,6 +107,7 @@ class Worker:
         from penstock.worker.supervisor import Terms
 
         settings, values = self._settings, plain(self._settings)
+        housed = self._has_documents()
         level = logging.getLogger().getEffectiveLevel()
         return Terms(
             open_queue=functools.partial(open_again, values),
@@ -113,12 +126,26 @@ class Worker:
             shutdown_grace_s=self._grace,
             until_idle=self._until_idle,
             until_job=self._until_job,
-            open_catalog=functools.partial(open_catalog_again, values),
-            open_documents=functools.partial(open_documents, values),
+            open_catalog=functools.partial(open_catalog_again, values) if housed else None,
+            shelf=open_shelf(config.load({}, **values)),
+            open_documents=functools.partial(open_documents, values) if housed else None,
             takes_jobs=JOBS in self._lanes,
-            lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS),
+            lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS) if housed else (),
+            one_host=needs_one_host(settings.url, settings.catalog_url),
             start_method=self._start_method,
         )
+
+    def _has_documents(self) -> bool:
+        """Whether it can serve them. An application's functions need no catalog and run on any host."""
+        with closing(open_queue(self._settings)) as queue:
+            try:
+                refuse_second_host(self._settings, queue)
+            except DocumentsElsewhere as refusal:
+                if self._app is None or JOBS not in self._lanes:
+                    raise
+                log.warning("functions only: %s. %s", refusal.message, refusal.remedy)
+                return False
+        return True
 
 
 def worker_alive(settings: Settings, queue: Queue) -> bool:
@@ -127,7 +154,7 @@ def worker_alive(settings: Settings, queue: Queue) -> bool:
 
     if anybody_alive(_own_directory(settings, _resolved(settings.url))):
         return True
-    here, recently = socket.gethostname(), clock.now() - timedelta(seconds=2 * settings.heartbeat_s)
+    here, recently = socket.gethostname(), queue.now() - timedelta(seconds=2 * settings.heartbeat_s)
     return any(
         worker.host != here and worker.seen_at is not None and worker.seen_at > recently
         for worker in queue.workers()
@@ -157,7 +184,7 @@ def open_documents(values: Mapping[str, Any], registry: Registry) -> Documents:
     settings = config.load({}, **values)
     catalog = open_catalog(settings)
     recipe = Recipe(open_embedder(settings.embedder), limits=Limits(file_bytes=settings.max_file_mb << 20))
-    documents.register(registry, catalog, recipe, (str(settings.state_dir),))
+    documents.register(registry, catalog, recipe, (str(settings.state_dir),), open_shelf(settings))
     return Documents(catalog, Phases(catalog, recipe))
 
 

@@ -57,6 +57,17 @@ def test_a_whole_generation_is_published_at_once(catalog: Catalog):
     assert (TaskStatus.SKIPPED, "no extractor configured") == (shown.graphrag.status, shown.graphrag.error)
 
 
+def test_many_sources_are_found_by_their_paths_at_once(catalog: Catalog):
+    put(catalog, "/a.md", page("alpha"))
+    put(catalog, "/b.md", page("beta"))
+
+    with catalog.snapshot() as snapshot:
+        seen = snapshot.find_all(DOCS, ["/b.md", "/none.md", "/a.md"])
+        elsewhere = snapshot.find_all(Place("acme", "elsewhere"), ["/a.md"])
+        assert {"/a.md": snapshot.find(DOCS, "/a.md"), "/b.md": snapshot.find(DOCS, "/b.md")} == seen
+    assert {} == elsewhere
+
+
 def test_a_batch_is_stored_in_one_call(catalog: Catalog):
     stored = catalog.store([generation(f"/{n}.md", page(f"text {n}")) for n in range(50)])
 

@@ -6,14 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from penstock.job import Status
+from penstock.worker.slot import MOST_MEMBERS
 from tests.documents.conftest import Desk, book
-from tests.worker.processes import ROOT, children_of, until, within
+from tests.worker.processes import ROOT, children_of, until
+
+PROCESSES = 2
 
 
 def environment(desk: Desk) -> dict[str, str]:
@@ -28,7 +30,7 @@ def environment(desk: Desk) -> dict[str, str]:
 
 
 @contextmanager
-def worker(desk: Desk, processes: int = 2) -> Iterator[None]:
+def worker(desk: Desk, processes: int = PROCESSES) -> Iterator[None]:
     command = [sys.executable, "-m", "penstock", "worker", "--processes", str(processes)]
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment(desk), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -53,17 +55,19 @@ def many(desk: Desk, number: int, folder: str = "many") -> Path:
     return desk.folder / folder
 
 
-def test_a_running_folder_is_cancelled_within_two_seconds_and_what_is_there_can_be_found(desk: Desk):
+def published(desk: Desk) -> int:
+    return desk.app.documents.overview().tenants[0].sources
+
+
+def test_a_running_folder_is_cancelled_with_what_is_in_hand_and_what_is_there_can_be_found(desk: Desk):
     folder = many(desk, 2_000)
     desk.put("many/book.md", book(300))
     receipt = desk.app.index(folder)
     with worker(desk):
         until(lambda: desk.found("water", mode="keyword"))
-        began = time.monotonic()
         desk.app.cancel(receipt.job_id)
+        then = published(desk)
         until(lambda: desk.app.job(receipt.job_id).ended)
-
-        assert within(2.0, time.monotonic() - began)
         until(lambda: not desk.open_tasks())
     assert Status.CANCELLED is desk.app.job(receipt.job_id).status
     assert {} == {
@@ -71,8 +75,8 @@ def test_a_running_folder_is_cancelled_within_two_seconds_and_what_is_there_can_
         for status, n in desk.app.stats().by_status.items()
         if n and status in ("pending", "in_progress")
     }
-    published = desk.app.documents.overview().tenants[0].sources
-    assert 0 < published < 2_001
+    # A batch each process has read, and one it had claimed by then.
+    assert 0 < published(desk) <= then + 2 * MOST_MEMBERS * PROCESSES
     assert [] == desk.audit()
 
     with worker(desk):

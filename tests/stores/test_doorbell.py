@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from penstock.queue import doorbell
-from penstock.queue.doorbell import LONGEST_S, Doorbell
+from penstock.queue.doorbell import Doorbell
 
 LONG = 30.0
 SOON = 10.0
@@ -161,11 +161,11 @@ def test_a_forked_child_takes_no_event_from_its_parent(bell: Doorbell, store: St
     assert rings(bell)
 
 
-def test_an_idle_second_costs_less_than_a_hundredth_of_it(bell: Doorbell):
-    start = time.thread_time()
+def test_an_idle_second_is_slept_not_looked_through(bell: Doorbell, store: Store):
+    """Counted, as a busy machine makes each look dearer but not more frequent."""
     assert not bell.wait(1.0)
 
-    assert time.thread_time() - start < 0.01
+    assert store.asked < 80
 
 
 def test_polling_slows_down_and_is_fast_again_after_a_change(store: Store, monkeypatch: pytest.MonkeyPatch):
@@ -197,8 +197,11 @@ def test_with_inotify_it_still_looks_now_and_then(store: Store, monkeypatch: pyt
     bell.close()
 
 
-def test_a_change_that_shows_only_after_its_event_is_not_slept_through(tmp_path: Path) -> None:
+def test_a_change_that_shows_only_after_its_event_is_not_slept_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SQLite's write rings before its sync; what it wrote can be seen after it, and nothing rings then."""
+    monkeypatch.setattr(doorbell, "LONGEST_S", 2 * LONG)
     shown = threading.Event()
     bell = Doorbell(tmp_path, shown.is_set)
 
@@ -209,9 +212,7 @@ def test_a_change_that_shows_only_after_its_event_is_not_slept_through(tmp_path:
 
     writer = threading.Timer(0.1, write_then_show)
     writer.start()
-    started = time.monotonic()
 
-    assert bell.wait(10)
-    assert time.monotonic() - started < LONGEST_S
+    assert rings(bell)
     writer.join()
     bell.close()

@@ -84,6 +84,13 @@ def seconds_on_a_core(pids: list[int]) -> float:
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
+def wake_ups(pids: list[int]) -> int:
+    """How often their threads slept of their own accord. Unlike time on a core, no other work changes it."""
+    tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
+    lines = [line for task in tasks for line in (task / "status").read_text().splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+
+
 class Worker:
     """One supervisor and its children."""
 

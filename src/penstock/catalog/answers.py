@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -246,6 +246,14 @@ class VectorChanges(msgspec.Struct, frozen=True):
     reload: bool
     stale: tuple[int, ...] = ()
     fresh: tuple[int, ...] = ()
+
+
+class Witness(NamedTuple):
+    """A source as its last change left it: ``mark`` is of that publishing and of no other."""
+
+    source_key: int
+    sequence: int
+    mark: str
 
 
 class Space(msgspec.Struct, frozen=True):

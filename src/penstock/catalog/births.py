@@ -44,17 +44,7 @@ class DocumentStanding(NamedTuple):
     graphrag_chunks: int
     failed: int
     outages: int
-
-    @property
-    def facts(self) -> Facts:
-        return Facts(
-            ocr=self.ocr.status,
-            vector=self.vector.status,
-            pages=self.pages,
-            pages_read=self.ocr.completed,
-            chunks_embedded=self.vector_chunks,
-            outages=self.outages,
-        )
+    facts: Facts
 
 
 def page(
@@ -82,6 +72,15 @@ def _read_page(vectors: Counts, graphs: Counts, *, empty: bool) -> PageStanding:
     )
 
 
+def whole(standing: PageStanding | DocumentStanding) -> bool:
+    """Read and embedded to the end, and nothing more wanted: as nearly all are that are written once."""
+    if isinstance(standing, PageStanding):
+        kinds = (standing.ocr, standing.vector, standing.graphrag)
+    else:
+        kinds = (standing.ocr.kind, standing.vector.kind, standing.graphrag.kind)
+    return kinds == (COMPLETED, COMPLETED, SKIPPED)
+
+
 def unread_page(wanted: Wanted) -> PageStanding:
     return PageStanding(
         ocr=WAITING,
@@ -104,7 +103,7 @@ def failed_page(failure: Failure) -> PageStanding:
 
 
 def document(pages: list[PageStanding], new: Iterable[NewPage], chunks: int) -> DocumentStanding:
-    failures = tuple(page.failure for page in new if page.failure is not None)
+    failures = tuple([page.failure for page in new if page.failure is not None])
     # Most documents of a folder stand alike.
     return _document(tuple(pages), failures, chunks)
 
@@ -113,16 +112,27 @@ def document(pages: list[PageStanding], new: Iterable[NewPage], chunks: int) -> 
 def _document(
     pages: tuple[PageStanding, ...], failures: tuple[Failure, ...], chunks: int
 ) -> DocumentStanding:
+    ocr, vector = counted([page.ocr for page in pages]), counted([page.vector for page in pages])
+    vector_chunks = sum([page.vector_chunks.completed for page in pages])
+    outages = sum(failure.fault is Fault.OUTAGE for failure in failures)
     return DocumentStanding(
-        ocr=counted([page.ocr for page in pages]),
-        vector=counted([page.vector for page in pages]),
+        ocr=ocr,
+        vector=vector,
         graphrag=counted([page.graphrag for page in pages]),
         pages=len(pages),
         chunks=chunks,
-        vector_chunks=sum([page.vector_chunks.completed for page in pages]),
+        vector_chunks=vector_chunks,
         graphrag_chunks=sum([page.graphrag_chunks.completed for page in pages]),
         failed=len(failures),
-        outages=sum(failure.fault is Fault.OUTAGE for failure in failures),
+        outages=outages,
+        facts=Facts(
+            ocr=ocr.status,
+            vector=vector.status,
+            pages=len(pages),
+            pages_read=ocr.completed,
+            chunks_embedded=vector_chunks,
+            outages=outages,
+        ),
     )
 
 

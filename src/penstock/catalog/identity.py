@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterable
 
 NAMESPACE = bytes.fromhex("6f6b1d9ac0c74b0f9e0b7a6d0e1c5a42")
@@ -34,7 +33,9 @@ class ChunkIds:
 
     def __init__(self, tenant_id: str, source_id: str, seen: Iterable[str] = ()) -> None:
         """``seen``: hashes of chunks of this generation that have their ids already."""
-        self._seen: dict[str, int] = Counter(seen)
+        self._seen: dict[str, int] = {}
+        for hash_of_text in seen:
+            self._seen[hash_of_text] = self._seen.get(hash_of_text, 0) + 1
         self._begun = hashlib.sha1(NAMESPACE + f"{tenant_id}\0{source_id}".encode(), usedforsecurity=False)
 
     def next(self, hash_of_text: str) -> str:

@@ -35,6 +35,7 @@ from penstock.catalog.answers import (
     VectorBatch,
     VectorChanges,
     Why,
+    Witness,
 )
 from penstock.catalog.values import (
     Adoption,
@@ -83,6 +84,9 @@ class Snapshot(Protocol):
         (10,000 at most), then, of files that are not empty, up to ``limit`` with the size alone."""
 
     def find(self, place: Place, path: str) -> Source | None: ...
+
+    def find_all(self, place: Place, paths: Collection[str]) -> dict[str, Source]:
+        """Those of them that there are, by their paths."""
 
     def get(self, source_id: str) -> Source | None: ...
 
@@ -173,6 +177,10 @@ class Snapshot(Protocol):
 
     def changes(self, tenant_id: str, since: int | None = None) -> VectorChanges:
         """What a cache that was right at sequence ``since`` has to do to be right for this snapshot."""
+
+    def witnesses(self, tenant_id: str, until: int, *, limit: int = 32) -> list[Witness]:
+        """Of the sources not changed after sequence ``until`` those changed last, newest first: a cache that
+        remembers them can tell whether it was made from this catalog, or from one that was restored since."""
 
     def load(
         self, tenant_id: str, space: str, source_keys: Collection[int] | None = None

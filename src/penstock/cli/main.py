@@ -88,15 +88,19 @@ class _House:
 
     def documents(self, settings: Settings, jobs: Jobs) -> Documents:
         from penstock.catalog.opening import open_catalog
+        from penstock.neighbours import refuse_second_host
         from penstock.service.documents import Documents
 
+        refuse_second_host(settings, jobs.queue)
         return Documents(open_catalog(settings), jobs, settings)
 
     def search(self, settings: Settings, documents: Documents) -> Search:
         from penstock.pipeline.embed.opening import open_space
+        from penstock.pipeline.vectors.copies import Copies
+        from penstock.pipeline.vectors.shelf import open_shelf
         from penstock.service.search import Search
 
-        return Search(documents.catalog, settings, open_space)
+        return Search(documents.catalog, settings, open_space, Copies(open_shelf(settings)))
 
     def verifier(self, documents: Documents, jobs: Jobs) -> Verifier:
         from penstock.service.verifying import Verifier

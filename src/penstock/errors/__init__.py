@@ -25,7 +25,7 @@ PenstockError
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
 ├── WorkerFailed                          a worker cannot do its part
 └── ConfigError (also ValueError)
-    ├── InvalidSetting · UnknownScheme · DriverMissing · AppNotFound · InvalidRags
+    ├── InvalidSetting · UnknownScheme · DriverMissing · AppNotFound · InvalidRags · DocumentsElsewhere
 
 Each class has a stable ``code`` (documented in docs/reference/errors.md) and a ``remedy``: what to do next.
 """
@@ -90,6 +90,7 @@ from penstock.errors.stores import (
     AppNotFound,
     ConfigError,
     DiskFull,
+    DocumentsElsewhere,
     DriverMissing,
     InvalidRags,
     InvalidSetting,
@@ -154,6 +155,7 @@ __all__ = [
     "DocumentEncrypted",
     "NoText",
     "DocumentTooLarge",
+    "DocumentsElsewhere",
     "ParserFailed",
     "ComponentMissing",
     "TransientFailure",

@@ -81,6 +81,15 @@ class DriverMissing(ConfigError):
     default_remedy = "Install the extra named in the message."
 
 
+class DocumentsElsewhere(ConfigError):
+    """The documents of this queue are in a file on another host; here they would be in a second one."""
+
+    code = "ERR_DOCUMENTS_ELSEWHERE"
+    default_remedy = (
+        "Set PENSTOCK_CATALOG_URL=postgresql://… on every host, or run the command where the documents are."
+    )
+
+
 class AppNotFound(ConfigError):
     """The application a worker should serve cannot be loaded."""
 

@@ -20,6 +20,7 @@ from penstock.pipeline.recipe import Recipe, chunk_sizes
 
 HEAD = 4_096
 """Bytes that a file's type is told by."""
+_payload = msgspec.json.Decoder(FilePayload).decode
 
 
 class Asked(NamedTuple):
@@ -35,7 +36,7 @@ class Asked(NamedTuple):
 
     @classmethod
     def by(cls, context: Context, recipe: Recipe) -> Asked:
-        payload = msgspec.convert(context.payload, FilePayload)
+        payload = _payload(context.claim.payload_json)
         metadata = context.metadata
         sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
         path, arrival = payload.identifier, arrival_of(metadata)

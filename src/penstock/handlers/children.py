@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from penstock import items
 from penstock.handlers.context import Context
 from penstock.job import NewJob
-from penstock.payloads import encode_payload
+from penstock.payloads import FilePayload, Payload, encode_payload
 
 MAX_PAYLOAD = 1 << 20
+_encode = msgspec.json.Encoder().encode
 
 
 def child_job(
@@ -24,8 +27,27 @@ def child_job(
     metadata: str | None = None,
 ) -> NewJob:
     """A child in its parent's place: one less urgent, and with its metadata, unless told otherwise."""
-    claim = context.claim
     payload = items.parse_payload(item_type, op, body)
+    encoded = encode_payload(body, max_bytes=MAX_PAYLOAD)
+    return _child(context, queue_id, (item_type, op), payload, encoded, priority=priority, metadata=metadata)
+
+
+def file_job(context: Context, queue_id: str, op: str, payload: FilePayload, *, priority: int) -> NewJob:
+    """A child for a file that a walk has found, or the catalog knows: its path needs no other check."""
+    return _child(context, queue_id, ("file", op), payload, _encode(payload).decode(), priority=priority)
+
+
+def _child(
+    context: Context,
+    queue_id: str,
+    kind: tuple[str, str],
+    payload: Payload,
+    payload_json: str,
+    *,
+    priority: int | None = None,
+    metadata: str | None = None,
+) -> NewJob:
+    claim, (item_type, op) = context.claim, kind
     lock = items.lock_key(
         payload, tenant_id=claim.tenant_id, branch=claim.branch, collection=claim.collection
     )
@@ -37,7 +59,7 @@ def child_job(
         collection=claim.collection,
         branch=claim.branch,
         idempotency_key=items.idempotency_key(item_type, claim.collection, payload),
-        payload_json=encode_payload(body, max_bytes=MAX_PAYLOAD),
+        payload_json=payload_json,
         priority=items.child_priority(claim.priority) if priority is None else priority,
         metadata=claim.metadata if metadata is None else metadata,
         # A parent holds its lock until its children have ended: a child that wants it would wait for ever.

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
+from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
@@ -20,6 +21,11 @@ PROGRESS_LIMIT = 3_500
 MOST_CHILDREN = 1_000
 """Children that one call of ``expand`` takes: one transaction holds no more."""
 _CURSOR = "cursor"
+
+
+# The jobs of a batch are mostly about one place, and were asked for at one time.
+_place = lru_cache(128)(Place)
+_moment = lru_cache(128)(datetime.fromisoformat)
 
 
 def _refuse(settlement: Settlement) -> Status | None:
@@ -43,10 +49,8 @@ class Context:
     ) -> None:
         self.claim = claim
         self.job_id = claim.queue_id
-        self.payload: dict[str, Any] = claim.payload
         self.attempt = claim.retry_count + 1
         self.metadata: dict[str, Any] = msgspec.json.decode(claim.metadata)
-        self.log = logging.LoggerAdapter(logging.getLogger("penstock.job"), {"job_id": claim.queue_id})
         self._tell = tell
         self._asked_to_stop = asked_to_stop
         self._calling = calling
@@ -56,16 +60,24 @@ class Context:
         self.told: str | None = None
         """The last progress said, as it is stored."""
 
+    @cached_property
+    def payload(self) -> dict[str, Any]:
+        return self.claim.payload
+
+    @cached_property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        return logging.LoggerAdapter(logging.getLogger("penstock.job"), {"job_id": self.job_id})
+
     @property
     def place(self) -> Place:
         """Where the documents live that the job is about."""
-        return Place(self.claim.tenant_id, self.claim.collection, self.claim.branch)
+        return _place(self.claim.tenant_id, self.claim.collection, self.claim.branch)
 
     @property
     def asked_at(self) -> datetime:
         """When the newest of the requests came in that this job answers for."""
         said = self.metadata.get(items.ASKED_AT)
-        return datetime.fromisoformat(said) if isinstance(said, str) else self.claim.created_at
+        return _moment(said) if isinstance(said, str) else self.claim.created_at
 
     def progress(
         self, current: int, total: int | None = None, message: str | None = None, **counts: int

@@ -9,11 +9,18 @@ from penstock.handlers.moves import Moves
 from penstock.handlers.notes import Notes
 from penstock.handlers.registry import BatchHandler, Handler, Registry
 from penstock.pipeline.recipe import Recipe
+from penstock.pipeline.vectors.shelf import Shelf
 
 BATCH = 100
 
 
-def register(registry: Registry, catalog: Catalog, recipe: Recipe, state_dirs: tuple[str, ...]) -> None:
+def register(
+    registry: Registry,
+    catalog: Catalog,
+    recipe: Recipe,
+    state_dirs: tuple[str, ...],
+    shelf: Shelf | None = None,
+) -> None:
     files, notes = Files(catalog, recipe), Notes(catalog, recipe)
     folders = Folders(catalog, recipe, state_dirs)
     handlers: dict[tuple[str, str], tuple[Handler | BatchHandler, int]] = {
@@ -24,7 +31,7 @@ def register(registry: Registry, catalog: Catalog, recipe: Recipe, state_dirs: t
         ("content", "update"): (notes.update, 0),
         ("content", "delete"): (notes.delete, 0),
     }
-    moves = Moves(catalog)
+    moves = Moves(catalog, shelf)
     handlers["rename", "update"] = (moves.rename, 0)
     handlers["delete_document", "delete"] = (moves.delete_document, 0)
     handlers["delete_tenant", "delete"] = (moves.delete_tenant, 0)

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import NewChunk, NewPage
+from penstock.catalog.values import NewPage
 from penstock.pipeline.recipe import Recipe
 
 MOST_TEXTS = 256
@@ -31,23 +31,30 @@ class Vectors(NamedTuple):
     """Hashes of the texts that nobody had embedded before."""
 
     def given_to(self, pages: Iterable[NewPage]) -> tuple[NewPage, ...]:
-        return tuple(_page_with(page, self.by_hash) for page in pages)
+        return tuple([_page_with(page, self.by_hash) for page in pages])
 
 
 def embed(catalog: Catalog, recipe: Recipe, wanted: Sequence[tuple[Owner, Sequence[NewPage]]]) -> Vectors:
-    texts: dict[tuple[str, str], str] = {}
+    by_tenant: dict[str, dict[str, str]] = {}
     found: dict[str, bytes] = {}
     with catalog.snapshot() as snapshot:
         for owner, pages in wanted:
-            own = {chunk.text_hash: chunk.text for page in pages for chunk in page.chunks or ()}
-            texts |= {(owner.tenant_id, text_hash): text for text_hash, text in own.items()}
+            texts = by_tenant.setdefault(owner.tenant_id, {})
+            own = [(chunk.text_hash, chunk.text) for page in pages for chunk in page.chunks or ()]
+            texts.update(own)
             if owner.source_id is not None:
                 # What its last generation had; the cache is asked for all together below.
-                found |= snapshot.vectors(owner.tenant_id, recipe.space, list(own), source_id=owner.source_id)
-        for tenant_id in {tenant_id for tenant_id, _ in texts}:
-            hashes = [key[1] for key in texts if key[0] == tenant_id and key[1] not in found]
+                hashes = list(dict(own))
+                found |= snapshot.vectors(owner.tenant_id, recipe.space, hashes, source_id=owner.source_id)
+        for tenant_id, texts in by_tenant.items():
+            hashes = [text_hash for text_hash in texts if text_hash not in found]
             found |= snapshot.vectors(tenant_id, recipe.space, hashes)
-    unknown = {text_hash: text for (_, text_hash), text in texts.items() if text_hash not in found}
+    unknown = {
+        text_hash: text
+        for texts in by_tenant.values()
+        for text_hash, text in texts.items()
+        if text_hash not in found
+    }
     made = _made(recipe, unknown) if unknown else {}
     return Vectors(found | made, set(made))
 
@@ -63,9 +70,8 @@ def _made(recipe: Recipe, unknown: dict[str, str]) -> dict[str, bytes]:
 def _page_with(page: NewPage, vectors: dict[str, bytes]) -> NewPage:
     if not page.chunks:
         return page
-    chunks = tuple(_chunk_with(chunk, vectors.get(chunk.text_hash)) for chunk in page.chunks)
-    return msgspec.structs.replace(page, chunks=chunks)
-
-
-def _chunk_with(chunk: NewChunk, vector: bytes | None) -> NewChunk:
-    return chunk if vector is None else msgspec.structs.replace(chunk, vector=vector)
+    chunks = [
+        chunk if (vector := vectors.get(chunk.text_hash)) is None else replace(chunk, vector=vector)
+        for chunk in page.chunks
+    ]
+    return replace(page, chunks=tuple(chunks))

@@ -76,6 +76,7 @@ class _Call:
     def __init__(self, catalog: Catalog, recipe: Recipe, contexts: Sequence[Context]) -> None:
         self._catalog = catalog
         self._recipe = recipe
+        self._space = recipe.space
         self._contexts = contexts
         self._answers: list[Any] = [None] * len(contexts)
         self._filing = Filing(catalog, recipe)
@@ -85,13 +86,16 @@ class _Call:
         self._expected: list[tuple[Place, str, str]] = []
 
     def answers(self) -> list[Any]:
-        known = self._known()
-        if self._move_unknown(known):
-            known = self._known()
-        for index, context in enumerate(self._contexts):
+        wanted = [self._wanted(context) for context in self._contexts]
+        known = self._known(wanted)
+        if self._move_unknown(wanted, known):
+            known = self._known(wanted)
+        for index, (context, asked) in enumerate(zip(self._contexts, wanted, strict=True)):
             try:
                 context.checkpoint()
-                self._answers[index] = self._one(index, context, known[index])
+                if isinstance(asked, Exception):
+                    raise asked
+                self._answers[index] = self._one(index, context, asked, known.get((asked.place, asked.path)))
             except Exception as error:  # noqa: BLE001 - one file's trouble is not the others'
                 self._answers[index] = error
         self._write()
@@ -112,28 +116,42 @@ class _Call:
             if not found and touch.asked_at is not None and self._answers[index] == UNCHANGED:
                 self._answers[index] = Later("it was removed while it was looked at", TRY_AGAIN)
 
-    def _known(self) -> list[Source | None]:
-        with self._catalog.snapshot() as snapshot:
-            return [
-                snapshot.find(context.place, normal_path(context.payload["file_path"]))
-                for context in self._contexts
-            ]
+    def _wanted(self, context: Context) -> Asked | Exception:
+        try:
+            return Asked.by(context, self._recipe)
+        except Exception as error:  # noqa: BLE001 - one job's trouble is not the others'
+            return error
 
-    def _move_unknown(self, known: list[Source | None]) -> bool:
+    def _known(self, wanted: Sequence[Asked | Exception]) -> dict[tuple[Place, str], Source]:
+        paths: dict[Place, list[str]] = {}
+        for asked in wanted:
+            if isinstance(asked, Asked):
+                paths.setdefault(asked.place, []).append(asked.path)
+        known: dict[tuple[Place, str], Source] = {}
+        with self._catalog.snapshot() as snapshot:
+            for place, some in paths.items():
+                for path, source in snapshot.find_all(place, some).items():
+                    known[place, path] = source
+        return known
+
+    def _move_unknown(
+        self, wanted: Sequence[Asked | Exception], known: dict[tuple[Place, str], Source]
+    ) -> bool:
         """Rename what is known under a path where it is no more. A walk has looked for its own files."""
-        asked: dict[Place, list[Context]] = {}
-        for context, source in zip(self._contexts, known, strict=True):
-            if source is None and context.claim.parent_id is None:
-                asked.setdefault(context.place, []).append(context)
+        unknown: dict[Place, list[Context]] = {}
+        for context, asked in zip(self._contexts, wanted, strict=True):
+            if context.claim.parent_id is not None or isinstance(asked, Exception):
+                continue
+            if (asked.place, asked.path) not in known:
+                unknown.setdefault(asked.place, []).append(context)
         moved = False
-        for place, contexts in asked.items():
+        for place, contexts in unknown.items():
             twins = Twins(self._catalog, place, most_bytes=self._recipe.limits.file_bytes)
             files = [file for context in contexts for file in unknown_at(context.payload["file_path"])]
             moved |= bool(twins.move(files, min(context.asked_at for context in contexts)))
         return moved
 
-    def _one(self, index: int, context: Context, known: Source | None) -> Any:
-        asked = Asked.by(context, self._recipe)
+    def _one(self, index: int, context: Context, asked: Asked, known: Source | None) -> Any:
         try:
             read = asked.read(known, self._recipe.limits.file_bytes)
         except (FileNotFoundError, NotADirectoryError):
@@ -176,7 +194,7 @@ class _Call:
             asked_at=context.asked_at,
             read_at=read_at,
             pages=draft.pages,
-            space=self._recipe.space,
+            space=self._space,
             fingerprints=asked.fingerprints,
             size=read.size,
             mtime_ns=read.mtime_ns,
@@ -218,7 +236,7 @@ class _Call:
         adopted = self._adopt(context, known, asked, known.content_hash)
         if adopted is not None:
             return adopted
-        filed = from_catalog(self._catalog, known, context, asked.fingerprints, self._recipe.space)
+        filed = from_catalog(self._catalog, known, context, asked.fingerprints, self._space)
         if filed is None or (filed.texts > MOST_TEXTS and self._tasks_are_many()):
             return Later("it has just changed, or many tasks are to be done before it", TRY_AGAIN)
         return self._file(index, filed)

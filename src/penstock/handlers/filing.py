@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import NewChunk, NewGeneration, Outcome, Stored
+from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Outcome, Stored
 from penstock.errors import NoText, StoreError
 from penstock.handlers.embedding import MOST_TEXTS, Owner, embed
 from penstock.handlers.registry import Wait
@@ -38,7 +38,13 @@ class Filed(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def texts(self) -> int:
-        return sum(len(page.chunks or ()) for page in self.generation.pages)
+        return sum([len(page.chunks) for page in self.generation.pages if page.chunks])
+
+    @property
+    def embedded_here(self) -> int:
+        """How many texts are; one that brings too many leaves all of them to tasks."""
+        texts = self.texts
+        return texts if texts <= MOST_TEXTS else 0
 
 
 class Filing:
@@ -48,25 +54,26 @@ class Filing:
         self._catalog = catalog
         self._recipe = recipe
         self._waiting: list[Filed] = []
+        self._embedded: list[tuple[Owner, Sequence[NewPage]]] = []
         self._texts = 0
 
     def fits(self, filed: Filed) -> bool:
-        return len(self._waiting) < MOST_DOCUMENTS and self._texts + _embedded_here(filed) <= MOST_TEXTS
+        return len(self._waiting) < MOST_DOCUMENTS and self._texts + filed.embedded_here <= MOST_TEXTS
 
     def add(self, filed: Filed) -> None:
         self._waiting.append(filed)
-        self._texts += _embedded_here(filed)
+        texts = filed.embedded_here
+        if texts:
+            self._texts += texts
+            self._embedded.append((filed.owner, filed.generation.pages))
 
     def write(self) -> list[Any]:
         """Store everything added since; each one's answer, as a handler gives it."""
         waiting, self._waiting, self._texts = self._waiting, [], 0
+        wanted, self._embedded = self._embedded, []
         if not waiting:
             return []
-        vectors = embed(
-            self._catalog,
-            self._recipe,
-            [(filed.owner, filed.generation.pages) for filed in waiting if _embedded_here(filed)],
-        )
+        vectors = embed(self._catalog, self._recipe, wanted)
         ready = [
             msgspec.structs.replace(filed.generation, pages=vectors.given_to(filed.generation.pages))
             for filed in waiting
@@ -86,11 +93,6 @@ class Filing:
             if len(ready) == 1:
                 return [error]
         return [stored for one in ready for stored in self._store([one])]
-
-
-def _embedded_here(filed: Filed) -> int:
-    """How many texts a document brings; one that has too many leaves all of them to tasks."""
-    return filed.texts if filed.texts <= MOST_TEXTS else 0
 
 
 def _answer(filed: Filed, stored: Stored, embedded: set[str]) -> Any:

@@ -18,7 +18,7 @@ from penstock.catalog.paging import known_below
 from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.values import Fingerprints, LedgerEntry, LedgerKind, Removal, Walk
 from penstock.errors import NothingToIndex
-from penstock.handlers.children import child_job
+from penstock.handlers.children import file_job
 from penstock.handlers.context import MOST_CHILDREN, Context
 from penstock.handlers.known import Known
 from penstock.handlers.model import Model
@@ -27,7 +27,7 @@ from penstock.handlers.registry import Wait
 from penstock.handlers.removing import remove_all
 from penstock.handlers.twins import Twins, Unknown, gone_for_sure, missing
 from penstock.job import NewJob
-from penstock.payloads import FolderPayload, ProjectPayload, Walked
+from penstock.payloads import FilePayload, FolderPayload, ProjectPayload, Walked
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.recipe import Recipe, chunk_sizes
 from penstock.pipeline.walk.protocol import BINDING, Found, Repository, Rule, Skipped, Unreadable, WalkRules
@@ -339,14 +339,13 @@ class _Walk:
         self._tell()
 
     def _job(self, queue_id: str, child: _Child) -> NewJob:
-        body: dict[str, Any] = {"file_path": child.path}
-        if child.size is not None:
-            body["size_bytes"] = child.size
-        if self._payload.chunk_size is not None:
-            body["chunk_size"] = self._payload.chunk_size
-        if self._payload.chunk_overlap is not None:
-            body["chunk_overlap"] = self._payload.chunk_overlap
-        return child_job(self._context, queue_id, "file", child.op, body, priority=self.priority)
+        payload = FilePayload(
+            file_path=child.path,
+            size_bytes=child.size,
+            chunk_size=self._payload.chunk_size,
+            chunk_overlap=self._payload.chunk_overlap,
+        )
+        return file_job(self._context, queue_id, child.op, payload, priority=self.priority)
 
     def _write_notes(self) -> None:
         notes, self._notes = self._notes, []

@@ -41,7 +41,7 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
 
     def check(self, payload: Mapping[str, Any]) -> None:
         """Refuse a payload that lacks a required field."""
-        if not isinstance(payload, Mapping):
+        if not isinstance(payload, dict | Mapping):
             raise InvalidPayload(f"payload of {self.name}: expected an object, got {type(payload).__name__}")
         if missing := self.missing(payload):
             raise InvalidPayload(

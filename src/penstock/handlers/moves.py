@@ -18,12 +18,14 @@ from penstock.handlers.registry import Wait
 from penstock.handlers.removing import removed_in_batches, sight_of
 from penstock.job import NewJob
 from penstock.payloads import DeleteDocumentPayload, DeleteTenantPayload, RenamePayload
+from penstock.pipeline.vectors.shelf import Shelf
 from penstock.pipeline.walk.protocol import BINDING, Skipped
 
 
 class Moves:
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, shelf: Shelf | None = None) -> None:
         self._catalog = catalog
+        self._shelf = shelf
 
     def rename(self, context: Context) -> Any:
         """Make the index equal the disk at both paths, whatever the order in which events came in."""
@@ -132,6 +134,10 @@ class Moves:
         removed = self._remove(removal, context)
         while not self._catalog.forget(removal.tenant_id):
             context.checkpoint()
+        if self._shelf is not None:
+            with self._catalog.snapshot() as snapshot:
+                sequence = snapshot.changes(removal.tenant_id).sequence
+            self._shelf.forget(removal.tenant_id, sequence)
         return {"outcome": "removed", "removed": removed}
 
     def _remove(self, removal: Removal, context: Context) -> int:

@@ -30,17 +30,30 @@ def read_file(
     """None: ``unwanted`` said so, by what the system tells of the open file. The file itself is no link, as a
     walk would not follow it; ``links``: folders on the way may be."""
     fd = _opened(path) if links else _opened_without_links(path)
-    status = os.fstat(fd)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(fd)  # a folder cannot be made a file object
-        raise UnsupportedType(f"{path} is no regular file")
-    with os.fdopen(fd, "rb") as file:
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise UnsupportedType(f"{path} is no regular file")
         if unwanted(status):
             return None
         if status.st_size > most_bytes:
             raise DocumentTooLarge(f"{path} has {status.st_size:,} bytes; the limit is {most_bytes:,}")
         # It may grow meanwhile; what comes after its size now belongs to the next change.
-        return Read(file.read(status.st_size), status.st_size, status.st_mtime_ns)
+        return Read(_bytes(fd, status.st_size), status.st_size, status.st_mtime_ns)
+    finally:
+        os.close(fd)
+
+
+def _bytes(fd: int, size: int) -> bytes:
+    """Without a file object, which costs as much as the reading does where files are small."""
+    data = os.read(fd, size)
+    if len(data) == size:
+        return data
+    parts = [data]
+    while parts[-1]:
+        size -= len(parts[-1])
+        parts.append(os.read(fd, size))
+    return b"".join(parts)
 
 
 def hash_of(path: str) -> str:

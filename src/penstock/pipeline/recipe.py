@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 from penstock.catalog.identity import text_hash
@@ -35,7 +37,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        return sum(estimated_tokens(chunk.text) for chunk in self.chunks)
+        return sum([estimated_tokens(chunk.text) for page in self.pages for chunk in page.chunks or ()])
 
 
 class Recipe:
@@ -92,6 +94,7 @@ class Recipe:
         self._box.close()
 
 
+@lru_cache(64)
 def chunk_sizes(size: int | None, overlap: int | None) -> ChunkSizes:
     """From tokens, as requests give them, to characters."""
     usual = ChunkSizes()

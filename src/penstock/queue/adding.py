@@ -78,7 +78,7 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> Added:
 def add_child(rows: Rows, turns: Turns, parent: Job, new: NewJob, now: datetime) -> bool:
     """False when the parent's run has this child already: a crashed expansion repeats harmlessly."""
     turn = turns.next(new.tenant_id, new.priority)
-    job = transitions.added_child(parent, new, now, turn)
+    job = transitions.added(new, now, turn, parent)
     inserted = rows.try_insert(job)
     if inserted:
         turns.took(job)

@@ -196,10 +196,10 @@ _KNOWN = Call.__required_keys__ | Call.__optional_keys__
 
 
 def _refuse_misshapen(call: Call) -> None:
-    if not isinstance(call, Mapping):
+    if not isinstance(call, dict | Mapping):
         raise InvalidRequest(f"a call is a mapping of fields, got {type(call).__name__}")
-    unknown = sorted(map(str, set(call) - _KNOWN))
-    if unknown:
+    if not _KNOWN.issuperset(call):
+        unknown = sorted(map(str, set(call) - _KNOWN))
         raise InvalidRequest(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(_KNOWN))}")
     if "name" not in call:
         raise InvalidRequest("missing field 'name'", remedy="Name the function to call.")

@@ -128,11 +128,13 @@ class Jobs:
         )
 
     def _receipt(self, added: Added, position: Position | None) -> Receipt:
-        hit = f"Duplicate: job {added.queue_id} already {self._word(added.status)}"
+        message = "Job queued"
+        if added.dedupe_hit:
+            message = f"Duplicate: job {added.queue_id} already {self._word(added.status)}"
         return Receipt(
             job_id=added.queue_id,
             status=added.status,
-            message=hit if added.dedupe_hit else "Job queued",
+            message=message,
             run=added.run,
             dedupe_hit=added.dedupe_hit,
             queue_position=position.ahead if position else None,

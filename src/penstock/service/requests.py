@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, TypedDict, TypeVar
 
 from penstock import clock, items
@@ -84,7 +85,8 @@ class _Builder:
             "collection", _or(given.get("collection"), settings.collection)
         )
         self._branch = items.validate_name("branch", given.get("branch", "main"))
-        self._flags = {name: _flag(given, name, default=name == "dedupe") for name in FLAGS}
+        said = [name for name in FLAGS if name in given]
+        self._flags = {**FLAGS, **{name: _flag(given, name) for name in said}} if said else FLAGS
 
     def build(self, queue_id: str, now: Callable[[], datetime]) -> NewJob:
         given = self._given
@@ -136,9 +138,11 @@ class _Builder:
 
     def _metadata(self, item_type: str, now: Callable[[], datetime]) -> str:
         given = self._given.get("metadata")
-        if given is not None and not isinstance(given, Mapping):
+        if given is not None and not isinstance(given, dict | Mapping):
             raise InvalidPayload(f"metadata: expected an object, got {type(given).__name__}")
         metadata = dict(given or {})
+        if not metadata and item_type == "function" and self._flags is FLAGS:
+            return "{}"
         if self._flags["force"] or self._flags["rebuild"]:
             metadata["rebuild"] = True
         if item_type != "function":
@@ -152,18 +156,21 @@ class _Builder:
             raise type(refusal)(message, remedy=refusal.remedy) from None
 
 
-FLAGS = ("force", "dedupe", "rebuild")
+FLAGS: Mapping[str, bool] = MappingProxyType({"force": False, "dedupe": True, "rebuild": False})
+"""With what they are where nothing is said."""
+_REQUIRED = Submission.__required_keys__
+_KNOWN = _REQUIRED | Submission.__optional_keys__
 
 
 def _refuse_misshapen(given: Submission) -> None:
-    if not isinstance(given, Mapping):
+    # A dict first: whether something is a mapping takes longer to find out.
+    if not isinstance(given, dict | Mapping):
         raise InvalidRequest(f"a submission is a mapping of fields, got {type(given).__name__}")
-    known = Submission.__required_keys__ | Submission.__optional_keys__
-    unknown = sorted(map(str, set(given) - known))
-    if unknown:
-        raise InvalidRequest(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}")
-    missing = sorted(Submission.__required_keys__ - set(given))
-    if missing:
+    if not _KNOWN.issuperset(given):
+        unknown = sorted(map(str, set(given) - _KNOWN))
+        raise InvalidRequest(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(_KNOWN))}")
+    if not given.keys() >= _REQUIRED:
+        missing = sorted(_REQUIRED - given.keys())
         raise InvalidRequest(f"missing field {missing[0]!r}", remedy="Give item_type, op and payload.")
 
 
@@ -171,8 +178,8 @@ def _or(given: T | None, default: T) -> T:
     return default if given is None else given
 
 
-def _flag(given: Mapping[str, Any], name: str, *, default: bool) -> bool:
-    value = given.get(name, default)
+def _flag(given: Mapping[str, Any], name: str) -> bool:
+    value = given[name]
     if not isinstance(value, bool):
         # "false" would count as true.
         raise InvalidRequest(f"{name}: expected true or false, got {str(value)[:80]!r}")

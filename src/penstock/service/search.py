@@ -8,12 +8,12 @@ from typing import Literal, TypeAlias, TypedDict, Unpack, get_args
 
 import msgspec
 
-from penstock.catalog.answers import ChunkView, Filters
+from penstock.catalog.answers import ChunkView, Filters, Space
 from penstock.catalog.protocol import Catalog, Snapshot
 from penstock.config import Settings
 from penstock.errors import InvalidRequest
 from penstock.pipeline.embed.protocol import Embedder
-from penstock.pipeline.vectors.exact import ExactVectors
+from penstock.pipeline.vectors.protocol import Vectors
 from penstock.vocabulary import how_many
 
 Mode: TypeAlias = Literal["hybrid", "keyword", "vector"]
@@ -26,6 +26,8 @@ RANK_OFFSET = 60
 WEIGHTS = {"keyword": 1.0, "vector": 0.3}
 """Measured on CACM and Cranfield (bench/retrieval.py): static vectors add recall more than precision."""
 SNIPPET = 240
+MOST_TENANTS = 1_000
+"""Whose spaces are remembered at once."""
 _WORD = re.compile(r"\w+")
 
 
@@ -88,13 +90,18 @@ class Search:
     """``open_space`` is called by the first search that meets a space; None: it cannot be asked here."""
 
     def __init__(
-        self, catalog: Catalog, settings: Settings, open_space: Callable[[str], Embedder | None]
+        self,
+        catalog: Catalog,
+        settings: Settings,
+        open_space: Callable[[str], Embedder | None],
+        vectors: Vectors,
     ) -> None:
         self._catalog = catalog
         self._settings = settings
         self._open_space = open_space
         self._embedders: dict[str, Embedder | None] = {}
-        self._vectors = ExactVectors()
+        self._vectors = vectors
+        self._known_spaces: dict[str, tuple[int, list[Space]]] = {}
 
     def search(self, query: str, **asked: Unpack[Asked]) -> list[Hit]:
         """The best chunks, best first, at most ``per_source`` (3) of one document.
@@ -134,7 +141,12 @@ class Search:
                 rankings += [(WEIGHTS["vector"], ranking) for ranking in nearest]
             ranked = fused(rankings)
             views = snapshot.hydrate([content_id for content_id, _ in ranked])
-        found = [(score, view) for (_, score), view in zip(ranked, views, strict=True) if view is not None]
+        found = [
+            (score, view)
+            for (_, score), view in zip(ranked, views, strict=True)
+            # Whatever a copy of vectors held: a hit is the tenant's own.
+            if view is not None and view.place.tenant_id == filters.tenant_id
+        ]
         chosen = _spread(found, per_source)[:limit]
         shown = [_hit(score, view, snippets.get(view.content_id), query, marks) for score, view in chosen]
         return Answer(hits=shown, notes=tuple(notes))
@@ -161,7 +173,7 @@ class Search:
         rankings: list[list[int]] = []
         notes: list[str] = []
         allowed = snapshot.matching(filters)
-        for space in snapshot.spaces(filters.tenant_id):
+        for space in self._spaces(snapshot, filters.tenant_id):
             embedder = self._embedder(space.name)
             if embedder is None:
                 notes.append(
@@ -175,6 +187,17 @@ class Search:
             )
             rankings.append([hit.content_id for hit in near])
         return rankings, notes
+
+    def _spaces(self, snapshot: Snapshot, tenant_id: str) -> list[Space]:
+        """Counted again only after something changed: counting reads every source of the tenant."""
+        sequence = snapshot.changes(tenant_id).sequence
+        at, spaces = self._known_spaces.get(tenant_id, (-1, []))
+        if at != sequence:
+            spaces = snapshot.spaces(tenant_id)
+            if len(self._known_spaces) >= MOST_TENANTS:
+                self._known_spaces.clear()
+            self._known_spaces[tenant_id] = (sequence, spaces)
+        return spaces
 
     def _embedder(self, space: str) -> Embedder | None:
         if space not in self._embedders:

@@ -16,6 +16,7 @@ from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.values import Place
 from penstock.handlers.away import CAREFUL, doubt
 from penstock.handlers.reading import hash_of
+from penstock.pipeline.vectors.shelf import open_shelf
 from penstock.service.answers import Receipt
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
@@ -39,6 +40,7 @@ class Verifier:
     def __init__(self, catalog: Catalog, jobs: Jobs) -> None:
         self._catalog = catalog
         self._jobs = jobs
+        self._shelf = open_shelf(jobs.settings)
 
     def differences(self, tenant_id: str | None = None, *, checksum: bool = False) -> Iterator[Difference]:
         """``checksum``: read every file, also those whose size and time are as they were.
@@ -48,6 +50,9 @@ class Verifier:
         """
         for complaint in self._catalog.audit():
             yield Difference(what=complaint)
+        # Copies, no part of the index: only that they are whole is for anybody to know.
+        for path in self._damaged():
+            yield Difference(what=f"a copy of vectors is damaged: {path}")
         with self._catalog.snapshot() as snapshot:
             places = [Place(one.tenant_id, one.collection, one.branch) for one in snapshot.tenants(tenant_id)]
         for place in places:
@@ -56,6 +61,11 @@ class Verifier:
                 found = _differs(known, place, roots, checksum=checksum)
                 if found is not None and not self._on_its_way(known):
                     yield found
+
+    def _damaged(self) -> list[Path]:
+        from penstock.pipeline.vectors.graph import damaged
+
+        return [path for path in self._shelf.files() if damaged(path)]
 
     def _on_its_way(self, known: KnownSource) -> bool:
         """It was indexed where somebody had put it, and still lies there: a look at its place now would bring
@@ -74,9 +84,12 @@ class Verifier:
         return (found.st_size, found.st_mtime_ns) == (known.size, known.mtime_ns)
 
     def repair(self) -> int:
-        """Put right what the catalog itself has wrong, as far as that needs no source; how many rows. Chunks
-        that lost their vector get a new one from whoever serves the vector lane."""
-        total = 0
+        """Put right what the catalog itself has wrong, as far as that needs no source; how many rows and
+        files. Chunks that lost their vector get a new one from whoever serves the vector lane."""
+        spoilt = self._damaged()
+        for path in spoilt:
+            self._shelf.discard(path)
+        total = len(spoilt)
         while repaired := self._catalog.repair():
             total += repaired
         return total

@@ -36,6 +36,7 @@ from penstock.worker.lanes import Documents, Lanes
 from penstock.worker.outbox import Outbox
 from penstock.worker.pace import Pace
 from penstock.worker.slot import MOST_MEMBERS, Member, Slot
+from penstock.worker.wear import Wear
 
 SETTLE_AT = 100
 SETTLE_AFTER_S = 0.05
@@ -47,7 +48,6 @@ LOOK_UP_S = 0.5
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
 PATIENCE_S = 60.0
 """A store that is away for longer may only be so for this process, so another one takes over."""
-MEMORY_EVERY_S = 1.0
 BEAT_EVERY_S = 1.0
 """How often a child that waits for work says that it lives."""
 
@@ -106,21 +106,26 @@ class Child:
 
     def run(self) -> None:
         threading.Thread(target=self._send_while_busy, daemon=True).start()
-        wear = _Wear(self._terms)
+        wear = Wear(self._terms.recycle_after, self._terms.recycle_growth_mb)
         self._guard.take_stock()
         self._slot.beat(self._now())
         self._slot.say_ready()
+        rested = False
         try:
             while not self._leaving() and not (wear.out(self._jobs) and not self._waiting):
                 worked = False
                 if not self._waiting:
                     self._patiently(lambda: self._fetch(self._pace.limit(wear.left(self._jobs))))
-                    # After the results of jobs are sent, and once for every batch of them.
-                    worked = self._work_on_tasks()
+                    if not (rested and self._waiting):
+                        # After the results of jobs are sent, and once for every batch of them; but not
+                        # before the first job after a rest, whose caller may be waiting for it.
+                        worked = self._work_on_tasks()
+                rested = False
                 if self._waiting:
                     self._run_next()
                 elif not worked:
                     self._patiently(self._rest)
+                    rested = True
         except Stopped:
             # What becomes of the jobs that were executing, the supervisor says; the others are given back.
             log.debug("stopped by the supervisor")
@@ -328,27 +333,6 @@ class Child:
         self._patiently(self._outbox.send)
 
 
-class _Wear:
-    """Whether it is time for a fresh process: enough jobs, or memory that was not given back."""
-
-    def __init__(self, terms: Terms) -> None:
-        self._jobs = terms.recycle_after
-        self._growth = terms.recycle_growth_mb
-        self._memory_at_start = _resident_mb()
-        self._look_at = 0.0
-
-    def left(self, jobs: int) -> int | None:
-        return None if self._jobs is None else self._jobs - jobs
-
-    def out(self, jobs: int) -> bool:
-        if self._jobs is not None and jobs >= self._jobs:
-            return True
-        if self._growth is None or time.monotonic() < self._look_at:
-            return False
-        self._look_at = time.monotonic() + MEMORY_EVERY_S
-        return _resident_mb() - self._memory_at_start > self._growth
-
-
 def main(
     terms: Terms,
     open_queue: Callable[[], Queue],
@@ -389,11 +373,3 @@ def _end(slot: Slot, code: int) -> None:
                 stream.flush()
     finally:
         os._exit(code)
-
-
-def _resident_mb() -> float:
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return 0.0
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import sys
+from _signal import getsignal  # type: ignore[import-not-found]  # without the enum that signal makes of it
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -105,8 +106,8 @@ class Guard:
         for timer in _TIMERS:
             # Left running, it would kill the next job's process.
             signal.setitimer(timer, 0)
-        listening = signal.getsignal(signal.SIGTERM) is self._listener
-        if not listening or signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        listening = getsignal(signal.SIGTERM) is self._listener
+        if not listening or getsignal(signal.SIGINT) != signal.SIG_IGN:
             self._listen()
         if _identity(os.stat(".")) != self._home_is:  # noqa: PTH116 - after every job, so without a Path
             os.fchdir(self._home)

@@ -86,9 +86,10 @@ class Lanes:
 
     def _step(self, around: Around) -> bool:
         now = time.monotonic()
-        for lane in sorted(self._ask_at, key=self._ask_at.__getitem__):
-            if self._ask_at[lane] > now:
-                return False
+        due = [
+            lane for lane in sorted(self._ask_at, key=self._ask_at.__getitem__) if self._ask_at[lane] <= now
+        ]
+        for lane in self._open(due, now):
             tasks = self._claim(lane, now)
             if tasks:
                 self._ask_at[lane] = now
@@ -96,12 +97,17 @@ class Lanes:
                 return True
         return False
 
+    def _open(self, lanes: Sequence[Phase], now: float) -> list[Phase]:
+        """Those that have tasks. Reading disturbs nobody, and the model is not loaded for nothing."""
+        if not lanes:
+            return []
+        with self._catalog.snapshot() as snapshot:
+            found = [lane for lane in lanes if snapshot.open_tasks(lane)]
+        self._ask_at |= dict.fromkeys(set(lanes).difference(found), now + ASK_AGAIN_S)
+        return found
+
     def _claim(self, lane: Phase, now: float) -> list[Task]:
         self._ask_at[lane] = now + ASK_AGAIN_S
-        with self._catalog.snapshot() as snapshot:
-            # Reading disturbs nobody, and the model is not loaded for nothing.
-            if not snapshot.open_tasks(lane):
-                return []
         try:
             request = TaskRequest(lane, self._worker_id, AT_ONCE[lane], self._phases.fingerprint(lane))
             claimed = self._catalog.claim(request)

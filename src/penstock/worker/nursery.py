@@ -20,6 +20,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase
 from penstock.errors import DiskFull
 from penstock.handlers.registry import Registry
+from penstock.pipeline.vectors.shelf import Shelf
 from penstock.queue.protocol import Queue
 from penstock.worker import child, losses
 from penstock.worker.lanes import Documents, settle_dead
@@ -60,8 +61,11 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     start_method: str = "spawn"
     open_catalog: Callable[[], Catalog] | None = None
     open_documents: Callable[[Registry], Documents] | None = None
+    shelf: Shelf | None = None
     takes_jobs: bool = True
     lanes: tuple[Phase, ...] = ()
+    one_host: bool = False
+    """The catalog is a file of this host, the queue is not."""
 
 
 class Tally(msgspec.Struct):

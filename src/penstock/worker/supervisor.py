@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from penstock import clock, lifecycle
+from penstock.catalog.housing import HOUSED, IN_A_FILE
 from penstock.errors import WorkerFailed
 from penstock.job import Beat, Job, WorkerReport
 from penstock.worker import idleness, losses
@@ -32,6 +33,7 @@ from penstock.worker.upkeep.reaper import Reaper
 from penstock.worker.upkeep.reconciler import Reconciler
 from penstock.worker.upkeep.stuck import StuckWarner
 from penstock.worker.upkeep.sweeper import Sweeper
+from penstock.worker.upkeep.vectors import VectorKeeper
 from penstock.worker.ward import Ward
 from penstock.worker.watch import TICK_S, Watch
 
@@ -57,12 +59,20 @@ class Supervisor:
         self._catalog = terms.open_catalog() if terms.open_catalog is not None else None
         self._host = socket.gethostname()
         self._name = f"{self._host}-{os.getpid()}-{clock.new_id()[-8:]}"
+        self._keeper = self._vector_keeper()
         self._stuck = StuckWarner(self._queue)
         self._signals = 0
         self._began = clock.now()
         self._reported: dict[str, Any] = {}
         self._idle_at = 0.0
+        self._houses = False
         self._nursery: Nursery
+
+    def _vector_keeper(self) -> VectorKeeper | None:
+        terms = self._terms
+        if self._catalog is None or terms.open_catalog is None or terms.shelf is None:
+            return None
+        return VectorKeeper(self._catalog, terms.open_catalog, terms.shelf, terms.start_method)
 
     def run(self) -> None:
         """Until a signal, ``stop`` or, if so asked, until nothing is left to do."""
@@ -72,6 +82,8 @@ class Supervisor:
                 self._work(watch)
                 self._drain(watch)
         finally:
+            if self._keeper is not None:
+                self._keeper.close()
             self._nursery.dismiss()
             self._settle_at_last()
             self._nursery.close()
@@ -156,6 +168,8 @@ class Supervisor:
             rota.add(TIDY_S, sweeper.clear_leftovers)
             rota.add(terms.upkeep_s, sweeper.take_back, spread=SPREAD)
             rota.add(terms.upkeep_s, sweeper.forget, spread=SPREAD)
+        if self._keeper is not None:
+            rota.add(terms.upkeep_s, self._keeper.step, spread=SPREAD)
 
     def _nothing_left(self, now: float) -> bool:
         ready = any(ward.slot.ready for ward in self._nursery.wards)
@@ -252,7 +266,7 @@ class Supervisor:
         services: dict[str, str] = {}
         for ward in wards:
             services |= ward.notes().get("services", {})
-        return {
+        return self._housing() | {
             "processes": len(wards),
             "refused": tally.refused + sum(ward.slot.refused for ward in wards),
             "deaths": tally.deaths,
@@ -260,6 +274,15 @@ class Supervisor:
             "stuck": self._stuck.stuck,
             "services": services,
         }
+
+    def _housing(self) -> dict[str, str]:
+        """Told only once there are documents: before that, they may still begin on any host."""
+        if not self._terms.one_host or self._catalog is None:
+            return {}
+        if not self._houses:
+            with self._catalog.snapshot() as snapshot:
+                self._houses = bool(snapshot.tenants())
+        return {HOUSED: IN_A_FILE} if self._houses else {}
 
     def _report(self) -> None:
         news = self._news()

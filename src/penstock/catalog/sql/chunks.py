@@ -72,12 +72,14 @@ class ChunkRows:
         self._keywords: list[tuple[Any, ...]] = []
         self._vectors: list[tuple[Any, ...]] = []
         self._chunks: list[tuple[Any, ...]] = []
+        self._whole: list[tuple[Any, ...]] = []
 
     def flush(self) -> None:
         for name, rows in (
             ("add_content", self._contents),
             ("add_keyword", self._keywords),
             ("put_vector", self._vectors),
+            ("add_whole_chunk", self._whole),
             ("add_chunk", self._chunks),
         ):
             self._rows.many(name, rows)
@@ -102,43 +104,46 @@ class ChunkRows:
         else:
             content_id = known.content_id
         vector = self._vector(owner, content_id, chunk, known)
-        graph, extracted, extracted_at = SKIPPED, (0, 0), None
-        if owner.graph:
-            graph = WAITING
-            if known is not None and known.extracted is not None:
-                graph, extracted, extracted_at = COMPLETED, known.extracted, self._at
-        waiting = vector == WAITING
-        self._chunks.append(
-            (
-                self._numbers.next(),
-                page_id,
-                owner.document_id,
-                content_id,
-                key,
-                chunk_id,
-                index,
-                chunk.text_hash,
-                _STATUS[vector],
-                self._at if vector == COMPLETED else None,
-                _STATUS[graph],
-                extracted_at,
-                *extracted,
-                owner.max_retries,
-                owner.priority,
-                turn,
-                owner.vector_held if waiting else None,
-                owner.graphrag_held if graph == WAITING else None,
-                self._at,
-                self._at,
-                chunk.start,
-                chunk.end,
-                chunk.first_line,
-                chunk.last_line,
-                chunk.heading_path,
-                chunk.symbols,
-            )
+        graph = SKIPPED if not owner.graph else COMPLETED if known and known.extracted else WAITING
+        own = (
+            self._numbers.next(),
+            page_id,
+            owner.document_id,
+            content_id,
+            key,
+            chunk_id,
+            index,
+            chunk.text_hash,
+            owner.max_retries,
+            owner.priority,
+            chunk.start,
+            chunk.end,
+            chunk.first_line,
+            chunk.last_line,
+            chunk.heading_path,
+            chunk.symbols,
+            self._at,
         )
+        if vector == COMPLETED and graph == SKIPPED and not turn:
+            # Nothing is left to do for it: as it will stay, in half the columns.
+            self._whole.append(own)
+            return vector, graph
+        extracted = (known and known.extracted) or (0, 0)
+        self._chunks.append((*own, *self._standing(owner, vector, graph, extracted), turn))
         return vector, graph
+
+    def _standing(
+        self, owner: Owner, vector: int, graph: int, extracted: tuple[int, int]
+    ) -> tuple[str | int | None, ...]:
+        return (
+            _STATUS[vector],
+            self._at if vector == COMPLETED else None,
+            owner.vector_held if vector == WAITING else None,
+            _STATUS[graph],
+            self._at if graph == COMPLETED else None,
+            owner.graphrag_held if graph == WAITING else None,
+            *(extracted if graph == COMPLETED else (0, 0)),
+        )
 
     def _vector(self, owner: Owner, content_id: int, chunk: NewChunk, known: Known | None) -> int:
         if owner.space_id is None:
@@ -169,11 +174,11 @@ class Found(NamedTuple):
 
 
 def find(rows: Rows, owner: Owner, chunks: Sequence[NewChunk]) -> Found:
-    known, own, embedded = _known(rows, owner, chunks) if owner.relatives else ({}, [], Counter())
-    if owner.space_id is None:
+    known, own, embedded = _known(rows, owner, chunks) if owner.relatives else ({}, [], {})
+    unembedded = [chunk.text_hash for chunk in chunks if chunk.vector is None]
+    if owner.space_id is None or not unembedded:
         return Found(known, own, {})
-    asked = Counter(chunk.text_hash for chunk in chunks if chunk.vector is None)
-    wanted = [text for text, times in asked.items() if times > embedded[text]]
+    wanted = [text for text, times in Counter(unembedded).items() if times > embedded.get(text, 0)]
     if not wanted:
         return Found(known, own, {})
     cached = rows.all("cached_vectors", owner.tenant_id, owner.space_id, listed(wanted))
@@ -202,7 +207,7 @@ def prepare(
 
 def _known(
     rows: Rows, owner: Owner, chunks: Iterable[NewChunk]
-) -> tuple[dict[str, Known], list[str], Counter[str]]:
+) -> tuple[dict[str, Known], list[str], dict[str, int]]:
     """By chunk id; the hashes of those that are the owner's own; and how often each hash has its vector."""
     about = {
         document_id: (space_id, fingerprint)

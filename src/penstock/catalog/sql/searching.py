@@ -13,6 +13,7 @@ from penstock.catalog.answers import (
     Space,
     VectorBatch,
     VectorChanges,
+    Witness,
 )
 from penstock.catalog.sql import records
 from penstock.catalog.sql.statements import Rows, listed
@@ -93,6 +94,9 @@ class SearchReads:
             stale=gone + tuple(key for key, _ in changed),
             fresh=tuple(key for key, published in changed if published),
         )
+
+    def witnesses(self, tenant_id: str, until: int, *, limit: int = 32) -> list[Witness]:
+        return [Witness(*row) for row in self._rows.all("witnesses", tenant_id, until, limit)]
 
     def load(
         self, tenant_id: str, space: str, source_keys: Collection[int] | None = None

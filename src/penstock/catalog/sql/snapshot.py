@@ -101,6 +101,10 @@ class SqlSnapshot(SearchReads):
         found = self._sources("find_where", place.tenant_id, place.collection, place.branch, path)
         return found[0] if found else None
 
+    def find_all(self, place: Place, paths: Collection[str]) -> dict[str, Source]:
+        where = (place.tenant_id, place.collection, place.branch)
+        return {source.path: source for source in self._sources("find_all_where", *where, listed(paths))}
+
     def get(self, source_id: str) -> Source | None:
         found = self._sources("get_where", source_id)
         return found[0] if found else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -13,16 +13,14 @@ from penstock.catalog import births
 from penstock.catalog.births import DocumentStanding, PageStanding, Wanted
 from penstock.catalog.covering import covered
 from penstock.catalog.numbering import turns
-from penstock.catalog.publishing import Verdict, superseded, verdict
-from penstock.catalog.rollup import COMPLETED, FAILED, WORDS
+from penstock.catalog.publishing import superseded
 from penstock.catalog.sql import generations as building
+from penstock.catalog.sql.alike import Alike
 from penstock.catalog.sql.chunks import ChunkRows, Numbers, Owner, Prepared, Spaces, find, prepare
 from penstock.catalog.sql.restarting import restart
-from penstock.catalog.sql.statements import Rows, listed, readable
+from penstock.catalog.sql.statements import Rows, listed
 from penstock.catalog.sql.tombstones import removals
 from penstock.catalog.values import (
-    NO_EMBEDDER,
-    NO_EXTRACTOR,
     Gate,
     NewGeneration,
     Outcome,
@@ -59,13 +57,16 @@ class Storing:
         self._chunks = ChunkRows(rows, self._numbers, at)
         self._change = rows.numbers("change", len(new))[0]
         self._pages: list[tuple[Any, ...]] = []
+        self._whole_pages: list[tuple[Any, ...]] = []
         self._texts: list[tuple[int, str]] = []
         self._documents: list[tuple[Any, ...]] = []
+        self._whole_documents: list[tuple[Any, ...]] = []
         self._sources: list[tuple[Any, ...]] = []
         self._published: list[tuple[Any, ...]] = []
         self._paths: list[tuple[str, str, str, str]] = []
         self._written: set[tuple[Place, str]] = set()
-        self._times: dict[datetime, str] = {}
+        self._alike = Alike(at)
+        self._ids: list[str] = []
         self._found: dict[tuple[Place, str], SourceRow] = {}
         self._removals: list[Removal] = []
 
@@ -83,6 +84,8 @@ class Storing:
         begun = [source.building_id for source in self._found.values() if source.building_id is not None]
         if begun:
             self._rows.hold("documents", listed(begun))
+        for space in sorted({new.space for new in self._new if new.space is not None}):
+            self._spaces.number(space, _vectors(new for new in self._new if new.space == space))
         answers = [self._store(new) for new in self._new]
         self._flush()
         if self._paths and self._rows.value("any_ledger"):
@@ -98,13 +101,6 @@ class Storing:
         for path, *row in self._rows.all("sources_at", *where, listed(paths)):
             self._found[place, path] = SourceRow(*row)
 
-    def _time(self, moment: datetime) -> str:
-        """Many generations of a batch were asked for, and some read, at the same moment."""
-        text = self._times.get(moment)
-        if text is None:
-            text = self._times[moment] = format_time(moment)
-        return text
-
     def _flush(self) -> None:
         self._flush_parts()
         self._flush_as("add_source", self._sources)
@@ -114,7 +110,9 @@ class Storing:
         """All but what others wait for: the number of a change is held from its writing to the commit."""
         if not self._rows.references_checked_late:
             self._flush_as("add_source", self._sources)
+        self._flush_as("add_whole_document", self._whole_documents)
         self._flush_as("add_document", self._documents)
+        self._flush_as("add_whole_page", self._whole_pages)
         self._flush_as("add_page", self._pages)
         self._flush_as("add_page_text", self._texts)
         self._chunks.flush()
@@ -124,27 +122,32 @@ class Storing:
         rows.clear()
 
     def _store(self, new: NewGeneration) -> Stored:
-        place = new.place
-        if (place, new.path) in self._written:
+        where = (new.place, new.path)
+        if where in self._written:
             # Once more in the same batch: the rows of the first are needed now.
             self._flush()
-            self._look_up(place, [new.path])
-        source = self._found.get((place, new.path))
-        source_id = self._source_id(new)
-        if covered(self._removals, place, new.path, source_id, new.asked_at):
+            self._look_up(new.place, [new.path])
+        source = self._found.get(where)
+        source_id = source.source_id if source is not None else new.source_id
+        if self._removals and covered(self._removals, *where, source_id, new.asked_at):
             return Stored(outcome=Outcome.REMOVED, source_id=source_id)
         if source is not None:
             earlier = self._earlier(new, source)
             if earlier is not None:
                 return earlier
-        self._written.add((place, new.path))
-        return self._write(new, source, source_id or clock.new_uuids(1)[0])
+        self._written.add(where)
+        return self._write(new, source, source_id or self._new_id())
+
+    def _new_id(self) -> str:
+        if not self._ids:
+            self._ids = clock.new_uuids(len(self._new))[::-1]
+        return self._ids.pop()
 
     def _earlier(self, new: NewGeneration, source: SourceRow) -> Stored | None:
         """The answer when something the source has already stands in the way of a new generation."""
         other_id = new.source_id not in (None, source.source_id)
         published_read_at = source.read_at if source.published_id is not None else None
-        if other_id or superseded(self._time(new.read_at), published_read_at):
+        if other_id or superseded(format_time(new.read_at), published_read_at):
             return Stored(outcome=Outcome.SUPERSEDED, source_id=source.source_id)
         if source.building_id is None:
             return None
@@ -163,8 +166,8 @@ class Storing:
         owner = self._owner(new, source, source_id)
         chunks = [chunk for page in new.pages for chunk in page.chunks or ()]
         prepared = prepare(owner, chunks, find(self._rows, owner, chunks))
-        unread = sum(page.chunks is None and page.failure is None for page in new.pages)
-        missing = 0 if owner.space_id is None else sum(_to_embed(part) for part in prepared.parts)
+        unread = sum([page.chunks is None and page.failure is None for page in new.pages])
+        missing = 0 if owner.space_id is None else sum([_to_embed(part) for part in prepared.parts])
         tasks = len(chunks) if new.graph else missing
         first, chunk_turns = 0, [0] * len(chunks)
         if tasks:
@@ -187,19 +190,18 @@ class Storing:
         )
 
     def _owner(self, new: NewGeneration, source: SourceRow | None, source_id: str) -> Owner:
-        vectors = (chunk.vector for page in new.pages for chunk in page.chunks or ())
         relatives = () if source is None else (source.published_id, source.building_id)
         return Owner(
             document_id=self._numbers.next(),
             source_key=source.key if source else self._numbers.next(),
             source_id=source_id,
             tenant_id=new.place.tenant_id,
-            space_id=self._spaces.number(new.space, vectors),
+            space_id=self._spaces.number(new.space),
             graph=new.graph,
             graphrag_fingerprint=new.fingerprints.graphrag,
             priority=new.priority,
             max_retries=new.max_retries,
-            relatives=tuple(number for number in relatives if number is not None),
+            relatives=tuple([number for number in relatives if number is not None]),
         )
 
     def _hold(
@@ -232,32 +234,9 @@ class Storing:
                 kinds.append(self._chunks.add(owner, page_id, index, chunk, chunk_id, known, turn))
             standing = births.page(page, wanted, [kind[0] for kind in kinds], [kind[1] for kind in kinds])
             standings.append(standing)
-            done, failed = standing.ocr == COMPLETED, standing.ocr == FAILED
-            self._pages.append(
-                (
-                    page_id,
-                    owner.document_id,
-                    page.number,
-                    page.file_path,
-                    WORDS[standing.ocr],
-                    self._at if done else None,
-                    standing.ocr_error and readable(standing.ocr_error),
-                    new.max_retries if failed else 0,
-                    WORDS[standing.vector],
-                    self._at if standing.vector == COMPLETED else None,
-                    standing.vector_error,
-                    WORDS[standing.graphrag],
-                    standing.graphrag_error,
-                    *standing.vector_chunks,
-                    *standing.graphrag_chunks,
-                    len(kinds),
-                    new.max_retries,
-                    new.priority,
-                    page_turn,
-                    self._at,
-                    self._at,
-                )
-            )
+            own = (page_id, owner.document_id, page.number, page.file_path, len(kinds))
+            shared = self._alike.page(new, standing, page_turn)
+            (self._whole_pages if shared.whole else self._pages).append(own + shared.values)
             if page.text is not None:
                 self._texts.append((page_id, page.text))
         return standings
@@ -270,58 +249,31 @@ class Storing:
         standing: DocumentStanding,
         numbering: tuple[int, int],
     ) -> Outcome:
-        decision, note = verdict(standing.facts)
-        published = decision is Verdict.PUBLISH
-        self._documents.append(
-            (
-                owner.document_id,
-                owner.source_key,
-                new.path.rpartition("/")[2] or new.path,
-                "published" if published else "building",
-                WORDS[standing.ocr.kind],
-                WORDS[standing.vector.kind],
-                WORDS[standing.graphrag.kind],
-                *standing.ocr,
-                *standing.vector,
-                *standing.graphrag,
-                None if standing.ocr.waiting else self._at,
-                None if standing.vector.waiting else self._at,
-                None,
-                births.why_skipped(standing.vector, standing.chunks, NO_EMBEDDER),
-                births.why_skipped(standing.graphrag, standing.chunks, NO_EXTRACTOR),
-                standing.pages,
-                standing.chunks,
-                standing.vector_chunks,
-                standing.graphrag_chunks,
-                standing.failed,
-                standing.outages,
-                owner.space_id,
-                int(new.graph),
-                new.gate.value,
-                new.priority,
-                new.max_retries,
-                *numbering,
-                new.content_hash,
-                *msgspec.structs.astuple(new.fingerprints),
-                new.job_id,
-                self._time(new.asked_at),
-                self._time(new.read_at),
-                self._at if published else None,
-                self._at,
-                self._at,
-                note,
-                None if published else building.describe(new),
-            )
+        outcome, shared = self._alike.document(new, owner.space_id, standing, numbering)
+        published = outcome is Outcome.PUBLISHED
+        own = (
+            owner.document_id,
+            owner.source_key,
+            new.path.rpartition("/")[2] or new.path,
+            new.content_hash,
+            new.job_id,
+            format_time(new.asked_at),
+            format_time(new.read_at),
         )
+        if shared.whole:
+            self._whole_documents.append(own + shared.values)
+        else:
+            described = None if published else building.describe(new)
+            self._documents.append((*own, described, *shared.values))
         if published:
             self._publish(new, owner, source, standing)
-            return Outcome.PUBLISHED
+            return outcome
         if source is None:
             self._flush_bare(new, owner)
         self._flush_parts()
         self._rows.tell()
         self._rows.send("set_building", owner.document_id, self._at, owner.source_key)
-        return Outcome.BUILDING if decision is Verdict.WAIT else Outcome.KEPT_BACK
+        return outcome
 
     def _flush_bare(self, new: NewGeneration, owner: Owner) -> None:
         place = new.place
@@ -350,8 +302,8 @@ class Storing:
             standing.chunks,
             new.content_hash,
             *msgspec.structs.astuple(new.fingerprints),
-            self._time(new.asked_at),
-            self._time(new.read_at),
+            format_time(new.asked_at),
+            format_time(new.read_at),
             self._at,
             self._change,
             self._at,
@@ -375,7 +327,11 @@ class Storing:
 
 
 def _chunk_count(new: NewGeneration) -> int:
-    return sum(len(page.chunks or ()) for page in new.pages)
+    return sum([len(page.chunks) for page in new.pages if page.chunks])
+
+
+def _vectors(generations: Iterable[NewGeneration]) -> Iterator[bytes | None]:
+    return (chunk.vector for new in generations for page in new.pages for chunk in page.chunks or ())
 
 
 def _to_embed(part: tuple[Any, Any, Any]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
+from penstock import transitions
 from penstock.errors import InvalidRequest, StoreError
 from penstock.job import (
     Added,
@@ -31,7 +32,8 @@ from penstock.queue import adding, cancelling, settling
 from penstock.queue.engine import Engine
 from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
 from penstock.queue.sql import filters, postgres_schema
-from penstock.queue.sql.postgres_claim import PostgresClaim, Taken
+from penstock.queue.sql.postgres_adding import add_plain
+from penstock.queue.sql.postgres_claim import PostgresClaim, Taken, take_alone
 from penstock.queue.sql.postgres_clock import ServerClock
 from penstock.queue.sql.postgres_connections import Connections
 from penstock.queue.sql.postgres_errors import ours
@@ -41,7 +43,7 @@ from penstock.queue.sql.postgres_rows import PostgresRows
 from penstock.queue.sql.postgres_transaction import transact
 from penstock.queue.sql.postgres_values import column_value, decoded
 from penstock.queue.sql.statements import LOCK_CAP
-from penstock.queue.texts import storable
+from penstock.queue.texts import refuse_unstorable, storable
 
 T = TypeVar("T")
 
@@ -56,6 +58,8 @@ class PostgresQueue(Engine[PostgresRows]):
         self._clock = ServerClock(self._connections)
         self._channel = ""
         self._most = POSITION_CAP
+        self._plain = True
+        """Whether the last claim found nothing to choose, so that the next may hope for the same."""
         self._listener: Listener | None = None
         try:
             self.migrate()
@@ -85,13 +89,25 @@ class PostgresQueue(Engine[PostgresRows]):
         connection: Any = None,
         now: datetime | None = None,
     ) -> list[Added]:
+        moment = now or self.now()
         if connection is None:
-            return super().add(new, limits=limits, now=now)
+            alone = len(new) == 1 and self._add_alone(new[0], limits, moment)
+            return [alone] if alone else super().add(new, limits=limits, now=moment)
         if any(item.dedupe for item in new):
             raise InvalidRequest("a job that joins a transaction must have dedupe=False")
-        moment = now or self.now()
         with joined(connection, self._connections.name, self._channel) as rows:
             return adding.add(rows, new, limits, moment)
+
+    def _add_alone(self, new: NewJob, limits: Limits, now: datetime) -> Added | None:
+        """None: the general path has to be taken."""
+        refuse_unstorable([new])
+        job = transitions.added(new, now, 0)
+        # Behind a pooler a transaction begins with what is to hold for it.
+        if job.held is not None or self._connections.pooled:
+            return None
+        if not add_plain(self._connections, self._channel, job, limits):
+            return None
+        return Added(job.queue_id, Status.PENDING)
 
     def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
         return self.exchange([], request, now=now).claims
@@ -100,6 +116,11 @@ class PostgresQueue(Engine[PostgresRows]):
         self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
     ) -> Exchange:
         moment = now or self.now()
+        if not settlements and self._hopes_for_plain(request) and not self._connections.pooled:
+            alone, self.rows_read = take_alone(self._connections, request, moment)
+            self._plain = alone is not None
+            if alone is not None:
+                return Exchange([], alone)
 
         def work(rows: PostgresRows) -> tuple[list[Status | None], list[str], Taken | None]:
             return self._settle_and_take(rows, settlements, request, moment)
@@ -127,21 +148,40 @@ class PostgresQueue(Engine[PostgresRows]):
     ) -> tuple[list[Status | None], list[str], Taken | None]:
         """In two round trips where all that ends is plain and all that is found can be had."""
         done = all(each.status is Status.DONE for each in settlements) and settling.each_once(settlements)
-        if done and not request.oldest:
-            sent = rows.send_finish("finish_and_wake", settlements, now) if settlements else None
-            claim = PostgresClaim(rows, request, now)
-            look = claim.look(self._most)
-            finished = rows.read_finished(sent, settlements) if sent else {}
-            if len(finished) == len(settlements) and all(end.parent_id is None for end in finished.values()):
-                rows.to_wake.update(end.lock_key for end in finished.values() if end.lock_key is not None)
-                taken = claim.take(look)
-                self.rows_read = claim.rows_read
-                # Where every row wants a lock, more would be kept from others than can be had.
-                self._most = LOCK_CAP if claim.keyed >= LOCK_CAP else POSITION_CAP
-                return [Status.DONE] * len(settlements), [], taken
-        answers, parents = settling.settle(rows, settlements, now)
-        claims = self._claim(rows, request, now)
-        return answers, parents, None if claims is None else Taken(claims)
+        if not done or request.oldest:
+            answers, parents = settling.settle(rows, settlements, now)
+            return answers, parents, self._more(rows, request, now, [])
+        sent = rows.send_finish("finish_and_wake", settlements, now) if settlements else None
+        claim = PostgresClaim(rows, request, now)
+        grasp = claim.grasp() if self._hopes_for_plain(request) else None
+        look = claim.look(self._most) if grasp is None else None
+        finished = rows.read_finished(sent, settlements) if sent else {}
+        claims = claim.grasped(grasp) if grasp is not None else None
+        self._plain, self.rows_read = claim.plain, claim.rows_read
+        if len(finished) < len(settlements) or any(end.parent_id is not None for end in finished.values()):
+            answers, parents = settling.settle(rows, settlements, now)
+            return answers, parents, self._more(rows, request, now, claims or [])
+        rows.to_wake.update(end.lock_key for end in finished.values() if end.lock_key is not None)
+        answers = [Status.DONE] * len(settlements)
+        if claims is not None:
+            return answers, [], Taken(claims)
+        taken = claim.take(look or claim.look(self._most))
+        self._plain, self.rows_read = claim.plain, claim.rows_read
+        # Where every row wants a lock, more would be kept from others than can be had.
+        self._most = LOCK_CAP if claim.keyed >= LOCK_CAP else POSITION_CAP
+        return answers, [], taken
+
+    def _hopes_for_plain(self, request: ClaimRequest) -> bool:
+        return self._plain and not request.oldest and not request.lease_by_type
+
+    def _more(
+        self, rows: PostgresRows, request: ClaimRequest, now: datetime, claims: list[Claim]
+    ) -> Taken | None:
+        """What there is beside the ``claims`` that this transaction has taken already."""
+        if len(claims) == request.limit:
+            return Taken(claims)
+        more = self._claim(rows, request, now, before=len(claims))
+        return Taken(claims + (more or [])) if claims or more is not None else None
 
     def _claim(
         self, rows: PostgresRows, request: ClaimRequest, now: datetime, *, before: int = 0

@@ -16,7 +16,10 @@ import psycopg
 from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope
 from penstock.queue import settling
 from penstock.queue.choosing import HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
+from penstock.queue.sql.postgres_connections import Connections
+from penstock.queue.sql.postgres_errors import AGAIN
 from penstock.queue.sql.postgres_rows import PostgresRows
+from penstock.queue.sql.postgres_transaction import refusal
 from penstock.queue.sql.postgres_values import texts, times
 from penstock.queue.sql.statements import CLAIM_COLUMNS
 
@@ -35,6 +38,13 @@ class Look(NamedTuple):
     promoted: Cursor
     pauses: Cursor
     candidates: Cursor
+
+
+class Grasp(NamedTuple):
+    """The same in the hope of the usual case: one statement looks and takes, or says that it did not."""
+
+    answer: Cursor
+    until: datetime
 
 
 class Taken:
@@ -65,6 +75,23 @@ class PostgresClaim:
         self.rows_read = 0
         self.keyed = 0
         """How many of the rows of a look wanted a lock."""
+        self.plain = True
+        """Whether there was nothing to choose, as far as was seen."""
+
+    def grasp(self) -> Grasp:
+        """Sent together with what comes before it."""
+        until = self._now + self._request.lease
+        values = {"now": self._now, "until": until, "worker_id": self._request.worker_id}
+        return Grasp(self._rows.send("take_plain", **values, limit=self._request.limit), until)
+
+    def grasped(self, grasp: Grasp) -> list[Claim] | None:
+        """None where there was something to choose: then nothing is taken yet."""
+        found = grasp.answer.fetchall()
+        claims = [_claim(row, grasp.until, own=2) for row in found if row[1]]
+        # What was locked is taken; if not, the long way finds out why.
+        self.plain = found[0][0] and (bool(claims) or found[0][2] is None)
+        self.rows_read += len(claims)
+        return claims if self.plain else None
 
     def look(self, most: int) -> Look:
         """Sent together with what comes before it; where a claim starts with the oldest, it looks later."""
@@ -79,6 +106,7 @@ class PostgresClaim:
         """
         paused = self._read(look.promoted, look.pauses)
         found, cut = self._tried(look.candidates.fetchall())
+        self.plain = self.plain and not (paused or self.keyed) and all(row[1] != SUSPECT for row in found)
         if not paused and self._simple(found):
             return self._take_and_commit(found)
         claims = self._rounds(paused, (found, cut))
@@ -90,6 +118,7 @@ class PostgresClaim:
 
     def _read(self, promoted: Cursor, pauses: Cursor) -> frozenset[Scope]:
         ((number,),) = promoted.fetchall()
+        self.plain = not number
         self._rows.news = self._rows.news or number > self._request.limit
         return frozenset(Scope(*row) for row in pauses.fetchall())
 
@@ -202,6 +231,21 @@ class PostgresClaim:
         return Taken([_claim(row, leases[row[_TYPE_AT]]) for row in found], update)
 
 
-def _claim(row: Row, until: datetime) -> Claim:
-    values = (*row[_OWN:], until)
+def take_alone(
+    connections: Connections, request: ClaimRequest, now: datetime
+) -> tuple[list[Claim] | None, int]:
+    """A claim that is a single statement and its own transaction; as ``grasped``. Also how many were read."""
+    with connections.borrowed() as connection:
+        try:
+            claim = PostgresClaim(PostgresRows(connection), request, now)
+            return claim.grasped(claim.grasp()), claim.rows_read
+        except AGAIN:
+            return None, 0
+        except psycopg.Error as error:
+            raise refusal(error, connections, in_doubt=connection.broken) from error
+
+
+def _claim(row: Row, until: datetime, *, own: int = _OWN) -> Claim:
+    """``own``: columns that stand before those of the claim."""
+    values = (*row[own:], until)
     return Claim(*values)

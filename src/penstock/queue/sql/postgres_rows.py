@@ -29,6 +29,7 @@ SQL = load("postgres")
 Key: TypeAlias = tuple[str, str, str]
 Found: TypeAlias = list[tuple[Any, ...]]
 Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
+INSERTED_AT_ONCE = 500
 _IN_CLAIM_INDEX = frozenset({"status", "held", "turn", "priority"})
 
 
@@ -79,7 +80,8 @@ class PostgresRows:
             # A key or an id that somebody has taken since it was looked for fails the whole transaction; done
             # again, it finds it.
             new, self._new = list(self._new.values()), {}
-            self.execute(SQL["insert_job"], inserted(new))
+            name, values = inserted(new)
+            self.execute(SQL[name], values)
         if self._changed:
             jobs = [self._changed[queue_id] for queue_id in sorted(self._changed)]
             self._changed = {}
@@ -185,6 +187,9 @@ class PostgresRows:
         self._new[job.queue_id] = self._known[job.queue_id] = job
         self._turns.note(None, job)
         self.news = self.news or job.held is None
+        if len(self._new) == INSERTED_AT_ONCE:
+            # The server writes them while the next are made.
+            self.flush()
         return True
 
     def change(self, job: Job, changes: Changes) -> Job:

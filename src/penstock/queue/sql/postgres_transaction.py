@@ -55,7 +55,8 @@ def transact(
                 # A session that ended while nobody used it; nothing of this transaction can have happened.
                 stale = connection.broken and not transaction.committing and attempt == 0
                 if not stale:
-                    raise transaction.refusal(error) from error
+                    in_doubt = transaction.committing and connection.broken
+                    raise refusal(error, connections, in_doubt=in_doubt) from error
         # Not at once: those who met would meet again.
         time.sleep(random.uniform(0, min(LONGEST_PAUSE_S, 0.002 * 2**attempt)))
     raise AssertionError("the last attempt returns or raises")
@@ -111,14 +112,16 @@ class _Transaction:
             with suppress(psycopg.Error):
                 self._connection.execute(b"ROLLBACK")
 
-    def refusal(self, error: psycopg.Error) -> Exception:
-        name = self._connections.name
-        if self.committing and self._connection.broken:
-            return StoreUnavailable(
-                f"{name} went away before it answered a COMMIT ({one_line(error)}); it may have been done",
-                remedy="Once the store is back, look whether it was done, or ask again with the same key.",
-            )
-        return ours(error, name) or error
+
+def refusal(error: psycopg.Error, connections: Connections, *, in_doubt: bool) -> Exception:
+    """``in_doubt``: the commit was asked for and not answered."""
+    if in_doubt:
+        return StoreUnavailable(
+            f"{connections.name} went away before it answered a COMMIT ({one_line(error)}); "
+            "it may have been done",
+            remedy="Once the store is back, look whether it was done, or ask again with the same key.",
+        )
+    return ours(error, connections.name) or error
 
 
 @contextmanager

@@ -8,10 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from penstock.job import Held, Job, Status
-from penstock.queue.sql.statements import CHANGING_COLUMNS, COLUMN_TYPES, INSERTED_COLUMNS, JOB_COLUMNS
+from penstock.queue.sql.statements import (
+    CHANGING_COLUMNS,
+    COLUMN_TYPES,
+    INSERTED_COLUMNS,
+    JOB_COLUMNS,
+    OWN_COLUMNS,
+)
 
 _STATUS_AT = JOB_COLUMNS.index("status")
 _HELD_AT = JOB_COLUMNS.index("held")
@@ -43,23 +50,45 @@ def flags(values: Iterable[bool]) -> str:
 _WRITERS: dict[str, Any] = {"integer": numbers, "timestamptz": times, "boolean": flags}
 
 
-def _arrays(jobs: Sequence[Job], columns: Sequence[str]) -> dict[str, str]:
-    written = {}
-    for name in columns:
-        values: list[Any] = [getattr(job, name) for job in jobs]
-        if name == "lock_held":
-            # The lock's own name, so that a unique index can refuse a second holder.
-            values = [job.lock_key if job.lock_held else None for job in jobs]
-        written[name] = _WRITERS.get(COLUMN_TYPES.get(name, ""), texts)(values)
+def _columns(jobs: Sequence[Job], names: Sequence[str]) -> dict[str, list[Any]]:
+    values: dict[str, list[Any]] = {name: list(map(attrgetter(name), jobs)) for name in names}
+    if "lock_held" in values:
+        # The lock's own name, so that a unique index can refuse a second holder.
+        values["lock_held"] = [job.lock_key if job.lock_held else None for job in jobs]
+    return values
+
+
+def _array(name: str, values: Iterable[Any]) -> str:
+    written: str = _WRITERS.get(COLUMN_TYPES.get(name, ""), texts)(values)
     return written
 
 
-def inserted(jobs: Sequence[Job]) -> dict[str, str]:
-    return _arrays(jobs, INSERTED_COLUMNS)
+def _common(name: str, value: Any) -> str | None:
+    """One value as the element of an array is written, without what keeps it apart from the next."""
+    if value is None or name not in COLUMN_TYPES:
+        return None if value is None else str(value)
+    return _array(name, [value])[1:-1]
+
+
+def inserted(jobs: Sequence[Job]) -> tuple[str, dict[str, str | None]]:
+    """The statement that writes them, and its values."""
+    columns = _columns(jobs, INSERTED_COLUMNS)
+    common = {
+        name: values[0]
+        for name, values in columns.items()
+        if name not in OWN_COLUMNS and values.count(values[0]) == len(values)
+    }
+    alike = len(common) == len(columns) - len(OWN_COLUMNS)
+    return "insert_alike" if alike else "insert_job", {
+        name: _common(name, common[name]) if alike and name in common else _array(name, values)
+        for name, values in columns.items()
+    }
 
 
 def changed(jobs: Sequence[Job]) -> dict[str, str]:
-    return _arrays(jobs, ("queue_id", *CHANGING_COLUMNS))
+    return {
+        name: _array(name, values) for name, values in _columns(jobs, ("queue_id", *CHANGING_COLUMNS)).items()
+    }
 
 
 def decoded(row: tuple[Any, ...]) -> Job:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from penstock.clock import format_time
 from penstock.errors import DuplicateId
 from penstock.job import Beat, Changes, Held, Job, NewJob, Renewed, Scope, Settlement, Status
 from penstock.queue.rows import ChildCount, Finished
-from penstock.queue.sql.statements import CHANGING_COLUMNS, JOB_COLUMNS, load
+from penstock.queue.sql.statements import CHANGING_COLUMNS, INSERTED_COLUMNS, JOB_COLUMNS, load
 from penstock.queue.texts import storable
 
 SQL = load("sqlite")
@@ -30,6 +31,10 @@ _PAYLOAD_AT = JOB_COLUMNS.index("payload_json")
 _STATUSES = {status.value: status for status in Status}
 _HELD = {held.value: held for held in Held}
 _ENCODED = {True: 1, False: 0}
+_inserted = attrgetter(*INSERTED_COLUMNS)
+_CREATED_IN, _UPDATED_IN, _RUN_IN, _HELD_IN, _DEDUPE_IN, _PAYLOAD_IN = map(
+    INSERTED_COLUMNS.index, ("created_at", "updated_at", "run_at", "held", "dedupe", "payload_json")
+)
 
 
 class SqliteRows:
@@ -76,7 +81,7 @@ class SqliteRows:
     def try_insert(self, job: Job) -> bool:
         statement = SQL["insert_job"] if job.parent_id is None else SQL["insert_child"]
         try:
-            inserted = self.cursor.execute(statement, encoded(job)).rowcount == 1
+            inserted = self.cursor.execute(statement, as_new(job)).rowcount == 1
         except sqlite3.IntegrityError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
                 raise
@@ -197,6 +202,19 @@ def column_value(name: str, value: Any) -> Any:
 
 def as_list(values: Collection[str]) -> str:
     return msgspec.json.encode(list(values)).decode()
+
+
+def as_new(job: Job) -> list[Any]:
+    """A row that was just added: the columns it brings, the others begin with their defaults."""
+    values = list(_inserted(job))
+    values[_CREATED_IN] = values[_UPDATED_IN] = format_time(job.created_at)
+    values[_DEDUPE_IN] = _ENCODED[job.dedupe]
+    if job.held is not None:
+        values[_HELD_IN] = job.held.value
+        values[_RUN_IN] = None if job.run_at is None else format_time(job.run_at)
+    if len(job.payload_json) > SPILL_OVER:
+        values[_PAYLOAD_IN] = ""
+    return values
 
 
 def encoded(job: Job) -> tuple[Any, ...]:

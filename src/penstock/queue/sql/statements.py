@@ -30,6 +30,9 @@ INSERTED_COLUMNS = (
 ).split()
 """Columns a new row may bring; the others begin with their defaults."""
 
+OWN_COLUMNS = "queue_id idempotency_key turn lock_key root_id payload_json".split()
+"""Those in which the rows of a batch usually differ; most batches have one value for each of the others."""
+
 LOCK_CAP = 200
 """Rows of one claim that PostgreSQL may have to give a lock each: its table of locks has a fixed size."""
 
@@ -47,6 +50,10 @@ def _arrays(names: Iterable[str]) -> str:
     return ", ".join(f"%({name})s::{COLUMN_TYPES.get(name, 'text')}[]" for name in names)
 
 
+def _own_or_common(name: str) -> str:
+    return name if name in OWN_COLUMNS else f"%({name})s::{COLUMN_TYPES.get(name, 'text')}"
+
+
 @cache
 def load(dialect: str) -> dict[str, str]:
     """Every statement of a dialect by name."""
@@ -55,7 +62,7 @@ def load(dialect: str) -> dict[str, str]:
     claim = ", ".join(CLAIM_COLUMNS).replace("claim_number", "claim_number + 1")
     lists = {
         "job": ", ".join(JOB_COLUMNS),
-        "values": ", ".join("?" for _ in JOB_COLUMNS),
+        "inserted_values": ", ".join("?" for _ in INSERTED_COLUMNS),
         "claim": claim,
         "claim_columns": ", ".join(CLAIM_COLUMNS),
         "changing": ", ".join(f"{name} = {f's.{name}' if arrays else '?'}" for name in CHANGING_COLUMNS),
@@ -63,6 +70,9 @@ def load(dialect: str) -> dict[str, str]:
         "changing_arrays": _arrays(CHANGING_COLUMNS),
         "inserted": ", ".join(INSERTED_COLUMNS),
         "inserted_arrays": _arrays(INSERTED_COLUMNS),
+        "own": ", ".join(OWN_COLUMNS),
+        "own_arrays": _arrays(OWN_COLUMNS),
+        "own_or_common": ", ".join(map(_own_or_common, INSERTED_COLUMNS)),
         "lock_cap": str(LOCK_CAP),
     }
     statements: dict[str, str] = {}

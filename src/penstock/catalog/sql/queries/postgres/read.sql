@@ -29,6 +29,9 @@ FROM sources s
 -- name: find_where
 WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path = $4
 
+-- name: find_all_where
+WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path = ANY(texts($4))
+
 -- name: get_where
 WHERE s.id = $1
 
@@ -189,6 +192,11 @@ SELECT key, published_id IS NOT NULL FROM sources WHERE tenant_id = $1 AND chang
 
 -- name: gone_sources
 SELECT source_key FROM catalog_gone WHERE change_seq > $2 AND tenant_id = $1
+
+-- A time as text depends on who asks; as a number it does not.
+-- name: witnesses
+SELECT key, change_seq, coalesce(published_id, 0) || ' ' || coalesce(extract(epoch FROM published_at)::text, '')
+FROM sources WHERE tenant_id = $1 AND change_seq <= $2 ORDER BY change_seq DESC, key DESC LIMIT $3
 
 -- name: spaces
 SELECT x.name, coalesce(x.dimension, 0), sum(s.chunk_count)

@@ -81,19 +81,39 @@ FROM new, drawn WHERE s.key = new.key
 -- name: set_building
 UPDATE sources SET building_id = $1, updated_at = $2 WHERE key = $3
 
+-- What is whole from birth brings a third of the columns: the others say that it is.
+-- name: add_whole_document
+INSERT INTO documents (
+    key, source_key, filename, content_hash, job_id, asked_at, read_at, page_count, ocr_completed, vector_completed,
+    chunk_count, vector_chunks, graphrag_error, space_id, priority, max_retries,
+    ocr_fingerprint, vector_fingerprint, graphrag_fingerprint,
+    ocr_completed_at, vector_completed_at, published_at, created_at, updated_at,
+    state, ocr_status, vector_index_status, graphrag_index_status)
+SELECT key, source_key, filename, content_hash, job_id, asked_at, read_at, page_count, page_count, vector_completed,
+       chunk_count, chunk_count, graphrag_error, space_id, priority, max_retries,
+       ocr_fingerprint, vector_fingerprint, graphrag_fingerprint, at, at, at, at, at,
+       'published', 'completed', 'completed', 'skipped'
+FROM rows(
+    key bigint, source_key bigint, filename text, content_hash text, job_id text, asked_at timestamptz,
+    read_at timestamptz, page_count int, vector_completed int, chunk_count int, graphrag_error text,
+    space_id smallint, priority int, max_retries int, ocr_fingerprint text, vector_fingerprint text,
+    graphrag_fingerprint text, at timestamptz)
+
 -- name: add_document
 INSERT INTO documents (
-    key, source_key, filename, state, ocr_status, vector_index_status, graphrag_index_status,
+    key, source_key, filename, content_hash, job_id, asked_at, read_at, source_json,
+    state, ocr_status, vector_index_status, graphrag_index_status,
     ocr_processing, ocr_waiting, ocr_failed, ocr_completed,
     vector_processing, vector_waiting, vector_failed, vector_completed,
     graphrag_processing, graphrag_waiting, graphrag_failed, graphrag_completed,
     ocr_completed_at, vector_completed_at, ocr_error, vector_error, graphrag_error,
     page_count, chunk_count, vector_chunks, graphrag_chunks, failed_count, outage_count,
     space_id, graph, gate, priority, max_retries, turn, given,
-    content_hash, ocr_fingerprint, vector_fingerprint, graphrag_fingerprint,
-    job_id, asked_at, read_at, published_at, created_at, updated_at, note, source_json)
+    ocr_fingerprint, vector_fingerprint, graphrag_fingerprint,
+    published_at, created_at, updated_at, note)
 SELECT * FROM rows(
-    key bigint, source_key bigint, filename text, state text, ocr_status task_status,
+    key bigint, source_key bigint, filename text, content_hash text, job_id text, asked_at timestamptz,
+    read_at timestamptz, source_json text, state text, ocr_status task_status,
     vector_index_status task_status, graphrag_index_status task_status,
     ocr_processing int, ocr_waiting int, ocr_failed int, ocr_completed int,
     vector_processing int, vector_waiting int, vector_failed int, vector_completed int,
@@ -101,30 +121,42 @@ SELECT * FROM rows(
     ocr_completed_at timestamptz, vector_completed_at timestamptz, ocr_error text, vector_error text,
     graphrag_error text, page_count int, chunk_count int, vector_chunks int, graphrag_chunks int,
     failed_count int, outage_count int, space_id smallint, graph boolean, gate text, priority int, max_retries int,
-    turn int, given int, content_hash text, ocr_fingerprint text, vector_fingerprint text,
-    graphrag_fingerprint text, job_id text, asked_at timestamptz, read_at timestamptz, published_at timestamptz,
-    created_at timestamptz, updated_at timestamptz, note text, source_json text)
+    turn int, given int, ocr_fingerprint text, vector_fingerprint text, graphrag_fingerprint text,
+    published_at timestamptz, created_at timestamptz, updated_at timestamptz, note text)
+
+-- name: add_whole_page
+INSERT INTO task_queue_page (
+    key, document_id, page_number, page_file_path, chunk_count, vector_completed, graphrag_error, max_retries,
+    priority, ocr_completed_at, vector_completed_at, created_at, updated_at,
+    ocr_status, vector_status, graphrag_status)
+SELECT key, (SELECT d.id FROM documents d WHERE d.key = v.document_key), page_number, page_file_path,
+       chunk_count, chunk_count, graphrag_error, max_retries, priority, at, at, at, at,
+       'completed', 'completed', 'skipped'
+FROM rows(
+    key bigint, document_key bigint, page_number int, page_file_path text, chunk_count int, graphrag_error text,
+    max_retries int, priority int, at timestamptz)
 
 -- name: add_page
 INSERT INTO task_queue_page (
-    key, document_id, page_number, page_file_path, ocr_status, ocr_completed_at, ocr_error, ocr_retry_count,
+    key, document_id, page_number, page_file_path, chunk_count, turn,
+    ocr_status, ocr_completed_at, ocr_error, ocr_retry_count,
     vector_status, vector_completed_at, vector_error, graphrag_status, graphrag_error,
     vector_processing, vector_waiting, vector_failed, vector_completed,
     graphrag_processing, graphrag_waiting, graphrag_failed, graphrag_completed,
-    chunk_count, max_retries, priority, turn, created_at, updated_at)
-SELECT key, (SELECT d.id FROM documents d WHERE d.key = v.document_key), page_number, page_file_path, ocr_status,
-       ocr_completed_at, ocr_error, ocr_retry_count,
+    max_retries, priority, created_at, updated_at)
+SELECT key, (SELECT d.id FROM documents d WHERE d.key = v.document_key), page_number, page_file_path,
+       chunk_count, turn, ocr_status, ocr_completed_at, ocr_error, ocr_retry_count,
        vector_status, vector_completed_at, vector_error, graphrag_status, graphrag_error,
        vector_processing, vector_waiting, vector_failed, vector_completed,
        graphrag_processing, graphrag_waiting, graphrag_failed, graphrag_completed,
-       chunk_count, max_retries, priority, turn, created_at, updated_at
+       max_retries, priority, created_at, updated_at
 FROM rows(
-    key bigint, document_key bigint, page_number int, page_file_path text, ocr_status task_status,
-    ocr_completed_at timestamptz, ocr_error text, ocr_retry_count int, vector_status task_status,
-    vector_completed_at timestamptz, vector_error text, graphrag_status task_status, graphrag_error text,
-    vector_processing int, vector_waiting int, vector_failed int, vector_completed int,
+    key bigint, document_key bigint, page_number int, page_file_path text, chunk_count int, turn int,
+    ocr_status task_status, ocr_completed_at timestamptz, ocr_error text, ocr_retry_count int,
+    vector_status task_status, vector_completed_at timestamptz, vector_error text, graphrag_status task_status,
+    graphrag_error text, vector_processing int, vector_waiting int, vector_failed int, vector_completed int,
     graphrag_processing int, graphrag_waiting int, graphrag_failed int, graphrag_completed int,
-    chunk_count int, max_retries int, priority int, turn int, created_at timestamptz, updated_at timestamptz)
+    max_retries int, priority int, created_at timestamptz, updated_at timestamptz)
 
 -- name: add_page_text
 INSERT INTO catalog_page_text (page_key, text) SELECT * FROM rows(page_key bigint, text text)
@@ -148,24 +180,39 @@ INSERT INTO catalog_keyword (content_id, words)
 SELECT v.id, to_tsvector('catalog_english', v.text) FROM rows(id bigint, text text)
 
 -- Page and document are mostly the same for many in a row; looked up once each.
+-- name: add_whole_chunk
+WITH new AS MATERIALIZED (SELECT * FROM rows(
+    key bigint, page_key bigint, document_key bigint, content_id bigint, text_key bigint, chunk_id text,
+    chunk_index int, chunk_content_hash text, max_retries int, priority int, start_char int, end_char int,
+    first_line int, last_line int, heading_path text, symbols text, at timestamptz))
+INSERT INTO task_queue_chunk (
+    key, page_id, document_id, content_id, text_key, chunk_id, chunk_index, chunk_content_hash, max_retries,
+    priority, start_char, end_char, first_line, last_line, heading_path, symbols,
+    vector_completed_at, created_at, updated_at, vector_status, graphrag_status)
+SELECT key, (SELECT p.id FROM task_queue_page p WHERE p.key = new.page_key),
+       (SELECT d.id FROM documents d WHERE d.key = new.document_key), content_id, text_key, chunk_id, chunk_index,
+       chunk_content_hash, max_retries, priority, start_char, end_char, first_line, last_line, heading_path, symbols,
+       at, at, at, 'completed', 'skipped'
+FROM new
+
 -- name: add_chunk
 WITH new AS MATERIALIZED (SELECT * FROM rows(
     key bigint, page_key bigint, document_key bigint, content_id bigint, text_key bigint, chunk_id text,
-    chunk_index int, chunk_content_hash text, vector_status task_status, vector_completed_at timestamptz,
-    graphrag_status task_status, graphrag_completed_at timestamptz, entities_extracted int,
-    relationships_extracted int, max_retries int, priority int, turn int, vector_held text, graphrag_held text,
-    created_at timestamptz, updated_at timestamptz, start_char int, end_char int, first_line int, last_line int,
-    heading_path text, symbols text))
+    chunk_index int, chunk_content_hash text, max_retries int, priority int, start_char int, end_char int,
+    first_line int, last_line int, heading_path text, symbols text, at timestamptz, vector_status task_status,
+    vector_completed_at timestamptz, vector_held text, graphrag_status task_status,
+    graphrag_completed_at timestamptz, graphrag_held text, entities_extracted int, relationships_extracted int,
+    turn int))
 INSERT INTO task_queue_chunk (
-    key, page_id, document_id, content_id, text_key, chunk_id, chunk_index, chunk_content_hash,
-    vector_status, vector_completed_at, graphrag_status, graphrag_completed_at,
-    entities_extracted, relationships_extracted, max_retries, priority, turn, vector_held, graphrag_held,
-    created_at, updated_at, start_char, end_char, first_line, last_line, heading_path, symbols)
+    key, page_id, document_id, content_id, text_key, chunk_id, chunk_index, chunk_content_hash, max_retries,
+    priority, start_char, end_char, first_line, last_line, heading_path, symbols, created_at, updated_at,
+    vector_status, vector_completed_at, vector_held, graphrag_status, graphrag_completed_at, graphrag_held,
+    entities_extracted, relationships_extracted, turn)
 SELECT key, (SELECT p.id FROM task_queue_page p WHERE p.key = new.page_key),
        (SELECT d.id FROM documents d WHERE d.key = new.document_key), content_id, text_key, chunk_id, chunk_index,
-       chunk_content_hash, vector_status, vector_completed_at, graphrag_status, graphrag_completed_at,
-       entities_extracted, relationships_extracted, max_retries, priority, turn, vector_held, graphrag_held,
-       created_at, updated_at, start_char, end_char, first_line, last_line, heading_path, symbols
+       chunk_content_hash, max_retries, priority, start_char, end_char, first_line, last_line, heading_path, symbols,
+       at, at, vector_status, vector_completed_at, vector_held, graphrag_status, graphrag_completed_at, graphrag_held,
+       entities_extracted, relationships_extracted, turn
 FROM new
 
 -- name: put_vector

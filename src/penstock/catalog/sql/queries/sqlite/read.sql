@@ -30,6 +30,11 @@ FROM sources s
 -- name: find_where
 WHERE s.tenant_id = ? AND s.collection = ? AND s.branch = ? AND s.path = ?
 
+-- name: find_all_where
+INDEXED BY idx_sources_path
+WHERE s.tenant_id = ?1 AND s.collection = ?2 AND s.branch = ?3
+  AND s.path IN (SELECT value FROM json_each(?4))
+
 -- name: get_where
 WHERE s.id = ?
 
@@ -188,6 +193,11 @@ WHERE tenant_id = ? AND change_seq > ?
 
 -- name: gone_sources
 SELECT source_key FROM catalog_gone WHERE change_seq > ?2 AND tenant_id = ?1
+
+-- name: witnesses
+SELECT key, change_seq, coalesce(published_id, 0) || ' ' || coalesce(published_at, '')
+FROM sources INDEXED BY idx_sources_change
+WHERE tenant_id = ? AND change_seq <= ? ORDER BY change_seq DESC, key DESC LIMIT ?
 
 -- name: spaces
 SELECT x.name, coalesce(x.dimension, 0), sum(s.chunk_count)

@@ -58,27 +58,46 @@ WHERE key = ?
 -- name: set_building
 UPDATE sources SET building_id = ?, updated_at = ? WHERE key = ?
 
+-- What is whole from birth brings a third of the columns: the others say that it is.
+-- name: add_whole_document
+INSERT INTO documents (
+    id, source_key, filename, content_hash, job_id, asked_at, read_at, page_count, ocr_completed, vector_completed,
+    chunk_count, vector_chunks, graphrag_error, space_id, priority, max_retries,
+    ocr_fingerprint, vector_fingerprint, graphrag_fingerprint,
+    ocr_completed_at, vector_completed_at, published_at, created_at, updated_at,
+    state, ocr_status, vector_index_status, graphrag_index_status)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8, ?9, ?10, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?18, ?18, ?18, ?18,
+        'published', 'completed', 'completed', 'skipped')
+
 -- name: add_document
 INSERT INTO documents (
-    id, source_key, filename, state, ocr_status, vector_index_status, graphrag_index_status,
+    id, source_key, filename, content_hash, job_id, asked_at, read_at, source_json,
+    state, ocr_status, vector_index_status, graphrag_index_status,
     ocr_processing, ocr_waiting, ocr_failed, ocr_completed,
     vector_processing, vector_waiting, vector_failed, vector_completed,
     graphrag_processing, graphrag_waiting, graphrag_failed, graphrag_completed,
     ocr_completed_at, vector_completed_at, ocr_error, vector_error, graphrag_error,
     page_count, chunk_count, vector_chunks, graphrag_chunks, failed_count, outage_count,
     space_id, graph, gate, priority, max_retries, turn, given,
-    content_hash, ocr_fingerprint, vector_fingerprint, graphrag_fingerprint,
-    job_id, asked_at, read_at, published_at, created_at, updated_at, note, source_json)
+    ocr_fingerprint, vector_fingerprint, graphrag_fingerprint,
+    published_at, created_at, updated_at, note)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
         ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
+-- name: add_whole_page
+INSERT INTO task_queue_page (
+    id, document_id, page_number, page_file_path, chunk_count, vector_completed, graphrag_error, max_retries, priority,
+    ocr_completed_at, vector_completed_at, created_at, updated_at, ocr_status, vector_status, graphrag_status)
+VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6, ?7, ?8, ?9, ?9, ?9, ?9, 'completed', 'completed', 'skipped')
+
 -- name: add_page
 INSERT INTO task_queue_page (
-    id, document_id, page_number, page_file_path, ocr_status, ocr_completed_at, ocr_error, ocr_retry_count,
+    id, document_id, page_number, page_file_path, chunk_count, turn,
+    ocr_status, ocr_completed_at, ocr_error, ocr_retry_count,
     vector_status, vector_completed_at, vector_error, graphrag_status, graphrag_error,
     vector_processing, vector_waiting, vector_failed, vector_completed,
     graphrag_processing, graphrag_waiting, graphrag_failed, graphrag_completed,
-    chunk_count, max_retries, priority, turn, created_at, updated_at)
+    max_retries, priority, created_at, updated_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: add_page_text
@@ -100,13 +119,22 @@ INSERT INTO catalog_content (id, source_key, text_key, text) VALUES (?, ?, ?, ?)
 -- name: add_keyword
 INSERT INTO catalog_keyword (rowid, text) VALUES (?, ?)
 
+-- name: add_whole_chunk
+INSERT INTO task_queue_chunk (
+    id, page_id, document_id, content_id, text_key, chunk_id, chunk_index, chunk_content_hash, max_retries, priority,
+    start_char, end_char, first_line, last_line, heading_path, symbols,
+    vector_completed_at, created_at, updated_at, vector_status, graphrag_status)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?17, ?17,
+        'completed', 'skipped')
+
 -- name: add_chunk
 INSERT INTO task_queue_chunk (
-    id, page_id, document_id, content_id, text_key, chunk_id, chunk_index, chunk_content_hash,
-    vector_status, vector_completed_at, graphrag_status, graphrag_completed_at,
-    entities_extracted, relationships_extracted, max_retries, priority, turn, vector_held, graphrag_held,
-    created_at, updated_at, start_char, end_char, first_line, last_line, heading_path, symbols)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    id, page_id, document_id, content_id, text_key, chunk_id, chunk_index, chunk_content_hash, max_retries, priority,
+    start_char, end_char, first_line, last_line, heading_path, symbols, created_at, updated_at,
+    vector_status, vector_completed_at, vector_held, graphrag_status, graphrag_completed_at, graphrag_held,
+    entities_extracted, relationships_extracted, turn)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?17,
+        ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26)
 
 -- name: put_vector
 INSERT OR REPLACE INTO catalog_vector (id, vector) VALUES (?1 * 256 + ?2, ?3)

@@ -5,6 +5,50 @@
 INSERT INTO unified_queue ({inserted})
 SELECT * FROM unnest({inserted_arrays})
 
+-- The same for rows that have all but a few columns in common: what is sent once need not be taken apart row by row.
+-- name: insert_alike
+INSERT INTO unified_queue ({inserted})
+SELECT {own_or_common} FROM unnest({own_arrays}) AS own({own})
+
+-- One new row that meets nobody, in one round trip: its turn is found, its limits are looked at, it is written and
+-- told in a single statement. Where anything stands in the way (a live twin, a taken id, a queue that may be full) it
+-- writes nothing, and the rules decide. The turn is that of transitions.next_turn.
+-- name: add_plain
+INSERT INTO unified_queue (
+    queue_id, root_id, item_type, op, tenant_id, collection, branch, priority, created_at, updated_at,
+    idempotency_key, dedupe, max_retries, timeout_s, submitted_by, lock_key, payload_json, metadata, turn)
+SELECT %(queue_id)s::text, %(queue_id)s::text, %(item_type)s::text, %(op)s::text, %(tenant_id)s::text,
+    %(collection)s::text, %(branch)s::text, %(priority)s::int, %(now)s::timestamptz, %(now)s::timestamptz,
+    %(idempotency_key)s::text, %(dedupe)s::boolean, %(max_retries)s::int, %(timeout_s)s::int,
+    %(submitted_by)s::text, %(lock_key)s::text, %(payload_json)s::text, %(metadata)s::text,
+    greatest((
+        SELECT turn FROM unified_queue
+        WHERE coalesce(held, status) = 'pending' AND priority = %(priority)s::int AND turn >= 0
+        ORDER BY turn LIMIT 1
+    ), (
+        SELECT turn + 1 FROM unified_queue
+        WHERE status = 'pending' AND tenant_id = %(tenant_id)s::text AND priority = %(priority)s::int
+        ORDER BY turn DESC LIMIT 1
+    ), 0)
+WHERE (%(functions)s::bigint IS NULL OR %(functions)s::bigint > (
+        SELECT count(*) FROM (
+            SELECT 1 FROM unified_queue
+            WHERE status = 'pending' AND parent_id IS NULL AND item_type = 'function' LIMIT %(functions)s::bigint
+        ) AS counted))
+  AND (%(indexing)s::bigint IS NULL OR %(indexing)s::bigint > (
+        SELECT count(*) FROM (
+            SELECT 1 FROM unified_queue
+            WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function' LIMIT %(indexing)s::bigint
+        ) AS counted))
+  AND (%(per_tenant)s::bigint IS NULL OR %(per_tenant)s::bigint > (
+        SELECT count(*) FROM (
+            SELECT 1 FROM unified_queue
+            WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function'
+              AND tenant_id = %(tenant_id)s::text LIMIT %(per_tenant)s::bigint
+        ) AS counted))
+ON CONFLICT DO NOTHING
+RETURNING pg_notify(%(channel)s, '')
+
 -- name: known_children
 SELECT idempotency_key FROM unified_queue
 WHERE parent_id = %(parent_id)s AND parent_run = %(parent_run)s AND idempotency_key = ANY(%(keys)s::text[])

@@ -28,6 +28,29 @@ SELECT queue_id, turn, lock_key, lock_held IS NOT NULL,
        {claim}
 FROM found
 
+-- The usual case in one statement: nothing is due, nothing is paused, and no row that is found has lost its worker or
+-- wants a lock. Otherwise nothing is taken, and the answer says so: there is always one row at least.
+-- name: take_plain
+WITH found AS MATERIALIZED (
+    SELECT turn = -2 OR (lock_key IS NOT NULL AND lock_held IS NULL) AS special, {claim_columns}
+    FROM unified_queue
+    WHERE coalesce(held, status) = 'pending'
+    ORDER BY priority DESC, turn, created_at, queue_id LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+), plain AS MATERIALIZED (
+    SELECT NOT EXISTS (SELECT 1 FROM queue_pause)
+       AND NOT EXISTS (SELECT 1 FROM unified_queue WHERE held = 'time' AND run_at <= %(now)s)
+       AND NOT EXISTS (SELECT 1 FROM found WHERE special) AS so
+), taken AS (
+    UPDATE unified_queue AS q
+    SET status = 'in_progress', worker_id = %(worker_id)s, lease_until = %(until)s,
+        claim_number = q.claim_number + 1, lock_held = q.lock_key, started_at = %(now)s, updated_at = %(now)s
+    FROM found AS f
+    WHERE q.queue_id = f.queue_id AND (SELECT so FROM plain)
+    RETURNING q.queue_id
+)
+SELECT so, queue_id IN (SELECT queue_id FROM taken), {claim} FROM plain LEFT JOIN found ON true
+
 -- name: priority_head
 WITH oldest AS MATERIALIZED (
     SELECT head.queue_id

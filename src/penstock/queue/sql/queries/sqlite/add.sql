@@ -1,10 +1,10 @@
 -- name: insert_job
-INSERT INTO unified_queue ({job}) VALUES ({values})
+INSERT INTO unified_queue ({inserted}) VALUES ({inserted_values})
 ON CONFLICT (tenant_id, branch, idempotency_key) WHERE finished_at IS NULL AND parent_id IS NULL AND dedupe = 1
 DO NOTHING
 
 -- name: insert_child
-INSERT INTO unified_queue ({job}) VALUES ({values})
+INSERT INTO unified_queue ({inserted}) VALUES ({inserted_values})
 ON CONFLICT (parent_id, parent_run, idempotency_key) WHERE parent_id IS NOT NULL
 DO NOTHING
 

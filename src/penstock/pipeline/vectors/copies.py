@@ -1,0 +1,344 @@
+"""Copies of published vectors that follow the catalog: in memory, or in files that all processes share.
+
+A copy is brought up to the snapshot a search reads before it answers, so that a search never shows what its
+snapshot does not have, and misses nothing of what it has.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from penstock import clock
+from penstock.catalog.answers import VectorChanges
+from penstock.pipeline.vectors.protocol import Near, Snapshot
+from penstock.pipeline.vectors.sealed import Stamp, stamp_of
+from penstock.pipeline.vectors.shelf import Shelf
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from penstock.pipeline.vectors.graph import Graph
+    from penstock.pipeline.vectors.mapped import MappedRows, Owner
+    from penstock.pipeline.vectors.rows import Floats, Mask, Numbers, Rows
+
+MOST_TENANTS = 8
+"""Copies kept in one process; the one not asked for longest goes."""
+MOST_HOLES = 0.2
+"""Of a file's rows, before those behind move up."""
+STEPS_KEPT = 256
+
+log = logging.getLogger("penstock.vectors")
+
+
+class Copy:
+    """The published vectors of a tenant in one space: a file, if there is one, and what changed since."""
+
+    def __init__(self, tenant_id: str, space: str, dimension: int, shelf: Shelf | None) -> None:
+        from penstock.pipeline.vectors.rows import Rows
+
+        self.sequence: int | None = None
+        self._tenant_id = tenant_id
+        self._space = space
+        self._dimension = dimension
+        self._shelf = shelf
+        self._base: MappedRows | None = None
+        self._alive: Mask | None = None
+        self._graph: Graph | None = None
+        self._graph_stamp: Stamp | None = None
+        self._rows: Rows = Rows.none(dimension)
+        # What changed when: for snapshots older than what is followed already.
+        self._steps: list[tuple[int, frozenset[int]]] = []
+        self._steps_from = 0
+
+    @property
+    def base(self) -> MappedRows | None:
+        return self._base
+
+    def follow(self, snapshot: Snapshot, *, tidy: bool = False) -> Copy:
+        """Become what the snapshot shows, and answer itself; an older snapshot gets a copy of its own.
+        ``tidy``: write the file anew also for little."""
+        changes = snapshot.changes(self._tenant_id, self.sequence)
+        if self.sequence is None or changes.reload:
+            self._begin(snapshot, changes.sequence)
+        elif changes.sequence < self.sequence:
+            return self._as_of(snapshot, changes.sequence)
+        else:
+            self._remember(changes)
+            if not self._renewed(snapshot, changes):
+                self._apply(snapshot, changes)
+        self._refresh(snapshot, tidy)
+        self._look_for_graph()
+        return self
+
+    def _begin(self, snapshot: Snapshot, sequence: int) -> None:
+        self.sequence = None
+        if not self._open(snapshot):
+            self._base, self._alive = None, None
+            self._load(snapshot, sequence)
+        self.sequence = sequence
+        self._steps, self._steps_from = [], sequence
+
+    def _open(self, snapshot: Snapshot) -> bool:
+        """Begin with the file, if it was made from this catalog, not after this snapshot, and is whole."""
+        if self._shelf is None:
+            return False
+        from penstock.pipeline.vectors.mapped import read_rows
+        from penstock.pipeline.vectors.rows import Rows
+
+        path = self._shelf.vectors(self._tenant_id, self._space)
+        base = read_rows(path, self._owner(), self._dimension)
+        if base is None:
+            return False
+        changes = snapshot.changes(self._tenant_id, base.label.sequence)
+        if changes.reload or not trusted(base, snapshot, self._tenant_id, changes):
+            return False
+        self._base, self._alive, self._rows = base, None, Rows.none(self._dimension)
+        self._graph, self._graph_stamp = None, None
+        # Also should what follows fail: from here it goes on.
+        self.sequence = base.label.sequence
+        self._apply(snapshot, changes)
+        return True
+
+    def _load(self, snapshot: Snapshot, sequence: int) -> None:
+        """Everything, from the catalog: to memory, or where it is much through memory to a file."""
+        from penstock.pipeline.vectors.rows import Rows
+
+        head, rest = _split(self._read(snapshot), self._shelf.sizes.worth_a_file if self._shelf else None)
+        if rest is not None:
+            self._base = self._written(snapshot, chain(head, rest), clock.new_task_id(), sequence)
+            if self._base is not None:
+                self._rows = Rows.none(self._dimension)
+                return
+            # The file could not be written to its end: what was read for it is gone.
+            head = list(self._read(snapshot))
+        self._rows = Rows.joined([Rows.none(self._dimension), *head])
+
+    def _read(self, snapshot: Snapshot, keys: Collection[int] | None = None) -> Iterator[Rows]:
+        from penstock.pipeline.vectors.rows import Rows
+
+        for batch in snapshot.load(self._tenant_id, self._space, keys):
+            yield Rows.of(batch, self._dimension)
+
+    def _remember(self, changes: VectorChanges) -> None:
+        if changes.stale or changes.fresh:
+            self._steps.append((changes.sequence, frozenset(changes.stale) | frozenset(changes.fresh)))
+        if len(self._steps) > STEPS_KEPT:
+            self._steps_from = self._steps.pop(0)[0]
+
+    def _apply(self, snapshot: Snapshot, changes: VectorChanges) -> None:
+        from penstock.pipeline.vectors.rows import Rows
+
+        if changes.stale or changes.fresh:
+            self._hide(changes.stale)
+            if changes.fresh:
+                self._rows = Rows.joined([self._rows, *self._read(snapshot, changes.fresh)])
+        self.sequence = changes.sequence
+
+    def _hide(self, keys: Collection[int]) -> None:
+        self._rows = self._rows.without(keys)
+        if self._base is not None and keys:
+            hidden = self._base.of_sources(keys)
+            if hidden.any():
+                self._alive = ~hidden if self._alive is None else self._alive & ~hidden
+
+    def _renewed(self, snapshot: Snapshot, changes: VectorChanges) -> bool:
+        """Whether somebody wrote the file anew since: then less is different."""
+        if self._shelf is None or not (self._drift() or changes.stale):
+            return False
+        stamp = stamp_of(self._shelf.vectors(self._tenant_id, self._space))
+        if stamp is None or (self._base is not None and stamp == self._base.stamp):
+            return False
+        return self._open(snapshot)
+
+    def _drift(self) -> int:
+        return len(self._rows) + self._hidden()
+
+    def _hidden(self) -> int:
+        return 0 if self._alive is None else len(self._alive) - int(self._alive.sum())
+
+    def _as_of(self, snapshot: Snapshot, sequence: int) -> Copy:
+        """For a search that began before another one brought this copy further."""
+        from penstock.pipeline.vectors.rows import Rows
+
+        other = Copy(self._tenant_id, self._space, self._dimension, None)
+        if sequence < self._steps_from:
+            other._begin(snapshot, sequence)
+            return other
+        keys = frozenset[int]().union(*(keys for at, keys in self._steps if at > sequence))
+        other._base, other._alive, other._rows = self._base, self._alive, self._rows
+        other._graph = self._graph
+        other._hide(keys)
+        other._rows = Rows.joined([other._rows, *self._read(snapshot, keys)])
+        return other
+
+    # The file.
+
+    def _owner(self) -> Owner:
+        from penstock.pipeline.vectors.mapped import Owner
+
+        assert self._shelf is not None
+        return Owner(self._shelf.catalog, self._tenant_id, self._space)
+
+    def _refresh(self, snapshot: Snapshot, tidy: bool) -> None:
+        base = self._base
+        if self._shelf is None or base is None or self.sequence is None:
+            return
+        most = 0 if tidy and self._hidden() else max(self._shelf.sizes.most_drift, len(base) // 20)
+        if self._drift() <= most:
+            return
+        holes = base.label.holes + self._hidden()
+        same = holes <= MOST_HOLES * len(base)
+        lineage = base.label.lineage if same else clock.new_task_id()
+        pieces = chain(base.pieces(self._alive, holes=same), [self._rows])
+        if base.sound():
+            written = self._written(snapshot, pieces, lineage, self.sequence)
+        else:
+            log.warning("a file of vectors was damaged; it is made anew from the catalog")
+            written = self._written(snapshot, self._read(snapshot), clock.new_task_id(), self.sequence)
+        if written is not None:
+            self._base, self._alive, self._rows = written, None, self._rows.none(self._dimension)
+            if written.label.lineage != base.label.lineage:
+                self._graph, self._graph_stamp = None, None
+
+    def _written(
+        self, snapshot: Snapshot, pieces: Iterable[Rows], lineage: str, sequence: int
+    ) -> MappedRows | None:
+        """A file of these rows, for all processes if nobody else writes it now; None: there is no room."""
+        from penstock.pipeline.vectors.mapped import Origin, read_rows, write_rows
+
+        assert self._shelf is not None
+        shelf, tenant_id = self._shelf, self._tenant_id
+        path = shelf.vectors(tenant_id, self._space)
+        witnesses = tuple(snapshot.witnesses(tenant_id, sequence))
+        origin = Origin(self._owner(), self._dimension, lineage, sequence, witnesses)
+        try:
+            with shelf.building(tenant_id, self._space) as alone, shelf.young(path) as (file, young):
+                write_rows(file, origin, pieces)
+                made = read_rows(young, origin.owner, self._dimension)
+                if alone and made is not None:
+                    shelf.publish(young, path)
+                    if shelf.forgotten_since(tenant_id, sequence):
+                        shelf.discard(path)
+                return made
+        except OSError as error:
+            log.warning("vectors are read from the catalog: %s", error)
+            return None
+
+    def _look_for_graph(self) -> None:
+        if self._shelf is None or self._base is None:
+            return
+        path = self._shelf.graph(self._tenant_id, self._space)
+        stamp = stamp_of(path)
+        if stamp == self._graph_stamp:
+            return
+        from penstock.pipeline.vectors.graph import read_graph
+
+        self._graph, self._graph_stamp = None, stamp
+        if stamp is not None:
+            self._graph = read_graph(path, self._base)
+
+    # Questions.
+
+    def nearest(self, query: Floats, limit: int, allowed: Collection[int] | None) -> list[Near]:
+        import numpy as np
+
+        from penstock.pipeline.vectors.rows import best
+
+        ids, scores = self._rows.scored(query, allowed)
+        if self._base is not None:
+            base_ids, base_scores = self._in_base(self._base, query, limit, allowed)
+            ids, scores = np.concatenate([ids, base_ids]), np.concatenate([scores, base_scores])
+        ids, scores = best(ids, scores, limit)
+        return [Near(int(number), float(score)) for number, score in zip(ids, scores, strict=True)]
+
+    def _in_base(
+        self, base: MappedRows, query: Floats, limit: int, allowed: Collection[int] | None
+    ) -> tuple[Numbers, Floats]:
+        # A graph cannot be narrowed: what it finds is of all sources.
+        if allowed is None and self._graph is not None and 4 * limit <= self._graph.drawn.reach:
+            found = self._by_graph(base, self._graph, query, limit)
+            if found is not None:
+                return found
+        chosen = self._alive
+        if allowed is not None:
+            chosen = base.of_sources(allowed)
+            chosen = chosen if self._alive is None else chosen & self._alive
+        return base.scored(query, chosen)
+
+    def _by_graph(
+        self, base: MappedRows, graph: Graph, query: Floats, limit: int
+    ) -> tuple[Numbers, Floats] | None:
+        """None: too many of those found are no more."""
+        import numpy as np
+
+        covered = graph.drawn.covered
+        rows = np.sort(graph.near(query))
+        behind = np.arange(covered, len(base))
+        if self._alive is not None:
+            rows, behind = rows[self._alive[rows]], behind[self._alive[covered:]]
+        rows = rows[base.keys[rows] >= 0]
+        if len(rows) < limit:
+            return None
+        return base.scored_at(np.concatenate([rows, behind]), query)
+
+
+def _split(pieces: Iterator[Rows], enough: int | None) -> tuple[list[Rows], Iterator[Rows] | None]:
+    """The first rows; and the others, if these are enough."""
+    head: list[Rows] = []
+    rows = 0
+    for piece in pieces:
+        head.append(piece)
+        rows += len(piece)
+        if enough is not None and rows >= enough:
+            return head, pieces
+    return head, None
+
+
+def trusted(base: MappedRows, snapshot: Snapshot, tenant_id: str, changes: VectorChanges) -> bool:
+    """Whether a file was made from the catalog's own past. Not from a later moment, nor from another catalog,
+    nor from one that was restored since: its witnesses are still there, or changed after them, and no source
+    says it changed among them that they do not know."""
+    then = set(base.label.witnesses)
+    if changes.sequence < base.label.sequence or not then:
+        return False
+    now = set(snapshot.witnesses(tenant_id, base.label.sequence))
+    oldest = min(each.sequence for each in then)
+    if any(each.sequence > oldest for each in now - then):
+        return False
+    changed = set(changes.stale)
+    return all(each.source_key in changed for each in then - now)
+
+
+class Copies:
+    """The copies of one process, for all its threads. Without a shelf they are in its memory alone."""
+
+    def __init__(self, shelf: Shelf | None = None) -> None:
+        self._shelf = shelf
+        self._copies: OrderedDict[tuple[str, str], Copy] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def nearest(
+        self,
+        snapshot: Snapshot,
+        tenant_id: str,
+        space: str,
+        query: npt.NDArray[np.float32],
+        *,
+        limit: int,
+        allowed: Collection[int] | None = None,
+    ) -> list[Near]:
+        with self._lock:
+            copy = self._copies.get((tenant_id, space))
+            if copy is None:
+                copy = Copy(tenant_id, space, len(query), self._shelf)
+                self._copies[tenant_id, space] = copy
+            self._copies.move_to_end((tenant_id, space))
+            while len(self._copies) > MOST_TENANTS:
+                self._copies.popitem(last=False)
+            return copy.follow(snapshot).nearest(query, limit, allowed)

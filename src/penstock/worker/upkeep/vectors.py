@@ -1,0 +1,170 @@
+"""Keeps the files of vectors near to the catalog, and draws the graphs over large ones: a process of its own,
+which gets only what the others leave of the processor."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from multiprocessing.process import BaseProcess
+from typing import TYPE_CHECKING
+
+from penstock import clock
+from penstock.catalog.protocol import Catalog, Snapshot
+from penstock.pipeline.vectors.shelf import Shelf
+
+if TYPE_CHECKING:
+    from penstock.pipeline.vectors.copies import Copy
+
+ROUNDS = 10
+"""Rounds of upkeep between two looks at a catalog that changes all the time."""
+TIDY_AFTER = timedelta(hours=1)
+"""How long a vector that was removed may stay in a file, where a worker runs."""
+SLICE = 50_000
+"""Rows drawn before the graph is written, or half of what is drawn already if that is more: who is stopped
+loses no more."""
+NICENESS = 19
+
+log = logging.getLogger("penstock.upkeep")
+
+
+class VectorKeeper:
+    """The supervisor's side: sweeps, and sees to it that at most one process of its keeps the files."""
+
+    def __init__(
+        self, catalog: Catalog, open_catalog: Callable[[], Catalog], shelf: Shelf, start_method: str
+    ) -> None:
+        self._catalog = catalog
+        self._open_catalog = open_catalog
+        self._shelf = shelf
+        self._context = multiprocessing.get_context(start_method)
+        self._process: BaseProcess | None = None
+        self._sequence: int | None = None
+        self._rounds = 0
+
+    def step(self) -> bool:
+        """Not in the first round: a command that works for a moment has other things to do."""
+        self._rounds += 1
+        if self._rounds % ROUNDS != 2 or self._busy():
+            return False
+        with self._catalog.snapshot() as snapshot:
+            sequence = snapshot.changes("").sequence
+            if sequence == self._sequence:
+                return False
+            self._shelf.sweep(lambda tenant_id: {space.name for space in snapshot.spaces(tenant_id)})
+            large = any(True for _ in worth_a_file(snapshot, self._shelf))
+        if large:
+            self._start()
+        self._sequence = sequence
+        return False
+
+    def _busy(self) -> bool:
+        if self._process is None:
+            return False
+        if self._process.is_alive():
+            return True
+        if self._process.exitcode:
+            # Looked at again in a while, also if nothing changes until then.
+            log.warning("the process that keeps vectors ended with %s", self._process.exitcode)
+            self._sequence = None
+        self._process.close()
+        self._process = None
+        return False
+
+    def _start(self) -> None:
+        process: BaseProcess = self._context.Process(  # type: ignore[attr-defined]
+            target=keep, args=(self._open_catalog, self._shelf, os.getpid()), daemon=True
+        )
+        try:
+            process.start()
+        except OSError as error:
+            log.warning("no process could be started to keep vectors: %s", error)
+            return
+        self._process = process
+
+    def close(self) -> None:
+        """It is killed in the middle of anything: what has no name yet is nobody's."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process.close()
+            self._process = None
+
+
+def worth_a_file(snapshot: Snapshot, shelf: Shelf) -> Iterator[tuple[str, str, int]]:
+    """Tenants, spaces and dimensions."""
+    for tenant_id in sorted({each.tenant_id for each in snapshot.tenants()}):
+        for space in snapshot.spaces(tenant_id):
+            if space.chunks >= shelf.sizes.worth_a_file and space.dimension:
+                yield tenant_id, space.name, space.dimension
+
+
+def keep(open_catalog: Callable[[], Catalog], shelf: Shelf, parent_pid: int) -> None:
+    """What the process does, until everything is as it should be or its parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.nice(NICENESS)
+    catalog = open_catalog()
+    try:
+        keep_all(catalog, shelf, lambda: os.getppid() != parent_pid)
+    finally:
+        catalog.close()
+
+
+def keep_all(catalog: Catalog, shelf: Shelf, stop: Callable[[], bool] = lambda: False) -> None:
+    from penstock.pipeline.vectors.copies import Copy
+    from penstock.pipeline.vectors.graph import usearch_installed
+
+    with catalog.snapshot() as snapshot:
+        large = list(worth_a_file(snapshot, shelf))
+    for tenant_id, space, dimension in large:
+        if stop():
+            return
+        copy = Copy(tenant_id, space, dimension, shelf)
+        with catalog.snapshot() as snapshot:
+            copy.follow(snapshot, tidy=_old(shelf, tenant_id, space))
+        rows = copy.base.label.rows if copy.base is not None else 0
+        if rows < shelf.sizes.worth_a_graph:
+            continue
+        if usearch_installed():
+            while _draw_on(copy, shelf, tenant_id, space, stop):
+                continue
+        else:
+            log.info("%d vectors of a tenant; the extra `usearch` would make searching them quicker", rows)
+
+
+def _old(shelf: Shelf, tenant_id: str, space: str) -> bool:
+    try:
+        written = shelf.vectors(tenant_id, space).stat().st_mtime
+    except OSError:
+        return False
+    return clock.now().timestamp() - written > TIDY_AFTER.total_seconds()
+
+
+def _draw_on(copy: Copy, shelf: Shelf, tenant_id: str, space: str, stop: Callable[[], bool]) -> bool:
+    """One slice; whether there is more to draw."""
+    from penstock.pipeline.vectors.graph import draw, drawn_so_far
+
+    rows, path = copy.base, shelf.graph(tenant_id, space)
+    if rows is None or stop():
+        return False
+    drawn = drawn_so_far(path, rows)
+    covered = drawn.covered if drawn is not None else 0
+    if len(rows) - covered <= max(shelf.sizes.most_drift, covered // 20):
+        return False
+    until = min(len(rows), covered + max(SLICE, covered // 2))
+    try:
+        with shelf.building(tenant_id, space) as alone, shelf.young(path) as (file, young):
+            if not alone or not draw(file, young, rows, path, until, stop):
+                return False
+            shelf.publish(young, path)
+    except OSError as error:
+        log.warning("no graph of vectors could be drawn: %s", error)
+        return False
+    if not shelf.vectors(tenant_id, space).exists():
+        # The tenant was deleted meanwhile.
+        path.unlink(missing_ok=True)
+        return False
+    return until < len(rows)

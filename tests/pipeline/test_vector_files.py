@@ -1,0 +1,380 @@
+"""Files of vectors and the graphs over them: whatever becomes of them, answers stay those of the catalog."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from penstock.catalog.sql.sqlite import SqliteCatalog
+from penstock.catalog.values import Removal
+from penstock.clock import now
+from penstock.pipeline.vectors import graph
+from penstock.pipeline.vectors.copies import Copies, Copy
+from penstock.pipeline.vectors.graph import Drawn, damaged
+from penstock.pipeline.vectors.mapped import Label
+from penstock.pipeline.vectors.sealed import unseal
+from penstock.pipeline.vectors.shelf import Shelf, Sizes
+from penstock.worker.upkeep.vectors import keep_all
+from tests.conformance.durable import ROOT
+from tests.pipeline.drawing import DIMENSION, SPACE, drawn_vectors, store
+
+SIZES = Sizes(worth_a_file=100, most_drift=20, worth_a_graph=100)
+ROWS = 400
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[SqliteCatalog]:
+    catalog = SqliteCatalog(tmp_path / "catalog.db", synchronous="NORMAL")
+    store(catalog, drawn_vectors(ROWS))
+    yield catalog
+    catalog.close()
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(tmp_path / "vectors", "one", SIZES)
+
+
+def ask(
+    catalog: SqliteCatalog, shelf: Shelf | None, tenant: str = "acme", limit: int = 10
+) -> list[list[int]]:
+    """What a new process answers to some questions."""
+    copies = Copies(shelf)
+    with catalog.snapshot() as snapshot:
+        return [
+            [near.content_id for near in copies.nearest(snapshot, tenant, SPACE, each, limit=limit)]
+            for each in drawn_vectors(20, seed=99)
+        ]
+
+
+def label(shelf: Shelf) -> Label:
+    sealed = unseal(shelf.vectors("acme", SPACE), Label)
+    assert sealed is not None
+    return sealed.meta
+
+
+def drawing(shelf: Shelf) -> Drawn | None:
+    sealed = unseal(shelf.graph("acme", SPACE), Drawn)
+    return sealed.meta if sealed is not None else None
+
+
+def flip(path: Path, at: int) -> None:
+    whole = bytearray(path.read_bytes())
+    whole[at] ^= 0x41
+    path.write_bytes(whole)
+
+
+def cut(path: Path, to: int) -> None:
+    path.write_bytes(path.read_bytes()[:to])
+
+
+def test_a_search_leaves_what_it_read_for_the_next_one(catalog: SqliteCatalog, shelf: Shelf):
+    wanted = ask(catalog, None)
+
+    assert wanted == ask(catalog, shelf)
+    assert (ROWS, 0) == (label(shelf).rows, label(shelf).holes)
+    assert wanted == ask(catalog, shelf)
+    assert 0o600 == shelf.vectors("acme", SPACE).stat().st_mode & 0o777
+
+
+def test_little_is_read_from_the_catalog_every_time(tmp_path: Path, shelf: Shelf):
+    catalog = SqliteCatalog(tmp_path / "small.db", synchronous="NORMAL")
+    store(catalog, drawn_vectors(90))
+
+    assert ask(catalog, None) == ask(catalog, shelf)
+    assert [] == shelf.files()
+    catalog.close()
+
+
+SPOILERS: dict[str, Callable[[Path], object]] = {
+    "gone": Path.unlink,
+    "empty": lambda path: cut(path, 0),
+    "a few bytes": lambda path: cut(path, 9),
+    "half": lambda path: cut(path, path.stat().st_size // 2),
+    "one byte short": lambda path: cut(path, path.stat().st_size - 1),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b"x"),
+    "other end": lambda path: flip(path, path.stat().st_size - 30),
+    "of nothing": lambda path: path.write_bytes(os.urandom(5000)),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILERS.values(), ids=SPOILERS)
+@pytest.mark.parametrize("suffix", [".vectors", ".graph"])
+def test_a_file_that_is_not_whole_is_as_good_as_none(
+    catalog: SqliteCatalog, shelf: Shelf, spoil: Callable[[Path], object], suffix: str
+):
+    wanted = ask(catalog, None)
+    keep_all(catalog, shelf)
+    spoil(shelf.vectors("acme", SPACE).with_suffix(suffix))
+
+    assert wanted == ask(catalog, shelf)
+    keep_all(catalog, shelf)
+    assert not damaged(shelf.vectors("acme", SPACE))
+    assert ROWS == label(shelf).rows
+    assert wanted == ask(catalog, shelf)
+
+
+def test_a_wrong_number_of_a_chunk_is_noticed_before_it_is_used(catalog: SqliteCatalog, shelf: Shelf):
+    wanted = ask(catalog, shelf)
+    flip(shelf.vectors("acme", SPACE), ROWS * DIMENSION * 4 + 8)
+
+    assert damaged(shelf.vectors("acme", SPACE))
+    assert wanted == ask(catalog, shelf)
+
+
+def test_a_wrong_graph_is_noticed_before_it_is_walked(catalog: SqliteCatalog, shelf: Shelf):
+    keep_all(catalog, shelf)
+    wanted = ask(catalog, None)
+    size = shelf.graph("acme", SPACE).stat().st_size
+    for at in range(100, size - 500, size // 7):
+        flip(shelf.graph("acme", SPACE), at)
+
+        assert damaged(shelf.vectors("acme", SPACE))
+        assert wanted == ask(catalog, shelf)
+
+
+def test_a_wrong_vector_is_not_carried_on(catalog: SqliteCatalog, shelf: Shelf):
+    ask(catalog, shelf)
+    flip(shelf.vectors("acme", SPACE), 3)
+    assert damaged(shelf.vectors("acme", SPACE))
+    store(catalog, drawn_vectors(50, seed=5), name="more")
+
+    assert ask(catalog, None) == ask(catalog, shelf)
+    assert not damaged(shelf.vectors("acme", SPACE))
+
+
+def test_a_file_of_another_tenant_or_catalog_is_not_used(
+    catalog: SqliteCatalog, shelf: Shelf, tmp_path: Path
+):
+    store(catalog, drawn_vectors(ROWS, seed=3), tenant="other")
+    wanted, others = ask(catalog, None), ask(catalog, None, "other")
+    ask(catalog, shelf, "other")
+    shutil.copy(shelf.vectors("other", SPACE), shelf.vectors("acme", SPACE))
+
+    assert wanted == ask(catalog, shelf)
+    assert others == ask(catalog, shelf, "other")
+    elsewhere = Shelf(tmp_path / "elsewhere", "two", SIZES)
+    ask(catalog, elsewhere, "other")
+    shutil.copy(shelf.vectors("acme", SPACE), elsewhere.vectors("acme", SPACE))
+    assert wanted == ask(catalog, elsewhere)
+    sealed = unseal(elsewhere.vectors("acme", SPACE), Label)
+    assert sealed is not None
+    assert "two" == sealed.meta.owner.catalog
+
+
+@pytest.mark.parametrize("further", [0, 3, 40])
+def test_a_catalog_that_was_restored_does_not_get_answers_of_what_it_lost(
+    tmp_path: Path, shelf: Shelf, further: int
+):
+    """Restored, it counts its changes on from an earlier number, and comes by the file's again."""
+    place = tmp_path / "catalog.db"
+    catalog = SqliteCatalog(place, synchronous="NORMAL")
+    store(catalog, drawn_vectors(200))
+    catalog.close()
+    saved = place.read_bytes()
+    catalog = SqliteCatalog(place, synchronous="NORMAL")
+    store(catalog, drawn_vectors(200, seed=2), name="lost")
+    keep_all(catalog, shelf)
+    catalog.close()
+
+    for left in tmp_path.glob("catalog.db*"):
+        left.unlink()
+    place.write_bytes(saved)
+    catalog = SqliteCatalog(place, synchronous="NORMAL")
+    if further:
+        store(catalog, drawn_vectors(10 * further, seed=4), name="since")
+    assert ask(catalog, None) == ask(catalog, shelf)
+    assert ask(catalog, None) == ask(catalog, shelf)
+    catalog.close()
+
+
+def test_another_catalog_at_the_same_place_is_not_taken_for_the_old_one(tmp_path: Path, shelf: Shelf):
+    for seed in (1, 2):
+        catalog = SqliteCatalog(tmp_path / f"{seed}.db", synchronous="NORMAL")
+        store(catalog, drawn_vectors(ROWS, seed=seed))
+
+        assert ask(catalog, None) == ask(catalog, shelf)
+        catalog.close()
+
+
+def test_holes_move_up_when_there_are_many(catalog: SqliteCatalog, shelf: Shelf):
+    keep_all(catalog, shelf)
+    first = label(shelf)
+    for start in range(0, 60, 10):
+        catalog.remove(Removal(tenant_id="acme", path=f"/a{start}.md", asked_at=now()))
+    keep_all(catalog, shelf)
+    assert (first.lineage, ROWS, 60) == (label(shelf).lineage, label(shelf).rows, label(shelf).holes)
+    assert ask(catalog, None) == ask(catalog, shelf)
+    assert not np.frombuffer(shelf.vectors("acme", SPACE).read_bytes()[: 60 * 64], "<f4").any()
+
+    for start in range(60, 120, 10):
+        catalog.remove(Removal(tenant_id="acme", path=f"/a{start}.md", asked_at=now()))
+    keep_all(catalog, shelf)
+    assert (ROWS - 120, 0) == (label(shelf).rows, label(shelf).holes)
+    assert first.lineage != label(shelf).lineage
+    assert ask(catalog, None) == ask(catalog, shelf)
+    found = drawing(shelf)
+    assert found is not None
+    assert (label(shelf).lineage, ROWS - 120) == (found.lineage, found.covered)
+
+
+def test_only_one_process_writes_a_file_at_a_time(catalog: SqliteCatalog, shelf: Shelf):
+    with shelf.building("acme", SPACE) as alone:
+        assert alone
+        assert ask(catalog, None) == ask(catalog, shelf)
+        assert [] == shelf.files()
+        keep_all(catalog, shelf)
+        assert None is drawing(shelf)
+    ask(catalog, shelf)
+    assert 1 == len(shelf.files())
+
+
+def test_a_process_killed_while_it_writes_leaves_nothing_that_counts(
+    catalog: SqliteCatalog, shelf: Shelf, tmp_path: Path
+):
+    started = [sys.executable, "-c", KILLED, str(tmp_path)]
+    with subprocess.Popen(started, stdout=subprocess.PIPE, text=True, cwd=ROOT) as child:
+        assert child.stdout is not None
+        assert "half\n" == child.stdout.readline()
+        child.send_signal(signal.SIGKILL)
+    left = list((tmp_path / "vectors").rglob("*.young"))
+
+    assert 1 == len(left)
+    assert [] == shelf.files()
+    assert ask(catalog, None) == ask(catalog, shelf)
+    assert 1 == len(shelf.files())
+    assert not left[0].exists()
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from tests.pipeline.test_vector_files import SIZES, SPACE, DIMENSION, SqliteCatalog, Shelf, Copy
+
+place = Path(sys.argv[1])
+copy = Copy("acme", SPACE, DIMENSION, Shelf(place / "vectors", "one", SIZES))
+
+class Stuck:
+    def __init__(self, snapshot): self.snapshot = snapshot
+    def __getattr__(self, name): return getattr(self.snapshot, name)
+    def load(self, *asked):
+        for batch in self.snapshot.load(*asked):
+            yield batch
+            print("half", flush=True)
+            time.sleep(600)
+
+with SqliteCatalog(place / "catalog.db").snapshot() as snapshot:
+    copy.follow(Stuck(snapshot))
+"""
+
+
+def test_where_no_file_can_be_written_vectors_are_read_into_memory(catalog: SqliteCatalog, tmp_path: Path):
+    (tmp_path / "vectors").write_text("a file, where the directory would be")
+
+    assert ask(catalog, None) == ask(catalog, Shelf(tmp_path / "vectors", "one", SIZES))
+
+
+def test_files_may_be_deleted_while_they_are_used(catalog: SqliteCatalog, shelf: Shelf):
+    copies = Copies(shelf)
+    keep_all(catalog, shelf)
+    for _ in range(2):
+        with catalog.snapshot() as snapshot:
+            for each in drawn_vectors(5, seed=6):
+                found = copies.nearest(snapshot, "acme", SPACE, each, limit=5)
+                assert found == Copies().nearest(snapshot, "acme", SPACE, each, limit=5)
+        shutil.rmtree(shelf.vectors("acme", SPACE).parent)
+        store(catalog, drawn_vectors(40, seed=8), name="more")
+
+
+def test_nothing_of_a_tenant_stays_that_is_forgotten(catalog: SqliteCatalog, shelf: Shelf):
+    store(catalog, drawn_vectors(ROWS, seed=3), tenant="other")
+    keep_all(catalog, shelf)
+    with catalog.snapshot() as before:
+        before.changes("acme")
+        catalog.remove(Removal(tenant_id="acme", asked_at=now()))
+        with catalog.snapshot() as after:
+            shelf.forget("acme", after.changes("acme").sequence)
+        # One that still reads the moment before may not bring it back.
+        asked = drawn_vectors(1)[0]
+        found = Copies(shelf).nearest(before, "acme", SPACE, asked, limit=5)
+
+    assert 5 == len(found)
+    assert [shelf.vectors("other", SPACE)] == shelf.files()
+    assert not shelf.graph("acme", SPACE).exists()
+
+
+def test_files_of_spaces_that_are_no_more_are_swept(catalog: SqliteCatalog, shelf: Shelf):
+    store(catalog, drawn_vectors(ROWS, seed=3), tenant="other")
+    keep_all(catalog, shelf)
+
+    assert 0 == shelf.sweep(lambda _: {SPACE})
+    assert 1 == shelf.sweep(lambda tenant_id: {SPACE} if tenant_id == "other" else {"another"})
+    assert [shelf.vectors("other", SPACE)] == shelf.files()
+    assert shelf.graph("other", SPACE).exists()
+    assert not shelf.graph("acme", SPACE).exists()
+
+
+def test_a_graph_finds_nearly_all_and_what_it_does_not_cover_is_found_too(tmp_path: Path):
+    """Questions that reach 400 of 4,000 rows; chance is fixed."""
+    catalog = SqliteCatalog(tmp_path / "catalog.db", synchronous="NORMAL")
+    shelf = Shelf(tmp_path / "vectors", "one", SIZES)
+    store(catalog, drawn_vectors(4_000))
+    keep_all(catalog, shelf)
+    store(catalog, drawn_vectors(100, seed=2), name="behind")
+    found = drawing(shelf)
+    assert found is not None
+    assert 4_000 == found.covered
+    assert graph.GOOD <= found.found
+
+    exact, near = ask(catalog, None), ask(catalog, shelf)
+    assert 0.95 <= sum(len({*a} & {*b}) for a, b in zip(exact, near, strict=True)) / 200
+    catalog.close()
+
+
+def test_a_graph_that_finds_too_little_is_not_used(
+    catalog: SqliteCatalog, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(graph, "REACHES", (1, 2))
+    keep_all(catalog, shelf)
+    found = drawing(shelf)
+
+    assert found is not None
+    assert (0, ROWS) == (found.reach, found.covered)
+    assert ask(catalog, None) == ask(catalog, shelf)
+
+
+def test_without_usearch_everything_is_looked_at(catalog: SqliteCatalog, shelf: Shelf, monkeypatch):
+    keep_all(catalog, shelf)
+    monkeypatch.setitem(sys.modules, "usearch", None)
+
+    assert ask(catalog, None) == ask(catalog, shelf)
+    shelf.graph("acme", SPACE).unlink()
+    keep_all(catalog, shelf)
+    assert None is drawing(shelf)
+
+
+def test_a_copy_that_has_begun_takes_up_what_others_write(catalog: SqliteCatalog, shelf: Shelf):
+    copy = Copy("acme", SPACE, DIMENSION, shelf)
+    with catalog.snapshot() as snapshot:
+        copy.follow(snapshot)
+    assert copy.base is not None
+    first = copy.base.stamp
+    store(catalog, drawn_vectors(10, seed=4), name="a")
+    catalog.remove(Removal(tenant_id="acme", path="/a0.md", asked_at=now()))
+    with catalog.snapshot() as snapshot:
+        Copy("acme", SPACE, DIMENSION, shelf).follow(snapshot, tidy=True)
+    store(catalog, drawn_vectors(10, seed=5), name="b")
+    with catalog.snapshot() as snapshot:
+        copy.follow(snapshot)
+
+    assert copy.base is not None
+    assert first != copy.base.stamp
+    assert 10 == copy.base.label.holes
