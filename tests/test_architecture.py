@@ -244,7 +244,8 @@ def test_async_stays_at_the_edge(path: Path):
 
 
 def test_files_have_at_most_400_lines():
-    assert [] == [path.name for path in FILES if len(path.read_text(encoding="utf-8").splitlines()) > 400]
+    files = [*FILES, *Path(__file__).parent.rglob("*.py")]
+    assert [] == [path.name for path in files if len(path.read_text(encoding="utf-8").splitlines()) > 400]
 
 
 def test_no_module_is_a_grab_bag():

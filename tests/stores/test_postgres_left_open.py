@@ -14,7 +14,7 @@ from penstock.queue.sql import postgres as engine
 from penstock.queue.sql.postgres import PostgresQueue
 from penstock.queue.sql.postgres_rows import SQL
 from tests.servers import postgres
-from tests.stores.test_postgres import new
+from tests.stores.conftest import new
 
 JOBS = 2_000
 AT_ONCE = 100

@@ -1,0 +1,51 @@
+"""Applications whose functions are registered and run, and what the tests do with their jobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Penstock, Receipt, config
+from penstock.job import Held, Job
+
+Payload = dict[str, Any]
+
+
+@pytest.fixture(params=["memory", "sqlite", "jsonl"])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Penstock]:
+    urls = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}/queue.db", "jsonl": f"jsonl://{tmp_path}"}
+    with Penstock(settings=config.load({}, url=urls[request.param], state_dir=tmp_path)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def registering() -> Penstock:
+    """For what is decided before any engine is asked."""
+    return Penstock(settings=config.load({}, url="memory://"))
+
+
+def wait_until(app: Penstock, receipt: Receipt, reached: Callable[[Job], bool]) -> Job:
+    deadline = time.monotonic() + 20
+    while not reached(job := app.job(receipt.job_id)):
+        assert time.monotonic() < deadline, job
+        time.sleep(0.005)
+    return job
+
+
+def worked_off(app: Penstock, receipt: Receipt) -> Job:
+    """The job after one attempt at it, whatever came of it."""
+    with app.worker_thread():
+        return wait_until(app, receipt, lambda job: job.ended or job.held is Held.TIME)
+
+
+def waits(job: Job) -> float:
+    assert job.run_at is not None
+    return (job.run_at - job.updated_at).total_seconds()
+
+
+def takes_payload(payload: Payload) -> str:
+    return "payload"

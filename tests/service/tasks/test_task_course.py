@@ -1,0 +1,177 @@
+"""Ending, putting back, taking away and cleaning up tasks."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock import Penstock, clock, lifecycle
+from penstock.errors import (
+    InvalidRequest,
+    InvalidTime,
+    InvalidTransition,
+)
+from penstock.job import ClaimRequest, Status
+from penstock.retry import FUNCTION_BACKOFF
+from penstock.service.tasks import Tasks
+from tests.service.tasks.conftest import BROKEN, FLAKY, attempt, enqueue, status
+
+# Changing their course.
+
+
+def test_a_task_in_progress_can_be_ended_by_hand(app: Penstock, tasks: Tasks):
+    done, failed = enqueue(tasks, "w1"), enqueue(tasks, "w2")
+    claims = app.queue.claim(ClaimRequest("w1", 2))
+    tasks.update_task_status(done, "COMPLETED")
+    tasks.update_task_status(failed, "failed", "no such table")
+
+    assert ("COMPLETED", "FAILED") == (status(tasks, done), status(tasks, failed))
+    assert "no such table" == tasks.get_task(failed)["error_message"]
+    assert [None, None] == app.queue.settle([lifecycle.done(claim) for claim in claims])
+
+
+def test_a_status_update_refuses_what_the_table_does_not_allow(app: Penstock, tasks: Tasks):
+    task_id = enqueue(tasks)
+
+    for new in ("COMPLETED", "FAILED", "PENDING"):
+        with pytest.raises(ValueError, match=f"Invalid status transition: PENDING → {new}"):
+            tasks.update_task_status(task_id, new, "why")
+    with pytest.raises(InvalidTransition, match="a worker's claim"):
+        tasks.update_task_status(task_id, "IN_PROGRESS")
+    with pytest.raises(ValueError, match="is not a status"):
+        tasks.update_task_status(task_id, "INVALID_STATUS")
+    with pytest.raises(ValueError, match="not found"):
+        tasks.update_task_status("unknown", "COMPLETED")
+    assert "PENDING" == status(tasks, task_id)
+
+
+def test_a_task_cannot_fail_without_saying_why(app: Penstock, tasks: Tasks):
+    task_id = enqueue(tasks)
+    app.queue.claim(ClaimRequest("w1"))
+
+    with pytest.raises(InvalidRequest, match="error_message"):
+        tasks.update_task_status(task_id, "FAILED")
+    assert "IN_PROGRESS" == status(tasks, task_id)
+
+
+def test_completed_is_the_end(app: Penstock, tasks: Tasks):
+    task_id = enqueue(tasks)
+    attempt(app)
+
+    for new in ("PENDING", "FAILED", "IN_PROGRESS"):
+        with pytest.raises(InvalidTransition):
+            tasks.update_task_status(task_id, new, "why")
+    assert not tasks.enqueue_retry(task_id)
+
+
+def test_a_failed_task_is_put_back_with_the_retries_it_had_left(app: Penstock, tasks: Tasks):
+    task_id = enqueue(tasks)
+    attempt(app, FLAKY)
+    claims = app.queue.claim(ClaimRequest("w1"), now=clock.now() + timedelta(minutes=1))
+    app.queue.settle([lifecycle.failed_attempt(claim, BROKEN, "torn page") for claim in claims])
+    assert ("FAILED", 1) == (status(tasks, task_id), tasks.get_task(task_id)["retry_count"])
+
+    assert tasks.enqueue_retry(task_id)
+    assert ("PENDING", 1) == (status(tasks, task_id), tasks.get_task(task_id)["retry_count"])
+    assert not tasks.enqueue_retry(task_id)
+
+
+def test_a_task_without_retries_left_is_not_put_back(app: Penstock, tasks: Tasks):
+    task_id = enqueue(tasks, max_retries=0)
+    attempt(app, FLAKY)
+
+    assert not tasks.enqueue_retry(task_id)
+    assert "FAILED" == status(tasks, task_id)
+    assert not tasks.enqueue_retry("unknown")
+
+
+def test_a_person_may_put_back_what_has_no_retries_left(app: Penstock, tasks: Tasks):
+    task_id = enqueue(tasks, max_retries=0)
+    attempt(app, FLAKY)
+    tasks.update_task_status(task_id, "PENDING")
+
+    assert "PENDING" == status(tasks, task_id)
+
+
+def test_a_task_with_a_live_twin_is_not_put_back(app: Penstock, tasks: Tasks):
+    first = app.call("execute_synthesis", key="daily")
+    attempt(app, BROKEN)
+    app.call("execute_synthesis", key="daily")
+
+    assert not tasks.enqueue_retry(first.job_id)
+
+
+def test_back_off_doubles_from_a_second_to_five_minutes():
+    assert [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] == [
+        FUNCTION_BACKOFF.seconds(number) for number in range(1, 12)
+    ]
+
+
+# Stale tasks.
+
+
+def start_at(app: Penstock, minutes_ago: float) -> None:
+    moment = clock.now() - timedelta(minutes=minutes_ago)
+    app.queue.claim(ClaimRequest("w1", lease=timedelta(days=1)), now=moment)
+
+
+def test_a_task_that_says_nothing_for_half_an_hour_is_stale(app: Penstock, tasks: Tasks):
+    old, young = enqueue(tasks, "w1"), enqueue(tasks, "w2")
+    start_at(app, 31)
+    start_at(app, 29)
+    enqueue(tasks, "w3")
+
+    assert [old] == tasks.detect_stale_tasks()
+    assert {old, young} == set(tasks.detect_stale_tasks(threshold_minutes=10))
+    assert [] == tasks.detect_stale_tasks(threshold_minutes=60)
+
+
+def test_a_stale_task_is_taken_from_its_worker_and_made_pending(app: Penstock, tasks: Tasks):
+    task_id = enqueue(tasks)
+    (claim,) = app.queue.claim(ClaimRequest("w1"))
+    done = enqueue(tasks, "w2")
+
+    assert 1 == tasks.cleanup_stale_tasks([task_id, done, "unknown"])
+    task = tasks.get_task(task_id)
+    assert ("PENDING", "Task timed out and was reset", 0) == (
+        task["status"],
+        task["error_message"],
+        task["retry_count"],
+    )
+    assert [None] == app.queue.settle([lifecycle.done(claim)])
+    assert 0 == tasks.cleanup_stale_tasks([])
+
+
+@pytest.mark.parametrize("minutes", [-1, float("nan"), float("inf"), "30", None])
+def test_a_threshold_that_makes_no_sense_is_refused(minutes: Any):
+    with pytest.raises(InvalidTime):
+        Penstock("memory://").tasks.detect_stale_tasks(minutes)
+
+
+# Cleaning up.
+
+
+def test_ended_tasks_are_removed_after_a_week_and_nothing_else(app: Penstock, tasks: Tasks):
+    old = clock.now() - timedelta(days=8)
+    note = app.submit(item_type="content", op="ingest", payload={"content": "The mill runs."})
+    ids = [enqueue(tasks, f"w{n}") for n in range(4)]
+    claims = {claim.queue_id: claim for claim in app.queue.claim(ClaimRequest("w1", 10))}
+    app.queue.settle(
+        [
+            lifecycle.done(claims[note.job_id]),
+            lifecycle.done(claims[ids[0]]),
+            lifecycle.failed(claims[ids[1]], "ERR_PARSE", "torn page"),
+        ],
+        now=old,
+    )
+    app.queue.settle([lifecycle.done(claims[ids[2]])])
+
+    assert 2 == tasks.cleanup_completed_tasks()
+    assert {note.job_id, ids[2], ids[3]} == {job.queue_id for job in app.jobs()}
+    assert 1 == tasks.cleanup_completed_tasks(retention_days=0)
+    assert "IN_PROGRESS" == status(tasks, ids[3])
+    assert Status.DONE is app.job(note.job_id).status
+    with pytest.raises(InvalidTime):
+        tasks.cleanup_completed_tasks(retention_days=-1)

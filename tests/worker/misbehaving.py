@@ -1,0 +1,198 @@
+"""Handlers that do what no handler should."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, cast
+
+from penstock.errors import PermanentFailure
+from penstock.handlers.context import Context
+
+
+class Catastrophe(BaseException):
+    def __str__(self) -> str:
+        return "not an Exception"
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def regex(context: Context) -> None:
+    """Keeps the interpreter for ever: no other thread of the process runs."""
+    re.match(r"(a|a)+$", "a" * 60 + "b")
+
+
+def kill_self(context: Context) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def exit_hard(context: Context) -> None:
+    os._exit(3)
+
+
+def sys_exit(context: Context) -> None:
+    sys.exit("enough")
+
+
+def catastrophe(context: Context) -> None:
+    raise Catastrophe
+
+
+def interrupt(context: Context) -> None:
+    raise KeyboardInterrupt
+
+
+def unspeakable(context: Context) -> None:
+    raise Unspeakable
+
+
+def surrogates(context: Context) -> None:
+    raise PermanentFailure("bad \ud800 text \0 here")
+
+
+def fork(context: Context) -> str:
+    """Both come back from the handler."""
+    os.fork()
+    return "back"
+
+
+def fork_and_stay(context: Context) -> int:
+    """Leaves a process behind that would live on for a minute."""
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(60)
+        os._exit(0)
+    return pid
+
+
+def start_a_program(context: Context) -> None:
+    """And wait for it, for as long as it likes."""
+    with subprocess.Popen(["sleep", "600"]) as program:
+        Path(context.payload["pid"]).write_text(str(program.pid))
+
+
+def print_much(context: Context) -> None:
+    print("x" * 100_000)  # more than a buffer holds
+    sys.stdout.flush()
+    sys.stderr.write("")
+
+
+def close_stdout(context: Context) -> None:
+    sys.stdout.close()
+    sys.stderr = cast("Any", None)
+    os.close(1)
+
+
+def close_all(context: Context) -> str:
+    """As programs do that turn themselves into daemons; it takes a while to notice."""
+    os.closerange(3, 4096)
+    time.sleep(context.payload.get("seconds", 0))
+    return "closed"
+
+
+def close_stdin(context: Context) -> None:
+    sys.stdin.close()
+    os.close(0)
+
+
+def read_stdin(context: Context) -> str:
+    return sys.stdin.read()
+
+
+def chdir(context: Context) -> None:
+    os.chdir("/")
+
+
+def where(context: Context) -> str:
+    return str(Path.cwd())
+
+
+def leak_threads(context: Context) -> None:
+    for _ in range(5):
+        threading.Thread(target=time.sleep, args=(60,)).start()
+
+
+def leave_a_timer(context: Context) -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0.4)
+    signal.setitimer(signal.ITIMER_PROF, 0.4)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def stop_the_clock(context: Context) -> None:
+    """As tests do that freeze the time; it was not put back."""
+    began = time.monotonic()
+    time.monotonic = lambda: began - 10_000
+    time.sleep = lambda seconds: None
+
+
+def leak_a_hog(context: Context) -> None:
+    """A thread that keeps the interpreter for ever, from a moment after its job on."""
+
+    def hog() -> None:
+        time.sleep(0.3)
+        regex(context)
+
+    threading.Thread(target=hog, daemon=True).start()
+
+
+class Mute:
+    """As some programs replace sys.stdout: no flush, no closed."""
+
+    def write(self, text: str) -> None:
+        pass
+
+
+def mute_stdout(context: Context) -> None:
+    sys.stdout = cast("Any", Mute())
+    threading.Thread(target=time.sleep, args=(60,)).start()
+
+
+def keep_the_logs_lock(context: Context) -> None:
+    """In a thread that never gives it back."""
+    kept = threading.Event()
+
+    def keep() -> None:
+        logging.getLogger().handlers[0].acquire()
+        kept.set()
+        threading.Event().wait()
+
+    threading.Thread(target=keep, daemon=True).start()
+    kept.wait()
+
+
+_hoard: list[bytearray] = []
+
+
+def hoard(context: Context) -> None:
+    """Memory that is never given back."""
+    _hoard.append(bytearray(b"x") * (30 << 20))
+
+
+def garbage(context: Context) -> object:
+    return object()
+
+
+def hostile(context: Context) -> object:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    return deep
+
+
+def too_large(context: Context) -> str:
+    return "x" * 2_000_000
+
+
+def no_text(context: Context) -> str:
+    return "\ud800"
