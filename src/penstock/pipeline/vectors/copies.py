@@ -199,7 +199,7 @@ class Copy:
         if base.sound():
             written = self._written(snapshot, pieces, lineage, self.sequence)
         else:
-            log.warning("a file of vectors was damaged; it is made anew from the catalog")
+            log.info("a file of vectors was damaged; it is made anew from the catalog")
             written = self._written(snapshot, self._read(snapshot), clock.new_task_id(), self.sequence)
         if written is not None:
             self._base, self._alive, self._rows = written, None, self._rows.none(self._dimension)
@@ -227,7 +227,7 @@ class Copy:
                         shelf.discard(path)
                 return made
         except OSError as error:
-            log.warning("vectors are read from the catalog: %s", error)
+            log.info("vectors are read from the catalog: %s", error)
             return None
 
     def _look_for_graph(self) -> None:

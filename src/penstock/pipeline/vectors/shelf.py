@@ -102,8 +102,7 @@ class Shelf:
     def forget(self, tenant_id: str, sequence: int) -> None:
         """Remove all files of a tenant. One that is made at this moment from before ``sequence`` goes, too:
         whoever makes it looks at what is written here after it got its name."""
-        if not self._directory.is_dir():
-            return
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._gone(tenant_id).write_text(str(sequence), encoding="ascii")
         for suffix in (VECTORS, GRAPH, YOUNG, LOCK):
             for path in self._directory.glob(f"{_name(tenant_id)}-*{suffix}"):

@@ -4,10 +4,13 @@ which gets only what the others leave of the processor."""
 from __future__ import annotations
 
 import logging
+import math
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 ROUNDS = 10
 """Rounds of upkeep between two looks at a catalog that changes all the time."""
 TIDY_AFTER = timedelta(hours=1)
-"""How long a vector that was removed may stay in a file, where a worker runs."""
+"""About how long a vector that was removed may stay in a file, where a worker runs."""
 SLICE = 50_000
 """Rows drawn before the graph is written, or half of what is drawn already if that is more: who is stopped
 loses no more."""
@@ -43,6 +46,7 @@ class VectorKeeper:
         self._context = multiprocessing.get_context(start_method)
         self._process: BaseProcess | None = None
         self._sequence: int | None = None
+        self._tidy_at = math.inf
         self._rounds = 0
 
     def step(self) -> bool:
@@ -50,14 +54,18 @@ class VectorKeeper:
         self._rounds += 1
         if self._rounds % ROUNDS != 2 or self._busy():
             return False
+        now = time.monotonic()
         with self._catalog.snapshot() as snapshot:
             sequence = snapshot.changes("").sequence
-            if sequence == self._sequence:
+            if sequence == self._sequence and now < self._tidy_at:
                 return False
-            self._shelf.sweep(lambda tenant_id: {space.name for space in snapshot.spaces(tenant_id)})
+            with suppress(OSError):  # files that cannot be removed are no reason to end a worker
+                self._shelf.sweep(lambda tenant_id: {space.name for space in snapshot.spaces(tenant_id)})
             large = any(True for _ in worth_a_file(snapshot, self._shelf))
         if large:
             self._start()
+        # Once more when files of now are old enough to be tidied, also if nothing changes until then.
+        self._tidy_at = now + TIDY_AFTER.total_seconds() if sequence != self._sequence else math.inf
         self._sequence = sequence
         return False
 
@@ -140,7 +148,7 @@ def _old(shelf: Shelf, tenant_id: str, space: str) -> bool:
         written = shelf.vectors(tenant_id, space).stat().st_mtime
     except OSError:
         return False
-    return clock.now().timestamp() - written > TIDY_AFTER.total_seconds()
+    return clock.now().timestamp() - written > TIDY_AFTER.total_seconds() / 2
 
 
 def _draw_on(copy: Copy, shelf: Shelf, tenant_id: str, space: str, stop: Callable[[], bool]) -> bool:
