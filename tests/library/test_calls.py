@@ -289,19 +289,19 @@ def test_a_store_that_fails_ends_the_worker_thread_and_is_told(tmp_path: Path):
 
 
 def test_a_worker_thread_keeps_the_lease_of_a_job_that_outlasts_it(tmp_path: Path):
-    app = Penstock(settings=config.load({}, url="memory://", lease_s=1, heartbeat_s=0.5))
+    app = Penstock(settings=config.load({}, url="memory://", state_dir=tmp_path, lease_s=2, heartbeat_s=0.5))
     late: list[int] = []
 
     @app.function("slow")
     def slow(payload: dict[str, Any]) -> None:
-        for _ in range(15):
+        for _ in range(30):
             time.sleep(0.1)
             late.append(len(app.queue.expired()))
 
     receipt = app.call("slow")
     with app.worker_thread():
         app.wait(receipt.job_id, timeout=20)
-    assert [0] * 15 == late
+    assert [0] * 30 == late
 
 
 def test_processes_cannot_serve_a_memory():

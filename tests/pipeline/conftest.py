@@ -1,12 +1,33 @@
-"""Finds the test corpus, which is not part of this repository; without it its tests are not collected."""
+"""Finds the test corpus, which is not part of this repository; without it its tests are not collected. And a
+catalog with a shelf beside it, for files of vectors."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+
+from penstock.catalog.sql.sqlite import SqliteCatalog
+from penstock.pipeline.vectors.shelf import Shelf
+from tests.pipeline.shelving import ROWS, SIZES, drawn_vectors, store
 
 CORPUS = Path(
     os.environ.get("PENSTOCK_TEST_CORPUS") or Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
 )
 
 collect_ignore = [] if (CORPUS / "MANIFEST.jsonl").is_file() else ["test_corpus.py"]
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[SqliteCatalog]:
+    catalog = SqliteCatalog(tmp_path / "catalog.db", synchronous="NORMAL")
+    store(catalog, drawn_vectors(ROWS))
+    yield catalog
+    catalog.close()
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    return Shelf(tmp_path / "vectors", "one", SIZES)

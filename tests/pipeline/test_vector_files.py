@@ -1,4 +1,4 @@
-"""Files of vectors and the graphs over them: whatever becomes of them, answers stay those of the catalog."""
+"""Files of vectors: whatever becomes of them, answers stay those of the catalog."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,64 +16,26 @@ import pytest
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import Removal
 from penstock.clock import now
-from penstock.pipeline.vectors import graph
 from penstock.pipeline.vectors.copies import Copies, Copy
-from penstock.pipeline.vectors.graph import Drawn, damaged
+from penstock.pipeline.vectors.graph import damaged
 from penstock.pipeline.vectors.mapped import Label
 from penstock.pipeline.vectors.sealed import unseal
-from penstock.pipeline.vectors.shelf import Shelf, Sizes
+from penstock.pipeline.vectors.shelf import Shelf
 from penstock.worker.upkeep.vectors import keep_all
 from tests.conformance.durable import ROOT
-from tests.pipeline.drawing import DIMENSION, SPACE, drawn_vectors, store
-
-SIZES = Sizes(worth_a_file=100, most_drift=20, worth_a_graph=100)
-ROWS = 400
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[SqliteCatalog]:
-    catalog = SqliteCatalog(tmp_path / "catalog.db", synchronous="NORMAL")
-    store(catalog, drawn_vectors(ROWS))
-    yield catalog
-    catalog.close()
-
-
-@pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf(tmp_path / "vectors", "one", SIZES)
-
-
-def ask(
-    catalog: SqliteCatalog, shelf: Shelf | None, tenant: str = "acme", limit: int = 10
-) -> list[list[int]]:
-    """What a new process answers to some questions."""
-    copies = Copies(shelf)
-    with catalog.snapshot() as snapshot:
-        return [
-            [near.content_id for near in copies.nearest(snapshot, tenant, SPACE, each, limit=limit)]
-            for each in drawn_vectors(20, seed=99)
-        ]
-
-
-def label(shelf: Shelf) -> Label:
-    sealed = unseal(shelf.vectors("acme", SPACE), Label)
-    assert sealed is not None
-    return sealed.meta
-
-
-def drawing(shelf: Shelf) -> Drawn | None:
-    sealed = unseal(shelf.graph("acme", SPACE), Drawn)
-    return sealed.meta if sealed is not None else None
-
-
-def flip(path: Path, at: int) -> None:
-    whole = bytearray(path.read_bytes())
-    whole[at] ^= 0x41
-    path.write_bytes(whole)
-
-
-def cut(path: Path, to: int) -> None:
-    path.write_bytes(path.read_bytes()[:to])
+from tests.pipeline.shelving import (
+    DIMENSION,
+    ROWS,
+    SIZES,
+    SPACE,
+    ask,
+    cut,
+    drawing,
+    drawn_vectors,
+    flip,
+    label,
+    store,
+)
 
 
 def test_a_search_leaves_what_it_read_for_the_next_one(catalog: SqliteCatalog, shelf: Shelf):
@@ -128,17 +90,6 @@ def test_a_wrong_number_of_a_chunk_is_noticed_before_it_is_used(catalog: SqliteC
 
     assert damaged(shelf.vectors("acme", SPACE))
     assert wanted == ask(catalog, shelf)
-
-
-def test_a_wrong_graph_is_noticed_before_it_is_walked(catalog: SqliteCatalog, shelf: Shelf):
-    keep_all(catalog, shelf)
-    wanted = ask(catalog, None)
-    size = shelf.graph("acme", SPACE).stat().st_size
-    for at in range(100, size - 500, size // 7):
-        flip(shelf.graph("acme", SPACE), at)
-
-        assert damaged(shelf.vectors("acme", SPACE))
-        assert wanted == ask(catalog, shelf)
 
 
 def test_a_wrong_vector_is_not_carried_on(catalog: SqliteCatalog, shelf: Shelf):
@@ -205,27 +156,6 @@ def test_another_catalog_at_the_same_place_is_not_taken_for_the_old_one(tmp_path
         catalog.close()
 
 
-def test_holes_move_up_when_there_are_many(catalog: SqliteCatalog, shelf: Shelf):
-    keep_all(catalog, shelf)
-    first = label(shelf)
-    for start in range(0, 60, 10):
-        catalog.remove(Removal(tenant_id="acme", path=f"/a{start}.md", asked_at=now()))
-    keep_all(catalog, shelf)
-    assert (first.lineage, ROWS, 60) == (label(shelf).lineage, label(shelf).rows, label(shelf).holes)
-    assert ask(catalog, None) == ask(catalog, shelf)
-    assert not np.frombuffer(shelf.vectors("acme", SPACE).read_bytes()[: 60 * 64], "<f4").any()
-
-    for start in range(60, 120, 10):
-        catalog.remove(Removal(tenant_id="acme", path=f"/a{start}.md", asked_at=now()))
-    keep_all(catalog, shelf)
-    assert (ROWS - 120, 0) == (label(shelf).rows, label(shelf).holes)
-    assert first.lineage != label(shelf).lineage
-    assert ask(catalog, None) == ask(catalog, shelf)
-    found = drawing(shelf)
-    assert found is not None
-    assert (label(shelf).lineage, ROWS - 120) == (found.lineage, found.covered)
-
-
 def test_only_one_process_writes_a_file_at_a_time(catalog: SqliteCatalog, shelf: Shelf):
     with shelf.building("acme", SPACE) as alone:
         assert alone
@@ -257,7 +187,10 @@ def test_a_process_killed_while_it_writes_leaves_nothing_that_counts(
 KILLED = """
 import sys, time
 from pathlib import Path
-from tests.pipeline.test_vector_files import SIZES, SPACE, DIMENSION, SqliteCatalog, Shelf, Copy
+from penstock.catalog.sql.sqlite import SqliteCatalog
+from penstock.pipeline.vectors.copies import Copy
+from penstock.pipeline.vectors.shelf import Shelf
+from tests.pipeline.shelving import DIMENSION, SIZES, SPACE
 
 place = Path(sys.argv[1])
 copy = Copy("acme", SPACE, DIMENSION, Shelf(place / "vectors", "one", SIZES))
@@ -322,45 +255,6 @@ def test_files_of_spaces_that_are_no_more_are_swept(catalog: SqliteCatalog, shel
     assert not shelf.graph("acme", SPACE).exists()
 
 
-def test_a_graph_finds_nearly_all_and_what_it_does_not_cover_is_found_too(tmp_path: Path):
-    """Questions that reach 400 of 4,000 rows; chance is fixed."""
-    catalog = SqliteCatalog(tmp_path / "catalog.db", synchronous="NORMAL")
-    shelf = Shelf(tmp_path / "vectors", "one", SIZES)
-    store(catalog, drawn_vectors(4_000))
-    keep_all(catalog, shelf)
-    store(catalog, drawn_vectors(100, seed=2), name="behind")
-    found = drawing(shelf)
-    assert found is not None
-    assert 4_000 == found.covered
-    assert graph.GOOD <= found.found
-
-    exact, near = ask(catalog, None), ask(catalog, shelf)
-    assert 0.95 <= sum(len({*a} & {*b}) for a, b in zip(exact, near, strict=True)) / 200
-    catalog.close()
-
-
-def test_a_graph_that_finds_too_little_is_not_used(
-    catalog: SqliteCatalog, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(graph, "REACHES", (1, 2))
-    keep_all(catalog, shelf)
-    found = drawing(shelf)
-
-    assert found is not None
-    assert (0, ROWS) == (found.reach, found.covered)
-    assert ask(catalog, None) == ask(catalog, shelf)
-
-
-def test_without_usearch_everything_is_looked_at(catalog: SqliteCatalog, shelf: Shelf, monkeypatch):
-    keep_all(catalog, shelf)
-    monkeypatch.setitem(sys.modules, "usearch", None)
-
-    assert ask(catalog, None) == ask(catalog, shelf)
-    shelf.graph("acme", SPACE).unlink()
-    keep_all(catalog, shelf)
-    assert None is drawing(shelf)
-
-
 def test_a_copy_that_has_begun_takes_up_what_others_write(catalog: SqliteCatalog, shelf: Shelf):
     copy = Copy("acme", SPACE, DIMENSION, shelf)
     with catalog.snapshot() as snapshot:
@@ -378,3 +272,16 @@ def test_a_copy_that_has_begun_takes_up_what_others_write(catalog: SqliteCatalog
     assert copy.base is not None
     assert first != copy.base.stamp
     assert 10 == copy.base.label.holes
+
+
+def test_a_worker_does_not_leave_what_was_removed_in_an_old_file(catalog: SqliteCatalog, shelf: Shelf):
+    keep_all(catalog, shelf)
+    catalog.remove(Removal(tenant_id="acme", path="/a0.md", asked_at=now()))
+    keep_all(catalog, shelf)
+    assert 0 == label(shelf).holes
+    long_ago = now().timestamp() - 7_200
+    os.utime(shelf.vectors("acme", SPACE), (long_ago, long_ago))
+
+    keep_all(catalog, shelf)
+    assert 10 == label(shelf).holes
+    assert not np.frombuffer(shelf.vectors("acme", SPACE).read_bytes()[: 10 * 64], "<f4").any()

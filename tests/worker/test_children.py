@@ -186,8 +186,12 @@ def test_a_process_that_cannot_be_started_is_tried_again_later(field: Field):
     place = field.place / "here"
     worker = field.worker(processes=2)
     running = field.put("sleep", payload={"seconds": 2})
+    # Both have begun something: neither is still on its way in when the place goes.
+    short = field.put("sleep", payload={"seconds": 1})
     field.began(running)
-    before = until(lambda: found if len(found := set(place.glob("*.slot"))) == 2 else set())
+    field.began(short)
+    before = set(place.glob("*.slot"))
+    assert 2 == len(before)
     moved = place.rename(field.place / "moved")
     place.touch()
     field.ended(field.put("exit_hard", max_retries=0))
