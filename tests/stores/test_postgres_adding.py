@@ -133,6 +133,19 @@ def test_an_id_that_was_taken_before_is_refused_also_then(queue: PostgresQueue, 
         queue.add([new(1, idempotency_key="another", dedupe=False)])
 
 
+def test_a_refusal_does_not_stand_in_the_way_of_the_next(queue: PostgresQueue, url: str) -> None:
+    """After a ROLLBACK the driver has the session forget every statement, not only its own."""
+    for _ in range(10):
+        # So often that the driver has one.
+        queue.get("job_000001")
+    with pytest.raises(DuplicateId):
+        queue.add([new(1, idempotency_key="another", dedupe=False)])
+    queue.add([new(2)])
+    queue.add([new(3)])
+
+    assert ["job_000001", "job_000002", "job_000003"] == _ids(url)
+
+
 def test_a_server_that_stays_away_is_told(queue: PostgresQueue, line: Line) -> None:
     line.close()
     with pytest.raises(StoreUnavailable):

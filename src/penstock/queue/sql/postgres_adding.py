@@ -6,6 +6,7 @@ The statement is a transaction of its own. It decides nothing: what it does not 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from weakref import WeakSet
 
 import psycopg
@@ -50,10 +51,17 @@ def add_plain(connections: Connections, channel: str, job: Job, limits: Limits) 
 
 def _sent(connection: Connection, values: dict[str, str | None]) -> bool:
     """Past the driver's cursors: turning twenty values into parameters costs more than all else here."""
-    if connection not in _prepared:
-        _prepare(connection)
     sent = [None if (value := values[name]) is None else value.encode() for name in _PARAMETERS]
-    connection.pgconn.send_query_prepared(_NAME, sent)
+    if connection in _prepared:
+        # After a ROLLBACK the driver has the session forget its statements, and this one with them.
+        with suppress(psycopg.errors.InvalidSqlStatementName):
+            return _executed(connection, sent)
+    _prepare(connection)
+    return _executed(connection, sent)
+
+
+def _executed(connection: Connection, values: list[bytes | None]) -> bool:
+    connection.pgconn.send_query_prepared(_NAME, values)
     return _answer(connection).ntuples == 1
 
 
