@@ -58,6 +58,6 @@ def test_a_delete_waits_until_later_walks_were_heard(catalog: Catalog):
     wanted = source(catalog, "/a/1.md")
     assert wanted is not None
     assert [True] == catalog.touch([Touch(wanted.source_id, 1, 2, at(6))])
-    heard = msgspec.structs.replace(folder("/a", asked_at=5), heard=at(6))
+    heard = msgspec.structs.replace(folder("/a", asked_at=5), heard=frozenset([walk]))
     assert Removed(1, False) == catalog.remove(heard)
     assert ["/a/1.md"] == known(catalog)

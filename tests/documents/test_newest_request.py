@@ -115,6 +115,24 @@ def test_a_delete_in_the_middle_of_a_later_walk_takes_nothing_from_it(desk: Desk
     assert ["mill.md"] == desk.found("wheel", mode="keyword")
 
 
+def test_a_walk_that_begins_after_a_later_one_was_heard_is_heard_too(desk: Desk):
+    for name in ("one/mill.md", "two/pond.md"):
+        desk.put(name, f"Water drives the wheel of {name}.")
+    desk.index()
+    with desk.by_hand() as hand, desk.by_hand() as slow:
+        desk.app.submit(**_job("folder", folder_path=str(desk.folder)))
+        delete = claimed(desk)
+        desk.app.index(desk.folder / "one")
+        first = claimed(desk)
+        indexed_meanwhile(desk, hand, "two")
+        slow.stops.at("before", "touch", lambda: hand.run(first))
+
+        assert 0 == slow.run(delete)["removed"]
+
+        hand.drain()
+    assert ["mill.md", "pond.md"] == sorted(desk.found("wheel", mode="keyword"))
+
+
 def test_a_file_removed_while_it_is_found_unchanged_is_looked_at_again(desk: Desk):
     path = desk.put("mill.md", "Water drives the wheel.")
     desk.index()

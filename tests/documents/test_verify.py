@@ -203,3 +203,16 @@ def test_contents_are_compared_where_size_and_time_say_nothing(desk: Desk):
         assert "indexed" == desk.finish(receipt.job_id).result["outcome"]
     assert [] == list(desk.app.verifier.differences(checksum=True))
     assert ["b.md"] == desk.found("wheel", mode="keyword")
+
+
+def test_a_plain_request_for_the_file_does_not_stand_in_for_the_repair_of_its_content(desk: Desk):
+    path = desk.put("a.md", "Water drives the mill.")
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    desk.index()
+    path.write_text("Water drives the duck.")
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    (receipt,) = desk.app.verifier.fix(list(desk.app.verifier.differences(checksum=True)))
+    desk.app.index(path)
+
+    assert "indexed" == desk.finish(receipt.job_id).result["outcome"]
+    assert [] == list(desk.app.verifier.differences(checksum=True))

@@ -167,6 +167,41 @@ def test_only_one_process_writes_a_file_at_a_time(catalog: SqliteCatalog, shelf:
     assert 1 == len(shelf.files())
 
 
+def follow(copy: Copy, catalog: SqliteCatalog) -> None:
+    with catalog.snapshot() as snapshot:
+        copy.follow(snapshot)
+
+
+def test_a_file_of_its_own_is_no_part_of_the_lineage_of_others(catalog: SqliteCatalog, shelf: Shelf):
+    keep_all(catalog, shelf)
+    copies = [Copy("acme", SPACE, DIMENSION, shelf) for _ in range(2)]
+    for each in copies:
+        follow(each, catalog)
+    store(catalog, drawn_vectors(60, seed=5), name="b")
+    with shelf.building("acme", SPACE):
+        follow(copies[0], catalog)
+    follow(copies[1], catalog)
+    alone, shared = (each.base for each in copies)
+
+    assert alone is not None
+    assert shared is not None
+    assert alone.label.lineage != shared.label.lineage == label(shelf).lineage
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_a_file_of_which_all_is_gone_is_not_written_again(catalog: SqliteCatalog, shelf: Shelf, spoilt: bool):
+    copy = Copy("acme", SPACE, DIMENSION, shelf)
+    follow(copy, catalog)
+    if spoilt:
+        with shelf.vectors("acme", SPACE).open("r+b") as file:
+            file.write(b"\x55")
+    catalog.remove(Removal(tenant_id="acme", asked_at=now()))
+    follow(copy, catalog)
+
+    assert copy.base is None
+    assert [] == copy.nearest(drawn_vectors(1)[0], 10, None)
+
+
 def test_a_process_killed_while_it_writes_leaves_nothing_that_counts(
     catalog: SqliteCatalog, shelf: Shelf, tmp_path: Path
 ):

@@ -42,6 +42,8 @@ class Line:
         self.cut_at: bytes | None = None
         self.answered = False
         """Whether the server may answer what the line is cut at."""
+        self.last_words = b""
+        """What comes back before the line is cut."""
         self.statements: list[bytes] = []
         threading.Thread(target=self._listen, daemon=True).start()
 
@@ -60,6 +62,7 @@ class Line:
                 self.statements.append(said)
                 if self.cut_at is not None and self.cut_at in said:
                     self.cut_at = None
+                    near.sendall(self.last_words)
                     if self.answered:
                         # Nothing more comes back; what was asked for is done all the same.
                         near.shutdown(socket.SHUT_WR)
@@ -120,6 +123,34 @@ def test_it_is_there_once_where_the_line_was_cut(
     queue: PostgresQueue, line: Line, url: str, answered: bool
 ) -> None:
     line.answered = answered
+    line.cut_at = b"job_000002"
+    (added,) = queue.add([new(2)])
+
+    assert ("job_000002", Status.PENDING, False) == (added.queue_id, added.status, added.dedupe_hit)
+    assert ["job_000001", "job_000002"] == _ids(url)
+
+
+def _message(kind: bytes, said: bytes = b"") -> bytes:
+    return kind + (4 + len(said)).to_bytes(4, "big") + said
+
+
+DONE = (
+    _message(b"2")
+    + _message(
+        b"T", b"\0\1pg_notify\0" + bytes(6) + (2278).to_bytes(4, "big") + b"\0\4" + b"\xff" * 4 + b"\0\0"
+    )
+    + _message(b"D", b"\0\1" + bytes(4))
+    + _message(b"C", b"INSERT 0 1\0")
+)
+ENDED = _message(b"E", b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0")
+
+
+@pytest.mark.parametrize("said", [b"", DONE], ids=["before", "after"])
+def test_it_is_there_once_where_the_server_ended_the_session(
+    queue: PostgresQueue, line: Line, url: str, said: bytes
+) -> None:
+    """Before the statement, or after it and before its commit."""
+    line.last_words = said + ENDED
     line.cut_at = b"job_000002"
     (added,) = queue.add([new(2)])
 

@@ -276,7 +276,7 @@ class Catalog(Protocol):
         """Write a tombstone, then make sources invisible, at most ``limit`` a call, and drop generations
         being built. A generation asked for not later than the tombstone is never published afterwards.
         Rows go through the outbox, sources with the last of theirs. Where walks were announced that were
-        asked for later, and after ``heard``, nothing but the tombstone is written, and they are answered."""
+        asked for later, and not ``heard``, nothing but the tombstone is written, and they are answered."""
 
     def outbox(self, kind: EntryKind | None = None, *, after: int = 0, limit: int = 100) -> list[Entry]:
         """What is left to do after transactions that are over, oldest first."""

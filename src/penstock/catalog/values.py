@@ -284,7 +284,8 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     ``below`` is false, all below it.
 
     Only what was asked for before or at ``asked_at`` goes; later generations stay. So does, until it was
-    heard, what a walk asked for later may want: ``heard`` is when the last of those was asked for.
+    heard, what a walk asked for later may want. ``heard`` names them: of two the one asked first may begin
+    last, so that no time says which were.
     """
 
     tenant_id: str
@@ -295,7 +296,7 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     source_id: str | None = None
     below: bool = True
     reason: str = ""
-    heard: datetime | None = None
+    heard: frozenset[Walk] = frozenset()
 
 
 class Walk(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,8 +30,7 @@ def removed_in_batches(catalog: Catalog, removal: Removal) -> Iterator[int]:
         if removed.newer:
             for walk in removed.newer:
                 _keep_what_it_wants(catalog, removal, walk)
-            heard = max(walk.asked_at for walk in removed.newer)
-            removal = msgspec.structs.replace(removal, heard=heard)
+            removal = msgspec.structs.replace(removal, heard=removal.heard.union(removed.newer))
             continue
         yield removed.sources
         if not removed.more:

@@ -104,6 +104,8 @@ class Verifier:
                 "tenant_id": one.place.tenant_id,
                 "collection": one.place.collection,
                 "branch": one.place.branch,
+                # Size and time say that nothing changed: a request that goes by them must not stand for it.
+                "dedupe": not one.content,
                 # By the time the job runs a disk may be away that was there a moment ago.
                 "metadata": {CAREFUL: True} | ({"checksum": True} if one.content else {}),
             }

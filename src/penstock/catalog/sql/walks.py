@@ -20,9 +20,8 @@ def announce(rows: Rows, walk: Walk) -> None:
 
 def newer(rows: Rows, removal: Removal) -> tuple[Walk, ...]:
     """Walks asked for after the delete that have not been heard. Usually none."""
-    since = max(removal.asked_at, removal.heard or removal.asked_at)
     scope = (removal.collection or "", removal.branch or "")
-    found = rows.all("walks_since", removal.tenant_id, format_time(since), *scope)
+    found = rows.all("walks_since", removal.tenant_id, format_time(removal.asked_at), *scope)
     if not found:
         return ()
     path = removal.path
@@ -32,7 +31,8 @@ def newer(rows: Rows, removal: Removal) -> tuple[Walk, ...]:
             return ()
         *place, path = row
         found = [one for one in found if list(one[:3]) == place]
-    return tuple(walk for walk in map(_walk, found) if contests(walk, removal, path))
+    wanting = (walk for walk in map(_walk, found) if contests(walk, removal, path))
+    return tuple(walk for walk in wanting if walk not in removal.heard)
 
 
 def at(rows: Rows, place: Place, path: str) -> list[Walk]:

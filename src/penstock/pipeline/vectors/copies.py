@@ -111,7 +111,7 @@ class Copy:
 
         head, rest = _split(self._read(snapshot), self._shelf.sizes.worth_a_file if self._shelf else None)
         if rest is not None:
-            self._base = self._written(snapshot, chain(head, rest), clock.new_task_id(), sequence)
+            self._base = self._written(snapshot, chain(head, rest), sequence)
             if self._base is not None:
                 self._rows = Rows.none(self._dimension)
                 return
@@ -192,33 +192,40 @@ class Copy:
         most = 0 if tidy and self._hidden() else max(self._shelf.sizes.most_drift, len(base) // 20)
         if self._drift() <= most:
             return
+        if not len(self._rows) and self._alive is not None and not self._alive.any():
+            # All of it is gone: there is nothing to write.
+            self._base, self._alive, self._graph, self._graph_stamp = None, None, None, None
+            return
         holes = base.label.holes + self._hidden()
         same = holes <= MOST_HOLES * len(base)
-        lineage = base.label.lineage if same else clock.new_task_id()
         pieces = chain(base.pieces(self._alive, holes=same), [self._rows])
         if base.sound():
-            written = self._written(snapshot, pieces, lineage, self.sequence)
+            written = self._written(snapshot, pieces, self.sequence, base if same else None)
         else:
             log.info("a file of vectors was damaged; it is made anew from the catalog")
-            written = self._written(snapshot, self._read(snapshot), clock.new_task_id(), self.sequence)
+            written = self._written(snapshot, self._read(snapshot), self.sequence)
         if written is not None:
             self._base, self._alive, self._rows = written, None, self._rows.none(self._dimension)
             if written.label.lineage != base.label.lineage:
                 self._graph, self._graph_stamp = None, None
 
     def _written(
-        self, snapshot: Snapshot, pieces: Iterable[Rows], lineage: str, sequence: int
+        self, snapshot: Snapshot, pieces: Iterable[Rows], sequence: int, after: MappedRows | None = None
     ) -> MappedRows | None:
-        """A file of these rows, for all processes if nobody else writes it now; None: there is no room."""
+        """A file of these rows, for all processes if nobody else writes it now; None: there is no room.
+        ``after``: the file whose rows keep their numbers."""
         from penstock.pipeline.vectors.mapped import Origin, read_rows, write_rows
 
         assert self._shelf is not None
         shelf, tenant_id = self._shelf, self._tenant_id
         path = shelf.vectors(tenant_id, self._space)
         witnesses = tuple(snapshot.witnesses(tenant_id, sequence))
-        origin = Origin(self._owner(), self._dimension, lineage, sequence, witnesses)
         try:
             with shelf.building(tenant_id, self._space) as alone, shelf.young(path) as (file, young):
+                # Of two that follow the same file only one has its lineage: their new rows differ in order.
+                goes_on = alone and after is not None and stamp_of(path) == after.stamp
+                lineage = after.label.lineage if after is not None and goes_on else clock.new_task_id()
+                origin = Origin(self._owner(), self._dimension, lineage, sequence, witnesses)
                 write_rows(file, origin, pieces)
                 made = read_rows(young, origin.owner, self._dimension)
                 if alone and made is not None:

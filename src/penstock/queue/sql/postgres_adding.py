@@ -78,11 +78,12 @@ def _prepare(connection: Connection) -> None:
 
 
 def _answer(connection: Connection) -> PGresult:
-    result: PGresult
-    (result,) = connection.wait(execute(connection.pgconn))
-    if result.status == ExecStatus.FATAL_ERROR:
-        raise error_from_result(result)
-    return result
+    # The commit comes after the statement's own answer: a session that ends there says so behind it.
+    results: list[PGresult] = connection.wait(execute(connection.pgconn))
+    for result in results:
+        if result.status == ExecStatus.FATAL_ERROR:
+            raise error_from_result(result)
+    return results[-1]
 
 
 def _is_there(connection: Connection, job: Job) -> bool:
