@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from penstock.catalog.answers import Witness
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import Removal
 from penstock.clock import now
-from penstock.pipeline.vectors.copies import Copies, Copy
+from penstock.pipeline.vectors.copies import Copies, Copy, trusted
 from penstock.pipeline.vectors.graph import damaged
 from penstock.pipeline.vectors.mapped import Label
 from penstock.pipeline.vectors.sealed import unseal
@@ -121,9 +122,50 @@ def test_a_file_of_another_tenant_or_catalog_is_not_used(
     assert "two" == sealed.meta.owner.catalog
 
 
-@pytest.mark.parametrize("further", [0, 3, 40])
+A, B, C = Witness(1, 10, "a"), Witness(2, 20, "b"), Witness(3, 30, "c")
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "changed", "believed"),
+    [
+        ([B, C], [B, C], [], True),
+        ([B, C], [A, B], [3], True),  # changed since
+        ([B, C], [A], [2, 3], True),
+        ([B, C], [A, B], [], False),  # lost
+        ([B, C], [B, Witness(3, 30, "x")], [], False),  # published otherwise under the same number
+        ([B, C], [A, Witness(4, 25, "d")], [2, 3], False),  # one that was not there
+        ([], [A], [], False),
+    ],
+)
+def test_a_file_is_believed_if_its_witnesses_agree(then, now, changed, believed):
+    assert believed is trusted(then, now, changed)
+
+
+def again(catalog: SqliteCatalog) -> None:
+    """Some sources, written over and over: their changes come by the file's number."""
+    for seed in range(4, 9):
+        store(catalog, drawn_vectors(100, seed=seed), name="since")
+
+
+def others(catalog: SqliteCatalog) -> None:
+    """The old sources, edited, then as many new ones as were lost: they have the numbers of those."""
+    for seed in (4, 5):
+        store(catalog, drawn_vectors(200, seed=seed))
+    store(catalog, drawn_vectors(400, seed=6), name="since")
+
+
+SINCE: dict[str, Callable[[SqliteCatalog], None]] = {
+    "nothing": lambda catalog: None,
+    "little": lambda catalog: store(catalog, drawn_vectors(30, seed=4), name="since"),
+    "much": lambda catalog: store(catalog, drawn_vectors(500, seed=4), name="since"),
+    "again and again": again,
+    "others": others,
+}
+
+
+@pytest.mark.parametrize("since", SINCE.values(), ids=SINCE)
 def test_a_catalog_that_was_restored_does_not_get_answers_of_what_it_lost(
-    tmp_path: Path, shelf: Shelf, further: int
+    tmp_path: Path, shelf: Shelf, since: Callable[[SqliteCatalog], None]
 ):
     """Restored, it counts its changes on from an earlier number, and comes by the file's again."""
     place = tmp_path / "catalog.db"
@@ -132,7 +174,7 @@ def test_a_catalog_that_was_restored_does_not_get_answers_of_what_it_lost(
     catalog.close()
     saved = place.read_bytes()
     catalog = SqliteCatalog(place, synchronous="NORMAL")
-    store(catalog, drawn_vectors(200, seed=2), name="lost")
+    store(catalog, drawn_vectors(400, seed=2), name="lost")
     keep_all(catalog, shelf)
     catalog.close()
 
@@ -140,8 +182,7 @@ def test_a_catalog_that_was_restored_does_not_get_answers_of_what_it_lost(
         left.unlink()
     place.write_bytes(saved)
     catalog = SqliteCatalog(place, synchronous="NORMAL")
-    if further:
-        store(catalog, drawn_vectors(10 * further, seed=4), name="since")
+    since(catalog)
     assert ask(catalog, None) == ask(catalog, shelf)
     assert ask(catalog, None) == ask(catalog, shelf)
     catalog.close()

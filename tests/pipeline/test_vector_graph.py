@@ -13,19 +13,35 @@ from penstock.catalog.values import Removal
 from penstock.clock import now
 from penstock.pipeline.vectors import graph
 from penstock.pipeline.vectors.graph import damaged
+from penstock.pipeline.vectors.mapped import read_rows
 from penstock.pipeline.vectors.shelf import Shelf
 from penstock.worker.upkeep.vectors import keep_all
-from tests.pipeline.shelving import ROWS, SIZES, SPACE, ask, drawing, drawn_vectors, flip, label, store
+from tests.pipeline.shelving import (
+    DIMENSION,
+    ROWS,
+    SIZES,
+    SPACE,
+    ask,
+    drawing,
+    drawn_vectors,
+    flip,
+    label,
+    store,
+)
 
 
 def test_a_wrong_graph_is_noticed_before_it_is_walked(catalog: SqliteCatalog, shelf: Shelf):
     keep_all(catalog, shelf)
     wanted = ask(catalog, None)
     size = shelf.graph("acme", SPACE).stat().st_size
+    rows = read_rows(shelf.vectors("acme", SPACE), label(shelf).owner, DIMENSION)
+    assert rows is not None
+    assert None is not graph.read_graph(shelf.graph("acme", SPACE), rows)
     for at in range(100, size - 500, size // 7):
         flip(shelf.graph("acme", SPACE), at)
 
         assert damaged(shelf.vectors("acme", SPACE))
+        assert None is graph.read_graph(shelf.graph("acme", SPACE), rows)
         assert wanted == ask(catalog, shelf)
 
 

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from penstock import clock
-from penstock.catalog.answers import VectorChanges
+from penstock.catalog.answers import VectorChanges, Witness
 from penstock.pipeline.vectors.protocol import Near, Snapshot
 from penstock.pipeline.vectors.sealed import Stamp, stamp_of
 from penstock.pipeline.vectors.shelf import Shelf
@@ -95,13 +95,17 @@ class Copy:
         base = read_rows(path, self._owner(), self._dimension)
         if base is None:
             return False
-        changes = snapshot.changes(self._tenant_id, base.label.sequence)
-        if changes.reload or not trusted(base, snapshot, self._tenant_id, changes):
+        sequence = base.label.sequence
+        changes = snapshot.changes(self._tenant_id, sequence)
+        if changes.reload or changes.sequence < sequence:
+            return False
+        now = snapshot.witnesses(self._tenant_id, sequence)
+        if not trusted(base.label.witnesses, now, frozenset(changes.stale)):
             return False
         self._base, self._alive, self._rows = base, None, Rows.none(self._dimension)
         self._graph, self._graph_stamp = None, None
         # Also should what follows fail: from here it goes on.
-        self.sequence = base.label.sequence
+        self.sequence = sequence
         self._apply(snapshot, changes)
         return True
 
@@ -307,19 +311,16 @@ def _split(pieces: Iterator[Rows], enough: int | None) -> tuple[list[Rows], Iter
     return head, None
 
 
-def trusted(base: MappedRows, snapshot: Snapshot, tenant_id: str, changes: VectorChanges) -> bool:
-    """Whether a file was made from the catalog's own past. Not from a later moment, nor from another catalog,
-    nor from one that was restored since: its witnesses are still there, or changed after them, and no source
-    says it changed among them that they do not know."""
-    then = set(base.label.witnesses)
-    if changes.sequence < base.label.sequence or not then:
+def trusted(then: Collection[Witness], now: Collection[Witness], changed: Collection[int]) -> bool:
+    """Whether a file was made from the catalog's own past, not from another one's, nor from before it was
+    restored. Its witnesses are still there or changed after it, and no other source says that it changed
+    among them."""
+    if not then:
         return False
-    now = set(snapshot.witnesses(tenant_id, base.label.sequence))
     oldest = min(each.sequence for each in then)
-    if any(each.sequence > oldest for each in now - then):
+    if any(each.sequence > oldest for each in set(now).difference(then)):
         return False
-    changed = set(changes.stale)
-    return all(each.source_key in changed for each in then - now)
+    return all(each.source_key in changed for each in set(then).difference(now))
 
 
 class Copies:
