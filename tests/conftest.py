@@ -26,6 +26,8 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     """Never the user's: what is in there may be of another version, and is not ours to change."""
     place = tmp_path_factory.getbasetemp() / f"user-{next(_NUMBER)}"
     monkeypatch.setenv("XDG_STATE_HOME", str(place))
+    # For settings that are read from no environment at all.
+    monkeypatch.setenv("HOME", str(place))
 
 
 @pytest.fixture(autouse=True)
