@@ -104,7 +104,12 @@ class Shelf:
         whoever makes it looks at what is written here after it got its name."""
         if not self._directory.is_dir():
             return
+        # At once: where the disk is full, that makes the room for the note.
+        self._remove(tenant_id)
         self._gone(tenant_id).write_text(str(sequence), encoding="ascii")
+        self._remove(tenant_id)
+
+    def _remove(self, tenant_id: str) -> None:
         for suffix in (VECTORS, GRAPH, YOUNG, LOCK):
             for path in self._directory.glob(f"{_name(tenant_id)}-*{suffix}"):
                 path.unlink(missing_ok=True)
