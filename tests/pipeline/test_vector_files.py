@@ -320,6 +320,21 @@ def test_nothing_of_a_tenant_stays_that_is_forgotten(catalog: SqliteCatalog, she
     assert not shelf.graph("acme", SPACE).exists()
 
 
+def test_nothing_of_a_tenant_stays_where_not_even_a_note_can_be_written(
+    catalog: SqliteCatalog, shelf: Shelf, tmp_path: Path
+):
+    ask(catalog, shelf)
+    shelf.forget("acme", 1)
+    (note,) = tmp_path.glob("vectors/one/*.gone")
+    note.unlink()
+    ask(catalog, shelf)
+    note.mkdir()
+    with pytest.raises(OSError):
+        shelf.forget("acme", 2)
+
+    assert [] == shelf.files()
+
+
 def test_files_of_spaces_that_are_no_more_are_swept(catalog: SqliteCatalog, shelf: Shelf):
     store(catalog, drawn_vectors(ROWS, seed=3), tenant="other")
     keep_all(catalog, shelf)

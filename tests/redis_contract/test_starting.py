@@ -135,6 +135,26 @@ def test_a_job_that_ended_while_redis_forgot_and_nobody_looked_is_told_at_the_ne
     assert NOTHING_LEFT == town.left_over()
 
 
+def test_a_job_that_ended_while_redis_forgot_is_told_by_a_gateway_that_went_on(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("penstock.redis_contract.gateway.TAKE_OVER_S", 0)
+    monkeypatch.setattr("penstock.redis_contract.gateway.ADOPT_S", 0)
+    path = town.put("a.txt", "Water drives the wheel.")
+    message = town.message(path)
+    town.push(message)
+    gateway = town.gateway()
+    gateway.step()
+    with town.app.worker_thread():
+        town.app.wait(message["job_id"], timeout=60)
+    town.empty()
+
+    (shown,) = town.settle(gateway, message["job_id"])
+
+    assert ("done", str(town.inbox() / "processed" / path.name)) == (shown["status"], shown["file"])
+    assert NOTHING_LEFT == town.left_over()
+
+
 def test_what_came_after_a_job_ended_is_not_its_file(town: Town):
     message = town.message(town.put("a.pdf", "no PDF"))
     town.done(message)

@@ -138,11 +138,11 @@ class Gateway:
             self._intake.forget()
         if adopt:
             self._mirror.adopt()
+        if (messages or jobs or adopt) and self._mirror.reload():
+            self._reconciled = False
         if not self._reconciled:
             self._mirror.add(self._mirror.untold())
             self._reconciled = True
-        if messages or jobs or adopt:
-            self._mirror.reload()
         recently = clock.now() - timedelta(seconds=2 * self._jobs.settings.heartbeat_s)
         seen = [worker.seen_at for worker in self._jobs.queue.workers()]
         self._workers = sum(1 for moment in seen if moment is not None and moment > recently)

@@ -46,9 +46,12 @@ class Mirror:
         for job_id in job_ids:
             self._shown.setdefault(job_id, {})
 
-    def reload(self) -> None:
-        """Ask Redis which jobs are ours; what is told of each is written anew."""
-        self._shown = {job_id: self._shown.get(job_id, {}) for job_id in self._lists.mine()}
+    def reload(self) -> bool:
+        """Ask Redis which jobs are ours; what is told of each is written anew. True: some are no more, as
+        they are another's now, or Redis lost its memory."""
+        before = self._shown
+        self._shown = {job_id: before.get(job_id, {}) for job_id in self._lists.mine()}
+        return not before.keys() <= self._shown.keys()
 
     def adopt(self) -> None:
         """Jobs of messages that nobody mirrors: Redis lost its memory, or somebody put them back."""

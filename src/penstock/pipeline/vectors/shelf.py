@@ -16,7 +16,7 @@ from typing import BinaryIO
 import msgspec
 
 from penstock import clock
-from penstock.config import Settings
+from penstock.config import Settings, masked_url
 from penstock.pipeline.vectors.sealed import unseal
 
 GONE_FOR_S = 86_400
@@ -103,7 +103,12 @@ class Shelf:
         """Remove all files of a tenant. One that is made at this moment from before ``sequence`` goes, too:
         whoever makes it looks at what is written here after it got its name."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # At once: where the disk is full, that makes the room for the note.
+        self._remove(tenant_id)
         self._gone(tenant_id).write_text(str(sequence), encoding="ascii")
+        self._remove(tenant_id)
+
+    def _remove(self, tenant_id: str) -> None:
         for suffix in (VECTORS, GRAPH, YOUNG, LOCK):
             for path in self._directory.glob(f"{_name(tenant_id)}-*{suffix}"):
                 path.unlink(missing_ok=True)
@@ -150,8 +155,8 @@ def _name(text: str) -> str:
 
 
 def open_shelf(settings: Settings) -> Shelf:
-    """By the catalog's URL; which catalog that is now, the files themselves remember."""
-    url = settings.catalog_url
+    """By the catalog's URL, whatever its password is now; which catalog it is, the files themselves remember."""
+    url = masked_url(settings.catalog_url)
     if url.startswith("sqlite:///"):
         url = f"sqlite:///{Path(url.removeprefix('sqlite:///')).expanduser().resolve()}"
     return Shelf(settings.state_dir / "vectors", _name(url), Sizes(worth_a_graph=settings.usearch_from))
