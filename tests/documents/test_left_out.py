@@ -124,3 +124,17 @@ def test_a_link_in_the_place_of_a_file_takes_it_out_of_the_index(desk: Desk, tmp
 
     assert "removed" == desk.finish(receipt.job_id).result["outcome"]
     assert [] == list(desk.app.verifier.differences())
+
+
+def test_a_folder_made_anew_and_emptied_after_its_rename_keeps_nothing(desk: Desk):
+    desk.put("sub/mill.md", "Water drives the wheel.")
+    desk.put("other.md", "Something else.")
+    desk.index()
+    (desk.folder / "sub").rename(desk.folder / "moved")
+    (desk.folder / "sub").mkdir()
+    paths = {"old_path": f"{desk.folder}/sub", "new_path": f"{desk.folder}/moved", "is_folder": True}
+
+    desk.run("rename", "update", paths)
+
+    hits = desk.app.search("wheel", mode="keyword")
+    assert [str(desk.folder / "moved/mill.md")] == [hit.path for hit in hits]

@@ -13,6 +13,8 @@ from penstock.job import NewJob
 from penstock.payloads import FilePayload, Payload, encode_payload
 
 MAX_PAYLOAD = 1 << 20
+MOVED_AWAY = "moved_away"
+"""In a job's metadata: a rename was told, so that an empty folder is empty, and no disk that is away."""
 _encode = msgspec.json.Encoder().encode
 
 

@@ -18,7 +18,7 @@ from penstock.catalog.paging import known_below
 from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.values import Fingerprints, LedgerEntry, LedgerKind, Removal, Walk
 from penstock.errors import NothingToIndex
-from penstock.handlers.children import file_job
+from penstock.handlers.children import MOVED_AWAY, file_job
 from penstock.handlers.context import MOST_CHILDREN, Context
 from penstock.handlers.known import Known
 from penstock.handlers.model import Model
@@ -139,7 +139,7 @@ class _Walk:
             if self._tally.seen % PROGRESS_EVERY == 0:
                 self._tell()
         self._send_added()
-        if self._tally.seen or self._tally.skipped:
+        if self._tally.seen or self._tally.skipped or self._metadata.get(MOVED_AWAY):
             # An empty root removes nothing: it may be a disk that is not mounted.
             for source in known.rest():
                 self._miss(source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from penstock.catalog.answers import Source
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import EntryKind, LedgerEntry, LedgerKind, Place, Removal, Rename
 from penstock.errors import UnknownDocument
-from penstock.handlers.children import child_job
+from penstock.handlers.children import MOVED_AWAY, child_job
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Wait
 from penstock.handlers.removing import removed_in_batches, sight_of
@@ -31,6 +32,9 @@ class Moves:
         """Make the index equal the disk at both paths, whatever the order in which events came in."""
         payload, place = msgspec.convert(context.payload, RenamePayload), context.place
         old_is_there, new_is_there = _is_there(payload.old_path), _is_there(payload.new_path)
+        if payload.is_folder and old_is_there and new_is_there and not _holds_anything(payload.old_path):
+            # Made anew after the move, and emptied: to a walk it would be a disk that is not mounted.
+            old_is_there = False
         if payload.is_folder and not old_is_there and not new_is_there:
             # A walk would take it for a disk that is not mounted; but it was moved, and then moved on.
             removal = _below(context, payload.old_path, folder=True)
@@ -168,6 +172,14 @@ def _is_there(path: str) -> bool:
     return True
 
 
+def _holds_anything(path: str) -> bool:
+    try:
+        with os.scandir(path) as entries:
+            return any(True for _ in entries)
+    except NotADirectoryError:
+        return True
+
+
 def _below(context: Context, path: str, *, folder: bool) -> Removal:
     place = context.place
     return Removal(
@@ -188,7 +200,7 @@ def _look_at(context: Context, path: str, *, folder: bool) -> NewJob:
     """A child that makes the index equal the disk at one path."""
     body = {"folder_path" if folder else "file_path": path}
     # A folder that is gone, or empty now, is no failure of the rename.
-    metadata = context.metadata | {"allow_empty": True}
+    metadata = context.metadata | {"allow_empty": True, MOVED_AWAY: True}
     # Asked for now: what was asked for up to the rename comes too late for the old path, this must not.
     metadata.pop(items.ASKED_AT, None)
     return child_job(
