@@ -155,7 +155,7 @@ def _name(text: str) -> str:
 
 
 def open_shelf(settings: Settings) -> Shelf:
-    """By the catalog's URL, whatever its password is now; which catalog it is, the files themselves remember."""
+    """By the catalog's URL without its password; which catalog it is, the files themselves remember."""
     url = masked_url(settings.catalog_url)
     if url.startswith("sqlite:///"):
         url = f"sqlite:///{Path(url.removeprefix('sqlite:///')).expanduser().resolve()}"
