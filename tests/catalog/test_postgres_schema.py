@@ -16,6 +16,7 @@ from penstock.catalog import outcomes
 from penstock.catalog.answers import Filters
 from penstock.catalog.opening import open_catalog
 from penstock.catalog.sql.postgres import PostgresCatalog
+from penstock.catalog.sql.postgres_rows import PostgresRows
 from penstock.catalog.sql.searchable import expression, searchable, terms
 from penstock.catalog.sql.statements import load
 from penstock.catalog.values import Outcome, Phase, Removal, TaskStatus
@@ -171,6 +172,10 @@ def test_behind_a_pooler_nothing_outlives_a_transaction(place: Path):
 
     assert {"1 water", "2 water"} == found(catalog, "water")
     assert [] == catalog.audit()
+    with catalog.snapshot() as snapshot:
+        rows = snapshot._rows
+        assert isinstance(rows, PostgresRows)
+        assert ("off",) == rows.execute("SHOW enable_hashjoin", {}).fetchone()
     catalog.close()
 
 

@@ -15,7 +15,8 @@ import pytest
 from penstock import clock, items, lifecycle
 from penstock.job import Beat, ClaimRequest, JobQuery, Scope, Status
 from penstock.queue.sql.postgres import PostgresQueue
-from penstock.queue.sql.postgres_rows import SQL
+from penstock.queue.sql.postgres_rows import SQL, PostgresRows
+from penstock.queue.sql.postgres_transaction import transact
 from tests.servers import postgres
 from tests.stores.conftest import T0, Opener, Own, new
 
@@ -232,6 +233,7 @@ def pooled(opened: Opener) -> PostgresQueue:
 def _left_clean(connection: Own) -> None:
     assert (0,) == connection.execute("SELECT count(*)::int FROM pg_prepared_statements").fetchone()
     assert ("0",) == connection.execute("SHOW statement_timeout").fetchone()
+    assert ("on",) == connection.execute("SHOW enable_seqscan").fetchone()
     assert [] == connection.execute("SELECT 1 FROM pg_listening_channels()").fetchall()
     held = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
     assert [] == connection.execute(held.encode()).fetchall()
@@ -251,6 +253,18 @@ def test_everything_works_where_each_transaction_has_another_session(pooled: Pos
 
     assert [f"job_{number:06d}" for number in range(60)] == sorted(done)
     assert {(Status.DONE,): 60} == pooled.count(JobQuery(), by=("status",))
+
+
+def test_a_transaction_behind_a_pooler_is_planned_like_any_other(pooled: PostgresQueue) -> None:
+    """Without statistics a claim would else read and sort all that is pending."""
+
+    def look(rows: PostgresRows) -> list[tuple[object, ...]]:
+        return [
+            rows.execute(f"SHOW {name}", {}).fetchone() or ()
+            for name in ("enable_seqscan", "statement_timeout")
+        ]
+
+    assert [("off",), ("1min",)] == transact(pooled._connections, "news", PostgresRows, look)
 
 
 def test_waiting_behind_a_pooler_looks_now_and_then(pooled: PostgresQueue) -> None:

@@ -31,12 +31,11 @@ SCHEMA = postgres_schema.Schema(
     migrations("postgres"),
     "SELECT p.key, c.key FROM task_queue_page p JOIN task_queue_chunk c ON c.page_id = p.id LIMIT 0",
 )
-_READING = ("-cenable_hashjoin=off", "-cenable_mergejoin=off")
+_READING = {"enable_hashjoin": "off", "enable_mergejoin": "off"}
 """Every join follows an index. A plan made while a table was small must not read all of it later."""
-_OURS = "SET LOCAL penstock.catalog = 'on'"
-"""Said by who keeps the counters of pages and documents itself; for all others triggers do."""
-_WRITING = (*_READING, "-cenable_bitmapscan=off", "-cpenstock.catalog=on")
-"""What is claimed is read in its order. (Searching for words needs bitmaps.)"""
+_WRITING = _READING | {"enable_bitmapscan": "off", "penstock.catalog": "on"}
+"""What is claimed is read in its order. (Searching for words needs bitmaps.) The last is said by who keeps
+the counters of pages and documents itself; for all others triggers do."""
 _SNAPSHOT = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _MARKS = ("\ue000", "\ue001")
 _SNIPPET = f"StartSel={_MARKS[0]}, StopSel={_MARKS[1]}, MaxWords=24, MinWords=16, ShortWord=0"
@@ -86,19 +85,15 @@ class PostgresCatalog(SqlCatalog):
 
     def _write(self, work: Callable[[Rows, datetime], T], now: datetime | None = None) -> T:
         moment = now or self._now()
-
-        def ours_alone(rows: PostgresRows) -> T:
-            if self._writers.pooled:
-                rows.execute(_OURS, {})
-            return work(rows, moment)
-
-        return transact(self._writers, self._channel, PostgresRows, ours_alone)
+        return transact(self._writers, self._channel, PostgresRows, lambda rows: work(rows, moment))
 
     @contextmanager
     def snapshot(self) -> Iterator[PostgresSnapshot]:
         with self._readers.borrowed() as connection:
             try:
                 connection.execute(_SNAPSHOT)
+                if self._readers.pooled:
+                    connection.execute(self._readers.telling.encode())
                 yield PostgresSnapshot(PostgresRows(connection))
             except psycopg.Error as error:
                 raise ours(error, self._readers.name) or error from error

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import select
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import psycopg
@@ -26,7 +27,7 @@ from penstock.queue.sql.postgres_errors import one_line, ours
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 CONNECT_TIMEOUT_S = 10
-_PLANS = ("-cenable_seqscan=off", "-cplan_cache_mode=force_generic_plan")
+_PLANS = {"enable_seqscan": "off", "plan_cache_mode": "force_generic_plan"}
 """Every statement has its index whatever the values: planning it once is enough, and a plan made while the
 table was small, or had no statistics, must not be one that reads it all when it has grown."""
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
@@ -43,10 +44,16 @@ class UtcLoader(Loader):
 
 class Connections:
     def __init__(
-        self, url: str, *, size: int, pooled: bool, timeout_s: float, plans: Sequence[str] = ()
+        self,
+        url: str,
+        *,
+        size: int,
+        pooled: bool,
+        timeout_s: float,
+        plans: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """``plans``: more that the planner is told, such as ``-cenable_hashjoin=off``."""
-        self._plans = (*_PLANS, *plans)
+        """``plans``: more that sessions are told, such as ``enable_hashjoin``: ``off``."""
+        self._told = {"statement_timeout": str(int(timeout_s * 1000)), **_PLANS, **plans}
         self.name = masked_url(url).partition("?")[0]
         self.pooled = pooled
         self.timeout_s = timeout_s
@@ -70,9 +77,15 @@ class Connections:
         parameters.setdefault("application_name", "penstock")
         if not self.pooled:
             # A pooler refuses what it cannot keep for others; there every transaction says it for itself.
-            own = [f"-cstatement_timeout={int(self.timeout_s * 1000)}", *self._plans]
+            own = [f"-c{name}={value}" for name, value in self._told.items()]
             parameters["options"] = " ".join([*own, str(parameters.get("options") or "")]).strip()
         return parameters
+
+    @property
+    def telling(self) -> str:
+        """What a transaction behind a pooler begins with: the session, and what it was told, are others'."""
+        told = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in self._told.items())
+        return f"SELECT {told}"
 
     def _not_a_url(self, why: str) -> InvalidSetting:
         remedy = "Write postgresql://USER:PASSWORD@HOST:PORT/DATABASE."

@@ -75,8 +75,7 @@ class _Transaction:
             with _pipeline(self._connection):
                 rows.execute("BEGIN", {})
                 if self._connections.pooled:
-                    limit = int(self._connections.timeout_s * 1000)
-                    rows.execute(f"SET LOCAL statement_timeout = {limit}", {})
+                    rows.execute(self._connections.telling, {})
                 result = work(rows)
                 rows.flush()
                 if rows.news:
