@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 import pytest
 
-from penstock.job import NewJob
 from penstock.queue.sql.postgres import PostgresQueue
 from tests.servers import postgres
 
-T0 = datetime(2026, 1, 1, tzinfo=UTC)
-
 Opener = Callable[..., PostgresQueue]
-
-
-def new(number: int, **fields: object) -> NewJob:
-    values: dict[str, object] = {
-        "queue_id": f"job_{number:06d}",
-        "item_type": "file",
-        "op": "ingest",
-        "tenant_id": "t",
-        "collection": "c",
-        "idempotency_key": f"file:c:{number:016x}",
-        "payload_json": "{}",
-    }
-    return NewJob(**(values | fields))  # type: ignore[arg-type]
 
 
 @pytest.fixture

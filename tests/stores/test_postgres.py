@@ -18,7 +18,8 @@ from penstock.queue.sql.postgres import PostgresQueue
 from penstock.queue.sql.postgres_rows import SQL, PostgresRows
 from penstock.queue.sql.postgres_transaction import transact
 from tests.servers import postgres
-from tests.stores.conftest import T0, Opener, Own, new
+from tests.stores.conftest import Opener, Own
+from tests.stores.making import T0, new
 
 # The schema.
 

@@ -16,19 +16,7 @@ from penstock.errors import DuplicateId, QueueFull, StoreUnavailable
 from penstock.job import JobQuery, Limits, NewJob, Status
 from penstock.queue.sql.postgres import PostgresQueue
 from tests.servers import postgres
-
-
-def new(number: int, **fields: object) -> NewJob:
-    values: dict[str, object] = {
-        "queue_id": f"job_{number:06d}",
-        "item_type": "function",
-        "op": "run",
-        "tenant_id": "t",
-        "collection": "c",
-        "idempotency_key": f"function:c:{number:016x}",
-        "payload_json": "{}",
-    }
-    return NewJob(**(values | fields))  # type: ignore[arg-type]
+from tests.stores.making import call as new
 
 
 class Line:

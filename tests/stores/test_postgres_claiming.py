@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from penstock import lifecycle
-from penstock.job import Claim, ClaimRequest, NewJob, Scope
+from penstock.job import Claim, ClaimRequest, Scope
 from penstock.queue.sql.postgres import PostgresQueue
 from tests.servers import postgres
-
-T0 = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def new(number: int, **fields: object) -> NewJob:
-    values: dict[str, object] = {
-        "queue_id": f"job_{number:06d}",
-        "item_type": "function",
-        "op": "run",
-        "tenant_id": "t",
-        "collection": "c",
-        "idempotency_key": f"function:c:{number:016x}",
-        "payload_json": "{}",
-    }
-    return NewJob(**(values | fields))  # type: ignore[arg-type]
+from tests.stores.making import T0
+from tests.stores.making import call as new
 
 
 @pytest.fixture

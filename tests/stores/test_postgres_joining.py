@@ -13,7 +13,8 @@ from psycopg.rows import dict_row
 from penstock.errors import DuplicateId, InvalidRequest
 from penstock.job import JobQuery
 from penstock.queue.sql.postgres import PostgresQueue
-from tests.stores.conftest import T0, Opener, Own, new
+from tests.stores.conftest import Opener, Own
+from tests.stores.making import T0, new
 
 # Joining the caller's transaction.
 

@@ -22,25 +22,12 @@ from penstock.errors import (
     StateDamaged,
     StoreUnavailable,
 )
-from penstock.job import ENDED, ClaimRequest, JobQuery, NewJob, Scope, Status
+from penstock.job import ENDED, ClaimRequest, JobQuery, Scope, Status
 from penstock.queue.redis.store import RedisQueue
 from tests.servers.redis import Server, contents, own_server, queue_url
+from tests.stores.making import T0, new
 
-T0 = datetime(2026, 1, 1, tzinfo=UTC)
 PATIENCE_S = 10.0
-
-
-def new(number: int, **fields: object) -> NewJob:
-    values: dict[str, object] = {
-        "queue_id": f"job_{number:06d}",
-        "item_type": "file",
-        "op": "ingest",
-        "tenant_id": "t",
-        "collection": "c",
-        "idempotency_key": f"file:c:{number:016x}",
-        "payload_json": "{}",
-    }
-    return NewJob(**(values | fields))  # type: ignore[arg-type]
 
 
 @pytest.fixture

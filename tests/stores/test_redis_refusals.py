@@ -29,7 +29,8 @@ from penstock.job import ClaimRequest, JobQuery, Status
 from penstock.queue.redis.server import ours
 from penstock.queue.redis.store import RedisQueue
 from tests.servers.redis import Server, contents, own_server
-from tests.stores.test_redis import PATIENCE_S, new
+from tests.stores.making import new
+from tests.stores.test_redis import PATIENCE_S
 
 PLAIN = ("--save", "", "--appendonly", "no")
 

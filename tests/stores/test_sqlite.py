@@ -5,32 +5,18 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sqlite3
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from penstock import items, lifecycle
 from penstock.errors import InvalidRequest, SchemaMismatch, StateDamaged, StoreUnavailable
-from penstock.job import ClaimRequest, Job, JobQuery, NewJob, Status
+from penstock.job import ClaimRequest, Job, JobQuery, Status
 from penstock.queue.sql.connections import translated
 from penstock.queue.sql.sqlite import SqliteQueue
 from penstock.queue.sql.sqlite_rows import SPILL_OVER, SQL
-
-T0 = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def new(number: int, **fields: object) -> NewJob:
-    values: dict[str, object] = {
-        "queue_id": f"job_{number:06d}",
-        "item_type": "file",
-        "op": "ingest",
-        "tenant_id": "t",
-        "collection": "c",
-        "idempotency_key": f"file:c:{number:016x}",
-        "payload_json": "{}",
-    }
-    return NewJob(**(values | fields))  # type: ignore[arg-type]
+from tests.stores.making import T0, new
 
 
 @pytest.fixture

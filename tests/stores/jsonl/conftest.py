@@ -20,21 +20,13 @@ from penstock.errors import (
 )
 from penstock.job import ClaimRequest, JobQuery, NewJob, Scope, Status, WorkerReport
 from penstock.queue.jsonl import JsonlQueue
-
-T0 = datetime(2026, 1, 1, tzinfo=UTC)
+from tests.stores import making
+from tests.stores.making import T0
 
 
 def new(number: int, **fields: object) -> NewJob:
-    values: dict[str, object] = {
-        "queue_id": f"job_{number:06d}",
-        "item_type": "file",
-        "op": "ingest",
-        "tenant_id": "t",
-        "collection": "c",
-        "idempotency_key": f"key {number}",
-        "payload_json": '{"path": "/data/ä \\u2028.txt"}',
-    }
-    return NewJob(**(values | fields))  # type: ignore[arg-type]
+    own = {"idempotency_key": f"key {number}", "payload_json": '{"path": "/data/ä \\u2028.txt"}'}
+    return making.new(number, **(own | fields))
 
 
 def opened(place: Path) -> JsonlQueue:

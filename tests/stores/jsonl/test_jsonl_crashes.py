@@ -17,7 +17,8 @@ from penstock.errors import (
 )
 from penstock.job import JobQuery, Status
 from penstock.queue.jsonl import JsonlQueue
-from tests.stores.jsonl.conftest import T0, compact, copied, files, new, opened, reopened, state, work
+from tests.stores.jsonl.conftest import compact, copied, files, new, opened, reopened, state, work
+from tests.stores.making import T0
 
 DAMAGE = {
     "garbage": lambda line: b"garbage",

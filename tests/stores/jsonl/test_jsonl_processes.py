@@ -11,7 +11,8 @@ import pytest
 from penstock.job import ClaimRequest, JobQuery, WorkerReport
 from penstock.queue import jsonl
 from penstock.queue.jsonl import JsonlQueue
-from tests.stores.jsonl.conftest import T0, compact, copied, in_child, new, opened, reopened, state
+from tests.stores.jsonl.conftest import compact, copied, in_child, new, opened, reopened, state
+from tests.stores.making import T0
 
 # Several processes.
 

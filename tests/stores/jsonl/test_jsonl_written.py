@@ -15,7 +15,8 @@ from penstock.errors import (
 from penstock.job import ClaimRequest, JobQuery, Limits, Scope, WorkerReport
 from penstock.queue import audit, jsonl
 from penstock.queue.jsonl import JsonlQueue
-from tests.stores.jsonl.conftest import T0, files, new, opened, reopened, state, work
+from tests.stores.jsonl.conftest import files, new, opened, reopened, state, work
+from tests.stores.making import T0
 
 # What is written.
 

@@ -1,0 +1,28 @@
+"""Jobs to put into a store."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from penstock.job import NewJob
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def new(number: int, **fields: object) -> NewJob:
+    values: dict[str, object] = {
+        "queue_id": f"job_{number:06d}",
+        "item_type": "file",
+        "op": "ingest",
+        "tenant_id": "t",
+        "collection": "c",
+        "idempotency_key": f"file:c:{number:016x}",
+        "payload_json": "{}",
+    }
+    return NewJob(**(values | fields))  # type: ignore[arg-type]
+
+
+def call(number: int, **fields: object) -> NewJob:
+    """One of a function: it is what a plain add and a plain claim are made for."""
+    own = {"item_type": "function", "op": "run", "idempotency_key": f"function:c:{number:016x}"}
+    return new(number, **(own | fields))
