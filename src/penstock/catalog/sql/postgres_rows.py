@@ -7,6 +7,7 @@ on the way in and out, as they are in SQLite, so that the rules compare the same
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any, TypeAlias
@@ -27,6 +28,15 @@ NUMBERS_AT_ONCE = 32
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _OF_MANY = frozenset(name for name, statement in SQL.items() if "unnest($1" in statement)
 Cursor: TypeAlias = psycopg.Cursor[Row]
+_WHOLE_TABLES = {
+    "enable_nestloop": "off",
+    "enable_seqscan": "on",
+    "enable_hashjoin": "on",
+    "enable_mergejoin": "on",
+    "statement_timeout": "0",
+}
+"""A nested loop over whole tables costs the product of their sizes where an estimate is wrong. Reading all of
+a large catalog takes longer than the time limit of a statement that follows an index."""
 
 
 class TimeLoader(Loader):
@@ -144,6 +154,22 @@ class PostgresRows:
 
     def tell(self) -> None:
         self.news = True
+
+    @contextmanager
+    def whole_tables(self) -> Iterator[None]:
+        before = self._configure(_WHOLE_TABLES)
+        yield
+        # Not after an error: the settings end with the transaction.
+        self._configure(before)
+
+    def _configure(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Change settings until the end of the transaction. Returns their previous values."""
+        asked = ", ".join(
+            f"current_setting('{name}'), set_config('{name}', '{value}', true)"
+            for name, value in settings.items()
+        )
+        (row,) = self._ask(f"SELECT {asked}", ()).fetchall()
+        return dict(zip(settings, row[::2], strict=True))
 
 
 def _columns(name: str, rows: Sequence[Sequence[Any]]) -> list[str]:

@@ -30,20 +30,23 @@ def recount(rows: Rows, limit: int, at: str) -> int:
     documents = _held(rows, "miscounted_documents", 0, limit)
     rows.many("recount_document", [(*row[3:], row[0]) for row in documents])
     _go_on(rows, [row[0] for row in documents if row[1] == "building"], at)
-    sources = rows.all("miscounted_sources", limit)
+    with rows.whole_tables():
+        sources = rows.all("miscounted_sources", limit)
     rows.many("recount_source", [(*row[2:], row[0]) for row in sources])
     return len(pages) + len(documents) + len(sources)
 
 
 def _held(rows: Rows, name: str, document_at: int, limit: int) -> list[Row]:
     """Counted again once nobody can move their parts."""
-    found = rows.all(name, limit)
+    with rows.whole_tables():
+        found = rows.all(name, limit)
     if not found:
         return []
     held = {row[document_at] for row in found}
     rows.hold("sources_of", listed(held))
     rows.hold("documents", listed(held))
-    return [row for row in rows.all(name, limit) if row[document_at] in held]
+    with rows.whole_tables():
+        return [row for row in rows.all(name, limit) if row[document_at] in held]
 
 
 def _go_on(rows: Rows, building: list[int], at: str) -> None:

@@ -6,27 +6,33 @@ from penstock.catalog.rollup import COMPLETED, WAITING
 from penstock.catalog.sql import generations, recounting
 from penstock.catalog.sql.bubbling import Bubbling
 from penstock.catalog.sql.removing import forget_source
-from penstock.catalog.sql.statements import Rows, listed
+from penstock.catalog.sql.statements import Row, Rows, listed
 from penstock.catalog.values import Phase
 
 
 def repair(rows: Rows, limit: int, at: str) -> int:
     """How many rows were put right, at most ``limit`` of a kind."""
-    rows.send("forget_stray_words")
-    wordless = rows.all("wordless", limit)
+    with rows.whole_tables():
+        rows.send("forget_stray_words")
+        wordless = rows.all("wordless", limit)
     rows.many("add_keyword", wordless)
     # A text goes with its words: in SQLite forgetting words that are not there would break the index.
-    texts = [number for (number,) in rows.all("stray_texts", limit)] if len(wordless) < limit else []
-    _forget_texts(rows, texts)
-    vectors = rows.all("stray_vectors", limit)
+    texts = _found(rows, "stray_texts", limit) if len(wordless) < limit else []
+    _forget_texts(rows, [number for (number,) in texts])
+    vectors = _found(rows, "stray_vectors", limit)
     rows.many("delete_vectors", vectors)
-    documents = rows.all("stray_documents", limit)
+    documents = _found(rows, "stray_documents", limit)
     for document_id, source_key in documents:
         generations.leave(rows, document_id, source_key, at)
-    sources = [key for (key,) in rows.all("idle_sources", limit) if forget_source(rows, key, at)]
+    sources = [key for (key,) in _found(rows, "idle_sources", limit) if forget_source(rows, key, at)]
     again = _embed_again(rows, limit, at)
     recounted = recounting.recount(rows, limit, at)
     return len(texts) + len(vectors) + len(wordless) + len(documents) + len(sources) + again + recounted
+
+
+def _found(rows: Rows, name: str, limit: int) -> list[Row]:
+    with rows.whole_tables():
+        return rows.all(name, limit)
 
 
 def _forget_texts(rows: Rows, ids: list[int]) -> None:
@@ -37,7 +43,7 @@ def _forget_texts(rows: Rows, ids: list[int]) -> None:
 
 def _embed_again(rows: Rows, limit: int, at: str) -> int:
     """Chunks that lost their vector wait for another; their document stays published."""
-    found = rows.all("vectorless", limit)
+    found = _found(rows, "vectorless", limit)
     if not found:
         return 0
     bubbling = Bubbling(rows, at)

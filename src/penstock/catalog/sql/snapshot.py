@@ -55,7 +55,9 @@ class SqlSnapshot(SearchReads):
 
     def audit(self) -> list[str]:
         names = [name for name in self._rows.statements if name.startswith("audit_")]
-        return [row[0] for name in names for row in self._rows.all(name)] + recounting.complaints(self._rows)
+        with self._rows.whole_tables():
+            found = [row[0] for name in names for row in self._rows.all(name)]
+            return found + recounting.complaints(self._rows)
 
     def expected(self, place: Place, path: str) -> str | None:
         found = self._rows.value("expected", place.tenant_id, place.collection, place.branch, path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib.resources import files
 from typing import Any, Protocol, TypeAlias
@@ -129,6 +130,9 @@ class Rows(Protocol):
     def tell(self) -> None:
         """There may be something to do for others once this is committed, where that does not show."""
 
+    def whole_tables(self) -> AbstractContextManager[None]:
+        """Plan the statements inside for reading whole tables: each table once, joined by hashing."""
+
 
 class SqliteRows:
     """In SQLite a transaction that writes is alone: it holds everything."""
@@ -179,6 +183,9 @@ class SqliteRows:
 
     def tell(self) -> None:
         pass
+
+    def whole_tables(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 def listed(values: Iterable[object]) -> str:

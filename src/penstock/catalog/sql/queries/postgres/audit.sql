@@ -1,4 +1,5 @@
--- Each finds what must not be, and says it in words.
+-- Each finds what must not be, and says it in words. These read whole tables, so every join is one that can be hashed:
+-- an equality in the FROM clause or at the top of a WHERE, never a subquery asked once a row.
 -- name: audit_published
 SELECT 'source ' || s.id || ' points to generation ' || s.published_id || ', which is not published'
 FROM sources s LEFT JOIN documents d ON d.key = s.published_id AND d.source_key = s.key AND d.state = 'published'
@@ -25,18 +26,16 @@ FROM task_queue_chunk c LEFT JOIN task_queue_page p ON p.id = c.page_id AND p.do
 WHERE p.id IS NULL
 
 -- name: audit_chunk_texts
-SELECT 'chunk ' || c.key || coalesce((
-    SELECT ' of ' || s.path FROM documents d JOIN sources s ON s.key = d.source_key WHERE d.id = c.document_id), '')
-    || ' has no text'
+SELECT 'chunk ' || c.key || coalesce(' of ' || s.path, '') || ' has no text'
 FROM task_queue_chunk c LEFT JOIN catalog_content t ON t.id = c.content_id AND t.text_key = c.text_key
+LEFT JOIN documents d ON d.id = c.document_id LEFT JOIN sources s ON s.key = d.source_key
 WHERE t.id IS NULL
 
 -- name: audit_orphan_texts
 SELECT 'text ' || t.id || ' belongs to no chunk'
 FROM catalog_content t WHERE NOT EXISTS (
-    SELECT 1 FROM documents d JOIN task_queue_chunk c
-    ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
-    WHERE d.source_key = t.source_key)
+    SELECT 1 FROM documents d, task_queue_chunk c
+    WHERE d.source_key = t.source_key AND c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id)
 
 -- name: audit_orphan_vectors
 SELECT 'vector ' || v.content_id || ' belongs to no text'
@@ -58,7 +57,7 @@ WHERE k.content_id IS NULL
 -- Where a space is in an outside store, no vector of it is here, and its dimension is not known.
 -- name: audit_missing_vectors
 SELECT 'chunk ' || c.key || ' of ' || s.path || ' has no vector'
-FROM sources s JOIN documents d ON d.key IN (s.published_id, s.building_id)
+FROM sources s JOIN documents d ON d.source_key = s.key AND d.key IN (s.published_id, s.building_id)
 JOIN catalog_space x ON x.id = d.space_id AND x.dimension IS NOT NULL
 JOIN task_queue_chunk c ON c.document_id = d.id AND c.vector_status = 'completed'
 LEFT JOIN catalog_vector v ON v.content_id = c.content_id AND v.space_id = d.space_id WHERE v.content_id IS NULL

@@ -29,7 +29,7 @@ WHERE (p.vector_processing, p.vector_waiting, p.vector_failed, p.vector_complete
    OR p.chunk_count <> chunks LIMIT $1
 
 -- name: miscounted_documents
-SELECT d.key, d.state, (SELECT s.path FROM sources s WHERE s.key = d.source_key),
+SELECT d.key, d.state, s.path,
        op, ow, fo, oc,
        CASE WHEN op > 0 THEN 'processing' WHEN ow > 0 THEN 'pending' WHEN fo > 0 THEN 'failed'
             WHEN oc > 0 THEN 'completed' ELSE 'skipped' END,
@@ -58,6 +58,7 @@ FROM documents d JOIN (
            sum(vector_completed) AS embedded, sum(graphrag_completed) AS extracted,
            count(*) FILTER (WHERE ocr_status = 'failed' AND ocr_retry_at IS NULL) + sum(vector_failed) AS failed
     FROM task_queue_page GROUP BY document_id) p ON p.document_id = d.id
+LEFT JOIN sources s ON s.key = d.source_key
 WHERE d.state <> 'dropped'
   AND NOT EXISTS (SELECT 1 FROM catalog_outbox o WHERE o.kind = 'leftover' AND o.document_key = d.key)
   AND ((d.ocr_processing, d.ocr_waiting, d.ocr_failed, d.ocr_completed) <> (op, ow, fo, oc)

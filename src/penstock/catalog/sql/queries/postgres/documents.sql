@@ -43,8 +43,9 @@ FROM rows(state text, ocr task_status, vector task_status, graphrag task_status,
           vector_error text, graphrag_error text, worker_id text, key bigint)
 WHERE t.key = v.key
 
+-- By number: the state, asked for as it stands, would lead through the index of all that is being built.
 -- name: drop_document
-UPDATE documents SET state = 'dropped', note = $1, updated_at = $2 WHERE key = $3 AND state = 'building'
+UPDATE documents SET state = 'dropped', note = $1, updated_at = $2 WHERE key = $3 AND left(state, 8) = 'building'
 
 -- name: forget_building
 UPDATE sources SET building_id = NULL, updated_at = $1
@@ -55,7 +56,7 @@ SELECT source_key, job_id FROM documents WHERE key = $1
 
 -- name: building_of
 SELECT key, content_hash, ocr_fingerprint, vector_fingerprint, graphrag_fingerprint, space_id, graph
-FROM documents WHERE key = $1 AND state = 'building'
+FROM documents WHERE key = $1 AND left(state, 8) = 'building'
 
 -- name: adopt
 UPDATE documents

@@ -23,7 +23,7 @@ SELECT s.id, s.tenant_id, s.collection, s.branch, s.path, s.title, s.file_type, 
        s.mtime_ns, s.content_hash, s.ocr_fingerprint, s.vector_fingerprint, s.graphrag_fingerprint,
        s.published_id, s.building_id, s.partial, s.page_count, s.chunk_count, s.created_at, s.asked_at,
        s.read_at, s.published_at,
-       EXISTS (SELECT 1 FROM catalog_outbox o WHERE o.kind = 'leftover' AND o.source_key = s.key)
+       (SELECT o.id FROM catalog_outbox o WHERE o.kind = 'leftover' AND o.source_key = s.key LIMIT 1) IS NOT NULL
 FROM sources s
 
 -- name: find_where
@@ -198,15 +198,18 @@ SELECT source_key FROM catalog_gone WHERE change_seq > $2 AND tenant_id = $1
 SELECT key, change_seq, coalesce(published_id, 0) || ' ' || coalesce(extract(epoch FROM published_at)::text, '')
 FROM sources WHERE tenant_id = $1 AND change_seq <= $2 ORDER BY change_seq DESC, key DESC LIMIT $3
 
+-- The sources are counted before they meet their spaces: a join could read them once a space.
 -- name: spaces
-SELECT x.name, coalesce(x.dimension, 0), sum(s.chunk_count)
-FROM sources s JOIN catalog_space x ON x.id = s.space_id
-WHERE s.tenant_id = $1 AND s.published_id IS NOT NULL GROUP BY x.id ORDER BY 3 DESC, x.name
+SELECT x.name, coalesce(x.dimension, 0), s.chunks
+FROM (SELECT space_id, sum(chunk_count) AS chunks FROM sources WHERE tenant_id = $1 AND published_id IS NOT NULL
+      GROUP BY space_id) AS s
+CROSS JOIN LATERAL (SELECT * FROM catalog_space x WHERE x.id = s.space_id OFFSET 0) AS x ORDER BY 3 DESC, x.name
 
 -- name: all_spaces
-SELECT x.name, coalesce(x.dimension, 0), sum(s.chunk_count)
-FROM sources s JOIN catalog_space x ON x.id = s.space_id
-WHERE s.published_id IS NOT NULL GROUP BY x.id ORDER BY 3 DESC, x.name
+SELECT x.name, coalesce(x.dimension, 0), s.chunks
+FROM (SELECT space_id, sum(chunk_count) AS chunks FROM sources WHERE published_id IS NOT NULL
+      GROUP BY space_id) AS s
+CROSS JOIN LATERAL (SELECT * FROM catalog_space x WHERE x.id = s.space_id OFFSET 0) AS x ORDER BY 3 DESC, x.name
 
 -- name: load_vectors
 SELECT c.content_id, s.key, v.vector

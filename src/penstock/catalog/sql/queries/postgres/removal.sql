@@ -208,8 +208,8 @@ DELETE FROM catalog_gone WHERE change_seq <= $1
 
 -- name: idle_spaces
 DELETE FROM catalog_space
-WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.space_id = catalog_space.id)
-  AND NOT EXISTS (SELECT 1 FROM catalog_vector_cache v WHERE v.space_id = catalog_space.id)
+WHERE (SELECT d.key FROM documents d WHERE d.space_id = catalog_space.id LIMIT 1) IS NULL
+  AND (SELECT v.space_id FROM catalog_vector_cache v WHERE v.space_id = catalog_space.id LIMIT 1) IS NULL
 
 -- name: forget_up_to
 UPDATE catalog_sequence SET value = greatest(value, $1) WHERE name = 'forgotten'

@@ -11,15 +11,16 @@ SELECT v.content_id FROM catalog_vector v LEFT JOIN catalog_content t ON t.id = 
 
 -- name: stray_texts
 SELECT t.id FROM catalog_content t WHERE NOT EXISTS (
-    SELECT 1 FROM documents d JOIN task_queue_chunk c
-    ON c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id
-    WHERE d.source_key = t.source_key) LIMIT $1
+    SELECT 1 FROM documents d, task_queue_chunk c
+    WHERE d.source_key = t.source_key AND c.document_id = d.id AND c.text_key = t.text_key AND c.content_id = t.id)
+LIMIT $1
 
 -- name: vectorless
-SELECT c.key, (SELECT p.key FROM task_queue_page p WHERE p.id = c.page_id), d.key
-FROM sources s JOIN documents d ON d.key IN (s.published_id, s.building_id)
+SELECT c.key, p.key, d.key
+FROM sources s JOIN documents d ON d.source_key = s.key AND d.key IN (s.published_id, s.building_id)
 JOIN catalog_space x ON x.id = d.space_id AND x.dimension IS NOT NULL
 JOIN task_queue_chunk c ON c.document_id = d.id AND c.vector_status = 'completed'
+JOIN task_queue_page p ON p.id = c.page_id
 LEFT JOIN catalog_vector v ON v.content_id = c.content_id AND v.space_id = d.space_id
 WHERE v.content_id IS NULL LIMIT $1
 
