@@ -23,7 +23,7 @@ _GRANT = f"Grant the user of {_URL} the right to create and change tables in its
 _PRIMARY = f"Point {_URL} at the primary server; a replica can only be read."
 _CREATE = f"Create the database (`createdb NAME`), or name another in {_URL}."
 OWN_SCHEMA = f"Give Penstock a schema of its own: add ?schema=NAME to {_URL}; it is created."
-_RESTORE = (
+RESTORE = (
     f"Restore what is missing from a backup, or begin anew in a schema of its own: ?schema=NAME in {_URL}."
 )
 _CONNECTIONS = (
@@ -46,10 +46,10 @@ _BY_STATE: dict[str, tuple[type[PenstockError], str, str | None]] = {
     "55P03": (StoreUnavailable, "stayed busy for longer than the timeout", _TIMEOUT),
     "40P01": (StoreUnavailable, "stayed busy: every attempt met another writer", None),
     "40001": (StoreUnavailable, "stayed busy: every attempt met another writer", None),
-    "42P01": (SchemaMismatch, "lacks a table of this version's schema", _RESTORE),
-    "42703": (SchemaMismatch, "lacks a column of this version's schema", _RESTORE),
-    "42704": (SchemaMismatch, "lacks a type or index of this version's schema", _RESTORE),
-    "42883": (SchemaMismatch, "lacks a function of this version's schema", _RESTORE),
+    "42P01": (SchemaMismatch, "lacks a table of this version's schema", RESTORE),
+    "42703": (SchemaMismatch, "lacks a column of this version's schema", RESTORE),
+    "42704": (SchemaMismatch, "lacks a type or index of this version's schema", RESTORE),
+    "42883": (SchemaMismatch, "lacks a function of this version's schema", RESTORE),
     "3F000": (SchemaMismatch, "has no schema to work in", "Create the schema named in search_path."),
     "42P07": (SchemaMismatch, "already has an object of this name that is not Penstock's", OWN_SCHEMA),
     "42710": (SchemaMismatch, "already has an object of this name that is not Penstock's", OWN_SCHEMA),

@@ -8,7 +8,7 @@ from psycopg import sql
 
 from penstock.errors import SchemaMismatch
 from penstock.queue.sql.postgres_connections import Connection
-from penstock.queue.sql.postgres_errors import OWN_SCHEMA
+from penstock.queue.sql.postgres_errors import OWN_SCHEMA, RESTORE
 from penstock.queue.sql.schema_objects import created
 from penstock.queue.sql.statements import JOB_COLUMNS, migrations
 
@@ -53,6 +53,7 @@ QUEUE = Schema(
 def migrate(connection: Connection, name: str, schema: Schema = QUEUE) -> None:
     if _applied(connection, name, schema) >= schema.newest:
         # Also the way in for a replica, which may be read but not written.
+        _refuse_incomplete(connection, name, schema)
         return
     with connection.transaction():
         connection.execute(b"SET LOCAL statement_timeout = 0")
@@ -67,48 +68,47 @@ def migrate(connection: Connection, name: str, schema: Schema = QUEUE) -> None:
             connection.execute(entry.encode(), (number,))
 
 
-_PRESENT = b"""
-SELECT relname, CASE relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'view' WHEN 'i' THEN 'index'
-                             WHEN 'S' THEN 'sequence' WHEN 'c' THEN 'type' ELSE 'table' END
-FROM pg_catalog.pg_class WHERE relnamespace = current_schema()::regnamespace AND relname = ANY(%(names)s)
+_PRESENT = """
+WITH place AS (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = ANY({}))
+SELECT relname, CASE relkind WHEN 'v' THEN 'a view' WHEN 'm' THEN 'a view' WHEN 'i' THEN 'an index'
+                             WHEN 'S' THEN 'a sequence' WHEN 'c' THEN 'a type' ELSE 'a table' END
+FROM pg_catalog.pg_class JOIN place ON place.oid = relnamespace WHERE relname = ANY(%(names)s)
 UNION ALL
-SELECT typname, 'type' FROM pg_catalog.pg_type
-WHERE typnamespace = current_schema()::regnamespace AND typrelid = 0 AND typname = ANY(%(names)s)
+SELECT typname, 'a type' FROM pg_catalog.pg_type JOIN place ON place.oid = typnamespace
+WHERE typrelid = 0 AND typname = ANY(%(names)s)
 UNION ALL
-SELECT proname, 'function' FROM pg_catalog.pg_proc
-WHERE pronamespace = current_schema()::regnamespace AND proname = ANY(%(names)s)
+SELECT proname, 'a function' FROM pg_catalog.pg_proc JOIN place ON place.oid = pronamespace
+WHERE proname = ANY(%(names)s)
 UNION ALL
-SELECT cfgname, 'text search configuration' FROM pg_catalog.pg_ts_config
-WHERE cfgnamespace = current_schema()::regnamespace AND cfgname = ANY(%(names)s)
+SELECT cfgname, 'a text search configuration' FROM pg_catalog.pg_ts_config
+JOIN place ON place.oid = cfgnamespace WHERE cfgname = ANY(%(names)s)
 UNION ALL
-SELECT dictname, 'text search dictionary' FROM pg_catalog.pg_ts_dict
-WHERE dictnamespace = current_schema()::regnamespace AND dictname = ANY(%(names)s)
+SELECT dictname, 'a text search dictionary' FROM pg_catalog.pg_ts_dict
+JOIN place ON place.oid = dictnamespace WHERE dictname = ANY(%(names)s)
 """
+_IN_THE_WAY = _PRESENT.format("ARRAY[current_schema()]").encode()
+_IN_REACH = _PRESENT.format("current_schemas(false)").encode()
 
 
 def _refuse_foreign(connection: Connection, name: str, schema: Schema, applied: int) -> None:
     """Before anything is created: a name that is taken belongs to another program, or to half a migration."""
     names = created(script for _, script in schema.after(applied))
-    present: dict[str, str] = dict(connection.execute(_PRESENT, {"names": names}).fetchall())
+    present: dict[str, str] = dict(connection.execute(_IN_THE_WAY, {"names": names}).fetchall())
     taken = next((each for each in names if each in present), None)
     if taken is None:
         return
-    of = (
-        "is not Penstock's"
-        if not applied
-        else f"is of a later schema than {applied}, the last that was recorded"
-    )
-    raise SchemaMismatch(f"{name} already has a {present[taken]} named {taken} that {of}", remedy=OWN_SCHEMA)
+    whose = "is not Penstock's" if not applied else f"is of a later schema than {applied}, the last recorded"
+    raise SchemaMismatch(f"{name} already has {present[taken]} named {taken} that {whose}", remedy=OWN_SCHEMA)
 
 
 def _refuse_incomplete(connection: Connection, name: str, schema: Schema) -> None:
     names = created(script for _, script in schema.scripts)
-    present: dict[str, str] = dict(connection.execute(_PRESENT, {"names": names}).fetchall())
+    present: dict[str, str] = dict(connection.execute(_IN_REACH, {"names": names}).fetchall())
     missing = next((each for each in names if each not in present), None)
     if missing is not None:
         raise SchemaMismatch(
             f"{name} lacks {missing}, which is in schema {schema.newest}: applied in part, or changed",
-            remedy=OWN_SCHEMA,
+            remedy=RESTORE,
         )
 
 

@@ -88,9 +88,9 @@ def _refuse_foreign(connection: sqlite3.Connection, path: Path, schema: Schema, 
             remedy=_RESTORE,
         )
     if taken:
-        kind = present[taken[0]]
+        kind = "an index" if present[taken[0]] == "index" else f"a {present[taken[0]]}"
         raise SchemaMismatch(
-            f"{path} already has a {kind} named {taken[0]} that is not Penstock's", remedy=_ANOTHER_FILE
+            f"{path} already has {kind} named {taken[0]} that is not Penstock's", remedy=_ANOTHER_FILE
         )
 
 
