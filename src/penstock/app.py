@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack
 
 from penstock import config
 from penstock.config import Settings
 from penstock.errors import InvalidSetting
 from penstock.job import Job
+from penstock.queue import forking
 from penstock.queue.opening import open_queue
 from penstock.queue.waiting import wait_for
 from penstock.service.answers import Receipt
@@ -25,8 +26,30 @@ if TYPE_CHECKING:
     from penstock.service.verifying import Verifier
 
 
+T = TypeVar("T")
+
+
+class _OpenedOnce(Generic[T]):
+    """A property that is computed when first asked for, and once also if several threads ask at a time."""
+
+    def __init__(self, open_it: Callable[[Any], T]) -> None:
+        self._open_it = open_it
+        self._name = open_it.__name__
+        self.__doc__ = open_it.__doc__
+
+    def __get__(self, app: Any, owner: type | None = None) -> T:
+        if app is None:
+            return self  # type: ignore[return-value]
+        with app._opening:
+            if self._name not in app.__dict__:
+                # Found there from now on, without coming here.
+                app.__dict__[self._name] = self._open_it(app)
+            value: T = app.__dict__[self._name]
+            return value
+
+
 class Penstock(FunctionJobs):
-    """An open queue and everything that can be asked of it.
+    """An open queue and everything that can be asked of it. All threads of a process may share one.
 
         with Penstock("sqlite:///queue.db") as app:
             receipt = app.submit(item_type="content", op="ingest", payload={"content": "The mill runs."})
@@ -47,6 +70,13 @@ class Penstock(FunctionJobs):
             raise InvalidSetting("settings say where the queue is; leave out url and state_dir")
         settings = settings or config.load(url=url, state_dir=state_dir)
         super().__init__(open_queue(settings), settings)
+        self._opening = threading.RLock()
+        forking.watch(self)
+
+    def after_fork(self) -> None:
+        """Let go of what threads of the parent may have held when the process was forked."""
+        self._opening = threading.RLock()
+        self.__dict__.pop("_search", None)
 
     def wait(self, id_or_prefix: str, *, run: int | None = None, timeout: float | None = None) -> Job:
         """The job, once the given run of it has ended; without ``run``, once nothing more is to be done.
@@ -132,7 +162,7 @@ class Penstock(FunctionJobs):
 
     # Documents.
 
-    @functools.cached_property
+    @_OpenedOnce
     def documents(self) -> Documents:
         """What is known of sources and their generations; opened when first asked for."""
         from penstock.catalog.opening import open_catalog
@@ -142,7 +172,7 @@ class Penstock(FunctionJobs):
         refuse_second_host(self.settings, self.queue)
         return Documents(open_catalog(self.settings), self, self.settings)
 
-    @functools.cached_property
+    @_OpenedOnce
     def _search(self) -> Search:
         from penstock.pipeline.embed.opening import open_space
         from penstock.pipeline.vectors.copies import Copies
@@ -152,7 +182,7 @@ class Penstock(FunctionJobs):
         vectors = Copies(open_shelf(self.settings))
         return Search(self.documents.catalog, self.settings, open_space, vectors)
 
-    @functools.cached_property
+    @_OpenedOnce
     def verifier(self) -> Verifier:
         """Compares the index with itself and with the disk; see ``Verifier``."""
         from penstock.service.verifying import Verifier

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import threading
 import time
@@ -11,6 +12,15 @@ from functools import lru_cache
 
 _last_id = 0
 _id_lock = threading.Lock()
+
+
+def _after_fork() -> None:
+    """Another thread of the parent may have held the lock; here is none that would release it."""
+    global _id_lock
+    _id_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def now() -> datetime:

@@ -105,7 +105,13 @@ _TYPES: tuple[tuple[Kind, str | None, tuple[type[BaseException] | str, ...]], ..
     (
         "permanent",
         None,
-        (errors.StoreReadOnly, errors.StoreDenied, errors.SchemaMismatch, errors.StateDamaged),
+        (
+            errors.StoreReadOnly,
+            errors.StoreDenied,
+            errors.StoreVanished,
+            errors.SchemaMismatch,
+            errors.StateDamaged,
+        ),
     ),
     ("transient", None, (errors.PenstockError,)),
     ("transient", "ERR_OUT_OF_MEMORY", (MemoryError,)),

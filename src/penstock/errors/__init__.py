@@ -15,7 +15,7 @@ PenstockError
 │   ├── InvalidTransition (also ValueError) · FingerprintMismatch
 ├── QueueFull                             backpressure; carries retry_after
 ├── StoreError                            the store could not do its part
-│   ├── StoreUnavailable · StoreReadOnly · StoreDenied · DiskFull
+│   ├── StoreUnavailable · StoreReadOnly · StoreDenied · DiskFull · StoreVanished
 │   ├── SchemaMismatch · StateDamaged
 ├── JobError                              raised inside a job to say how it ends
 │   ├── PermanentFailure · TransientFailure · ServiceUnavailable · Cancelled
@@ -100,6 +100,7 @@ from penstock.errors.stores import (
     StoreError,
     StoreReadOnly,
     StoreUnavailable,
+    StoreVanished,
     UnknownScheme,
 )
 
@@ -144,6 +145,7 @@ __all__ = [
     "StoreReadOnly",
     "StoreDenied",
     "DiskFull",
+    "StoreVanished",
     "SchemaMismatch",
     "StateDamaged",
     "JobError",

@@ -40,6 +40,13 @@ class DiskFull(StoreError):
     default_remedy = "Free some space and try again."
 
 
+class StoreVanished(StoreError):
+    """A file of the store was removed or replaced while it was open; the operation had no effect."""
+
+    code = "ERR_STORE_VANISHED"
+    default_remedy = "Put the file back, or restart this program to begin with what is there now."
+
+
 class SchemaMismatch(StoreError):
     """The store was written by a newer Penstock, or is not a Penstock store."""
 

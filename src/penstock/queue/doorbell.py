@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.queue import forking
+from penstock.queue.shared_wait import SharedWait
 
 FASTEST_S = 0.002
 SOONEST_S = 0.0003
@@ -51,6 +52,7 @@ class Doorbell:
         while True:
             # Armed before it is asked: what happens in between rings, so no change is slept through.
             watch = self._armed()
+            rings = watch.rings if watch is not None else 0
             if self._changed():
                 return True
             now = time.monotonic()
@@ -62,8 +64,8 @@ class Doorbell:
                 time.sleep(min(left, pause))
                 pause = min(pause * SLOWDOWN, SLOWEST_S)
                 continue
-            rang = watch.sleep(min(left, pause if now < alert_until else LONGEST_S))
-            if rang is None:
+            rang = watch.sleep(min(left, pause if now < alert_until else LONGEST_S), rings)
+            if not watch.usable:
                 self._disarm(watch)
             if rang:
                 alert_until, pause = time.monotonic() + ALERT_S, SOONEST_S
@@ -100,9 +102,14 @@ class Doorbell:
 
 
 class _Watch:
-    """An inotify descriptor for one directory. The directory, as files in it are replaced by new ones."""
+    """An inotify descriptor for one directory. The directory, as files in it are replaced by new ones.
+
+    Users may have few of them (128 by default), so all threads of a doorbell share one.
+    """
 
     def __init__(self, directory: Path) -> None:
+        self.usable = True
+        self._shared = SharedWait()
         libc = ctypes.CDLL(None, use_errno=True)
         # IN_NONBLOCK and IN_CLOEXEC are the values of O_NONBLOCK and O_CLOEXEC.
         self._fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -115,18 +122,24 @@ class _Watch:
         self._poll = select.poll()
         self._poll.register(self._fd, select.POLLIN)
 
-    def sleep(self, seconds: float) -> bool | None:
-        """Whether it rang meanwhile; None when the watch is of no use any more."""
+    @property
+    def rings(self) -> int:
+        return self._shared.events
+
+    def sleep(self, seconds: float, rings: int) -> bool:
+        """Sleep until it rings once more than ``rings`` times; False when it did not in these seconds."""
         if seconds < 0.001:
             # poll counts in milliseconds; what rings meanwhile is read the next time.
             time.sleep(seconds)
             return False
+        return self._shared.wait(rings, seconds, self._poll_once)
+
+    def _poll_once(self, seconds: float) -> bool:
         ready = self._poll.poll(math.ceil(seconds * 1000))
-        if not ready:
-            return False
-        if ready[0][1] & (select.POLLNVAL | select.POLLERR | select.POLLHUP):
-            return None
-        return True if self._drain() else None
+        if ready:
+            broken = ready[0][1] & (select.POLLNVAL | select.POLLERR | select.POLLHUP)
+            self.usable = not broken and self._drain()
+        return bool(ready)
 
     def _drain(self) -> bool:
         usable = True

@@ -19,6 +19,7 @@ from penstock.errors import (
     StoreError,
     StoreReadOnly,
     StoreUnavailable,
+    StoreVanished,
 )
 
 _sync = getattr(os, "fdatasync", os.fsync)
@@ -41,6 +42,8 @@ class Journal:
         self._lock_path = directory / ".queue.lock"
         self._lock_fd = self._fd = -1
         self._names = os.fspath(self._lock_path), os.fspath(self.path)
+        self._known = False
+        """Whether there was a journal: one that is missing afterwards was removed, and is not made again."""
         self._inodes = 0, 0
         self.writable = True
         self.base = 0
@@ -102,18 +105,32 @@ class Journal:
             self.writable = False
 
     def _open_both(self, flags: int) -> None:
-        lock_fd = os.open(self._lock_path, flags | os.O_CLOEXEC, _PRIVATE)
+        # Asked first: who makes a store makes the journal before the snapshot.
+        known = self._known or self.snapshot.exists()
+        made = 0 if known else flags & os.O_CREAT
         try:
-            self._fd = os.open(self.path, flags | os.O_APPEND | os.O_CLOEXEC, _PRIVATE)
-        except OSError:
-            os.close(lock_fd)
+            fd = os.open(self.path, flags & ~os.O_CREAT | made | os.O_APPEND | os.O_CLOEXEC, _PRIVATE)
+        except FileNotFoundError as error:
+            if known and self.directory.exists():
+                raise self._vanished() from error
             raise
-        self._lock_fd = lock_fd
+        try:
+            lock_fd = os.open(self._lock_path, flags | os.O_CLOEXEC, _PRIVATE)
+        except OSError:
+            os.close(fd)
+            raise
+        self._fd, self._lock_fd, self._known = fd, lock_fd, True
         journal = os.fstat(self._fd)
         self._inodes = os.fstat(lock_fd).st_ino, journal.st_ino
         if journal.st_size == 0 and flags & os.O_CREAT:
             # It may be new; what is fsynced into a file whose name is lost in a power cut is lost too.
             _sync_directory(self.directory)
+
+    def _vanished(self) -> StoreVanished:
+        return StoreVanished(
+            f"{self.path} was removed, and with it what was recorded since the last snapshot",
+            remedy="Put the file back; or make an empty one to go on without what was in it.",
+        )
 
     def _still_there(self) -> bool:
         """Whether both descriptors are of the files at their paths, which a person may have replaced."""

@@ -5,7 +5,6 @@ Each call takes the file lock, applies what others appended, runs, and appends o
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -16,7 +15,7 @@ import msgspec
 from penstock import clock
 from penstock.errors import StoreError
 from penstock.job import WorkerReport
-from penstock.queue import forking, records, snapshot
+from penstock.queue import records, snapshot
 from penstock.queue.audit import Audit
 from penstock.queue.doorbell import Doorbell
 from penstock.queue.journal import Journal, Tail
@@ -45,7 +44,6 @@ class JsonlQueue(MemoryQueue):
         self._doorbell = Doorbell(self._journal.directory, self._news)
         self._adopt(snapshot.empty())
         self._retry_compaction_at = 0
-        forking.watch(self)
 
     @contextmanager
     def _writing(self, what: str) -> Iterator[Table]:
@@ -173,8 +171,8 @@ class JsonlQueue(MemoryQueue):
 
     def _news(self) -> bool:
         with self._reading():
-            news = self._version != self._seen
-            self._seen = self._version
+            news = self._version != self._seen.version
+            self._seen.version = self._version
             return news
 
     def check(self) -> list[str]:
@@ -191,6 +189,9 @@ class JsonlQueue(MemoryQueue):
         return warnings
 
     def migrate(self) -> None:
+        with self._reading():
+            if not self._journal.writable and self._journal.snapshot.exists():
+                return
         with self._writing("migrate"):
             if not self._journal.snapshot.exists():
                 self._compact()
@@ -203,7 +204,7 @@ class JsonlQueue(MemoryQueue):
                 self._audit.close()
 
     def after_fork(self) -> None:
-        self._changed = threading.Condition(threading.RLock())
+        super().after_fork()
         self._journal.close()
         if self._audit is not None:
             self._audit.close()

@@ -27,7 +27,7 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
-from penstock.queue import pausing, settling
+from penstock.queue import forking, pausing, settling
 from penstock.queue.choosing import HELD_BACK_AT_ONCE, ROUNDS, choose
 from penstock.queue.engine import Engine
 from penstock.queue.protocol import COUNTABLE, POSITION_CAP
@@ -46,6 +46,12 @@ class _Taken(msgspec.Struct):
 T = TypeVar("T")
 
 
+class _Seen(threading.local):
+    """The version each thread was told of last: what one thread hears, the others have not heard."""
+
+    version = 0
+
+
 class MemoryQueue(Engine[Table]):
     def __init__(self) -> None:
         self._table = Table()
@@ -53,9 +59,10 @@ class MemoryQueue(Engine[Table]):
         self._workers: dict[str, WorkerReport] = {}
         self._changed = threading.Condition(threading.RLock())
         self._version = 0
-        self._seen = 0
+        self._seen = _Seen()
         self.rows_read = 0
         """Candidates the last claim looked at: what its cost depends on."""
+        forking.watch(self)
 
     def _write(self, what: str, work: Callable[[Table], T]) -> T:
         with self._writing(what) as table:
@@ -181,8 +188,8 @@ class MemoryQueue(Engine[Table]):
 
     def wait(self, timeout: float) -> bool:
         with self._changed:
-            woken = self._changed.wait_for(lambda: self._version != self._seen, timeout)
-            self._seen = self._version
+            woken = self._changed.wait_for(lambda: self._version != self._seen.version, timeout)
+            self._seen.version = self._version
             return woken
 
     def check(self) -> list[str]:
@@ -193,6 +200,9 @@ class MemoryQueue(Engine[Table]):
 
     def close(self) -> None:
         """Nothing to release."""
+
+    def after_fork(self) -> None:
+        self._changed = threading.Condition(threading.RLock())
 
 
 def _what_a_claim_looks_at(job: Job) -> tuple[str, int, bool]:

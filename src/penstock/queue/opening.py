@@ -145,12 +145,14 @@ def _make_directory(directory: Path, settings: Settings) -> None:
 
 
 def _refuse_unusable(state_dir: Path) -> None:
-    """The state directory is this user's own. A store elsewhere may be there to be read only."""
+    """The state directory is this user's own. A store elsewhere, or where nobody can write, may be there to
+    be read only."""
     if os.access(state_dir, os.R_OK | os.W_OK | os.X_OK):
         return
     owner, me = state_dir.stat().st_uid, os.geteuid()
-    if owner == me and os.access(state_dir, os.R_OK | os.X_OK):
-        raise StoreReadOnly(f"{state_dir} is not writable")
+    unwritable = owner == me or os.statvfs(state_dir).f_flag & os.ST_RDONLY
+    if unwritable and os.access(state_dir, os.R_OK | os.X_OK):
+        return
     raise StoreDenied(
         f"{state_dir} belongs to uid {owner}; this process has uid {me} and may not write there"
     )

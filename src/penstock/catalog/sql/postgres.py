@@ -19,7 +19,6 @@ from penstock.catalog.values import Claimed, Phase, Task
 from penstock.errors import InvalidText, StoreError
 from penstock.queue.sql import postgres_schema
 from penstock.queue.sql.postgres_clock import ServerClock
-from penstock.queue.sql.postgres_connections import Connection
 from penstock.queue.sql.postgres_errors import ours
 from penstock.queue.sql.postgres_listener import Listener
 from penstock.queue.sql.postgres_transaction import transact
@@ -84,7 +83,7 @@ class PostgresCatalog(SqlCatalog):
         )
         self._clock = ServerClock(self._writers)
         self._channel = ""
-        self._listener: Listener | None = None
+        self._listener = Listener(self._readers, lambda: self._channel, self._anything)
         try:
             self.migrate()
         except StoreError:
@@ -124,35 +123,24 @@ class PostgresCatalog(SqlCatalog):
         return [(claim.lane, claim.task_id, claim.claim_number) in held for claim in claims]
 
     def wait(self, timeout: float) -> bool:
-        if self._listener is None:
-            self._listener = Listener(self._readers, self._channel, self._anything)
         return self._listener.wait(timeout)
 
     def _anything(self) -> bool:
-        with self._connected() as connection:
+        with self._writers.session() as connection:
             return bool(PostgresRows(connection).value("any_waiting"))
 
-    @contextmanager
-    def _connected(self) -> Iterator[Connection]:
-        with self._writers.borrowed() as connection:
-            try:
-                yield connection
-            except psycopg.Error as error:
-                raise ours(error, self._writers.name) or error from error
-
     def check(self) -> list[str]:
-        with self._connected() as connection:
+        with self._writers.session() as connection:
             postgres_schema.verify(connection, self._writers.name, SCHEMA)
         return []
 
     def migrate(self) -> None:
-        with self._connected() as connection:
+        with self._writers.session() as connection:
+            postgres_schema.create(connection, self._writers.schema)
             self._channel = postgres_schema.channel(connection)
             postgres_schema.migrate(connection, self._writers.name, SCHEMA)
 
     def close(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        self._listener.close()
         self._writers.close()
         self._readers.close()

@@ -14,9 +14,9 @@ from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import Rows, SqliteRows, load, migrations
 from penstock.errors import InvalidText, StoreError
-from penstock.queue.doorbell import Doorbell
 from penstock.queue.sql import schema
 from penstock.queue.sql.connections import Connections, translated
+from penstock.queue.sql.sqlite_listener import SqliteListener
 
 SQL = load("sqlite")
 SCHEMA = schema.Schema("catalog_migration", migrations("sqlite"))
@@ -32,8 +32,7 @@ class SqliteCatalog(SqlCatalog):
         )
         self._idle_readers: list[str] = []
         self._readers = count(1)
-        self._doorbell: Doorbell | None = None
-        self._version_seen = -1
+        self._listener = SqliteListener(self._connections)
         try:
             self.migrate()
         except StoreError:
@@ -54,33 +53,20 @@ class SqliteCatalog(SqlCatalog):
             role = self._idle_readers.pop()
         except IndexError:
             role = f"snapshot {next(self._readers)}"
-        with translated(self.path):
-            connection = self._connections.get(role)
-            connection.execute("BEGIN")
-            try:
+        try:
+            with self._connections.snapshot(role) as connection:
                 yield SqlSnapshot(SqliteRows(connection, SQL))
-            except UnicodeEncodeError:
-                raise InvalidText("a text that is asked for holds a lone surrogate") from None
-            finally:
-                connection.execute("ROLLBACK")
-                self._idle_readers.append(role)
+        except UnicodeEncodeError:
+            raise InvalidText("a text that is asked for holds a lone surrogate") from None
+        finally:
+            self._idle_readers.append(role)
 
     def wait(self, timeout: float) -> bool:
-        if self._doorbell is None:
-            self._doorbell = Doorbell(self.path.parent, self._changed)
-        return self._doorbell.wait(timeout)
-
-    def _changed(self) -> bool:
-        """Whether anybody committed since last asked. A connection does not see its own commits here."""
-        with translated(self.path):
-            version: int = self._connections.get("listen").execute("PRAGMA data_version").fetchone()[0]
-        changed = version != self._version_seen
-        self._version_seen = version
-        return changed
+        return self._listener.wait(timeout)
 
     def check(self) -> list[str]:
-        with translated(self.path):
-            schema.verify(self._connections.get("write"), self.path, SCHEMA)
+        with self._connections.reading() as connection:
+            schema.verify(connection, self.path, SCHEMA)
         return []
 
     def migrate(self) -> None:
@@ -88,8 +74,6 @@ class SqliteCatalog(SqlCatalog):
             schema.migrate(self._connections, self.path, SCHEMA)
 
     def close(self) -> None:
-        if self._doorbell is not None:
-            self._doorbell.close()
-            self._doorbell = None
+        self._listener.close()
         self._connections.close()
         self._idle_readers.clear()

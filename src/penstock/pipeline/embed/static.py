@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import re
 import threading
 from collections import Counter
@@ -106,6 +107,9 @@ class _Table:
         length = float(np.sqrt(np.add.reduce(total * total)))
         return total / np.float32(length) if length > 0 else total
 
+    def in_use(self) -> bool:
+        return self._lock.locked()
+
     def _learn(self, counts: Counter[str]) -> list[int]:
         import numpy as np
 
@@ -156,6 +160,17 @@ def _table() -> _Table:
         if _shared is None:
             _shared = _Table(*_data_files())
         return _shared
+
+
+def _after_fork() -> None:
+    """What a thread of the parent was in the middle of is not used in the child."""
+    global _shared, _opening
+    if _opening.locked() or (_shared is not None and _shared.in_use()):
+        _shared = None
+    _opening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _data_files() -> tuple[Path, Path]:

@@ -1,8 +1,11 @@
-"""SQLite connections of one process: one that writes, one that reads, one that listens."""
+"""SQLite connections of one process: one that writes, one that reads, one that listens.
+
+Each is used by one thread at a time. SQLite would allow more, but a statement that one thread has not read to
+its end keeps a write of another from the newest state, and the write fails at once as busy.
+"""
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -11,12 +14,15 @@ from pathlib import Path
 
 from penstock.errors import (
     DiskFull,
+    SchemaMismatch,
     StateDamaged,
     StoreDenied,
     StoreError,
     StoreReadOnly,
     StoreUnavailable,
 )
+from penstock.queue import forking
+from penstock.queue.sql import sqlite_file
 
 
 class Connections:
@@ -24,33 +30,56 @@ class Connections:
         self, path: Path, *, synchronous: str, busy_timeout_s: float, foreign_keys: bool = False
     ) -> None:
         self.path = path
+        self.file = sqlite_file.StoreFile(path)
         self._synchronous = synchronous
         self._busy_timeout_s = busy_timeout_s
         self._foreign_keys = foreign_keys
+        self._inherited: list[dict[str, sqlite3.Connection]] = []
         self._reset()
+        forking.watch(self)
 
     def _reset(self) -> None:
-        self._pid = os.getpid()
         self._write_lock = threading.RLock()
         self._read_lock = threading.Lock()
+        self._listen_lock = threading.Lock()
+        self._opening = threading.Lock()
         self._open: dict[str, sqlite3.Connection] = {}
 
+    def after_fork(self) -> None:
+        # A connection carried across fork corrupts the file, also by being closed: keep it and open our own.
+        self._inherited.append(self._open)
+        self._reset()
+
     def get(self, role: str) -> sqlite3.Connection:
-        self._notice_fork()
+        """The connection of a role. Only for the thread that has the role to itself."""
         connection = self._open.get(role)
-        if connection is None:
-            connection = self._open[role] = self._connect(role)
+        if connection is None or self.file.written_since(role):
+            with self._opening:
+                if connection is not None:
+                    connection.close()
+                connection = self._open[role] = self._connect(role)
         return connection
 
     def _connect(self, role: str) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self.path,
-            timeout=self._busy_timeout_s,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=256,
-        )
-        _use_wal(connection, self._busy_timeout_s)
+        self.file.refuse_vanished()
+        try:
+            connection = self._prepared(self.file.connected(self._busy_timeout_s), role)
+        except sqlite3.OperationalError as error:
+            connection = self.file.connected_read_only(role, self._busy_timeout_s, error)
+            self._told(connection, role)
+        self.file.opened()
+        return connection
+
+    def _prepared(self, connection: sqlite3.Connection, role: str) -> sqlite3.Connection:
+        try:
+            _use_wal(connection, self._busy_timeout_s)
+            self._told(connection, role)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _told(self, connection: sqlite3.Connection, role: str) -> None:
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA cache_size = -32768")
         # Hot pages are copied back once for many commits; the log stays below 32 MB.
@@ -60,18 +89,20 @@ class Connections:
             connection.execute("PRAGMA foreign_keys = 1")
         if role != "write":
             connection.execute("PRAGMA query_only = 1")
-        return connection
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, begun as a writer so that it can never fail to become one."""
-        self._notice_fork()
+        """One transaction, begun as a writer so that it can never fail to become one.
+
+        It is not committed to a file that has lost its name: nobody would ever read it.
+        """
         with self._write_lock:
             connection: sqlite3.Connection | None = None
             try:
                 connection = self.get("write")
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
+                self.file.refuse_vanished()
                 connection.execute("COMMIT")
             except BaseException as error:
                 if connection is not None:
@@ -85,25 +116,34 @@ class Connections:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """One snapshot; never waits for a writer."""
-        self._notice_fork()
-        with self._read_lock, translated(self.path):
-            connection = self.get("read")
+        with self._read_lock, self.snapshot("read") as connection:
+            yield connection
+
+    @contextmanager
+    def snapshot(self, role: str) -> Iterator[sqlite3.Connection]:
+        """The same for a role that this thread has to itself."""
+        with translated(self.path):
+            self.file.refuse_vanished()
+            connection = self.get(role)
             connection.execute("BEGIN")
             try:
                 yield connection
             finally:
                 connection.execute("ROLLBACK")
 
-    def _notice_fork(self) -> None:
-        if self._pid != os.getpid():
-            # A connection carried across fork corrupts the file: leave the parent's alone, open our own.
-            self._reset()
+    def data_version(self) -> int:
+        """A number that changes with every commit of another connection."""
+        with self._listen_lock, translated(self.path):
+            version: int = self.get("listen").execute("PRAGMA data_version").fetchone()[0]
+            return version
 
     def close(self) -> None:
-        if self._pid == os.getpid():
+        """Close what is open. A later call opens the file again, also if it is another one by then."""
+        with self._write_lock, self._read_lock, self._listen_lock:
             for connection in self._open.values():
                 connection.close()
             self._open.clear()
+            self.file.forget()
 
 
 def _use_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
@@ -138,6 +178,15 @@ _BY_CODE: dict[int, tuple[type[StoreError], str]] = {
 }
 
 
+_OF_ANOTHER_SCHEMA = (
+    "no such table",
+    "no such column",
+    "no such index",
+    "already exists",
+    "has no column named",
+)
+
+
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
     """SQLite's errors as ours. What is not the store's fault goes on as it is."""
@@ -152,7 +201,13 @@ def translated(path: Path) -> Iterator[None]:
 
 def ours(error: BaseException, path: Path) -> StoreError | None:
     """The error as one of ours, with the file named, where it is the store's fault."""
-    known = _BY_CODE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_ERROR and any(words in str(error) for words in _OF_ANOTHER_SCHEMA):
+        return SchemaMismatch(
+            f"{path} does not have this version's schema ({error})",
+            remedy="Restore the file from a backup, or choose another file in its URL.",
+        )
+    known = _BY_CODE.get(code)
     if known is None:
         return None
     kind, what = known

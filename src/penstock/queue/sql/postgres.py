@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
-import psycopg
-
 from penstock import transitions
 from penstock.errors import InvalidRequest, StoreError
 from penstock.job import (
@@ -36,7 +34,6 @@ from penstock.queue.sql.postgres_adding import add_plain
 from penstock.queue.sql.postgres_claim import PostgresClaim, Taken, take_alone
 from penstock.queue.sql.postgres_clock import ServerClock
 from penstock.queue.sql.postgres_connections import Connections
-from penstock.queue.sql.postgres_errors import ours
 from penstock.queue.sql.postgres_joining import joined
 from penstock.queue.sql.postgres_listener import Listener
 from penstock.queue.sql.postgres_rows import PostgresRows
@@ -60,7 +57,7 @@ class PostgresQueue(Engine[PostgresRows]):
         self._most = POSITION_CAP
         self._plain = True
         """Whether the last claim found nothing to choose, so that the next may hope for the same."""
-        self._listener: Listener | None = None
+        self._listener = Listener(self._connections, lambda: self._channel, self._anything)
         try:
             self.migrate()
         except StoreError:
@@ -75,11 +72,8 @@ class PostgresQueue(Engine[PostgresRows]):
 
     @contextmanager
     def _reading(self) -> Iterator[PostgresRows]:
-        with self._connections.borrowed() as connection:
-            try:
-                yield PostgresRows(connection)
-            except psycopg.Error as error:
-                raise ours(error, self._connections.name) or error from error
+        with self._connections.session() as connection:
+            yield PostgresRows(connection)
 
     def add(
         self,
@@ -95,7 +89,7 @@ class PostgresQueue(Engine[PostgresRows]):
             return [alone] if alone else super().add(new, limits=limits, now=moment)
         if any(item.dedupe for item in new):
             raise InvalidRequest("a job that joins a transaction must have dedupe=False")
-        with joined(connection, self._connections.name, self._channel) as rows:
+        with joined(connection, self._connections, self._channel) as rows:
             return adding.add(rows, new, limits, moment)
 
     def _add_alone(self, new: NewJob, limits: Limits, now: datetime) -> Added | None:
@@ -231,11 +225,13 @@ class PostgresQueue(Engine[PostgresRows]):
             return []
         with self._reading() as rows, rows.connection.pipeline():
             # A person may ask for what no index has.
-            rows.execute("BEGIN READ ONLY", {})
+            if not self._connections.pooled:
+                rows.execute("BEGIN READ ONLY", {})
             rows.execute("SET LOCAL enable_seqscan = on", {})
             rows.execute("SET LOCAL plan_cache_mode = auto", {})
             found = rows.execute(statement.replace("?", "%s"), values)
-            rows.execute("COMMIT", {})
+            if not self._connections.pooled:
+                rows.execute("COMMIT", {})
         return found.fetchall()
 
     def position(self, queue_id: str) -> Position | None:
@@ -270,8 +266,6 @@ class PostgresQueue(Engine[PostgresRows]):
         return [WorkerReport(**dict(zip(names, row, strict=True))) for row in found]
 
     def wait(self, timeout: float) -> bool:
-        if self._listener is None:
-            self._listener = Listener(self._connections, self._channel, self._anything)
         return self._listener.wait(timeout)
 
     def _anything(self) -> bool:
@@ -296,11 +290,10 @@ class PostgresQueue(Engine[PostgresRows]):
 
     def migrate(self) -> None:
         with self._reading() as rows:
+            postgres_schema.create(rows.connection, self._connections.schema)
             self._channel = postgres_schema.channel(rows.connection)
             postgres_schema.migrate(rows.connection, self._connections.name)
 
     def close(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        self._listener.close()
         self._connections.close()

@@ -23,6 +23,7 @@ from penstock.config import masked_url
 from penstock.errors import InvalidSetting, StoreUnavailable
 from penstock.queue import forking
 from penstock.queue.sql.postgres_errors import one_line, ours
+from penstock.queue.sql.postgres_url import split_schema
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
@@ -53,12 +54,16 @@ class Connections:
         plans: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """``plans``: more that sessions are told, such as ``enable_hashjoin``: ``off``."""
+        address, self.schema = split_schema(url)
         self._told = {"statement_timeout": str(int(timeout_s * 1000)), **_PLANS, **plans}
-        self.name = masked_url(url).partition("?")[0]
+        self.name = masked_url(address).partition("?")[0]
+        if self.schema is not None:
+            self._told["search_path"] = self.schema
+            self.name += f" (schema {self.schema})"
         self.pooled = pooled
         self.timeout_s = timeout_s
         self._size = size
-        self._parameters = self._read(url)
+        self._parameters = self._read(address)
         self._reset()
         forking.watch(self)
 
@@ -78,7 +83,10 @@ class Connections:
         if not self.pooled:
             # A pooler refuses what it cannot keep for others; there every transaction says it for itself.
             own = [f"-c{name}={value}" for name, value in self._told.items()]
-            parameters["options"] = " ".join([*own, str(parameters.get("options") or "")]).strip()
+            # The last one counts, so the user's own come after ours; but a schema is named once, by us.
+            after = own.pop() if self.schema is not None else ""
+            given = str(parameters.get("options") or "")
+            parameters["options"] = " ".join(filter(None, [*own, given, after]))
         return parameters
 
     @property
@@ -126,6 +134,21 @@ class Connections:
                 self._give_back(connection)
         finally:
             room.release()
+
+    @contextmanager
+    def session(self) -> Iterator[Connection]:
+        """Borrow a connection that has our settings; behind a pooler, where they last no longer, for one
+        transaction. The server's errors come as ours."""
+        with self.borrowed() as connection:
+            try:
+                if not self.pooled:
+                    yield connection
+                    return
+                with connection.transaction():
+                    connection.execute(self.telling.encode())
+                    yield connection
+            except psycopg.Error as error:
+                raise ours(error, self.name) or error from error
 
     def _kept(self) -> Connection | None:
         while True:

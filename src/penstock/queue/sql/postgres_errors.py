@@ -22,6 +22,10 @@ _CHECK_LOGIN = f"Check the user, the password and the database in {_URL}, and th
 _GRANT = f"Grant the user of {_URL} the right to create and change tables in its schema."
 _PRIMARY = f"Point {_URL} at the primary server; a replica can only be read."
 _CREATE = f"Create the database (`createdb NAME`), or name another in {_URL}."
+OWN_SCHEMA = f"Give Penstock a schema of its own: add ?schema=NAME to {_URL}; it is created."
+RESTORE = (
+    f"Restore what is missing from a backup, or begin anew in a schema of its own: ?schema=NAME in {_URL}."
+)
 _CONNECTIONS = (
     "Raise max_connections of the server, lower PENSTOCK_POSTGRES_POOL_SIZE, or put a pooler in between."
 )
@@ -42,10 +46,14 @@ _BY_STATE: dict[str, tuple[type[PenstockError], str, str | None]] = {
     "55P03": (StoreUnavailable, "stayed busy for longer than the timeout", _TIMEOUT),
     "40P01": (StoreUnavailable, "stayed busy: every attempt met another writer", None),
     "40001": (StoreUnavailable, "stayed busy: every attempt met another writer", None),
-    "42P01": (SchemaMismatch, "lacks a table of this version's schema", None),
-    "42703": (SchemaMismatch, "lacks a column of this version's schema", None),
+    "42P01": (SchemaMismatch, "lacks a table of this version's schema", RESTORE),
+    "42703": (SchemaMismatch, "lacks a column of this version's schema", RESTORE),
+    "42704": (SchemaMismatch, "lacks a type or index of this version's schema", RESTORE),
+    "42883": (SchemaMismatch, "lacks a function of this version's schema", RESTORE),
     "3F000": (SchemaMismatch, "has no schema to work in", "Create the schema named in search_path."),
-    "42P07": (SchemaMismatch, "has a table of this name that is not Penstock's", None),
+    "42P07": (SchemaMismatch, "already has an object of this name that is not Penstock's", OWN_SCHEMA),
+    "42710": (SchemaMismatch, "already has an object of this name that is not Penstock's", OWN_SCHEMA),
+    "42723": (SchemaMismatch, "already has a function of this name that is not Penstock's", OWN_SCHEMA),
     "54000": (InvalidText, "cannot keep a text this long as a name or path", _SHORTEN),
     "22001": (InvalidText, "cannot keep a text this long", _SHORTEN),
     "22021": (InvalidText, "cannot keep a text of the request", None),

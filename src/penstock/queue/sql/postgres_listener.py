@@ -12,44 +12,55 @@ import psycopg
 from psycopg import sql
 
 from penstock.queue import forking
+from penstock.queue.shared_wait import SharedWait
 from penstock.queue.sql.postgres_connections import Connection, Connections
 
 LOOK_EVERY_S = 0.1
 """Behind a pooler, where nobody can listen."""
 
 
+class _Seen(threading.local):
+    """The count of events at the end of a thread's last wait; a thread's first wait counts as news."""
+
+    events = -1
+
+
 class Listener:
-    def __init__(self, connections: Connections, channel: str, anything: Callable[[], bool]) -> None:
+    def __init__(
+        self, connections: Connections, channel: Callable[[], str], anything: Callable[[], bool]
+    ) -> None:
         self._connections = connections
         self._channel = channel
         self._anything = anything
-        self._one_at_a_time = threading.Lock()
         self._connection: Connection | None = None
+        self.after_fork()
         forking.watch(self)
 
     def wait(self, timeout: float) -> bool:
         if self._connections.pooled:
             return self._look(timeout)
-        deadline = time.monotonic() + timeout
-        if not self._one_at_a_time.acquire(timeout=max(timeout, 0)):
-            return False
-        try:
+        self._listen()
+        told = self._shared.wait(self._seen.events, timeout, self._watch)
+        self._seen.events = self._shared.events
+        return told
+
+    def _listen(self) -> None:
+        with self._connecting:
             if self._connection is None:
+                connection = self._connections.connect()
+                connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel())))
+                self._connection = connection
                 # What was told before is not known, so this counts as news.
-                self._connection = self._listening()
-                return True
-            return self._told(self._connection, deadline - time.monotonic())
+                self._shared.add_event()
+
+    def _watch(self, timeout: float) -> bool:
+        connection = self._connection
+        try:
+            return connection is None or self._told(connection, timeout)
         except psycopg.OperationalError:
             # The session is gone, and with it what it was told. Whoever looks now finds out more.
             self._forget()
             return True
-        finally:
-            self._one_at_a_time.release()
-
-    def _listening(self) -> Connection:
-        connection = self._connections.connect()
-        connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
-        return connection
 
     def _told(self, connection: Connection, left: float) -> bool:
         """Reads the socket itself: the driver's own generator looks again and again while it waits."""
@@ -87,5 +98,7 @@ class Listener:
 
     def after_fork(self) -> None:
         # Not closed: it is the parent's session.
-        self._one_at_a_time = threading.Lock()
         self._connection = None
+        self._connecting = threading.Lock()
+        self._shared = SharedWait()
+        self._seen = _Seen()

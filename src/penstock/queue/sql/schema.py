@@ -9,6 +9,7 @@ from typing import NamedTuple
 from penstock.clock import format_time, now
 from penstock.errors import SchemaMismatch, StoreDenied
 from penstock.queue.sql.connections import Connections
+from penstock.queue.sql.schema_objects import created
 from penstock.queue.sql.statements import migrations
 
 
@@ -22,26 +23,31 @@ class Schema(NamedTuple):
     def newest(self) -> int:
         return self.scripts[-1][0]
 
+    def after(self, applied: int) -> list[tuple[int, str]]:
+        return [(number, script) for number, script in self.scripts if number > applied]
+
 
 QUEUE = Schema("penstock_migration", migrations("sqlite"))
 
 
 def migrate(connections: Connections, path: Path, schema: Schema = QUEUE) -> None:
     _make_directory(path.parent)
-    if _applied(connections.get("write"), path, schema) >= schema.newest:
-        # Also the way in for a file that may be read but not written.
-        return
+    with connections.reading() as connection:
+        if _applied(connection, path, schema) >= schema.newest:
+            # Also the way in for a file that may be read but not written.
+            _refuse_incomplete(connection, path, schema)
+            return
     with connections.writing() as connection:
         connection.execute(
             f"CREATE TABLE IF NOT EXISTS {schema.ledger}"
             " (number INTEGER NOT NULL PRIMARY KEY, applied_at TEXT NOT NULL)"
         )
         applied = _applied(connection, path, schema)
-        for number, script in schema.scripts:
-            if number > applied:
-                for statement in _statements(script):
-                    connection.execute(statement)
-                connection.execute(f"INSERT INTO {schema.ledger} VALUES (?, ?)", (number, format_time(now())))
+        _refuse_foreign(connection, path, schema, applied)
+        for number, script in schema.after(applied):
+            for statement in _statements(script):
+                connection.execute(statement)
+            connection.execute(f"INSERT INTO {schema.ledger} VALUES (?, ?)", (number, format_time(now())))
 
 
 def verify(connection: sqlite3.Connection, path: Path, schema: Schema = QUEUE) -> None:
@@ -51,16 +57,55 @@ def verify(connection: sqlite3.Connection, path: Path, schema: Schema = QUEUE) -
             f"{path} has schema {applied}, this version needs {schema.newest}",
             remedy="Open it once with a user that may write to it.",
         )
+    _refuse_incomplete(connection, path, schema)
 
 
 def _applied(connection: sqlite3.Connection, path: Path, schema: Schema) -> int:
-    ledger = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (schema.ledger,)).fetchone()
-    if ledger is None:
+    ledger = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (schema.ledger,)).fetchall()
+    if not ledger:
         return 0
-    applied: int = connection.execute(f"SELECT coalesce(max(number), 0) FROM {schema.ledger}").fetchone()[0]
+    ((applied,),) = connection.execute(f"SELECT coalesce(max(number), 0) FROM {schema.ledger}").fetchall()
+    if not isinstance(applied, int):
+        raise SchemaMismatch(
+            f"{path} has a table {schema.ledger} that is not Penstock's", remedy=_ANOTHER_FILE
+        )
     if applied > schema.newest:
         raise SchemaMismatch(f"{path} has schema {applied}, this version knows up to {schema.newest}")
     return applied
+
+
+_ANOTHER_FILE = "Name another file in its URL (PENSTOCK_URL; for the catalog PENSTOCK_CATALOG_URL)."
+_RESTORE = "Restore the file from a backup, or name another file in its URL."
+
+
+def _refuse_foreign(connection: sqlite3.Connection, path: Path, schema: Schema, applied: int) -> None:
+    """Before anything is created: a name that is taken belongs to another program, or to half a migration."""
+    present = _present(connection)
+    taken = [name for name in created(script for _, script in schema.after(applied)) if name in present]
+    if taken and applied:
+        raise SchemaMismatch(
+            f"{path} has {taken[0]} of a later schema than {applied}, the last that was recorded",
+            remedy=_RESTORE,
+        )
+    if taken:
+        kind = "an index" if present[taken[0]] == "index" else f"a {present[taken[0]]}"
+        raise SchemaMismatch(
+            f"{path} already has {kind} named {taken[0]} that is not Penstock's", remedy=_ANOTHER_FILE
+        )
+
+
+def _refuse_incomplete(connection: sqlite3.Connection, path: Path, schema: Schema) -> None:
+    present = _present(connection)
+    missing = [name for name in created(script for _, script in schema.scripts) if name not in present]
+    if missing:
+        raise SchemaMismatch(
+            f"{path} lacks {missing[0]}, which is in schema {schema.newest}: applied in part, or changed",
+            remedy=_RESTORE,
+        )
+
+
+def _present(connection: sqlite3.Connection) -> dict[str, str]:
+    return dict(connection.execute("SELECT name, type FROM sqlite_master").fetchall())
 
 
 def _statements(script: str) -> list[str]:

@@ -28,12 +28,12 @@ from penstock.job import (
     WorkerReport,
 )
 from penstock.queue import adding
-from penstock.queue.doorbell import Doorbell
 from penstock.queue.engine import Engine
 from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
 from penstock.queue.sql import filters, schema
 from penstock.queue.sql.connections import Connections, translated
 from penstock.queue.sql.sqlite_claim import SqliteClaim
+from penstock.queue.sql.sqlite_listener import SqliteListener
 from penstock.queue.sql.sqlite_rows import SQL, SqliteRows, column_value
 from penstock.queue.texts import storable
 
@@ -45,8 +45,7 @@ class SqliteQueue(Engine[SqliteRows]):
         self.path = Path(path)
         self.rows_read = 0
         self._connections = Connections(self.path, synchronous=synchronous, busy_timeout_s=busy_timeout_s)
-        self._doorbell: Doorbell | None = None
-        self._version_seen = -1
+        self._listener = SqliteListener(self._connections)
         try:
             self.migrate()
         except StoreError:
@@ -177,21 +176,11 @@ class SqliteQueue(Engine[SqliteRows]):
         ]
 
     def wait(self, timeout: float) -> bool:
-        if self._doorbell is None:
-            self._doorbell = Doorbell(self.path.parent, self._changed)
-        return self._doorbell.wait(timeout)
-
-    def _changed(self) -> bool:
-        """Whether anybody committed since last asked. A connection does not see its own commits here."""
-        with translated(self.path):
-            version: int = self._connections.get("listen").execute("PRAGMA data_version").fetchone()[0]
-        changed = version != self._version_seen
-        self._version_seen = version
-        return changed
+        return self._listener.wait(timeout)
 
     def check(self) -> list[str]:
-        with translated(self.path):
-            schema.verify(self._connections.get("write"), self.path)
+        with self._connections.reading() as connection:
+            schema.verify(connection, self.path)
         return []
 
     def migrate(self) -> None:
@@ -199,7 +188,5 @@ class SqliteQueue(Engine[SqliteRows]):
             schema.migrate(self._connections, self.path)
 
     def close(self) -> None:
-        if self._doorbell is not None:
-            self._doorbell.close()
-            self._doorbell = None
+        self._listener.close()
         self._connections.close()
