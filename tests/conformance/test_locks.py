@@ -3,7 +3,7 @@
 import pytest
 
 from penstock import lifecycle
-from penstock.job import Held, JobQuery, Scope, Status
+from penstock.job import ClaimRequest, Held, JobQuery, Scope, Status
 from tests.conformance.conftest import (
     T0,
     at,
@@ -214,6 +214,37 @@ def test_a_raised_priority_does_not_get_past_a_lock(queue):
     put(queue, new("k1", lock_key="doc:1", priority=10))
     assert Held.LOCK is row(queue, second).held
     assert [] == claim_all(queue)
+
+
+def test_a_raised_priority_goes_before_the_job_that_was_woken_for_the_lock(queue):
+    _, second, third = put(queue, *locked(3))
+    (holder,) = claim_all(queue)
+    done(queue, holder)
+    put(queue, new("k2", lock_key="doc:1", priority=9))
+    assert [third] == [claim.queue_id for claim in claim_all(queue)]
+    assert Held.LOCK is row(queue, second).held
+
+
+def test_the_oldest_job_does_not_pass_an_earlier_one_of_its_lock(queue):
+    holder, early = put(queue, *locked(2))
+    claim_all(queue)
+    (late,) = put(queue, new("late", lock_key="doc:1"), now=at(1))
+    (urgent,) = put(queue, new("urgent", lock_key="doc:1", priority=9), now=at(2))
+    put(queue, new("free", priority=9), now=at(2))
+    # Meets the urgent job, which has to wait for the lock, and not the late one.
+    claim_one(queue, at(3))
+    done(queue, row(queue, holder), at(4))
+    served = []
+    while claims := queue.claim(ClaimRequest("w1", 1, oldest=True), now=at(5)):
+        served += [claim.queue_id for claim in claims]
+        queue.settle([lifecycle.done(claim) for claim in claims], now=at(5))
+    assert [urgent, early, late] == served
+
+
+def test_the_oldest_job_may_pass_a_higher_priority_of_its_lock(queue):
+    (old,) = put(queue, new("old", lock_key="doc:1"))
+    put(queue, new("urgent", lock_key="doc:1", priority=9), now=at(1))
+    assert [old] == [claim.queue_id for claim in queue.claim(ClaimRequest("w1", 5, oldest=True), now=at(2))]
 
 
 def test_the_lock_of_a_requeued_job_is_taken_anew(queue):

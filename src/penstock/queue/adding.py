@@ -8,7 +8,8 @@ from datetime import datetime
 
 from penstock import transitions
 from penstock.errors import DuplicateId, QueueFull
-from penstock.job import Added, Changes, Job, Limits, NewJob, Status
+from penstock.job import Added, Changes, Held, Job, Limits, NewJob, Status
+from penstock.queue.locks import wake
 from penstock.queue.rows import Rows
 from penstock.queue.texts import refuse_unstorable
 
@@ -69,6 +70,9 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> Added:
         raise DuplicateId(f"a job with id {new.queue_id} exists already")
     changes = transitions.coalesced(twin, new, now)
     rows.change(twin, numbered(rows, twin, changes))
+    if "priority" in changes and twin.held is Held.LOCK and twin.lock_key is not None:
+        # It may be first of its lock now, before the row that was woken to take the lock next.
+        wake(rows, [twin.lock_key], now)
     if changes.keys() & {"turn", "priority", "held"}:
         turns.forget()
     run = changes.get("run", twin.run + 1 if twin.status is Status.IN_PROGRESS else twin.run)

@@ -27,7 +27,7 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
-from penstock.queue import forking, pausing, settling
+from penstock.queue import forking, locks, pausing
 from penstock.queue.choosing import HELD_BACK_AT_ONCE, ROUNDS, choose
 from penstock.queue.engine import Engine
 from penstock.queue.protocol import COUNTABLE, POSITION_CAP
@@ -101,7 +101,7 @@ class MemoryQueue(Engine[Table]):
             for job, reason in choice.hold:
                 table.change(job, pausing.held_back(job.turn, reason, now))
                 if reason is Held.PAUSE and job.lock_key and not job.lock_held:
-                    settling.wake(table, [job.lock_key], now)
+                    locks.wake(table, [job.lock_key], now)
             if choice.closed or not choice.hold:
                 break
             size = max(request.limit, HELD_BACK_AT_ONCE)
@@ -114,8 +114,9 @@ class MemoryQueue(Engine[Table]):
         ordered: Iterator[Job] = table.claimable()
         if oldest:
             heads = sorted(table.priority_heads(), key=lambda job: (job.created_at, job.queue_id))
-            rest = (job for job in ordered if job.queue_id != heads[0].queue_id)
-            ordered = chain(heads[:1], rest) if heads else ordered
+            if heads and not table.parked_before(heads[0]):
+                rest = (job for job in ordered if job.queue_id != heads[0].queue_id)
+                ordered = chain(heads[:1], rest)
         return list(islice(ordered, limit))
 
     def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[Renewed]:

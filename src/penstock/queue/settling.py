@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 
 from penstock import transitions
-from penstock.job import CHILDREN, RETURNED, SUSPECT, Changes, Job, Settlement, Status
+from penstock.job import CHILDREN, Changes, Job, Settlement, Status
 from penstock.queue.adding import Turns, add_child, numbered
+from penstock.queue.locks import wake
 from penstock.queue.requeueing import RETRYABLE
 from penstock.queue.rows import Rows
 from penstock.queue.texts import refuse_unstorable
@@ -147,15 +148,6 @@ def _held(rows: Rows, settlement: Settlement) -> Job | None:
     ):
         return None
     return job
-
-
-def wake(rows: Rows, lock_keys: Collection[str], now: datetime) -> int:
-    """Let the first row parked for each of these locks be claimed, unless somebody holds it. How many."""
-    parked = rows.first_parked(lock_keys)
-    for job in parked:
-        turn = SUSPECT if job.turn == SUSPECT else RETURNED
-        rows.change(job, {"held": None, "turn": turn, "updated_at": now})
-    return len(parked)
 
 
 class Repairs(NamedTuple):

@@ -266,6 +266,13 @@ class Table:
         parked = [heap.first() for heap in heaps if heap]
         return [job for job in parked if job is not None]
 
+    def parked_before(self, job: Job) -> bool:
+        """Whether a row of the same lock and priority is parked and comes before this one."""
+        if job.lock_key is None or job.lock_held or job.lock_key not in self._parked:
+            return False
+        ahead = takewhile(lambda parked: parked.priority >= job.priority, self._parked[job.lock_key].ordered())
+        return any(parked.priority == job.priority and order(parked) < order(job) for parked in ahead)
+
     def due(self, now: datetime) -> list[Job]:
         return list(
             takewhile(lambda job: job.run_at is not None and job.run_at <= now, self._scheduled.ordered())

@@ -8,10 +8,10 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import NamedTuple
 
-_RULES = ("rows", "turns", "transitions", "aftermath")
+_RULES = ("rows", "turns", "transitions", "locks", "aftermath")
 
 PARTS: dict[str, tuple[str, ...]] = {
-    "add": ("rows", "turns", "adding"),
+    "add": ("rows", "turns", "locks", "adding"),
     "claim": ("pauses", "claiming"),
     "settle": ("finishing",),
     "exchange": ("finishing", "pauses", "claiming"),
@@ -33,9 +33,9 @@ _HOLDING = "promote = promote, hold = hold"
 _SETTLING = "settle = settle_rest, taken_child = taken_child"
 RARE: dict[str, tuple[tuple[str, ...], str]] = {
     "claim": ((*_RULES, "holding"), _HOLDING),
-    "settle": (("rows", "turns", "adding", "transitions", "aftermath", "settling"), _SETTLING),
+    "settle": (("rows", "turns", "locks", "adding", "transitions", "aftermath", "settling"), _SETTLING),
     "exchange": (
-        ("rows", "turns", "adding", "transitions", "aftermath", "settling", "holding"),
+        ("rows", "turns", "locks", "adding", "transitions", "aftermath", "settling", "holding"),
         f"{_HOLDING}, {_SETTLING}",
     ),
 }

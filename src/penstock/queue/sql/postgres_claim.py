@@ -1,8 +1,9 @@
 """One claim on PostgreSQL: look and lock, choose, take, hold back.
 
 Locks of jobs follow a protocol, as several claimers look at once: each key is tried as an advisory lock by
-the look itself (failing means park, never wait); whether it is held is asked by a later statement; and after
-the commit whoever freed a key or parked for it looks once more (``wake``), so that no row waits for ever.
+the look itself (failing means park, never wait); whether it is held, and whether the row is the first of its
+key's line, is asked by a later statement; and after the commit whoever freed a key or parked for it looks once
+more (``wake``), so that no row waits for ever.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import psycopg
 
 from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope
-from penstock.queue import settling
+from penstock.queue import locks
 from penstock.queue.choosing import HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
 from penstock.queue.sql.postgres_connections import Connections
 from penstock.queue.sql.postgres_errors import AGAIN
@@ -77,6 +78,8 @@ class PostgresClaim:
         """How many of the rows of a look wanted a lock."""
         self.plain = True
         """Whether there was nothing to choose, as far as was seen."""
+        self._oldest: str | None = None
+        """The row that this claim starts with because it is the oldest."""
 
     def grasp(self) -> Grasp:
         """Sent together with what comes before it."""
@@ -108,7 +111,8 @@ class PostgresClaim:
         found, cut = self._tried(look.candidates.fetchall())
         self.plain = self.plain and not (paused or self.keyed) and all(row[1] != SUSPECT for row in found)
         if not paused and self._simple(found):
-            return self._take_and_commit(found)
+            # The answer is read after the commit: until then it is not known which rows were refused.
+            return self._take(found)
         claims = self._rounds(paused, (found, cut))
         return None if claims is None else Taken(claims)
 
@@ -130,12 +134,6 @@ class PostgresClaim:
         wanted = [row[2] for row in found if row[2] is not None and not row[3]]
         return len(set(wanted)) == len(wanted)
 
-    def _take_and_commit(self, found: list[Row]) -> Taken:
-        """The answer is read after the commit: until then it is not known whose lock is held after all."""
-        taken = self._take(found, [None if row[3] else row[2] for row in found])
-        self._rows.to_wake.update(row[2] for row in found if row[2] is not None and not row[3])
-        return taken
-
     # The general case.
 
     def _rounds(self, paused: frozenset[Scope], looked: tuple[list[Row], bool] | None) -> list[Claim] | None:
@@ -148,12 +146,15 @@ class PostgresClaim:
             looked = None
             choice = self._choose(found, room, paused, first=first)
             by_id = {row[0]: row for row in found}
-            # First what is taken: a row held back must not wake another for a lock that is taken now.
+            # What is paused leaves the line of its lock before the next in line is taken. Only then may a row
+            # held back wake another: not for a lock that is taken now.
+            self._hold_for_pause(choice.hold)
             took = self._take([by_id[candidate.row] for candidate in choice.take]).claims()
             taken += took
             room -= len(took)
             self._hold(choice.hold)
-            if choice.closed or not (choice.hold or cut) or (cut and taken):
+            refused = len(took) < len(choice.take)
+            if (choice.closed and not refused) or not (choice.hold or cut or refused) or (cut and taken):
                 return taken
             if not took:
                 self._clear_away(room, paused)
@@ -167,12 +168,15 @@ class PostgresClaim:
         self.rows_read += len(ahead)
         locked = self._held({each.lock_key for each in ahead if each.lock_key and not each.lock_held})
         choice = choose(ahead, room, first=False, locked=locked, paused=paused)
-        self._hold([each for each in choice.hold if each[1] is Held.PAUSE or each[0].lock_key in locked])
+        held = [each for each in choice.hold if each[1] is Held.PAUSE or each[0].lock_key in locked]
+        self._hold_for_pause(held)
+        self._hold(held)
 
     def _candidates(self, size: int, *, oldest: bool) -> tuple[list[Row], bool]:
         first = self._rows.ask("priority_head") if oldest else []
         found = self._rows.ask("candidates", limit=size)
         if first:
+            self._oldest = first[0][0]
             found = [*first, *(row for row in found if row[0] != first[0][0])][:size]
         return self._tried(found)
 
@@ -196,6 +200,11 @@ class PostgresClaim:
         found = self._rows.ask("held_locks", keys=texts(keys)) if keys else []
         return {key for (key,) in found}
 
+    def _hold_for_pause(self, held: Sequence[tuple[Candidate, Held]]) -> None:
+        ids = [str(each.row) for each, reason in held if reason is Held.PAUSE]
+        if ids:
+            self._rows.send("hold_for_pause", now=self._now, ids=texts(ids))
+
     def _hold(self, held: Sequence[tuple[Candidate, Held]]) -> None:
         rows = self._rows
         for_lock = [each for each, reason in held if reason is Held.LOCK]
@@ -204,18 +213,19 @@ class PostgresClaim:
             rows.send("hold_for_lock", now=self._now, ids=texts(str(each.row) for each in for_lock))
             rows.to_wake.update(each.lock_key for each in for_lock if each.lock_key is not None)
         if for_pause:
-            rows.send("hold_for_pause", now=self._now, ids=texts(str(each.row) for each in for_pause))
             # Each of them may have been the one woken to take its lock next.
             keys = [each.lock_key for each in for_pause if each.lock_key is not None and not each.lock_held]
             rows.to_wake.update(keys)
             if keys and rows.scalar("any_parked"):
                 for key in keys:
-                    settling.wake(rows, [key], self._now)
+                    locks.wake(rows, [key], self._now)
 
-    def _take(self, found: Sequence[Row], keys: Sequence[str | None] = ()) -> Taken:
-        """``keys`` of which it is not known yet whether they are held."""
+    def _take(self, found: Sequence[Row]) -> Taken:
         if not found:
             return Taken([])
+        keys = [None if row[3] else row[2] for row in found]
+        # A row that is refused is parked, and whoever parks looks again.
+        self._rows.to_wake.update(key for key in keys if key is not None)
         leases = {
             item_type: self._now + self._request.lease_of(item_type)
             for item_type in {row[_TYPE_AT] for row in found}
@@ -226,7 +236,8 @@ class PostgresClaim:
             worker_id=self._request.worker_id,
             ids=texts(row[0] for row in found),
             leases=times(leases[row[_TYPE_AT]] for row in found),
-            keys=texts(keys or [None] * len(found)),
+            keys=texts(keys),
+            oldest=self._oldest,
         )
         return Taken([_claim(row, leases[row[_TYPE_AT]]) for row in found], update)
 

@@ -71,6 +71,7 @@ class _Transaction:
 
     def run(self, rows: R, work: Callable[[R], T]) -> T:
         commit: Cursor | None = None
+        waking: Cursor | None = None
         try:
             with _pipeline(self._connection):
                 rows.execute("BEGIN", {})
@@ -83,7 +84,9 @@ class _Transaction:
                 self.committing = True
                 commit = rows.execute("COMMIT", {})
                 if rows.to_wake:
-                    self._wake(rows)
+                    waking = self._wake(rows)
+            if waking is not None:
+                self._wake_locked(rows, waking)
         except psycopg.Error:
             if commit is None or commit.statusmessage != "COMMIT":
                 self._roll_back()
@@ -95,16 +98,21 @@ class _Transaction:
             # What was to be done is done. A lock not passed on now is passed on by the next reconcile.
             for _ in range(WAKE_ATTEMPTS):
                 with suppress(psycopg.Error):
-                    self._wake(rows)
+                    self._wake_locked(rows, self._wake(rows))
                     break
         except BaseException:
             self._roll_back()
             raise
         return result
 
-    def _wake(self, rows: Rows) -> None:
+    def _wake(self, rows: Rows) -> Cursor:
         keys = texts(sorted(rows.to_wake))
-        rows.execute(SQL["wake"], {"keys": keys, "channel": self._channel})
+        return rows.execute(SQL["wake"], {"keys": keys, "channel": self._channel})
+
+    def _wake_locked(self, rows: Rows, waking: Cursor) -> None:
+        """Wake the heads that other transactions had locked, each in a transaction of its own."""
+        for (key,) in waking.fetchall():
+            rows.execute(SQL["wake_one"], {"key": key, "channel": self._channel})
 
     def _roll_back(self) -> None:
         if self._connection.info.transaction_status is not pq.TransactionStatus.IDLE:

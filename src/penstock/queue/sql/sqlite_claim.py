@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.clock import format_time
 from penstock.job import SUSPECT, Claim, ClaimRequest, Held
-from penstock.queue import settling
+from penstock.queue import locks
 from penstock.queue.choosing import HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
 from penstock.queue.sql.sqlite_rows import SQL, SqliteRows, as_list
 from penstock.queue.sql.statements import CLAIM_COLUMNS
@@ -20,6 +20,7 @@ _ID_AT = _OWN + CLAIM_COLUMNS.index("queue_id")
 _TENANT_AT = _OWN + CLAIM_COLUMNS.index("tenant_id")
 _COLLECTION_AT = _OWN + CLAIM_COLUMNS.index("collection")
 _TYPE_AT = _OWN + CLAIM_COLUMNS.index("item_type")
+_PRIORITY_AT = _OWN + CLAIM_COLUMNS.index("priority")
 _CREATED_AT = _OWN + CLAIM_COLUMNS.index("created_at")
 _PAYLOAD_AT = _OWN + CLAIM_COLUMNS.index("payload_json")
 
@@ -57,9 +58,17 @@ class SqliteClaim:
         if oldest and found:
             heads = [self._cursor.execute(SQL["priority_head"], (p,)).fetchone() for p in range(10, -1, -1)]
             first = min((head for head in heads if head), key=lambda row: (row[_CREATED_AT], row[_ID_AT]))
-            found = [first, *(row for row in found if row[0] != first[0])][:size]
+            if not self._parked_before(first):
+                found = [first, *(row for row in found if row[0] != first[0])][:size]
         self.rows_read += len(found)
         return found
+
+    def _parked_before(self, row: tuple[Any, ...]) -> bool:
+        """Whether a row of the same lock and priority is parked and comes before this one."""
+        if row[2] is None or row[3] == 1:
+            return False
+        place = (row[2], row[_PRIORITY_AT], row[1], row[_CREATED_AT], row[_ID_AT])
+        return self._cursor.execute(SQL["parked_before"], place).fetchone() is not None
 
     def _all_free(self, found: list[tuple[Any, ...]]) -> bool:
         """The usual case, in which there is nothing to choose: no suspect, and every lock can be had."""
@@ -96,7 +105,7 @@ class SqliteClaim:
             self._cursor.execute(SQL[name], (self._at, candidate.row))
             if reason is Held.PAUSE and candidate.lock_key is not None and not candidate.lock_held:
                 # It may have been the one woken to take the lock next.
-                settling.wake(rows, [candidate.lock_key], self._now)
+                locks.wake(rows, [candidate.lock_key], self._now)
 
     def _take(self, rows: SqliteRows, found: list[tuple[Any, ...]]) -> list[Claim]:
         request, at = self._request, self._at

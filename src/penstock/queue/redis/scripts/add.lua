@@ -1,6 +1,6 @@
 -- add: [limit of functions, of indexing jobs, of one tenant's (-1 = none)], tenants in order, new jobs.
 -- Answers {'added', id, status, run, hit, ...}, {'full', pending} or {'taken', id}; of the last two, nothing is
--- written. Keys: all but lease, lockers, pauses, workers.
+-- written. Keys: all but lease, pauses, workers.
 
 local asked = cmsgpack.unpack(ARGV[2])
 local limits, tenants, jobs = asked[1], asked[2], asked[3]

@@ -1,4 +1,4 @@
--- New rows, as adding.py has them. Needs rows.lua and turns.lua. A new job is a list: see NEW_*.
+-- New rows, as adding.py has them. Needs rows.lua, turns.lua and locks.lua. A new job is a list: see NEW_*.
 
 --@constants
 local NEW_ID, NEW_WHO, NEW_OP, NEW_PRIORITY, NEW_MAX, NEW_TIMEOUT = 1, 2, 3, 4, 5, 6
@@ -83,6 +83,8 @@ local function coalesce(row, new)
   row[UPDATED] = now
   if row[STATUS] == RUNNING then follow(row, new) else refresh(row, new) end
   save(row, was)
+  -- It may be first of its lock now, before the row that was woken to take the lock next.
+  if row[PRIORITY] > was[PRIORITY] and row[HELD] == PARKED then wake(row.who[LOCK]) end
   forget_turns()
 end
 

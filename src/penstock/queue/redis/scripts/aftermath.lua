@@ -1,5 +1,5 @@
 -- What changed rows mean for others, as settling.Aftermath has it: parents to count, locks to pass on, children
--- to stop. Needs transitions.lua. Keys: locks, lockers, parked:LOCK, kids:RUN:ID and those of a row.
+-- to stop. Needs transitions.lua and locks.lua. Keys: locks, lockers, parked:LOCK, kids:RUN:ID and those of a row.
 
 local over, freed, to_stop = {}, {}, {}
 
@@ -25,18 +25,6 @@ local function note(row, was)
       to_stop[#to_stop + 1] = row.id
     end
   end
-end
-
--- Let the first row parked for this lock be claimed, unless somebody holds it.
-local function wake(lock)
-  if call('HEXISTS', P .. 'locks', lock) == 1 then return false end
-  local first = call('ZRANGE', P .. 'parked:' .. lock, 0, 0)[1]
-  if not first then return false end
-  local row = load(id_in(first))
-  local was = copy(row)
-  row[HELD], row[UPDATED], row[TURN] = FREE, now, row[TURN] == SUSPECT and SUSPECT or RETURNED
-  save(row, was)
-  return true
 end
 
 local function count_children(entry)

@@ -5,6 +5,19 @@
 local ROUNDS, HELD_BACK_AT_ONCE = 4, 1000
 --@end
 
+-- Whether a row of the same lock and priority is parked and comes before this one of ready.
+local function parked_before(member)
+  local raw = call('HMGET', P .. 'job:' .. string.sub(member, 15), 'id', 'row')
+  local _, _, lock = struct.unpack('Bsss', raw[1])
+  local _, locked, _, _, _, _, _, _, _, _, _, priority = struct.unpack(HEAD, raw[2])
+  if lock == '' or locked == 1 then return false end
+  local key, low = P .. 'parked:' .. lock, number((10 - priority) * STRIDE)
+  local parked = call('ZRANGEBYSCORE', key, low, number((11 - priority) * STRIDE - 1), 'WITHSCORES', 'LIMIT', 0, 1)
+  if #parked == 0 then return false end
+  local own, other = tonumber(call('ZSCORE', P .. 'ready', member)), tonumber(parked[2])
+  return other < own or (other == own and precedes(parked[1], member))
+end
+
 local function candidates(size, oldest)
   local found = call('ZRANGE', P .. 'ready', 0, size - 1)
   if not oldest or #found == 0 then return found end
@@ -14,6 +27,7 @@ local function candidates(size, oldest)
     local head = call('ZRANGEBYSCORE', P .. 'ready', number(low), number(low + STRIDE - 1), 'LIMIT', 0, 1)[1]
     if head and (not first or precedes(head, first)) then first = head end
   end
+  if parked_before(first) then return found end
   local ordered = {first}
   for _, member in ipairs(found) do
     if member ~= first and #ordered < size then ordered[#ordered + 1] = member end

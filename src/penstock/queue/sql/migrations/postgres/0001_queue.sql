@@ -95,6 +95,9 @@ CREATE UNIQUE INDEX idx_unified_queue_lock ON unified_queue (lock_held)
     WHERE lock_held IS NOT NULL;
 CREATE INDEX idx_unified_queue_parked ON unified_queue (lock_key, priority DESC, turn, created_at, queue_id)
     WHERE held = 'lock';
+-- The line of each lock: its claimable and its parked rows in claim order. A claim takes nothing but the head.
+CREATE INDEX idx_unified_queue_line ON unified_queue (lock_key, priority DESC, turn, created_at, queue_id)
+    WHERE lock_key IS NOT NULL AND status = 'pending' AND coalesce(held, 'lock') = 'lock';
 CREATE INDEX idx_unified_queue_scheduled ON unified_queue (run_at)
     WHERE held = 'time';
 CREATE INDEX idx_unified_queue_paused ON unified_queue (priority DESC, turn, created_at, queue_id)

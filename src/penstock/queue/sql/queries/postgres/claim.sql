@@ -51,6 +51,7 @@ WITH found AS MATERIALIZED (
 )
 SELECT so, queue_id IN (SELECT queue_id FROM taken), {claim} FROM plain LEFT JOIN found ON true
 
+-- The oldest row of all, unless a row of its lock and priority is parked before it.
 -- name: priority_head
 WITH oldest AS MATERIALIZED (
     SELECT head.queue_id
@@ -63,8 +64,12 @@ WITH oldest AS MATERIALIZED (
     ORDER BY head.created_at, head.queue_id LIMIT 1
 ), found AS MATERIALIZED (
     SELECT turn, lock_held, lock_key IS NOT NULL AND lock_held IS NULL AS wants, {claim_columns}
-    FROM unified_queue
+    FROM unified_queue q
     WHERE queue_id = (SELECT queue_id FROM oldest) AND coalesce(held, status) = 'pending'
+      AND NOT (lock_key IS NOT NULL AND lock_held IS NULL AND EXISTS (
+        SELECT 1 FROM unified_queue p
+        WHERE p.held = 'lock' AND p.lock_key = q.lock_key AND p.priority = q.priority
+          AND (p.turn, p.created_at, p.queue_id) < (q.turn, q.created_at, q.queue_id)))
     FOR UPDATE SKIP LOCKED
 )
 SELECT queue_id, turn, lock_key, lock_held IS NOT NULL,
@@ -75,7 +80,10 @@ FROM found
 -- name: held_locks
 SELECT lock_held FROM unified_queue WHERE lock_held = ANY(%(keys)s::text[])
 
--- Rows whose key is held after all are parked in the same breath: nothing that was locked is left as it was.
+-- A row that wants a lock is taken only at the head of its key's line: nobody holds the key, and no claimable or parked
+-- row of it comes first. Rows that another transaction has locked were skipped by the look, so only this statement, with
+-- a snapshot of its own and the key's advisory lock held, can tell. The oldest row of all may pass higher priorities,
+-- not earlier rows of its own. Refused rows are parked at once: nothing that was locked is left as it was.
 -- name: take
 WITH asked AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::text[], %(leases)s::timestamptz[], %(keys)s::text[])
@@ -86,7 +94,12 @@ WITH asked AS MATERIALIZED (
         claim_number = claim_number + 1, lock_held = lock_key, started_at = %(now)s, updated_at = %(now)s
     FROM asked AS s
     WHERE q.queue_id = s.queue_id
-      AND (SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = s.key LIMIT 1) IS NULL
+      AND (s.key IS NULL
+           OR ((SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = s.key LIMIT 1) IS NULL
+               AND (SELECT f.queue_id FROM unified_queue f
+                    WHERE f.lock_key = s.key AND f.status = 'pending' AND coalesce(f.held, 'lock') = 'lock'
+                      AND f.priority <= CASE WHEN q.queue_id = %(oldest)s::text THEN q.priority ELSE 10 END
+                    ORDER BY f.priority DESC, f.turn, f.created_at, f.queue_id LIMIT 1) = q.queue_id))
     RETURNING q.queue_id
 ), parked AS (
     UPDATE unified_queue SET held = 'lock', updated_at = %(now)s

@@ -12,6 +12,8 @@ RETURNING q.queue_id, q.lock_key, q.parent_id, q.parent_run, 0
 
 -- The same, and where all were plain the locks are passed on at once, so that the claim that follows in the same
 -- round trip finds the rows. Like first_parked it waits for nobody. Its own rows are the holders: nobody else is.
+-- The first parked row is left alone while an earlier row of its tenant and priority can be claimed: that one was
+-- locked by another transaction when this one was parked, and a woken row would pass it.
 -- name: finish_and_wake
 WITH ended AS (
     UPDATE unified_queue AS q
@@ -25,12 +27,18 @@ WITH ended AS (
 ), parked AS MATERIALIZED (
     SELECT p.queue_id FROM unified_queue p
     WHERE p.held = 'lock' AND p.queue_id = ANY(ARRAY(
-        SELECT (SELECT f.queue_id FROM unified_queue f
-                WHERE f.held = 'lock' AND f.lock_key = e.lock_key
-                ORDER BY f.priority DESC, f.turn, f.created_at, f.queue_id LIMIT 1)
-        FROM ended e
+        SELECT f.queue_id FROM ended e CROSS JOIN LATERAL (
+            SELECT * FROM unified_queue WHERE held = 'lock' AND lock_key = e.lock_key
+            ORDER BY priority DESC, turn, created_at, queue_id LIMIT 1
+        ) AS f
         WHERE e.lock_key IS NOT NULL AND EXISTS (SELECT 1 FROM unified_queue WHERE held = 'lock')
-          AND (SELECT count(*) FROM ended) = cardinality(%(ids)s::text[])))
+          AND (SELECT count(*) FROM ended) = cardinality(%(ids)s::text[])
+          AND NOT EXISTS (
+            SELECT 1 FROM unified_queue c
+            WHERE c.lock_key = f.lock_key AND c.status = 'pending' AND coalesce(c.held, 'lock') = 'lock'
+              AND c.priority = f.priority AND c.turn BETWEEN 0 AND f.turn
+              AND (c.turn, c.created_at, c.queue_id) < (f.turn, f.created_at, f.queue_id)
+              AND c.held IS NULL AND c.tenant_id = f.tenant_id)))
     FOR UPDATE SKIP LOCKED
 ), woken AS (
     UPDATE unified_queue AS q
@@ -41,36 +49,65 @@ WITH ended AS (
 SELECT queue_id, lock_key, parent_id, parent_run, (SELECT count(*) FROM woken) FROM ended
 
 -- Within the transaction that freed the locks, so that its own claim finds the row. It must not wait for others:
--- what they keep locked is looked at once more by wake, after the commit.
+-- what they keep locked is looked at once more by wake, after the commit. It passes over what finish_and_wake does.
 -- name: first_parked
-SELECT {job} FROM unified_queue WHERE queue_id IN (
-    SELECT (SELECT p.queue_id FROM unified_queue p
-            WHERE p.held = 'lock' AND p.lock_key = k.lock_key
-            ORDER BY p.priority DESC, p.turn, p.created_at, p.queue_id LIMIT 1)
-    FROM unnest(%(keys)s::text[]) AS k(lock_key)
-    WHERE NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = k.lock_key)
-) AND held = 'lock'
+SELECT {job} FROM unified_queue WHERE held = 'lock' AND queue_id = ANY(ARRAY(
+    SELECT f.queue_id FROM unnest(%(keys)s::text[]) AS k(lock_key) CROSS JOIN LATERAL (
+        SELECT * FROM unified_queue WHERE held = 'lock' AND lock_key = k.lock_key
+        ORDER BY priority DESC, turn, created_at, queue_id LIMIT 1
+    ) AS f
+    WHERE NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = f.lock_key)
+      AND NOT EXISTS (
+        SELECT 1 FROM unified_queue c
+        WHERE c.lock_key = f.lock_key AND c.status = 'pending' AND coalesce(c.held, 'lock') = 'lock'
+          AND c.priority = f.priority AND c.turn BETWEEN 0 AND f.turn
+          AND (c.turn, c.created_at, c.queue_id) < (f.turn, f.created_at, f.queue_id)
+          AND c.held IS NULL AND c.tenant_id = f.tenant_id)))
 ORDER BY lock_key FOR UPDATE SKIP LOCKED
 
 -- After the commit, by those who freed a lock and by those who parked a row for it. Both look after their own
--- commit, so whichever comes second sees what the first did. It waits for rows that others have locked: a claimer
--- about to give up its look would otherwise hide the row from the only one to wake it. A row woken before has a turn
--- below zero: those stand first in the claim index, so that looking for one costs nothing.
+-- commit, so whichever comes second sees what the first did: a parked row at the head of a line that has no holder. It
+-- waits for nobody and returns the keys whose head another transaction has locked. A row lock is kept when the row has
+-- changed meanwhile, so waiting for the second of several rows could close a circle of transactions.
 -- name: wake
+WITH heads AS MATERIALIZED (
+    SELECT k.lock_key, (
+        SELECT f.queue_id FROM unified_queue f
+        WHERE f.lock_key = k.lock_key AND f.status = 'pending' AND coalesce(f.held, 'lock') = 'lock'
+        ORDER BY f.priority DESC, f.turn, f.created_at, f.queue_id LIMIT 1) AS queue_id
+    FROM unnest(%(keys)s::text[]) AS k(lock_key)
+    WHERE EXISTS (SELECT 1 FROM unified_queue WHERE held = 'lock')
+      AND NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = k.lock_key)
+), parked AS MATERIALIZED (
+    SELECT h.lock_key, h.queue_id FROM heads h
+    WHERE (SELECT p.held FROM unified_queue p WHERE p.queue_id = h.queue_id) = 'lock'
+), first AS MATERIALIZED (
+    SELECT p.queue_id FROM unified_queue p
+    WHERE p.queue_id = ANY(ARRAY(SELECT queue_id FROM parked)) AND p.held = 'lock'
+    FOR UPDATE SKIP LOCKED
+), woken AS (
+    UPDATE unified_queue q
+    SET held = NULL, turn = CASE WHEN q.turn = -2 THEN -2 ELSE -1 END, updated_at = clock_timestamp()
+    FROM first WHERE q.queue_id = first.queue_id
+    RETURNING 1
+), told AS MATERIALIZED (
+    SELECT pg_notify(%(channel)s, '') FROM (SELECT count(*) AS number FROM woken) AS counted WHERE number > 0
+)
+SELECT lock_key FROM parked
+WHERE (SELECT count(*) FROM told) >= 0 AND queue_id <> ALL(ARRAY(SELECT queue_id FROM first))
+
+-- One of those keys, as a statement and transaction of its own: it waits for the row and holds nothing meanwhile. A
+-- claimer about to give up its look would otherwise hide the row from the only one to wake it.
+-- name: wake_one
 WITH first AS MATERIALIZED (
-    SELECT p.queue_id FROM unified_queue p WHERE p.queue_id IN (
-        SELECT (SELECT f.queue_id FROM unified_queue f
-                WHERE f.held = 'lock' AND f.lock_key = k.lock_key
-                ORDER BY f.priority DESC, f.turn, f.created_at, f.queue_id LIMIT 1)
-        FROM unnest(%(keys)s::text[]) AS k(lock_key)
-        WHERE EXISTS (SELECT 1 FROM unified_queue WHERE held = 'lock')
-          AND NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = k.lock_key)
-          AND NOT EXISTS (SELECT 1 FROM unified_queue c
-                          WHERE coalesce(c.held, c.status) = 'pending'
-                            AND c.priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10) AND c.turn < 0
-                            AND c.lock_key = k.lock_key)
-    ) AND p.held = 'lock'
-    ORDER BY p.lock_key FOR UPDATE
+    SELECT p.queue_id FROM unified_queue p
+    WHERE p.held = 'lock'
+      AND p.queue_id = (
+        SELECT f.queue_id FROM unified_queue f
+        WHERE f.lock_key = %(key)s::text AND f.status = 'pending' AND coalesce(f.held, 'lock') = 'lock'
+        ORDER BY f.priority DESC, f.turn, f.created_at, f.queue_id LIMIT 1)
+      AND NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = %(key)s::text)
+    FOR UPDATE
 ), woken AS (
     UPDATE unified_queue q
     SET held = NULL, turn = CASE WHEN q.turn = -2 THEN -2 ELSE -1 END, updated_at = clock_timestamp()

@@ -18,6 +18,10 @@ FROM unified_queue INDEXED BY idx_unified_queue_dequeue
 WHERE status = 'pending' AND held IS NULL AND priority = ?
 ORDER BY turn, created_at, queue_id LIMIT 1
 
+-- name: parked_before
+SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_parked
+WHERE held = 'lock' AND lock_key = ? AND priority = ? AND (turn, created_at, queue_id) < (?, ?, ?) LIMIT 1
+
 -- name: held_locks
 SELECT lock_held FROM unified_queue INDEXED BY idx_unified_queue_lock
 WHERE lock_held IN (SELECT value FROM json_each(?))
