@@ -29,6 +29,7 @@ GROUPS = {
     "errors": "errors",
     "config": "config",
     "setting_kinds": "config",
+    "interpreter": "config",
     "clock": "clock",
     "queue": "stores",
     "queue.protocol": "protocols",
@@ -190,7 +191,8 @@ def asks_the_time(source: str, module: str) -> list[str]:
 
 
 def reads_the_environment(source: str, module: str) -> list[str]:
-    return [] if module == "config" else uses(source, module, ENVIRONMENT)
+    # interpreter: the variables of Python itself, for the processes it starts.
+    return [] if module in ("config", "interpreter") else uses(source, module, ENVIRONMENT)
 
 
 def long_functions(source: str, module: str) -> list[str]:
