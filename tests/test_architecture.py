@@ -67,6 +67,7 @@ GROUPS = {
     "legacy": "legacy",
     "app": "app",
     "working": "app",
+    "store_wait": "app",
     "neighbours": "app",
     "bridging": "app",
     "__init__": "app",

@@ -92,6 +92,11 @@ class Worker:
         self.where = masked_url(self._settings.url)
         self.serves = _served(loaded, self._lanes)
 
+    def check_stores(self) -> None:
+        """Raise unless queue and catalog can be opened now."""
+        if self._has_documents():
+            open_catalog(self._settings).close()
+
     def run(self, tell: Callable[[], object] = lambda: None) -> None:
         """Until a signal asks it to stop, or (``until_idle``) nothing is left that could be done now.
 
