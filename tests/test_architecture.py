@@ -30,6 +30,7 @@ GROUPS = {
     "config": "config",
     "setting_kinds": "config",
     "interpreter": "config",
+    "url_mask": "config",
     "clock": "clock",
     "queue": "stores",
     "queue.protocol": "protocols",

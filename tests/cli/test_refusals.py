@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from penstock import Penstock, errors
+from penstock.cli.main import cli
 from penstock.service.requests import Submission
 from tests.cli.conftest import Run
 
@@ -84,3 +86,36 @@ def test_an_application_with_a_handler_of_its_own_can_submit_its_jobs(app: Penst
     assert "mill" == job.result
     with pytest.raises(errors.NoHandler):
         app.submit(item_type="library", op="update", payload=LIBRARY)
+
+
+MALFORMED = [
+    "postgresql://alice:hun-ter2/db",
+    "postgresql:alice:hun-ter2@localhost/db",
+    "postgresql:/alice:hun-ter2@localhost/db",
+    "alice:hun-ter2@localhost",
+    "host=localhost password=hun-ter2",
+    "postgresql://alice:hun/ter2@localhost:1/db",
+    "postgresql://alice:hun@ter2@localhost:1/db",
+    "postgresql://alice:12/hun-ter2@localhost:1/db",
+    "postgresql://alice:hun%ter2@localhost:1/db",
+    "postgresql://localhost:1/db?passwort=hun-ter2",
+    "redis://alice:hun-ter2/0",
+    "redis://alice:hun/ter2@localhost:1/0",
+    "redis://alice:hun#ter2@localhost:1/0",
+    "redis://alice:12?hun-ter2@localhost:1/0",
+    "redis://[:hun-ter2@localhost",
+    "redis//alice:hun-ter2@localhost/0",
+    "rediss://:hun-ter2@localhost:1/0?ssl_cert_reqs=bad",
+    "mysql://alice:hun-ter2@localhost/db",
+    "sqlite://alice:hun-ter2@localhost/db",
+]
+
+
+@pytest.mark.parametrize("url", MALFORMED)
+def test_a_malformed_url_is_refused_without_its_password(run: Run, url: str):
+    refused = run("--url", url, "queue", "stats", code=3)
+    shown = CliRunner().invoke(cli, ["--url", url, "config", "show"])
+
+    assert refused.stderr.startswith("error: ")
+    for part in ("hun", "ter2"):
+        assert part not in refused.output + shown.output
