@@ -29,6 +29,8 @@ GROUPS = {
     "errors": "errors",
     "config": "config",
     "setting_kinds": "config",
+    "interpreter": "config",
+    "url_mask": "config",
     "clock": "clock",
     "queue": "stores",
     "queue.protocol": "protocols",
@@ -66,6 +68,7 @@ GROUPS = {
     "legacy": "legacy",
     "app": "app",
     "working": "app",
+    "store_wait": "app",
     "neighbours": "app",
     "bridging": "app",
     "__init__": "app",
@@ -199,7 +202,8 @@ def asks_the_time(source: str, module: str) -> list[str]:
 
 
 def reads_the_environment(source: str, module: str) -> list[str]:
-    return [] if module == "config" else uses(source, module, ENVIRONMENT)
+    # interpreter: the variables of Python itself, for the processes it starts.
+    return [] if module in ("config", "interpreter") else uses(source, module, ENVIRONMENT)
 
 
 def long_functions(source: str, module: str) -> list[str]:

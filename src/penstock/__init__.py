@@ -3,11 +3,9 @@
 ``Penstock`` is loaded when it is first asked for, so that ``import penstock`` costs nothing.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+# Nothing is imported here, not even __future__: `python -m penstock` runs this with the working directory
+# in front of the path.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from penstock.app import Penstock as Penstock
     from penstock.errors import PenstockError as PenstockError
@@ -25,6 +23,8 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(_HOMES[name]), name)
 
 

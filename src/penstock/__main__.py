@@ -1,5 +1,18 @@
-"""``python -m penstock`` is the ``penstock`` command."""
+"""``python -m penstock`` is the ``penstock`` command.
 
-from penstock.cli.main import main
+Nothing may be imported before the working directory has left the import path, not even ``__future__``.
+"""
 
-main()
+from penstock.interpreter import leave_working_directory
+
+
+def main() -> None:
+    """Run the command. No module of the working directory is imported from here on."""
+    leave_working_directory()
+    from penstock.cli.main import main
+
+    main()
+
+
+if __name__ == "__main__":
+    main()

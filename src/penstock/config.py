@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from penstock import setting_kinds as kinds
 from penstock.errors import InvalidName, InvalidSetting
+from penstock.url_mask import masked_url as masked_url
 
 ARGUMENT = "argument"
 DEFAULT = "default"
@@ -364,21 +365,3 @@ def _plain(name: str, value: object) -> object:
     if isinstance(value, Path):
         return str(value)
     return dict(value) if isinstance(value, Mapping) else value
-
-
-def masked_url(url: str) -> str:
-    """The URL with its password, and any in its query, replaced by ``***``."""
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        return url
-    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
-    if "@" in authority:
-        span = authority
-    elif ":" not in authority:
-        span = ""
-    else:
-        # A password with an unescaped slash ends the authority early: hide up to the last @ there is.
-        span = rest.partition("?")[0] if re.search(r":[0-9]*$", authority) else rest
-    rest = re.sub(r"^([^:@]*):.*@", r"\1:***@", span, flags=re.DOTALL) + rest[len(span) :]
-    pattern = r"([?&][^=&#]*(?:passw|pwd|secret|token|key)[^=&#]*=)[^&#]*"
-    return f"{scheme}://" + re.sub(pattern, r"\1***", rest, flags=re.IGNORECASE)

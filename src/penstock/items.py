@@ -15,11 +15,12 @@ from penstock.errors import (
     InvalidName,
     InvalidPriority,
     InvalidText,
+    NoHandler,
     UnknownItemType,
     UnknownOperation,
     UnsupportedOperation,
 )
-from penstock.payloads import MODELS, FunctionPayload, Payload, read_payload
+from penstock.payloads import MODELS, DeleteTenantPayload, FunctionPayload, Payload, read_payload
 
 MATRIX: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -37,6 +38,8 @@ MATRIX: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Which operations each item type has; every other pair is refused."""
 
 ITEM_TYPES: tuple[str, ...] = tuple(MATRIX)
+APPLICATIONS_ONLY: frozenset[str] = frozenset({"library"})
+"""Item types without a handler of Penstock's own: only an application can register one."""
 OPERATIONS: tuple[str, ...] = ("ingest", "update", "delete", "scan", "run")
 
 
@@ -52,6 +55,17 @@ def validate_pair(item_type: str, op: str) -> None:
         )
 
 
+def no_handler(item_type: str, op: str) -> NoHandler:
+    """The refusal of a job that no worker could do."""
+    known = "; ".join(
+        f"{name} ({', '.join(ops)})" for name, ops in MATRIX.items() if name not in APPLICATIONS_ONLY
+    )
+    return NoHandler(
+        f"Penstock has no handler for {item_type} jobs, and this application registered none; it has {known}",
+        remedy=f'Register one with @app.handler("{item_type}", "{op}") and submit with that application.',
+    )
+
+
 def _unknown(kind: str, word: object, known: Iterable[str]) -> str:
     said = str(word)[:80]
     close = difflib.get_close_matches(said, known, n=1)
@@ -62,7 +76,10 @@ def _unknown(kind: str, word: object, known: Iterable[str]) -> str:
 def parse_payload(item_type: str, op: str, payload: Mapping[str, Any]) -> Payload:
     """Check the pair and the payload's known fields. What is stored stays the caller's payload."""
     validate_pair(item_type, op)
-    return read_payload(MODELS[item_type], op, payload, label=f"{item_type} {op} payload")
+    parsed = read_payload(MODELS[item_type], op, payload, label=f"{item_type} {op} payload")
+    if isinstance(parsed, DeleteTenantPayload):
+        validate_name("tenant_id", parsed.tenant_id_to_delete)
+    return parsed
 
 
 def idempotency_key(item_type: str, collection: str, payload: Payload) -> str:
@@ -164,6 +181,9 @@ def validate_priority(value: int) -> int:
 
 NameKind: TypeAlias = Literal["tenant_id", "collection", "branch", "worker_id", "job_id", "key"]
 
+EVERY = "*"
+"""Stands for all tenants, or all collections, where something is paused."""
+
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
@@ -175,6 +195,10 @@ def validate_name(kind: NameKind, value: str) -> str:
         raise InvalidName(f"{kind} must have 1 to 255 characters, got {len(value)}")
     if not value.isprintable() or value != value.strip():
         raise InvalidName(f"{kind} must be printable, without blanks at its ends, got {value[:80]!a}")
+    if value == EVERY and kind in ("tenant_id", "collection"):
+        raise InvalidName(
+            f"{kind}: '*' stands for all of them, so none can have this name", remedy="Use another name."
+        )
     if kind == "collection" and ":" in value:
         # It stands between colons in the idempotency key.
         raise InvalidName(f"collection must not contain ':', got {value[:80]!r}", remedy="Use '-' instead.")

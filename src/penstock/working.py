@@ -13,7 +13,7 @@ import multiprocessing
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from traceback import extract_tb
@@ -34,6 +34,7 @@ from penstock.errors import (
     WorkerFailed,
 )
 from penstock.handlers.registry import Registry
+from penstock.interpreter import add_application_directory
 from penstock.neighbours import refuse_second_host
 from penstock.pipeline.vectors.shelf import open_shelf
 from penstock.queue.opening import open_queue
@@ -90,6 +91,11 @@ class Worker:
         self.processes = processes if self._settings.queue_enabled else 0
         self.where = masked_url(self._settings.url)
         self.serves = _served(loaded, self._lanes)
+
+    def check_stores(self) -> None:
+        """Raise unless queue and catalog can be opened now."""
+        if self._has_documents():
+            open_catalog(self._settings).close()
 
     def run(self, tell: Callable[[], object] = lambda: None) -> None:
         """Until a signal asks it to stop, or (``until_idle``) nothing is left that could be done now.
@@ -214,10 +220,7 @@ def load_app(name: str) -> Penstock:
 def _load_module(module_name: str, name: str) -> object:
     if not all(part.isidentifier() for part in module_name.split(".")):
         raise AppNotFound(f"{name!r} is not the name of an application")
-    with suppress(FileNotFoundError):  # a child may stand in a directory that was removed
-        if "" not in sys.path and str(Path.cwd()) not in sys.path:
-            # As `python -m` does; the command itself stands in a directory of programs.
-            sys.path.insert(0, str(Path.cwd()))
+    add_application_directory()
     try:
         with _loading():
             return importlib.import_module(module_name)

@@ -18,6 +18,7 @@ import penstock
 from penstock import Penstock, config, working
 from penstock.cli import worker
 from penstock.job import Held, Status
+from tests.servers.redis import own_server
 from tests.servers.stores import DURABLE, given_back, store_url
 
 APP = """
@@ -351,3 +352,34 @@ def test_a_server_that_is_away_is_one_line_and_nothing_is_announced(start: Start
     assert "Connection refused" in err
     assert "Check that the store is running and reachable, then try again." in err
     assert "secret" not in err
+
+
+@pytest.mark.parametrize("app_named", [False, True])
+def test_a_store_that_is_not_there_yet_is_waited_for_when_asked(
+    start: Start, tmp_path: Path, app_named: bool
+):
+    with own_server(tmp_path / "redis") as server:
+        server.kill()
+        url, state = f"{server.url}?name=mill", str(tmp_path / "state")
+        (tmp_path / "late.py").write_text(APP.format(url=url, state=state))
+        where = ("worker", "--app", "late:app") if app_named else ("--url", url, "--state", state, "worker")
+        _, err = finished(start(*where, "--until-idle"), 7)
+        assert err.startswith("error: ")
+        assert 1 == err.count("\n")
+
+        process = start(*where, "--until-idle", "--wait-for-store")
+        assert process.stderr is not None
+        assert "(ERR_STORE_UNAVAILABLE); waiting for it" in process.stderr.readline()
+        server.start()
+        out, _ = finished(process)
+        assert out.startswith("Serving documents")
+
+
+def test_a_worker_that_waits_for_its_store_can_be_stopped(start: Start, tmp_path: Path):
+    process = start("--url", "redis://localhost:1/0", "--state", str(tmp_path), "worker", "--wait-for-store")
+    assert process.stderr is not None
+    process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+
+    out, err = finished(process)
+    assert ("", True) == (out, "asked to stop before the store was reachable" in err)

@@ -11,8 +11,8 @@ from penstock.handlers.registry import Registry
 from penstock.pipeline.embed.hashing import HashingEmbedder
 from penstock.pipeline.recipe import Recipe
 
-ELSEWHERE = {"function", "library"}
-"""Functions are the application's; libraries are still to come."""
+ELSEWHERE = {"function", *items.APPLICATIONS_ONLY}
+"""What the application has to bring."""
 
 
 def test_every_pair_of_the_matrix_has_a_handler(tmp_path: Path):

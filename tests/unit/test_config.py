@@ -322,33 +322,6 @@ def test_without_an_argument_the_process_environment_is_read():
     assert "41" == done.stdout.strip()
 
 
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("postgresql://ada:s3cret@host:5432/db?x=1", "postgresql://ada:***@host:5432/db?x=1"),
-        ("postgresql://ada:s3@cret@host/db", "postgresql://ada:***@host/db"),
-        ("postgresql://ada:s3/cret@host/db", "postgresql://ada:***@host/db"),
-        ("postgresql://ada:12/34@host/db", "postgresql://ada:***@host/db"),
-        ("postgresql://ada:s3?cret@host/db", "postgresql://ada:***@host/db"),
-        ("redis://:s3cret@host", "redis://:***@host"),
-        (
-            "postgresql://host/db?user=ada&password=s3cret&x=1",
-            "postgresql://host/db?user=ada&password=***&x=1",
-        ),
-        ("postgresql://host/db?sslPassword=s3cret", "postgresql://host/db?sslPassword=***"),
-        ("postgresql://ada@host/db", "postgresql://ada@host/db"),
-        ("redis://host:6379/0?name=a@b", "redis://host:6379/0?name=a@b"),
-        ("postgresql://[::1]:5432/db", "postgresql://[::1]:5432/db"),
-        ("sqlite:////srv/a:b@c/queue.db", "sqlite:////srv/a:b@c/queue.db"),
-        ("jsonl://a/b:c@d", "jsonl://a/b:c@d"),
-        ("memory://", "memory://"),
-        ("no url", "no url"),
-    ],
-)
-def test_passwords_in_urls_are_masked(url, expected):
-    assert expected == config.masked_url(url)
-
-
 def test_no_password_is_shown():
     settings = load(url="postgresql://ada:s3cret@host/db")
     with pytest.raises(errors.InvalidSetting) as refusal:

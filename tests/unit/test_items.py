@@ -314,6 +314,8 @@ def test_good_names_are_kept_as_they_are(kind, name):
     [
         ("tenant_id", ""),
         ("tenant_id", "x" * 256),
+        ("tenant_id", "*"),
+        ("collection", "*"),
         ("tenant_id", None),
         ("tenant_id", 7),
         ("tenant_id", "a\0b"),

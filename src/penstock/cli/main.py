@@ -121,6 +121,20 @@ class _House:
         working.log_to_stderr(logging.ERROR if options.get("until_job") else logging.INFO)
         return working.Worker(settings, **options)
 
+    def worker_once_reachable(self, settings: Settings, **options: Any) -> Worker | None:
+        from penstock import working
+        from penstock.store_wait import once_reachable
+
+        working.log_to_stderr(logging.INFO)
+
+        def reached() -> Worker:
+            # An application opens its queue when it is loaded, so that is tried again as well.
+            made = working.Worker(settings, **options)
+            made.check_stores()
+            return made
+
+        return once_reachable(reached)
+
     def worker_alive(self, settings: Settings, jobs: Jobs) -> bool:
         from penstock import working
 

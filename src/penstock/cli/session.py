@@ -69,6 +69,8 @@ class House(Protocol):
 
     def worker(self, settings: Settings, **options: Any) -> Worker: ...
 
+    def worker_once_reachable(self, settings: Settings, **options: Any) -> Worker | None: ...
+
     def worker_alive(self, settings: Settings, jobs: Jobs) -> bool: ...
 
     def wait(self, jobs: Jobs, job_id: str) -> None: ...
@@ -122,6 +124,10 @@ class Session:
 
     def make_worker(self, settings: Settings, **options: Any) -> Worker:
         return self._house.worker(settings, **options)
+
+    def worker_once_reachable(self, settings: Settings, **options: Any) -> Worker | None:
+        """As ``make_worker``, once its stores can be opened. None: a signal asked to stop before that."""
+        return self._house.worker_once_reachable(settings, **options)
 
     def worker_alive(self) -> bool:
         return self._house.worker_alive(self.settings, self.jobs)

@@ -58,6 +58,11 @@ def _lanes(_context: click.Context, _option: click.Parameter, given: str) -> lis
     show_default=True,
     help="New processes are fresh, or copies of this one with what it has loaded.",
 )
+@click.option(
+    "--wait-for-store",
+    is_flag=True,
+    help="Wait for a store that cannot be reached yet, instead of ending with exit code 7.",
+)
 @json_option
 @click.pass_obj
 def worker(
@@ -68,6 +73,7 @@ def worker(
     until_idle: bool,
     grace: float,
     start_method: str,
+    wait_for_store: bool,
 ) -> None:
     """Work on the queue until a signal asks to stop.
 
@@ -78,7 +84,8 @@ def worker(
     penstock worker --app mypkg.tasks:app --processes 4
     penstock worker --app mypkg.tasks --until-idle
     """
-    made = session.make_worker(
+    make = session.worker_once_reachable if wait_for_store else session.make_worker
+    made = make(
         session.settings,
         app=app,
         processes=processes,
@@ -87,6 +94,8 @@ def worker(
         lanes=lanes,
         start_method=start_method,
     )
+    if made is None:
+        return
 
     def tell() -> None:
         if session.as_json:

@@ -2,7 +2,7 @@
 
 PenstockError
 ├── InvalidRequest (also ValueError)      the request itself is wrong; nothing was written
-│   ├── UnknownItemType · UnknownOperation · UnsupportedOperation
+│   ├── UnknownItemType · UnknownOperation · UnsupportedOperation · NoHandler
 │   ├── InvalidPayload · PayloadTooLarge · InvalidText · RelativePath
 │   ├── InvalidPriority · InvalidName · InvalidTime · UnknownStatus · DuplicateId
 │   ├── UnknownFunction · UnknownEntity
@@ -51,6 +51,7 @@ from penstock.errors.asking import (
     JobNotFound,
     LeaseLost,
     LiveTwin,
+    NoHandler,
     NoResult,
     OutsideRag,
     PathNotFound,
@@ -110,6 +111,7 @@ __all__ = [
     "UnknownItemType",
     "UnknownOperation",
     "UnsupportedOperation",
+    "NoHandler",
     "InvalidPayload",
     "PayloadTooLarge",
     "InvalidText",

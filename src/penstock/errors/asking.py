@@ -45,6 +45,13 @@ class UnsupportedOperation(InvalidRequest):
     default_remedy = "Use one of the operations this item type has."
 
 
+class NoHandler(InvalidRequest):
+    """No worker can do jobs of this item type: Penstock has no handler for it, nor has the application."""
+
+    code = "ERR_NO_HANDLER"
+    default_remedy = "Register a handler with app.handler, and submit with that application."
+
+
 class InvalidPayload(InvalidRequest):
     """The payload lacks a field, has a wrong type, or is not JSON."""
 

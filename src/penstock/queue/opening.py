@@ -65,7 +65,7 @@ def sqlite_file(rest: str, settings: Settings) -> Path:
     name = rest.removeprefix("/")
     if not rest.startswith("/") or not name or name.endswith("/"):
         raise InvalidSetting(
-            f"sqlite://{rest[:100]}: expected a file after three slashes",
+            f"{masked_url(f'sqlite://{rest}')[:100]}: expected a file after three slashes",
             remedy="Write sqlite:///queue.db, or sqlite:////srv/queue.db for an absolute path.",
         )
     if name.startswith(":memory:"):

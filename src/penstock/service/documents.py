@@ -11,6 +11,7 @@ from typing import Any, TypedDict, Unpack
 
 import msgspec
 
+from penstock import items
 from penstock.catalog.answers import Document, Filters, PageState, Progress, Source, TenantCount
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase, Place
@@ -261,7 +262,7 @@ class Documents:
     ) -> list[Source]:
         """Documents that a search can find, by id; ``path`` is a glob."""
         filters = Filters(
-            tenant_id=where.get("tenant_id") or self._settings.tenant_id,
+            tenant_id=items.validate_name("tenant_id", where.get("tenant_id") or self._settings.tenant_id),
             collection=where.get("collection"),
             branch=where.get("branch"),
             path=path,
@@ -309,6 +310,8 @@ class Documents:
             return snapshot.progress(document_id)
 
     def overview(self, tenant_id: str | None = None) -> Overview:
+        if tenant_id is not None:
+            items.validate_name("tenant_id", tenant_id)
         with self.catalog.snapshot() as snapshot:
             tasks: dict[str, dict[str, int]] = {}
             for (kind, status), number in snapshot.statistics().items():
@@ -322,7 +325,7 @@ class Documents:
 
     def _place(self, **where: Unpack[Where]) -> Place:
         return Place(
-            where.get("tenant_id") or self._settings.tenant_id,
+            items.validate_name("tenant_id", where.get("tenant_id") or self._settings.tenant_id),
             where.get("collection") or self._settings.collection,
             where.get("branch") or "main",
         )

@@ -187,6 +187,9 @@ class FunctionJobs(Jobs):
         """The same jobs in the words of a function task queue: PENDING, IN_PROGRESS, COMPLETED, FAILED."""
         return Tasks(self)
 
+    def _has_handler(self, item_type: str, op: str) -> bool:
+        return self._registry.find(item_type, op) is not None
+
     def handlers(self) -> Registry:
         """What a worker runs for this application."""
         return self._registry.copy()

@@ -31,6 +31,7 @@ from penstock.job import (
     Job,
     JobQuery,
     Limits,
+    NewJob,
     Position,
     Requeued,
     Scope,
@@ -90,7 +91,7 @@ class Jobs:
     def _submit(self, submission: Submission, connection: Any, *, counted: bool) -> Receipt:
         """``counted``: say how many jobs are ahead, which takes longer than adding one."""
         joins = connection is not None
-        (new,) = new_jobs([submission], self.settings, door=self.door, joins=joins, now=self.queue.now)
+        (new,) = self._new([submission], joins=joins)
         (added,) = self.queue.add([new], limits=self._limits(), connection=connection)
         later = not added.dedupe_hit and new.run_at is not None and new.run_at > self.queue.now()
         asked = counted and connection is None and not later
@@ -107,10 +108,21 @@ class Jobs:
         if not submissions:
             return []
         joins = connection is not None
-        new = new_jobs(submissions, self.settings, door=self.door, joins=joins, now=self.queue.now)
+        new = self._new(submissions, joins=joins)
         limits = self._limits() if limited else Limits()
         added = self.queue.add(new, limits=limits, connection=connection)
         return [self._receipt(answer, None) for answer in added]
+
+    def _new(self, submissions: Sequence[Submission], *, joins: bool) -> list[NewJob]:
+        new = new_jobs(submissions, self.settings, door=self.door, joins=joins, now=self.queue.now)
+        for job in new:
+            if job.item_type in items.APPLICATIONS_ONLY and not self._has_handler(job.item_type, job.op):
+                raise items.no_handler(job.item_type, job.op)
+        return new
+
+    def _has_handler(self, _item_type: str, _op: str) -> bool:
+        """Whether the application behind this door registered a handler; a plain door has none."""
+        return False
 
     def room(self) -> int:
         """How many more indexing jobs the queue takes now, for doors that hold back instead of failing."""
@@ -374,9 +386,9 @@ def _scope(tenant_id: str | None, collection: str | None) -> Scope:
             "name a tenant or a collection",
             remedy="Give a tenant, a collection or both; tenant * is everything.",
         )
-    names = Scope(tenant_id or "*", collection or "*")
-    if names.tenant_id != "*":
+    names = Scope(tenant_id or items.EVERY, collection or items.EVERY)
+    if names.tenant_id != items.EVERY:
         items.validate_name("tenant_id", names.tenant_id)
-    if names.collection != "*":
+    if names.collection != items.EVERY:
         items.validate_name("collection", names.collection)
     return names

@@ -10,6 +10,7 @@ from penstock.catalog.paging import known_below
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase, Place
 from penstock.handlers.refreshing import OUTDATED, why_outdated
+from penstock.items import validate_name
 from penstock.pipeline.embed.protocol import space_of
 from penstock.pipeline.recipe import Recipe
 from penstock.service.answers import Receipt
@@ -54,6 +55,8 @@ class Rebuilder:
     def plan(
         self, paths: Sequence[str] = (), *, tenant_id: str | None = None, collection: str | None = None
     ) -> Plan:
+        if tenant_id is not None:
+            validate_name("tenant_id", tenant_id)
         total, by_reason = Cost(), {reason: Cost() for reason in REASONS}
         roots, looked_at = [], 0
         for place, root in self._roots(paths, tenant_id, collection):

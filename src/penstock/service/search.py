@@ -12,6 +12,7 @@ from penstock.catalog.answers import ChunkView, Filters, Space
 from penstock.catalog.protocol import Catalog, Snapshot
 from penstock.config import Settings
 from penstock.errors import InvalidRequest
+from penstock.items import validate_name
 from penstock.pipeline.embed.protocol import Embedder
 from penstock.pipeline.vectors.protocol import Vectors
 from penstock.vocabulary import how_many
@@ -157,7 +158,7 @@ class Search:
                 raise InvalidRequest(f"{name}: expected a text, got {type(value).__name__}")
         file_type = narrowed.get("file_type")
         return Filters(
-            tenant_id=narrowed.get("tenant_id") or self._settings.tenant_id,
+            tenant_id=validate_name("tenant_id", narrowed.get("tenant_id") or self._settings.tenant_id),
             collection=narrowed.get("collection"),
             branch=narrowed.get("branch"),
             path=narrowed.get("path"),

@@ -16,6 +16,7 @@ from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.values import Place
 from penstock.handlers.away import CAREFUL, doubt
 from penstock.handlers.reading import hash_of
+from penstock.items import validate_name
 from penstock.pipeline.vectors.shelf import open_shelf
 from penstock.service.answers import Receipt
 from penstock.service.jobs import Jobs
@@ -48,6 +49,8 @@ class Verifier:
         for difference in app.verifier.differences(checksum=True):
             print(difference.path, difference.what)
         """
+        if tenant_id is not None:
+            validate_name("tenant_id", tenant_id)
         for complaint in self._catalog.audit():
             yield Difference(what=complaint)
         # Copies, no part of the index: only that they are whole is for anybody to know.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import threading
 import time
@@ -26,6 +25,7 @@ from penstock.worker import child, losses
 from penstock.worker.lanes import Documents, settle_dead
 from penstock.worker.lifefile import LifeFile, slot_path
 from penstock.worker.slot import Slot
+from penstock.worker.spawn import start_context
 from penstock.worker.ward import Ward
 
 CRASH_PAUSE_S = 0.2
@@ -85,7 +85,7 @@ class Nursery:
         self._catalog = catalog
         self._terms = terms
         self._name = name
-        self._context = multiprocessing.get_context(terms.start_method)
+        self._context = start_context(terms.start_method)
         self._life = LifeFile(terms.directory, name)
         self._unsettled: list[tuple[Ward, losses.Verdict]] = []
         self._home = Path("/")

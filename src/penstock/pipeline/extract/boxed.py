@@ -11,7 +11,6 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 import threading
 from types import TracebackType
 from typing import IO, BinaryIO
@@ -20,6 +19,7 @@ import msgspec
 
 from penstock import errors
 from penstock.errors import ParserFailed, UnreadableDocument
+from penstock.interpreter import isolated_command, isolated_environment
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.decoding import SNIFFED
 from penstock.pipeline.extract.opening import BOXED, check_size, extract, extractor
@@ -104,9 +104,10 @@ class _Died(Exception):
 class _Child:
     def __init__(self) -> None:
         self.served = 0
-        # -P: a file called like a module in the working directory must not be run instead of it.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _COMMAND],
+            isolated_command(_COMMAND),
+            cwd="/",
+            env=isolated_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

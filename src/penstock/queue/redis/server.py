@@ -23,6 +23,7 @@ from penstock.errors import (
     StoreUnavailable,
 )
 from penstock.queue.redis.scripts import script
+from penstock.url_mask import SPECIAL
 
 DEFAULT_NAME = "penstock"
 CONNECT_TIMEOUT_S = 5.0
@@ -57,7 +58,7 @@ class Server:
             # Options that the driver does not know, it complains of when it first connects: too late.
             pool = client.connection_pool
             pool.connection_class(**pool.connection_kwargs)
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, redis.exceptions.RedisError):
             raise _not_understood() from None
         return client
 
@@ -125,6 +126,10 @@ def _split(url: str) -> tuple[str, str]:
         parts = urlsplit(url)
     except ValueError:
         raise _not_understood() from None
+    if "@" not in parts.netloc and any(
+        "@" in option and "=" not in option for option in parts.query.split("&")
+    ):
+        raise _not_understood()  # a password with a question mark in it
     database = parts.path.strip("/")
     if parts.scheme != "unix" and database and not database.isdecimal():
         raise _not_understood()  # the driver would take database 0
@@ -142,7 +147,7 @@ def _split(url: str) -> tuple[str, str]:
 def _not_understood() -> InvalidSetting:
     return InvalidSetting(
         "the redis:// URL cannot be understood",
-        remedy="Write redis://[USER:PASSWORD@]HOST[:PORT]/DB?name=QUEUE.",
+        remedy=f"Write redis://[USER:PASSWORD@]HOST[:PORT]/DB?name=QUEUE. {SPECIAL}",
     )
 
 

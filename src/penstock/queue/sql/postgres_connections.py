@@ -19,11 +19,11 @@ from psycopg import pq
 from psycopg.adapt import Buffer, Loader
 from psycopg.conninfo import conninfo_to_dict
 
-from penstock.config import masked_url
 from penstock.errors import InvalidSetting, StoreUnavailable
 from penstock.queue import forking
 from penstock.queue.sql.postgres_errors import one_line, ours
 from penstock.queue.sql.postgres_url import split_schema
+from penstock.url_mask import SPECIAL, masked_text, masked_url
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
@@ -72,12 +72,13 @@ class Connections:
             parameters = conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
             # The driver may quote the URL, and with it the password.
-            secret = url.partition("://")[2].partition("@")[0].partition(":")[2]
-            why = one_line(error).replace(url, self.name)
-            raise self._not_a_url(why.replace(secret, "***") if secret else why) from None
+            raise self._not_a_url(masked_text(one_line(error), url)) from None
+        authority, _, rest = url.partition("?")[0].partition("://")[2].partition("/")
+        if "@" in str(parameters.get("host") or "") or ("@" in rest and "@" not in authority):
+            raise self._not_a_url("it is not clear where the password ends")
         for port in str(parameters.get("port") or "0").split(","):
             if not port.isdecimal():
-                raise self._not_a_url(f"{port!r} is no port")
+                raise self._not_a_url("what follows the colon of the host is no port")
         parameters.setdefault("connect_timeout", CONNECT_TIMEOUT_S)
         parameters.setdefault("application_name", "penstock")
         if not self.pooled:
@@ -96,7 +97,7 @@ class Connections:
         return f"SELECT {told}"
 
     def _not_a_url(self, why: str) -> InvalidSetting:
-        remedy = "Write postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
+        remedy = f"Write postgresql://USER:PASSWORD@HOST:PORT/DATABASE. {SPECIAL}"
         return InvalidSetting(f"{self.name}: {why}", remedy=remedy)
 
     def _reset(self) -> None:

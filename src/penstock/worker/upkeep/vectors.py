@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import math
-import multiprocessing
 import os
 import signal
 import time
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 from penstock import clock
 from penstock.catalog.protocol import Catalog, Snapshot
 from penstock.pipeline.vectors.shelf import Shelf
+from penstock.worker.spawn import start_context
 
 if TYPE_CHECKING:
     from penstock.pipeline.vectors.copies import Copy
@@ -43,7 +43,7 @@ class VectorKeeper:
         self._catalog = catalog
         self._open_catalog = open_catalog
         self._shelf = shelf
-        self._context = multiprocessing.get_context(start_method)
+        self._context = start_context(start_method)
         self._process: BaseProcess | None = None
         self._sequence: int | None = None
         self._tidy_at = math.inf

@@ -1,0 +1,133 @@
+"""Import path of this process and of the Python processes it starts: no code of the working directory runs.
+
+Only ``os`` and ``sys`` are imported here: with ``python -m penstock`` the working directory is still in front
+of the path when this module is loaded, and a file there could be taken for any other module.
+"""
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+RESERVED = frozenset(
+    "penstock click msgspec rich markdown_it mdurl pygments charset_normalizer numpy pathspec pypdfium2 "
+    "pypdfium2_raw pypdfium2_cfg selectolax tokenizers tree_sitter tree_sitter_c tree_sitter_cpp "
+    "tree_sitter_go tree_sitter_java tree_sitter_javascript tree_sitter_python tree_sitter_rust "
+    "tree_sitter_typescript wordllama kreuzberg psycopg psycopg_binary typing_extensions usearch simsimd "
+    "numkong redis hiredis async_timeout tqdm yaml".split()
+)
+"""Names an application's directory cannot give a module of its own: Penstock imports these itself."""
+
+_ISOLATED = "import sys; sys.path += [path for path in sys.argv[1:] if path not in sys.path]; "
+
+_original_pythonpath: str | None = None
+_application_directories: list[str] = []
+
+
+def leave_working_directory() -> None:
+    """Take the working directory and every relative entry off the import path, here and for children.
+
+    The interpreter's own directories stay. Where Penstock itself lies in the working directory, as in a
+    checkout, that entry goes to the end: it can replace no other module there.
+    """
+    global _original_pythonpath
+    relative = _relative_entries()
+    sys.path[:] = [entry for entry in safe_path() if entry not in relative]
+    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if home not in sys.path:
+        sys.path.append(home)
+    given, here = os.environ.get("PYTHONPATH"), _working_directory()
+    if given:
+        kept = [
+            entry
+            for entry in given.split(os.pathsep)
+            if os.path.isabs(entry) and os.path.realpath(entry) != here
+        ]
+        _original_pythonpath, os.environ["PYTHONPATH"] = given, os.pathsep.join(kept)
+
+
+def safe_path() -> list[str]:
+    """The import path without relative entries, the working directory and an application's directories."""
+    here, own = _working_directory(), _interpreter_directories()
+    return [
+        entry
+        for entry in sys.path
+        if os.path.isabs(entry)
+        and entry not in _application_directories
+        and (os.path.realpath(entry) != here or os.path.realpath(entry) in own)
+    ]
+
+
+def add_application_directory() -> None:
+    """Make the modules of the working directory importable, for an application that the user named.
+
+    They come before installed packages, but never instead of the standard library or of what Penstock
+    imports. What ``leave_working_directory`` took away is given back.
+    """
+    global _original_pythonpath
+    if _original_pythonpath is not None:
+        os.environ["PYTHONPATH"], _original_pythonpath = _original_pythonpath, None
+    here = _working_directory()
+    for directory in [*([here] if here is not None else []), *_relative_entries()]:
+        if directory not in _application_directories:
+            _application_directories.append(directory)
+        if directory not in sys.path:
+            # For processes that the application starts: they get the path, not the finder.
+            sys.path.append(directory)
+    if _ApplicationFinder not in sys.meta_path:
+        sys.meta_path.insert(0, _ApplicationFinder)
+
+
+class _ApplicationFinder:
+    """Finds top-level modules in the application's directories, except those with a reserved name."""
+
+    @staticmethod
+    def find_spec(
+        name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
+    ) -> "ModuleSpec | None":
+        from importlib.machinery import PathFinder
+
+        if path is not None or name in RESERVED or name in sys.stdlib_module_names:
+            return None
+        return PathFinder.find_spec(name, _application_directories, target)
+
+
+def isolated_command(code: str) -> list[str]:
+    """Command line of an interpreter that runs ``code`` and takes nothing from this process's environment.
+
+    What this process can import, it can import as well, but after its own directories.
+    """
+    return [sys.executable, "-I", "-c", _ISOLATED + code, *safe_path()]
+
+
+def isolated_environment() -> dict[str, str]:
+    """The environment without the variables that change how Python starts."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
+def _relative_entries() -> list[str]:
+    """Relative entries of PYTHONPATH as the interpreter put them on the path; an empty one is dropped."""
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return [os.path.abspath(entry) for entry in given if entry and not os.path.isabs(entry)]
+
+
+def _working_directory() -> str | None:
+    try:
+        return os.path.realpath(os.getcwd())
+    except FileNotFoundError:
+        return None
+
+
+def _interpreter_directories() -> set[str]:
+    """The standard library and installed packages: they are importable wherever one stands."""
+    import site
+
+    library = os.path.dirname(os.__file__)
+    own = [library, os.path.join(library, "lib-dynload"), *site.getsitepackages()]
+    if site.ENABLE_USER_SITE:
+        own.append(site.getusersitepackages())
+    return {os.path.realpath(directory) for directory in own}
