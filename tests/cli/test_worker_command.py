@@ -19,6 +19,7 @@ from penstock import Penstock, config, working
 from penstock.cli import worker
 from penstock.job import Held, Status
 from tests.servers.stores import DURABLE, given_back, store_url
+from tests.signals import hear
 
 APP = """
 import os, time
@@ -83,6 +84,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=hear,
         )
         started.append(process)
         return process

@@ -39,7 +39,7 @@ def worker(desk: Desk, processes: int = PROCESSES) -> Iterator[None]:
         yield
     finally:
         below = children_of(process.pid)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             process.wait(10)
         for pid in below:

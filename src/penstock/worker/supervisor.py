@@ -313,10 +313,11 @@ class Supervisor:
                 # A terminal that is closed may say so more than once, and means the same.
                 self._signals += 1
 
-        numbers = [signal.SIGTERM, signal.SIGINT]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            # Unless under nohup.
-            numbers.append(signal.SIGHUP)
+        numbers = [signal.SIGTERM]
+        for number in (signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                # Ignored at the start, it stays so: by nohup, or a script's shell for its background jobs.
+                numbers.append(number)
         try:
             before = {number: signal.signal(number, heard) for number in numbers}
         except ValueError:
