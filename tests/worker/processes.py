@@ -190,6 +190,10 @@ class Field:
         self.queue.add([new])
         return new.queue_id
 
+    def call(self, do: str, **fields: Any) -> str:
+        """Put a call of a function."""
+        return self.put(do, payload={"function_name": do}, item_type="function", op="run", **fields)
+
     def put_many(self, number: int, do: str = "noop", **fields: Any) -> list[str]:
         new = [self.new(do, **fields) for _ in range(number)]
         self.queue.add(new)
