@@ -139,7 +139,7 @@ def _started(command: tuple[str, ...], environment: dict[str, str]) -> Iterator[
     try:
         yield worker
     finally:
-        worker.send_signal(signal.SIGINT)
+        worker.send_signal(signal.SIGTERM)
         worker.wait(timeout=60)
 
 

@@ -18,6 +18,7 @@ import pytest
 from penstock import Penstock
 from penstock.cli.exits import EXIT_CODES
 from tests.cli.conftest import Run, add, fail
+from tests.signals import hear
 
 # Settings, JSON, exit codes.
 
@@ -148,7 +149,9 @@ def test_what_was_queued_cannot_drive_the_terminal(tmp_path: Path):
 def test_interrupting_exits_with_130(tmp_path: Path):
     command = [sys.executable, "-m", "penstock", "--state", str(tmp_path)]
     command += ["queue", "add", "content", "ingest", "--payload", "-"]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=hear
+    )
     waiting = Path(f"/proc/{child.pid}/wchan")
     # It reads standard input once it sleeps in a pipe; before that Python itself may be interrupted.
     deadline = time.monotonic() + 30

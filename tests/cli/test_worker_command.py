@@ -20,6 +20,7 @@ from penstock.cli import worker
 from penstock.job import Held, Status
 from tests.servers.redis import own_server
 from tests.servers.stores import DURABLE, given_back, store_url
+from tests.signals import hear
 
 APP = """
 import os, time
@@ -84,6 +85,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=hear,
         )
         started.append(process)
         return process

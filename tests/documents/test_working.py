@@ -39,7 +39,7 @@ def worker(desk: Desk, processes: int = PROCESSES) -> Iterator[None]:
         yield
     finally:
         below = children_of(process.pid)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             process.wait(10)
         for pid in below:
@@ -126,3 +126,23 @@ def test_tenants_take_turns(desk: Desk):
         assert Status.DONE is desk.app.wait(large.job_id, timeout=60).status
     for number in range(4):
         assert 20 == len(desk.found("water", tenant_id=f"small{number}", mode="keyword", limit=50))
+
+
+def test_a_worker_of_some_lanes_ends_when_these_are_empty(desk: Desk):
+    """Whatever is left in the others: a document's vectors, or another job."""
+    receipt = desk.app.index(desk.put("book.md", book(260)))
+
+    until_idle(desk, "jobs")
+    assert desk.app.job(receipt.job_id).waiting
+    note = desk.app.submit(item_type="content", op="ingest", payload={"content": "Water."})
+    until_idle(desk, "ocr")
+
+    assert desk.open_tasks()
+    assert Status.PENDING is desk.app.job(note.job_id).status
+
+
+def until_idle(desk: Desk, lanes: str) -> None:
+    command = [sys.executable, "-m", "penstock", "worker", "--lanes", lanes, "--until-idle"]
+    subprocess.run(
+        command, cwd=ROOT, env=environment(desk), timeout=60, stdout=subprocess.DEVNULL, check=True
+    )

@@ -21,6 +21,7 @@ from penstock import working
 from penstock.cli.main import cli
 from tests.pipeline.making import pdf
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
+from tests.signals import hear
 from tests.worker.processes import ROOT, until
 
 Run = Callable[..., Result]
@@ -201,7 +202,9 @@ def test_watching_the_lists_until_interrupted(town: Town, run: Run):
 @contextmanager
 def _started(*arguments: str, stderr: int = subprocess.PIPE) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "penstock", *arguments]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr, text=True)
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr, text=True, preexec_fn=hear
+    )
     try:
         yield process
     finally:

@@ -18,6 +18,16 @@ from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry, Wait
 from penstock.job import NewJob
 from penstock.worker import breaker
+from tests.worker.leaking import (
+    leak_descriptors,
+    leak_many_threads,
+    leak_memory,
+    shout,
+    shout_behind,
+    state,
+    tamper,
+    tamper_for_good,
+)
 from tests.worker.misbehaving import (
     catastrophe,
     chdir,
@@ -230,6 +240,14 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         parent,
         expand,
         taken_child,
+        state,
+        tamper,
+        tamper_for_good,
+        leak_descriptors,
+        leak_many_threads,
+        leak_memory,
+        shout,
+        shout_behind,
     )
 }
 
@@ -257,6 +275,7 @@ def together(contexts: Sequence[Context]) -> Any:
 def registry() -> Registry:
     handlers = Registry()
     handlers.register("content", "ingest", run)
+    handlers.register("function", "run", run)
     handlers.register("content", "update", together, batch=10)
     return handlers
 

@@ -21,6 +21,7 @@ import redis
 
 from penstock.job import Job, JobQuery, NewJob, Status
 from penstock.queue.protocol import Queue
+from tests import signals
 from tests.servers import redis as redis_servers
 from tests.servers.stores import store_url
 from tests.worker.serving import opened
@@ -98,8 +99,7 @@ class Worker:
         cwd, piped = given.pop("cwd", ROOT), given.pop("piped", False)
         self._log = field.place / f"{name}-{time.monotonic_ns()}.log"
         command = [sys.executable, "-m", "tests.worker.serving", field.url, str(field.place), name]
-        if given.pop("nohup", False):
-            command.insert(0, "nohup")
+        dispositions = signals.ignore if given.pop("ignoring", False) else signals.hear
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, sys.path)])
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -109,6 +109,7 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE if piped else None,
                 stderr=log,
+                preexec_fn=dispositions,
             )
         self.pid = self.process.pid
 
@@ -188,6 +189,10 @@ class Field:
         new = self.new(do, payload=payload, **fields)
         self.queue.add([new])
         return new.queue_id
+
+    def call(self, do: str, **fields: Any) -> str:
+        """Put a call of a function."""
+        return self.put(do, payload={"function_name": do}, item_type="function", op="run", **fields)
 
     def put_many(self, number: int, do: str = "noop", **fields: Any) -> list[str]:
         new = [self.new(do, **fields) for _ in range(number)]

@@ -86,14 +86,18 @@ def test_a_terminal_that_is_closed_is_a_stop_like_any_other(field: Field):
     assert (Status.DONE, 0) == (field.job(job_id).status, field.job(job_id).retry_count)
 
 
-def test_under_nohup_it_stays(field: Field):
-    worker = field.worker(nohup=True)
+def test_signals_that_were_ignored_at_its_start_stay_ignored(field: Field):
+    """As under nohup, or in the background of a script: only SIGTERM stops it, gracefully."""
+    worker = field.worker(ignoring=True)
     field.ended(field.put())
 
     worker.signal(signal.SIGHUP)
+    worker.signal(signal.SIGINT)
 
     assert Status.DONE is field.ended(field.put()).status
     assert "finishing" not in worker.log
+    stopped(worker)
+    assert "finishing" in worker.log
 
 
 def test_a_signal_to_every_process_at_once_is_a_stop_like_any_other(field: Field):

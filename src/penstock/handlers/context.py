@@ -86,7 +86,7 @@ class Context:
         percent = round(current / total * 100, 1) if total else 0.0
         if message is not None:
             # It may quote a file's name, which need not be text.
-            message = lifecycle.printable(str(message))
+            message = lifecycle.printable(str(message)[:PROGRESS_LIMIT])
         said = {"current": current, "total": total, "percent": percent, "message": message, "counts": counts}
         self.told = self._with_cursor(said)
         self._tell(self.told)

@@ -182,10 +182,10 @@ class Gateway:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {
-            number: signal.signal(number, lambda *_: self.stop())
-            for number in (signal.SIGTERM, signal.SIGINT)
-        }
+        # Ctrl-C that was ignored at the start stays so, as in the background of a script.
+        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        numbers = (signal.SIGTERM,) if ignored else (signal.SIGTERM, signal.SIGINT)
+        before = {number: signal.signal(number, lambda *_: self.stop()) for number in numbers}
         try:
             yield
         finally:

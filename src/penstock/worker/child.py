@@ -30,8 +30,10 @@ from penstock.job import CHILDREN, Claim, ClaimRequest, Settlement
 from penstock.queue.protocol import Queue
 from penstock.worker.breaker import Breakers
 from penstock.worker.doubt import Doubt
-from penstock.worker.execute import Executor, describe
+from penstock.worker.error_text import describe
+from penstock.worker.execute import Executor
 from penstock.worker.guard import Guard, Stopped
+from penstock.worker.isolation import REPLACED, Isolation
 from penstock.worker.lanes import Documents, Lanes
 from penstock.worker.outbox import Outbox
 from penstock.worker.pace import Pace
@@ -102,20 +104,22 @@ class Child:
         self._busy = threading.Event()
         self._rounds = 0
         self._jobs = 0
+        self._isolation = Isolation(guard, Wear(terms.recycle_after, terms.recycle_growth_mb))
         self._services: dict[str, str] = {}
 
     def run(self) -> None:
         threading.Thread(target=self._send_while_busy, daemon=True).start()
-        wear = Wear(self._terms.recycle_after, self._terms.recycle_growth_mb)
         self._guard.take_stock()
         self._slot.beat(self._now())
         self._slot.say_ready()
         rested = False
         try:
-            while not self._leaving() and not (wear.out(self._jobs) and not self._waiting):
+            while not self._leaving() and (self._waiting or self._isolation.lasts(self._jobs)):
                 worked = False
                 if not self._waiting:
-                    self._patiently(lambda: self._fetch(self._pace.limit(wear.left(self._jobs))))
+                    self._patiently(
+                        lambda: self._fetch(self._pace.limit(self._isolation.jobs_left(self._jobs)))
+                    )
                     if not (rested and self._waiting):
                         # After the results of jobs are sent, and once for every batch of them; but not
                         # before the first job after a rest, whose caller may be waiting for it.
@@ -211,6 +215,11 @@ class Child:
         if not claims:
             return
         kind = (claims[0].item_type, claims[0].op)
+        if not self._isolation.admits(claims[0]):
+            with self._lock:
+                self._waiting.extendleft(reversed(claims))
+            self._hand_back(REPLACED)
+            return
         if len(self._outbox) and (claims[0].lost_count or self._pace.slow(kind)):
             # Finished work must not hang on a job that may take long, or take the process down.
             self._patiently(self._outbox.send)

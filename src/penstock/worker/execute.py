@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import random
-import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
@@ -20,11 +20,10 @@ from penstock.job import Claim, Settlement, Status
 from penstock.payloads import encode_strictly
 from penstock.worker import telling
 from penstock.worker.breaker import Breakers, Refused
+from penstock.worker.error_text import describe, loggable, where
 from penstock.worker.guard import Stopped
 
 RESULT_LIMIT = 1 << 20
-MESSAGE_LIMIT = 4_000
-TRACEBACK_LIMIT = 2_000
 FIRST_HANDLER_WAIT = timedelta(seconds=30)
 LONGEST_HANDLER_WAIT = timedelta(minutes=5)
 
@@ -109,9 +108,11 @@ def _not_handled(claim: Claim, reason: str) -> Settlement:
 
 
 def _answers(handler: Registered, contexts: list[Context]) -> Sequence[object]:
+    # Context variables that it sets, such as the context of decimals, are gone with its job.
+    run = contextvars.copy_context().run
     if not handler.batch:
-        return [handler.call(contexts[0])]
-    answers = handler.call(contexts)
+        return [run(handler.call, contexts[0])]
+    answers = run(handler.call, contexts)
     if not isinstance(answers, Sequence) or isinstance(answers, str | bytes):
         raise _bad_result(f"the batch handler answered {type(answers).__name__} instead of a list")
     if len(answers) != len(contexts):
@@ -150,17 +151,8 @@ def failure(claim: Claim, error: BaseException, handler: Registered) -> Settleme
     if classified.kind != "cancelled":
         _tell(claim, error, settlement)
     if settlement.status is Status.PENDING and not isinstance(error, JobError | InvalidRequest):
-        return _remembering(settlement, claim, TRACEBACK, _where(error))
+        return _remembering(settlement, claim, TRACEBACK, where(error))
     return settlement
-
-
-def _where(error: BaseException) -> str:
-    """Where it was raised, for whoever looks at the job when its last retry has failed, too."""
-    try:
-        told = "".join(traceback.format_exception(error))
-    except Exception:  # noqa: BLE001 - as for its text
-        return "(it cannot be shown)"
-    return lifecycle.printable(told)[-TRACEBACK_LIMIT:]
 
 
 def _tell(claim: Claim, error: BaseException, settlement: Settlement) -> None:
@@ -169,19 +161,8 @@ def _tell(claim: Claim, error: BaseException, settlement: Settlement) -> None:
     """
     attempt, most = claim.retry_count + 1, claim.max_retries + 1
     said = (telling.named(claim), attempt, most, telling.outcome(settlement), describe(error))
-    trace = None if isinstance(error, JobError | InvalidRequest) else error
+    trace = None if isinstance(error, JobError | InvalidRequest) else loggable(error)
     log.warning("%s failed in attempt %d of %d and %s: %s", *said, exc_info=trace)
-
-
-def describe(error: BaseException) -> str:
-    """The error as text that every store can keep."""
-    name = type(error).__name__
-    try:
-        said = str(error)
-    except Exception:  # noqa: BLE001 - an error whose text cannot be made is still an error
-        said = "(its text cannot be shown)"
-    text = f"{name}: {said}" if said else name
-    return lifecycle.printable(text)[:MESSAGE_LIMIT]
 
 
 def encode_result(result: Any) -> str | None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # without the enums that signal makes
 import ctypes
 import os
 import select
 import signal
 import sys
-from _signal import getsignal  # type: ignore[import-not-found]  # without the enum that signal makes of it
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from penstock.worker.process_state import ProcessState
 from penstock.worker.slot import Slot
 
+# Bound here, out of reach of handlers that replace them in their module and forget to put them back.
+_getpid, _getppid, _exit = os.getpid, os.getppid, os._exit
+_stat, _fstat, _fchdir = os.stat, os.fstat, os.fchdir
+_setitimer, _getsignal = _signal.setitimer, _signal.getsignal
 _PR_SET_PDEATHSIG = 1
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
@@ -34,6 +39,7 @@ class Guard:
         self._stopped = False
         self._listener = self._heard
         self._streams: dict[int, Any] = {}
+        self._state: ProcessState | None = None
         self._outputs = select.poll()
         for fd in (1, 2):
             self._outputs.register(fd, 0)
@@ -56,9 +62,14 @@ class Guard:
         self.mend_output()
 
     def take_stock(self) -> None:
-        """Remember what this process prints to, once the application is loaded."""
+        """Remember what this process is like and prints to, once the application is loaded."""
         self._streams = {1: sys.stdout, 2: sys.stderr}
         self._mend_streams()
+        self._state = ProcessState()
+
+    def restore(self) -> str | None:
+        """Make the process fit for another function; the reason to end it where that is not possible."""
+        return self._state.restore() if self._state is not None else None
 
     def _listen(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -66,8 +77,8 @@ class Guard:
         signal.signal(signal.SIGTERM, self._listener)
 
     def leave_with_parent(self) -> None:
-        if os.getppid() != self._parent_pid:
-            os._exit(1)
+        if _getppid() != self._parent_pid:
+            _exit(1)
 
     def _heard(self, _number: int, _frame: object) -> None:
         """The supervisor's SIGTERM is for one execution; anybody else's asks the whole child to finish."""
@@ -84,9 +95,9 @@ class Guard:
             yield
         finally:
             self._number = 0
-            if os.getpid() != self._pid:
+            if _getpid() != self._pid:
                 # The handler forked and both came back. One of them must not go on claiming.
-                os._exit(0)
+                _exit(0)
             self._mend()
         if self._stopped:
             # The handler swallowed it; it does not get to say how the job ended.
@@ -95,22 +106,24 @@ class Guard:
     def intact(self) -> bool:
         """Whether the descriptors are still those of this process: one of them stands for all."""
         try:
-            return _identity(os.fstat(self._home)) == self._home_is
+            return _identity(_fstat(self._home)) == self._home_is
         except OSError:
             return False
 
     def _mend(self) -> None:
+        if self._state is not None:
+            self._state.restore_attributes()
         if not self.intact():
             self.robbed = True
             return
         for timer in _TIMERS:
             # Left running, it would kill the next job's process.
-            signal.setitimer(timer, 0)
-        listening = getsignal(signal.SIGTERM) is self._listener
-        if not listening or getsignal(signal.SIGINT) != signal.SIG_IGN:
+            _setitimer(timer, 0)
+        listening = _getsignal(signal.SIGTERM) is self._listener
+        if not listening or _getsignal(signal.SIGINT) != signal.SIG_IGN:
             self._listen()
-        if _identity(os.stat(".")) != self._home_is:  # noqa: PTH116 - after every job, so without a Path
-            os.fchdir(self._home)
+        if _identity(_stat(".")) != self._home_is:
+            _fchdir(self._home)
         if sys.stdin is None or sys.stdin.closed:
             self._mend_stdin()
         out, err = self._streams[1], self._streams[2]

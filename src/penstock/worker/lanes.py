@@ -111,10 +111,10 @@ class Lanes:
         try:
             request = TaskRequest(lane, self._worker_id, AT_ONCE[lane], self._phases.fingerprint(lane))
             claimed = self._catalog.claim(request)
-            self.refused.pop(f"lane {lane}", None)
+            self.refused.pop(lane_name(lane), None)
             return still_wanted(self._queue, self._catalog, claimed)
         except FingerprintMismatch as mismatch:
-            self.refused[f"lane {lane}"] = f"not served: {mismatch.message}"
+            self.refused[lane_name(lane)] = f"not served: {mismatch.message}"
             log.warning("lane %s is not served: %s %s", lane, mismatch.message, mismatch.remedy)
             self._ask_at[lane] = now + REFUSED_S
             return []
@@ -135,6 +135,11 @@ class Lanes:
         if refused:
             self._slot.count_refused(refused)
             log.warning("%d results came too late: the tasks were no longer ours", refused)
+
+
+def lane_name(lane: Phase) -> str:
+    """The lane as the reports of a worker name it."""
+    return f"lane {lane}"
 
 
 def still_wanted(queue: Queue, catalog: Catalog, tasks: list[Task]) -> list[Task]:

@@ -22,6 +22,7 @@ from penstock.catalog.housing import HOUSED, IN_A_FILE
 from penstock.errors import WorkerFailed
 from penstock.job import Beat, Job, WorkerReport
 from penstock.worker import idleness, losses
+from penstock.worker.lanes import lane_name
 from penstock.worker.lifefile import release_dead
 from penstock.worker.nursery import Nursery, Terms
 from penstock.worker.outbox import settle_all
@@ -182,7 +183,15 @@ class Supervisor:
         if now < self._idle_at or any(ward.slot.ready and not ward.slot.idle for ward in self._nursery.wards):
             return False
         self._idle_at = now + IDLE_EVERY_S
-        return bool(patiently(lambda: idleness.idle(self._queue)))
+        return bool(patiently(self._lanes_idle))
+
+    def _lanes_idle(self) -> bool:
+        """A lane that no child can serve, as its work needs another model, is not waited for."""
+        refused = [set(ward.notes().get("services", {})) for ward in self._nursery.wards]
+        nowhere = set.intersection(*refused) if refused else set()
+        lanes = [lane for lane in self._terms.lanes if lane_name(lane) not in nowhere]
+        takes_jobs = self._terms.takes_jobs
+        return idleness.lanes_idle(self._queue, self._catalog, lanes, takes_jobs=takes_jobs)
 
     def _job_ended(self, job_id: str, now: float) -> bool:
         if now < self._idle_at:
@@ -304,10 +313,11 @@ class Supervisor:
                 # A terminal that is closed may say so more than once, and means the same.
                 self._signals += 1
 
-        numbers = [signal.SIGTERM, signal.SIGINT]
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            # Unless under nohup.
-            numbers.append(signal.SIGHUP)
+        numbers = [signal.SIGTERM]
+        for number in (signal.SIGINT, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                # Ignored at the start, it stays so: by nohup, or a script's shell for its background jobs.
+                numbers.append(number)
         try:
             before = {number: signal.signal(number, heard) for number in numbers}
         except ValueError:

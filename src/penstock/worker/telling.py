@@ -19,6 +19,21 @@ def named(job: Holder) -> str:
     return f"job {job.queue_id} ({printable(kind)[:300]})"
 
 
+class _Named(msgspec.Struct):
+    function_name: str = ""
+
+
+_decode_name = msgspec.json.Decoder(_Named).decode
+
+
+def function_of(claim: Holder) -> str:
+    """The function a job calls; for other jobs their kind."""
+    if claim.item_type == "function":
+        with suppress(msgspec.DecodeError):
+            return _decode_name(claim.payload_json).function_name
+    return f"{claim.item_type}/{claim.op}"
+
+
 def outcome(settlement: Settlement) -> str:
     if settlement.status is not Status.PENDING:
         return f"ends as {settlement.status.value}"
