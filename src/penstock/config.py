@@ -82,7 +82,10 @@ class Settings:
     """Everything that can be set. Made by ``load``; durations end in ``_s`` (seconds) or ``_days``."""
 
     url: str = _setting(
-        kinds.URL, _DERIVED, "The store that holds the queue.", shown="sqlite:///STATE_DIR/penstock.db"
+        kinds.URL,
+        _DERIVED,
+        "The store that holds the queue. `?schema=NAME` gives it a schema of its own in PostgreSQL.",
+        shown="sqlite:///STATE_DIR/penstock.db",
     )
     state_dir: Path = _setting(  # noqa: RUF009 - what it makes is a field
         kinds.DIRECTORY,

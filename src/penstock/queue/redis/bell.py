@@ -24,15 +24,19 @@ class Bell:
         ear: Ear | None = getattr(self._own, "ear", None)
         if ear is None:
             ear = self._own.ear = Ear(self._server)
-            self._ears.add(ear)
+            with self._listing:
+                self._ears.add(ear)
         return ear.wait(timeout)
 
     def close(self) -> None:
-        for ear in list(self._ears):
+        with self._listing:
+            ears = list(self._ears)
+        for ear in ears:
             ear.close()
 
     def after_fork(self) -> None:
         self._own = threading.local()
+        self._listing = threading.Lock()
         self._ears: WeakSet[Ear] = WeakSet()
 
 

@@ -116,20 +116,28 @@ class Connections:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """One snapshot; never waits for a writer."""
-        with self._read_lock, self.snapshot("read") as connection:
-            yield connection
+        with self._read_lock, translated(self.path):
+            connection = self._begun("read")
+            try:
+                yield connection
+            finally:
+                connection.execute("ROLLBACK")
 
     @contextmanager
     def snapshot(self, role: str) -> Iterator[sqlite3.Connection]:
         """The same for a role that this thread has to itself."""
         with translated(self.path):
-            self.file.refuse_vanished()
-            connection = self.get(role)
-            connection.execute("BEGIN")
+            connection = self._begun(role)
             try:
                 yield connection
             finally:
                 connection.execute("ROLLBACK")
+
+    def _begun(self, role: str) -> sqlite3.Connection:
+        self.file.refuse_vanished()
+        connection = self.get(role)
+        connection.execute("BEGIN")
+        return connection
 
     def data_version(self) -> int:
         """A number that changes with every commit of another connection."""

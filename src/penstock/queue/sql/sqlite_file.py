@@ -25,8 +25,7 @@ class StoreFile:
     def opened(self) -> None:
         """Remember which file it is, unless that is known."""
         if self._identity is None:
-            found = os.stat(self._name)  # noqa: PTH116 - as in refuse_vanished
-            self._identity = found.st_dev, found.st_ino
+            self._identity = self._found()
 
     def forget(self) -> None:
         self._identity = None
@@ -34,16 +33,22 @@ class StoreFile:
 
     def refuse_vanished(self) -> None:
         """Raise when the path does not name the opened file any more. One call of stat."""
-        if self._identity is None:
-            return
+        if self._identity is not None and self._found() != self._identity:
+            name = self._path.name
+            raise StoreVanished(
+                f"{self._path} was replaced by another file while it was open",
+                remedy=f"Stop all that use it, remove {name}-wal and {name}-shm, which are of the old file, and "
+                "start again; or put the old file back.",
+            )
+
+    def _found(self) -> tuple[int, int]:
         try:
             found = os.stat(self._name)  # noqa: PTH116 - on every call, and twice as fast
         except FileNotFoundError:
             raise StoreVanished(f"{self._path} was removed while it was open") from None
         except OSError as error:
             raise StoreVanished(f"{self._path} is out of reach ({error.strerror})") from error
-        if (found.st_dev, found.st_ino) != self._identity:
-            raise StoreVanished(f"{self._path} was replaced by another file while it was open")
+        return found.st_dev, found.st_ino
 
     def connected(self, timeout_s: float, name: str = "", *, uri: bool = False) -> sqlite3.Connection:
         return sqlite3.connect(
