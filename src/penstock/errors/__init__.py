@@ -15,7 +15,7 @@ PenstockError
 │   ├── InvalidTransition (also ValueError) · FingerprintMismatch
 ├── QueueFull                             backpressure; carries retry_after
 ├── StoreError                            the store could not do its part
-│   ├── StoreUnavailable · StoreReadOnly · StoreDenied · DiskFull
+│   ├── StoreUnavailable (TooManyFiles) · StoreReadOnly · StoreDenied · DiskFull
 │   ├── SchemaMismatch · StateDamaged
 ├── JobError                              raised inside a job to say how it ends
 │   ├── PermanentFailure · TransientFailure · ServiceUnavailable · Cancelled
@@ -24,6 +24,7 @@ PenstockError
 │   │   │   ├── UnsupportedType · DocumentDamaged · DocumentEncrypted · NoText
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
 ├── WorkerFailed                          a worker cannot do its part
+├── OutputFailed                          an answer cannot be written
 └── ConfigError (also ValueError)
     ├── InvalidSetting · UnknownScheme · DriverMissing · AppNotFound · InvalidRags · DocumentsElsewhere
 
@@ -79,6 +80,7 @@ from penstock.errors.jobs import (
     JobError,
     NoText,
     NothingToIndex,
+    OutputFailed,
     ParserFailed,
     PermanentFailure,
     ServiceUnavailable,
@@ -101,6 +103,7 @@ from penstock.errors.stores import (
     StoreError,
     StoreReadOnly,
     StoreUnavailable,
+    TooManyFiles,
     UnknownScheme,
 )
 
@@ -143,6 +146,7 @@ __all__ = [
     "QueueFull",
     "StoreError",
     "StoreUnavailable",
+    "TooManyFiles",
     "StoreReadOnly",
     "StoreDenied",
     "DiskFull",
@@ -164,6 +168,7 @@ __all__ = [
     "ServiceUnavailable",
     "Cancelled",
     "WorkerFailed",
+    "OutputFailed",
     "ConfigError",
     "InvalidSetting",
     "UnknownScheme",

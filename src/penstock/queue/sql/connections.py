@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
@@ -16,7 +17,11 @@ from penstock.errors import (
     StoreError,
     StoreReadOnly,
     StoreUnavailable,
+    TooManyFiles,
 )
+
+DESCRIPTORS = 4
+"""Files that an open store needs at once: the database, its log, its index, and a temporary one."""
 
 
 class Connections:
@@ -150,10 +155,25 @@ def translated(path: Path) -> Iterator[None]:
         raise translation from error
 
 
+def _out_of_descriptors() -> bool:
+    """Whether this process could not open the files of a store: SQLite says only that it failed."""
+    opened: list[int] = []
+    try:
+        opened.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(DESCRIPTORS))
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    return False
+
+
 def ours(error: BaseException, path: Path) -> StoreError | None:
     """The error as one of ours, with the file named, where it is the store's fault."""
     known = _BY_CODE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
     if known is None:
         return None
     kind, what = known
+    if kind in (StoreDenied, StoreUnavailable) and _out_of_descriptors():
+        return TooManyFiles(f"{path} cannot be opened: this process has too many open files")
     return kind(f"{path} {what} ({error})")
