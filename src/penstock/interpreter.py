@@ -24,6 +24,7 @@ RESERVED = frozenset(
 
 _ISOLATED = "import sys; sys.path += [path for path in sys.argv[1:] if path not in sys.path]; "
 
+_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _original_pythonpath: str | None = None
 _application_directories: list[str] = []
 
@@ -31,15 +32,14 @@ _application_directories: list[str] = []
 def leave_working_directory() -> None:
     """Take the working directory and every relative entry off the import path, here and for children.
 
-    The interpreter's own directories stay. Where Penstock itself lies in the working directory, as in a
-    checkout, that entry goes to the end: it can replace no other module there.
+    The interpreter's own directories stay, and the one that this very package was loaded from, which is the
+    working directory in a checkout.
     """
     global _original_pythonpath
     relative = _relative_entries()
     sys.path[:] = [entry for entry in safe_path() if entry not in relative]
-    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    if home not in sys.path:
-        sys.path.append(home)
+    if _HOME not in sys.path:
+        sys.path.append(_HOME)
     given, here = os.environ.get("PYTHONPATH"), _working_directory()
     if given:
         kept = [
@@ -123,11 +123,11 @@ def _working_directory() -> str | None:
 
 
 def _interpreter_directories() -> set[str]:
-    """The standard library and installed packages: they are importable wherever one stands."""
+    """The standard library, installed packages and this one: they are importable wherever one stands."""
     import site
 
     library = os.path.dirname(os.__file__)
-    own = [library, os.path.join(library, "lib-dynload"), *site.getsitepackages()]
+    own = [_HOME, library, os.path.join(library, "lib-dynload"), *site.getsitepackages()]
     if site.ENABLE_USER_SITE:
         own.append(site.getusersitepackages())
     return {os.path.realpath(directory) for directory in own}

@@ -119,3 +119,9 @@ def test_a_malformed_url_is_refused_without_its_password(run: Run, url: str):
     assert refused.stderr.startswith("error: ")
     for part in ("hun", "ter2"):
         assert part not in refused.output + shown.output
+
+
+def test_a_call_says_at_once_that_it_needs_an_application(run: Run):
+    payload = json.dumps({"function_name": "mail"})
+
+    assert "penstock worker --app" in run("queue", "add", "function", "run", "--payload", payload).stderr

@@ -139,3 +139,19 @@ def test_no_child_stays_behind():
         child = child_of(box)
 
     assert not Path(f"/proc/{child}").exists()
+
+
+def test_variables_of_python_do_not_reach_the_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, box: Box
+):
+    for name in ("sitecustomize", "usercustomize", "types", "msgspec", "pypdfium2"):
+        (tmp_path / f"{name}.py").write_text(
+            f"open({str(tmp_path / 'mark')!r}, 'w').close()\nraise OSError\n"
+        )
+    for name in ("PYTHONPATH", "PYTHONSTARTUP", "PYTHONUSERBASE", "PYTHONPLATLIBDIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    assert extract(WORDS) == box.extract(WORDS)
+
+    assert not (tmp_path / "mark").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import click
 from penstock.cli.exits import REFUSED
 from penstock.cli.output import emit, emit_json, printable, table
 from penstock.cli.session import Session, json_option
+from penstock.errors import InvalidRequest
 from penstock.service import paths
 from penstock.vocabulary import how_many
 
@@ -62,8 +64,21 @@ def delete(session: Session, /, path_or_id: str, **where: Any) -> None:
 def delete_tenant(session: Session, /, name: str, yes: bool) -> None:
     """Forget everything of a tenant. Files on the disk are not touched."""
     if not yes:
-        click.confirm(f"Forget everything of tenant {printable(name)}?", abort=True, err=True)
+        _confirm(f"Forget everything of tenant {printable(name)}?")
     _submit(session, _asked("delete_tenant", "delete", {"tenant_id_to_delete": name}, {}))
+
+
+def _confirm(question: str) -> None:
+    try:
+        agreed = click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise InvalidRequest(
+            "this asks before it forgets, and standard input is closed or at its end", remedy="Add --yes."
+        ) from None
+    if not agreed:
+        raise click.Abort
 
 
 def _asked(item_type: str, op: str, payload: dict[str, Any], where: dict[str, Any]) -> Submission:

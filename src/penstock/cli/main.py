@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import logging
-import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -23,9 +21,10 @@ from penstock.cli import (
     search,
     worker,
 )
-from penstock.cli.exits import INTERRUPTED, exit_code
-from penstock.cli.output import emit_error
+from penstock.cli.exits import INTERRUPTED
+from penstock.cli.global_options import add_global_options
 from penstock.cli.session import Contract, Gateway, Session, Worker
+from penstock.cli.streams import mend_standard_streams, told
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -40,13 +39,24 @@ if TYPE_CHECKING:
 class Root(click.Group):
     """Turns what went wrong into one line and an exit code, wherever below it was raised."""
 
+    def make_context(self, *arguments: Any, **more: Any) -> click.Context:
+        try:
+            return super().make_context(*arguments, **more)
+        except OSError as error:  # while it wrote its help
+            code = told(error, as_json=False)
+            if code is None:
+                raise
+            raise SystemExit(code) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except PenstockError as error:
+        except (PenstockError, OSError, ImportError) as error:
             session = ctx.find_object(Session)
-            emit_error(error, as_json=session is not None and session.as_json)
-            ctx.exit(exit_code(error))
+            code = told(error, as_json=session is not None and session.as_json)
+            if code is None:
+                raise
+            ctx.exit(code)
         except (KeyboardInterrupt, click.Abort):
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
@@ -62,16 +72,17 @@ def cli(context: click.Context, state: str | None, url: str | None, as_json: boo
     """A durable queue for everything that should become searchable.
 
     Without --url and --state the queue is an SQLite file in the state directory; `penstock config show` says
-    where. Exit codes: 0 done, 1 refused, 2 usage, 3 configuration, 4 not found, 5 conflict, 6 queue full,
-    7 store.
+    where. These options may also stand after the command. Exit codes: 0 done, 1 refused, 2 usage,
+    3 configuration, 4 not found, 5 conflict, 6 queue full, 7 store.
     """
 
-    def load() -> Settings:
+    def load(**overrides: Any) -> Settings:
         from penstock import config
 
-        return config.load(url=url, state_dir=state)
+        return config.load(**overrides)
 
     session = Session(load, _House())
+    session.overrides.update(url=url, state_dir=state)
     session.as_json = as_json
     context.obj = session
     context.call_on_close(session.close)
@@ -179,13 +190,11 @@ for command in (
     config_commands.config,
 ):
     cli.add_command(command)
+    add_global_options(command)
 
 
 def main() -> NoReturn:
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A terminal that cannot show a character gets its number, not a traceback.
-            stream.reconfigure(errors="backslashreplace")
+    mend_standard_streams()
     cli(prog_name="penstock")
     raise AssertionError("click leaves by SystemExit")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,7 @@ import click
 
 from penstock import clock
 from penstock.cli.exits import PIPE_CLOSED
-from penstock.errors import PenstockError
+from penstock.errors import OutputFailed, PenstockError
 
 WIDE = 100_000
 """Columns of what is no terminal: programs and files want whole values, not lines that fit."""
@@ -27,14 +28,19 @@ def emit(text: str) -> None:
         click.echo(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever reads has seen enough. Python flushes once more at exit, which must not complain either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         raise SystemExit(PIPE_CLOSED) from None
+    except OSError as error:
+        drop_output()
+        raise OutputFailed(f"standard output cannot be written ({error.strerror})") from None
+
+
+def drop_output() -> None:
+    """Give up standard output: Python flushes it once more at exit, which must not complain either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def emit_json(value: Any) -> None:
-    import json
-
     import msgspec
 
     plain = msgspec.to_builtins(value, builtin_types=(datetime,))
@@ -42,8 +48,9 @@ def emit_json(value: Any) -> None:
 
 
 def emit_error(error: PenstockError, *, as_json: bool) -> None:
-    if as_json:
-        emit_json({"error": {"code": error.code, "message": error.message, "remedy": error.remedy}})
+    if as_json and not isinstance(error, OutputFailed):
+        answer = {"code": error.code, "message": error.message, "remedy": error.remedy}
+        emit(json.dumps({"error": answer}, indent=2, ensure_ascii=False))
     else:
         message = printable(error.message).rstrip(".")
         click.echo(f"error: {message} ({error.code}). {printable(error.remedy)}", err=True)

@@ -91,6 +91,10 @@ def add(session: Session, item_type: str, op: str, **options: Unpack[Options]) -
         emit_json(receipt_as_json(receipt))
     else:
         emit(_told(receipt))
+        if item_type == "function":
+            click.echo(
+                "Only a worker with its application runs it: penstock worker --app MODULE:NAME", err=True
+            )
 
 
 def _told(receipt: Receipt) -> str:

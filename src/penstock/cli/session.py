@@ -83,15 +83,17 @@ class House(Protocol):
 class Session:
     """Commands get it by ``@click.pass_obj``. Everything is opened when it is first asked for."""
 
-    def __init__(self, load: Callable[[], Settings], house: House) -> None:
+    def __init__(self, load: Callable[..., Settings], house: House) -> None:
         self._load = load
+        self.overrides: dict[str, str | None] = {}
+        """Settings that the command line names, before the command or after it."""
         self._house = house
         self._opened: list[Jobs] = []
         self.as_json = False
 
     @functools.cached_property
     def settings(self) -> Settings:
-        return self._load()
+        return self._load(**self.overrides)
 
     @functools.cached_property
     def jobs(self) -> Jobs:

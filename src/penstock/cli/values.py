@@ -53,7 +53,11 @@ def read_payload(text: str | None) -> dict[str, Any]:
 
 def _source(text: str) -> bytes:
     if text == "-":
-        return sys.stdin.buffer.read()
+        read = sys.stdin.buffer.read()
+        if not read:
+            remedy = "Pipe a JSON object into it, or give @FILE."
+            raise InvalidPayload("--payload: standard input is empty or closed", remedy=remedy)
+        return read
     if not text.startswith("@"):
         return text.encode(errors="surrogateescape")
     try:

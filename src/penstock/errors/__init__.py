@@ -15,7 +15,7 @@ PenstockError
 │   ├── InvalidTransition (also ValueError) · FingerprintMismatch
 ├── QueueFull                             backpressure; carries retry_after
 ├── StoreError                            the store could not do its part
-│   ├── StoreUnavailable · StoreReadOnly · StoreDenied · DiskFull · StoreVanished
+│   ├── StoreUnavailable (TooManyFiles) · StoreReadOnly · StoreDenied · DiskFull · StoreVanished
 │   ├── SchemaMismatch · StateDamaged
 ├── JobError                              raised inside a job to say how it ends
 │   ├── PermanentFailure · TransientFailure · ServiceUnavailable · Cancelled
@@ -24,6 +24,7 @@ PenstockError
 │   │   │   ├── UnsupportedType · DocumentDamaged · DocumentEncrypted · NoText
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
 ├── WorkerFailed                          a worker cannot do its part
+├── OutputFailed                          an answer cannot be written
 └── ConfigError (also ValueError)
     ├── InvalidSetting · UnknownScheme · DriverMissing · AppNotFound · InvalidRags · DocumentsElsewhere
 
@@ -79,6 +80,7 @@ from penstock.errors.jobs import (
     JobError,
     NoText,
     NothingToIndex,
+    OutputFailed,
     ParserFailed,
     PermanentFailure,
     ServiceUnavailable,
@@ -102,6 +104,7 @@ from penstock.errors.stores import (
     StoreReadOnly,
     StoreUnavailable,
     StoreVanished,
+    TooManyFiles,
     UnknownScheme,
 )
 
@@ -144,6 +147,7 @@ __all__ = [
     "QueueFull",
     "StoreError",
     "StoreUnavailable",
+    "TooManyFiles",
     "StoreReadOnly",
     "StoreDenied",
     "DiskFull",
@@ -166,6 +170,7 @@ __all__ = [
     "ServiceUnavailable",
     "Cancelled",
     "WorkerFailed",
+    "OutputFailed",
     "ConfigError",
     "InvalidSetting",
     "UnknownScheme",

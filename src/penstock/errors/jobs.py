@@ -129,6 +129,13 @@ class Cancelled(JobError):
     default_remedy = "`penstock queue retry ID` runs it again from the start."
 
 
+class OutputFailed(PenstockError):
+    """Standard output is closed, or cannot be written, so an answer would be lost."""
+
+    code = "ERR_OUTPUT"
+    default_remedy = "Redirect it to a file that can be written, or to /dev/null."
+
+
 class WorkerFailed(PenstockError):
     """A worker's processes end before they can take a job."""
 

@@ -19,6 +19,13 @@ class StoreUnavailable(StoreError):
     default_remedy = "Check that the store is running and reachable, then try again."
 
 
+class TooManyFiles(StoreUnavailable):
+    """This process may open no more files, so it cannot reach its store or start what it needs."""
+
+    code = "ERR_TOO_MANY_FILES"
+    default_remedy = "Raise the limit on open files, for example with: ulimit -n 1024"
+
+
 class StoreReadOnly(StoreError):
     """The store can be read but not written."""
 

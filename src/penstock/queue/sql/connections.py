@@ -6,6 +6,8 @@ its end keeps a write of another from the newest state, and the write fails at o
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -20,9 +22,13 @@ from penstock.errors import (
     StoreError,
     StoreReadOnly,
     StoreUnavailable,
+    TooManyFiles,
 )
 from penstock.queue import forking
 from penstock.queue.sql import sqlite_file
+
+DESCRIPTORS = 4
+"""Files that an open store needs at once: the database, its log, its index, and a temporary one."""
 
 
 class Connections:
@@ -207,6 +213,19 @@ def translated(path: Path) -> Iterator[None]:
         raise translation from error
 
 
+def _out_of_descriptors() -> bool:
+    """Whether this process could not open the files of a store: SQLite says only that it failed."""
+    opened: list[int] = []
+    try:
+        opened.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(DESCRIPTORS))
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    return False
+
+
 def ours(error: BaseException, path: Path) -> StoreError | None:
     """The error as one of ours, with the file named, where it is the store's fault."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -219,4 +238,6 @@ def ours(error: BaseException, path: Path) -> StoreError | None:
     if known is None:
         return None
     kind, what = known
+    if kind in (StoreDenied, StoreUnavailable) and _out_of_descriptors():
+        return TooManyFiles(f"{path} cannot be opened: this process has too many open files")
     return kind(f"{path} {what} ({error})")

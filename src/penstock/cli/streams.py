@@ -1,0 +1,70 @@
+"""Standard streams that are closed or full, and a process that may open no more files, as one-line errors."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+
+from penstock.cli.exits import PIPE_CLOSED, REFUSED, exit_code
+from penstock.cli.output import drop_output, emit_error
+from penstock.errors import OutputFailed, PenstockError, TooManyFiles
+
+_TOO_MANY = (errno.EMFILE, errno.ENFILE)
+_NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
+
+
+def mend_standard_streams() -> None:
+    """Open what is closed of the standard streams, on /dev/null; refuse to run without an output.
+
+    A store that is opened while one of their numbers is free would get it, and whatever is printed with it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    no_output = sys.stdout is None
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115 - for as long as the process lives
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that cannot show a character gets its number, not a traceback.
+            stream.reconfigure(errors="backslashreplace")
+    if no_output:
+        emit_error(OutputFailed("standard output is closed"), as_json=False)
+        raise SystemExit(REFUSED)
+
+
+def told(error: PenstockError | OSError | ImportError, *, as_json: bool) -> int | None:
+    """The exit code of an error that was told in one line; None where it is a fault of Penstock itself."""
+    if isinstance(error, BrokenPipeError):
+        drop_output()
+        return PIPE_CLOSED
+    known = _known(error)
+    if known is None:
+        return None
+    try:
+        emit_error(known, as_json=as_json)
+    except OutputFailed as failure:
+        emit_error(failure, as_json=False)
+    return exit_code(known)
+
+
+def _known(error: PenstockError | OSError | ImportError) -> PenstockError | None:
+    if os.strerror(errno.EMFILE) in str(error) or getattr(error, "errno", None) in _TOO_MANY:
+        # Whatever it was that could not be opened: the remedy is the same.
+        return error if isinstance(error, TooManyFiles) else TooManyFiles(_one_line(error))
+    if isinstance(error, PenstockError):
+        return error
+    if isinstance(error, OSError) and error.errno in _NOT_WRITTEN and error.filename is None:
+        # click wrote a help text. What concerns a file names it.
+        drop_output()
+        return OutputFailed(f"standard output cannot be written ({error.strerror})")
+    return None
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join((error.message if isinstance(error, PenstockError) else str(error)).split())

@@ -1,0 +1,94 @@
+"""Standard streams that are closed, full or left by their reader, and a low limit on open files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+OUTPUT = "Redirect it to a file that can be written, or to /dev/null."
+CLOSED = f"error: standard output is closed (ERR_OUTPUT). {OUTPUT}\n"
+FULL = f"error: standard output cannot be written (No space left on device) (ERR_OUTPUT). {OUTPUT}\n"
+LIMIT = "(ERR_TOO_MANY_FILES). Raise the limit on open files, for example with: ulimit -n 1024\n"
+
+
+def shell(place: Path, line: str) -> tuple[int, str, str]:
+    """Run a line in which PENSTOCK stands for the command."""
+    command = f"{sys.executable} -P -m penstock"
+    done = subprocess.run(
+        ["bash", "-c", line.replace("PENSTOCK", command)],
+        cwd=place,
+        env={**os.environ, "PENSTOCK_STATE": str(place / "state")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("PENSTOCK queue stats >&-", (1, "", CLOSED)),
+        ("PENSTOCK --json queue stats >&- <&-", (1, "", CLOSED)),
+        ("PENSTOCK worker --until-idle >&-", (1, "", CLOSED)),
+        ("PENSTOCK queue stats >&- 2>&-", (1, "", "")),
+        ("PENSTOCK config show >/dev/full", (1, "", FULL)),
+        ("PENSTOCK queue --help >/dev/full", (1, "", FULL)),
+        ("PENSTOCK --version >/dev/full", (1, "", FULL)),
+        ("PENSTOCK --json queue show nothing >/dev/full", (4, "", FULL)),
+        ("PENSTOCK config show | true; exit ${PIPESTATUS[0]}", (141, "", "")),
+        ("PENSTOCK --help | true; exit ${PIPESTATUS[0]}", (141, "", "")),
+        ("PENSTOCK queue list <&- 2>&-", (0, "No jobs match.\n", "")),
+        (
+            "PENSTOCK queue add content ingest --payload - <&-",
+            (
+                1,
+                "",
+                "error: --payload: standard input is empty or closed (ERR_INVALID_PAYLOAD). "
+                "Pipe a JSON object into it, or give @FILE.\n",
+            ),
+        ),
+    ],
+)
+def test_a_stream_that_cannot_be_used_is_told_in_one_line(
+    tmp_path: Path, line: str, expected: tuple[int, str, str]
+):
+    assert expected == shell(tmp_path, line)
+
+
+def test_what_asks_and_gets_no_answer_says_how_to_go_on(tmp_path: Path):
+    code, _, err = shell(tmp_path, "PENSTOCK delete-tenant mill <&-")
+
+    assert 1 == code
+    assert err.endswith("standard input is closed or at its end (ERR_INVALID_REQUEST). Add --yes.\n")
+
+
+def test_a_store_never_gets_the_number_of_a_closed_stream(tmp_path: Path):
+    url = f"jsonl://{tmp_path}/journal"
+    add = f"PENSTOCK --url {url} queue add content ingest --text 'The mill runs.'"
+
+    for closed in ("<&-", "2>&-", "<&- 2>&-"):
+        assert 0 == shell(tmp_path, f"{add} --force {closed}")[0]
+
+    code, out, _ = shell(tmp_path, f"PENSTOCK --url {url} queue list --json")
+    assert (0, 3) == (code, out.count('"job_id"'))
+
+
+@pytest.mark.parametrize("limit", [8, 20])
+@pytest.mark.parametrize("command", ["index mill.md", "status --json", "worker --until-idle"])
+def test_too_few_open_files_are_told_with_the_remedy(tmp_path: Path, command: str, limit: int):
+    (tmp_path / "mill.md").write_text("The mill runs.\n")
+
+    code, out, err = shell(tmp_path, f"ulimit -n {limit}; PENSTOCK {command}")
+
+    # With 20, what needs few files can do its work.
+    assert code in ((7,) if limit == 8 else (7, 0)), err
+    if code:
+        told = out if "--json" in command else err
+        assert "ERR_TOO_MANY_FILES" in told
+        assert "--json" in command or err.endswith(LIMIT)
