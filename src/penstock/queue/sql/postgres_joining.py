@@ -17,6 +17,7 @@ from penstock.queue.sql.postgres_rows import PostgresRows
 def joined(connection: Any, name: str, channel: str) -> Iterator[PostgresRows]:
     """Rows of the caller's transaction. It commits or rolls back as it likes; nothing is undone here."""
     rows = PostgresRows(driver_connection(connection))
+    rows.joined = True
     try:
         yield rows
         rows.flush()
