@@ -83,7 +83,7 @@ def coalesced(job: Job, new: NewJob, now: datetime) -> Changes:
         changes |= _anew(job)
     if new.priority > job.priority:
         changes["priority"] = new.priority
-        if job.turn >= 0:
+        if job.turn >= 0 and job.held is not Held.PAUSE:
             changes["turn"] = None
     if job.held is Held.TIME:
         # The earlier of the two times serves both requests.

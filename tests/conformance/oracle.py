@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeAlias
+from unittest.mock import patch
 
 import msgspec
 from hypothesis import HealthCheck, Phase, settings
@@ -19,6 +20,7 @@ from penstock.job import (
     Beat,
     Claim,
     ClaimRequest,
+    Held,
     Job,
     JobQuery,
     Limits,
@@ -28,6 +30,7 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
+from penstock.queue import pauses
 from penstock.queue.memory import MemoryQueue
 from penstock.queue.protocol import Queue
 from tests.conformance.drawing import (
@@ -336,6 +339,12 @@ class Oracle(RuleBasedStateMachine):
         for job in jobs:
             if job.claim_number < self.numbers.get(job.queue_id, 0):
                 broken.append(f"{job.queue_id}: claim number shrank to {job.claim_number}")
+        known = self.reference.pauses()
+        broken += [
+            f"{job.queue_id}: held back by a pause that is over"
+            for job in jobs
+            if job.held is Held.PAUSE and not pauses.kept(job, known)
+        ]
         self.numbers = {job.queue_id: job.claim_number for job in jobs}
         if broken:
             raise Difference("the reference broke its promises:\n" + "\n".join(broken))
@@ -344,6 +353,12 @@ class Oracle(RuleBasedStateMachine):
 def explore(opener: Opener, *, examples: int, steps: int = 50, shrink: bool = True) -> None:
     """Run the machine over one engine; raises what the shortest failing sequence raised."""
     machine = type("Machine", (Oracle,), {"open_engine": staticmethod(opener)})
+    with patch.multiple(pauses, MOVED_AT_ONCE=2, RESUME_STEPS=1):
+        # A resume takes several calls, so that others come in between.
+        _run(machine, examples=examples, steps=steps, shrink=shrink)
+
+
+def _run(machine: type[Oracle], *, examples: int, steps: int, shrink: bool) -> None:
     phases = (Phase.generate, Phase.shrink) if shrink else (Phase.generate,)
     run_state_machine_as_test(
         machine,

@@ -59,7 +59,9 @@ def run_processes(engine: str, place: Path, plan: Plan) -> None:
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        said = [process.communicate(timeout=PATIENCE_S * (1 + plan.calls // 1_000))[0] for process in processes]
+        said = [
+            process.communicate(timeout=PATIENCE_S * (1 + plan.calls // 1_000))[0] for process in processes
+        ]
     finally:
         for process in processes:
             process.kill()

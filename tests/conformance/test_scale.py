@@ -2,7 +2,7 @@
 
 from penstock import lifecycle
 from penstock.job import ClaimRequest, Held, JobQuery, Scope, Status
-from tests.conformance.conftest import at, claim_one, done, many, new, put, running
+from tests.conformance.conftest import at, done, many, new, put, running
 
 BLOCKED = 50_000
 PENDING = JobQuery(statuses=frozenset({Status.PENDING}))
@@ -14,12 +14,22 @@ def add_blocked(queue, **fields):
         queue.add(many(5_000, f"blocked{start}-", priority=9, **fields), now=at(1))
 
 
+def claim_in_the_end(queue):
+    """A claim looks at a bounded number of rows; it is repeated until it has come by those in the way."""
+    for _ in range(BLOCKED // 1_000):
+        claims = queue.claim(ClaimRequest("w1"), now=at(2))
+        if claims:
+            return claims[0]
+        assert queue.wait(0), "a claim that met its bound lets nobody sleep"
+    raise AssertionError("no claim has come by the rows in the way")
+
+
 def test_rows_behind_a_held_lock_are_read_once(queue):
     holder = running(queue, new("holder", lock_key="doc:1"))
     add_blocked(queue, lock_key="doc:1")
     (behind,) = put(queue, new("behind"), now=at(1))
 
-    assert behind == claim_one(queue, at(2)).queue_id
+    assert behind == claim_in_the_end(queue).queue_id
     assert {(Held.LOCK,): BLOCKED} == queue.count(PENDING, by=["held"])
 
     assert [] == queue.claim(ClaimRequest("w1", 10), now=at(3))
@@ -42,7 +52,7 @@ def test_rows_of_a_paused_tenant_are_read_once(queue):
     queue.pause(Scope("paused"), now=at(1))
     (behind,) = put(queue, new("behind"), now=at(1))
 
-    assert behind == claim_one(queue, at(2)).queue_id
+    assert behind == claim_in_the_end(queue).queue_id
     assert {(Held.PAUSE,): BLOCKED} == queue.count(PENDING, by=["held"])
 
     assert [] == queue.claim(ClaimRequest("w1", 10), now=at(3))

@@ -10,6 +10,7 @@ from penstock import transitions
 from penstock.errors import DuplicateId, QueueFull
 from penstock.job import Added, Changes, Held, Job, Limits, NewJob, Status
 from penstock.queue.locks import wake
+from penstock.queue.pauses import Pause, born_held, raised
 from penstock.queue.rows import Rows
 from penstock.queue.texts import refuse_unstorable
 
@@ -54,12 +55,12 @@ def add(rows: Rows, new: Sequence[NewJob], limits: Limits, now: datetime) -> lis
     refuse_unstorable(new)
     rows.refuse_taken(new)
     _refuse_when_full(rows, new, limits)
-    turns = Turns(rows)
-    return [_add_one(rows, turns, item, now) for item in new]
+    turns, pauses = Turns(rows), rows.pauses()
+    return [_add_one(rows, turns, item, now, pauses) for item in new]
 
 
-def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> Added:
-    job = transitions.added(new, now, turns.next(new.tenant_id, new.priority))
+def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime, pauses: Sequence[Pause]) -> Added:
+    job = born_held(transitions.added(new, now, turns.next(new.tenant_id, new.priority)), pauses)
     if rows.try_insert(job):
         turns.took(job)
         return Added(job.queue_id, Status.PENDING)
@@ -68,7 +69,7 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> Added:
         raise AssertionError(f"insert of {new.idempotency_key} met a live row that is not there")
     if rows.get(new.queue_id) is not None:
         raise DuplicateId(f"a job with id {new.queue_id} exists already")
-    changes = transitions.coalesced(twin, new, now)
+    changes = raised(twin, transitions.coalesced(twin, new, now), pauses)
     rows.change(twin, numbered(rows, twin, changes))
     if "priority" in changes and twin.held is Held.LOCK and twin.lock_key is not None:
         # It may be first of its lock now, before the row that was woken to take the lock next.
@@ -79,10 +80,17 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> Added:
     return Added(twin.queue_id, twin.status, run, dedupe_hit=True)
 
 
-def add_child(rows: Rows, turns: Turns, parent: Job, new: NewJob, now: datetime) -> bool:
-    """False when the parent's run has this child already: a crashed expansion repeats harmlessly."""
+def add_children(rows: Rows, parent: Job, children: Sequence[NewJob], now: datetime) -> int:
+    """How many the parent's run did not have yet: a crashed expansion repeats harmlessly."""
+    turns, pauses = Turns(rows), rows.pauses()
+    return sum(_add_child(rows, turns, parent, child, now, pauses) for child in children)
+
+
+def _add_child(
+    rows: Rows, turns: Turns, parent: Job, new: NewJob, now: datetime, pauses: Sequence[Pause]
+) -> bool:
     turn = turns.next(new.tenant_id, new.priority)
-    job = transitions.added(new, now, turn, parent)
+    job = born_held(transitions.added(new, now, turn, parent), pauses)
     inserted = rows.try_insert(job)
     if inserted:
         turns.took(job)

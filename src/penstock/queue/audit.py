@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from penstock.queue.pauses import Pause, Phase
 from penstock.queue.records import Record
 
 ROTATE_AT = 10 * 1024 * 1024
@@ -57,11 +58,16 @@ def describe(record: Record) -> str:
     worker = _worker(record)
     line = f"{record.at.isoformat(timespec='milliseconds')} {record.do}" + (f" by {worker}" if worker else "")
     if record.paused is not None:
-        line += f": paused {', '.join('/'.join(pair) for pair in record.paused) or 'nothing'}"
+        named = [f"{'/'.join(pause.order)}{_phase(pause)}" for pause in record.paused]
+        line += f": paused {', '.join(named) or 'nothing'}"
     if ids:
         counts = ", ".join([f"{number} {what}" for what, number in became.items()])
         line += f": {counts}, {ids[0]}" + (f" … {ids[-1]}" if len(ids) > 1 else "")
     return line + "\n"
+
+
+def _phase(pause: Pause) -> str:
+    return "" if pause.phase is Phase.PAUSED else f" ({pause.phase})"
 
 
 def _worker(record: Record) -> str | None:

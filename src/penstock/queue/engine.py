@@ -16,7 +16,6 @@ from penstock.job import (
     Claim,
     ClaimRequest,
     Exchange,
-    Job,
     Limits,
     NewJob,
     Requeued,
@@ -24,7 +23,8 @@ from penstock.job import (
     Settlement,
     Status,
 )
-from penstock.queue import adding, cancelling, pausing, pruning, requeueing, settling
+from penstock.queue import adding, cancelling, pauses, pausing, pruning, requeueing, settling
+from penstock.queue.pauses import Pause, Place
 from penstock.queue.protocol import CASCADE_BATCH, NO_LIMITS
 from penstock.queue.rows import Rows
 
@@ -39,6 +39,13 @@ Step: TypeAlias = Callable[[Rows, str, datetime, int], tuple[bool, list[str]]]
 
 
 class Engine(ABC, Generic[R]):
+    _unfinished = False
+    """The last claim or resume of this process met its bound: there is more to do at once."""
+    _resuming = False
+    """The last claim saw a resume that is still releasing rows."""
+    _looked_at: Place | None = None
+    """How far the search for rows that a pause forgot has come."""
+
     @abstractmethod
     def _write(self, what: str, work: Callable[[R], T]) -> T:
         """Do it in one transaction; ``what`` names it for those who keep a record. An engine whose writers
@@ -54,9 +61,6 @@ class Engine(ABC, Generic[R]):
 
     @abstractmethod
     def paused(self) -> frozenset[Scope]: ...
-
-    @abstractmethod
-    def _set_paused(self, rows: R, scope: Scope, paused: bool) -> None: ...
 
     def add(
         self,
@@ -76,10 +80,23 @@ class Engine(ABC, Generic[R]):
 
     def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
         moment = now or self.now()
-        while True:
-            claims = self._write("claim", lambda rows: self._claim(rows, request, moment))
-            if claims is not None:
-                return claims
+
+        def work(rows: R) -> list[Claim] | None:
+            return self._claim(rows, request, moment)
+
+        claims = self._write("claim", work)
+        return self._write("claim", work) or [] if self._goes_on(claims, moment) else claims or []
+
+    def _goes_on(self, claims: list[Claim] | None, now: datetime) -> bool:
+        """After a claim: note that it met its bound, and move a batch of a resume. Whether to claim again."""
+        self._unfinished = self._unfinished or claims is None
+        released = self._advance(now, 1) if self._resuming else 0
+        return bool(released) and not claims
+
+    def _comes_again(self) -> bool:
+        """There is more to do at once, so that nobody should wait; answered once."""
+        again, self._unfinished = self._unfinished, False
+        return again
 
     def settle(
         self, settlements: Sequence[Settlement], *, now: datetime | None = None
@@ -99,7 +116,9 @@ class Engine(ABC, Generic[R]):
 
         answers, parents, claims = self._write("exchange", settle_and_claim)
         self._cascade(parents, moment, cancelling.stop_children, "cancel")
-        return Exchange(answers, self.claim(request, now=now) if claims is None else claims)
+        if self._goes_on(claims, moment):
+            claims = self._write("claim", lambda rows: self._claim(rows, request, moment))
+        return Exchange(answers, claims or [])
 
     def cancel(self, ids: Sequence[str], *, now: datetime | None = None) -> list[Cancelled]:
         moment = now or self.now()
@@ -139,31 +158,32 @@ class Engine(ABC, Generic[R]):
         return self._write("prune", lambda rows: pruning.prune(rows, ended_before, item_type, limit))
 
     def pause(self, scope: Scope, *, now: datetime | None = None) -> None:  # noqa: ARG002 - as the protocol
-        self._write("pause", lambda rows: self._set_paused(rows, scope, True))
+        self._write("pause", lambda rows: rows.set_pause(Pause(scope)))
 
     def resume(self, scope: Scope, *, now: datetime | None = None) -> int:
         moment = now or self.now()
-        self._write("resume", lambda rows: self._set_paused(rows, scope, False))
-        return self._release_resumed(moment)
+        begun = self._write("resume", lambda rows: pausing.resume(rows, scope, limit=pauses.MOVED_AT_ONCE))
+        return self._advance(moment, pauses.RESUME_STEPS) if begun.more else 0
 
-    def _release_resumed(self, now: datetime) -> int:
-        still, released = self.paused(), 0
-        last: Job | None = None
-
-        def work(rows: R) -> tuple[int, Job | None]:
-            return pausing.release(rows, still, now, limit=CASCADE_BATCH, after=last)
-
-        while True:
-            batch, last = self._write("resume", work)
-            released += batch
-            if last is None:
+    def _advance(self, now: datetime, steps: int) -> int:
+        """Move so many batches of the resume that is under way; how many rows that released."""
+        released = 0
+        for _ in range(steps):
+            step = self._write("resume", lambda rows: pausing.step(rows, now, limit=pauses.MOVED_AT_ONCE))
+            released += step.released
+            if not step.more:
                 return released
+        self._unfinished = True
+        return released
 
     def reconcile(self, *, now: datetime | None = None, limit: int = 100) -> int:
         moment = now or self.now()
         repairs = self._write("reconcile", lambda rows: settling.reconcile(rows, moment, limit))
         self._cascade(repairs.to_stop, moment, cancelling.stop_children, "cancel")
         self._cascade(repairs.to_return, moment, requeueing.return_children, "requeue")
-        # While anything is paused, telling what a cut-short resume left apart would mean reading it all.
-        released = 0 if self.paused() else self._release_resumed(moment)
-        return repairs.rows + released
+        released = self._advance(moment, pauses.RESUME_STEPS)
+        stranded, self._looked_at = self._write("resume", lambda rows: self._release_stranded(rows, moment))
+        return repairs.rows + released + stranded
+
+    def _release_stranded(self, rows: R, now: datetime) -> tuple[int, Place | None]:
+        return pausing.release_stranded(rows, now, limit=pauses.MOVED_AT_ONCE, after=self._looked_at)

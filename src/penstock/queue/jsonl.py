@@ -20,6 +20,7 @@ from penstock.queue.audit import Audit
 from penstock.queue.doorbell import Doorbell
 from penstock.queue.journal import Journal, Tail
 from penstock.queue.memory import FREEING, MemoryQueue
+from penstock.queue.pauses import Pause
 from penstock.queue.records import Record, RecordedTable
 from penstock.queue.snapshot import State, damaged
 from penstock.queue.table import Table
@@ -87,14 +88,14 @@ class JsonlQueue(MemoryQueue):
         return tail.torn
 
     def _adopt(self, state: State) -> None:
-        self._n, self._table, self._paused, self._workers = state
+        self._n, self._table, self._workers = state
         self._version = self._n
         self._settled_state()
 
     def _settled_state(self) -> None:
         """What is in memory is what is in the files."""
         self._table.forget()
-        self._paused_before = self._paused
+        self._paused_before = self._table.pauses()
         self._reported: WorkerReport | None = None
 
     def _replay(self, tail: Tail) -> None:
@@ -112,11 +113,11 @@ class JsonlQueue(MemoryQueue):
             except (msgspec.MsgspecError, ValueError) as error:
                 raise damaged(self._journal.path, number, error) from error
             if record.paused is not None:
-                self._paused = records.paused_scopes(record.paused)
+                self._table.adopt_pauses(record.paused)
             if record.worker is not None:
                 self._workers[record.worker.worker_id] = record.worker
             self._took_place(record)
-        self._paused_before = self._paused
+        self._paused_before = self._table.pauses()
 
     def _took_place(self, record: Record) -> None:
         self._n = record.n
@@ -126,7 +127,7 @@ class JsonlQueue(MemoryQueue):
     def _unwritten(self) -> bool:
         table = self._table
         touched = bool(table.new or table.changed or table.gone)
-        return touched or self._paused != self._paused_before or self._reported is not None
+        return touched or table.pauses() != self._paused_before or self._reported is not None
 
     def _commit(self, what: str) -> None:
         if not self._unwritten():
@@ -138,7 +139,7 @@ class JsonlQueue(MemoryQueue):
             new=records.as_written(self._table.new),
             changed=self._table.changed,
             gone=self._table.gone,
-            paused=records.paused_pairs(self._paused) if self._paused != self._paused_before else None,
+            paused=self._changed_pauses(),
             worker=self._reported,
         )
         self._journal.append(records.encode_record(record))
@@ -146,6 +147,10 @@ class JsonlQueue(MemoryQueue):
         self._settled_state()
         if self._audit is not None:
             self._audit.note(record)
+
+    def _changed_pauses(self) -> list[Pause] | None:
+        known = self._table.pauses()
+        return None if known == self._paused_before else records.in_order(known)
 
     def _compact_when_due(self) -> None:
         patience = max(COMPACT_AFTER, len(self._table.rows))
@@ -158,7 +163,7 @@ class JsonlQueue(MemoryQueue):
                 self._retry_compaction_at = 0
 
     def _compact(self) -> None:
-        state = State(self._n, self._table, self._paused, self._workers)
+        state = State(self._n, self._table, self._workers)
         self._journal.compact(self._n, snapshot.chunks(state))
 
     def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
@@ -167,7 +172,7 @@ class JsonlQueue(MemoryQueue):
             self._workers[worker.worker_id] = self._reported = seen
 
     def wait(self, timeout: float) -> bool:
-        return self._doorbell.wait(timeout)
+        return self._comes_again() or self._doorbell.wait(timeout)
 
     def _news(self) -> bool:
         with self._reading():

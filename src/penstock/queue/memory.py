@@ -27,7 +27,7 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
-from penstock.queue import forking, locks, pausing
+from penstock.queue import forking, locks, pauses, pausing
 from penstock.queue.choosing import HELD_BACK_AT_ONCE, ROUNDS, choose
 from penstock.queue.engine import Engine
 from penstock.queue.protocol import COUNTABLE, POSITION_CAP
@@ -55,7 +55,6 @@ class _Seen(threading.local):
 class MemoryQueue(Engine[Table]):
     def __init__(self) -> None:
         self._table = Table()
-        self._paused: frozenset[Scope] = frozenset()
         self._workers: dict[str, WorkerReport] = {}
         self._changed = threading.Condition(threading.RLock())
         self._version = 0
@@ -83,18 +82,21 @@ class MemoryQueue(Engine[Table]):
 
     def _claim(self, rows: Table, request: ClaimRequest, now: datetime) -> list[Claim] | None:
         table = rows
+        known = table.pauses()
+        self._resuming = pauses.under_way(known) is not None
+        self.rows_read = 0
+        if pauses.shut(known):
+            return []
+        paused = pauses.held_scopes(known)
         for job in table.due(now):
             table.change(job, {"held": None, "run_at": None, "updated_at": now})
         taken: list[Job] = []
         locked = table.lock_holders
-        self.rows_read = 0
         size = request.limit
         for number in range(ROUNDS):
             batch = self._candidates(table, size, oldest=request.oldest and number == 0)
             self.rows_read += len(batch)
-            choice = choose(
-                batch, request.limit - len(taken), first=not taken, locked=locked, paused=self._paused
-            )
+            choice = choose(batch, request.limit - len(taken), first=not taken, locked=locked, paused=paused)
             for _, alike in groupby(choice.take, _what_a_claim_looks_at):
                 jobs = list(alike)
                 taken += table.change_alike(jobs, transitions.claimed(jobs[0], request, now))
@@ -133,12 +135,12 @@ class MemoryQueue(Engine[Table]):
             table.change(job, changes)
         return Renewed(held=True, cancel_requested=job.cancel_requested)
 
-    def _set_paused(self, rows: Table, scope: Scope, paused: bool) -> None:  # noqa: ARG002 - not kept as rows
-        self._paused = self._paused | {scope} if paused else self._paused - {scope}
+    def pauses(self) -> list[pauses.Pause]:
+        with self._reading() as table:
+            return table.pauses()
 
     def paused(self) -> frozenset[Scope]:
-        with self._reading():
-            return self._paused
+        return pauses.paused_scopes(self.pauses())
 
     def get(self, queue_id: str) -> Job | None:
         with self._reading() as table:
@@ -188,6 +190,8 @@ class MemoryQueue(Engine[Table]):
             return sorted(self._workers.values(), key=lambda worker: worker.worker_id)
 
     def wait(self, timeout: float) -> bool:
+        if self._comes_again():
+            return True
         with self._changed:
             woken = self._changed.wait_for(lambda: self._version != self._seen.version, timeout)
             self._seen.version = self._version

@@ -1,13 +1,25 @@
-"""Releasing rows that a pause held back."""
+"""Holding rows back for a pause, and letting them go again in bounded batches."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
-from penstock.job import Changes, Held, Job, Scope
+import msgspec
+
+from penstock.job import Changes, Held, Job, Scope, Status
+from penstock.queue import pauses
 from penstock.queue.adding import numbered
+from penstock.queue.pauses import Pause, Phase, Place
 from penstock.queue.rows import Rows
+
+
+class Step(NamedTuple):
+    """One batch of a resume: how many rows it released, and whether there is more to do."""
+
+    released: int = 0
+    more: bool = False
 
 
 def held_back(turn: int, reason: Held, now: datetime) -> Changes:
@@ -18,18 +30,81 @@ def held_back(turn: int, reason: Held, now: datetime) -> Changes:
     return changes
 
 
-def release(
-    rows: Rows, still_paused: Collection[Scope], now: datetime, *, limit: int, after: Job | None
-) -> tuple[int, Job | None]:
-    """One batch, in claim order, with new turns. How many were released, and the last row looked at."""
-    batch = rows.paused_rows(limit, after)
-    released = 0
-    for job in batch:
-        if any(scope.covers(job.tenant_id, job.collection) for scope in still_paused):
-            continue
-        changes: Changes = {"held": None, "updated_at": now}
-        if job.turn >= 0:
-            changes["turn"] = None
-        rows.change(job, numbered(rows, job, changes))
-        released += 1
-    return released, batch[-1] if len(batch) == limit else None
+def resume(rows: Rows, scope: Scope, *, limit: int) -> Step:
+    """Begin to resume; where no row is held back by the scope, that is all there is to do."""
+    known = rows.pauses(to_change=True)
+    pause = next((each for each in known if each.scope == scope), None)
+    if pause is None:
+        return Step()
+    if pause.phase is not Phase.PAUSED:
+        return Step(more=True)
+    held = rows.paused_rows(limit, None)
+    if scope == pauses.EVERYTHING or not (len(held) == limit or any(_covered(pause, job) for job in held)):
+        rows.drop_pause(scope)
+        return Step()
+    rows.set_pause(msgspec.structs.replace(pause, phase=Phase.GATHERING))
+    return Step(more=True)
+
+
+def step(rows: Rows, now: datetime, *, limit: int) -> Step:
+    """Move one batch of the resume that is under way, if there is one."""
+    known = rows.pauses(to_change=True) if rows.may_move() else ()
+    pause = pauses.under_way(known)
+    if pause is None:
+        return Step()
+    if pause.phase is Phase.GATHERING:
+        _gather(rows, pause, now, limit)
+        return Step(more=True)
+    return _release(rows, pause, known, now, limit)
+
+
+def release_stranded(
+    rows: Rows, now: datetime, *, limit: int, after: Place | None
+) -> tuple[int, Place | None]:
+    """Release rows of one batch that no pause keeps: one may have been held back while its pause ended.
+
+    How many, and the place to go on from.
+    """
+    known, batch = rows.pauses(), rows.paused_rows(limit, after)
+    stranded = [job for job in batch if not pauses.kept(job, known)]
+    for job in stranded:
+        _let_go(rows, job, now)
+    return len(stranded), pauses.place_of(batch[-1]) if len(batch) == limit else None
+
+
+def _covered(pause: Pause, job: Job) -> bool:
+    return pause.covers(job.tenant_id, job.collection)
+
+
+def _gather(rows: Rows, pause: Pause, now: datetime, limit: int) -> None:
+    batch = rows.claimable_rows(limit, pause.at)
+    ids = [each.queue_id for each in batch if pause.covers(each.tenant_id, each.collection)]
+    rows.hold(ids)
+    for queue_id in ids:
+        job = rows.get(queue_id)
+        if job is not None and job.status is Status.PENDING and job.held is None:
+            rows.change(job, held_back(job.turn, Held.PAUSE, now))
+            if job.lock_key is not None and not job.lock_held:
+                # It may have been the one woken to take the lock next.
+                locks.wake(rows, [job.lock_key], now)
+    if len(batch) == limit:
+        rows.set_pause(msgspec.structs.replace(pause, at=batch[-1].place))
+    else:
+        rows.set_pause(Pause(pause.scope, Phase.RELEASING))
+
+
+def _release(rows: Rows, pause: Pause, known: Sequence[Pause], now: datetime, limit: int) -> Step:
+    others = [each for each in known if each.scope != pause.scope]
+    batch = rows.paused_rows(limit, pause.at)
+    free = [job for job in batch if not pauses.kept(job, others)]
+    for job in free:
+        _let_go(rows, job, now)
+    if len(batch) == limit:
+        rows.set_pause(Pause(pause.scope, Phase.RELEASING, pauses.place_of(batch[-1])))
+        return Step(len(free), more=True)
+    rows.drop_pause(pause.scope)
+    return Step(len(free), more=pauses.under_way(others) is not None)
+
+
+def _let_go(rows: Rows, job: Job, now: datetime) -> None:
+    rows.change(job, numbered(rows, job, pauses.let_go(job) | {"updated_at": now}))

@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from penstock.job import Changes, Job, Scope, WorkerReport
+from penstock.job import Changes, Job, WorkerReport
+from penstock.queue.pauses import Pause
 from penstock.queue.table import Table
 
 Group: TypeAlias = tuple[list[str], Changes]
@@ -29,7 +30,7 @@ class Record(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     new: Sequence[Job] = []
     changed: list[Group] = msgspec.field(name="set", default_factory=list)
     gone: list[str] = []
-    paused: list[tuple[str, str]] | None = None
+    paused: list[Pause] | None = None
     worker: WorkerReport | None = None
 
 
@@ -67,6 +68,9 @@ class RecordedTable(Table):
     def delete(self, ids: Sequence[str]) -> None:
         super().delete(ids)
         self.gone.extend(ids)
+
+    def adopt_pauses(self, pauses: Iterable[Pause]) -> None:
+        self.known_pauses = {pause.scope: pause for pause in pauses}
 
     def restore(self, jobs: Iterable[Job]) -> None:
         """Rows as a snapshot or a record has them. Raises ValueError when one is there already."""
@@ -129,9 +133,5 @@ def as_written(jobs: Sequence[Job]) -> Sequence[Job]:
     return msgspec.convert(jobs, list[_Row], from_attributes=True) if jobs else []
 
 
-def paused_pairs(scopes: Iterable[Scope]) -> list[tuple[str, str]]:
-    return [(scope.tenant_id, scope.collection) for scope in sorted(scopes)]
-
-
-def paused_scopes(pairs: Iterable[tuple[str, str]]) -> frozenset[Scope]:
-    return frozenset(Scope(*pair) for pair in pairs)
+def in_order(pauses: Iterable[Pause]) -> list[Pause]:
+    return sorted(pauses, key=lambda pause: pause.order)

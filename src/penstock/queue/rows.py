@@ -11,7 +11,8 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from penstock.job import Changes, Job, NewJob, Settlement, Status
+from penstock.job import Changes, Job, NewJob, Scope, Settlement, Status
+from penstock.queue.pauses import Pause, Place, Standing
 
 
 class ChildCount(NamedTuple):
@@ -76,8 +77,22 @@ class Rows(Protocol):
 
     def child_count(self, parent: Job) -> ChildCount: ...
 
-    def paused_rows(self, limit: int, after: Job | None) -> list[Job]:
-        """Rows held by a pause, in claim order, after that one."""
+    def pauses(self, *, to_change: bool = False) -> Sequence[Pause]:
+        """Every pause, as it stays until the transaction ends (or this transaction changes it)."""
+
+    def may_move(self) -> bool:
+        """Whether this transaction may move rows of a resume; False while another does."""
+
+    def set_pause(self, pause: Pause) -> None:
+        """Write the state of a pause, new or known."""
+
+    def drop_pause(self, scope: Scope) -> None: ...
+
+    def paused_rows(self, limit: int, after: Place | None) -> list[Job]:
+        """Rows held by a pause, in claim order, after that place."""
+
+    def claimable_rows(self, limit: int, after: Place | None) -> Sequence[Standing]:
+        """Rows that can be claimed, in claim order, after that place; to be looked at only."""
 
     def idle_locks(self, limit: int) -> Sequence[str]:
         """Keys with parked rows that nobody holds and no claimable row will take up."""

@@ -11,7 +11,7 @@ import msgspec
 
 from penstock import transitions
 from penstock.job import CHILDREN, Changes, Job, Settlement, Status
-from penstock.queue.adding import Turns, add_child, numbered
+from penstock.queue.adding import add_children, numbered
 from penstock.queue.locks import wake
 from penstock.queue.requeueing import RETRYABLE
 from penstock.queue.rows import Rows
@@ -127,8 +127,7 @@ def _settle_one(rows: Rows, settlement: Settlement, now: datetime, aftermath: Af
         return None
     counted = job
     if settlement.children:
-        turns = Turns(rows)
-        fresh = sum(add_child(rows, turns, job, child, now) for child in settlement.children)
+        fresh = add_children(rows, job, settlement.children, now)
         counted = msgspec.structs.replace(job, children_open=job.children_open + fresh)
     changes = transitions.settled(counted, settlement, now)
     changes.setdefault("children_open", counted.children_open)

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.errors import SchemaMismatch, StateDamaged
-from penstock.job import Scope, WorkerReport
+from penstock.job import WorkerReport
 from penstock.queue import records
+from penstock.queue.pauses import Pause
 from penstock.queue.records import RecordedTable
 
 VERSION = 1
@@ -23,7 +24,6 @@ class State(NamedTuple):
 
     n: int
     table: RecordedTable
-    paused: frozenset[Scope]
     workers: dict[str, WorkerReport]
 
 
@@ -36,7 +36,7 @@ class _Header(msgspec.Struct):
 class _Trailer(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     """A line after the rows: one of these is set."""
 
-    paused: tuple[str, str] | None = None
+    paused: Pause | None = None
     worker: WorkerReport | None = None
     end: int | None = None
 
@@ -47,7 +47,7 @@ _trailer = msgspec.json.Decoder(_Trailer)
 
 
 def empty() -> State:
-    return State(0, RecordedTable(), frozenset(), {})
+    return State(0, RecordedTable(), {})
 
 
 def chunks(state: State) -> Iterator[bytes]:
@@ -56,8 +56,8 @@ def chunks(state: State) -> Iterator[bytes]:
     jobs = iter(state.table.rows.values())
     while part := list(islice(jobs, _CHUNK)):
         yield records.encode_jobs(part)
-    for pair in records.paused_pairs(state.paused):
-        yield _line(_Trailer(paused=pair))
+    for pause in records.in_order(state.table.pauses()):
+        yield _line(_Trailer(paused=pause))
     for worker in state.workers.values():
         yield _line(_Trailer(worker=worker))
     yield _line(_Trailer(end=state.n))
@@ -81,18 +81,17 @@ def parse(path: Path, lines: Sequence[bytes] | None) -> State:
         if header.version != VERSION:
             raise ValueError(f"there never was a version {header.version}")
         state = empty()._replace(n=header.snapshot)
-        paused: list[tuple[str, str]] = []
         for number, line in enumerate(lines[1:], 2):
             if number <= header.rows + 1:
                 state.table.restore([records.decode_job(line)])
                 continue
             trailer = _trailer.decode(line)
             if trailer.paused is not None:
-                paused.append(trailer.paused)
+                state.table.set_pause(trailer.paused)
             elif trailer.worker is not None:
                 state.workers[trailer.worker.worker_id] = trailer.worker
             elif trailer.end == header.snapshot and number == len(lines):
-                return state._replace(paused=records.paused_scopes(paused))
+                return state
             else:
                 raise ValueError("this is not the end the first line announces")
         number = len(lines) + 1

@@ -12,8 +12,9 @@ import msgspec
 
 from penstock import transitions
 from penstock.errors import DuplicateId
-from penstock.job import CHILDREN, Changes, Held, Job, NewJob, Settlement, Status
+from penstock.job import CHILDREN, Changes, Held, Job, NewJob, Scope, Settlement, Status
 from penstock.queue.liveheap import LiveHeap
+from penstock.queue.pauses import Pause, Place, Standing
 from penstock.queue.rows import ChildCount, Finished
 
 Order: TypeAlias = tuple[int, datetime, str]
@@ -33,6 +34,10 @@ def claim_order(job: Job) -> tuple[int, Order]:
     return (-job.priority, order(job))
 
 
+def _place(job: Job) -> tuple[int, int, datetime, str]:
+    return (-job.priority, job.turn, job.created_at, job.queue_id)
+
+
 def backwards(job: Job) -> int:
     return -job.turn
 
@@ -46,6 +51,7 @@ class Table:
         self.waiting: dict[str, None] = {}
         self.backlog_counts: Counter[tuple[bool, str]] = Counter()
         self.pending_children = 0
+        self.known_pauses: dict[Scope, Pause] = {}
         self._returned = [LiveHeap(self.rows, order) for _ in range(HIGHEST + 1)]
         self._numbered = [LiveHeap(self.rows, order) for _ in range(HIGHEST + 1)]
         self._scheduled = LiveHeap(self.rows, lambda job: (job.run_at, job.queue_id))
@@ -270,7 +276,9 @@ class Table:
         """Whether a row of the same lock and priority is parked and comes before this one."""
         if job.lock_key is None or job.lock_held or job.lock_key not in self._parked:
             return False
-        ahead = takewhile(lambda parked: parked.priority >= job.priority, self._parked[job.lock_key].ordered())
+        ahead = takewhile(
+            lambda parked: parked.priority >= job.priority, self._parked[job.lock_key].ordered()
+        )
         return any(parked.priority == job.priority and order(parked) < order(job) for parked in ahead)
 
     def due(self, now: datetime) -> list[Job]:
@@ -284,10 +292,28 @@ class Table:
         late = sorted((until, queue_id) for until, queue_id in leased if until is not None and until < now)
         return [self.rows[queue_id] for _, queue_id in late]
 
-    def paused_rows(self, limit: int, after: Job | None) -> list[Job]:
-        start = claim_order(after) if after else None
+    def pauses(self, *, to_change: bool = False) -> list[Pause]:  # noqa: ARG002 - nobody else changes them
+        return list(self.known_pauses.values())
+
+    def may_move(self) -> bool:
+        return True
+
+    def set_pause(self, pause: Pause) -> None:
+        self.known_pauses[pause.scope] = pause
+
+    def drop_pause(self, scope: Scope) -> None:
+        self.known_pauses.pop(scope, None)
+
+    def paused_rows(self, limit: int, after: Place | None) -> list[Job]:
         rows = self._paused.ordered()
-        return list(islice((job for job in rows if start is None or claim_order(job) > start), limit))
+        return list(islice((job for job in rows if after is None or _place(job) > after.key), limit))
+
+    def claimable_rows(self, limit: int, after: Place | None) -> list[Standing]:
+        rows = (job for job in self.claimable() if after is None or _place(job) > after.key)
+        return [
+            Standing(job.queue_id, job.tenant_id, job.collection, job.priority, job.turn, job.created_at)
+            for job in islice(rows, limit)
+        ]
 
     def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
         ids = self._children.get((parent.queue_id, parent.run), {})

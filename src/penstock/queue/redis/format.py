@@ -12,8 +12,7 @@ OLDEST = (6, 2)
 TYPES = {
     "zset": "all live failed cancelled ready paused lockers later lease waiting "
     "ended:done ended:failed ended:cancelled",
-    "hash": "locks keys counts backlog workers",
-    "set": "pauses",
+    "hash": "locks keys counts backlog pauses workers",
     "string": "format version",
 }
 """Keys every queue has, by type. Looked at before anything is written, as no script can be undone."""

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.job import Held, Job, JobQuery, Status
+from penstock.job import Held, Job, JobQuery, Scope, Status
+from penstock.queue.pauses import Phase
 from penstock.queue.redis import codec
 from penstock.queue.redis.server import Server
 
@@ -89,6 +90,15 @@ def ended_roots(
             if len(roots) < min(limit, AT_ONCE):
                 break
     return [(queue_id.decode(), number, cut) for _, queue_id, number, cut in sorted(found)[:limit]]
+
+
+def paused(server: Server) -> frozenset[Scope]:
+    known = _pairs(server.call("HGETALL", server.key("pauses")))
+    return frozenset(
+        Scope(*scope.decode().split("\n"))
+        for scope, state in known
+        if msgspec.msgpack.decode(state)[0] == Phase.PAUSED
+    )
 
 
 def _prunable(server: Server, ids: Sequence[bytes], item_type: str | None) -> set[bytes]:

@@ -9,9 +9,11 @@ from importlib.resources import files
 from typing import NamedTuple
 
 _RULES = ("rows", "turns", "transitions", "locks", "aftermath")
+_MOVING = (*_RULES, "pauses", "resumes", "ranks", "holding", "moves")
+_ADDING = ("rows", "turns", "locks", "pauses", "resumes", "adding")
 
 PARTS: dict[str, tuple[str, ...]] = {
-    "add": ("rows", "turns", "locks", "adding"),
+    "add": _ADDING,
     "claim": ("pauses", "claiming"),
     "settle": ("finishing",),
     "exchange": ("finishing", "pauses", "claiming"),
@@ -20,7 +22,9 @@ PARTS: dict[str, tuple[str, ...]] = {
     "stop_children": (*_RULES, "cancelling"),
     "requeue": ("rows", "turns", "transitions", "requeueing"),
     "return_children": ("rows", "turns", "transitions", "requeueing"),
-    "release": ("rows", "turns", "pauses", "ranks"),
+    "resume": _MOVING,
+    "step": _MOVING,
+    "stranded": _MOVING,
     "prune": ("rows",),
     "reconcile": (*_RULES, "requeueing"),
     "scan": ("rows",),
@@ -33,9 +37,9 @@ _HOLDING = "promote = promote, hold = hold"
 _SETTLING = "settle = settle_rest, taken_child = taken_child"
 RARE: dict[str, tuple[tuple[str, ...], str]] = {
     "claim": ((*_RULES, "holding"), _HOLDING),
-    "settle": (("rows", "turns", "locks", "adding", "transitions", "aftermath", "settling"), _SETTLING),
+    "settle": ((*_ADDING, "transitions", "aftermath", "settling"), _SETTLING),
     "exchange": (
-        ("rows", "turns", "locks", "adding", "transitions", "aftermath", "settling", "holding"),
+        (*_ADDING, "transitions", "aftermath", "settling", "holding"),
         f"{_HOLDING}, {_SETTLING}",
     ),
 }

@@ -28,12 +28,16 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
-from penstock.queue import forking
+from penstock.queue import forking, pauses
+from penstock.queue.pauses import Phase
 from penstock.queue.protocol import CASCADE_BATCH, COUNTABLE, NO_LIMITS, POSITION_CAP
 from penstock.queue.redis import codec, format, reading
 from penstock.queue.redis.bell import Bell
 from penstock.queue.redis.server import Server
 from penstock.queue.texts import refuse_unstorable, storable
+
+WHOLE, RESUMING = 1, 2
+"""Flags of a claim's answer: it did not meet its bound; a resume is under way."""
 
 
 class RedisQueue:
@@ -41,6 +45,12 @@ class RedisQueue:
         self._server = Server(url, timeout_s=timeout_s)
         self._bell = Bell(self._server)
         self.rows_read = 0
+        self._unfinished = False
+        """The last claim or resume of this process met its bound: there is more to do at once."""
+        self._resuming = False
+        """The last claim saw a resume that is still releasing rows."""
+        self._looked_at = ("", "")
+        """How far the search for rows that a pause forgot has come."""
         try:
             self.migrate()
         except StoreError:
@@ -87,10 +97,18 @@ class RedisQueue:
         ]
 
     def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
-        while True:
+        claims = self._claims(self._run("claim", _asked(request), now))
+        return self._filled_up(claims, request, now)
+
+    def _filled_up(
+        self, claims: list[Claim] | None, request: ClaimRequest, now: datetime | None
+    ) -> list[Claim]:
+        """After a claim: note that it met its bound, move a batch of a resume, and claim what that released."""
+        released = self._advance(now, 1) if self._resuming else 0
+        if not claims and released:
             claims = self._claims(self._run("claim", _asked(request), now))
-            if claims is not None:
-                return claims
+        self._unfinished = self._unfinished or claims is None
+        return claims or []
 
     def settle(
         self, settlements: Sequence[Settlement], *, now: datetime | None = None
@@ -109,7 +127,7 @@ class RedisQueue:
         self._cascade("stop_children", answer[1], now)
         claims = self._claims(answer[2])
         settled = [_status(number) for number in answer[0]]
-        return Exchange(settled, self.claim(request, now=now) if claims is None else claims)
+        return Exchange(settled, self._filled_up(claims, request, now))
 
     def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[Renewed]:
         asked = [
@@ -159,24 +177,26 @@ class RedisQueue:
         return gone
 
     def pause(self, scope: Scope, *, now: datetime | None = None) -> None:  # noqa: ARG002 - as the protocol
-        self._server.call("SADD", self._server.key("pauses"), f"{scope.tenant_id}\n{scope.collection}")
+        state = codec.encode((Phase.PAUSED.value,))
+        self._server.call("HSET", self._server.key("pauses"), _field(scope), state)
 
     def resume(self, scope: Scope, *, now: datetime | None = None) -> int:
-        self._server.call("SREM", self._server.key("pauses"), f"{scope.tenant_id}\n{scope.collection}")
-        return self._release(now)
+        _, more = self._run("resume", (pauses.MOVED_AT_ONCE, _field(scope)), now)
+        return self._advance(now, pauses.RESUME_STEPS) if more else 0
 
-    def _release(self, now: datetime | None) -> int:
-        released, last = 0, ("", "")
-        while True:
-            batch, score, member = self._run("release", (*last, CASCADE_BATCH), now)
-            released += int(batch)
-            last = (score.decode(), member.decode())
-            if not member:
+    def _advance(self, now: datetime | None, steps: int) -> int:
+        """Move so many batches of the resume that is under way; how many rows that released."""
+        released = 0
+        for _ in range(steps):
+            batch, more = self._run("step", (pauses.MOVED_AT_ONCE,), now)
+            released += batch
+            if not more:
                 return released
+        self._unfinished = True
+        return released
 
     def paused(self) -> frozenset[Scope]:
-        scopes = self._server.call("SMEMBERS", self._server.key("pauses"))
-        return frozenset(Scope(*scope.decode().split("\n")) for scope in scopes)
+        return reading.paused(self._server)
 
     def get(self, queue_id: str) -> Job | None:
         jobs = reading.rows_of(self._server, [queue_id]) if storable([queue_id]) else []
@@ -207,9 +227,14 @@ class RedisQueue:
         repaired, to_stop, to_return = self._server.run("reconcile", str(limit), codec.micros(now))
         self._cascade("stop_children", to_stop, now)
         self._cascade("return_children", to_return, now)
-        # While anything is paused, telling what a cut-short resume left apart would mean reading it all.
-        released = 0 if self.paused() else self._release(now)
-        return repaired + released
+        return repaired + self._advance(now, pauses.RESUME_STEPS) + self._release_stranded(now)
+
+    def _release_stranded(self, now: datetime | None) -> int:
+        stranded: int
+        asked = (pauses.MOVED_AT_ONCE, *self._looked_at)
+        stranded, score, member = self._run("stranded", asked, now)
+        self._looked_at = (score.decode(), member.decode())
+        return stranded
 
     def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
         seen = msgspec.structs.replace(worker, seen_at=codec.moment(self._moment(now)))
@@ -221,7 +246,8 @@ class RedisQueue:
         return sorted(found, key=lambda worker: worker.worker_id)
 
     def wait(self, timeout: float) -> bool:
-        return self._bell.wait(timeout)
+        again, self._unfinished = self._unfinished, False
+        return again or self._bell.wait(timeout)
 
     def check(self) -> list[str]:
         return format.warnings(self._server)
@@ -241,8 +267,9 @@ class RedisQueue:
         return self._server.run(name, codec.encode(asked), codec.micros(now))
 
     def _claims(self, answer: Sequence[Any]) -> list[Claim] | None:
-        whole, self.rows_read = answer[0], answer[1]
-        return codec.claims(answer[2:]) if whole else None
+        flags, self.rows_read = answer[0], answer[1]
+        self._resuming = bool(flags & RESUMING)
+        return codec.claims(answer[2:]) if flags & WHOLE else None
 
     def _refuse_taken(self, what: bytes, answer: Sequence[Any]) -> None:
         if what == b"taken":
@@ -253,6 +280,10 @@ class RedisQueue:
             return codec.micros(now)
         seconds, micros = self._server.call("TIME")
         return int(seconds) * 1_000_000 + int(micros)
+
+
+def _field(scope: Scope) -> str:
+    return f"{scope.tenant_id}\n{scope.collection}"
 
 
 def _asked(request: ClaimRequest) -> tuple[object, ...]:

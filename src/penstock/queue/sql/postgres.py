@@ -26,7 +26,7 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
-from penstock.queue import adding, cancelling, settling
+from penstock.queue import adding, cancelling, pauses, settling
 from penstock.queue.engine import Engine
 from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
 from penstock.queue.sql import filters, postgres_schema
@@ -38,7 +38,7 @@ from penstock.queue.sql.postgres_joining import joined
 from penstock.queue.sql.postgres_listener import Listener
 from penstock.queue.sql.postgres_rows import PostgresRows
 from penstock.queue.sql.postgres_transaction import transact
-from penstock.queue.sql.postgres_values import column_value, decoded
+from penstock.queue.sql.postgres_values import as_pause, column_value, decoded
 from penstock.queue.sql.statements import LOCK_CAP
 from penstock.queue.texts import refuse_unstorable, storable
 
@@ -58,6 +58,8 @@ class PostgresQueue(Engine[PostgresRows]):
         self._plain = True
         """Whether the last claim found nothing to choose, so that the next may hope for the same."""
         self._listener = Listener(self._connections, lambda: self._channel, self._anything)
+        self._shut = False
+        """Whether the last claim found everything paused, so that the next asks before it looks."""
         try:
             self.migrate()
         except StoreError:
@@ -114,6 +116,7 @@ class PostgresQueue(Engine[PostgresRows]):
             alone, self.rows_read = take_alone(self._connections, request, moment)
             self._plain = alone is not None
             if alone is not None:
+                self._resuming = False
                 return Exchange([], alone)
 
         def work(rows: PostgresRows) -> tuple[list[Status | None], list[str], Taken | None]:
@@ -124,25 +127,25 @@ class PostgresQueue(Engine[PostgresRows]):
         claims = taken.claims() if taken is not None else []
         if taken is None or not taken.complete:
             claims = self._filled_up(claims, request, moment)
+        if self._goes_on(claims, moment):
+            claims = self._filled_up(claims, request, moment)
         return Exchange(answers, claims)
 
     def _filled_up(self, claims: list[Claim], request: ClaimRequest, now: datetime) -> list[Claim]:
         """The rest of a claim that had to hold rows back."""
         before = len(claims)
-        while before < request.limit:
-            more = self._write("claim", lambda rows: self._claim(rows, request, now, before=before))
-            if more is not None:
-                return claims + more
-            if claims:
-                break
-        return claims
+        if before == request.limit:
+            return claims
+        more = self._write("claim", lambda rows: self._claim(rows, request, now, before=before))
+        self._unfinished = self._unfinished or more is None
+        return claims + (more or [])
 
     def _settle_and_take(
         self, rows: PostgresRows, settlements: Sequence[Settlement], request: ClaimRequest, now: datetime
     ) -> tuple[list[Status | None], list[str], Taken | None]:
         """In two round trips where all that ends is plain and all that is found can be had."""
         done = all(each.status is Status.DONE for each in settlements) and settling.each_once(settlements)
-        if not done or request.oldest:
+        if not done or request.oldest or self._shut:
             answers, parents = settling.settle(rows, settlements, now)
             return answers, parents, self._more(rows, request, now, [])
         sent = rows.send_finish("finish_and_wake", settlements, now) if settlements else None
@@ -154,6 +157,7 @@ class PostgresQueue(Engine[PostgresRows]):
         if grasp is not None:
             claims = claim.grasped(grasp)
             self._plain, self.rows_read = claim.plain, claim.rows_read
+            self._resuming = False
         if len(finished) < len(settlements) or any(end.parent_id is not None for end in finished.values()):
             answers, parents = settling.settle(rows, settlements, now)
             return answers, parents, self._more(rows, request, now, claims or [])
@@ -163,6 +167,7 @@ class PostgresQueue(Engine[PostgresRows]):
             return answers, [], Taken(claims)
         taken = claim.take(look or claim.look(self._most))
         self._plain, self.rows_read = claim.plain, claim.rows_read
+        self._shut, self._resuming = claim.shut, claim.resuming
         # Where every row wants a lock, more would be kept from others than can be had.
         self._most = LOCK_CAP if claim.keyed >= LOCK_CAP else POSITION_CAP
         return answers, [], taken
@@ -185,19 +190,16 @@ class PostgresQueue(Engine[PostgresRows]):
         claim = PostgresClaim(rows, request, now, before=before)
         claims = claim.run()
         self.rows_read = claim.rows_read
+        self._shut, self._resuming = claim.shut, claim.resuming
         return claims
 
     def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[Renewed]:
         moment = now or self.now()
         return self._write("renew", lambda rows: rows.renew(beats, moment))
 
-    def _set_paused(self, rows: PostgresRows, scope: Scope, paused: bool) -> None:
-        name = "pause" if paused else "resume"
-        rows.send(name, tenant_id=scope.tenant_id, collection=scope.collection)
-
     def paused(self) -> frozenset[Scope]:
         with self._reading() as rows:
-            return rows.pauses()
+            return pauses.paused_scopes(as_pause(*row) for row in rows.ask("pauses"))
 
     def get(self, queue_id: str) -> Job | None:
         if not storable([queue_id]):
@@ -266,6 +268,8 @@ class PostgresQueue(Engine[PostgresRows]):
         return [WorkerReport(**dict(zip(names, row, strict=True))) for row in found]
 
     def wait(self, timeout: float) -> bool:
+        if self._comes_again():
+            return True
         return self._listener.wait(timeout)
 
     def _anything(self) -> bool:

@@ -17,11 +17,12 @@ import psycopg
 from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope
 from penstock.queue import locks
 from penstock.queue.choosing import HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
+from penstock.queue.pauses import held_scopes, shut, under_way
 from penstock.queue.sql.postgres_connections import Connections
 from penstock.queue.sql.postgres_errors import AGAIN
 from penstock.queue.sql.postgres_rows import PostgresRows
 from penstock.queue.sql.postgres_transaction import refusal
-from penstock.queue.sql.postgres_values import texts, times
+from penstock.queue.sql.postgres_values import as_pause, texts, times
 from penstock.queue.sql.statements import CLAIM_COLUMNS
 
 _OWN = 5
@@ -80,6 +81,10 @@ class PostgresClaim:
         """Whether there was nothing to choose, as far as was seen."""
         self._oldest: str | None = None
         """The row that this claim starts with because it is the oldest."""
+        self.shut = False
+        """Whether everything is paused."""
+        self.resuming = False
+        """Whether rows that a pause held back are being released."""
 
     def grasp(self) -> Grasp:
         """Sent together with what comes before it."""
@@ -108,7 +113,10 @@ class PostgresClaim:
         None where nothing was taken and there is more to look at.
         """
         paused = self._read(look.promoted, look.pauses)
-        found, cut = self._tried(look.candidates.fetchall())
+        candidates = look.candidates.fetchall()
+        if self.shut:
+            return Taken([])
+        found, cut = self._tried(candidates)
         self.plain = self.plain and not (paused or self.keyed) and all(row[1] != SUSPECT for row in found)
         if not paused and self._simple(found):
             # The answer is read after the commit: until then it is not known which rows were refused.
@@ -118,13 +126,17 @@ class PostgresClaim:
 
     def run(self) -> list[Claim] | None:
         promoted = self._rows.send("promote", now=self._now)
-        return self._rounds(self._read(promoted, self._rows.send("pauses")), None)
+        paused = self._read(promoted, self._rows.send("pauses"))
+        return [] if self.shut else self._rounds(paused, None)
 
     def _read(self, promoted: Cursor, pauses: Cursor) -> frozenset[Scope]:
         ((number,),) = promoted.fetchall()
         self.plain = not number
         self._rows.news = self._rows.news or number > self._request.limit
-        return frozenset(Scope(*row) for row in pauses.fetchall())
+        known = [as_pause(*row) for row in pauses.fetchall()]
+        self.shut = shut(known)
+        self.resuming = under_way(known) is not None
+        return held_scopes(known)
 
     # The usual case, in which there is nothing to choose.
 

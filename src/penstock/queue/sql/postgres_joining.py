@@ -23,6 +23,7 @@ def joined(connection: Any, connections: Connections, channel: str) -> Iterator[
     """Rows of the caller's transaction. It commits or rolls back as it likes; nothing is undone here."""
     driver = driver_connection(connection)
     rows = PostgresRows(driver)
+    rows.joined = True
     try:
         with _searched(driver, connections.schema):
             yield rows

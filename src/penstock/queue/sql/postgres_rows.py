@@ -17,10 +17,11 @@ from psycopg.rows import tuple_row
 
 from penstock.errors import DuplicateId
 from penstock.job import Beat, Changes, Job, NewJob, Renewed, Scope, Settlement, Status
+from penstock.queue.pauses import ABOVE_ALL, Pause, Place, Standing
 from penstock.queue.rows import ChildCount, Finished
 from penstock.queue.sql.postgres_connections import Connection
 from penstock.queue.sql.postgres_turns import FlowTurns
-from penstock.queue.sql.postgres_values import changed, decoded, inserted, numbers, texts, times
+from penstock.queue.sql.postgres_values import as_pause, changed, decoded, inserted, numbers, texts, times
 from penstock.queue.sql.statements import load
 from penstock.queue.texts import storable
 
@@ -55,6 +56,10 @@ class PostgresRows:
         self._siblings: dict[tuple[str, int], set[str]] = {}
         self._turns = FlowTurns()
         self._finished: dict[tuple[str, int], Ended] | None = None
+        self.joined = False
+        """Whether the transaction is the caller's own."""
+        self._pauses: list[Pause] | None = None
+        self._pauses_sent: Cursor | None = None
 
     # Statements. In a pipeline, one that is sent only does not wait for its answer.
 
@@ -128,9 +133,11 @@ class PostgresRows:
             self._live[job.tenant_id, job.branch, job.idempotency_key] = job.queue_id
 
     def refuse_taken(self, new: Sequence[NewJob], parent: Job | None = None) -> None:
-        """Looks up at once all that the new rows can meet: ids, live keys or siblings, turns."""
+        """Looks up at once all that the new rows can meet: pauses, ids, live keys or siblings, turns."""
         if not new:
             return
+        if self._pauses is None:
+            self._pauses_sent = self._send_pauses()
         live = {_key(item) for item in new if item.dedupe} if parent is None else set()
         sent = self._send_live(sorted(live)) if live else None
         keys = [item.idempotency_key for item in new]
@@ -251,8 +258,34 @@ class PostgresRows:
 
     # Looking around.
 
-    def pauses(self) -> frozenset[Scope]:
-        return frozenset(Scope(*row) for row in self.ask("pauses"))
+    def pauses(self, *, to_change: bool = False) -> list[Pause]:
+        if to_change:
+            return [as_pause(*row) for row in self.ask("hold_pauses")]
+        if self._pauses is None:
+            sent, self._pauses_sent = self._pauses_sent or self._send_pauses(), None
+            self._pauses = [as_pause(*row) for row in sent.fetchall()]
+        return self._pauses
+
+    def _send_pauses(self) -> Cursor:
+        # The caller's own transaction may last: nobody should have to wait for it to end a pause.
+        return self.send("pauses" if self.joined else "keep_pauses")
+
+    def may_move(self) -> bool:
+        return bool(self.scalar("resume_alone"))
+
+    def set_pause(self, pause: Pause) -> None:
+        at = {"priority": None, "turn": None, "created_at": None, "queue_id": None}
+        tenant_id, collection = pause.order
+        self.send(
+            "set_pause",
+            **at | ({} if pause.at is None else _place(pause.at)),
+            tenant_id=tenant_id,
+            collection=collection,
+            phase=pause.phase.value,
+        )
+
+    def drop_pause(self, scope: Scope) -> None:
+        self.send("drop_pause", tenant_id=scope.tenant_id, collection=scope.collection)
 
     def backlog(self, *, functions: bool, tenant_id: str | None, cap: int) -> int:
         if functions:
@@ -300,16 +333,18 @@ class PostgresRows:
         # What was doubtful may have been put right while its lock was waited for.
         return [job for job in held if job is not None and job.waiting]
 
-    def paused_rows(self, limit: int, after: Job | None) -> list[Job]:
-        start: dict[str, object] = dict.fromkeys(("priority", "turn", "created_at", "queue_id"))
-        if after is not None:
-            start = {
-                "priority": -after.priority,
-                "turn": after.turn,
-                "created_at": after.created_at,
-                "queue_id": after.queue_id,
-            }
-        return self._learn(self.ask("paused_rows", **start, limit=limit))
+    def paused_rows(self, limit: int, after: Place | None) -> list[Job]:
+        return self._learn(self._after("paused", limit, after))
+
+    def claimable_rows(self, limit: int, after: Place | None) -> list[Standing]:
+        return [Standing(*row) for row in self._after("claimable", limit, after)]
+
+    def _after(self, which: str, limit: int, after: Place | None) -> Found:
+        found = [] if after is None else self.ask(f"{which}_from", **_place(after), limit=limit)
+        if len(found) < limit:
+            below = ABOVE_ALL if after is None else after.priority
+            found += self.ask(f"{which}_below", priority=below, limit=limit - len(found))
+        return found
 
     def ended_trees(
         self, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int
@@ -326,6 +361,15 @@ class PostgresRows:
 
     def delete(self, ids: Sequence[str]) -> None:
         self.send("delete", ids=texts(ids))
+
+
+def _place(place: Place) -> dict[str, object]:
+    return {
+        "priority": place.priority,
+        "turn": place.turn,
+        "created_at": place.created_at,
+        "queue_id": place.queue_id,
+    }
 
 
 def _flow(item: NewJob) -> tuple[str, int]:

@@ -11,7 +11,8 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from penstock.job import Held, Job, Status
+from penstock.job import Held, Job, Scope, Status
+from penstock.queue.pauses import Pause, Phase, Place
 from penstock.queue.sql.statements import (
     CHANGING_COLUMNS,
     COLUMN_TYPES,
@@ -105,3 +106,16 @@ def column_value(name: str, value: Any) -> Any:
     if value is None:
         return None
     return _STATUSES[value] if name == "status" else _HELD[value] if name == "held" else value
+
+
+def as_pause(
+    tenant_id: str,
+    collection: str,
+    phase: str,
+    priority: int | None,
+    turn: int,
+    created_at: datetime,
+    queue_id: str,
+) -> Pause:
+    at = None if priority is None else Place(priority, turn, created_at, queue_id)
+    return Pause(Scope(tenant_id, collection), Phase(phase), at)

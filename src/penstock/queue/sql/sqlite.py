@@ -27,7 +27,7 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
-from penstock.queue import adding
+from penstock.queue import adding, pauses
 from penstock.queue.engine import Engine
 from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
 from penstock.queue.sql import filters, schema
@@ -98,8 +98,13 @@ class SqliteQueue(Engine[SqliteRows]):
         return bool(files["main"]) and self.path.samefile(files["main"])
 
     def _claim(self, rows: SqliteRows, request: ClaimRequest, now: datetime) -> list[Claim] | None:
+        known = rows.pauses()
+        self._resuming = pauses.under_way(known) is not None
+        self.rows_read = 0
+        if pauses.shut(known):
+            return []
         claim = SqliteClaim(rows.cursor, request, now)
-        claims = claim.run(rows)
+        claims = claim.run(rows, pauses.held_scopes(known))
         self.rows_read = claim.rows_read
         return claims
 
@@ -108,12 +113,9 @@ class SqliteQueue(Engine[SqliteRows]):
         with self._writing("renew") as rows:
             return [rows.renew(beat, moment) for beat in beats]
 
-    def _set_paused(self, rows: SqliteRows, scope: Scope, paused: bool) -> None:
-        rows.cursor.execute(SQL["pause" if paused else "resume"], (scope.tenant_id, scope.collection))
-
     def paused(self) -> frozenset[Scope]:
         with self._reading() as rows:
-            return rows.pauses()
+            return pauses.paused_scopes(rows.pauses())
 
     def get(self, queue_id: str) -> Job | None:
         with self._reading() as rows:
@@ -176,6 +178,8 @@ class SqliteQueue(Engine[SqliteRows]):
         ]
 
     def wait(self, timeout: float) -> bool:
+        if self._comes_again():
+            return True
         return self._listener.wait(timeout)
 
     def check(self) -> list[str]:

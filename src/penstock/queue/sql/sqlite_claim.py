@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from penstock.clock import format_time
-from penstock.job import SUSPECT, Claim, ClaimRequest, Held
+from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope
 from penstock.queue import locks
 from penstock.queue.choosing import HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
 from penstock.queue.sql.sqlite_rows import SQL, SqliteRows, as_list
@@ -33,10 +33,9 @@ class SqliteClaim:
         self._at = format_time(now)
         self.rows_read = 0
 
-    def run(self, rows: SqliteRows) -> list[Claim] | None:
+    def run(self, rows: SqliteRows, paused: frozenset[Scope]) -> list[Claim] | None:
         if rows.scalar("any_due", self._at):
             self._cursor.execute(SQL["promote"], (self._at,))
-        paused = rows.pauses()
         taken: list[Claim] = []
         size = self._request.limit
         for number in range(ROUNDS):
@@ -77,7 +76,7 @@ class SqliteClaim:
         keys = [row[2] for row in found if row[2] is not None and not row[3]]
         return not keys or (len(set(keys)) == len(keys) and not self._held_locks(keys))
 
-    def _choose(self, found: list[tuple[Any, ...]], taken: int, paused: frozenset[Any]) -> Choice:
+    def _choose(self, found: list[tuple[Any, ...]], taken: int, paused: frozenset[Scope]) -> Choice:
         candidates = [
             Candidate(row[0], row[1], row[2], row[3] == 1, row[_TENANT_AT], row[_COLLECTION_AT])
             for row in found

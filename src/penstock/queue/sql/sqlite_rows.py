@@ -13,6 +13,7 @@ import msgspec
 from penstock.clock import format_time
 from penstock.errors import DuplicateId
 from penstock.job import Beat, Changes, Held, Job, NewJob, Renewed, Scope, Settlement, Status
+from penstock.queue.pauses import ABOVE_ALL, Pause, Phase, Place, Standing
 from penstock.queue.rows import ChildCount, Finished
 from penstock.queue.sql.statements import CHANGING_COLUMNS, INSERTED_COLUMNS, JOB_COLUMNS, load
 from penstock.queue.texts import storable
@@ -132,8 +133,18 @@ class SqliteRows:
             self.cursor.execute(SQL["renew_progress"], (beat.progress_json, format_time(now), *claim))
         return Renewed(held=True, cancel_requested=row[0] == 1)
 
-    def pauses(self) -> frozenset[Scope]:
-        return frozenset(Scope(*row) for row in self.cursor.execute(SQL["pauses"]).fetchall())
+    def pauses(self, *, to_change: bool = False) -> list[Pause]:  # noqa: ARG002 - the file is held
+        return [_pause(*row) for row in self.cursor.execute(SQL["pauses"]).fetchall()]
+
+    def may_move(self) -> bool:
+        return True
+
+    def set_pause(self, pause: Pause) -> None:
+        at = (None,) * 4 if pause.at is None else _place(pause.at)
+        self.cursor.execute(SQL["set_pause"], (*pause.order, pause.phase.value, *at))
+
+    def drop_pause(self, scope: Scope) -> None:
+        self.cursor.execute(SQL["drop_pause"], (scope.tenant_id, scope.collection))
 
     def backlog(self, *, functions: bool, tenant_id: str | None, cap: int) -> int:
         if functions:
@@ -168,11 +179,21 @@ class SqliteRows:
     def doubtful_parents(self, limit: int) -> list[Job]:
         return self._many("doubtful_parents", limit)
 
-    def paused_rows(self, limit: int, after: Job | None) -> list[Job]:
-        if after is None:
-            return self._many("paused_rows", None, None, None, None, limit)
-        start = (-after.priority, after.turn, format_time(after.created_at), after.queue_id)
-        return self._many("paused_rows", *start, limit)
+    def paused_rows(self, limit: int, after: Place | None) -> list[Job]:
+        return [self._job(row) for row in self._after("paused", limit, after)]
+
+    def claimable_rows(self, limit: int, after: Place | None) -> list[Standing]:
+        found = self._after("claimable", limit, after)
+        return [Standing(*row[:-1], datetime.fromisoformat(row[-1])) for row in found]
+
+    def _after(self, which: str, limit: int, after: Place | None) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = []
+        if after is not None:
+            found = self.cursor.execute(SQL[f"{which}_from"], (*_place(after), limit)).fetchall()
+        if len(found) < limit:
+            below = (ABOVE_ALL if after is None else after.priority, limit - len(found))
+            found += self.cursor.execute(SQL[f"{which}_below"], below).fetchall()
+        return found
 
     def ended_trees(
         self, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int
@@ -191,6 +212,17 @@ class SqliteRows:
         rows = [(queue_id,) for queue_id in ids]
         self.cursor.executemany(SQL["delete"], rows)
         self.cursor.executemany(SQL["delete_payload"], rows)
+
+
+def _pause(
+    tenant_id: str, collection: str, phase: str, priority: int | None, turn: int, created: str, queue_id: str
+) -> Pause:
+    at = None if priority is None else Place(priority, turn, datetime.fromisoformat(created), queue_id)
+    return Pause(Scope(tenant_id, collection), Phase(phase), at)
+
+
+def _place(place: Place) -> tuple[int, int, str, str]:
+    return place.priority, place.turn, format_time(place.created_at), place.queue_id
 
 
 def column_value(name: str, value: Any) -> Any:

@@ -1,20 +1,40 @@
--- New rows, as adding.py has them. Needs rows.lua, turns.lua and locks.lua. A new job is a list: see NEW_*.
+-- New rows, as adding.py has them. Needs rows.lua, turns.lua, locks.lua and pauses.lua. A new job is a list: see NEW_*.
 
 --@constants
 local NEW_ID, NEW_WHO, NEW_OP, NEW_PRIORITY, NEW_MAX, NEW_TIMEOUT = 1, 2, 3, 4, 5, 6
 local NEW_RUN_AT, NEW_BODY, NEW_META = 7, 8, 9
 --@end
 
+local known_pauses, resumes
+
+-- A resume of its scope has still to release older rows.
+local function is_born_held(id, who, priority)
+  if not known_pauses then
+    known_pauses, resumes = pauses(), {}
+    for _, pause in ipairs(known_pauses) do
+      if pause[3] ~= 'paused' then resumes[#resumes + 1] = pause end
+    end
+  end
+  if #resumes == 0 then return false end
+  local row = {id = id, who = who}
+  row[PRIORITY], row[TURN], row[CREATED] = priority, 0, now
+  return kept(resumes, row)
+end
+
 -- Insert what is known to be free; the indexes follow with flush.
 local function insert(new, who, parent)
   local id, priority = new[NEW_ID], new[NEW_PRIORITY]
   local later = new[NEW_RUN_AT] > now
+  local kept = not later and is_born_held(id, who, priority)
   local turn = RETURNED
-  if not later then
+  if kept then
+    turn = 0
+    took_place(who[TENANT], priority)
+  elseif not later then
     turn = next_turn(who[TENANT], priority)
     took_turn(who[TENANT], priority, turn)
   end
-  local row = {PENDING, 0, 0, 0, now, 0, 0, '', '', later and TIMED or FREE, 0, priority,
+  local row = {PENDING, 0, 0, 0, now, 0, 0, '', '', later and TIMED or kept and PAUSED or FREE, 0, priority,
     (parent or new[NEW_META] ~= '{}') and 1 or 0, turn, 0, 1, 0, 0, 0, new[NEW_MAX], new[NEW_TIMEOUT], now,
     later and new[NEW_RUN_AT] or 0, 0, new[NEW_OP], ''}
   row.id, row.key, row.who = id, P .. 'job:' .. id, who
@@ -65,8 +85,9 @@ local function refresh(row, new)
     begin_anew(row)
   end
   if new[NEW_PRIORITY] > row[PRIORITY] then
-    if row[TURN] >= 0 then row[TURN] = new_turn(row.who[TENANT], new[NEW_PRIORITY]) end
+    if row[TURN] >= 0 and row[HELD] ~= PAUSED then row[TURN] = new_turn(row.who[TENANT], new[NEW_PRIORITY]) end
     row[PRIORITY] = new[NEW_PRIORITY]
+    if row[HELD] == PAUSED and not kept(pauses(), row) then free(row) end
   end
   if row[HELD] == TIMED then
     if new[NEW_RUN_AT] <= now then

@@ -133,12 +133,16 @@ end
 
 -- A request is {worker_id, limit, lease, oldest, lease by item_type}. Answers {1, rows read, id, id, row, body, {kin,
 -- meta, prog} or nil, ...}, with 0 instead of 1: nothing taken yet, but there is more to look at.
+-- Answers flags (1: it did not meet its bound, 2: a resume is under way), how many rows were read, and the claims.
 local function claim(request)
   local answer, read, taken = {1, 0}, 0, 0
+  local scopes, shut, resuming = in_force()
+  if resuming then answer[1] = 3 end
+  if shut then return answer end
   if #call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, 1) > 0 and not rest().promote() then
-    return {0, 0}
+    return {answer[1] - 1, 0}
   end
-  local scopes, size, limit = pauses(), request[2], request[2]
+  local size, limit = request[2], request[2]
   for round = 1, ROUNDS do
     local oldest = request[4] and round == 1
     local found = candidates(size, oldest)
@@ -147,7 +151,7 @@ local function claim(request)
     taken = taken + number_taken
     for _, entry in ipairs(kept) do rest().hold(entry[1], entry[2]) end
     if closed or #kept == 0 then break end
-    if round == ROUNDS and taken == 0 then answer[1] = 0 end
+    if round == ROUNDS and taken == 0 then answer[1] = answer[1] - 1 end
     size = math.max(limit, HELD_BACK_AT_ONCE)
   end
   answer[2] = read

@@ -19,7 +19,7 @@
 --   kids:RUN:ID   zset of children of one run, by what can be done to them (see kind_of)
 --   names:RUN:ID  hash key -> id of the same children;  tree:ID  zset of all descendants, 0 live, 1 ended
 --   counts        hash status, held, item_type -> rows;  backlog  hash class, tenant -> pending top-level rows
---   pauses        set of scopes;  workers  hash of reports;  version  counter of news, told on channel bell
+--   pauses        hash scope -> phase of its pause and place of its resume (see pauses.lua);  workers  hash of reports;  version  counter of news, told on channel bell
 local P, call, unpack = string.sub(KEYS[1], 1, -7), redis.call, unpack
 local now = tonumber(ARGV[1])
 if not now then

@@ -36,6 +36,19 @@ local function took_turn(tenant, priority, turn)
   end
 end
 
+-- A row that was held back can be claimed again, at the end of its tenant's line.
+local function free(row)
+  row[HELD] = FREE
+  if row[TURN] >= 0 then row[TURN] = new_turn(row.who[TENANT], row[PRIORITY]) end
+end
+
+-- A new row with turn 0 that cannot be claimed.
+local function took_place(tenant, priority)
+  local flow = priority .. ':' .. tenant
+  next_turn(tenant, priority)
+  if lasts[flow] < 0 then lasts[flow] = 0 end
+end
+
 local function forget_turns()
   heads, lasts = {}, {}
 end

@@ -112,9 +112,15 @@ CREATE INDEX idx_unified_queue_waiting ON unified_queue (queue_id)
 CREATE INDEX idx_unified_queue_finished ON unified_queue (finished_at, queue_id)
     WHERE finished_at IS NOT NULL AND parent_id IS NULL;
 
+-- How far a pause is on its way to the end of its resume, and the place in the claim order it has come to.
 CREATE TABLE queue_pause (
-    tenant_id   text COLLATE "C" NOT NULL,
-    collection  text COLLATE "C" NOT NULL,
+    tenant_id    text        COLLATE "C" NOT NULL,
+    collection   text        COLLATE "C" NOT NULL,
+    phase        text        COLLATE "C" NOT NULL CHECK (phase IN ('paused', 'gathering', 'releasing')),
+    at_priority  integer,
+    at_turn      integer,
+    at_created   timestamptz,
+    at_id        text        COLLATE "C",
     PRIMARY KEY (tenant_id, collection)
 );
 

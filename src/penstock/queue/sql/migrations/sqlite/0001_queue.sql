@@ -114,9 +114,15 @@ CREATE TABLE unified_queue_payload (
     payload_json  TEXT NOT NULL
 ) WITHOUT ROWID;
 
+-- How far a pause is on its way to the end of its resume, and the place in the claim order it has come to.
 CREATE TABLE queue_pause (
-    tenant_id   TEXT NOT NULL,
-    collection  TEXT NOT NULL,
+    tenant_id    TEXT NOT NULL,
+    collection   TEXT NOT NULL,
+    phase        TEXT NOT NULL CHECK (phase = 'paused' OR phase = 'gathering' OR phase = 'releasing'),
+    at_priority  INTEGER,
+    at_turn      INTEGER,
+    at_created   TEXT,
+    at_id        TEXT,
     PRIMARY KEY (tenant_id, collection)
 ) WITHOUT ROWID;
 

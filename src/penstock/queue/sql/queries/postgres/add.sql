@@ -12,7 +12,7 @@ SELECT {own_or_common} FROM unnest({own_arrays}) AS own({own})
 
 -- One new row that meets nobody, in one round trip: its turn is found, its limits are looked at, it is written and
 -- told in a single statement. Where anything stands in the way (a live twin, a taken id, a queue that may be full) it
--- writes nothing, and the rules decide. The turn is that of transitions.next_turn.
+-- writes nothing, and the rules decide; so it does where anything is paused. The turn is that of transitions.next_turn.
 -- name: add_plain
 INSERT INTO unified_queue (
     queue_id, root_id, item_type, op, tenant_id, collection, branch, priority, created_at, updated_at,
@@ -30,7 +30,8 @@ SELECT %(queue_id)s::text, %(queue_id)s::text, %(item_type)s::text, %(op)s::text
         WHERE status = 'pending' AND tenant_id = %(tenant_id)s::text AND priority = %(priority)s::int
         ORDER BY turn DESC LIMIT 1
     ), 0)
-WHERE (%(functions)s::bigint IS NULL OR %(functions)s::bigint > (
+WHERE NOT EXISTS (SELECT 1 FROM queue_pause)
+  AND (%(functions)s::bigint IS NULL OR %(functions)s::bigint > (
         SELECT count(*) FROM (
             SELECT 1 FROM unified_queue
             WHERE status = 'pending' AND parent_id IS NULL AND item_type = 'function' LIMIT %(functions)s::bigint

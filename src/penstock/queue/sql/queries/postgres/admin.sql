@@ -3,22 +3,55 @@ SELECT {job} FROM unified_queue
 WHERE lease_until IS NOT NULL AND lease_until < %(now)s
 ORDER BY lease_until, queue_id LIMIT %(limit)s
 
--- name: paused_rows
+-- In two statements, so that each is a range of the index: what is left of a priority, and all below it.
+-- name: paused_from
 SELECT {job} FROM unified_queue
-WHERE held = 'pause'
-  AND (%(priority)s::int IS NULL
-       OR (-priority, turn, created_at, queue_id)
-          > (%(priority)s::int, %(turn)s::int, %(created_at)s::timestamptz, %(queue_id)s::text))
+WHERE held = 'pause' AND priority = %(priority)s
+  AND (turn, created_at, queue_id) > (%(turn)s, %(created_at)s, %(queue_id)s)
+ORDER BY turn, created_at, queue_id LIMIT %(limit)s
+FOR UPDATE
+
+-- name: paused_below
+SELECT {job} FROM unified_queue
+WHERE held = 'pause' AND priority < %(priority)s
 ORDER BY priority DESC, turn, created_at, queue_id LIMIT %(limit)s
 FOR UPDATE
 
+-- name: claimable_from
+SELECT queue_id, tenant_id, collection, priority, turn, created_at FROM unified_queue
+WHERE coalesce(held, status) = 'pending' AND priority = %(priority)s
+  AND (turn, created_at, queue_id) > (%(turn)s, %(created_at)s, %(queue_id)s)
+ORDER BY turn, created_at, queue_id LIMIT %(limit)s
+
+-- name: claimable_below
+SELECT queue_id, tenant_id, collection, priority, turn, created_at FROM unified_queue
+WHERE coalesce(held, status) = 'pending' AND priority < %(priority)s
+ORDER BY priority DESC, turn, created_at, queue_id LIMIT %(limit)s
+
 -- name: pauses
-SELECT tenant_id, collection FROM queue_pause
+SELECT tenant_id, collection, phase, at_priority, at_turn, at_created, at_id FROM queue_pause
 
--- name: pause
-INSERT INTO queue_pause (tenant_id, collection) VALUES (%(tenant_id)s, %(collection)s) ON CONFLICT DO NOTHING
+-- Whoever adds a row has to know of a resume until it is committed: a row that is not held back must not be
+-- overlooked by it.
+-- name: keep_pauses
+SELECT tenant_id, collection, phase, at_priority, at_turn, at_created, at_id FROM queue_pause
+ORDER BY tenant_id, collection FOR SHARE
 
--- name: resume
+-- One process at a time moves the rows of a resume; the others do not wait for it.
+-- name: resume_alone
+SELECT pg_try_advisory_xact_lock('queue_pause'::regclass::oid::bigint)
+
+-- name: hold_pauses
+SELECT tenant_id, collection, phase, at_priority, at_turn, at_created, at_id FROM queue_pause
+ORDER BY tenant_id, collection FOR UPDATE
+
+-- name: set_pause
+INSERT INTO queue_pause (tenant_id, collection, phase, at_priority, at_turn, at_created, at_id)
+VALUES (%(tenant_id)s, %(collection)s, %(phase)s, %(priority)s, %(turn)s, %(created_at)s, %(queue_id)s)
+ON CONFLICT (tenant_id, collection) DO UPDATE SET phase = excluded.phase, at_priority = excluded.at_priority,
+    at_turn = excluded.at_turn, at_created = excluded.at_created, at_id = excluded.at_id
+
+-- name: drop_pause
 DELETE FROM queue_pause WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s
 
 -- name: ahead
@@ -66,6 +99,7 @@ SELECT worker_id, host, pid, started_at, seen_at, info_json FROM queue_worker OR
 
 -- name: any_claimable
 SELECT EXISTS (SELECT 1 FROM unified_queue WHERE coalesce(held, status) = 'pending')
+   AND NOT EXISTS (SELECT 1 FROM queue_pause WHERE tenant_id = '*' AND collection = '*')
 
 -- name: durability
 SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes')

@@ -3,19 +3,39 @@ SELECT {job} FROM unified_queue INDEXED BY idx_unified_queue_lease_expiry
 WHERE lease_until IS NOT NULL AND lease_until < ?
 ORDER BY lease_until, queue_id LIMIT ?
 
--- name: paused_rows
+-- In two statements, so that each is a range of the index: what is left of a priority, and all below it.
+-- name: paused_from
 SELECT {job} FROM unified_queue INDEXED BY idx_unified_queue_paused
-WHERE held = 'pause'
-  AND (?1 IS NULL OR (-priority, turn, created_at, queue_id) > (?1, ?2, ?3, ?4))
-ORDER BY priority DESC, turn, created_at, queue_id LIMIT ?5
+WHERE held = 'pause' AND priority = ? AND (turn, created_at, queue_id) > (?, ?, ?)
+ORDER BY turn, created_at, queue_id LIMIT ?
+
+-- name: paused_below
+SELECT {job} FROM unified_queue INDEXED BY idx_unified_queue_paused
+WHERE held = 'pause' AND priority < ?
+ORDER BY priority DESC, turn, created_at, queue_id LIMIT ?
+
+-- name: claimable_from
+SELECT queue_id, tenant_id, collection, priority, turn, created_at
+FROM unified_queue INDEXED BY idx_unified_queue_dequeue
+WHERE status = 'pending' AND held IS NULL AND priority = ? AND (turn, created_at, queue_id) > (?, ?, ?)
+ORDER BY turn, created_at, queue_id LIMIT ?
+
+-- name: claimable_below
+SELECT queue_id, tenant_id, collection, priority, turn, created_at
+FROM unified_queue INDEXED BY idx_unified_queue_dequeue
+WHERE status = 'pending' AND held IS NULL AND priority < ?
+ORDER BY priority DESC, turn, created_at, queue_id LIMIT ?
 
 -- name: pauses
-SELECT tenant_id, collection FROM queue_pause
+SELECT tenant_id, collection, phase, at_priority, at_turn, at_created, at_id FROM queue_pause
 
--- name: pause
-INSERT INTO queue_pause (tenant_id, collection) VALUES (?, ?) ON CONFLICT DO NOTHING
+-- name: set_pause
+INSERT INTO queue_pause (tenant_id, collection, phase, at_priority, at_turn, at_created, at_id)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant_id, collection) DO UPDATE SET phase = excluded.phase, at_priority = excluded.at_priority,
+    at_turn = excluded.at_turn, at_created = excluded.at_created, at_id = excluded.at_id
 
--- name: resume
+-- name: drop_pause
 DELETE FROM queue_pause WHERE tenant_id = ? AND collection = ?
 
 -- name: ahead
