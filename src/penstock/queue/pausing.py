@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.job import Changes, Held, Job, Scope, Status
-from penstock.queue import pauses
+from penstock.queue import locks, pauses
 from penstock.queue.adding import numbered
 from penstock.queue.pauses import Pause, Phase, Place
 from penstock.queue.rows import Rows
