@@ -1,11 +1,12 @@
 """One of several processes that submit and do the calls of a few entities; all append to one record.
 
-Run as ``python -m tests.conformance.entity_calls ENGINE PLACE NUMBER PLAN``; says ``ready``, then waits for a line.
-A process submits, raises, cancels and requeues the calls of its own entities and does the calls of all.
+Run as ``python -m tests.conformance.entity_calls ENGINE PLACE NUMBER PLAN``; says ``ready``, then waits for a
+line. A process submits, raises, cancels and requeues the calls of its own entities and does the calls of all.
 
-Each line of the record is an event, written by one append: ``began`` and ``ended`` while the process holds the
-entity's lock, so the lines of one entity stand in the order in which its calls had the lock. What a process is
-about to ask for (``places``, ``cancels``, ``asks``) is written before the request, what came of it after.
+Each line of the record is an event, written by one append: ``began`` and ``ended`` while the process holds
+the entity's lock, so the lines of one entity stand in the order in which its calls had the lock. What a
+process is about to ask for (``places``, ``cancels``, ``asks``) is written before the request, what came of it
+after.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from random import Random
 import msgspec
 
 from penstock import lifecycle
-from penstock.job import Beat, Claim, ClaimRequest, JobQuery, NewJob, Settlement, Status
+from penstock.job import Beat, Claim, ClaimRequest, Job, JobQuery, NewJob, Settlement, Status
 from penstock.queue.protocol import Queue
 from penstock.retry import Classification
 from tests.conformance.durable import opened
@@ -149,7 +150,7 @@ class Actor:
             if answer.now is Status.PENDING
         )
 
-    def _some(self, statuses: frozenset[Status], number: int) -> list:
+    def _some(self, statuses: frozenset[Status], number: int) -> list[Job]:
         found = self._queue.find(
             JobQuery(statuses=statuses, lock_key=self._random.choice(self._own), limit=1_000)
         )

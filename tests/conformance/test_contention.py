@@ -112,12 +112,11 @@ def _out_of_order(stories: dict[str, Story]) -> Iterator[str]:
     """Within a tenant and priority, what was surely added first was not surely claimed later.
 
     Surely: by an earlier place in the same call, or by a call that had ended when the other began. Rows that
-    want a lock come back when it is free and keep no order.
+    want a lock come back when it is free: they keep their order among those of the same lock.
     """
-    flows: defaultdict[tuple[str, int], list[Story]] = defaultdict(list)
+    flows: defaultdict[tuple[str, int, str | None], list[Story]] = defaultdict(list)
     for story in stories.values():
-        if story.entry.lock_key is None:
-            flows[story.entry.tenant_id, story.entry.priority].append(story)
+        flows[story.entry.tenant_id, story.entry.priority, story.entry.lock_key].append(story)
     for flow, members in flows.items():
         for first, second in _inversions(members):
             yield f"{flow}: {second.entry.queue_id} was claimed before {first.entry.queue_id}"
@@ -217,7 +216,7 @@ def test_a_lost_job_and_one_settled_twice_are_breaches() -> None:
 )
 def test_a_claim_out_of_order_is_a_breach(adds: list[Call], claims: list[Call]) -> None:
     history = [*adds, *claims, _done(9, "job_1", "job_2")]
-    assert ["('ann', 5): job_2 was claimed before job_1"] == list(breaches(history))
+    assert ["('ann', 5, None): job_2 was claimed before job_1"] == list(breaches(history))
 
 
 def test_two_holders_of_a_lock_are_a_breach() -> None:

@@ -226,14 +226,14 @@ def test_a_raised_priority_goes_before_the_job_that_was_woken_for_the_lock(queue
 
 
 def test_the_oldest_job_does_not_pass_an_earlier_one_of_its_lock(queue):
-    holder, early = put(queue, *locked(2))
-    claim_all(queue)
+    _, early = put(queue, *locked(2))
+    (holder,) = claim_all(queue)
     (late,) = put(queue, new("late", lock_key="doc:1"), now=at(1))
     (urgent,) = put(queue, new("urgent", lock_key="doc:1", priority=9), now=at(2))
     put(queue, new("free", priority=9), now=at(2))
     # Meets the urgent job, which has to wait for the lock, and not the late one.
     claim_one(queue, at(3))
-    done(queue, row(queue, holder), at(4))
+    done(queue, holder, at(4))
     served = []
     while claims := queue.claim(ClaimRequest("w1", 1, oldest=True), now=at(5)):
         served += [claim.queue_id for claim in claims]

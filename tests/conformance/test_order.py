@@ -1,4 +1,4 @@
-"""Order of the calls of one entity, with several processes that claim, and everything that may happen to a call."""
+"""Order of the calls of one entity: several processes claim, and all happens that may happen to a call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.conformance.durable import DURABLE, given_back, opened, started
 from tests.conformance.entity_calls import Actor, Plan, Record
 
 PATIENCE_S = 240
-SMALL = Plan(processes=3, entities=6, calls=270, seed=0)
+SMALL = Plan(processes=3, entities=5, calls=180, seed=0)
 LARGE = Plan(processes=6, entities=20, calls=12_000, seed=0)
 RETURNED = frozenset({"retry", "release", "lost"})
 
@@ -143,6 +143,11 @@ class Line:
             if higher or (other.priority == call.priority and other.surely_before(call)):
                 yield f"{call.queue_id} ({call.priority}) began before {other.queue_id} ({other.priority})"
 
+    def forget(self, call: Call) -> None:
+        """The call had ended, cancelled between two attempts perhaps: it holds nothing."""
+        if self._holder is call:
+            self._holder, self._running = None, False
+
     def end(self, way: str) -> None:
         self._running = False
         if way not in RETURNED:
@@ -204,6 +209,7 @@ def put(line: Line, placing: Placing, at: int, place: int) -> None:
     call.loose = call.loose or placing.what == "loose"
     if placing.what == "requeued":
         call.waits, call.cancelled = True, False
+        line.forget(call)
 
 
 CLEAN = """\

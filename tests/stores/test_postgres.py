@@ -136,13 +136,22 @@ def test_a_claim_reads_the_claim_index_in_its_own_order(
 HOT: dict[str, dict[str, object]] = {
     "finish": {"ids": "{job_1}", "numbers": "{1}", "results": "{NULL}", "now": T0},
     "finish_and_wake": {"ids": "{job_1}", "numbers": "{1}", "results": "{NULL}", "now": T0},
-    "take": {"ids": "{job_1}", "leases": "{NULL}", "keys": "{a}", "now": T0, "worker_id": "w"},
-    "take_plain": {"limit": 10, "now": T0, "until": T0, "worker_id": "w"},
+    "take": {
+        "ids": "{job_1}",
+        "leases": "{NULL}",
+        "keys": "{a}",
+        "now": T0,
+        "worker_id": "w",
+        "oldest": None,
+    },
+    "take_plain": {"limit": 10, "locks": 200, "now": T0, "until": T0, "worker_id": "w"},
     "promote": {"now": T0},
     "renew": {"ids": "{job_1}", "numbers": "{1}", "leases": "{NULL}", "progress": "{NULL}", "now": T0},
     "hold": {"ids": "{job_1}"},
     "live": {"tenants": "{t}", "branches": "{main}", "keys": "{a}"},
+    "first_parked": {"keys": "{a}"},
     "wake": {"keys": "{a}", "channel": "c"},
+    "wake_one": {"key": "a", "channel": "c"},
     "surroundings": {"ids": "{job_1}", "tenants": "{t}", "priorities": "{5}"},
     "expired": {"now": T0, "limit": 10},
     "add_plain": dict.fromkeys(re.findall(r"%\((\w+)\)s", SQL["add_plain"])),
@@ -161,6 +170,24 @@ def test_no_statement_of_the_hot_path_scans_the_table(
     with queue._connections.borrowed() as connection:
         found = _plan(connection, name, **HOT[name])
 
+    assert "Seq Scan on unified_queue" not in found
+
+
+@pytest.mark.parametrize("backlog", [0, 20_000])
+@pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("name", ["take", "first_parked", "finish_and_wake", "wake", "wake_one"])
+def test_the_line_of_a_lock_is_read_from_its_index(
+    queue: PostgresQueue, own: Own, backlog: int, plans: str, name: str
+) -> None:
+    own.execute("ALTER TABLE unified_queue SET (autovacuum_enabled = off)")
+    _backlog(own, backlog)
+    with queue._connections.borrowed() as connection:
+        connection.execute(f"SET plan_cache_mode = {plans}".encode())
+        found = _plan(connection, name, **HOT[name])
+        connection.close()
+
+    assert "using idx_unified_queue_line" in found
+    assert "Sort" not in found
     assert "Seq Scan on unified_queue" not in found
 
 

@@ -70,7 +70,9 @@ class Rows(Protocol):
         """Largest turn among the tenant's pending rows of that priority, held ones included."""
 
     def first_parked(self, lock_keys: Collection[str]) -> Sequence[Job]:
-        """For each of these locks that nobody holds, the first row parked for it, if there is one."""
+        """For each of these locks that nobody holds, the first row parked for it, if there is one. An engine
+        whose writers can meet leaves it out while an earlier row of its tenant and priority can be claimed.
+        """
 
     def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
         """Of the parent's current run, in id order; running ones only while not yet asked to stop."""

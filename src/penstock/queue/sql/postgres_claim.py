@@ -1,9 +1,9 @@
 """One claim on PostgreSQL: look and lock, choose, take, hold back.
 
 Locks of jobs follow a protocol, as several claimers look at once: each key is tried as an advisory lock by
-the look itself (failing means park, never wait); whether it is held, and whether the row is the first of its
-key's line, is asked by a later statement; and after the commit whoever freed a key or parked for it looks once
-more (``wake``), so that no row waits for ever.
+the look itself (failing means park, never wait); whether it is held, and whether the row is the head of its
+key's line, is asked by a later statement; and after the commit whoever freed a key or parked for it looks
+once more (``wake``), so that no row waits for ever.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.queue.sql.postgres_errors import AGAIN
 from penstock.queue.sql.postgres_rows import PostgresRows
 from penstock.queue.sql.postgres_transaction import refusal
 from penstock.queue.sql.postgres_values import as_pause, texts, times
-from penstock.queue.sql.statements import CLAIM_COLUMNS
+from penstock.queue.sql.statements import CLAIM_COLUMNS, LOCK_CAP
 
 _OWN = 5
 """Columns of a candidate before those of its claim: id, turn, lock_key, whether it holds the lock, got it."""
@@ -52,10 +52,10 @@ class Grasp(NamedTuple):
 class Taken:
     """What was asked for; what came of it is known once the transaction is over."""
 
-    def __init__(self, claims: list[Claim], update: Cursor | None = None) -> None:
+    def __init__(self, claims: list[Claim], update: Cursor | None = None, *, complete: bool = True) -> None:
         self._claims = claims
         self._update = update
-        self.complete = True
+        self.complete = complete
         """Nothing was held back, so that there is nothing to fill up."""
 
     def claims(self) -> list[Claim]:
@@ -79,6 +79,8 @@ class PostgresClaim:
         """How many of the rows of a look wanted a lock."""
         self.plain = True
         """Whether there was nothing to choose, as far as was seen."""
+        self._locks = LOCK_CAP
+        """How many keys this transaction may still try: it keeps their advisory locks until it ends."""
         self._oldest: str | None = None
         """The row that this claim starts with because it is the oldest."""
         self.shut = False
@@ -105,7 +107,8 @@ class PostgresClaim:
         """Sent together with what comes before it; where a claim starts with the oldest, it looks later."""
         promoted = self._rows.send("promote", now=self._now)
         pauses = self._rows.send("pauses")
-        return Look(promoted, pauses, self._rows.send("candidates", limit=min(most, self._request.limit)))
+        limit = min(most, self._request.limit)
+        return Look(promoted, pauses, self._rows.send("candidates", limit=limit, locks=self._locks))
 
     def take(self, look: Look) -> Taken | None:
         """What was found is taken or held back, all of it: whoever claims meanwhile passes over it.
@@ -122,7 +125,7 @@ class PostgresClaim:
             # The answer is read after the commit: until then it is not known which rows were refused.
             return self._take(found)
         claims = self._rounds(paused, (found, cut))
-        return None if claims is None else Taken(claims)
+        return None if claims is None else Taken(claims, complete=self._locks > 0)
 
     def run(self) -> list[Claim] | None:
         promoted = self._rows.send("promote", now=self._now)
@@ -152,7 +155,8 @@ class PostgresClaim:
         taken: list[Claim] = []
         room = self._request.limit - self._before
         # As many rows as the other engines look at in their rounds.
-        while self.rows_read < self._request.limit + (ROUNDS - 1) * HELD_BACK_AT_ONCE:
+        most = self._request.limit + (ROUNDS - 1) * HELD_BACK_AT_ONCE
+        while looked or (self.rows_read < most and self._locks > 0):
             first = not taken and not self._before
             found, cut = looked or self._candidates(room, oldest=self._request.oldest and not self.rows_read)
             looked = None
@@ -186,7 +190,7 @@ class PostgresClaim:
 
     def _candidates(self, size: int, *, oldest: bool) -> tuple[list[Row], bool]:
         first = self._rows.ask("priority_head") if oldest else []
-        found = self._rows.ask("candidates", limit=size)
+        found = self._rows.ask("candidates", limit=size, locks=self._locks - len(first))
         if first:
             self._oldest = first[0][0]
             found = [*first, *(row for row in found if row[0] != first[0][0])][:size]
@@ -196,7 +200,9 @@ class PostgresClaim:
         """Up to the first whose lock was not even tried; whether that has cut some off."""
         untried = next((place for place, row in enumerate(found) if row[4] is None), len(found))
         self.rows_read += untried
-        self.keyed = max(self.keyed, sum(row[2] is not None and not row[3] for row in found[:untried]))
+        keyed = sum(row[2] is not None and not row[3] for row in found[:untried])
+        self.keyed = max(self.keyed, keyed)
+        self._locks -= keyed
         return found[:untried], untried < len(found)
 
     def _choose(self, found: Sequence[Row], room: int, paused: frozenset[Scope], *, first: bool) -> Choice:

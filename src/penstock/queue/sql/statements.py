@@ -34,7 +34,7 @@ OWN_COLUMNS = "queue_id idempotency_key turn lock_key root_id payload_json".spli
 """Those in which the rows of a batch usually differ; most batches have one value for each of the others."""
 
 LOCK_CAP = 200
-"""Rows of one claim that PostgreSQL may have to give a lock each: its table of locks has a fixed size."""
+"""Rows that one transaction of a claim may try a lock for: PostgreSQL's table of locks has a fixed size."""
 
 _TYPES = {
     "integer": "priority retry_count max_retries timeout_s run claim_number turn parent_run lost_count "
@@ -73,7 +73,6 @@ def load(dialect: str) -> dict[str, str]:
         "own": ", ".join(OWN_COLUMNS),
         "own_arrays": _arrays(OWN_COLUMNS),
         "own_or_common": ", ".join(map(_own_or_common, INSERTED_COLUMNS)),
-        "lock_cap": str(LOCK_CAP),
     }
     statements: dict[str, str] = {}
     for file in sorted(files(__package__).joinpath("queries", dialect).iterdir(), key=lambda f: f.name):

@@ -12,7 +12,7 @@ SELECT count(*) FROM promoted
 -- The predicate stands as in its index (see the migration) and as literals: a parameter would lose it. Materialized, so that only rows that
 -- were locked are asked for their key's advisory lock. Whether a key is held is asked by a later statement, which
 -- sees what the last owner of the advisory lock committed. Advisory locks are taken from a table of fixed size,
--- therefore no more than {lock_cap}; the rest answers NULL. The table's number keeps queues of one database apart.
+-- therefore no more than a transaction may still have; the rest answers NULL. The table's number keeps queues of one database apart.
 -- name: candidates
 WITH found AS MATERIALIZED (
     SELECT turn, lock_held, lock_key IS NOT NULL AND lock_held IS NULL AS wants, {claim_columns}
@@ -23,7 +23,7 @@ WITH found AS MATERIALIZED (
 )
 SELECT queue_id, turn, lock_key, lock_held IS NOT NULL,
        CASE WHEN NOT wants THEN true
-            WHEN count(*) FILTER (WHERE wants) OVER (ROWS UNBOUNDED PRECEDING) <= {lock_cap}
+            WHEN count(*) FILTER (WHERE wants) OVER (ROWS UNBOUNDED PRECEDING) <= %(locks)s
             THEN pg_try_advisory_xact_lock(hashtextextended(lock_key, 'unified_queue'::regclass::oid::bigint)) END,
        {claim}
 FROM found

@@ -13,7 +13,8 @@ RETURNING q.queue_id, q.lock_key, q.parent_id, q.parent_run, 0
 -- The same, and where all were plain the locks are passed on at once, so that the claim that follows in the same
 -- round trip finds the rows. Like first_parked it waits for nobody. Its own rows are the holders: nobody else is.
 -- The first parked row is left alone while an earlier row of its tenant and priority can be claimed: that one was
--- locked by another transaction when this one was parked, and a woken row would pass it.
+-- locked by another transaction when this one was parked, and a woken row would pass it. Such questions are scalar
+-- subqueries: as NOT EXISTS they would be planned as joins, by statistics that a new queue does not have.
 -- name: finish_and_wake
 WITH ended AS (
     UPDATE unified_queue AS q
@@ -33,12 +34,11 @@ WITH ended AS (
         ) AS f
         WHERE e.lock_key IS NOT NULL AND EXISTS (SELECT 1 FROM unified_queue WHERE held = 'lock')
           AND (SELECT count(*) FROM ended) = cardinality(%(ids)s::text[])
-          AND NOT EXISTS (
-            SELECT 1 FROM unified_queue c
-            WHERE c.lock_key = f.lock_key AND c.status = 'pending' AND coalesce(c.held, 'lock') = 'lock'
-              AND c.priority = f.priority AND c.turn BETWEEN 0 AND f.turn
-              AND (c.turn, c.created_at, c.queue_id) < (f.turn, f.created_at, f.queue_id)
-              AND c.held IS NULL AND c.tenant_id = f.tenant_id)))
+          AND (SELECT c.queue_id FROM unified_queue c
+               WHERE c.lock_key = f.lock_key AND c.status = 'pending' AND coalesce(c.held, 'lock') = 'lock'
+                 AND c.priority = f.priority AND c.turn BETWEEN 0 AND f.turn
+                 AND (c.turn, c.created_at, c.queue_id) < (f.turn, f.created_at, f.queue_id)
+                 AND c.held IS NULL AND c.tenant_id = f.tenant_id LIMIT 1) IS NULL))
     FOR UPDATE SKIP LOCKED
 ), woken AS (
     UPDATE unified_queue AS q
@@ -56,13 +56,12 @@ SELECT {job} FROM unified_queue WHERE held = 'lock' AND queue_id = ANY(ARRAY(
         SELECT * FROM unified_queue WHERE held = 'lock' AND lock_key = k.lock_key
         ORDER BY priority DESC, turn, created_at, queue_id LIMIT 1
     ) AS f
-    WHERE NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = f.lock_key)
-      AND NOT EXISTS (
-        SELECT 1 FROM unified_queue c
-        WHERE c.lock_key = f.lock_key AND c.status = 'pending' AND coalesce(c.held, 'lock') = 'lock'
-          AND c.priority = f.priority AND c.turn BETWEEN 0 AND f.turn
-          AND (c.turn, c.created_at, c.queue_id) < (f.turn, f.created_at, f.queue_id)
-          AND c.held IS NULL AND c.tenant_id = f.tenant_id)))
+    WHERE (SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = f.lock_key LIMIT 1) IS NULL
+      AND (SELECT c.queue_id FROM unified_queue c
+           WHERE c.lock_key = f.lock_key AND c.status = 'pending' AND coalesce(c.held, 'lock') = 'lock'
+             AND c.priority = f.priority AND c.turn BETWEEN 0 AND f.turn
+             AND (c.turn, c.created_at, c.queue_id) < (f.turn, f.created_at, f.queue_id)
+             AND c.held IS NULL AND c.tenant_id = f.tenant_id LIMIT 1) IS NULL))
 ORDER BY lock_key FOR UPDATE SKIP LOCKED
 
 -- After the commit, by those who freed a lock and by those who parked a row for it. Both look after their own
@@ -77,7 +76,7 @@ WITH heads AS MATERIALIZED (
         ORDER BY f.priority DESC, f.turn, f.created_at, f.queue_id LIMIT 1) AS queue_id
     FROM unnest(%(keys)s::text[]) AS k(lock_key)
     WHERE EXISTS (SELECT 1 FROM unified_queue WHERE held = 'lock')
-      AND NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = k.lock_key)
+      AND (SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = k.lock_key LIMIT 1) IS NULL
 ), parked AS MATERIALIZED (
     SELECT h.lock_key, h.queue_id FROM heads h
     WHERE (SELECT p.held FROM unified_queue p WHERE p.queue_id = h.queue_id) = 'lock'

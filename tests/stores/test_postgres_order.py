@@ -1,0 +1,149 @@
+"""Order of one lock key on PostgreSQL while other transactions have its rows locked: each case by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from penstock import lifecycle
+from penstock.job import Claim, ClaimRequest, Held, JobQuery, Status
+from penstock.queue.sql.postgres import PostgresQueue
+from penstock.queue.sql.postgres_claim import PostgresClaim
+from penstock.queue.sql.postgres_rows import PostgresRows
+from penstock.queue.sql.postgres_transaction import transact
+from penstock.queue.sql.statements import LOCK_CAP
+from tests.stores.conftest import Own
+from tests.stores.making import T0
+from tests.stores.making import call as new
+
+FIRST, SECOND, THIRD = "job_000001", "job_000002", "job_000003"
+LOCK = b"SELECT queue_id FROM unified_queue WHERE queue_id = ANY(%s) ORDER BY queue_id FOR UPDATE"
+
+
+@pytest.fixture
+def line(queue: PostgresQueue) -> PostgresQueue:
+    queue.add([new(number, lock_key="a") for number in (1, 2, 3)], now=T0)
+    return queue
+
+
+@contextmanager
+def locked(own: Own, *ids: str) -> Iterator[None]:
+    """As a claimer keeps the rows it looks at."""
+    with own.transaction():
+        own.execute(LOCK, (list(ids),))
+        yield
+
+
+def claims(queue: PostgresQueue, limit: int = 10, *, oldest: bool = False) -> list[Claim]:
+    return queue.claim(ClaimRequest("w", limit, oldest=oldest), now=T0)
+
+
+def served(queue: PostgresQueue) -> list[str]:
+    """All that is left, in the order of its claims."""
+    ids = []
+    while held := claims(queue):
+        ids += [claim.queue_id for claim in held]
+        queue.settle([lifecycle.done(claim) for claim in held], now=T0)
+    return ids
+
+
+@pytest.mark.parametrize("oldest", [False, True])
+@pytest.mark.parametrize("limit", [1, 10])
+def test_a_row_is_not_taken_while_another_looks_at_an_earlier_one(
+    line: PostgresQueue, own: Own, limit: int, oldest: bool
+) -> None:
+    with locked(own, FIRST):
+        assert [] == claims(line, limit, oldest=oldest)
+    assert [FIRST, SECOND, THIRD] == served(line)
+
+
+def test_a_row_parked_meanwhile_does_not_pass_when_the_lock_is_free_again(
+    line: PostgresQueue, own: Own
+) -> None:
+    (holder,) = claims(line, 1)
+    with locked(own, SECOND):
+        assert [] == claims(line)
+        assert [None, Held.LOCK] == [job.held for job in map(line.get, (SECOND, THIRD)) if job]
+        line.settle([lifecycle.done(holder)], now=T0)
+    assert [SECOND, THIRD] == served(line)
+
+
+def test_nor_when_the_holder_ends_in_an_exchange(line: PostgresQueue, own: Own) -> None:
+    (holder,) = claims(line, 1)
+    with locked(own, SECOND):
+        assert [] == claims(line)
+        assert [] == line.exchange([lifecycle.done(holder)], ClaimRequest("w", 10), now=T0).claims
+    assert [SECOND, THIRD] == served(line)
+
+
+def test_a_claim_that_is_refused_a_row_is_filled_up_with_others(line: PostgresQueue, own: Own) -> None:
+    line.add([new(number) for number in (4, 5)], now=T0)
+    with locked(own, FIRST):
+        assert ["job_000004", "job_000005"] == [claim.queue_id for claim in claims(line, 2)]
+
+
+def test_a_parked_head_that_another_has_locked_is_woken_once_it_is_free(
+    line: PostgresQueue, own: Own
+) -> None:
+    (holder,) = claims(line)
+    with ThreadPoolExecutor(1) as pool:
+        with locked(own, SECOND):
+            settling = pool.submit(line.settle, [lifecycle.done(holder)], now=T0)
+            wait_for_a_lock(own)
+            assert not settling.done()
+        settling.result(10)
+    assert [SECOND, THIRD] == served(line)
+
+
+def wait_for_a_lock(own: Own) -> None:
+    """Until some session waits for a row of this one's."""
+    waiting = b"SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+    while own.execute(waiting).fetchall() == [(0,)]:
+        own.execute(b"SELECT pg_sleep(0.01)")
+
+
+def test_passing_on_several_locks_waits_for_no_row_while_it_has_another(
+    queue: PostgresQueue, own: Own, url: str
+) -> None:
+    queue.add([new(number, lock_key="a") for number in (1, 2)], now=T0)
+    queue.add([new(number, lock_key="b") for number in (3, 4)], now=T0)
+    held = claims(queue)
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(url) as other, locked(own, "job_000004"):
+        other.execute(LOCK, ([SECOND],))
+        settling = pool.submit(queue.settle, [lifecycle.done(claim) for claim in held], now=T0)
+        wait_for_a_lock(other)
+        other.commit()
+        wait_for_a_lock(own)
+        # If it had that row as well, the two would wait for each other.
+        own.execute(LOCK + b" NOWAIT", ([SECOND],))
+    settling.result(10)
+    assert {SECOND, "job_000004"} == {claim.queue_id for claim in claims(queue)}
+
+
+def test_a_claim_keeps_few_advisory_locks_however_many_rows_it_holds_back(queue: PostgresQueue) -> None:
+    """The server has room for some thousands, for all its sessions together."""
+    keys = [f"key {number}" for number in range(900)]
+    queue.add([new(number, lock_key=key) for number, key in enumerate(keys)], now=T0)
+    while claims(queue, 1_000):
+        pass
+    # Nine that have to wait, one that need not.
+    second = [new(1_000 + number, lock_key=key) for number, key in enumerate(keys)]
+    free = [new(2_000 + number) for number in range(100)]
+    queue.add([job for at in range(100) for job in (*second[9 * at : 9 * at + 9], free[at])], now=T0)
+    tried = b"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+
+    def claim(rows: PostgresRows) -> int:
+        PostgresClaim(rows, ClaimRequest("w", 100), T0).run()
+        ((number,),) = rows.execute(tried.decode(), {}).fetchall()
+        return int(number)
+
+    assert transact(queue._connections, queue._channel, PostgresRows, claim) <= LOCK_CAP
+    while claims(queue, 100):
+        pass
+    assert {(None, Status.IN_PROGRESS): 1_000, (Held.LOCK, Status.PENDING): 900} == queue.count(
+        JobQuery(), by=["held", "status"]
+    )
