@@ -37,8 +37,8 @@ class StoreFile:
             name = self._path.name
             raise StoreVanished(
                 f"{self._path} was replaced by another file while it was open",
-                remedy=f"Stop all that use it, remove {name}-wal and {name}-shm, which are of the old file, and "
-                "start again; or put the old file back.",
+                remedy=f"Stop all that use it, remove {name}-wal and {name}-shm, which are of the old file, "
+                "and start again; or put the old file back.",
             )
 
     def _found(self) -> tuple[int, int]:
