@@ -14,6 +14,7 @@ from penstock.job import Held, Job, JobQuery, Scope, Status
 from penstock.queue.pauses import Phase
 from penstock.queue.redis import codec
 from penstock.queue.redis.server import Server
+from penstock.queue.tallies import Class
 
 AT_ONCE = 1_000
 """Rows one call looks at: some milliseconds of the server's time."""
@@ -99,6 +100,16 @@ def paused(server: Server) -> frozenset[Scope]:
         for scope, state in known
         if msgspec.msgpack.decode(state)[0] == Phase.PAUSED
     )
+
+
+def tally(server: Server) -> dict[Class, int]:
+    counts = _pairs(server.call("HGETALL", server.key("counts")))
+    named = [(*field.decode().split(":", 2), int(number)) for field, number in counts]
+    return {
+        (codec.STATUSES[int(status) - 1], codec.HELD[int(held)], item_type): number
+        for status, held, item_type, number in named
+        if number
+    }
 
 
 def _prunable(server: Server, ids: Sequence[bytes], item_type: str | None) -> set[bytes]:

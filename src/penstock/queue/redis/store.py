@@ -34,6 +34,7 @@ from penstock.queue.protocol import CASCADE_BATCH, COUNTABLE, NO_LIMITS, POSITIO
 from penstock.queue.redis import codec, format, reading
 from penstock.queue.redis.bell import Bell
 from penstock.queue.redis.server import Server
+from penstock.queue.tallies import Tally
 from penstock.queue.texts import refuse_unstorable, storable
 
 
@@ -217,6 +218,22 @@ class RedisQueue:
         if ahead < 0:
             return None
         return Position(min(ahead, POSITION_CAP), min(length[0], POSITION_CAP))
+
+    def tally(self) -> Tally:
+        return Tally(reading.tally(self._server))
+
+    def oldest(self) -> datetime | None:
+        # Our own ids sort by time; of ids that doors brought, the first after ours is looked at as well.
+        pending = JobQuery(statuses=frozenset({Status.PENDING}), limit=1)
+        found = self.find(pending) + self.find(msgspec.structs.replace(pending, after="job_g"))
+        return min((job.created_at for job in found), default=None)
+
+    def backlog(self, *, functions: bool, cap: int) -> int:
+        count = self._server.call("HGET", self._server.key("backlog"), "f" if functions else "i")
+        return min(int(count or 0), cap)
+
+    def busy(self, *, now: datetime | None = None) -> bool:
+        return self._server.run("busy", "", codec.micros(now)) == 1
 
     def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
         return reading.expired(self._server, self._moment(now), limit)
