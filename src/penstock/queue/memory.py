@@ -89,9 +89,7 @@ class MemoryQueue(Engine[Table]):
         for number in range(ROUNDS):
             batch = self._candidates(table, size, oldest=request.oldest and number == 0)
             self.rows_read += len(batch)
-            choice = choose(
-                batch, request.limit - len(taken), first=not taken, locked=locked, paused=paused
-            )
+            choice = choose(batch, request.limit - len(taken), first=not taken, locked=locked, paused=paused)
             for _, alike in groupby(choice.take, _what_a_claim_looks_at):
                 jobs = list(alike)
                 taken += table.change_alike(jobs, transitions.claimed(jobs[0], request, now))

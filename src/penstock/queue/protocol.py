@@ -111,8 +111,8 @@ class Queue(Protocol):
 
     def resume(self, scope: Scope, *, now: datetime | None = None) -> int:
         """Allow it again. Rows of one tenant and priority run in the order in which they were submitted, and
-        take turns with the other tenants. A bounded number of rows is released by this call, which answers how
-        many; claims and ``reconcile`` go on with the others, also after a crash.
+        take turns with the other tenants. This call releases a bounded number of rows and answers how many;
+        claims and ``reconcile`` go on with the others, also after a crash.
         """
 
     def paused(self) -> frozenset[Scope]: ...
@@ -126,20 +126,20 @@ class Queue(Protocol):
         """How many match, grouped by columns of ``COUNTABLE``; paging fields of the query are ignored."""
 
     def tally(self) -> Tally:
-        """Rows by status, reason to be held and item type, at a price that does not grow with the rows: exact,
-        or above some thousand rows an estimate where the engine cannot keep counts for nothing (PostgreSQL).
+        """Rows by status, reason to be held and item type, at a price that does not grow with them. Exact, or
+        above some thousand rows an estimate where keeping counts would slow every claim (PostgreSQL).
         """
 
     def oldest(self) -> datetime | None:
-        """When the oldest pending job was added, of those next in line: the first of each priority and of what
-        is held.
+        """When the oldest pending job was added, of those next in line: the first of each priority, and of
+        what is held.
         """
 
     def backlog(self, *, functions: bool, cap: int) -> int:
-        """Pending top-level function jobs, or pending top-level jobs of all other types, counted up to ``cap``."""
+        """Pending top-level jobs, counted up to ``cap``: those of functions, or those of all other types."""
 
     def busy(self, *, now: datetime | None = None) -> bool:
-        """Whether anything can be claimed, runs, waits for other than its children, is due or is in back-off."""
+        """Whether a job can be claimed, runs, waits for other than its children, is due or is in back-off."""
 
     def position(self, queue_id: str) -> Position | None:
         """Where a pending job stands, exact up to ``POSITION_CAP``; None when it is not pending."""

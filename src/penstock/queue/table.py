@@ -284,8 +284,9 @@ class Table:
     def next_in_line(self) -> Iterator[Job]:
         """The first row of each priority, and of what is held by each reason."""
         yield from self.priority_heads()
-        held = [self._paused, self._scheduled, *islice(self._parked.values(), 1)]
-        yield from (first for heap in held if (first := heap.first()) is not None)
+        firsts = [self._paused.first(), self._scheduled.first()]
+        firsts += [heap.first() for heap in islice(self._parked.values(), 1)]
+        yield from (job for job in firsts if job is not None)
 
     def busy(self, now: datetime) -> bool:
         """Something runs, waits for other than its children, is due, or is in back-off."""

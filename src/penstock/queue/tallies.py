@@ -1,4 +1,4 @@
-"""Row counts by status, reason to be held and item type, which every store keeps up to date as its rows change."""
+"""Row counts by status, reason to be held and item type, as a store keeps them while its rows change."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from penstock.job import Held, Job, JobQuery, Status
 
 Class: TypeAlias = tuple[Status, Held | None, str]
 """Status, reason to be held, item type."""
+
 
 class Tally(NamedTuple):
     """Rows by kind; not ``exact``: some of the numbers are estimates."""

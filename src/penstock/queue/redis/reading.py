@@ -103,13 +103,12 @@ def paused(server: Server) -> frozenset[Scope]:
 
 
 def tally(server: Server) -> dict[Class, int]:
-    counts = _pairs(server.call("HGETALL", server.key("counts")))
-    named = [(*field.decode().split(":", 2), int(number)) for field, number in counts]
-    return {
-        (codec.STATUSES[int(status) - 1], codec.HELD[int(held)], item_type): number
-        for status, held, item_type, number in named
-        if number
-    }
+    counts: dict[Class, int] = {}
+    for field, number in _pairs(server.call("HGETALL", server.key("counts"))):
+        status, held, item_type = field.decode().split(":", 2)
+        if int(number):
+            counts[codec.STATUSES[int(status) - 1], codec.HELD[int(held)], item_type] = int(number)
+    return counts
 
 
 def _prunable(server: Server, ids: Sequence[bytes], item_type: str | None) -> set[bytes]:

@@ -37,7 +37,6 @@ from penstock.queue.redis.server import Server
 from penstock.queue.tallies import Tally
 from penstock.queue.texts import refuse_unstorable, storable
 
-
 WHOLE, RESUMING = 1, 2
 """Flags of a claim's answer: it did not meet its bound; a resume is under way."""
 
@@ -102,8 +101,10 @@ class RedisQueue:
         claims = self._claims(self._run("claim", _asked(request), now))
         return self._filled_up(claims, request, now)
 
-    def _filled_up(self, claims: list[Claim] | None, request: ClaimRequest, now: datetime | None) -> list[Claim]:
-        """After a claim: note that it met its bound, move a batch of a resume, and claim what that released."""
+    def _filled_up(
+        self, claims: list[Claim] | None, request: ClaimRequest, now: datetime | None
+    ) -> list[Claim]:
+        """After a claim: note that it met its bound, move a batch of a resume, claim what that released."""
         released = self._advance(now, 1) if self._resuming else 0
         if not claims and released:
             claims = self._claims(self._run("claim", _asked(request), now))
@@ -189,7 +190,7 @@ class RedisQueue:
         released = 0
         for _ in range(steps):
             batch, more = self._run("step", (pauses.MOVED_AT_ONCE,), now)
-            released += batch
+            released += int(batch)
             if not more:
                 return released
         self._unfinished = True
@@ -233,7 +234,8 @@ class RedisQueue:
         return min(int(count or 0), cap)
 
     def busy(self, *, now: datetime | None = None) -> bool:
-        return self._server.run("busy", "", codec.micros(now)) == 1
+        busy: int = self._server.run("busy", "", codec.micros(now))
+        return busy == 1
 
     def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
         return reading.expired(self._server, self._moment(now), limit)

@@ -1,8 +1,8 @@
 """Row counts of a PostgreSQL queue at a bounded price.
 
-A counter would have to be written by every transaction: as a statement trigger that adds up changes it cost 12 % of a
-drain in batches of 100 and 24 % of one job by job. So a large table is counted as far as a bound, kind by kind, and
-beyond it estimated from pages chosen by chance.
+A counter would have to be written by every transaction: as a statement trigger that adds up changes it cost
+12 % of a drain in batches of 100 and 24 % of one job by job. So a large table is counted as far as a bound,
+kind by kind, and beyond it estimated from pages chosen by chance.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ def tally(rows: PostgresRows) -> Tally:
         groups[status, held] += number
     full = {group for group, number in groups.items() if number >= BOUND}
     kept = {kind: number for kind, number in counted.items() if kind[:2] not in full}
-    others = {
-        kind: number for kind, number in guessed.items() if kind[0] not in _BOUNDED or kind[:2] in full
-    }
+    others = {kind: number for kind, number in guessed.items() if kind[0] not in _BOUNDED or kind[:2] in full}
     return Tally(kept | others, exact=False)
 
 

@@ -213,7 +213,10 @@ class SqliteRows:
 
     def claimable_rows(self, limit: int, after: Place | None) -> list[Standing]:
         found = self._after("claimable", limit, after)
-        return [Standing(*row[:-1], datetime.fromisoformat(row[-1])) for row in found]
+        return [
+            Standing(queue_id, tenant_id, collection, priority, turn, datetime.fromisoformat(created))
+            for queue_id, tenant_id, collection, priority, turn, created in found
+        ]
 
     def _after(self, which: str, limit: int, after: Place | None) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = []
