@@ -15,7 +15,18 @@ from typing import Any
 
 import msgspec
 
-from bench import backlog, commands, drain, enqueue, pickup, pipeline, postgres_work, unchanged, workers
+from bench import (
+    backlog,
+    commands,
+    drain,
+    enqueue,
+    pickup,
+    pipeline,
+    postgres_work,
+    scale,
+    unchanged,
+    workers,
+)
 from bench import plan as plans
 from bench.contenders import ENGINES
 from bench.plan import Plan
@@ -29,6 +40,7 @@ PARTS: dict[str, Callable[[str, Plan], Iterator[Line]]] = {
     "two": drain.measure_two,
     "pickup": pickup.measure,
     "backlog": backlog.measure,
+    "scale": scale.measure,
     "workers": workers.measure,
     "work": postgres_work.measure,
     "commands": commands.measure,

@@ -37,26 +37,26 @@ class Engine:
     """Penstock's own queue, used as a custom worker uses it."""
 
     def __init__(self, queue: Queue) -> None:
-        self._queue = queue
+        self.queue = queue
 
     def prepare(self, new: Sequence[NewJob]) -> Sequence[NewJob]:
         return new
 
     def add(self, prepared: Sequence[NewJob]) -> None:
-        self._queue.add(prepared)
+        self.queue.add(prepared)
 
     def exchange(self, held: Sequence[Claim], limit: int) -> Sequence[Claim]:
         done = [lifecycle.done(claim) for claim in held]
-        return self._queue.exchange(done, ClaimRequest("bench", limit, LEASE)).claims
+        return self.queue.exchange(done, ClaimRequest("bench", limit, LEASE)).claims
 
     def settle(self, held: Sequence[Claim]) -> None:
-        self._queue.settle([lifecycle.done(claim) for claim in held])
+        self.queue.settle([lifecycle.done(claim) for claim in held])
 
     def wait(self, timeout: float) -> None:
-        self._queue.wait(timeout)
+        self.queue.wait(timeout)
 
     def close(self) -> None:
-        self._queue.close()
+        self.queue.close()
 
 
 def open_engine(engine: str, directory: Path) -> Contender:

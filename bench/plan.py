@@ -19,6 +19,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float
     backlogs: dict[str, tuple[int, ...]]
     backlog_drained: int
+    scales: dict[str, tuple[int, int]]
+    """Few rows and many, between which single calls are compared."""
     function_calls: int
     small_files: int
     pages: int
@@ -50,6 +52,12 @@ def full(directory: Path, repetitions: int | None) -> Plan:
             "redis": (1_000, 100_000),
         },
         backlog_drained=5_000,
+        scales={
+            "sqlite": (3_000, 1_000_000),
+            "jsonl": (3_000, 100_000),
+            "postgres": (3_000, 1_000_000),
+            "redis": (3_000, 1_000_000),
+        },
         function_calls=20_000,
         small_files=3_204,
         pages=500,
@@ -73,6 +81,7 @@ def quick(directory: Path, repetitions: int | None) -> Plan:
         idle_s=0.5,
         backlogs=dict.fromkeys(("sqlite", "jsonl", "postgres", "redis"), (1_000, 5_000)),
         backlog_drained=1_000,
+        scales=dict.fromkeys(("sqlite", "jsonl", "postgres", "redis"), (3_000, 9_000)),
         function_calls=2_000,
         small_files=300,
         pages=60,

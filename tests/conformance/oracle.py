@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -316,6 +317,9 @@ class Oracle(RuleBasedStateMachine):
     def read(self, query: JobQuery, by: tuple[str, ...], pick: int) -> None:
         self.both("find", query, timed=False)
         self.both("count", query, by=by, timed=False)
+        self.both("count", JobQuery(statuses=query.statuses), by=("held", "item_type"), timed=False)
+        self.both("backlog", functions=query.newest_first, cap=query.limit, timed=False)
+        self.both("busy", documents=query.newest_first)
         queue_id = self.picked([pick])[0]
         self.both("get", queue_id, timed=False)
         self.both("position", queue_id, timed=False)
@@ -329,6 +333,10 @@ class Oracle(RuleBasedStateMachine):
         expected, found = self.reference.find(EVERYTHING), self.engine.find(EVERYTHING)
         if found != expected:
             raise Difference("rows differ:\n" + "\n".join(_differences(found, expected)))
+        recount = Counter((job.status, job.held, job.item_type) for job in expected)
+        for queue in (self.engine, self.reference):
+            if queue.tally() != (recount, True):
+                raise Difference(f"{type(queue).__name__} counts {queue.tally()}, the rows are {recount}")
         if self.engine.paused() != self.reference.paused():
             raise Difference(f"paused {self.engine.paused()}, reference {self.reference.paused()}")
 

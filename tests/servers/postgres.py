@@ -39,7 +39,8 @@ PATIENCE_S = 60
 NOTE = "postgres.json"
 FEW = 2_000
 EMPTIED = [
-    *("unified_queue", "queue_pause", "queue_worker", "sources", "catalog_content", "catalog_keyword"),
+    *("unified_queue", "queue_count", "queue_pause", "queue_worker", "sources", "catalog_content"),
+    "catalog_keyword",
     *("catalog_vector", "catalog_vector_cache", "catalog_space", "catalog_outbox", "catalog_tombstone"),
     *("catalog_gone", "catalog_ledger", "catalog_fingerprint", "catalog_history", "catalog_walk"),
     "catalog_arrival",

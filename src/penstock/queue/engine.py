@@ -85,7 +85,9 @@ class Engine(ABC, Generic[R]):
             return self._claim(rows, request, moment)
 
         claims = self._write("claim", work)
-        return self._write("claim", work) or [] if self._goes_on(claims, moment) else claims or []
+        if self._goes_on(claims, moment):
+            claims = self._write("claim", work)
+        return claims or []
 
     def _goes_on(self, claims: list[Claim] | None, now: datetime) -> bool:
         """After a claim: note that it met its bound, and move a batch of a resume. Whether to claim again."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from itertools import chain, groupby, islice
+from itertools import chain, groupby, islice, takewhile
 from typing import Any, TypeVar
 
 import msgspec
@@ -27,11 +27,11 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
-from penstock.queue import forking, locks, pauses, pausing
+from penstock.queue import forking, locks, pauses, pausing, tallies
 from penstock.queue.choosing import HELD_BACK_AT_ONCE, ROUNDS, choose
 from penstock.queue.engine import Engine
 from penstock.queue.protocol import COUNTABLE, POSITION_CAP
-from penstock.queue.table import Table, order
+from penstock.queue.table import Table, claim_order
 
 FREEING = frozenset({"add", "settle", "exchange", "cancel", "requeue", "resume", "reconcile"})
 """Writes after which more can be claimed. A claim is none: an idle worker would wake itself for ever."""
@@ -160,6 +160,8 @@ class MemoryQueue(Engine[Table]):
         if unknown:
             raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
         with self._reading() as table:
+            if tallies.can_answer(query, by):
+                return tallies.answer(table.tallies, query, by)
             matching = (job for job in table.values() if _matches(query, job))
             return dict(Counter(tuple(getattr(job, name) for name in by) for job in matching))
 
@@ -168,12 +170,28 @@ class MemoryQueue(Engine[Table]):
             job = table.rows.get(queue_id)
             if job is None or job.status is not Status.PENDING:
                 return None
-            own = (-job.priority, order(job))
-            ready = (j for j in table.values() if j.status is Status.PENDING)
-            pending = [(-j.priority, order(j)) for j in ready if j.held is None]
+            own = claim_order(job)
+            before = takewhile(lambda other: claim_order(other) < own, table.claimable())
             length = sum(table.backlog_counts.values()) + table.pending_children
-            ahead = sum(key < own for key in pending)
-            return Position(min(ahead, POSITION_CAP), min(length, POSITION_CAP))
+            return Position(sum(1 for _ in islice(before, POSITION_CAP)), min(length, POSITION_CAP))
+
+    def tally(self) -> tallies.Tally:
+        with self._reading() as table:
+            return tallies.Tally({kind: number for kind, number in table.tallies.items() if number})
+
+    def oldest(self) -> datetime | None:
+        with self._reading() as table:
+            return min((job.created_at for job in table.next_in_line()), default=None)
+
+    def backlog(self, *, functions: bool, cap: int) -> int:
+        with self._reading() as table:
+            return table.backlog(functions=functions, tenant_id=None, cap=cap)
+
+    def busy(self, *, documents: bool = True, now: datetime | None = None) -> bool:
+        moment = now or clock.now()
+        with self._reading() as table:
+            claimable = not pauses.shut(table.pauses()) and next(table.claimable(), None) is not None
+            return claimable or table.busy(moment, documents=documents)
 
     def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
         moment = now or clock.now()

@@ -1,10 +1,10 @@
 """Pauses and what they hold back: the states of a pause, and the order in which a resume releases rows.
 
-A pause starts as ``PAUSED``. A resume turns it into ``GATHERING``: rows of its scope that can still be claimed are
-held back as well, in batches, so that none of them runs before an older one that a claim has held back. Then it is
-``RELEASING``: the rows go back in the order of priority, created_at and queue_id, with new turns, so that the tenant
-neither loses its order nor passes the others. Rows added meanwhile are held back when they are added. A stop at any
-point loses nothing: the state and the place reached are part of the store.
+A pause starts as ``PAUSED``. A resume turns it into ``GATHERING``: rows of its scope that can still be
+claimed are held back as well, in batches, so that none of them runs before an older one that a claim has held
+back. Then it is ``RELEASING``: the rows go back in the order of priority, created_at and queue_id, with new
+turns, so that the tenant neither loses its order nor passes the others. Rows added meanwhile are held back
+when they are added. A stop at any point loses nothing: the state and the place reached are in the store.
 
 A pause of everything holds back no row: a claim that finds it takes nothing and looks at nothing.
 """
@@ -28,7 +28,7 @@ ABOVE_ALL = 11
 MOVED_AT_ONCE = 1_000
 """Rows that one transaction of a resume looks at."""
 
-RESUME_STEPS = 4
+RESUME_STEPS = 3
 """Batches that one call of ``resume`` moves itself; claims and upkeep move the others."""
 
 

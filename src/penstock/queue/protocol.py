@@ -31,10 +31,11 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
+from penstock.queue.tallies import Tally
 
 NO_LIMITS = Limits()
 
-POSITION_CAP = 10_000
+POSITION_CAP = 3_000
 """``position`` counts no further than this, so that asking it never costs more as the backlog grows."""
 
 CASCADE_BATCH = 1_000
@@ -61,7 +62,8 @@ class Queue(Protocol):
         """Up to ``limit`` jobs become this worker's until the lease ends, in the order: priority
         (highest first), turn, created_at, queue_id. What cannot be claimed (lock taken, tenant paused)
         is marked held on the way and not read again until released. A crash suspect is claimed alone.
-        ``oldest`` starts with the oldest of the priorities' heads. Empty only when nothing can be claimed.
+        ``oldest`` starts with the oldest of the priorities' heads. Empty when nothing can be claimed, or when
+        all of a bounded number of rows had to be held back: then ``wait`` returns at once.
         """
 
     def settle(
@@ -105,10 +107,13 @@ class Queue(Protocol):
         """
 
     def pause(self, scope: Scope, *, now: datetime | None = None) -> None:
-        """Stop claiming from a scope; what runs goes on."""
+        """Stop claiming from a scope; what runs goes on. No row is touched before a claim meets it."""
 
     def resume(self, scope: Scope, *, now: datetime | None = None) -> int:
-        """Allow it again; rows held by it get new turns at the end. Answers how many were released."""
+        """Allow it again. Rows of one tenant and priority run in the order in which they were submitted, and
+        take turns with the other tenants. This call releases a bounded number of rows and answers how many;
+        claims and ``reconcile`` go on with the others, also after a crash.
+        """
 
     def paused(self) -> frozenset[Scope]: ...
 
@@ -119,6 +124,25 @@ class Queue(Protocol):
 
     def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
         """How many match, grouped by columns of ``COUNTABLE``; paging fields of the query are ignored."""
+
+    def tally(self) -> Tally:
+        """Rows by status, reason to be held and item type, at a price that does not grow with them. Exact, or
+        above some thousand rows an estimate where keeping counts would slow every claim (PostgreSQL).
+        """
+
+    def oldest(self) -> datetime | None:
+        """When the oldest pending job was added, of those next in line: the first of each priority, and of
+        what is held.
+        """
+
+    def backlog(self, *, functions: bool, cap: int) -> int:
+        """Pending top-level jobs, counted up to ``cap``: those of functions, or those of all other types."""
+
+    def busy(self, *, documents: bool = True, now: datetime | None = None) -> bool:
+        """Whether a job can be claimed, runs, waits for a document, is due or is in back-off.
+
+        Without ``documents``, jobs that wait for a document do not count.
+        """
 
     def position(self, queue_id: str) -> Position | None:
         """Where a pending job stands, exact up to ``POSITION_CAP``; None when it is not pending."""

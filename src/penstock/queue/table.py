@@ -16,6 +16,7 @@ from penstock.job import CHILDREN, Changes, Held, Job, NewJob, Scope, Settlement
 from penstock.queue.liveheap import LiveHeap
 from penstock.queue.pauses import Pause, Place, Standing
 from penstock.queue.rows import ChildCount, Finished
+from penstock.queue.tallies import Class, class_of
 
 Order: TypeAlias = tuple[int, datetime, str]
 """Claim order within one priority: turn, created_at, queue_id."""
@@ -51,6 +52,7 @@ class Table:
         self.waiting: dict[str, None] = {}
         self.backlog_counts: Counter[tuple[bool, str]] = Counter()
         self.pending_children = 0
+        self.tallies: Counter[Class] = Counter()
         self.known_pauses: dict[Scope, Pause] = {}
         self._returned = [LiveHeap(self.rows, order) for _ in range(HIGHEST + 1)]
         self._numbered = [LiveHeap(self.rows, order) for _ in range(HIGHEST + 1)]
@@ -160,6 +162,7 @@ class Table:
             del self._trees[root]
 
     def _enter(self, job: Job) -> None:
+        self.tallies[class_of(job)] += 1
         if job.status is Status.PENDING:
             self._enter_pending(job)
         elif job.status is Status.IN_PROGRESS:
@@ -199,6 +202,7 @@ class Table:
 
     def _leave(self, job: Job) -> None:
         """The row is changed or gone by now, so the heaps know already."""
+        self.tallies[class_of(job)] -= 1
         if job.status is Status.PENDING:
             self._count_pending(job, -1)
             if job.held is Held.LOCK and job.lock_key is not None:
@@ -285,6 +289,20 @@ class Table:
         return list(
             takewhile(lambda job: job.run_at is not None and job.run_at <= now, self._scheduled.ordered())
         )
+
+    def next_in_line(self) -> Iterator[Job]:
+        """The first row of each priority, and of what is held by each reason."""
+        yield from self.priority_heads()
+        firsts = [self._paused.first(), self._scheduled.first()]
+        firsts += [heap.first() for heap in islice(self._parked.values(), 1)]
+        yield from (job for job in firsts if job is not None)
+
+    def busy(self, now: datetime, *, documents: bool) -> bool:
+        """Something runs, waits for a document (where those count), is due, or is in back-off."""
+        waiting = self.waiting if documents else ()
+        if self.leased or any(self.rows[queue_id].waiting_for != CHILDREN for queue_id in waiting):
+            return True
+        return any(job.retry_count or (job.run_at and job.run_at <= now) for job in self._scheduled.ordered())
 
     def expired(self, now: datetime) -> list[Job]:
         """Few are in progress at a time, so a look at each is cheaper than an order kept at every claim."""

@@ -63,11 +63,13 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs stand where. ``by_held`` counts the pending ones that cannot be claimed now;
-    ``warnings`` says what of the store a person should look at.
+    """Job counts by status. ``by_held`` counts the pending ones that cannot be claimed now. If not ``exact``
+    (PostgreSQL above some thousand rows), numbers above 3,000 are estimates. ``oldest_pending_at`` is that of
+    the oldest job among those next in line; ``warnings`` says what of the store a person should look at.
     """
 
     by_status: dict[str, int]
+    exact: bool
     by_held: dict[str, int]
     by_item_type: dict[str, dict[str, int]]
     oldest_pending_at: datetime | None

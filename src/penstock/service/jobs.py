@@ -126,11 +126,8 @@ class Jobs:
 
     def room(self) -> int:
         """How many more indexing jobs the queue takes now, for doors that hold back instead of failing."""
-        waiting = JobQuery(statuses=frozenset({Status.PENDING}), top_level=True)
-        functions = msgspec.structs.replace(waiting, item_type="function")
-        # Two counts: grouped by type, SQLite would read every job that has ended.
-        indexing = sum(self.queue.count(waiting).values()) - sum(self.queue.count(functions).values())
-        return max(self.settings.max_queue - indexing, 0)
+        limit = self.settings.max_queue
+        return limit - self.queue.backlog(functions=False, cap=limit)
 
     def _limits(self) -> Limits:
         return Limits(
@@ -276,19 +273,23 @@ class Jobs:
     def stats(self) -> Stats:
         """How many jobs stand where, how long the oldest has waited, what is paused, and who works."""
         by_status = dict.fromkeys((status.value for status in Status), 0)
+        by_held = dict.fromkeys((reason.value for reason in Held), 0)
         by_item_type: dict[str, dict[str, int]] = {}
-        for (status, item_type), number in self.queue.count(JobQuery(), by=("status", "item_type")).items():
-            by_status[Status(status).value] += number
-            by_item_type.setdefault(item_type, {})[Status(status).value] = number
-        pending = JobQuery(statuses=frozenset({Status.PENDING}))
-        held = self.queue.count(pending, by=("held",))
-        oldest = self._oldest_pending()
+        counts, exact = self.queue.tally()
+        for (status, held, item_type), number in counts.items():
+            by_status[status.value] += number
+            of_type = by_item_type.setdefault(item_type, {})
+            of_type[status.value] = of_type.get(status.value, 0) + number
+            if held is not None:
+                by_held[held.value] += number
+        oldest = self.queue.oldest()
         return Stats(
             by_status=by_status,
-            by_held={reason.value: held.get((reason,), 0) for reason in Held},
+            exact=exact,
+            by_held=by_held,
             by_item_type=dict(sorted(by_item_type.items())),
-            oldest_pending_at=oldest.created_at if oldest else None,
-            oldest_pending_age_s=(self.queue.now() - oldest.created_at).total_seconds() if oldest else None,
+            oldest_pending_at=oldest,
+            oldest_pending_age_s=(self.queue.now() - oldest).total_seconds() if oldest else None,
             paused=self.paused(),
             workers=self.queue.workers(),
             warnings=self._warnings(),
@@ -299,13 +300,6 @@ class Jobs:
             return self.queue.check()
         except StoreReadOnly as error:
             return [str(error)]
-
-    def _oldest_pending(self) -> Job | None:
-        """Our own ids sort by time; of ids that doors brought, the first after ours is looked at as well."""
-        pending = JobQuery(statuses=frozenset({Status.PENDING}), limit=1)
-        after_ours = msgspec.structs.replace(pending, after="job_g")
-        found = self.queue.find(pending) + self.queue.find(after_ours)
-        return min(found, key=lambda job: job.created_at, default=None)
 
     def purge(
         self, *, status: str | Collection[str] = ("done", "cancelled"), older_than: timedelta = timedelta(0)

@@ -6,12 +6,7 @@ from collections.abc import Collection
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase
-from penstock.job import CHILDREN, Held, JobQuery, Status
 from penstock.queue.protocol import Queue
-from penstock.worker import paging
-
-IN_PROGRESS = frozenset({Status.IN_PROGRESS})
-LIVE = frozenset({Status.PENDING, Status.IN_PROGRESS})
 
 
 def lanes_idle(queue: Queue, catalog: Catalog | None, lanes: Collection[Phase], *, takes_jobs: bool) -> bool:
@@ -36,18 +31,4 @@ def idle(queue: Queue, *, documents_elsewhere: bool = False) -> bool:
     nor does what only waits for them: parents for their children, jobs for a lock. With
     ``documents_elsewhere``, neither do jobs that wait for their documents.
     """
-    # Counted first: a job that begins to wait in between only makes the answer "not yet".
-    waiting = sum(queue.count(JobQuery(statuses=IN_PROGRESS, waiting_for=CHILDREN)).values())
-    counts = queue.count(JobQuery(statuses=LIVE), by=("status", "held"))
-    if counts.get((Status.PENDING, None)):
-        return False
-    if counts.get((Status.IN_PROGRESS, None), 0) > waiting and not (documents_elsewhere and _all_wait(queue)):
-        return False
-    now = queue.now()
-    later = paging.every(queue, JobQuery(statuses=frozenset({Status.PENDING}), held=Held.TIME))
-    # What has become due is taken up by the next claim; until then its row says what it said.
-    return not any(job.retry_count or (job.run_at and job.run_at <= now) for job in later)
-
-
-def _all_wait(queue: Queue) -> bool:
-    return all(job.waiting for job in paging.every(queue, JobQuery(statuses=IN_PROGRESS)))
+    return not queue.busy(documents=not documents_elsewhere)

@@ -10,7 +10,7 @@ FORMAT = 1
 OLDEST = (6, 2)
 
 TYPES = {
-    "zset": "all live failed cancelled ready paused lockers later lease waiting "
+    "zset": "all live failed cancelled ready paused lockers later backoff lease waiting "
     "ended:done ended:failed ended:cancelled",
     "hash": "locks keys counts backlog pauses workers",
     "string": "format version",

@@ -14,6 +14,7 @@ from penstock.job import Held, Job, JobQuery, Scope, Status
 from penstock.queue.pauses import Phase
 from penstock.queue.redis import codec
 from penstock.queue.redis.server import Server
+from penstock.queue.tallies import Class
 
 AT_ONCE = 1_000
 """Rows one call looks at: some milliseconds of the server's time."""
@@ -99,6 +100,15 @@ def paused(server: Server) -> frozenset[Scope]:
         for scope, state in known
         if msgspec.msgpack.decode(state)[0] == Phase.PAUSED
     )
+
+
+def tally(server: Server) -> dict[Class, int]:
+    counts: dict[Class, int] = {}
+    for field, number in _pairs(server.call("HGETALL", server.key("counts"))):
+        status, held, item_type = field.decode().split(":", 2)
+        if int(number):
+            counts[codec.STATUSES[int(status) - 1], codec.HELD[int(held)], item_type] = int(number)
+    return counts
 
 
 def _prunable(server: Server, ids: Sequence[bytes], item_type: str | None) -> set[bytes]:

@@ -28,6 +28,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "prune": ("rows",),
     "reconcile": (*_RULES, "requeueing"),
     "scan": ("rows",),
+    "busy": ("rows", "pauses"),
     "position": ("rows", "ranks"),
     "together": (),
 }

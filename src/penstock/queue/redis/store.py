@@ -34,6 +34,7 @@ from penstock.queue.protocol import CASCADE_BATCH, COUNTABLE, NO_LIMITS, POSITIO
 from penstock.queue.redis import codec, format, reading
 from penstock.queue.redis.bell import Bell
 from penstock.queue.redis.server import Server
+from penstock.queue.tallies import Tally
 from penstock.queue.texts import refuse_unstorable, storable
 
 WHOLE, RESUMING = 1, 2
@@ -103,7 +104,7 @@ class RedisQueue:
     def _filled_up(
         self, claims: list[Claim] | None, request: ClaimRequest, now: datetime | None
     ) -> list[Claim]:
-        """After a claim: note that it met its bound, move a batch of a resume, and claim what that released."""
+        """After a claim: note that it met its bound, move a batch of a resume, claim what that released."""
         released = self._advance(now, 1) if self._resuming else 0
         if not claims and released:
             claims = self._claims(self._run("claim", _asked(request), now))
@@ -189,7 +190,7 @@ class RedisQueue:
         released = 0
         for _ in range(steps):
             batch, more = self._run("step", (pauses.MOVED_AT_ONCE,), now)
-            released += batch
+            released += int(batch)
             if not more:
                 return released
         self._unfinished = True
@@ -218,6 +219,23 @@ class RedisQueue:
         if ahead < 0:
             return None
         return Position(min(ahead, POSITION_CAP), min(length[0], POSITION_CAP))
+
+    def tally(self) -> Tally:
+        return Tally(reading.tally(self._server))
+
+    def oldest(self) -> datetime | None:
+        # Our own ids sort by time; of ids that doors brought, the first after ours is looked at as well.
+        pending = JobQuery(statuses=frozenset({Status.PENDING}), limit=1)
+        found = self.find(pending) + self.find(msgspec.structs.replace(pending, after="job_g"))
+        return min((job.created_at for job in found), default=None)
+
+    def backlog(self, *, functions: bool, cap: int) -> int:
+        count = self._server.call("HGET", self._server.key("backlog"), "f" if functions else "i")
+        return min(int(count or 0), cap)
+
+    def busy(self, *, documents: bool = True, now: datetime | None = None) -> bool:
+        busy: int = self._server.run("busy", "documents" if documents else "", codec.micros(now))
+        return busy == 1
 
     def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
         return reading.expired(self._server, self._moment(now), limit)

@@ -37,9 +37,11 @@ from penstock.queue.sql.postgres_connections import Connections
 from penstock.queue.sql.postgres_joining import joined
 from penstock.queue.sql.postgres_listener import Listener
 from penstock.queue.sql.postgres_rows import PostgresRows
+from penstock.queue.sql.postgres_tally import tally
 from penstock.queue.sql.postgres_transaction import transact
 from penstock.queue.sql.postgres_values import as_pause, column_value, decoded
 from penstock.queue.sql.statements import LOCK_CAP
+from penstock.queue.tallies import Tally
 from penstock.queue.texts import refuse_unstorable, storable
 
 T = TypeVar("T")
@@ -242,8 +244,32 @@ class PostgresQueue(Engine[PostgresRows]):
             return None
         place = {"priority": job.priority, "turn": job.turn, "created_at": job.created_at}
         with self._reading() as rows:
-            ahead = rows.scalar("ahead", **place, queue_id=queue_id, cap=POSITION_CAP)
+            ahead: int = rows.scalar("ahead_above", priority=job.priority, cap=POSITION_CAP)
+            ahead += rows.scalar("ahead_within", **place, queue_id=queue_id, cap=POSITION_CAP - ahead)
             return Position(ahead, rows.scalar("pending", cap=POSITION_CAP))
+
+    def tally(self) -> Tally:
+        with self._reading() as rows:
+            return tally(rows)
+
+    def oldest(self) -> datetime | None:
+        with self._reading() as rows:
+            oldest: datetime | None = rows.scalar("oldest")
+            return oldest
+
+    def backlog(self, *, functions: bool, cap: int) -> int:
+        with self._reading() as rows:
+            return rows.backlog(functions=functions, tenant_id=None, cap=cap)
+
+    def busy(self, *, documents: bool = True, now: datetime | None = None) -> bool:
+        moment = now or self.now()
+        with self._reading() as rows:
+            return (
+                bool(rows.scalar("any_claimable"))
+                or bool(rows.scalar("any_leased"))
+                or (documents and bool(rows.scalar("any_waiting")))
+                or bool(rows.scalar("any_returning", now=moment))
+            )
 
     def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
         moment = now or self.now()

@@ -27,7 +27,7 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
-from penstock.queue import adding, pauses
+from penstock.queue import adding, pauses, tallies
 from penstock.queue.engine import Engine
 from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
 from penstock.queue.sql import filters, schema
@@ -55,7 +55,9 @@ class SqliteQueue(Engine[SqliteRows]):
     @contextmanager
     def _writing(self, what: str) -> Iterator[SqliteRows]:  # noqa: ARG002 - SQLite keeps its own record
         with self._connections.writing() as connection:
-            yield SqliteRows(connection)
+            rows = SqliteRows(connection)
+            yield rows
+            rows.flush()
 
     def _write(self, what: str, work: Callable[[SqliteRows], T]) -> T:
         with self._writing(what) as rows:
@@ -80,7 +82,10 @@ class SqliteQueue(Engine[SqliteRows]):
         if any(item.dedupe for item in new):
             raise InvalidRequest("a job that joins a transaction must have dedupe=False")
         with translated(self.path):
-            return adding.add(SqliteRows(connection), new, limits, now or clock.now())
+            rows = SqliteRows(connection)
+            added = adding.add(rows, new, limits, now or clock.now())
+            rows.flush()
+            return added
 
     def _refuse_foreign(self, connection: Any) -> None:
         """Another file may have tables of the same names; the call would be lost in there."""
@@ -132,6 +137,9 @@ class SqliteQueue(Engine[SqliteRows]):
         unknown = set(by) - COUNTABLE
         if unknown:
             raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
+        if tallies.can_answer(query, by):
+            with self._reading() as rows:
+                return tallies.answer(rows.counts(), query, by)
         statement, values = filters.count(query, by)
         if not storable(values):
             return {}
@@ -148,9 +156,34 @@ class SqliteQueue(Engine[SqliteRows]):
             job = rows.get(queue_id)
             if job is None or job.status is not Status.PENDING:
                 return None
+            ahead = rows.scalar("ahead_above", job.priority, POSITION_CAP)
             place = (job.priority, job.turn, format_time(job.created_at), job.queue_id)
-            ahead = rows.scalar("ahead", *place, POSITION_CAP)
-            return Position(ahead, rows.scalar("pending", POSITION_CAP))
+            ahead += rows.scalar("ahead_within", *place, POSITION_CAP - ahead)
+            return Position(ahead, min(tallies.pending(rows.counts()), POSITION_CAP))
+
+    def tally(self) -> tallies.Tally:
+        with self._reading() as rows:
+            return tallies.Tally(rows.counts())
+
+    def oldest(self) -> datetime | None:
+        with self._reading() as rows:
+            text = rows.scalar("oldest")
+        return datetime.fromisoformat(text) if text else None
+
+    def backlog(self, *, functions: bool, cap: int) -> int:
+        with self._reading() as rows:
+            return rows.backlog(functions=functions, tenant_id=None, cap=cap)
+
+    def busy(self, *, documents: bool = True, now: datetime | None = None) -> bool:
+        at = format_time(now or clock.now())
+        with self._reading() as rows:
+            return (
+                (bool(rows.scalar("any_claimable")) and not pauses.shut(rows.pauses()))
+                or bool(rows.scalar("any_leased"))
+                or (documents and bool(rows.scalar("any_waiting")))
+                or bool(rows.scalar("any_due", at))
+                or bool(rows.scalar("any_backing_off"))
+            )
 
     def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
         with self._reading() as rows:

@@ -12,6 +12,7 @@
 --   ready         zset of what can be claimed, in claim order; member = created_at and id
 --   paused        zset of what a pause holds, as ready;  parked:LOCK the same for a lock
 --   lockers       zset of locks that have parked rows, score 0;  locks  hash lock -> id of its holder
+--   backoff       zset of ids of later that were tried before, score 0
 --   later         zset of ids by run_at;  lease  zset of ids by lease_until;  waiting  zset of ids, score 0
 --   flow:PRIORITY:TENANT  zset of the ids of pending rows with a turn, by turn
 --   ended:STATUS  zset of top-level ids by finished_at

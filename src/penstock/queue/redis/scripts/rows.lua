@@ -114,7 +114,14 @@ local function count_backlog(row, change)
   end
 end
 
+local function backs_off(state)
+  return state[STATUS] == PENDING and state[HELD] == TIMED and state[RETRIES] > 0
+end
+
 local function move_place(row, was)
+  if backs_off(row) ~= backs_off(was) then
+    if backs_off(row) then call('ZADD', P .. 'backoff', 0, row.id) else call('ZREM', P .. 'backoff', row.id) end
+  end
   local from, before, old = place_of(was, row)
   local to, after, new = place_of(row, row)
   if from == to and before == after and old == new then return end

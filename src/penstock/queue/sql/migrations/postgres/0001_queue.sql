@@ -109,6 +109,12 @@ CREATE INDEX idx_unified_queue_tree ON unified_queue (root_id)
     WHERE parent_id IS NOT NULL;
 CREATE INDEX idx_unified_queue_waiting ON unified_queue (queue_id)
     WHERE waiting_for IS NOT NULL AND finished_at IS NULL;
+-- What backpressure counts.
+CREATE INDEX idx_unified_queue_backlog ON unified_queue (parent_id)
+    WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function';
+-- Jobs in back-off, which an idle worker has to wait for; not those that were only asked for later.
+CREATE INDEX idx_unified_queue_backoff ON unified_queue (run_at)
+    WHERE held = 'time' AND retry_count > 0;
 CREATE INDEX idx_unified_queue_finished ON unified_queue (finished_at, queue_id)
     WHERE finished_at IS NOT NULL AND parent_id IS NULL;
 

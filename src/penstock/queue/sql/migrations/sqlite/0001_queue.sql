@@ -105,6 +105,9 @@ CREATE INDEX idx_unified_queue_waiting ON unified_queue (queue_id)
 -- claim touches one page of it and not one a tenant.
 CREATE INDEX idx_unified_queue_backlog ON unified_queue (parent_id)
     WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function';
+-- Jobs in back-off, which an idle worker has to wait for; not those that were only asked for later.
+CREATE INDEX idx_unified_queue_backoff ON unified_queue (run_at)
+    WHERE held = 'time' AND retry_count > 0;
 CREATE INDEX idx_unified_queue_finished ON unified_queue (finished_at)
     WHERE finished_at IS NOT NULL AND parent_id IS NULL;
 
@@ -125,6 +128,21 @@ CREATE TABLE queue_pause (
     at_id        TEXT,
     PRIMARY KEY (tenant_id, collection)
 ) WITHOUT ROWID;
+
+-- How many rows there are of each kind; '' is no reason to be held. Who writes rows adds up what changed and writes it
+-- once a transaction: a trigger a row would cost more than the row. Only for rows that go there is one.
+CREATE TABLE queue_count (
+    status     TEXT    NOT NULL,
+    held       TEXT    NOT NULL,
+    item_type  TEXT    NOT NULL,
+    number     INTEGER NOT NULL,
+    PRIMARY KEY (status, held, item_type)
+) WITHOUT ROWID;
+CREATE TRIGGER queue_count_gone AFTER DELETE ON unified_queue
+BEGIN
+    UPDATE queue_count SET number = number - 1
+    WHERE status = old.status AND held = coalesce(old.held, '') AND item_type = old.item_type;
+END;
 
 CREATE TABLE queue_worker (
     worker_id   TEXT    NOT NULL PRIMARY KEY,

@@ -54,18 +54,82 @@ ON CONFLICT (tenant_id, collection) DO UPDATE SET phase = excluded.phase, at_pri
 -- name: drop_pause
 DELETE FROM queue_pause WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s
 
--- name: ahead
+-- Each of the two is a range of the index: one condition for both would be asked of every row.
+-- name: ahead_above
 SELECT count(*) FROM (
     SELECT 1 FROM unified_queue
-    WHERE coalesce(held, status) = 'pending'
-      AND (priority > %(priority)s
-           OR (priority = %(priority)s
-               AND (turn, created_at, queue_id) < (%(turn)s, %(created_at)s, %(queue_id)s)))
+    WHERE coalesce(held, status) = 'pending' AND priority > %(priority)s LIMIT %(cap)s
+) AS counted
+
+-- name: ahead_within
+SELECT count(*) FROM (
+    SELECT 1 FROM unified_queue
+    WHERE coalesce(held, status) = 'pending' AND priority = %(priority)s
+      AND (turn, created_at, queue_id) < (%(turn)s, %(created_at)s, %(queue_id)s)
     LIMIT %(cap)s
 ) AS counted
 
 -- name: pending
 SELECT count(*) FROM (SELECT 1 FROM unified_queue WHERE status = 'pending' LIMIT %(cap)s) AS counted
+
+-- name: table_pages
+SELECT pg_relation_size('unified_queue') / current_setting('block_size')::bigint
+
+-- name: tally_all
+SELECT status, held, item_type, count(*) FROM unified_queue GROUP BY status, held, item_type
+
+-- Each kind that has an index of its own, counted up to a bound.
+-- name: tally_bounded
+SELECT 'pending', NULL, item_type, count(*)
+FROM (SELECT item_type FROM unified_queue WHERE coalesce(held, status) = 'pending' LIMIT %(cap)s) AS counted GROUP BY item_type
+UNION ALL
+SELECT 'pending', 'time', item_type, count(*)
+FROM (SELECT item_type FROM unified_queue WHERE held = 'time' LIMIT %(cap)s) AS counted GROUP BY item_type
+UNION ALL
+SELECT 'pending', 'lock', item_type, count(*)
+FROM (SELECT item_type FROM unified_queue WHERE held = 'lock' LIMIT %(cap)s) AS counted GROUP BY item_type
+UNION ALL
+SELECT 'pending', 'pause', item_type, count(*)
+FROM (SELECT item_type FROM unified_queue WHERE held = 'pause' LIMIT %(cap)s) AS counted GROUP BY item_type
+UNION ALL
+SELECT 'in_progress', NULL, item_type, count(*)
+FROM (SELECT item_type FROM unified_queue WHERE status = 'in_progress' LIMIT %(cap)s) AS counted GROUP BY item_type
+UNION ALL
+SELECT 'failed', NULL, item_type, count(*)
+FROM (SELECT item_type FROM unified_queue WHERE status = 'failed' LIMIT %(cap)s) AS counted GROUP BY item_type
+
+-- Some pages by chance: a count there, times the share that was left out, is what to expect of the whole.
+-- name: tally_sample
+SELECT status, held, item_type, count(*) FROM unified_queue TABLESAMPLE SYSTEM (%(percent)s)
+GROUP BY status, held, item_type
+
+-- name: oldest
+SELECT min(created_at) FROM (
+    SELECT (SELECT created_at FROM unified_queue
+            WHERE coalesce(held, status) = 'pending' AND priority = p.priority
+            ORDER BY turn, created_at, queue_id LIMIT 1) AS created_at
+    FROM unnest('{{0,1,2,3,4,5,6,7,8,9,10}}'::int[]) AS p(priority)
+    UNION ALL
+    SELECT (SELECT created_at FROM unified_queue
+            WHERE held = 'pause' AND priority = p.priority ORDER BY turn, created_at, queue_id LIMIT 1)
+    FROM unnest('{{0,1,2,3,4,5,6,7,8,9,10}}'::int[]) AS p(priority)
+    UNION ALL
+    SELECT (SELECT created_at FROM unified_queue WHERE held = 'lock' LIMIT 1)
+    UNION ALL
+    SELECT (SELECT created_at FROM unified_queue WHERE held = 'time' ORDER BY run_at LIMIT 1)
+) AS next_in_line
+
+-- name: any_leased
+SELECT EXISTS (SELECT 1 FROM unified_queue WHERE lease_until IS NOT NULL)
+
+-- name: any_waiting
+SELECT EXISTS (SELECT 1 FROM unified_queue
+               WHERE waiting_for IS NOT NULL AND finished_at IS NULL AND waiting_for <> 'children'
+                 AND status = 'in_progress')
+
+-- name: any_returning
+SELECT EXISTS (SELECT 1 FROM unified_queue WHERE held = 'time' AND retry_count > 0)
+    OR EXISTS (SELECT 1 FROM unified_queue WHERE held = 'time' AND run_at <= %(now)s)
 
 -- name: ended_trees
 SELECT {job} FROM unified_queue r

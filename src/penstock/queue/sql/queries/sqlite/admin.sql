@@ -38,19 +38,57 @@ ON CONFLICT (tenant_id, collection) DO UPDATE SET phase = excluded.phase, at_pri
 -- name: drop_pause
 DELETE FROM queue_pause WHERE tenant_id = ? AND collection = ?
 
--- name: ahead
+-- Each of the two is a range of the index: one condition for both would be asked of every row.
+-- name: ahead_above
 SELECT count(*) FROM (
     SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_dequeue
-    WHERE status = 'pending' AND held IS NULL
-      AND (priority > ?1 OR (priority = ?1 AND (turn, created_at, queue_id) < (?2, ?3, ?4)))
-    LIMIT ?5
+    WHERE status = 'pending' AND held IS NULL AND priority > ? LIMIT ?
 )
 
--- name: pending
+-- name: ahead_within
 SELECT count(*) FROM (
-    SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_collection_tenant
-    WHERE status = 'pending' LIMIT ?
+    SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_dequeue
+    WHERE status = 'pending' AND held IS NULL AND priority = ? AND (turn, created_at, queue_id) < (?, ?, ?)
+    LIMIT ?
 )
+
+-- name: oldest
+SELECT min(created_at) FROM (
+    SELECT (SELECT created_at FROM unified_queue INDEXED BY idx_unified_queue_dequeue
+            WHERE status = 'pending' AND held IS NULL AND priority = p.value
+            ORDER BY turn, created_at, queue_id LIMIT 1) AS created_at
+    FROM json_each('[0,1,2,3,4,5,6,7,8,9,10]') AS p
+    UNION ALL
+    SELECT (SELECT created_at FROM unified_queue INDEXED BY idx_unified_queue_paused
+            WHERE held = 'pause' AND priority = p.value ORDER BY turn, created_at, queue_id LIMIT 1)
+    FROM json_each('[0,1,2,3,4,5,6,7,8,9,10]') AS p
+    UNION ALL
+    SELECT (SELECT created_at FROM unified_queue INDEXED BY idx_unified_queue_parked
+            WHERE held = 'lock' ORDER BY lock_key, priority DESC, turn, created_at, queue_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT created_at FROM unified_queue INDEXED BY idx_unified_queue_scheduled
+            WHERE held = 'time' ORDER BY run_at LIMIT 1)
+)
+
+-- name: any_claimable
+SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_dequeue WHERE status = 'pending' AND held IS NULL LIMIT 1
+
+-- name: any_leased
+SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_lease_expiry WHERE lease_until IS NOT NULL LIMIT 1
+
+-- name: any_waiting
+SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_waiting
+WHERE waiting_for IS NOT NULL AND finished_at IS NULL AND waiting_for <> 'children' AND status = 'in_progress' LIMIT 1
+
+-- name: any_backing_off
+SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_backoff WHERE held = 'time' AND retry_count > 0 LIMIT 1
+
+-- name: counts
+SELECT status, held, item_type, number FROM queue_count WHERE number <> 0
+
+-- name: add_count
+INSERT INTO queue_count (status, held, item_type, number) VALUES (?, ?, ?, ?)
+ON CONFLICT (status, held, item_type) DO UPDATE SET number = number + excluded.number
 
 -- name: ended_trees
 SELECT {job} FROM unified_queue r INDEXED BY idx_unified_queue_finished

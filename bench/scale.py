@@ -1,0 +1,100 @@
+"""What single calls cost with a million rows, over what they cost with three thousand."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+
+from bench.contenders import Engine
+from bench.plan import Plan
+from bench.results import Line, most
+from bench.stores import fill, fresh
+from penstock import config, lifecycle
+from penstock.job import ClaimRequest, JobQuery, Scope, Status
+from penstock.queue.protocol import Queue
+from penstock.service.jobs import Jobs
+
+BUDGET = 3.0
+CALLS = 20
+"""Calls that one number is the best of."""
+TENANT = Scope("tenant-00")
+PENDING = frozenset({Status.PENDING})
+
+
+def measure(engine: str, plan: Plan) -> Iterator[Line]:
+    small, large = plan.scales[engine]
+    with ExitStack() as stack:
+        stores = {}
+        for size in (small, large):
+            contender = stack.enter_context(fresh("ours", engine, plan.directory))[0]
+            fill(contender, size)
+            if not isinstance(contender, Engine):
+                raise TypeError("only our own engines have these calls")
+            stores[size] = contender.queue
+            _age(contender.queue, size // 3)
+        calls = {size: _calls(queue) for size, queue in stores.items()}
+        for what in calls[small]:
+            costs: dict[int, list[float]] = {small: [], large: []}
+            for _ in range(plan.repetitions):
+                for size, found in costs.items():
+                    found.append(_cost(calls[size][what]))
+            ratios = [b / a for a, b in zip(costs[small], costs[large], strict=True)]
+            name = f"{what}, {small:,} to {large:,} rows ({statistics.median(costs[large]):.2f} ms)"
+            yield most(engine, name, "x", ratios, [1.0] * len(ratios), budget=BUDGET)
+
+
+def _age(queue: Queue, jobs: int) -> None:
+    """A third of the rows have ended, and some are in progress."""
+    held = queue.claim(ClaimRequest("bench", 1_000))
+    for _ in range(jobs // 1_000):
+        done = [lifecycle.done(claim) for claim in held]
+        held = queue.exchange(done, ClaimRequest("bench", 1_000)).claims
+
+
+def _calls(queue: Queue) -> dict[str, Callable[[], object]]:
+    service = Jobs(queue, config.load({}, url="memory://"))
+    ids = [job.queue_id for job in queue.find(JobQuery(statuses=PENDING, newest_first=True, limit=1))]
+    first = queue.claim(ClaimRequest("bench"))
+    queue.settle([lifecycle.released(claim, "measured") for claim in first])
+    later = queue.now() + timedelta(hours=1)
+    return {
+        "stats": service.stats,
+        "room": service.room,
+        "idle check": queue.busy,
+        "expired": queue.expired,
+        "expired, a hundred of them": lambda: queue.expired(now=later),
+        "position of the last": lambda: queue.position(ids[0]),
+        "position of the first": lambda: queue.position(first[0].queue_id),
+        "pause of everything": lambda: queue.pause(Scope()),
+        "claim while everything is paused": lambda: queue.claim(ClaimRequest("bench", 100)),
+        "resume of everything": lambda: queue.resume(Scope()),
+        "pause of a tenant": lambda: queue.pause(TENANT),
+        "claim beside a paused tenant": lambda: _claim(queue),
+        "pause, claim and resume of a tenant": lambda: _held_back(queue),
+        "claim and give back": lambda: _claim(queue),
+    }
+
+
+def _held_back(queue: Queue) -> None:
+    queue.pause(TENANT)
+    _claim(queue)
+    queue.resume(TENANT)
+
+
+def _claim(queue: Queue) -> None:
+    claims = queue.claim(ClaimRequest("bench", 100))
+    queue.settle([lifecycle.released(claim, "measured") for claim in claims])
+
+
+def _cost(call: Callable[[], object]) -> float:
+    """Milliseconds of a call: the best of some, as others use the machine too."""
+    return min(_timed(call) for _ in range(CALLS))
+
+
+def _timed(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return (time.perf_counter() - start) * 1_000
