@@ -8,7 +8,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner
@@ -99,7 +99,12 @@ def test_a_queue_that_is_closed_begins_with_what_is_there(queue: SqliteQueue, pa
 def test_a_write_asks_for_the_file_once(queue: SqliteQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     really = os.stat
-    monkeypatch.setattr(os, "stat", lambda name, **more: asked.append(name) or really(name, **more))
+
+    def counted(name: str, **more: Any) -> os.stat_result:
+        asked.append(name)
+        return really(name, **more)
+
+    monkeypatch.setattr(os, "stat", counted)
     queue.add([new(2)])
 
     assert [str(queue.path)] == asked
