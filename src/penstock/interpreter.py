@@ -53,12 +53,11 @@ def leave_working_directory() -> None:
 def safe_path() -> list[str]:
     """The import path without relative entries, the working directory and an application's directories."""
     here, own = _working_directory(), _interpreter_directories()
+    absolute = [(entry, os.path.realpath(entry)) for entry in sys.path if os.path.isabs(entry)]
     return [
         entry
-        for entry in sys.path
-        if os.path.isabs(entry)
-        and entry not in _application_directories
-        and (os.path.realpath(entry) != here or os.path.realpath(entry) in own)
+        for entry, real in absolute
+        if real in own or (real != here and entry not in _application_directories)
     ]
 
 
