@@ -108,7 +108,8 @@ class Actor:
         )
 
     def _new(self) -> NewJob:
-        queue_id = f"job_{self._number}_{next(self._ids):06d}"
+        # As a caller's own ids: their order means nothing.
+        queue_id = f"job_{self._random.randrange(16**4):04x}_{self._number}_{next(self._ids)}"
         return NewJob(
             queue_id=queue_id,
             item_type="function",
@@ -145,7 +146,13 @@ class Actor:
         self._record.write([("places", self._number)])
         answers = self._queue.requeue([job.queue_id for job in jobs])
         self._record.write(
-            ("requeued", self._number, job.queue_id, job.lock_key, job.priority)
+            (
+                "suspect" if job.lost_count else "requeued",
+                self._number,
+                job.queue_id,
+                job.lock_key,
+                job.priority,
+            )
             for job, answer in zip(jobs, answers, strict=True)
             if answer.now is Status.PENDING
         )

@@ -247,6 +247,24 @@ def test_the_oldest_job_may_pass_a_higher_priority_of_its_lock(queue):
     assert [old] == [claim.queue_id for claim in queue.claim(ClaimRequest("w1", 5, oldest=True), now=at(2))]
 
 
+@pytest.mark.parametrize("meanwhile", ["another is cancelled", "a higher priority is served"])
+def test_the_order_of_arrival_holds_whatever_the_ids_are(queue, meanwhile):
+    names = ["w", "z", "y", "x"]
+    put(queue, *[new(name, queue_id=f"job_{name}", lock_key="doc:1") for name in names])
+    (holder,) = claim_all(queue)
+    done(queue, holder)
+    if meanwhile == "another is cancelled":
+        queue.cancel(["job_x"], now=T0)
+    else:
+        put(queue, new("urgent", lock_key="doc:1", priority=9))
+        done(queue, claim_one(queue))
+    served = []
+    while claims := claim_all(queue):
+        served += [claim.queue_id for claim in claims]
+        queue.settle([lifecycle.done(claim) for claim in claims], now=T0)
+    assert ["job_z", "job_y", "job_x"][: len(served)] == served
+
+
 def test_the_lock_of_a_requeued_job_is_taken_anew(queue):
     first, second = put(queue, *locked(2))
     queue.settle([lifecycle.timed_out(claim_one(queue))], now=T0)

@@ -95,7 +95,7 @@ class Call(msgspec.Struct):
     queue_id: str
     priority: int
     first: int
-    """Start of its submission."""
+    """Start of its submission, or of the requeue that put it at the end."""
     last: int
     """End of the request that gave it its place: the submission, a raise or a requeue."""
     batch: tuple[int, int] | None
@@ -194,7 +194,7 @@ def placings_of(events: Sequence[Sequence[str]]) -> defaultdict[int, list[Placin
     for at, (what, number, *rest) in enumerate(events):
         if what == "places":
             begun[number] = at
-        elif what in ("placed", "raised", "loose", "requeued"):
+        elif what in ("placed", "raised", "loose", "requeued", "suspect"):
             found[begun[number]].append(Placing(what, at, rest[0], rest[1], int(rest[2])))
     return found
 
@@ -207,9 +207,12 @@ def put(line: Line, placing: Placing, at: int, place: int) -> None:
     call = line.calls[placing.queue_id]
     call.priority, call.last, call.batch = placing.priority, placing.end, None
     call.loose = call.loose or placing.what == "loose"
-    if placing.what == "requeued":
+    if placing.what in ("requeued", "suspect"):
         call.waits, call.cancelled = True, False
         line.forget(call)
+    if placing.what == "requeued":
+        # At the end of the line. One that has lost a worker before comes first, wherever that is.
+        call.first = at
 
 
 CLEAN = """\

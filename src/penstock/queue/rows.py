@@ -70,8 +70,11 @@ class Rows(Protocol):
         """Largest turn among the tenant's pending rows of that priority, held ones included."""
 
     def first_parked(self, lock_keys: Collection[str]) -> Sequence[Job]:
-        """For each of these locks that nobody holds, the first row parked for it, if there is one. An engine
-        whose writers can meet leaves it out while an earlier row of its tenant and priority can be claimed.
+        """For each of these locks that nobody holds, the first row parked for it, if there is one.
+
+        Not while a row of the lock that comes before it can be claimed and has a turn below zero: both would
+        have the same turn, and their ids might decide. An engine whose writers can meet leaves it out as well
+        while an earlier row of its tenant and priority can be claimed.
         """
 
     def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:

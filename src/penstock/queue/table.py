@@ -61,6 +61,8 @@ class Table:
         self._last_turns: dict[tuple[str, int], LiveHeap[int]] = {}
         self._flows_room = FEW
         self._parked: dict[str, LiveHeap[tuple[int, Order]]] = {}
+        self._front: defaultdict[str, set[str]] = defaultdict(set)
+        """Claimable rows with a turn below zero, by the lock they want."""
         self._paused = LiveHeap(self.rows, claim_order)
         self._children: defaultdict[tuple[str, int | None], dict[str, str]] = defaultdict(dict)
         self._trees: defaultdict[str, dict[str, None]] = defaultdict(dict)
@@ -176,6 +178,8 @@ class Table:
         if job.held is None:
             heaps = self._numbered if job.turn >= 0 else self._returned
             heaps[job.priority].put(job)
+            if job.turn < 0 and job.lock_key is not None:
+                self._front[job.lock_key].add(job.queue_id)
         elif job.held is Held.TIME:
             if job.run_at is not None:
                 self._scheduled.put(job)
@@ -207,12 +211,20 @@ class Table:
             self._count_pending(job, -1)
             if job.held is Held.LOCK and job.lock_key is not None:
                 self._forget_empty(job.lock_key)
+            elif job.held is None and job.turn < 0 and job.lock_key is not None:
+                self._leave_front(job.lock_key, job.queue_id)
         elif job.status is Status.IN_PROGRESS:
             del (self.waiting if job.lease_until is None else self.leased)[job.queue_id]
 
     def _forget_empty(self, lock_key: str) -> None:
         if self._parked[lock_key].first() is None:
             del self._parked[lock_key]
+
+    def _leave_front(self, lock_key: str, queue_id: str) -> None:
+        front = self._front[lock_key]
+        front.discard(queue_id)
+        if not front:
+            del self._front[lock_key]
 
     def _enter_key(self, job: Job) -> None:
         if job.finished_at is None and job.parent_id is None and job.dedupe:
@@ -274,7 +286,12 @@ class Table:
     def first_parked(self, lock_keys: Collection[str]) -> list[Job]:
         heaps = [self._parked.get(key) for key in lock_keys if key not in self.lock_holders]
         parked = [heap.first() for heap in heaps if heap]
-        return [job for job in parked if job is not None]
+        return [job for job in parked if job is not None and not self._follows(job)]
+
+    def _follows(self, parked: Job) -> bool:
+        """Whether a row of its lock with a turn below zero comes before it and can be claimed."""
+        front = self._front.get(parked.lock_key or "", ())
+        return any(claim_order(self.rows[queue_id]) < claim_order(parked) for queue_id in front)
 
     def parked_before(self, job: Job) -> bool:
         """Whether a row of the same lock and priority is parked and comes before this one."""

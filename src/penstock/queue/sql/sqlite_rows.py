@@ -193,7 +193,18 @@ class SqliteRows:
     def first_parked(self, lock_keys: Collection[str]) -> list[Job]:
         free = [key for key in lock_keys if self.scalar("lock_holder", key) is None]
         parked = [self._one("first_parked", key) for key in free]
-        return [job for job in parked if job is not None]
+        return [job for job in parked if job is not None and not self._follows(job)]
+
+    def _follows(self, parked: Job) -> bool:
+        """Whether a row of its lock with a turn below zero comes before it and can be claimed."""
+        place = (
+            parked.lock_key,
+            parked.priority,
+            parked.turn,
+            format_time(parked.created_at),
+            parked.queue_id,
+        )
+        return self.scalar("in_front", *place) is not None
 
     def idle_locks(self, limit: int) -> list[str]:
         return [key for (key,) in self.cursor.execute(SQL["idle_locks"], (limit,)).fetchall()]

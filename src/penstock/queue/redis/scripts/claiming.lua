@@ -1,5 +1,5 @@
 -- One claim, as choosing.py and memory.py have it. Needs pauses.lua. Keys: ready, later, pauses, locks, job:ID, lease,
--- flow:PRIORITY:TENANT, counts, backlog, and where rows are held back paused and parked:LOCK.
+-- flow:PRIORITY:TENANT, counts, backlog, front:LOCK, and where rows are held back paused and parked:LOCK.
 
 --@constants
 local ROUNDS, HELD_BACK_AT_ONCE = 4, 1000
@@ -90,6 +90,7 @@ local function take(request, members, in_order, room, answer, scopes)
       taken = taken + 1
       gone[taken] = member
       leases[2 * taken - 1], leases[2 * taken] = score_till[till], id
+      if turn < 0 and lock ~= '' then call('ZREM', P .. 'front:' .. lock, member) end
       if turn >= 0 then
         local tenants = flows[priority]
         if not tenants then

@@ -11,6 +11,7 @@
 --   all           zset of ids, score 0, so in the order of ids;  live failed cancelled  the same of those rows only
 --   ready         zset of what can be claimed, in claim order; member = created_at and id
 --   paused        zset of what a pause holds, as ready;  parked:LOCK the same for a lock
+--   front:LOCK    zset of what can be claimed, wants this lock and has a turn below 0, as ready
 --   lockers       zset of locks that have parked rows, score 0;  locks  hash lock -> id of its holder
 --   backoff       zset of ids of later that were tried before, score 0
 --   later         zset of ids by run_at;  lease  zset of ids by lease_until;  waiting  zset of ids, score 0

@@ -1,11 +1,18 @@
--- Passing locks on, as locks.py has it. Needs rows.lua. Keys: locks, lockers, parked:LOCK and those of a row.
+-- Passing locks on, as locks.py has it. Needs rows.lua. Keys: locks, lockers, parked:LOCK,
+-- front:LOCK and those of a row.
 
 -- Let the first row parked for this lock be claimed, unless somebody holds it.
 local function wake(lock)
   if call('HEXISTS', P .. 'locks', lock) == 1 then return false end
-  local first = call('ZRANGE', P .. 'parked:' .. lock, 0, 0)[1]
-  if not first then return false end
-  local row = load(id_in(first))
+  local parked = call('ZRANGE', P .. 'parked:' .. lock, 0, 0, 'WITHSCORES')
+  if not parked[1] then return false end
+  -- Not while a row before it can be claimed and has a turn below 0: that one takes the lock next.
+  local front = call('ZRANGE', P .. 'front:' .. lock, 0, 0, 'WITHSCORES')
+  if front[1] then
+    local own, other = tonumber(parked[2]), tonumber(front[2])
+    if other < own or (other == own and precedes(front[1], parked[1])) then return false end
+  end
+  local row = load(id_in(parked[1]))
   local was = copy(row)
   row[HELD], row[UPDATED], row[TURN] = FREE, now, row[TURN] == SUSPECT and SUSPECT or RETURNED
   save(row, was)

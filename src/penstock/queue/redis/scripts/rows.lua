@@ -118,6 +118,18 @@ local function backs_off(state)
   return state[STATUS] == PENDING and state[HELD] == TIMED and state[RETRIES] > 0
 end
 
+-- Whether a row is one of those that come first and want a lock.
+local function in_front(state, row)
+  return state[STATUS] == PENDING and state[HELD] == FREE and state[TURN] < 0 and row.who[LOCK] ~= ''
+end
+
+local function move_front(row, was)
+  local before, after = in_front(was, row), in_front(row, row)
+  local front = P .. 'front:' .. row.who[LOCK]
+  if before and not after then call('ZREM', front, member_of(row)) end
+  if after then call('ZADD', front, score_of(row), member_of(row)) end
+end
+
 local function move_place(row, was)
   if backs_off(row) ~= backs_off(was) then
     if backs_off(row) then call('ZADD', P .. 'backoff', 0, row.id) else call('ZREM', P .. 'backoff', row.id) end
@@ -188,6 +200,7 @@ local function save(row, was)
   end
   row.long = nil
   move_place(row, was)
+  move_front(row, was)
   move_flow(row, was)
   move_counts(row, was)
   move_keys(row, was)

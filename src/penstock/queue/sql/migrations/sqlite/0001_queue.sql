@@ -90,6 +90,9 @@ CREATE UNIQUE INDEX idx_unified_queue_lock ON unified_queue (lock_held)
     WHERE lock_held IS NOT NULL;
 CREATE INDEX idx_unified_queue_parked ON unified_queue (lock_key, priority DESC, turn, created_at, queue_id)
     WHERE held = 'lock';
+-- Claimable rows that come first: next to take the lock they want.
+CREATE INDEX idx_unified_queue_front ON unified_queue (lock_key)
+    WHERE lock_key IS NOT NULL AND turn < 0 AND status = 'pending' AND held IS NULL;
 CREATE INDEX idx_unified_queue_scheduled ON unified_queue (run_at)
     WHERE held = 'time';
 CREATE INDEX idx_unified_queue_paused ON unified_queue (priority DESC, turn, created_at, queue_id)

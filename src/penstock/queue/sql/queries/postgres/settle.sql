@@ -13,7 +13,8 @@ RETURNING q.queue_id, q.lock_key, q.parent_id, q.parent_run, 0
 -- The same, and where all were plain the locks are passed on at once, so that the claim that follows in the same
 -- round trip finds the rows. Like first_parked it waits for nobody. Its own rows are the holders: nobody else is.
 -- The first parked row is left alone while an earlier row of its tenant and priority can be claimed: that one was
--- locked by another transaction when this one was parked, and a woken row would pass it. Such questions are scalar
+-- locked by another transaction when this one was parked, and a woken row would pass it. Also while a row before it
+-- with a turn below zero can be claimed, which is the one to take the lock next. Such questions are scalar
 -- subqueries: as NOT EXISTS they would be planned as joins, by statistics that a new queue does not have.
 -- name: finish_and_wake
 WITH ended AS (
@@ -38,7 +39,12 @@ WITH ended AS (
                WHERE c.lock_key = f.lock_key AND c.status = 'pending' AND coalesce(c.held, 'lock') = 'lock'
                  AND c.priority = f.priority AND c.turn BETWEEN 0 AND f.turn
                  AND (c.turn, c.created_at, c.queue_id) < (f.turn, f.created_at, f.queue_id)
-                 AND c.held IS NULL AND c.tenant_id = f.tenant_id LIMIT 1) IS NULL))
+                 AND c.held IS NULL AND c.tenant_id = f.tenant_id LIMIT 1) IS NULL
+          AND (SELECT c.queue_id FROM unified_queue c
+               WHERE c.lock_key = f.lock_key AND c.status = 'pending' AND coalesce(c.held, 'lock') = 'lock'
+                 AND c.priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10) AND c.turn < 0 AND c.held IS NULL
+                 AND (-c.priority, c.turn, c.created_at, c.queue_id)
+                     < (-f.priority, f.turn, f.created_at, f.queue_id) LIMIT 1) IS NULL))
     FOR UPDATE SKIP LOCKED
 ), woken AS (
     UPDATE unified_queue AS q
@@ -61,7 +67,12 @@ SELECT {job} FROM unified_queue WHERE held = 'lock' AND queue_id = ANY(ARRAY(
            WHERE c.lock_key = f.lock_key AND c.status = 'pending' AND coalesce(c.held, 'lock') = 'lock'
              AND c.priority = f.priority AND c.turn BETWEEN 0 AND f.turn
              AND (c.turn, c.created_at, c.queue_id) < (f.turn, f.created_at, f.queue_id)
-             AND c.held IS NULL AND c.tenant_id = f.tenant_id LIMIT 1) IS NULL))
+             AND c.held IS NULL AND c.tenant_id = f.tenant_id LIMIT 1) IS NULL
+      AND (SELECT c.queue_id FROM unified_queue c
+           WHERE c.lock_key = f.lock_key AND c.status = 'pending' AND coalesce(c.held, 'lock') = 'lock'
+             AND c.priority IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10) AND c.turn < 0 AND c.held IS NULL
+             AND (-c.priority, c.turn, c.created_at, c.queue_id)
+                 < (-f.priority, f.turn, f.created_at, f.queue_id) LIMIT 1) IS NULL))
 ORDER BY lock_key FOR UPDATE SKIP LOCKED
 
 -- After the commit, by those who freed a lock and by those who parked a row for it. Both look after their own

@@ -19,6 +19,11 @@ SELECT {job} FROM unified_queue INDEXED BY idx_unified_queue_parked
 WHERE held = 'lock' AND lock_key = ?
 ORDER BY priority DESC, turn, created_at, queue_id LIMIT 1
 
+-- name: in_front
+SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_front
+WHERE lock_key = ?1 AND status = 'pending' AND held IS NULL AND turn < 0
+  AND (priority > ?2 OR (priority = ?2 AND (turn, created_at, queue_id) < (?3, ?4, ?5))) LIMIT 1
+
 -- name: lock_holder
 SELECT queue_id FROM unified_queue INDEXED BY idx_unified_queue_lock WHERE lock_held = ?
 
