@@ -59,9 +59,7 @@ OPEN_TOO_LONG_S = 300
 class PostgresQueue(Engine[PostgresRows]):
     def __init__(self, url: str, *, pool_size: int = 4, pooled: bool = False, timeout_s: float = 60) -> None:
         self.rows_read = 0
-        self._connections = Connections(
-            url, size=pool_size, pooled=pooled, timeout_s=timeout_s, plans=_PLANS
-        )
+        self._connections = Connections(url, size=pool_size, pooled=pooled, timeout_s=timeout_s, plans=_PLANS)
         self._clock = ServerClock(self._connections)
         self._channel = ""
         self._most = POSITION_CAP
