@@ -35,7 +35,7 @@ from penstock.queue.tallies import Tally
 
 NO_LIMITS = Limits()
 
-POSITION_CAP = 3_000
+POSITION_CAP = 1_000
 """``position`` counts no further than this, so that asking it never costs more as the backlog grows."""
 
 CASCADE_BATCH = 1_000

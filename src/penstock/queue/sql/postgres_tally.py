@@ -14,10 +14,12 @@ from penstock.job import Held, Status
 from penstock.queue.sql.postgres_rows import Found, PostgresRows
 from penstock.queue.tallies import Class, Tally
 
-FEW_PAGES = 400
+FEW_PAGES = 1_000
 """A table of so many pages, some thousand rows, is counted whole."""
 
-BOUND = 3_000
+SAMPLED_PAGES = 200
+
+BOUND = 1_000
 """Rows of one kind that are counted one by one."""
 
 _BOUNDED = frozenset({Status.PENDING, Status.IN_PROGRESS, Status.FAILED})
@@ -27,7 +29,7 @@ def tally(rows: PostgresRows) -> Tally:
     pages = int(rows.scalar("table_pages"))
     if pages <= FEW_PAGES:
         return Tally(_counts(rows.ask("tally_all")))
-    percent = 100 * FEW_PAGES / pages
+    percent = 100 * SAMPLED_PAGES / pages
     sample = _counts(rows.ask("tally_sample", percent=percent))
     guessed = {kind: round(number * 100 / percent) for kind, number in sample.items()}
     counted = _counts(rows.ask("tally_bounded", cap=BOUND))
