@@ -77,7 +77,6 @@ def _copy_in_sqlite(queue: Queue, times: int) -> None:
         counted = f"SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {times}"
         numbers = f"(WITH RECURSIVE c(n) AS ({counted}) SELECT n FROM c)"
         connection.execute(_copy_statement(numbers))
-        connection.execute(f"UPDATE queue_count SET number = number * {times + 1}")
 
 
 def _copy_in_postgres(queue: Queue, times: int) -> None:
@@ -101,6 +100,7 @@ def _calls(queue: Queue) -> dict[str, Callable[[], object]]:
     queue.settle([lifecycle.released(claim, "measured") for claim in first])
     later = queue.now() + timedelta(hours=1)
     return {
+        "claim and give back": lambda: _claim(queue),
         "stats": service.stats,
         "room": service.room,
         "idle check": queue.busy,
@@ -114,7 +114,6 @@ def _calls(queue: Queue) -> dict[str, Callable[[], object]]:
         "pause of a tenant": lambda: queue.pause(TENANT),
         "claim beside a paused tenant": lambda: _claim(queue),
         "pause, claim and resume of a tenant": lambda: _held_back(queue),
-        "claim and give back": lambda: _claim(queue),
     }
 
 

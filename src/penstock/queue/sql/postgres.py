@@ -44,8 +44,8 @@ from penstock.queue.sql.postgres_tally import tally
 from penstock.queue.sql.postgres_transaction import transact
 from penstock.queue.sql.postgres_values import as_pause, column_value, decoded
 from penstock.queue.sql.statements import LOCK_CAP
-from penstock.queue.tallies import Tally
 from penstock.queue.texts import refuse_unstorable, storable
+from penstock.tallies import Tally
 
 T = TypeVar("T")
 
