@@ -15,6 +15,9 @@ from bench.stores import fill, fresh
 from penstock import config, lifecycle
 from penstock.job import ClaimRequest, JobQuery, Scope, Status
 from penstock.queue.protocol import Queue
+from penstock.queue.sql.postgres import PostgresQueue
+from penstock.queue.sql.sqlite import SqliteQueue
+from penstock.queue.sql.statements import JOB_COLUMNS
 from penstock.service.jobs import Jobs
 
 BUDGET = 3.0
@@ -30,11 +33,14 @@ def measure(engine: str, plan: Plan) -> Iterator[Line]:
         stores = {}
         for size in (small, large):
             contender = stack.enter_context(fresh("ours", engine, plan.directory))[0]
-            fill(contender, size)
             if not isinstance(contender, Engine):
                 raise TypeError("only our own engines have these calls")
             stores[size] = contender.queue
-            _age(contender.queue, size // 3)
+            copied = engine in COPIED
+            fill(contender, small if copied else size)
+            _age(contender.queue, (small if copied else size) // 3)
+            if copied and size > small:
+                COPIED[engine](contender.queue, size // small - 1)
         calls = {size: _calls(queue) for size, queue in stores.items()}
         for what in calls[small]:
             costs: dict[int, list[float]] = {small: [], large: []}
@@ -48,10 +54,43 @@ def measure(engine: str, plan: Plan) -> Iterator[Line]:
 
 def _age(queue: Queue, jobs: int) -> None:
     """A third of the rows have ended, and some are in progress."""
-    held = queue.claim(ClaimRequest("bench", 1_000))
-    for _ in range(jobs // 1_000):
+    held = queue.claim(ClaimRequest("bench", 100))
+    for _ in range(jobs // 100):
         done = [lifecycle.done(claim) for claim in held]
-        held = queue.exchange(done, ClaimRequest("bench", 1_000)).claims
+        held = queue.exchange(done, ClaimRequest("bench", 100)).claims
+
+
+def _copy_statement(numbers: str) -> str:
+    """Every row once more for each number, under names of its own."""
+    own = dict.fromkeys(("queue_id", "root_id", "idempotency_key", "lock_key", "lock_held"), "{} || '-' || n")
+    own["turn"] = "CASE WHEN {} < 0 THEN {} ELSE {} + 1000 * n END"
+    values = [own.get(name, "{}").replace("{}", name) for name in JOB_COLUMNS]
+    into = f"INSERT INTO unified_queue ({', '.join(JOB_COLUMNS)})"
+    # What is in progress is as much as workers hold, however long the queue.
+    return f"{into} SELECT {', '.join(values)} FROM unified_queue, {numbers} WHERE lease_until IS NULL"
+
+
+def _copy_in_sqlite(queue: Queue, times: int) -> None:
+    if not isinstance(queue, SqliteQueue):
+        raise TypeError("not a SQLite queue")
+    with queue._connections.writing() as connection:
+        counted = f"SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {times}"
+        numbers = f"(WITH RECURSIVE c(n) AS ({counted}) SELECT n FROM c)"
+        connection.execute(_copy_statement(numbers))
+
+
+def _copy_in_postgres(queue: Queue, times: int) -> None:
+    if not isinstance(queue, PostgresQueue):
+        raise TypeError("not a PostgreSQL queue")
+    with queue._connections.borrowed() as connection:
+        connection.execute("SET statement_timeout = 0")
+        connection.execute(_copy_statement(f"generate_series(1, {times}) AS n").encode())
+        # As autovacuum would, but not in the middle of what is measured.
+        connection.execute("VACUUM unified_queue")
+
+
+COPIED: dict[str, Callable[[Queue, int], None]] = {"sqlite": _copy_in_sqlite, "postgres": _copy_in_postgres}
+"""Engines whose rows can be copied where they are: added one by one, a million takes many minutes."""
 
 
 def _calls(queue: Queue) -> dict[str, Callable[[], object]]:
@@ -61,6 +100,7 @@ def _calls(queue: Queue) -> dict[str, Callable[[], object]]:
     queue.settle([lifecycle.released(claim, "measured") for claim in first])
     later = queue.now() + timedelta(hours=1)
     return {
+        "claim and give back": lambda: _claim(queue),
         "stats": service.stats,
         "room": service.room,
         "idle check": queue.busy,
@@ -74,7 +114,6 @@ def _calls(queue: Queue) -> dict[str, Callable[[], object]]:
         "pause of a tenant": lambda: queue.pause(TENANT),
         "claim beside a paused tenant": lambda: _claim(queue),
         "pause, claim and resume of a tenant": lambda: _held_back(queue),
-        "claim and give back": lambda: _claim(queue),
     }
 
 

@@ -29,7 +29,7 @@ def queue_url(directory: Path) -> str:
 
 def forget(directory: Path) -> None:
     with _client(directory) as client:
-        client.flushall()
+        client.flushall(asynchronous=True)
 
 
 def cpu_s(directory: Path) -> float:

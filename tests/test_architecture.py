@@ -21,6 +21,7 @@ GROUPS = {
     "job": "rules",
     "lifecycle": "rules",
     "transitions": "rules",
+    "tallies": "rules",
     "retry": "rules",
     "items": "rules",
     "payloads": "rules",

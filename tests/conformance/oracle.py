@@ -347,12 +347,9 @@ class Oracle(RuleBasedStateMachine):
         for job in jobs:
             if job.claim_number < self.numbers.get(job.queue_id, 0):
                 broken.append(f"{job.queue_id}: claim number shrank to {job.claim_number}")
+        held = [job for job in jobs if job.held is Held.PAUSE]
         known = self.reference.pauses()
-        broken += [
-            f"{job.queue_id}: held back by a pause that is over"
-            for job in jobs
-            if job.held is Held.PAUSE and not pauses.kept(job, known)
-        ]
+        broken += [f"{job.queue_id}: of no pause" for job in held if not pauses.kept(job, known)]
         self.numbers = {job.queue_id: job.claim_number for job in jobs}
         if broken:
             raise Difference("the reference broke its promises:\n" + "\n".join(broken))

@@ -165,7 +165,7 @@ def print_stats(found: Stats) -> None:
 
 def _circumstances(found: Stats) -> Iterator[tuple[str, object]]:
     if not found.exact:
-        yield "Counts", "above 3,000 estimated from a sample"
+        yield "Counts", "above 1,000 estimated from a sample"
     held = [f"{number:,} by {reason}" for reason, number in found.by_held.items() if number]
     yield "Held", ", ".join(held)
     yield "Oldest pending", age(found.oldest_pending_at)

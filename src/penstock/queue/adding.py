@@ -10,7 +10,7 @@ from penstock import transitions
 from penstock.errors import DuplicateId, QueueFull
 from penstock.job import Added, Changes, Held, Job, Limits, NewJob, Status
 from penstock.queue.locks import wake
-from penstock.queue.pauses import Pause, born_held, raised
+from penstock.queue.pauses import born_held, raised
 from penstock.queue.rows import Rows
 from penstock.queue.texts import refuse_unstorable
 
@@ -55,12 +55,13 @@ def add(rows: Rows, new: Sequence[NewJob], limits: Limits, now: datetime) -> lis
     refuse_unstorable(new)
     rows.refuse_taken(new)
     _refuse_when_full(rows, new, limits)
-    turns, pauses = Turns(rows), rows.pauses()
-    return [_add_one(rows, turns, item, now, pauses) for item in new]
+    turns = Turns(rows)
+    return [_add_one(rows, turns, item, now) for item in new]
 
 
-def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime, pauses: Sequence[Pause]) -> Added:
-    job = born_held(transitions.added(new, now, turns.next(new.tenant_id, new.priority)), pauses)
+def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> Added:
+    turn = turns.next(new.tenant_id, new.priority)
+    job = born_held(transitions.added(new, now, turn), rows.pauses())
     if rows.try_insert(job):
         turns.took(job)
         return Added(job.queue_id, Status.PENDING)
@@ -69,7 +70,7 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime, pauses: Seque
         raise AssertionError(f"insert of {new.idempotency_key} met a live row that is not there")
     if rows.get(new.queue_id) is not None:
         raise DuplicateId(f"a job with id {new.queue_id} exists already")
-    changes = raised(twin, transitions.coalesced(twin, new, now), pauses)
+    changes = raised(twin, transitions.coalesced(twin, new, now), rows.pauses())
     rows.change(twin, numbered(rows, twin, changes))
     if "priority" in changes and twin.held is Held.LOCK and twin.lock_key is not None:
         # It may be first of its lock now, before the row that was woken to take the lock next.
@@ -82,15 +83,13 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime, pauses: Seque
 
 def add_children(rows: Rows, parent: Job, children: Sequence[NewJob], now: datetime) -> int:
     """How many the parent's run did not have yet: a crashed expansion repeats harmlessly."""
-    turns, pauses = Turns(rows), rows.pauses()
-    return sum(_add_child(rows, turns, parent, child, now, pauses) for child in children)
+    turns = Turns(rows)
+    return sum(_add_child(rows, turns, parent, child, now) for child in children)
 
 
-def _add_child(
-    rows: Rows, turns: Turns, parent: Job, new: NewJob, now: datetime, pauses: Sequence[Pause]
-) -> bool:
+def _add_child(rows: Rows, turns: Turns, parent: Job, new: NewJob, now: datetime) -> bool:
     turn = turns.next(new.tenant_id, new.priority)
-    job = born_held(transitions.added(new, now, turn, parent), pauses)
+    job = born_held(transitions.added(new, now, turn, parent), rows.pauses())
     inserted = rows.try_insert(job)
     if inserted:
         turns.took(job)

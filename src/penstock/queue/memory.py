@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from penstock import clock, transitions
+from penstock import clock, tallies, transitions
 from penstock.errors import InvalidRequest
 from penstock.job import (
     Beat,
@@ -27,7 +27,7 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
-from penstock.queue import forking, locks, pauses, pausing, tallies
+from penstock.queue import forking, locks, pauses, pausing
 from penstock.queue.choosing import HELD_BACK_AT_ONCE, ROUNDS, choose
 from penstock.queue.engine import Engine
 from penstock.queue.protocol import COUNTABLE, POSITION_CAP

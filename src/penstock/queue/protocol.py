@@ -31,11 +31,11 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
-from penstock.queue.tallies import Tally
+from penstock.tallies import Tally
 
 NO_LIMITS = Limits()
 
-POSITION_CAP = 3_000
+POSITION_CAP = 1_000
 """``position`` counts no further than this, so that asking it never costs more as the backlog grows."""
 
 CASCADE_BATCH = 1_000
@@ -127,7 +127,7 @@ class Queue(Protocol):
 
     def tally(self) -> Tally:
         """Rows by status, reason to be held and item type, at a price that does not grow with them. Exact, or
-        above some thousand rows an estimate where keeping counts would slow every claim (PostgreSQL).
+        above some thousand rows an estimate where keeping counts would slow every call (SQL engines).
         """
 
     def oldest(self) -> datetime | None:

@@ -16,7 +16,7 @@ from penstock.job import CHILDREN, Changes, Held, Job, NewJob, Scope, Settlement
 from penstock.queue.liveheap import LiveHeap
 from penstock.queue.pauses import Pause, Place, Standing
 from penstock.queue.rows import ChildCount, Finished
-from penstock.queue.tallies import Class, class_of
+from penstock.tallies import Class, class_of
 
 Order: TypeAlias = tuple[int, datetime, str]
 """Claim order within one priority: turn, created_at, queue_id."""

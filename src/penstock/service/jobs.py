@@ -263,7 +263,10 @@ class Jobs:
         return scope
 
     def resume(self, *, tenant_id: str | None = None, collection: str | None = None) -> int:
-        """Undo a pause of exactly this scope. Answers how many held jobs were released."""
+        """Undo a pause of exactly this scope; its jobs run in the order in which they were submitted.
+
+        Answers how many held jobs this call released, some thousand at most; workers release the others.
+        """
         return self.queue.resume(_scope(tenant_id, collection))
 
     def paused(self) -> list[Scope]:

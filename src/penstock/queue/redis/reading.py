@@ -14,7 +14,7 @@ from penstock.job import Held, Job, JobQuery, Scope, Status
 from penstock.queue.pauses import Phase
 from penstock.queue.redis import codec
 from penstock.queue.redis.server import Server
-from penstock.queue.tallies import Class
+from penstock.tallies import Class
 
 AT_ONCE = 1_000
 """Rows one call looks at: some milliseconds of the server's time."""

@@ -34,8 +34,8 @@ from penstock.queue.protocol import CASCADE_BATCH, COUNTABLE, NO_LIMITS, POSITIO
 from penstock.queue.redis import codec, format, reading
 from penstock.queue.redis.bell import Bell
 from penstock.queue.redis.server import Server
-from penstock.queue.tallies import Tally
 from penstock.queue.texts import refuse_unstorable, storable
+from penstock.tallies import Tally
 
 WHOLE, RESUMING = 1, 2
 """Flags of a claim's answer: it did not meet its bound; a resume is under way."""

@@ -41,10 +41,13 @@ from penstock.queue.sql.postgres_tally import tally
 from penstock.queue.sql.postgres_transaction import transact
 from penstock.queue.sql.postgres_values import as_pause, column_value, decoded
 from penstock.queue.sql.statements import LOCK_CAP
-from penstock.queue.tallies import Tally
 from penstock.queue.texts import refuse_unstorable, storable
+from penstock.tallies import Tally
 
 T = TypeVar("T")
+
+_PLANS = {"enable_bitmapscan": "off"}
+"""A bitmap is made of all rows that match before a LIMIT is asked."""
 
 OPEN_TOO_LONG_S = 300
 """Nothing that ended meanwhile can be removed while an older transaction may still look at it."""
@@ -53,7 +56,7 @@ OPEN_TOO_LONG_S = 300
 class PostgresQueue(Engine[PostgresRows]):
     def __init__(self, url: str, *, pool_size: int = 4, pooled: bool = False, timeout_s: float = 60) -> None:
         self.rows_read = 0
-        self._connections = Connections(url, size=pool_size, pooled=pooled, timeout_s=timeout_s)
+        self._connections = Connections(url, size=pool_size, pooled=pooled, timeout_s=timeout_s, plans=_PLANS)
         self._clock = ServerClock(self._connections)
         self._channel = ""
         self._most = POSITION_CAP
@@ -232,6 +235,7 @@ class PostgresQueue(Engine[PostgresRows]):
             if not self._connections.pooled:
                 rows.execute("BEGIN READ ONLY", {})
             rows.execute("SET LOCAL enable_seqscan = on", {})
+            rows.execute("SET LOCAL enable_bitmapscan = on", {})
             rows.execute("SET LOCAL plan_cache_mode = auto", {})
             found = rows.execute(statement.replace("?", "%s"), values)
             if not self._connections.pooled:

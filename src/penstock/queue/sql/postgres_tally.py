@@ -7,37 +7,25 @@ kind by kind, and beyond it estimated from pages chosen by chance.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from penstock.job import Held, Status
 from penstock.queue.sql.postgres_rows import Found, PostgresRows
-from penstock.queue.tallies import Class, Tally
+from penstock.tallies import BOUND, Class, Tally, combined
 
-FEW_PAGES = 400
+FEW_PAGES = 1_000
 """A table of so many pages, some thousand rows, is counted whole."""
 
-BOUND = 3_000
-"""Rows of one kind that are counted one by one."""
-
-_BOUNDED = frozenset({Status.PENDING, Status.IN_PROGRESS, Status.FAILED})
+SAMPLED_PAGES = 200
 
 
 def tally(rows: PostgresRows) -> Tally:
     pages = int(rows.scalar("table_pages"))
     if pages <= FEW_PAGES:
         return Tally(_counts(rows.ask("tally_all")))
-    percent = 100 * FEW_PAGES / pages
+    percent = 100 * SAMPLED_PAGES / pages
     sample = _counts(rows.ask("tally_sample", percent=percent))
-    guessed = {kind: round(number * 100 / percent) for kind, number in sample.items()}
-    counted = _counts(rows.ask("tally_bounded", cap=BOUND))
-    groups: Counter[tuple[Status, Held | None]] = Counter()
-    for (status, held, _), number in counted.items():
-        groups[status, held] += number
-    full = {group for group, number in groups.items() if number >= BOUND}
-    kept = {kind: number for kind, number in counted.items() if kind[:2] not in full}
-    others = {kind: number for kind, number in guessed.items() if kind[0] not in _BOUNDED or kind[:2] in full}
-    return Tally(kept | others, exact=False)
+    return combined(_counts(rows.ask("tally_bounded", cap=BOUND)), sample, 100 / percent)
 
 
 def _counts(found: Found) -> dict[Class, int]:

@@ -27,7 +27,7 @@ from penstock.job import (
     Status,
     WorkerReport,
 )
-from penstock.queue import adding, pauses, tallies
+from penstock.queue import adding, pauses
 from penstock.queue.engine import Engine
 from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
 from penstock.queue.sql import filters, schema
@@ -35,7 +35,9 @@ from penstock.queue.sql.connections import Connections, translated
 from penstock.queue.sql.sqlite_claim import SqliteClaim
 from penstock.queue.sql.sqlite_listener import SqliteListener
 from penstock.queue.sql.sqlite_rows import SQL, SqliteRows, column_value
+from penstock.queue.sql.sqlite_tally import tally
 from penstock.queue.texts import storable
+from penstock.tallies import Tally
 
 T = TypeVar("T")
 
@@ -55,9 +57,7 @@ class SqliteQueue(Engine[SqliteRows]):
     @contextmanager
     def _writing(self, what: str) -> Iterator[SqliteRows]:  # noqa: ARG002 - SQLite keeps its own record
         with self._connections.writing() as connection:
-            rows = SqliteRows(connection)
-            yield rows
-            rows.flush()
+            yield SqliteRows(connection)
 
     def _write(self, what: str, work: Callable[[SqliteRows], T]) -> T:
         with self._writing(what) as rows:
@@ -82,10 +82,7 @@ class SqliteQueue(Engine[SqliteRows]):
         if any(item.dedupe for item in new):
             raise InvalidRequest("a job that joins a transaction must have dedupe=False")
         with translated(self.path):
-            rows = SqliteRows(connection)
-            added = adding.add(rows, new, limits, now or clock.now())
-            rows.flush()
-            return added
+            return adding.add(SqliteRows(connection), new, limits, now or clock.now())
 
     def _refuse_foreign(self, connection: Any) -> None:
         """Another file may have tables of the same names; the call would be lost in there."""
@@ -137,9 +134,6 @@ class SqliteQueue(Engine[SqliteRows]):
         unknown = set(by) - COUNTABLE
         if unknown:
             raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
-        if tallies.can_answer(query, by):
-            with self._reading() as rows:
-                return tallies.answer(rows.counts(), query, by)
         statement, values = filters.count(query, by)
         if not storable(values):
             return {}
@@ -159,11 +153,11 @@ class SqliteQueue(Engine[SqliteRows]):
             ahead = rows.scalar("ahead_above", job.priority, POSITION_CAP)
             place = (job.priority, job.turn, format_time(job.created_at), job.queue_id)
             ahead += rows.scalar("ahead_within", *place, POSITION_CAP - ahead)
-            return Position(ahead, min(tallies.pending(rows.counts()), POSITION_CAP))
+            return Position(ahead, rows.scalar("pending", POSITION_CAP))
 
-    def tally(self) -> tallies.Tally:
+    def tally(self) -> Tally:
         with self._reading() as rows:
-            return tallies.Tally(rows.counts())
+            return tally(rows)
 
     def oldest(self) -> datetime | None:
         with self._reading() as rows:

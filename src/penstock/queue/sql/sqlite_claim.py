@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from penstock.clock import format_time
-from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope, Status
+from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope
 from penstock.queue import locks
 from penstock.queue.choosing import HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
 from penstock.queue.sql.sqlite_rows import SQL, SqliteRows, as_list
@@ -24,9 +24,6 @@ _PRIORITY_AT = _OWN + CLAIM_COLUMNS.index("priority")
 _CREATED_AT = _OWN + CLAIM_COLUMNS.index("created_at")
 _PAYLOAD_AT = _OWN + CLAIM_COLUMNS.index("payload_json")
 
-PENDING, PENDING_LATER = (Status.PENDING, None), (Status.PENDING, Held.TIME)
-RUNNING = (Status.IN_PROGRESS, None)
-
 
 class SqliteClaim:
     def __init__(self, cursor: sqlite3.Cursor, request: ClaimRequest, now: datetime) -> None:
@@ -38,8 +35,7 @@ class SqliteClaim:
 
     def run(self, rows: SqliteRows, paused: frozenset[Scope]) -> list[Claim] | None:
         if rows.scalar("any_due", self._at):
-            promoted = self._cursor.execute(SQL["promote"], (self._at,)).fetchall()
-            rows.tally(PENDING_LATER, PENDING, (item_type for (item_type,) in promoted))
+            self._cursor.execute(SQL["promote"], (self._at,))
         taken: list[Claim] = []
         size = self._request.limit
         for number in range(ROUNDS):
@@ -50,7 +46,7 @@ class SqliteClaim:
             by_row = {row[0]: row for row in found}
             # First what is taken: a row held back must not wake another for a lock that is taken now.
             taken += self._take(rows, [by_row[candidate.row] for candidate in choice.take])
-            self._hold(rows, choice, by_row)
+            self._hold(rows, choice)
             if choice.closed or not choice.hold:
                 return taken
             size = max(self._request.limit, HELD_BACK_AT_ONCE)
@@ -102,9 +98,8 @@ class SqliteClaim:
             return {key for key in keys if self._cursor.execute(SQL["lock_holder"], (key,)).fetchone()}
         return {key for (key,) in self._cursor.execute(SQL["held_locks"], (as_list(keys),)).fetchall()}
 
-    def _hold(self, rows: SqliteRows, choice: Choice, by_row: dict[int, tuple[Any, ...]]) -> None:
+    def _hold(self, rows: SqliteRows, choice: Choice) -> None:
         for candidate, reason in choice.hold:
-            rows.tally(PENDING, (Status.PENDING, reason), [by_row[int(candidate.row)][_TYPE_AT]])
             name = "hold_for_lock" if reason is Held.LOCK else "hold_for_pause"
             self._cursor.execute(SQL[name], (self._at, candidate.row))
             if reason is Held.PAUSE and candidate.lock_key is not None and not candidate.lock_held:
@@ -118,7 +113,6 @@ class SqliteClaim:
         untils = {item_type: format_time(until) for item_type, until in leases.items()}
         taken = [(request.worker_id, untils[row[_TYPE_AT]], at, at, row[0]) for row in found]
         self._cursor.executemany(SQL["take"], taken)
-        rows.tally(PENDING, RUNNING, (row[_TYPE_AT] for row in found))
         return [_claim(row, leases[row[_TYPE_AT]], rows) for row in found]
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
 from typing import Any
@@ -17,7 +16,6 @@ from penstock.job import Beat, Changes, Held, Job, NewJob, Renewed, Scope, Settl
 from penstock.queue.pauses import ABOVE_ALL, Pause, Phase, Place, Standing
 from penstock.queue.rows import ChildCount, Finished
 from penstock.queue.sql.statements import CHANGING_COLUMNS, INSERTED_COLUMNS, JOB_COLUMNS, load
-from penstock.queue.tallies import Class, class_of
 from penstock.queue.texts import storable
 
 SQL = load("sqlite")
@@ -45,27 +43,7 @@ class SqliteRows:
         self.cursor = connection.cursor()
         # The caller's own connection may build its rows differently.
         self.cursor.row_factory = None
-        self.changed: Counter[Class] = Counter()
-        """By how much the number of rows of each kind has changed, until ``flush``."""
-
-    def tally(
-        self, was: tuple[Status, Held | None], is_now: tuple[Status, Held | None], item_types: Iterable[str]
-    ) -> None:
-        """Count rows of these types that went from one state to another."""
-        for item_type, number in Counter(item_types).items():
-            self.changed[*was, item_type] -= number
-            self.changed[*is_now, item_type] += number
-
-    def flush(self) -> None:
-        """Write by how much the numbers of rows have changed: the last of a transaction that writes."""
-        for (status, held, item_type), number in self.changed.items():
-            if number:
-                self.cursor.execute(SQL["add_count"], (status.value, held or "", item_type, number))
-        self.changed.clear()
-
-    def counts(self) -> dict[Class, int]:
-        found = self.cursor.execute(SQL["counts"]).fetchall()
-        return {(_STATUSES[status], _HELD.get(held), kind): number for status, held, kind, number in found}
+        self._known_pauses: list[Pause] | None = None
 
     def _one(self, name: str, *values: object) -> Job | None:
         row = self.cursor.execute(SQL[name], values).fetchone()
@@ -110,8 +88,6 @@ class SqliteRows:
             if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
                 raise
             raise DuplicateId(f"a job with id {job.queue_id} exists already") from error
-        if inserted:
-            self.changed[class_of(job)] += 1
         if inserted and len(job.payload_json) > SPILL_OVER:
             self.cursor.execute(SQL["save_payload"], (job.queue_id, job.payload_json))
         return inserted
@@ -121,8 +97,6 @@ class SqliteRows:
         row = dict(zip(JOB_COLUMNS, encoded(changed), strict=True))
         values = [row[name] for name in CHANGING_COLUMNS]
         self.cursor.execute(SQL["update"], (*values, job.queue_id))
-        self.changed[class_of(job)] -= 1
-        self.changed[class_of(changed)] += 1
         if changed.payload_json != job.payload_json and len(changed.payload_json) > SPILL_OVER:
             self.cursor.execute(SQL["save_payload"], (job.queue_id, changed.payload_json))
         return changed
@@ -133,9 +107,7 @@ class SqliteRows:
             return Finished([False] * len(settlements))
         over = self._finish(settlements, now)
         ended = [each.queue_id for each, is_over in zip(settlements, over, strict=True) if is_over]
-        kinds = self.cursor.execute(SQL["kinds_of"], (as_list(ended),)).fetchall()
-        self.tally((Status.IN_PROGRESS, None), (Status.DONE, None), (kind for kind, _, _ in kinds))
-        return Finished(over, parents=[(parent, run) for _, parent, run in kinds if parent is not None])
+        return Finished(over, parents=self.cursor.execute(SQL["parents_of"], (as_list(ended),)).fetchall())
 
     def _finish(self, settlements: Sequence[Settlement], now: datetime) -> list[bool]:
         at, run = format_time(now), self.cursor.execute
@@ -163,16 +135,20 @@ class SqliteRows:
         return Renewed(held=True, cancel_requested=row[0] == 1)
 
     def pauses(self, *, to_change: bool = False) -> list[Pause]:  # noqa: ARG002 - the file is held
-        return [_pause(*row) for row in self.cursor.execute(SQL["pauses"]).fetchall()]
+        if self._known_pauses is None:
+            self._known_pauses = [_pause(*row) for row in self.cursor.execute(SQL["pauses"]).fetchall()]
+        return self._known_pauses
 
     def may_move(self) -> bool:
         return True
 
     def set_pause(self, pause: Pause) -> None:
         at = (None,) * 4 if pause.at is None else _place(pause.at)
+        self._known_pauses = None
         self.cursor.execute(SQL["set_pause"], (*pause.order, pause.phase.value, *at))
 
     def drop_pause(self, scope: Scope) -> None:
+        self._known_pauses = None
         self.cursor.execute(SQL["drop_pause"], (scope.tenant_id, scope.collection))
 
     def backlog(self, *, functions: bool, tenant_id: str | None, cap: int) -> int:
@@ -183,8 +159,10 @@ class SqliteRows:
         return int(self.scalar("backlog_indexing_of_tenant", tenant_id, cap))
 
     def head_turn(self, priority: int) -> int | None:
-        turn: int | None = self.scalar("head_turn", priority)
-        return turn
+        turn, paused = self.cursor.execute(SQL["head_turn"], (priority,)).fetchone()
+        self._known_pauses = None if paused else []
+        head: int | None = turn
+        return head
 
     def last_turn(self, tenant_id: str, priority: int) -> int | None:
         turn: int | None = self.scalar("last_turn", tenant_id, priority)

@@ -132,21 +132,6 @@ CREATE TABLE queue_pause (
     PRIMARY KEY (tenant_id, collection)
 ) WITHOUT ROWID;
 
--- How many rows there are of each kind; '' is no reason to be held. Who writes rows adds up what changed and writes it
--- once a transaction: a trigger a row would cost more than the row. Only for rows that go there is one.
-CREATE TABLE queue_count (
-    status     TEXT    NOT NULL,
-    held       TEXT    NOT NULL,
-    item_type  TEXT    NOT NULL,
-    number     INTEGER NOT NULL,
-    PRIMARY KEY (status, held, item_type)
-) WITHOUT ROWID;
-CREATE TRIGGER queue_count_gone AFTER DELETE ON unified_queue
-BEGIN
-    UPDATE queue_count SET number = number - 1
-    WHERE status = old.status AND held = coalesce(old.held, '') AND item_type = old.item_type;
-END;
-
 CREATE TABLE queue_worker (
     worker_id   TEXT    NOT NULL PRIMARY KEY,
     host        TEXT    NOT NULL,

@@ -8,10 +8,12 @@ INSERT INTO unified_queue ({inserted}) VALUES ({inserted_values})
 ON CONFLICT (parent_id, parent_run, idempotency_key) WHERE parent_id IS NOT NULL
 DO NOTHING
 
+-- Asked for every new row, so it also says whether anything is paused.
 -- name: head_turn
-SELECT turn FROM unified_queue INDEXED BY idx_unified_queue_dequeue
-WHERE status = 'pending' AND held IS NULL AND priority = ? AND turn >= 0
-ORDER BY turn LIMIT 1
+SELECT (SELECT turn FROM unified_queue INDEXED BY idx_unified_queue_dequeue
+        WHERE status = 'pending' AND held IS NULL AND priority = ? AND turn >= 0
+        ORDER BY turn LIMIT 1),
+       EXISTS (SELECT 1 FROM queue_pause)
 
 -- name: last_turn
 SELECT turn FROM unified_queue INDEXED BY idx_unified_queue_collection_tenant

@@ -83,12 +83,43 @@ WHERE waiting_for IS NOT NULL AND finished_at IS NULL AND waiting_for <> 'childr
 -- name: any_backing_off
 SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_backoff WHERE held = 'time' AND retry_count > 0 LIMIT 1
 
--- name: counts
-SELECT status, held, item_type, number FROM queue_count WHERE number <> 0
+-- name: pending
+SELECT count(*) FROM (
+    SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_collection_tenant
+    WHERE status = 'pending' LIMIT ?
+)
 
--- name: add_count
-INSERT INTO queue_count (status, held, item_type, number) VALUES (?, ?, ?, ?)
-ON CONFLICT (status, held, item_type) DO UPDATE SET number = number + excluded.number
+-- In two subqueries: each is one look at an end of the table.
+-- name: row_range
+SELECT (SELECT min(rowid) FROM unified_queue), (SELECT max(rowid) FROM unified_queue)
+
+-- name: tally_all
+SELECT status, held, item_type, count(*) FROM unified_queue GROUP BY status, held, item_type
+
+-- Each kind that has an index of its own, counted up to a bound.
+-- name: tally_bounded
+SELECT 'pending', NULL, item_type, count(*)
+FROM (SELECT item_type FROM unified_queue INDEXED BY idx_unified_queue_dequeue WHERE status = 'pending' AND held IS NULL LIMIT ?1) GROUP BY item_type
+UNION ALL
+SELECT 'pending', 'time', item_type, count(*)
+FROM (SELECT item_type FROM unified_queue INDEXED BY idx_unified_queue_scheduled WHERE held = 'time' LIMIT ?1) GROUP BY item_type
+UNION ALL
+SELECT 'pending', 'lock', item_type, count(*)
+FROM (SELECT item_type FROM unified_queue INDEXED BY idx_unified_queue_parked WHERE held = 'lock' LIMIT ?1) GROUP BY item_type
+UNION ALL
+SELECT 'pending', 'pause', item_type, count(*)
+FROM (SELECT item_type FROM unified_queue INDEXED BY idx_unified_queue_paused WHERE held = 'pause' LIMIT ?1) GROUP BY item_type
+UNION ALL
+SELECT 'in_progress', NULL, item_type, count(*)
+FROM (SELECT item_type FROM unified_queue INDEXED BY idx_unified_queue_worker WHERE status = 'in_progress' LIMIT ?1) GROUP BY item_type
+UNION ALL
+SELECT 'failed', NULL, item_type, count(*)
+FROM (SELECT item_type FROM unified_queue INDEXED BY idx_unified_queue_failed WHERE status = 'failed' LIMIT ?1) GROUP BY item_type
+
+-- Rows at equal distances: what there is of a kind among them, times the distance, is what to expect of the whole.
+-- name: tally_sample
+SELECT status, held, item_type, count(*) FROM unified_queue
+WHERE rowid IN (SELECT value FROM json_each(?)) GROUP BY status, held, item_type
 
 -- name: ended_trees
 SELECT {job} FROM unified_queue r INDEXED BY idx_unified_queue_finished

@@ -5,7 +5,6 @@ SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_scheduled WHERE held = 
 -- name: promote
 UPDATE unified_queue SET held = NULL, run_at = NULL, updated_at = ?1
 WHERE held = 'time' AND run_at <= ?1
-RETURNING item_type
 
 -- name: candidates
 SELECT rowid, turn, lock_key, lock_held IS NOT NULL, {claim}

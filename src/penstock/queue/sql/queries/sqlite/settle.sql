@@ -6,9 +6,9 @@ SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, er
 WHERE queue_id = ? AND claim_number = ? AND status = 'in_progress'
   AND followup_json IS NULL AND children_open = 0
 
--- name: kinds_of
-SELECT item_type, parent_id, parent_run FROM unified_queue
-WHERE queue_id IN (SELECT value FROM json_each(?))
+-- name: parents_of
+SELECT parent_id, parent_run FROM unified_queue
+WHERE queue_id IN (SELECT value FROM json_each(?)) AND parent_id IS NOT NULL
 
 -- name: any_parked
 SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_parked

@@ -50,5 +50,23 @@ def answer(counts: Mapping[Class, int], query: JobQuery, by: Sequence[str]) -> d
     return dict(found)
 
 
-def pending(counts: Mapping[Class, int]) -> int:
-    return sum(number for (status, _, _), number in counts.items() if status is Status.PENDING)
+BOUND = 1_000
+"""Rows of one kind that are counted one by one where a store has to estimate more."""
+
+_WITH_INDEX = frozenset({Status.PENDING, Status.IN_PROGRESS, Status.FAILED})
+"""Statuses whose rows are counted up to the bound."""
+
+
+def combined(counted: Mapping[Class, int], sample: Mapping[Class, int], share: float) -> Tally:
+    """Counts of kinds below the bound; of the others what a sample, one row in ``share``, lets expect."""
+    groups: Counter[tuple[Status, Held | None]] = Counter()
+    for (status, held, _), number in counted.items():
+        groups[status, held] += number
+    full = {group for group, number in groups.items() if number >= BOUND}
+    exact = {kind: number for kind, number in counted.items() if kind[:2] not in full}
+    guessed = {
+        kind: round(number * share)
+        for kind, number in sample.items()
+        if kind[0] not in _WITH_INDEX or kind[:2] in full
+    }
+    return Tally(exact | guessed, exact=False)

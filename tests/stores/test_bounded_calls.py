@@ -1,0 +1,142 @@
+"""What single calls read does not grow with the rows: counted in SQLite's steps and in PostgreSQL's plans."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.job import ClaimRequest, Scope
+from penstock.queue.protocol import Queue
+from penstock.queue.sql import postgres_tally
+from penstock.queue.sql.postgres import PostgresQueue
+from penstock.queue.sql.postgres_rows import SQL as POSTGRES
+from penstock.queue.sql.sqlite import SqliteQueue
+from tests.servers import postgres
+from tests.servers.stores import given_back
+from tests.stores.making import new
+
+FEW, MANY = 3_000, 30_000
+STEP = 100
+
+CALLS: dict[str, Callable[[Queue], object]] = {
+    "tally": lambda queue: queue.tally(),
+    "oldest": lambda queue: queue.oldest(),
+    "backlog": lambda queue: queue.backlog(functions=False, cap=100),
+    "busy": lambda queue: queue.busy(),
+    "expired": lambda queue: queue.expired(),
+    "position of the first": lambda queue: queue.position("job_000000"),
+    "position in the middle": lambda queue: queue.position("job_001500"),
+    "pause": lambda queue: queue.pause(Scope()),
+    "claim in a pause": lambda queue: queue.claim(ClaimRequest("w1", 10)),
+    "resume": lambda queue: queue.resume(Scope()),
+    "pause of a tenant": lambda queue: queue.pause(Scope("t1")),
+    "claim beside a paused tenant": lambda queue: queue.claim(ClaimRequest("w1", 10)),
+    "resume of a tenant": lambda queue: queue.resume(Scope("t1")),
+}
+
+
+def filled(queue: Queue, rows: int) -> None:
+    """Jobs of ten tenants in three priorities."""
+    for start in range(0, rows, 3_000):
+        numbers = range(start, min(start + 3_000, rows))
+        queue.add([new(n, tenant_id=f"t{n % 10}", priority=4 + n % 3) for n in numbers])
+
+
+def steps_of(queue: SqliteQueue, call: Callable[[Queue], object]) -> int:
+    """What SQLite's machine did for a call, in hundreds of its instructions."""
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    connections = [queue._connections.get(role) for role in ("read", "write")]
+    for connection in connections:
+        connection.set_progress_handler(count, STEP)
+    call(queue)
+    for connection in connections:
+        connection.set_progress_handler(None, 0)
+    return steps
+
+
+def test_a_call_on_sqlite_takes_as_many_steps_with_ten_times_the_rows(tmp_path: Path) -> None:
+    steps: dict[int, dict[str, int]] = {}
+    for rows in (FEW, MANY):
+        queue = SqliteQueue(tmp_path / f"{rows}.db", synchronous="OFF")
+        filled(queue, rows)
+        steps[rows] = {what: steps_of(queue, call) for what, call in CALLS.items()}
+        queue.close()
+    grown = {
+        what: (few, steps[MANY][what]) for what, few in steps[FEW].items() if steps[MANY][what] > 2 * few + 20
+    }
+    assert {} == grown
+
+
+@pytest.fixture(scope="module")
+def many_on_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresQueue]:
+    place = tmp_path_factory.mktemp("many")
+    queue = PostgresQueue(postgres.store_at(place))
+    filled(queue, MANY)
+    yield queue
+    queue.close()
+    given_back(place)
+
+
+PLANNED: dict[str, dict[str, object]] = {
+    "ahead_above": {"priority": 5, "cap": 1_000},
+    "ahead_within": {
+        "priority": 5,
+        "turn": 10,
+        "created_at": "2026-01-01T00:00:00Z",
+        "queue_id": "job_0",
+        "cap": 1_000,
+    },
+    "pending": {"cap": 1_000},
+    "backlog_indexing": {"cap": 101},
+    "any_claimable": {},
+    "any_leased": {},
+    "any_waiting": {},
+    "any_returning": {"now": "2026-01-01T00:00:00Z"},
+    "expired": {"now": "2026-01-01T00:00:00Z", "limit": 100},
+    "oldest": {},
+    "tally_bounded": {"cap": 1_000},
+    "paused_below": {"priority": 11, "limit": 1_000},
+    "claimable_below": {"priority": 11, "limit": 1_000},
+    "claimable_from": {
+        "priority": 5,
+        "turn": 10,
+        "created_at": "2026-01-01T00:00:00Z",
+        "queue_id": "job_0",
+        "limit": 1_000,
+    },
+}
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_a_statement_on_postgres_reads_a_bounded_part(many_on_postgres: PostgresQueue, name: str) -> None:
+    """Without statistics, and of 30,000 rows never more than the bound the statement is given."""
+    values = PLANNED[name]
+    with many_on_postgres._reading() as rows:
+        found = rows.execute("EXPLAIN (ANALYZE, COSTS off, TIMING off) " + POSTGRES[name], values).fetchall()
+    plan = "\n".join(line for (line,) in found)
+    read = [float(number) for number in re.findall(r"rows=([\d.]+)", plan)]
+    left_out = [int(number) for number in re.findall(r"Rows Removed by Filter: (\d+)", plan)]
+    assert "Seq Scan on unified_queue" not in plan
+    assert max(read, default=0) <= 1_000
+    assert max(left_out, default=0) <= 1_000
+
+
+def test_a_large_table_is_estimated_and_a_small_part_of_it_counted(
+    many_on_postgres: PostgresQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_tally, "FEW_PAGES", 100)
+    many_on_postgres.claim(ClaimRequest("w1", 50))
+    counts, exact = many_on_postgres.tally()
+    running = sum(number for (status, _, _), number in counts.items() if status == "in_progress")
+    pending = sum(number for (status, _, _), number in counts.items() if status == "pending")
+    assert (False, 50) == (exact, running)
+    assert MANY * 0.5 < pending < MANY * 1.5
