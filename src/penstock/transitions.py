@@ -286,6 +286,8 @@ def _ended(job: Job, settlement: Settlement, now: datetime) -> Changes:
     if failing:
         changes["last_error_at"] = now
         changes["history_json"] = _recorded(job, now, settlement.what, settlement.error_message)
+    if failing and settlement.progress_json is not None:
+        changes["progress_json"] = settlement.progress_json
     followup = _followup(job)
     return changes | _restarted(job, followup, now) if followup else changes
 

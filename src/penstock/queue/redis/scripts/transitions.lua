@@ -86,6 +86,7 @@ local function finish(row, settlement, result)
   if result ~= nil then set(row, 'res', result) end
   if settlement[S_STATUS] ~= DONE then
     row[LOST], row[ERROR_AT] = settlement[S_LOST], now
+    if settlement[S_PROGRESS] and settlement[S_PROGRESS] ~= '' then set(row, 'prog', settlement[S_PROGRESS]) end
     -- A run that starts over is told as that instead.
     if not following then record(row, settlement[S_WHAT], settlement[S_NOTE]) end
   end
