@@ -51,7 +51,7 @@ TURNED = {
     "postgres_timeout_s": ("5", 5.0),
     "contract_url": ("redis://broker:6379/0", "redis://broker:6379/0"),
     "rag_config": ("rags.yaml", "rags.yaml"),
-    "rag_away_s": 86_400.0,
+    "rag_away_s": ("60", 60.0),
 }
 ALIASES = {
     "AGENT_BRAIN_MAX_QUEUE": "max_queue",

@@ -24,12 +24,12 @@ from penstock.job import (
     Settlement,
     Status,
 )
-from penstock.queue import adding, cancelling, pausing, pruning, requeueing, settling
+from penstock.queue import adding, cancelling, pausing, pruning, requeueing, settling, upcoming
 from penstock.queue.protocol import CASCADE_BATCH, NO_LIMITS
 from penstock.queue.rows import Rows
 
 
-class EngineRows(Rows, pruning.Prunable, Protocol):
+class EngineRows(Rows, pruning.Prunable, upcoming.Startable, Protocol):
     """All that the rules ask of an engine's rows."""
 
 
@@ -80,6 +80,10 @@ class Engine(ABC, Generic[R]):
             claims = self._write("claim", lambda rows: self._claim(rows, request, moment))
             if claims is not None:
                 return claims
+
+    def start(self, queue_id: str, request: ClaimRequest, *, now: datetime | None = None) -> Claim | None:
+        moment = now or self.now()
+        return self._write("claim", lambda rows: upcoming.start(rows, queue_id, request, moment))
 
     def settle(
         self, settlements: Sequence[Settlement], *, now: datetime | None = None

@@ -32,6 +32,7 @@ from penstock.queue.choosing import HELD_BACK_AT_ONCE, ROUNDS, choose
 from penstock.queue.engine import Engine
 from penstock.queue.protocol import COUNTABLE, POSITION_CAP
 from penstock.queue.table import Table, order
+from penstock.queue.upcoming import first_of_each_lock
 
 FREEING = frozenset({"add", "settle", "exchange", "cancel", "requeue", "resume", "reconcile"})
 """Writes after which more can be claimed. A claim is none: an idle worker would wake itself for ever."""
@@ -124,6 +125,14 @@ class MemoryQueue(Engine[Table]):
         if changes:
             table.change(job, changes)
         return Renewed(held=True, cancel_requested=job.cancel_requested)
+
+    def upcoming(
+        self, *, item_type: str | None = None, limit: int = 100, now: datetime | None = None
+    ) -> list[Job]:
+        with self._reading() as table:
+            rows = table.upcoming(item_type, now or clock.now())
+            ids = first_of_each_lock(([row] for row in rows), limit, self._paused)
+            return [table.rows[queue_id] for queue_id in ids]
 
     def _set_paused(self, rows: Table, scope: Scope, paused: bool) -> None:  # noqa: ARG002 - not kept as rows
         self._paused = self._paused | {scope} if paused else self._paused - {scope}

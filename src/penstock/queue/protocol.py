@@ -64,6 +64,16 @@ class Queue(Protocol):
         ``oldest`` starts with the oldest of the priorities' heads. Empty only when nothing can be claimed.
         """
 
+    def upcoming(
+        self, *, item_type: str | None = None, limit: int = 100, now: datetime | None = None
+    ) -> list[Job]:
+        """Jobs (of one item type, or all) that a claim could take now, in claim order and one for each lock
+        key. Reads no further than it must, and changes nothing."""
+
+    def start(self, queue_id: str, request: ClaimRequest, *, now: datetime | None = None) -> Claim | None:
+        """Claim this pending job, wherever it stands in line, also before its time. None when it is not
+        pending, or a pause or the holder of its lock keeps it back. ``limit`` and ``oldest`` mean nothing."""
+
     def settle(
         self, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> list[Status | None]:

@@ -13,6 +13,7 @@ import msgspec
 from penstock.job import Held, Job, JobQuery, Status
 from penstock.queue.redis import codec
 from penstock.queue.redis.server import Server
+from penstock.queue.upcoming import FIRST_PAGE, Upcoming
 
 AT_ONCE = 1_000
 """Rows one call looks at: some milliseconds of the server's time."""
@@ -61,6 +62,23 @@ def count(server: Server, query: JobQuery, by: Sequence[str]) -> dict[tuple[Any,
 def rows_of(server: Server, ids: Sequence[str]) -> list[Job]:
     """Those of them that are there."""
     return _rows(server, {}, [queue_id.encode() for queue_id in ids], len(ids)) if ids else []
+
+
+def upcoming(server: Server, item_type: str, now: int) -> Iterator[list[Upcoming]]:
+    """Due rows, then claimable ones in claim order, a page at a time."""
+    first, due, size = 0, True, FIRST_PAGE
+    while True:
+        read, *rows = server.run("upcoming", codec.encode((item_type, first, size, due)), now)
+        texts = [text.decode() for text in rows]
+        yield [
+            Upcoming(texts[at], texts[at + 1] or None, texts[at + 2], texts[at + 3])
+            for at in range(0, len(texts), 4)
+        ]
+        if not due:
+            if read < size:
+                return
+            first, size = first + read, AT_ONCE
+        due = False
 
 
 def expired(server: Server, now: int, limit: int) -> list[Job]:

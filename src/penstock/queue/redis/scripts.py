@@ -16,6 +16,8 @@ PARTS: dict[str, tuple[str, ...]] = {
     "settle": ("finishing",),
     "exchange": ("finishing", "pauses", "claiming"),
     "renew": ("rows",),
+    "upcoming": (),
+    "start": ("rows",),
     "cancel": (*_RULES, "cancelling"),
     "stop_children": (*_RULES, "cancelling"),
     "requeue": ("rows", "turns", "transitions", "requeueing"),

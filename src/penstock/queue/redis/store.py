@@ -34,6 +34,7 @@ from penstock.queue.redis import codec, format, reading
 from penstock.queue.redis.bell import Bell
 from penstock.queue.redis.server import Server
 from penstock.queue.texts import refuse_unstorable, storable
+from penstock.queue.upcoming import claim_of, first_of_each_lock
 
 
 class RedisQueue:
@@ -91,6 +92,23 @@ class RedisQueue:
             claims = self._claims(self._run("claim", _asked(request), now))
             if claims is not None:
                 return claims
+
+    def upcoming(
+        self, *, item_type: str | None = None, limit: int = 100, now: datetime | None = None
+    ) -> list[Job]:
+        pages = reading.upcoming(self._server, item_type or "", codec.micros(now))
+        ids = first_of_each_lock(pages, limit, self.paused())
+        found = {job.queue_id: job for job in reading.rows_of(self._server, ids)}
+        return [found[queue_id] for queue_id in ids if queue_id in found]
+
+    def start(self, queue_id: str, request: ClaimRequest, *, now: datetime | None = None) -> Claim | None:
+        job = self.get(queue_id)
+        if job is None:
+            return None
+        asked = (queue_id, request.worker_id, codec.duration(request.lease_of(job.item_type)))
+        number = self._run("start", asked, now)
+        started = self.get(queue_id) if number else None
+        return claim_of(started) if started is not None and started.claim_number == number else None
 
     def settle(
         self, settlements: Sequence[Settlement], *, now: datetime | None = None

@@ -44,6 +44,7 @@ from penstock.queue.sql.postgres_transaction import transact
 from penstock.queue.sql.postgres_values import column_value, decoded
 from penstock.queue.sql.statements import LOCK_CAP
 from penstock.queue.texts import refuse_unstorable, storable
+from penstock.queue.upcoming import first_of_each_lock
 
 T = TypeVar("T")
 
@@ -196,6 +197,14 @@ class PostgresQueue(Engine[PostgresRows]):
     def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[Renewed]:
         moment = now or self.now()
         return self._write("renew", lambda rows: rows.renew(beats, moment))
+
+    def upcoming(
+        self, *, item_type: str | None = None, limit: int = 100, now: datetime | None = None
+    ) -> list[Job]:
+        moment = now or self.now()
+        with self._reading() as rows:
+            pages = rows.upcoming(item_type, moment)
+            return rows.jobs_of(first_of_each_lock(pages, limit, rows.pauses()))
 
     def _set_paused(self, rows: PostgresRows, scope: Scope, paused: bool) -> None:
         name = "pause" if paused else "resume"

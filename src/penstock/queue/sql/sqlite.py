@@ -36,6 +36,7 @@ from penstock.queue.sql.connections import Connections, translated
 from penstock.queue.sql.sqlite_claim import SqliteClaim
 from penstock.queue.sql.sqlite_rows import SQL, SqliteRows, column_value
 from penstock.queue.texts import storable
+from penstock.queue.upcoming import first_of_each_lock
 
 T = TypeVar("T")
 
@@ -108,6 +109,13 @@ class SqliteQueue(Engine[SqliteRows]):
         moment = now or clock.now()
         with self._writing("renew") as rows:
             return [rows.renew(beat, moment) for beat in beats]
+
+    def upcoming(
+        self, *, item_type: str | None = None, limit: int = 100, now: datetime | None = None
+    ) -> list[Job]:
+        with self._reading() as rows:
+            pages = rows.upcoming(item_type, now or clock.now())
+            return rows.jobs_of(first_of_each_lock(pages, limit, rows.pauses()))
 
     def _set_paused(self, rows: SqliteRows, scope: Scope, paused: bool) -> None:
         rows.cursor.execute(SQL["pause" if paused else "resume"], (scope.tenant_id, scope.collection))

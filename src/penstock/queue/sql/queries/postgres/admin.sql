@@ -12,6 +12,32 @@ WHERE held = 'pause'
 ORDER BY priority DESC, turn, created_at, queue_id LIMIT %(limit)s
 FOR UPDATE
 
+-- In claim order; rows whose lock another holds are left out. By one probe a row: as NOT EXISTS it was planned as a
+-- join with the whole table. The item type is hidden from the planner, which would sort all rows of the type.
+-- name: upcoming
+SELECT queue_id, lock_key, tenant_id, collection
+FROM unified_queue q
+WHERE status = 'pending' AND held IS NULL
+  AND coalesce(item_type = %(item_type)s::text, true) = (SELECT true)
+  AND (lock_key IS NULL OR lock_held IS NOT NULL
+       OR (SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = q.lock_key LIMIT 1) IS NULL)
+ORDER BY priority DESC, turn, created_at, queue_id LIMIT %(limit)s OFFSET %(start)s
+
+-- What the next claim takes up.
+-- name: upcoming_due
+SELECT queue_id, lock_key, tenant_id, collection
+FROM unified_queue q
+WHERE held = 'time' AND run_at <= %(now)s AND (%(item_type)s::text IS NULL OR item_type = %(item_type)s::text)
+  AND (lock_key IS NULL OR lock_held IS NOT NULL
+       OR (SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = q.lock_key LIMIT 1) IS NULL)
+ORDER BY run_at LIMIT %(limit)s
+
+-- name: jobs_of
+SELECT {job} FROM unified_queue WHERE queue_id = ANY(%(ids)s::text[])
+
+-- name: lock_holder
+SELECT queue_id FROM unified_queue WHERE lock_held = %(lock_key)s
+
 -- name: pauses
 SELECT tenant_id, collection FROM queue_pause
 
