@@ -24,7 +24,7 @@ from penstock.job import (
     Settlement,
     Status,
 )
-from penstock.queue import adding, cancelling, pausing, pruning, requeueing, settling, upcoming
+from penstock.queue import adding, cancelling, pausing, pruning, purge, requeueing, settling, upcoming
 from penstock.queue.protocol import CASCADE_BATCH, NO_LIMITS
 from penstock.queue.rows import Rows
 
@@ -141,6 +141,13 @@ class Engine(ABC, Generic[R]):
         limit: int = CASCADE_BATCH,
     ) -> int:
         return self._write("prune", lambda rows: pruning.prune(rows, ended_before, item_type, limit))
+
+    def purge(self, jobs: Sequence[Job], *, now: datetime | None = None) -> int:
+        moment = now or self.now()
+        return self._write("purge", lambda rows: purge.purge(rows, jobs, moment))
+
+    def scrub(self) -> None:
+        """Nothing is left of a deleted row."""
 
     def pause(self, scope: Scope, *, now: datetime | None = None) -> None:  # noqa: ARG002 - as the protocol
         self._write("pause", lambda rows: self._set_paused(rows, scope, True))

@@ -34,7 +34,7 @@ from penstock.queue.protocol import COUNTABLE, POSITION_CAP
 from penstock.queue.table import Table, order
 from penstock.queue.upcoming import first_of_each_lock
 
-FREEING = frozenset({"add", "settle", "exchange", "cancel", "requeue", "resume", "reconcile"})
+FREEING = frozenset({"add", "settle", "exchange", "cancel", "requeue", "resume", "reconcile", "purge"})
 """Writes after which more can be claimed. A claim is none: an idle worker would wake itself for ever."""
 
 

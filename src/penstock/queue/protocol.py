@@ -114,6 +114,17 @@ class Queue(Protocol):
         first, about ``limit`` rows a call; answers how many rows went. Trees with a live descendant stay.
         """
 
+    def purge(self, jobs: Sequence[Job], *, now: datetime | None = None) -> int:
+        """Delete these rows, whatever their state, except those that changed since they were read; answers
+        how many went. Claims on them are lost, and locks they held are passed on. A parent whose children
+        went is counted anew by ``reconcile``. One transaction: callers send batches.
+        """
+
+    def scrub(self) -> None:
+        """Remove from the store's own files what deleted rows left there: a journal that still tells of
+        them, a log that was not copied back yet.
+        """
+
     def pause(self, scope: Scope, *, now: datetime | None = None) -> None:
         """Stop claiming from a scope; what runs goes on."""
 

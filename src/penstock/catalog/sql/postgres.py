@@ -129,6 +129,9 @@ class PostgresCatalog(SqlCatalog):
             except psycopg.Error as error:
                 raise ours(error, self._writers.name) or error from error
 
+    def scrub(self) -> None:
+        """Rows that were deleted are in no table; their space is the server's to reuse."""
+
     def check(self) -> list[str]:
         with self._connected() as connection:
             postgres_schema.verify(connection, self._writers.name, SCHEMA)

@@ -24,6 +24,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "return_children": ("rows", "turns", "transitions", "requeueing"),
     "release": ("rows", "turns", "pauses", "ranks"),
     "prune": ("rows",),
+    "purge": _RULES,
     "reconcile": (*_RULES, "requeueing"),
     "scan": ("rows",),
     "position": ("rows", "ranks"),

@@ -176,6 +176,14 @@ class RedisQueue:
         gone: int = self._run("prune", (roots, limit)) if roots else 0
         return gone
 
+    def purge(self, jobs: Sequence[Job], *, now: datetime | None = None) -> int:
+        asked = [(job.queue_id, codec.micros(job.updated_at)) for job in jobs]
+        gone: int = self._run("purge", asked, now)
+        return gone
+
+    def scrub(self) -> None:
+        """A key that was deleted is gone."""
+
     def pause(self, scope: Scope, *, now: datetime | None = None) -> None:  # noqa: ARG002 - as the protocol
         self._server.call("SADD", self._server.key("pauses"), f"{scope.tenant_id}\n{scope.collection}")
 

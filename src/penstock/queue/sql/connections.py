@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from penstock.errors import (
@@ -17,6 +17,13 @@ from penstock.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+
+
+def truncate_log(path: Path, busy_timeout_s: float) -> None:
+    """Copy the write-ahead log back into the database file and empty it. A reader that takes too long leaves
+    it as it is. On a connection of its own: others may be in the middle of a transaction."""
+    with closing(sqlite3.connect(path, timeout=busy_timeout_s, isolation_level=None)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 class Connections:

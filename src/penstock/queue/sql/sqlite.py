@@ -32,7 +32,7 @@ from penstock.queue.doorbell import Doorbell
 from penstock.queue.engine import Engine
 from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
 from penstock.queue.sql import filters, schema
-from penstock.queue.sql.connections import Connections, translated
+from penstock.queue.sql.connections import Connections, translated, truncate_log
 from penstock.queue.sql.sqlite_claim import SqliteClaim
 from penstock.queue.sql.sqlite_rows import SQL, SqliteRows, column_value
 from penstock.queue.texts import storable
@@ -45,6 +45,7 @@ class SqliteQueue(Engine[SqliteRows]):
     def __init__(self, path: Path | str, *, synchronous: str = "FULL", busy_timeout_s: float = 60) -> None:
         self.path = Path(path)
         self.rows_read = 0
+        self._busy_timeout_s = busy_timeout_s
         self._connections = Connections(self.path, synchronous=synchronous, busy_timeout_s=busy_timeout_s)
         self._doorbell: Doorbell | None = None
         self._version_seen = -1
@@ -116,6 +117,10 @@ class SqliteQueue(Engine[SqliteRows]):
         with self._reading() as rows:
             pages = rows.upcoming(item_type, now or clock.now())
             return rows.jobs_of(first_of_each_lock(pages, limit, rows.pauses()))
+
+    def scrub(self) -> None:
+        with translated(self.path):
+            truncate_log(self.path, self._busy_timeout_s)
 
     def _set_paused(self, rows: SqliteRows, scope: Scope, paused: bool) -> None:
         rows.cursor.execute(SQL["pause" if paused else "resume"], (scope.tenant_id, scope.collection))
