@@ -22,6 +22,9 @@ after all, it finds that out at its next write: every one asks whether the messa
 AT_ONCE = 500
 """Messages or hashes that one script looks at, so that none keeps the server busy for long."""
 
+MOST_ROUNDS = 20
+"""Calls of such a script in a row."""
+
 Fields = Mapping[str, str]
 
 
@@ -118,7 +121,13 @@ class Lists:
 
     def recheck(self) -> int:
         """Put hashes right that a producer wrote over with an earlier status; how many."""
-        return int(self._run("recheck", [], keys.job_key(""), keys.KEPT_S, AT_ONCE))
+        total = 0
+        for _ in range(MOST_ROUNDS):
+            right, looked_at = self._run("recheck", [], keys.job_key(""), keys.KEPT_S, AT_ONCE)
+            total += right
+            if looked_at < AT_ONCE:
+                break
+        return total
 
     # Jobs.
 

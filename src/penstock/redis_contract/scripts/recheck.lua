@@ -1,5 +1,6 @@
 -- Hashes whose status a producer wrote over after a gateway had written a later one are put right.
--- ARGV: prefix of hashes, seconds to keep one that has ended, how many at most. Answers how many were put right.
+-- ARGV: prefix of hashes, seconds to keep one that has ended, how many at most. Answers how many were put right
+-- and how many were looked at.
 local right, now = 0, now_ms()
 local function last_status(fields)
   for i = 1, #fields, 2 do
@@ -21,7 +22,8 @@ local function put_right(hash, fields)
   end
   right = right + 1
 end
-for _, job in ipairs(redis.call('ZRANGEBYSCORE', RECENT, '-inf', now, 'LIMIT', 0, ARGV[3])) do
+local due = redis.call('ZRANGEBYSCORE', RECENT, '-inf', now, 'LIMIT', 0, ARGV[3])
+for _, job in ipairs(due) do
   local said = redis.call('HGET', RECENT_FIELDS, job)
   local last = said and cjson.decode(said)
   if last then
@@ -36,4 +38,4 @@ for _, job in ipairs(redis.call('ZRANGEBYSCORE', RECENT, '-inf', now, 'LIMIT', 0
     redis.call('HDEL', RECENT_FIELDS, job)
   end
 end
-return right
+return { right, #due }

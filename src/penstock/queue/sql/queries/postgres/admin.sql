@@ -13,11 +13,12 @@ ORDER BY priority DESC, turn, created_at, queue_id LIMIT %(limit)s
 FOR UPDATE
 
 -- In claim order; rows whose lock another holds are left out. By one probe a row: as NOT EXISTS it was planned as a
--- join with the whole table. The item type is hidden from the planner, which would sort all rows of the type.
+-- join with the whole table. The item type is hidden from the planner, which would sort all rows of the type;
+-- the predicate is that of the claim's index.
 -- name: upcoming
 SELECT queue_id, lock_key, tenant_id, collection
 FROM unified_queue q
-WHERE status = 'pending' AND held IS NULL
+WHERE coalesce(held, status) = 'pending'
   AND coalesce(item_type = %(item_type)s::text, true) = (SELECT true)
   AND (lock_key IS NULL OR lock_held IS NOT NULL
        OR (SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = q.lock_key LIMIT 1) IS NULL)
