@@ -176,8 +176,7 @@ def open_catalog_again(values: Mapping[str, Any]) -> Catalog:
 def open_documents(
     values: Mapping[str, Any], registry: Registry, open_own_queue: OpenQueue | None = None
 ) -> Documents:
-    """A catalog of the child's own, and handlers that work on it; ``open_own_queue`` where the queue cannot
-    be opened a second time."""
+    """A catalog of the child's own, and handlers on it. ``open_own_queue``: for one in memory."""
     from penstock.handlers import documents
     from penstock.handlers.phases import Phases
     from penstock.pipeline.embed.opening import open_embedder
@@ -188,9 +187,8 @@ def open_documents(
     settings = config.load({}, **values)
     catalog = open_catalog(settings)
     recipe = Recipe(open_embedder(settings.embedder), limits=Limits(file_bytes=settings.max_file_mb << 20))
-    reopen = open_own_queue or (lambda: closing(open_again(values)))
-    state_dirs = (str(settings.state_dir),)
-    documents.register(registry, catalog, recipe, state_dirs, open_shelf(settings), reopen)
+    queue, state = open_own_queue or (lambda: closing(open_again(values))), (str(settings.state_dir),)
+    documents.register(registry, catalog, recipe, state, open_shelf(settings), queue)
     return Documents(catalog, Phases(catalog, recipe))
 
 
