@@ -60,7 +60,7 @@ class Engine:
 
 
 def open_engine(engine: str, directory: Path) -> Contender:
-    queue = _queue(engine, directory)
+    queue = open_queue(engine, directory)
     queue.migrate()
     return Engine(queue)
 
@@ -87,7 +87,7 @@ def open_contender(side: str, engine: str, directory: Path) -> Contender:
     return OPENERS[side](engine, directory)
 
 
-def _queue(engine: str, directory: Path) -> Queue:
+def open_queue(engine: str, directory: Path) -> Queue:
     # Only the engine that is measured is imported.
     if engine == "sqlite":
         from penstock.queue.sql.sqlite import SqliteQueue

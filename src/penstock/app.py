@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from os import PathLike
 from types import TracebackType
@@ -145,7 +145,7 @@ class Penstock(FunctionJobs):
         from penstock.working import leases, open_documents, plain
 
         handlers = self.handlers()
-        documents = open_documents(plain(self.settings), handlers)
+        documents = open_documents(plain(self.settings), handlers, lambda: nullcontext(self.queue))
         worker = ThreadWorker(
             self.queue,
             handlers,

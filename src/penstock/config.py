@@ -229,6 +229,11 @@ class Settings:
     rag_config: str | None = _setting(
         kinds.FILE, None, "The YAML file that says which RAGs the Redis contract serves."
     )
+    rag_away_s: float = _setting(
+        kinds.seconds(0, _YEAR_S),
+        86_400.0,
+        "How long messages wait for a RAG that no gateway of the Redis contract serves any more.",
+    )
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
 

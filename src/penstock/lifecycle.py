@@ -111,6 +111,12 @@ def failed(claim: Holder, code: str, message: str) -> Settlement:
     )
 
 
+def failed_by_hand(claim: Holder, code: str, message: str) -> Settlement:
+    """A person or another program says that the attempt failed. That spends a retry, if one is left."""
+    spent = min(claim.retry_count + 1, claim.max_retries)
+    return msgspec.structs.replace(failed(claim, code, message), retry_count=spent)
+
+
 def timed_out(claim: Holder) -> Settlement:
     return failed(claim, TIMED_OUT, f"Timeout after {claim.timeout_s}s")
 

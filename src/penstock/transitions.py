@@ -124,6 +124,11 @@ def claimed(job: Job, request: ClaimRequest, now: datetime) -> Changes:
     }
 
 
+def started(job: Job, request: ClaimRequest, now: datetime) -> Changes:
+    """Claimed by its id: also a job that waits for its time."""
+    return claimed(job, request, now) | {"held": None, "run_at": None}
+
+
 def renewed(beat: Beat, now: datetime) -> Changes:
     changes: Changes = {}
     if beat.lease is not None:
@@ -285,7 +290,10 @@ def _ended(job: Job, settlement: Settlement, now: datetime) -> Changes:
     }
     if failing:
         changes["last_error_at"] = now
+        changes["retry_count"] = settlement.retry_count
         changes["history_json"] = _recorded(job, now, settlement.what, settlement.error_message)
+    if failing and settlement.progress_json is not None:
+        changes["progress_json"] = settlement.progress_json
     followup = _followup(job)
     return changes | _restarted(job, followup, now) if followup else changes
 

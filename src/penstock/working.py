@@ -42,6 +42,7 @@ from penstock.queue.protocol import Queue
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
+    from penstock.handlers.tenant_jobs import OpenQueue
     from penstock.worker.lanes import Documents
     from penstock.worker.supervisor import Terms
 
@@ -178,8 +179,10 @@ def open_catalog_again(values: Mapping[str, Any]) -> Catalog:
     return open_catalog(config.load({}, **values))
 
 
-def open_documents(values: Mapping[str, Any], registry: Registry) -> Documents:
-    """A catalog of the child's own, and handlers that work on it."""
+def open_documents(
+    values: Mapping[str, Any], registry: Registry, open_own_queue: OpenQueue | None = None
+) -> Documents:
+    """A catalog of the child's own, and handlers on it. ``open_own_queue``: for one in memory."""
     from penstock.handlers import documents
     from penstock.handlers.phases import Phases
     from penstock.pipeline.embed.opening import open_embedder
@@ -190,7 +193,8 @@ def open_documents(values: Mapping[str, Any], registry: Registry) -> Documents:
     settings = config.load({}, **values)
     catalog = open_catalog(settings)
     recipe = Recipe(open_embedder(settings.embedder), limits=Limits(file_bytes=settings.max_file_mb << 20))
-    documents.register(registry, catalog, recipe, (str(settings.state_dir),), open_shelf(settings))
+    queue, state = open_own_queue or (lambda: closing(open_again(values))), (str(settings.state_dir),)
+    documents.register(registry, catalog, recipe, state, open_shelf(settings), queue)
     return Documents(catalog, Phases(catalog, recipe))
 
 

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from penstock import lifecycle
@@ -53,6 +54,13 @@ def test_done_keeps_the_number_of_retries_it_took(queue):
     retry(queue, claim)
     done(queue, claim_one(queue, at(5)), at(6))
     assert 1 == row(queue, claim.queue_id).retry_count
+
+
+def test_a_failed_job_keeps_the_progress_it_ended_with(queue):
+    claim = running(queue)
+    ending = lifecycle.failed(claim, "ERR_UNKNOWN", "no")
+    queue.settle([msgspec.structs.replace(ending, progress_json='{"traceback":"here"}')], now=at(9))
+    assert {"traceback": "here"} == row(queue, claim.queue_id).progress
 
 
 def test_a_failed_job_keeps_its_error(queue):

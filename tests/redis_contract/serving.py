@@ -44,6 +44,15 @@ def _after(owner: Any, name: str) -> None:
     setattr(owner, name, called)
 
 
+def _after_some(owner: Any, name: str) -> None:
+    real = getattr(owner, name)
+
+    def called(*given: Any, **more: Any) -> Any:
+        return die() if real(*given, **more) else 0
+
+    setattr(owner, name, called)
+
+
 def _between_two() -> None:
     """One message of the batch is acknowledged, the others are not."""
     real = Lists.accept
@@ -68,6 +77,15 @@ POINTS: dict[str, Callable[[], None]] = {
 }
 
 
+WAITING_POINTS: dict[str, Callable[[], None]] = {
+    "left to another gateway": lambda: _after(Lists, "pass_on"),
+    "expired, not refused": lambda: _after_some(Lists, "expire"),
+    "record written, not refused": lambda: _after(inbox, "write_beside"),
+    "refused": lambda: _after(Lists, "refuse"),
+}
+"""Points that only messages pass which wait for their RAG, or wait in vain."""
+
+
 def served(settings: config.Settings, point: str = "-") -> subprocess.Popen[bytes]:
     values = msgspec.json.encode(working.plain(settings), enc_hook=str).decode()
     command = [sys.executable, "-m", "tests.redis_contract.serving", point, values]
@@ -76,7 +94,7 @@ def served(settings: config.Settings, point: str = "-") -> subprocess.Popen[byte
 
 def main() -> None:
     point, values = sys.argv[1:]
-    POINTS[point]()
+    (POINTS | WAITING_POINTS)[point]()
     given = msgspec.json.decode(values)
     settings = config.load({}, **given | {"state_dir": Path(given["state_dir"])})
     jobs = Jobs(open_queue(settings), settings)

@@ -130,6 +130,8 @@ def test_lists_of_one_priority_go_round_and_the_lowest_is_not_starved():
         "rag:ingest:queue:normal",
         "rag:ingest:queue:a",
         "rag:ingest:queue:b",
+        "rag:ingest:waiting:a",
+        "rag:ingest:waiting:b",
     }
     assert first[1] != second[1]
     assert Served("rag:ingest:queue:low", 1) == in_turn(lists, 15)[0]

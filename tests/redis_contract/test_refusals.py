@@ -81,6 +81,147 @@ def test_a_file_of_a_type_nobody_reads_goes_to_failed(town: Town):
     assert names == sorted(path.name for path in (town.inbox() / "failed").iterdir())
 
 
+def record(town: Town, name: str, folder: str = "incoming") -> dict[str, Any]:
+    """The error record of a file; empty when there is none."""
+    path = town.inbox() / folder / f"{name}.error.json"
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a field": ({"retry_count": -1}, "ERR_INVALID_MESSAGE"),
+    "a missing field": ({"submitted_at": None}, "ERR_INVALID_MESSAGE"),
+    "the RAG": ({"rag_id": "other_rag"}, "ERR_UNKNOWN_RAG"),
+    "another RAG's inbox": ({"rag_id": "faq_rag"}, "ERR_OUTSIDE_RAG"),
+    "the id": ({"job_id": "../x y"}, "ERR_INVALID_MESSAGE"),
+    "the name": ({"filename": "../../x"}, "ERR_INVALID_MESSAGE"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refused_message_leaves_its_error_beside_its_file(town: Town, name: str):
+    fields, code = REFUSED[name]
+    path = town.put("a.txt", "Water.")
+    message = town.message(path) | fields
+    town.push(message)
+
+    town.gateway().step()
+
+    found = record(town, "a.txt")
+    assert (code, "failed") == (found["error_code"], found["status"])
+    assert (None if name == "the id" else message["job_id"]) == found["job_id"]
+    assert found["traceback"].startswith("Traceback (most recent call last):")
+    assert ["a.txt", "a.txt.error.json"] == sorted(one.name for one in path.parent.iterdir())
+
+
+def test_the_record_of_a_refused_message_goes_when_the_file_is_done(town: Town):
+    message = town.message(town.put("a.txt", "Water."))
+    town.push(message | {"rag_id": "other_rag", "job_id": "first"})
+    gateway = town.gateway()
+    gateway.step()
+    assert "first" == record(town, "a.txt")["job_id"]
+    town.push(message)
+
+    town.settle(gateway, message["job_id"])
+
+    assert [] == list((town.inbox() / "incoming").iterdir())
+
+
+def test_no_record_is_written_where_the_gateway_may_not_write(town: Town, tmp_path: Any):
+    outside, shared = tmp_path / "outside.txt", town.shared / "shared.txt"
+    link = town.inbox() / "incoming" / "link.txt"
+    link.symlink_to(outside)
+    for path in (outside, shared):
+        path.write_text("Water.")
+    own = town.put("a.txt", "Water.")
+    own.with_name("a.txt.error.json").write_text("A report of the user's own.")
+    for path in (outside, shared, link, town.inbox() / "incoming" / "missing.txt", own):
+        town.push(town.message(path, retry_count=-1))
+
+    town.gateway().step()
+
+    found = sorted(one.relative_to(tmp_path) for one in tmp_path.rglob("*.error.json"))
+    assert [own.with_name("a.txt.error.json").relative_to(tmp_path)] == found
+    assert "A report of the user's own." == own.with_name("a.txt.error.json").read_text()
+    assert 5 == len(town.letters())
+
+
+def test_a_message_with_the_id_of_another_leaves_the_record_at_its_own_file(town: Town):
+    first = town.message(town.put("a.txt", "Water."))
+    town.push(first)
+    gateway = town.gateway()
+    gateway.step()
+    other = town.message(town.put("b.txt", "Wind."), job_id=first["job_id"])
+    for message in (other, first | {"max_retries": 5}):
+        town.push(message)
+        gateway.step()
+
+    assert ("ERR_DUPLICATE_ID", {}) == (record(town, "b.txt")["error_code"], record(town, "a.txt"))
+    assert "Traceback" in record(town, "b.txt")["traceback"]
+
+
+@pytest.mark.parametrize("how", ["latin-1", "half a character"])
+def test_a_message_that_is_no_text_has_a_hash_when_its_id_can_be_read(town: Town, how: str):
+    message = town.message(town.put("a.txt", "Water."), metadata={"by": "J\u00fcrgen"})
+    raw = json.dumps(message, ensure_ascii=False).encode("latin-1")
+    if how == "half a character":
+        raw = json.dumps(message).replace("\\u00fc", "\\ud800").encode()
+    town.redis.lpush(QUEUE, raw)
+
+    town.gateway().step()
+
+    shown = town.hash(message["job_id"])
+    assert ("failed", "ERR_INVALID_MESSAGE", "a.txt") == tuple(
+        shown[name] for name in ("status", "error_code", "filename")
+    )
+    assert message["job_id"] == record(town, "a.txt")["job_id"]
+    assert [raw.decode("utf-8", "backslashreplace")] == [letter["message"] for letter in town.letters()]
+
+
+def test_an_id_that_is_no_text_names_no_hash(town: Town):
+    town.redis.lpush(QUEUE, b'{"job_id": "J\xfcrgen"}')
+
+    town.gateway().step()
+
+    assert ([], 1) == (list(town.redis.scan_iter("rag:ingest:job:*")), len(town.letters()))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.pdf", b"no PDF"), ("a.txt", b"\x7fELF"), ("gone.txt", None)]
+)
+def test_the_traceback_of_a_failed_job_is_one(town: Town, name: str, content: bytes | None):
+    path = town.inbox() / "incoming" / name
+    if content is not None:
+        town.put(name, content)
+
+    assert "failed" == town.done(town.message(path))["status"]
+
+    found = record(town, name, "failed")["traceback"]
+    assert found.startswith("Traceback (most recent call last):")
+    assert 'File "' in found
+
+
+def test_a_file_that_came_too_late_to_be_read_stays(town: Town):
+    path = town.inbox() / "incoming" / "late.txt"
+    message = town.message(path)
+    town.push(message)
+    gateway = town.gateway()
+    gateway.step()
+    with town.app.worker_thread():
+        town.app.wait(message["job_id"], timeout=60)
+    path.write_text("Water.")
+
+    (shown,) = town.settle(gateway, message["job_id"])
+
+    assert ("failed", True, False) == (
+        shown["status"],
+        path.exists(),
+        (town.inbox() / "failed" / "late.txt").exists(),
+    )
+    assert (str(path), True) == (shown["file"], "changed since" in shown["file_error"])
+    assert "ERR_FILE_NOT_FOUND" == record(town, "late.txt", "failed")["error_code"]
+
+
 def test_a_message_sent_twice_is_one_job(town: Town):
     message = town.message(town.put("a.txt", "Water."))
     gateway = town.gateway()

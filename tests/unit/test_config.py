@@ -51,6 +51,7 @@ TURNED = {
     "postgres_timeout_s": ("5", 5.0),
     "contract_url": ("redis://broker:6379/0", "redis://broker:6379/0"),
     "rag_config": ("rags.yaml", "rags.yaml"),
+    "rag_away_s": ("60", 60.0),
 }
 ALIASES = {
     "AGENT_BRAIN_MAX_QUEUE": "max_queue",
@@ -141,6 +142,7 @@ def test_defaults_are_those_of_the_design():
         "postgres_timeout_s": 60.0,
         "contract_url": None,
         "rag_config": None,
+        "rag_away_s": 86_400.0,
     }
 
     assert expected == {name: value for name, value, _ in config.describe(load())}

@@ -309,9 +309,13 @@ class Catalog(Protocol):
         """Forget tombstones, cached vectors and traces of removals older than ``before``, and what happened
         before then to sources that are gone; how many went. Spaces nothing is in any more go too."""
 
-    def forget(self, tenant_id: str, *, limit: int = BATCH) -> bool:
-        """What outlives the documents of a tenant: cached vectors, and what happened to sources that are
-        gone; up to ``limit`` of each. True: nothing of it is left."""
+    def forget(self, tenant_id: str, *, asked_before: datetime | None = None, limit: int = BATCH) -> bool:
+        """Forget what outlives the documents of a tenant, up to ``limit`` of each: cached vectors, what
+        happened to sources that are gone, and what is not later than ``asked_before`` (None: now) of the
+        ledger, walks, arrivals and tombstones but the tenant's own. True: nothing of it is left."""
+
+    def scrub(self) -> None:
+        """Remove from the store's own files what deleted rows left there, such as words of their texts."""
 
     def repair(self, *, limit: int = BATCH, now: datetime | None = None) -> int:
         """Put right what ``audit`` finds of texts, words and vectors, up to ``limit`` of a kind; how many.

@@ -166,6 +166,7 @@ def _status(shown: dict[str, Any]) -> str:
         [
             ("Job", of("job_id")),
             ("Status", of("status")),
+            ("Waiting", of("waiting")),
             ("Error", error),
             ("RAG", of("rag_id")),
             ("File", of("file") or of("source_path") or of("filename")),
@@ -224,6 +225,12 @@ def _print_health(health: Health) -> None:
             ]
         )
     )
+    if health.waiting:
+        named = ", ".join(f"{printable(rag)} ({count:,})" for rag, count in health.waiting.items())
+        emit(f"\nWaiting for a gateway that serves their RAG: {named}")
+    for key, kind in health.misplaced.items():
+        emit(f"\n{printable(key)} is no list but a {kind}; nothing is taken from it.")
+        emit("Rename or remove that key.")
     filled = [(key, length) for key, length in health.lists.items() if length]
     if len(filled) > 1:
         emit("\n" + table(["list", "messages"], filled))

@@ -8,6 +8,7 @@ from penstock.handlers.folders import Folders
 from penstock.handlers.moves import Moves
 from penstock.handlers.notes import Notes
 from penstock.handlers.registry import BatchHandler, Handler, Registry
+from penstock.handlers.tenant_jobs import OpenQueue
 from penstock.pipeline.recipe import Recipe
 from penstock.pipeline.vectors.shelf import Shelf
 
@@ -20,7 +21,9 @@ def register(
     recipe: Recipe,
     state_dirs: tuple[str, ...],
     shelf: Shelf | None = None,
+    open_queue: OpenQueue | None = None,
 ) -> None:
+    """``open_queue`` gives the queue to deletes of tenants, which remove jobs as well."""
     files, notes = Files(catalog, recipe), Notes(catalog, recipe)
     folders = Folders(catalog, recipe, state_dirs)
     handlers: dict[tuple[str, str], tuple[Handler | BatchHandler, int]] = {
@@ -31,7 +34,7 @@ def register(
         ("content", "update"): (notes.update, 0),
         ("content", "delete"): (notes.delete, 0),
     }
-    moves = Moves(catalog, shelf)
+    moves = Moves(catalog, shelf, open_queue)
     handlers["rename", "update"] = (moves.rename, 0)
     handlers["delete_document", "delete"] = (moves.delete_document, 0)
     handlers["delete_tenant", "delete"] = (moves.delete_tenant, 0)

@@ -17,6 +17,7 @@ from penstock.handlers.children import MOVED_AWAY, child_job
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Wait
 from penstock.handlers.removing import removed_in_batches, sight_of
+from penstock.handlers.tenant_jobs import OpenQueue, Purged, purge_jobs
 from penstock.job import NewJob
 from penstock.payloads import DeleteDocumentPayload, DeleteTenantPayload, RenamePayload
 from penstock.pipeline.vectors.shelf import Shelf
@@ -24,9 +25,12 @@ from penstock.pipeline.walk.protocol import BINDING, Skipped
 
 
 class Moves:
-    def __init__(self, catalog: Catalog, shelf: Shelf | None = None) -> None:
+    def __init__(
+        self, catalog: Catalog, shelf: Shelf | None = None, open_queue: OpenQueue | None = None
+    ) -> None:
         self._catalog = catalog
         self._shelf = shelf
+        self._open_queue = open_queue
 
     def rename(self, context: Context) -> Any:
         """Make the index equal the disk at both paths, whatever the order in which events came in."""
@@ -136,13 +140,27 @@ class Moves:
             tenant_id=payload.tenant_id_to_delete, asked_at=context.asked_at, reason=payload.reason
         )
         removed = self._remove(removal, context)
-        while not self._catalog.forget(removal.tenant_id):
+        purged = self._purge(removal.tenant_id, context)
+        # What jobs wrote that were still running then goes as well, unless later ones may have written it.
+        until = context.asked_at if purged.kept else None
+        removed += self._remove(removal, context)
+        while not self._catalog.forget(removal.tenant_id, asked_before=until):
             context.checkpoint()
+        self._catalog.scrub()
         if self._shelf is not None:
             with self._catalog.snapshot() as snapshot:
                 sequence = snapshot.changes(removal.tenant_id).sequence
             self._shelf.forget(removal.tenant_id, sequence)
-        return {"outcome": "removed", "removed": removed}
+        context.log.info("tenant %s deleted: %d documents, %d jobs", removal.tenant_id, removed, purged.jobs)
+        return {"outcome": "removed", "removed": removed, "jobs": purged.jobs}
+
+    def _purge(self, tenant_id: str, context: Context) -> Purged:
+        if self._open_queue is None:
+            return Purged(0, True)
+        with self._open_queue() as queue:
+            purged = purge_jobs(queue, tenant_id, context)
+            queue.scrub()
+        return purged
 
     def _remove(self, removal: Removal, context: Context) -> int:
         """Invisible first, then gone, in turns: a batch of each keeps both small."""

@@ -16,6 +16,7 @@ from penstock.job import (
     Claim,
     ClaimRequest,
     Exchange,
+    Job,
     Limits,
     NewJob,
     Requeued,
@@ -23,13 +24,13 @@ from penstock.job import (
     Settlement,
     Status,
 )
-from penstock.queue import adding, cancelling, pauses, pausing, pruning, requeueing, settling
+from penstock.queue import adding, cancelling, pauses, pausing, pruning, purge, requeueing, settling, upcoming
 from penstock.queue.pauses import Pause, Place
 from penstock.queue.protocol import CASCADE_BATCH, NO_LIMITS
 from penstock.queue.rows import Rows
 
 
-class EngineRows(Rows, pruning.Prunable, Protocol):
+class EngineRows(Rows, pruning.Prunable, upcoming.Startable, Protocol):
     """All that the rules ask of an engine's rows."""
 
 
@@ -100,6 +101,10 @@ class Engine(ABC, Generic[R]):
         again, self._unfinished = self._unfinished, False
         return again
 
+    def start(self, queue_id: str, request: ClaimRequest, *, now: datetime | None = None) -> Claim | None:
+        moment = now or self.now()
+        return self._write("claim", lambda rows: upcoming.start(rows, queue_id, request, moment))
+
     def settle(
         self, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> list[Status | None]:
@@ -158,6 +163,13 @@ class Engine(ABC, Generic[R]):
         limit: int = CASCADE_BATCH,
     ) -> int:
         return self._write("prune", lambda rows: pruning.prune(rows, ended_before, item_type, limit))
+
+    def purge(self, jobs: Sequence[Job], *, now: datetime | None = None) -> int:
+        moment = now or self.now()
+        return self._write("purge", lambda rows: purge.purge(rows, jobs, moment))
+
+    def scrub(self) -> None:
+        """Nothing is left of a deleted row."""
 
     def pause(self, scope: Scope, *, now: datetime | None = None) -> None:  # noqa: ARG002 - as the protocol
         self._write("pause", lambda rows: rows.set_pause(Pause(scope)))

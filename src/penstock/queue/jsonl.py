@@ -166,6 +166,10 @@ class JsonlQueue(MemoryQueue):
         state = State(self._n, self._table, self._workers)
         self._journal.compact(self._n, snapshot.chunks(state))
 
+    def scrub(self) -> None:
+        with self._writing("scrub"):
+            self._compact()
+
     def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
         seen = msgspec.structs.replace(worker, seen_at=now or clock.now())
         with self._writing("report"):

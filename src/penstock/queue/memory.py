@@ -32,8 +32,9 @@ from penstock.queue.choosing import HELD_BACK_AT_ONCE, ROUNDS, choose
 from penstock.queue.engine import Engine
 from penstock.queue.protocol import COUNTABLE, POSITION_CAP
 from penstock.queue.table import Table, claim_order
+from penstock.queue.upcoming import first_of_each_lock
 
-FREEING = frozenset({"add", "settle", "exchange", "cancel", "requeue", "resume", "reconcile"})
+FREEING = frozenset({"add", "settle", "exchange", "cancel", "requeue", "resume", "reconcile", "purge"})
 """Writes after which more can be claimed. A claim is none: an idle worker would wake itself for ever."""
 
 
@@ -134,6 +135,14 @@ class MemoryQueue(Engine[Table]):
         if changes:
             table.change(job, changes)
         return Renewed(held=True, cancel_requested=job.cancel_requested)
+
+    def upcoming(
+        self, *, item_type: str | None = None, limit: int = 100, now: datetime | None = None
+    ) -> list[Job]:
+        with self._reading() as table:
+            rows = table.upcoming(item_type, now or clock.now())
+            ids = first_of_each_lock(([row] for row in rows), limit, table.pauses())
+            return [table.rows[queue_id] for queue_id in ids]
 
     def pauses(self) -> list[pauses.Pause]:
         with self._reading() as table:

@@ -66,6 +66,16 @@ class Queue(Protocol):
         all of a bounded number of rows had to be held back: then ``wait`` returns at once.
         """
 
+    def upcoming(
+        self, *, item_type: str | None = None, limit: int = 100, now: datetime | None = None
+    ) -> list[Job]:
+        """Jobs (of one item type, or all) that a claim could take now, in claim order and one for each lock
+        key. Reads no further than it must, and changes nothing."""
+
+    def start(self, queue_id: str, request: ClaimRequest, *, now: datetime | None = None) -> Claim | None:
+        """Claim this pending job, wherever it stands in line, also before its time. None when it is not
+        pending, or a pause or the holder of its lock keeps it back. ``limit`` and ``oldest`` mean nothing."""
+
     def settle(
         self, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> list[Status | None]:
@@ -104,6 +114,17 @@ class Queue(Protocol):
     ) -> int:
         """Delete ended top-level jobs (of one item type, or all) with all their descendants, oldest end
         first, about ``limit`` rows a call; answers how many rows went. Trees with a live descendant stay.
+        """
+
+    def purge(self, jobs: Sequence[Job], *, now: datetime | None = None) -> int:
+        """Delete these rows, whatever their state, except those that changed since they were read; answers
+        how many went. Claims on them are lost, and locks they held are passed on. A parent whose children
+        went is counted anew by ``reconcile``. One transaction: callers send batches.
+        """
+
+    def scrub(self) -> None:
+        """Remove from the store's own files what deleted rows left there: a journal that still tells of
+        them, a log that was not copied back yet.
         """
 
     def pause(self, scope: Scope, *, now: datetime | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import groupby, islice, takewhile
+from itertools import chain, groupby, islice, takewhile
 from typing import TypeAlias
 
 import msgspec
@@ -16,6 +16,7 @@ from penstock.job import CHILDREN, Changes, Held, Job, NewJob, Scope, Settlement
 from penstock.queue.liveheap import LiveHeap
 from penstock.queue.pauses import Pause, Place, Standing
 from penstock.queue.rows import ChildCount, Finished
+from penstock.queue.upcoming import Upcoming
 from penstock.tallies import Class, class_of
 
 Order: TypeAlias = tuple[int, datetime, str]
@@ -265,6 +266,16 @@ class Table:
             for heap in (self._returned[priority], self._numbered[priority]):
                 if heap:
                     yield from heap.ordered()
+
+    def upcoming(self, item_type: str | None, now: datetime) -> Iterator[Upcoming]:
+        """In claim order; due rows first, which the next claim takes up. Do not change rows while reading."""
+        for job in chain(self.due(now), self.claimable()):
+            holder = self.lock_holders.get(job.lock_key) if job.lock_key is not None else None
+            if item_type in (None, job.item_type) and holder in (None, job.queue_id):
+                yield Upcoming(job.queue_id, job.lock_key, job.tenant_id, job.collection)
+
+    def is_locked(self, lock_key: str) -> bool:
+        return lock_key in self.lock_holders
 
     def priority_heads(self) -> Iterator[Job]:
         for priority in range(HIGHEST, -1, -1):

@@ -50,7 +50,9 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """``queued`` are messages in lists, ``accepted`` those that became jobs nobody has begun yet."""
+    """``queued`` are messages in lists, ``accepted`` those that became jobs nobody has begun yet.
+    ``waiting``: messages by RAG that only a gateway which serves it can take. ``misplaced``: keys of
+    lists that hold something else, with its Redis type."""
 
     queue_name: str
     connection: str
@@ -62,4 +64,6 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     worker_connected: bool
     heartbeat_age_s: float | None
     lists: dict[str, int]
+    waiting: dict[str, int]
+    misplaced: dict[str, str]
     gateways: list[Seen]

@@ -13,7 +13,7 @@ from penstock import clock
 from penstock.errors import InvalidMessage, InvalidRags, JobNotFound, PathNotFound, UnsupportedSource
 from penstock.redis_contract import fields, keys
 from penstock.redis_contract.answers import Asked, Health, Prepared, Seen
-from penstock.redis_contract.lists import Broker
+from penstock.redis_contract.lists import Broker, lengths
 from penstock.redis_contract.message import SOURCE_TYPES, read
 from penstock.redis_contract.rags import Rags
 from penstock.service.arriving import refuse_other_content
@@ -99,26 +99,39 @@ class Contract:
         return fields.readable(found)
 
     def health(self) -> Health:
-        served = keys.served(self._rags.by_id if self._rags is not None else ())
-        asked = [("LLEN", one.key) for one in served] + [("LLEN", keys.DEAD_LETTER)]
-        *lengths, dead, said, time = self._broker.calls([*asked, ("HGETALL", keys.GATEWAYS), ("TIME",)])
+        found, waiting = self._lengths()
+        sizes = {key: size for key, size in found.items() if isinstance(size, int)}
+        dead = sizes.pop(keys.DEAD_LETTER, 0)
+        said, time = self._broker.calls([("HGETALL", keys.GATEWAYS), ("TIME",)])
         now = int(time[0]) * 1000 + int(time[1]) // 1000
         gateways = [_seen(name, text, now) for name, text in _decoded(said).items()]
         alive = [one for one in gateways if one.connected]
         ages = [one.beat_age_s for one in gateways if one.beat_age_s is not None]
+        total = sum(sizes.values())
         return Health(
             queue_name=keys.QUEUE,
             connection=self._broker.label,
-            queue_length=sum(lengths),
+            queue_length=total,
             processing=sum(one.processing for one in alive),
-            queued=sum(lengths) + self._in_hand(gateways),
+            queued=total + self._in_hand(gateways),
             accepted=sum(one.queued for one in alive),
             dead_letters=dead,
             worker_connected=bool(alive),
             heartbeat_age_s=min(ages, default=None),
-            lists={one.key: length for one, length in zip(served, lengths, strict=True)},
+            lists=sizes,
+            waiting={rag_id: sizes[key] for rag_id, key in waiting.items() if sizes.get(key)},
+            misplaced={key: kind for key, kind in found.items() if isinstance(kind, str)},
             gateways=sorted(gateways, key=lambda one: one.name),
         )
+
+    def _lengths(self) -> tuple[dict[str, int | str], dict[str, str]]:
+        """Lengths of all lists, or the type of what stands in place of one; the waiting lists by RAG."""
+        own = self._rags.by_id if self._rags is not None else ()
+        known = sorted({*own, *_decoded(self._broker.call("HGETALL", keys.RAGS))})
+        waiting = {rag_id: keys.waiting_key(rag_id) for rag_id in known}
+        named = [*(one.key for one in keys.served(own)), *waiting.values(), keys.DEAD_LETTER]
+        named = list(dict.fromkeys(named))
+        return dict(zip(named, lengths(self._broker, named), strict=True)), waiting
 
     def _in_hand(self, gateways: list[Seen]) -> int:
         """Messages that a gateway has taken and not yet handed over."""

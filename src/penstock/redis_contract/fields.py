@@ -20,7 +20,7 @@ MANAGED = "managed"
 STATUS_FIELDS = (
     "job_id rag_id filename status submitted_at started_at completed_at duration_seconds chunks_created "
     "embeddings_generated tokens_used error error_type retry_count error_code max_retries outcome "
-    "source_path updated_at file file_error"
+    "source_path updated_at file file_error waiting"
 ).split()
 """The contract's fourteen, and ours."""
 NUMBERS = frozenset(
@@ -111,8 +111,13 @@ def trouble_of(job: Job, message: Message) -> Trouble:
     )
 
 
-def error_record(fields: Mapping[str, str], told: Trouble, traceback: str) -> dict[str, Any]:
-    """What stands in ``failed/<filename>.error.json``."""
+def waiting(message: Message) -> dict[str, str]:
+    """Of a message whose RAG no running gateway serves."""
+    return fresh(message) | {"waiting": f"for a gateway that serves RAG {message.rag_id}"}
+
+
+def error_record(fields: Mapping[str, str], told: Trouble, traceback: str | None) -> dict[str, Any]:
+    """What stands in ``failed/<filename>.error.json``. ``traceback`` None: nothing was raised."""
     shown = readable(fields)
     names = ("job_id", "rag_id", "filename", "status", "submitted_at", "started_at")
     return {name: shown[name] for name in names} | {
@@ -123,7 +128,7 @@ def error_record(fields: Mapping[str, str], told: Trouble, traceback: str) -> di
         "retry_count": shown["retry_count"],
         "max_retries": shown["max_retries"],
         "suggestions": list(told.suggestions),
-        "traceback": traceback or f"{told.error_type}: {told.error}",
+        "traceback": traceback,
     }
 
 

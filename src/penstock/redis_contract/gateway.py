@@ -124,6 +124,7 @@ class Gateway:
         now = clock.elapsed_s()
         if now >= self._next_take_over:
             self._take_over(adopt=now >= self._next_adoption)
+            self._put_right()
             if now >= self._next_adoption:
                 self._next_adoption = now + ADOPT_S
             self._next_take_over = now + TAKE_OVER_S
@@ -146,6 +147,14 @@ class Gateway:
         recently = clock.now() - timedelta(seconds=2 * self._jobs.settings.heartbeat_s)
         seen = [worker.seen_at for worker in self._jobs.queue.workers()]
         self._workers = sum(1 for moment in seen if moment is not None and moment > recently)
+
+    def _put_right(self) -> None:
+        expired = self._intake.expire()
+        if expired:
+            log.warning("%d messages waited in vain for a gateway that serves their RAG", expired)
+        corrected = self._lists.recheck()
+        if corrected:
+            log.info("%d hashes had been written over by their producers and were put right", corrected)
 
     # Signs of life.
 

@@ -20,6 +20,7 @@ import msgspec
 log = logging.getLogger("penstock.gateway")
 
 ERROR_SUFFIX = ".error.json"
+MAX_RECORD = 1 << 20
 IsIt = Callable[[os.stat_result], bool]
 
 
@@ -126,7 +127,7 @@ def write_error(folder: Path, filename: str, record: Mapping[str, Any]) -> str:
                 (folder / filename).rename(free)
             path.rename(free.with_name(free.name + ERROR_SUFFIX))
         draft = path.with_name(f".{record['job_id']}{ERROR_SUFFIX}")
-        draft.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+        draft.write_bytes(_written(record))
         draft.replace(path)
     except OSError as error:
         log.warning("%s could not be written: %s", path, error.strerror or error)
@@ -134,9 +135,43 @@ def write_error(folder: Path, filename: str, record: Mapping[str, Any]) -> str:
     return ""
 
 
-def _is_of(path: Path, job_id: str) -> bool:
+def write_beside(file: Path, record: Mapping[str, Any]) -> None:
+    """Write ``<file>.error.json`` for a message that was refused; the file stays. Only a record that a
+    gateway wrote before is replaced."""
+    path = file.with_name(file.name + ERROR_SUFFIX)
     try:
-        found = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return isinstance(found, dict) and found.get("job_id") == job_id
+        if os.path.lexists(path) and not _record_at(path):
+            log.warning("%s is no error record and was left as it is", path)
+            return
+        draft = path.with_name(f".{record['job_id'] or 'refused'}{ERROR_SUFFIX}")
+        draft.write_bytes(_written(record))
+        draft.replace(path)
+    except OSError as error:
+        log.warning("%s could not be written: %s", path, error.strerror or error)
+
+
+def remove_beside(file: Path, filename: str) -> None:
+    """Remove the record of a message that was refused before another one brought the file to its end."""
+    path = file.with_name(file.name + ERROR_SUFFIX)
+    try:
+        if os.path.lexists(path) and _record_at(path).get("filename") in (filename, file.name):
+            path.unlink()
+    except OSError as error:
+        log.warning("%s could not be removed: %s", path, error.strerror or error)
+
+
+def _written(record: Mapping[str, Any]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
+
+
+def _is_of(path: Path, job_id: str) -> bool:
+    return _record_at(path).get("job_id") == job_id
+
+
+def _record_at(path: Path) -> dict[str, Any]:
+    """The error record in a file; empty when it holds something else."""
+    try:
+        found = msgspec.json.decode(path.read_bytes()) if path.stat().st_size <= MAX_RECORD else None
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) and "job_id" in found else {}

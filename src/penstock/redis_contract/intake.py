@@ -15,7 +15,6 @@ from penstock.errors import (
     Conflict,
     DuplicateId,
     InvalidRequest,
-    PenstockError,
     QueueFull,
     UnknownRag,
     UnsupportedSource,
@@ -25,7 +24,7 @@ from penstock.redis_contract import fields, inbox, keys
 from penstock.redis_contract.lists import Lists, Taken
 from penstock.redis_contract.message import Message, decode, moment_of, read
 from penstock.redis_contract.rags import FAILED, Rags
-from penstock.redis_contract.trouble import trouble
+from penstock.redis_contract.refusal import Refused, letter_of, refused
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
 
@@ -51,6 +50,8 @@ class Intake:
         self._jobs = jobs
         self._lists = lists
         self._rags = rags
+        self._away_s = jobs.settings.rag_away_s
+        self._misplaced: dict[str, str] = {}
         self._held: list[Taken] | None = None
         """Taken and still to be handed over; None: nobody knows, the lists have to be looked at."""
 
@@ -63,7 +64,9 @@ class Intake:
         held = self._lists.left() if self._held is None else self._held
         self._held = None
         accepted: list[str] = []
-        room = self._jobs.room() if held or self._lists.waiting() else 0
+        waiting = self._lists.waiting()
+        self._report_misplaced()
+        room = self._jobs.room() if held or waiting else 0
         if room:
             more = min(room, BATCH) - len(held)
             # What one tenant has no room for must not keep the others waiting.
@@ -71,6 +74,22 @@ class Intake:
             accepted, held = self._hand_over([*held, *taken])
         self._held = held
         return accepted
+
+    def _report_misplaced(self) -> None:
+        """Warn of keys that are no lists, once for each."""
+        for key in self._lists.misplaced.keys() - self._misplaced.keys():
+            kind = self._lists.misplaced[key]
+            log.warning(
+                "%s is no list but a %s; nothing can be taken from it, the other lists go on", key, kind
+            )
+        self._misplaced = self._lists.misplaced
+
+    def expire(self) -> int:
+        """Take messages to be refused whose RAG no gateway served for too long; how many."""
+        expired = self._lists.expire(away_s=self._away_s)
+        if expired:
+            self.forget()
+        return expired
 
     def _hand_over(self, held: Sequence[Taken]) -> tuple[list[str], list[Taken]]:
         """The ids of what became jobs, and what the queue had no room for."""
@@ -125,7 +144,7 @@ class Intake:
         found = msgspec.json.decode(job.metadata).get(fields.MESSAGE) if job is not None else None
         fresh = {"retry_count": 0}
         if job is None or not isinstance(found, dict) or found | fresh != request.raw | fresh:
-            self._refuse_twice_used(request)
+            self._refuse_twice_used(request, found)
             return None
         later = request.message.retry_count > read(found).retry_count
         if not later or job.status not in (Status.FAILED, Status.CANCELLED):
@@ -144,10 +163,14 @@ class Intake:
         try:
             raw = decode(taken.raw)
             message = read(raw)
+        except InvalidRequest as refusal:
+            self._refuse(taken, refusal, raw)
+            return None
+        try:
             submission = self._submission(message, raw, taken.priority)
         except UnknownRag as refusal:
-            if self._lists.pass_on(taken, raw["rag_id"]):
-                log.info("a message for %s is left to a gateway that knows it", raw["rag_id"])
+            if self._lists.pass_on(taken, _stamped(fields.waiting(message)), away_s=self._away_s):
+                log.info("a message for %s is left to a gateway that serves it", message.rag_id)
             else:
                 self._refuse(taken, refusal, raw)
             return None
@@ -189,35 +212,39 @@ class Intake:
 
     # Refusing.
 
-    def _refuse_twice_used(self, request: Request) -> None:
+    def _refuse_twice_used(self, request: Request, found: Any) -> None:
         """The hash, and perhaps the file, belong to the job that has the id."""
         job_id = request.message.job_id
         refusal = DuplicateId(
             f"the job_id {job_id} was used already, with other content",
             remedy="Give every message a job_id of its own.",
         )
+        if not isinstance(found, dict) or found.get("source_path") != request.message.source_path:
+            self._record(refused(request.taken.raw, request.raw, refusal))
         self._lists.refuse(request.taken, letter_of(request.taken.raw, refusal, request.raw), None, {})
         log.warning("a message was refused: %s", refusal.message)
 
     def _refuse(self, taken: Taken, refusal: InvalidRequest, raw: dict[str, Any]) -> None:
-        job_id, shown = None, {}
-        message = _as_far_as_known(raw)
-        if message is not None:
-            told = trouble(
-                refusal.code,
-                refusal.message,
-                source_type=message.source_type,
-                filename=message.filename,
-                path=message.source_path,
-            )
-            job_id, shown = message.job_id, _stamped(fields.refused(message, told, clock.now()))
-            if isinstance(refusal, UnsupportedSource):
-                self._put_aside(message, fields.error_record(shown, told, ""))
+        found = refused(taken.raw, raw, refusal)
+        job_id = found.message.job_id if found.has_id else None
+        # The file before the message: a gateway that is killed in between does both again.
+        if job_id is None or self._lists.is_unused(job_id):
+            if isinstance(refusal, UnsupportedSource) and found.has_id:
+                self._put_aside(found)
+            self._record(found)
+        shown = _stamped(found.shown) if job_id is not None else {}
         if self._lists.refuse(taken, letter_of(taken.raw, refusal, raw), job_id, shown):
             log.warning("a message was refused: %s (%s)", refusal.message, refusal.code)
 
-    def _put_aside(self, message: Message, record: dict[str, Any]) -> None:
+    def _record(self, found: Refused) -> None:
+        """Write the error record beside the file, if there is one in an inbox."""
+        file = self._rags.delivered(found.message.source_path) if found.names_file else None
+        if file is not None:
+            inbox.write_beside(file, found.record)
+
+    def _put_aside(self, found: Refused) -> None:
         """A file of a type nobody reads goes where other failures go, if it is ours to move."""
+        message = found.message
         try:
             rag = self._rags.get(message.rag_id)
             place = rag.place(message.source_path, message.filename)
@@ -225,36 +252,9 @@ class Intake:
             return
         folder = rag.folder(FAILED)
         if folder is not None and place.managed:
-            inbox.write_error(folder, message.filename, record)
+            inbox.write_error(folder, message.filename, found.record)
             target = folder / message.filename
             inbox.move(Path(place.read_from), target, part=message.job_id, is_it=lambda _: True)
-
-
-def letter_of(raw: bytes, refusal: PenstockError, decoded: dict[str, Any]) -> dict[str, Any]:
-    """A dead letter: why, and the message as it was; what is no JSON as text."""
-    return {
-        "code": refusal.code,
-        "reason": refusal.message,
-        "remedy": refusal.remedy,
-        "at": clock.format_time(clock.now()),
-        "message": decoded or raw.decode("utf-8", "backslashreplace"),
-    }
-
-
-def _as_far_as_known(raw: dict[str, Any]) -> Message | None:
-    """The message with what is wrong left out: enough to tell its sender, if it has a usable id."""
-    usable = {"rag_id": "-", "source_path": "/", "source_type": "txt", "filename": "-"}
-    usable |= {"job_id": "", "submitted_at": clock.format_time(clock.now())}
-    for name, value in raw.items():
-        try:
-            read({**usable, "job_id": "x", name: value})
-        except InvalidRequest:
-            continue
-        usable[name] = value
-    try:
-        return read(usable)
-    except InvalidRequest:
-        return None
 
 
 def _stamped(shown: dict[str, str]) -> dict[str, str]:

@@ -14,6 +14,10 @@ GATEWAYS = "rag:ingest:gateways"
 OPEN = "rag:ingest:open"
 """Hash: job → the gateway that mirrors it."""
 
+RAGS = "rag:ingest:rags"
+"""Hash: RAG → when a gateway last said that it serves it, in milliseconds of the server's clock."""
+WAITING_PREFIX = "rag:ingest:waiting:"
+
 PRIORITIES: Mapping[str, int] = MappingProxyType({"high": 8, "normal": 5, "low": 1})
 NORMAL = PRIORITIES["normal"]
 RESERVED = frozenset({*PRIORITIES, "dead-letter"})
@@ -32,6 +36,11 @@ def job_key(job_id: str) -> str:
 def list_key(rag_id: str) -> str:
     """Messages for one RAG, which only gateways that know it take."""
     return f"{QUEUE}:{rag_id}"
+
+
+def waiting_key(rag_id: str) -> str:
+    """List: messages that a gateway took which does not serve their RAG. Only gateways that do take them."""
+    return f"{WAITING_PREFIX}{rag_id}"
 
 
 def ttl_key(job_id: str) -> str:
@@ -56,7 +65,8 @@ class Served(NamedTuple):
 
 def served(rag_ids: Iterable[str]) -> list[Served]:
     """All lists, most urgent first."""
-    middle = [QUEUE, f"{QUEUE}:normal", *map(list_key, rag_ids)]
+    of_rags = [key for rag_id in rag_ids for key in (waiting_key(rag_id), list_key(rag_id))]
+    middle = [QUEUE, f"{QUEUE}:normal", *of_rags]
     high, low = Served(f"{QUEUE}:high", PRIORITIES["high"]), Served(f"{QUEUE}:low", PRIORITIES["low"])
     return [high, *(Served(key, NORMAL) for key in middle), low]
 

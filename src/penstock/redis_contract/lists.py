@@ -12,11 +12,18 @@ import msgspec
 
 from penstock import clock
 from penstock.redis_contract import keys
+from penstock.redis_contract.fields import STATUS_FIELDS
 from penstock.redis_contract.message import MAX_BYTES
 
 SILENT_S = 5.0
 """A gateway that said nothing for so long is dead; what it took and mirrored goes to another. Should it live
 after all, it finds that out at its next write: every one asks whether the message or job is still its own."""
+
+AT_ONCE = 500
+"""Messages or hashes that one script looks at, so that none keeps the server busy for long."""
+
+MOST_ROUNDS = 20
+"""Calls of such a script in a row."""
 
 Fields = Mapping[str, str]
 
@@ -49,12 +56,17 @@ class Lists:
         self._house = house
         self._served = keys.served(rag_ids)
         self._turn = 0
+        self.misplaced: dict[str, str] = {}
+        """Keys of lists that hold something else, with its Redis type; as of the last ``waiting``."""
 
     # Messages.
 
     def waiting(self) -> bool:
         """Whether there is anything to take."""
-        return any(self.broker.calls([("LLEN", one.key) for one in self._served]))
+        named = [one.key for one in self._served]
+        found = dict(zip(named, lengths(self.broker, named), strict=True))
+        self.misplaced = {key: kind for key, kind in found.items() if isinstance(kind, str)}
+        return any(isinstance(length, int) and length for length in found.values())
 
     def take(self, most: int) -> list[Taken]:
         """Up to ``most`` messages, moved to this gateway's own lists; none before its (next) beat."""
@@ -90,13 +102,32 @@ class Lists:
         about = (job_id or "", keys.KEPT_S, _expires(), *_flat(fields))
         return bool(self._run("refuse", named, taken.raw, _json(letter), *about))
 
-    def pass_on(self, taken: Taken, rag_id: str) -> bool:
-        """Give a message for a RAG that is not this gateway's to one who says that it is his. False: nobody
-        does, or another gateway has taken the message over."""
-        if not self._run("serving", [keys.GATEWAYS], rag_id, int(SILENT_S * 1000)):
-            return False
-        named = [keys.processing_key(self.gateway, taken.priority), keys.list_key(rag_id)]
-        return bool(self._run("pass_on", named, taken.raw))
+    def pass_on(self, taken: Taken, fields: Fields, *, away_s: float) -> bool:
+        """Leave a message to gateways that serve its RAG, if one did within ``away_s`` seconds, and let its
+        hash say what it waits for. False: none did."""
+        rag_id, job_id = fields["rag_id"], fields["job_id"]
+        named = [keys.processing_key(self.gateway, taken.priority), keys.RAGS, keys.waiting_key(rag_id)]
+        named += [keys.OPEN, keys.job_key(job_id)]
+        return bool(self._run("pass_on", named, taken.raw, rag_id, _away_ms(away_s), job_id, *_flat(fields)))
+
+    def expire(self, *, away_s: float) -> int:
+        """Take messages whose RAG no gateway served for longer than ``away_s``, to be refused; how many."""
+        named = [keys.RAGS, keys.processing_key(self.gateway, keys.NORMAL)]
+        return int(self._run("expire", named, _away_ms(away_s), keys.WAITING_PREFIX, AT_ONCE))
+
+    def is_unused(self, job_id: str) -> bool:
+        """Whether no job has this id, open or ended, as far as Redis knows."""
+        return bool(self._run("unused", [keys.OPEN, keys.job_key(job_id)], job_id))
+
+    def recheck(self) -> int:
+        """Put hashes right that a producer wrote over with an earlier status; how many."""
+        total = 0
+        for _ in range(MOST_ROUNDS):
+            right, looked_at = self._run("recheck", [], keys.job_key(""), keys.KEPT_S, AT_ONCE)
+            total += right
+            if looked_at < AT_ONCE:
+                break
+        return total
 
     # Jobs.
 
@@ -136,7 +167,7 @@ class Lists:
     # Gateways.
 
     def beat(self, said: Mapping[str, Any], *, leaving: bool = False) -> None:
-        self._run("beat", [keys.GATEWAYS], self.gateway, _json(said), int(leaving))
+        self._run("beat", [keys.GATEWAYS, keys.RAGS], self.gateway, _json(said), int(leaving))
 
     def take_over(self) -> tuple[int, int]:
         """How many messages and jobs of silent gateways are this one's now."""
@@ -148,14 +179,30 @@ class Lists:
         return messages, jobs
 
     def _run(self, name: str, named: Sequence[str], *arguments: Any) -> Any:
-        return self.broker.call("EVAL", _script(name), len(named), *named, *arguments)
+        return _run(self.broker, name, named, *arguments)
+
+
+def lengths(broker: Broker, named: Sequence[str]) -> list[int | str]:
+    """The length of each list, or the Redis type of what stands in its place."""
+    found = _run(broker, "lengths", named)
+    return [one if isinstance(one, int) else one.decode() for one in found]
+
+
+def _run(broker: Broker, name: str, named: Sequence[str], *arguments: Any) -> Any:
+    return broker.call("EVAL", _script(name), len(named), *named, *arguments)
 
 
 @cache
 def _script(name: str) -> str:
     folder = files(__package__).joinpath("scripts")
     parts = (folder.joinpath(f"{one}.lua").read_text(encoding="utf-8") for one in ("prelude", name))
-    return "".join(parts)
+    named = ", ".join(f"'{field}'" for field in STATUS_FIELDS)
+    return f"local STATUS_FIELDS = {{ {named} }}\n" + "".join(parts)
+
+
+def _away_ms(away_s: float) -> int:
+    """A gateway that beats is there, however short the time is."""
+    return int(max(away_s, SILENT_S) * 1000)
 
 
 def _flat(fields: Fields) -> list[str]:

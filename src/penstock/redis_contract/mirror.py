@@ -151,7 +151,7 @@ class Mirror:
             moved = self._processed(job, file)
         else:
             told = fields.trouble_of(job, message)
-            record = fields.error_record(shown, told, (job.progress or {}).get("traceback", ""))
+            record = fields.error_record(shown, told, (job.progress or {}).get("traceback"))
             moved = self._failed(job, message, record, file)
             log.warning("job %s failed: %s (%s)", job.queue_id, told.error, told.error_code)
             letter = record | {"code": told.error_code, "reason": told.error, "message": _raw_of(job)}
@@ -167,7 +167,11 @@ class Mirror:
         if left is not None:
             return left
         target = Path(job.payload["file_path"])
-        return inbox.move(Path(arrival.read_from), target, part=job.queue_id, is_it=self._indexed(job))
+        source = Path(arrival.read_from)
+        moved = inbox.move(source, target, part=job.queue_id, is_it=self._indexed(job))
+        if not moved.trouble:
+            inbox.remove_beside(source, target.name)
+        return moved
 
     def _failed(self, job: Job, message: Message, record: dict[str, Any], file: str) -> inbox.Moved | None:
         try:
@@ -212,7 +216,10 @@ class Mirror:
 
 
 def _not_after(job: Job) -> inbox.IsIt:
-    """Whether a file was in its place before the job ended."""
+    """Whether a file was in its place before the job ended. One that was not there when the job looked for it
+    was never read, however soon it came."""
+    if job.error_code == "ERR_FILE_NOT_FOUND":
+        return lambda _: False
     end = (job.finished_at or clock.now()) + CLOCKS_DIFFER
 
     def is_it(found: os.stat_result) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -65,10 +66,12 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rags(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration: the RAGs by id, and the Redis server where it names one."""
+    """The configuration: the RAGs by id, and the Redis server where it names one. ``sources`` is the folder
+    that holds the inbox of every RAG that names none, also of those that another gateway serves."""
 
     by_id: Mapping[str, Rag]
     redis_url: str | None = None
+    sources: str | None = None
 
     def get(self, rag_id: str) -> Rag:
         found = self.by_id.get(rag_id)
@@ -76,6 +79,28 @@ class Rags(msgspec.Struct, frozen=True, kw_only=True):
             known = ", ".join(sorted(self.by_id)) or "none"
             raise UnknownRag(f"there is no RAG {rag_id[:80]!a}; known are {known}")
         return found
+
+    def delivered(self, source_path: str) -> Path | None:
+        """The regular file at this path, links followed, if it lies in the ``incoming`` folder of an inbox.
+        Only there may a record of a refused message be written."""
+        try:
+            real = os.path.realpath(source_path)
+            if not stat.S_ISREG(os.lstat(real).st_mode):
+                return None
+        except (OSError, ValueError):
+            return None
+        folders = [rag.folder(INCOMING) for rag in self.by_id.values()]
+        if any(folder is not None and _below(real, os.path.realpath(folder)) for folder in folders):
+            return Path(real)
+        return Path(real) if self._is_in_sources(real) else None
+
+    def _is_in_sources(self, real: str) -> bool:
+        """Whether a path lies in the inbox that a RAG unknown here would have."""
+        if self.sources is None or not _below(real, os.path.realpath(self.sources)):
+            return False
+        rag_id, *rest = Path(real).relative_to(os.path.realpath(self.sources)).parts
+        unknown = rag_id not in self.by_id and rag_id not in RESERVED and _RAG_ID.fullmatch(rag_id)
+        return bool(unknown) and len(rest) > 1 and rest[0] == INCOMING
 
     def incoming(self) -> dict[str, os.stat_result]:
         """Every file that lies in an inbox, by its path without links."""
@@ -130,7 +155,8 @@ def _rags(given: dict[str, Any], beside: Path) -> Rags:
         raise InvalidRags("'rags' names no RAG; expected RAG ids and what each has")
     built = (_rag(str(rag_id), fields, sources, beside) for rag_id, fields in listed.items())
     by_id = {rag.rag_id: rag for rag in built}
-    return Rags(by_id=MappingProxyType(by_id), redis_url=_redis(given.get("redis")))
+    redis_url = _redis(given.get("redis"))
+    return Rags(by_id=MappingProxyType(by_id), redis_url=redis_url, sources=sources)
 
 
 def _rag(rag_id: str, fields: Any, sources: str | None, beside: Path) -> Rag:

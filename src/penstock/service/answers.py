@@ -64,8 +64,8 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
     """Job counts by status. ``by_held`` counts the pending ones that cannot be claimed now. If not ``exact``
-    (SQL engines above some thousand rows), numbers above 1,000 are estimates. ``oldest_pending_at`` is that of
-    the oldest job among those next in line; ``warnings`` says what of the store a person should look at.
+    (SQL engines above some thousand rows), numbers above 1,000 are estimates. ``oldest_pending_at`` is that
+    of the oldest job among those next in line; ``warnings`` says what of the store a person should look at.
     """
 
     by_status: dict[str, int]

@@ -22,7 +22,7 @@ from penstock.errors import (
     UnknownEntity,
     UnknownStatus,
 )
-from penstock.job import Held, Job, JobQuery, Settlement, Status
+from penstock.job import ClaimRequest, Job, JobQuery, Settlement, Status
 
 if TYPE_CHECKING:
     from penstock.service.functions import Call, FunctionJobs
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MAX_RETRIES = 3
 STALE_MESSAGE = "Task timed out and was reset"
 PAGE = 1_000
+BY_HAND = "by-hand"
+"""The worker of a task that ``update_task_status`` started."""
 
 TRANSITIONS: Mapping[str, tuple[str, ...]] = {
     "PENDING": ("IN_PROGRESS",),
@@ -91,9 +93,13 @@ class Tasks:
         function_name: str,
         payload: Mapping[str, Any] | None = None,
         max_retries: int | None = None,
+        *,
+        task_id: str | None = None,
     ) -> str:
         """Queue one task; answers its id. ``max_retries`` is the function's own, else 3."""
         call = self._call(entity_type, entity_id, function_name, payload, max_retries)
+        if task_id is not None:
+            call["job_id"] = task_id
         return self._app.call_many([call])[0].job_id
 
     def enqueue_multiple_tasks(self, tasks: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -129,22 +135,13 @@ class Tasks:
     def get_pending_tasks(self, limit: int = 100) -> list[dict[str, Any]]:
         """Tasks that could start now, oldest first: one for each entity, none of an entity that is busy.
 
-        An entity is also busy while one of its tasks waits for a retry. Workers do not use this: they claim.
+        Of more than ``limit``, those that workers would claim first. An entity is also busy while one of its
+        tasks waits for a retry. Workers do not use this: they claim.
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise InvalidRequest(f"limit: expected a whole number from 1, got {str(limit)[:80]!r}")
-        now = self._queue.now()
-        first: dict[str, Job] = {}
-        busy: set[str] = set()
-        for job in self._tasks(Status.PENDING, Status.IN_PROGRESS):
-            entity = job.lock_key or job.queue_id
-            asleep = job.held is Held.TIME and job.run_at is not None and job.run_at > now
-            if job.status is Status.IN_PROGRESS or (job.lock_held and (asleep or job.held is Held.PAUSE)):
-                busy.add(entity)
-            elif not asleep and job.held is not Held.PAUSE:
-                first[entity] = min(first.get(entity, job), job, key=_order)
-        ready = [job for entity, job in first.items() if entity not in busy]
-        return [as_task(job) for job in sorted(ready, key=lambda job: _order(job)[1:])[:limit]]
+        found = self._queue.upcoming(item_type="function", limit=limit)
+        return [as_task(job) for job in sorted(found, key=lambda job: (job.created_at, job.turn))]
 
     def _task(self, task_id: str) -> Job:
         job = self._queue.get(task_id) if isinstance(task_id, str) else None
@@ -161,25 +158,34 @@ class Tasks:
     # Changing their course.
 
     def update_task_status(self, task_id: str, new_status: str, error_message: str | None = None) -> None:
-        """End a task that somebody works on, or put a failed one back.
+        """Move a task by hand: start it, end it, or put a failed one back.
 
-        Raises ``TaskNotFound`` or ``InvalidTransition``, both ``ValueError``. Only a worker's claim starts a
-        task. Whoever works on a task that is ended here has its own result refused.
+        Raises ``TaskNotFound`` or ``InvalidTransition``, both ``ValueError``. A task that is started here is
+        this caller's until its timeout: no worker takes it, and tasks of its entity wait. Of two that start
+        one task, one is refused. FAILED spends a retry. A worker whose task is ended here has its own result
+        refused.
         """
         job = self._task(task_id)
         current, new = _word(job.status), _word(new_status)
         if not self.validate_status_transition(current, new):
             raise InvalidTransition(f"Invalid status transition: {current} → {new}")
         if new == "IN_PROGRESS":
-            raise InvalidTransition(f"Task {task_id} is started by a worker's claim, not by hand")
-        if new == "PENDING":
+            self._start(job)
+        elif new == "PENDING":
             self._put_back(task_id)
         elif new == "COMPLETED":
             self._settle(lifecycle.done(job))
         elif error_message:
-            self._settle(lifecycle.failed(job, "ERR_UNKNOWN", error_message))
+            self._settle(lifecycle.failed_by_hand(job, "ERR_UNKNOWN", error_message))
         else:
             raise InvalidRequest("error_message: a task that failed has to say why")
+
+    def _start(self, job: Job) -> None:
+        lease = timedelta(seconds=job.timeout_s)
+        paused = any(scope.covers(job.tenant_id, job.collection) for scope in self._queue.paused())
+        if paused or self._queue.start(job.queue_id, ClaimRequest(BY_HAND, lease=lease)) is None:
+            why = "is paused" if paused else "changed meanwhile, or another task of its entity is in progress"
+            raise InvalidTransition(f"Task {job.queue_id} {why}")
 
     def _settle(self, settlement: Settlement) -> None:
         if self._queue.settle([settlement]) == [None]:
@@ -248,11 +254,6 @@ def as_task(job: Job) -> dict[str, Any]:
 
 def _word(status: str) -> str:
     return vocabulary.speak(vocabulary.understand(status), "function")
-
-
-def _order(job: Job) -> tuple[bool, Any, int, str]:
-    """Of one entity's tasks, who has its lock comes first; those of one batch keep their order by turn."""
-    return (not job.lock_held, job.created_at, job.turn, job.queue_id)
 
 
 def _fields(task: Mapping[str, Any]) -> dict[str, Any]:

@@ -150,7 +150,10 @@ def failure(claim: Claim, error: BaseException, handler: Registered) -> Settleme
     )
     if classified.kind != "cancelled":
         _tell(claim, error, settlement)
-    if settlement.status is Status.PENDING and not isinstance(error, JobError | InvalidRequest):
+    expected = isinstance(error, JobError | InvalidRequest)
+    retried = settlement.status is Status.PENDING and not expected
+    # The error record of the Redis contract has a traceback, whatever was raised.
+    if retried or (settlement.status is Status.FAILED and claim.submitted_by == "redis"):
         return _remembering(settlement, claim, TRACEBACK, where(error))
     return settlement
 

@@ -38,13 +38,83 @@ def test_a_status_update_refuses_what_the_table_does_not_allow(app: Penstock, ta
     for new in ("COMPLETED", "FAILED", "PENDING"):
         with pytest.raises(ValueError, match=f"Invalid status transition: PENDING → {new}"):
             tasks.update_task_status(task_id, new, "why")
-    with pytest.raises(InvalidTransition, match="a worker's claim"):
-        tasks.update_task_status(task_id, "IN_PROGRESS")
     with pytest.raises(ValueError, match="is not a status"):
         tasks.update_task_status(task_id, "INVALID_STATUS")
     with pytest.raises(ValueError, match="not found"):
         tasks.update_task_status("unknown", "COMPLETED")
     assert "PENDING" == status(tasks, task_id)
+
+
+def test_a_task_is_moved_by_hand_from_beginning_to_end(app: Penstock, tasks: Tasks):
+    (task,) = [tasks.get_task(enqueue(tasks)) for _ in range(1)]
+    assert [task] == tasks.get_pending_tasks()
+
+    tasks.update_task_status(task["task_id"], "IN_PROGRESS")
+    running = tasks.get_task(task["task_id"])
+    assert ("IN_PROGRESS", 0, None) == (running["status"], running["retry_count"], running["error_message"])
+    assert running["updated_at"] > task["updated_at"]
+    assert ([], []) == (tasks.get_pending_tasks(), app.queue.claim(ClaimRequest("w1", 10)))
+
+    tasks.update_task_status(task["task_id"], "COMPLETED")
+    assert ("COMPLETED", None) == (
+        status(tasks, task["task_id"]),
+        tasks.get_task(task["task_id"])["error_message"],
+    )
+
+
+def test_failing_by_hand_spends_a_retry_until_none_is_left(app: Penstock, tasks: Tasks):
+    task_id = enqueue(tasks, max_retries=2)
+    for spent, again in ((1, True), (2, False)):
+        tasks.update_task_status(task_id, "IN_PROGRESS")
+        tasks.update_task_status(task_id, "FAILED", "no such table")
+        task = tasks.get_task(task_id)
+        assert ("FAILED", spent, "no such table") == (
+            task["status"],
+            task["retry_count"],
+            task["error_message"],
+        )
+        assert again is tasks.should_retry_task(task)
+        assert again is tasks.enqueue_retry(task_id)
+
+
+def test_a_task_without_retries_can_fail_by_hand(app: Penstock, tasks: Tasks):
+    task_id = enqueue(tasks, max_retries=0)
+    tasks.update_task_status(task_id, "IN_PROGRESS")
+    tasks.update_task_status(task_id, "FAILED", "no")
+
+    assert ("FAILED", 0) == (status(tasks, task_id), tasks.get_task(task_id)["retry_count"])
+
+
+def test_two_who_start_one_task_by_hand_are_told_apart(app: Penstock, tasks: Tasks):
+    first, second = enqueue(tasks, "w1"), enqueue(tasks, "w1")
+    tasks.update_task_status(first, "IN_PROGRESS")
+
+    with pytest.raises(InvalidTransition, match="IN_PROGRESS → IN_PROGRESS"):
+        tasks.update_task_status(first, "IN_PROGRESS")
+    with pytest.raises(InvalidTransition, match="another task of its entity"):
+        tasks.update_task_status(second, "IN_PROGRESS")
+    app.pause(tenant_id="default")
+    with pytest.raises(InvalidTransition, match="is paused"):
+        tasks.update_task_status(enqueue(tasks, "w2"), "IN_PROGRESS")
+    assert "PENDING" == status(tasks, second)
+
+
+def test_a_task_started_by_hand_can_be_found_stale_and_reset(app: Penstock, tasks: Tasks):
+    task_id = enqueue(tasks)
+    tasks.update_task_status(task_id, "IN_PROGRESS")
+
+    assert ([], [task_id]) == (tasks.detect_stale_tasks(), tasks.detect_stale_tasks(0))
+    assert 1 == tasks.cleanup_stale_tasks([task_id])
+    assert ("PENDING", "Task timed out and was reset") == (
+        status(tasks, task_id),
+        tasks.get_task(task_id)["error_message"],
+    )
+
+
+def test_a_task_may_bring_its_own_id(app: Penstock, tasks: Tasks):
+    assert "test1" == tasks.enqueue_task("worker", "w1", "execute_sql_worker", task_id="test1")
+    with pytest.raises(ValueError, match="test1"):
+        tasks.enqueue_task("worker", "w1", "execute_sql_worker", task_id="test1")
 
 
 def test_a_task_cannot_fail_without_saying_why(app: Penstock, tasks: Tasks):

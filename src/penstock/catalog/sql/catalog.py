@@ -156,8 +156,14 @@ class SqlCatalog(ABC):
     def sweep(self, before: datetime, *, limit: int = BATCH) -> int:
         return self._write(lambda rows, _: sweeping.forget_old(rows, format_time(before), limit))
 
-    def forget(self, tenant_id: str, *, limit: int = BATCH) -> bool:
-        return self._write(lambda rows, _: repairing.forget(rows, tenant_id, limit))
+    def forget(self, tenant_id: str, *, asked_before: datetime | None = None, limit: int = BATCH) -> bool:
+        def work(rows: Rows, at: datetime) -> bool:
+            return repairing.forget(rows, tenant_id, format_time(asked_before or at), limit)
+
+        return self._write(work)
+
+    @abstractmethod
+    def scrub(self) -> None: ...
 
     def repair(self, *, limit: int = BATCH, now: datetime | None = None) -> int:
         return self._write(lambda rows, at: repairing.repair(rows, limit, format_time(at)), now)

@@ -129,6 +129,9 @@ class PostgresCatalog(SqlCatalog):
         with self._writers.session() as connection:
             return bool(PostgresRows(connection).value("any_waiting"))
 
+    def scrub(self) -> None:
+        """Rows that were deleted are in no table; their space is the server's to reuse."""
+
     def check(self) -> list[str]:
         with self._writers.session() as connection:
             postgres_schema.verify(connection, self._writers.name, SCHEMA)

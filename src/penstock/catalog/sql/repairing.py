@@ -57,9 +57,10 @@ def _embed_again(rows: Rows, limit: int, at: str) -> int:
     return len(found)
 
 
-def forget(rows: Rows, tenant_id: str, limit: int) -> bool:
+def forget(rows: Rows, tenant_id: str, asked_before: str, limit: int) -> bool:
     """Whether nothing is left to forget."""
-    cached = rows.run("forget_cached", tenant_id, limit)
-    events = rows.run("forget_events", tenant_id, limit)
+    removed = [rows.run(name, tenant_id, limit) for name in ("forget_cached", "forget_events")]
+    for name in ("forget_notes", "forget_walks", "forget_arrivals", "forget_tombstones"):
+        removed.append(rows.run(name, tenant_id, asked_before, limit))
     rows.send("idle_spaces")
-    return max(cached, events) < limit
+    return max(removed) < limit

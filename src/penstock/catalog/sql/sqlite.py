@@ -15,7 +15,7 @@ from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import Rows, SqliteRows, load, migrations
 from penstock.errors import InvalidText, StoreError
 from penstock.queue.sql import schema
-from penstock.queue.sql.connections import Connections, translated
+from penstock.queue.sql.connections import Connections, translated, truncate_log
 from penstock.queue.sql.sqlite_listener import SqliteListener
 
 SQL = load("sqlite")
@@ -23,10 +23,14 @@ SCHEMA = schema.Schema("catalog_migration", migrations("sqlite"))
 
 T = TypeVar("T")
 
+MERGED_AT_ONCE = 200
+"""Pages of the keyword index written in one transaction of ``scrub``."""
+
 
 class SqliteCatalog(SqlCatalog):
     def __init__(self, path: Path | str, *, synchronous: str = "FULL", busy_timeout_s: float = 60) -> None:
         self.path = Path(path)
+        self._busy_timeout_s = busy_timeout_s
         self._connections = Connections(
             self.path, synchronous=synchronous, busy_timeout_s=busy_timeout_s, foreign_keys=True
         )
@@ -60,6 +64,19 @@ class SqliteCatalog(SqlCatalog):
             raise InvalidText("a text that is asked for holds a lone surrogate") from None
         finally:
             self._idle_readers.append(role)
+
+    def scrub(self) -> None:
+        rank = -MERGED_AT_ONCE
+        while True:
+            with self._connections.writing() as connection:
+                before = connection.total_changes
+                SqliteRows(connection, SQL).send("merge_words", rank)
+                merged = connection.total_changes - before
+            if merged < 2:
+                break
+            rank = MERGED_AT_ONCE
+        with translated(self.path):
+            truncate_log(self.path, self._busy_timeout_s)
 
     def wait(self, timeout: float) -> bool:
         return self._listener.wait(timeout)

@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from penstock.job import Held, Job, JobQuery, Scope, Status
-from penstock.queue.pauses import Phase
+from penstock.queue.pauses import Pause, Phase
 from penstock.queue.redis import codec
 from penstock.queue.redis.server import Server
+from penstock.queue.upcoming import FIRST_PAGE, Upcoming
 from penstock.tallies import Class
 
 AT_ONCE = 1_000
@@ -65,6 +66,23 @@ def rows_of(server: Server, ids: Sequence[str]) -> list[Job]:
     return _rows(server, {}, [queue_id.encode() for queue_id in ids], len(ids)) if ids else []
 
 
+def upcoming(server: Server, item_type: str, now: int) -> Iterator[list[Upcoming]]:
+    """Due rows, then claimable ones in claim order, a page at a time."""
+    first, due, size = 0, True, FIRST_PAGE
+    while True:
+        read, *rows = server.run("upcoming", codec.encode((item_type, first, size, due)), now)
+        texts = [text.decode() for text in rows]
+        yield [
+            Upcoming(texts[at], texts[at + 1] or None, texts[at + 2], texts[at + 3])
+            for at in range(0, len(texts), 4)
+        ]
+        if not due:
+            if read < size:
+                return
+            first, size = first + read, AT_ONCE
+        due = False
+
+
 def expired(server: Server, now: int, limit: int) -> list[Job]:
     late = server.call("ZRANGEBYSCORE", server.key("lease"), "-inf", f"({now}", "LIMIT", 0, limit)
     jobs = _rows(server, {"statuses": {codec.NUMBER_OF[Status.IN_PROGRESS]: True}}, late, limit)
@@ -93,13 +111,12 @@ def ended_roots(
     return [(queue_id.decode(), number, cut) for _, queue_id, number, cut in sorted(found)[:limit]]
 
 
-def paused(server: Server) -> frozenset[Scope]:
+def pauses(server: Server) -> list[Pause]:
     known = _pairs(server.call("HGETALL", server.key("pauses")))
-    return frozenset(
-        Scope(*scope.decode().split("\n"))
+    return [
+        Pause(Scope(*scope.decode().split("\n")), Phase(msgspec.msgpack.decode(state)[0]))
         for scope, state in known
-        if msgspec.msgpack.decode(state)[0] == Phase.PAUSED
-    )
+    ]
 
 
 def tally(server: Server) -> dict[Class, int]:

@@ -35,6 +35,7 @@ from penstock.queue.redis import codec, format, reading
 from penstock.queue.redis.bell import Bell
 from penstock.queue.redis.server import Server
 from penstock.queue.texts import refuse_unstorable, storable
+from penstock.queue.upcoming import claim_of, first_of_each_lock
 from penstock.tallies import Tally
 
 WHOLE, RESUMING = 1, 2
@@ -111,6 +112,23 @@ class RedisQueue:
         self._unfinished = self._unfinished or claims is None
         return claims or []
 
+    def upcoming(
+        self, *, item_type: str | None = None, limit: int = 100, now: datetime | None = None
+    ) -> list[Job]:
+        pages = reading.upcoming(self._server, item_type or "", codec.micros(now))
+        ids = first_of_each_lock(pages, limit, reading.pauses(self._server))
+        found = {job.queue_id: job for job in reading.rows_of(self._server, ids)}
+        return [found[queue_id] for queue_id in ids if queue_id in found]
+
+    def start(self, queue_id: str, request: ClaimRequest, *, now: datetime | None = None) -> Claim | None:
+        job = self.get(queue_id)
+        if job is None:
+            return None
+        asked = (queue_id, request.worker_id, codec.duration(request.lease_of(job.item_type)))
+        number = self._run("start", asked, now)
+        started = self.get(queue_id) if number else None
+        return claim_of(started) if started is not None and started.claim_number == number else None
+
     def settle(
         self, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> list[Status | None]:
@@ -177,6 +195,14 @@ class RedisQueue:
         gone: int = self._run("prune", (roots, limit)) if roots else 0
         return gone
 
+    def purge(self, jobs: Sequence[Job], *, now: datetime | None = None) -> int:
+        asked = [(job.queue_id, codec.micros(job.updated_at)) for job in jobs]
+        gone: int = self._run("purge", asked, now)
+        return gone
+
+    def scrub(self) -> None:
+        """A key that was deleted is gone."""
+
     def pause(self, scope: Scope, *, now: datetime | None = None) -> None:  # noqa: ARG002 - as the protocol
         state = codec.encode((Phase.PAUSED.value,))
         self._server.call("HSET", self._server.key("pauses"), _field(scope), state)
@@ -197,7 +223,7 @@ class RedisQueue:
         return released
 
     def paused(self) -> frozenset[Scope]:
-        return reading.paused(self._server)
+        return pauses.paused_scopes(reading.pauses(self._server))
 
     def get(self, queue_id: str) -> Job | None:
         jobs = reading.rows_of(self._server, [queue_id]) if storable([queue_id]) else []

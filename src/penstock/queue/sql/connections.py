@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from penstock.errors import (
@@ -29,6 +29,13 @@ from penstock.queue.sql import sqlite_file
 
 DESCRIPTORS = 4
 """Files that an open store needs at once: the database, its log, its index, and a temporary one."""
+
+
+def truncate_log(path: Path, busy_timeout_s: float) -> None:
+    """Copy the write-ahead log back into the database file and empty it. A reader that takes too long leaves
+    it as it is. On a connection of its own: others may be in the middle of a transaction."""
+    with closing(sqlite3.connect(path, timeout=busy_timeout_s, isolation_level=None)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 class Connections:

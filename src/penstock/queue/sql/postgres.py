@@ -42,6 +42,7 @@ from penstock.queue.sql.postgres_transaction import transact
 from penstock.queue.sql.postgres_values import as_pause, column_value, decoded
 from penstock.queue.sql.statements import LOCK_CAP
 from penstock.queue.texts import refuse_unstorable, storable
+from penstock.queue.upcoming import first_of_each_lock
 from penstock.tallies import Tally
 
 T = TypeVar("T")
@@ -201,6 +202,20 @@ class PostgresQueue(Engine[PostgresRows]):
     def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[Renewed]:
         moment = now or self.now()
         return self._write("renew", lambda rows: rows.renew(beats, moment))
+
+    def upcoming(
+        self, *, item_type: str | None = None, limit: int = 100, now: datetime | None = None
+    ) -> list[Job]:
+        moment = now or self.now()
+        with self._reading() as rows:
+            rows.execute("BEGIN READ ONLY", {})
+            try:
+                # Without statistics the planner takes the queue for short, and sorts all of it.
+                rows.execute("SET LOCAL enable_sort = off", {})
+                pages = rows.upcoming(item_type, moment)
+                return rows.jobs_of(first_of_each_lock(pages, limit, rows.pauses()))
+            finally:
+                rows.execute("COMMIT", {})
 
     def paused(self) -> frozenset[Scope]:
         with self._reading() as rows:

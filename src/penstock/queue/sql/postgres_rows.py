@@ -7,7 +7,7 @@ so every row is locked before it is decided upon, and a decision that met anothe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
@@ -24,6 +24,7 @@ from penstock.queue.sql.postgres_turns import FlowTurns
 from penstock.queue.sql.postgres_values import as_pause, changed, decoded, inserted, numbers, texts, times
 from penstock.queue.sql.statements import load
 from penstock.queue.texts import storable
+from penstock.queue.upcoming import LARGEST_PAGE, Upcoming, pages
 
 SQL = load("postgres")
 
@@ -306,6 +307,23 @@ class PostgresRows:
         if flow not in lasts:
             self._look_around((), [flow])
         return lasts[flow]
+
+    def is_locked(self, lock_key: str) -> bool:
+        return self.scalar("lock_holder", lock_key=lock_key) is not None
+
+    def upcoming(self, item_type: str | None, now: datetime) -> Iterator[list[Upcoming]]:
+        due = self.ask("upcoming_due", now=now, item_type=item_type, limit=LARGEST_PAGE)
+        yield [Upcoming(*row) for row in due]
+        for start, size in pages():
+            found = self.ask("upcoming", item_type=item_type, limit=size, start=start)
+            yield [Upcoming(*row) for row in found]
+            if len(found) < size:
+                return
+
+    def jobs_of(self, ids: Sequence[str]) -> list[Job]:
+        """In the order of the ids."""
+        found = {job.queue_id: job for job in map(decoded, self.ask("jobs_of", ids=texts(ids)))}
+        return [found[queue_id] for queue_id in ids if queue_id in found]
 
     def first_parked(self, lock_keys: Collection[str]) -> list[Job]:
         self.to_wake.update(lock_keys)

@@ -31,12 +31,13 @@ from penstock.queue import adding, pauses
 from penstock.queue.engine import Engine
 from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
 from penstock.queue.sql import filters, schema
-from penstock.queue.sql.connections import Connections, translated
+from penstock.queue.sql.connections import Connections, translated, truncate_log
 from penstock.queue.sql.sqlite_claim import SqliteClaim
 from penstock.queue.sql.sqlite_listener import SqliteListener
 from penstock.queue.sql.sqlite_rows import SQL, SqliteRows, column_value
 from penstock.queue.sql.sqlite_tally import tally
 from penstock.queue.texts import storable
+from penstock.queue.upcoming import first_of_each_lock
 from penstock.tallies import Tally
 
 T = TypeVar("T")
@@ -46,6 +47,7 @@ class SqliteQueue(Engine[SqliteRows]):
     def __init__(self, path: Path | str, *, synchronous: str = "FULL", busy_timeout_s: float = 60) -> None:
         self.path = Path(path)
         self.rows_read = 0
+        self._busy_timeout_s = busy_timeout_s
         self._connections = Connections(self.path, synchronous=synchronous, busy_timeout_s=busy_timeout_s)
         self._listener = SqliteListener(self._connections)
         try:
@@ -114,6 +116,17 @@ class SqliteQueue(Engine[SqliteRows]):
         moment = now or clock.now()
         with self._writing("renew") as rows:
             return [rows.renew(beat, moment) for beat in beats]
+
+    def upcoming(
+        self, *, item_type: str | None = None, limit: int = 100, now: datetime | None = None
+    ) -> list[Job]:
+        with self._reading() as rows:
+            pages = rows.upcoming(item_type, now or clock.now())
+            return rows.jobs_of(first_of_each_lock(pages, limit, rows.pauses()))
+
+    def scrub(self) -> None:
+        with translated(self.path):
+            truncate_log(self.path, self._busy_timeout_s)
 
     def paused(self) -> frozenset[Scope]:
         with self._reading() as rows:

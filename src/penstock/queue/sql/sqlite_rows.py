@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
 from typing import Any
@@ -17,6 +17,7 @@ from penstock.queue.pauses import ABOVE_ALL, Pause, Phase, Place, Standing
 from penstock.queue.rows import ChildCount, Finished
 from penstock.queue.sql.statements import CHANGING_COLUMNS, INSERTED_COLUMNS, JOB_COLUMNS, load
 from penstock.queue.texts import storable
+from penstock.queue.upcoming import LARGEST_PAGE, Upcoming, pages
 
 SQL = load("sqlite")
 
@@ -167,6 +168,24 @@ class SqliteRows:
     def last_turn(self, tenant_id: str, priority: int) -> int | None:
         turn: int | None = self.scalar("last_turn", tenant_id, priority)
         return turn
+
+    def is_locked(self, lock_key: str) -> bool:
+        return self.scalar("lock_holder", lock_key) is not None
+
+    def upcoming(self, item_type: str | None, now: datetime) -> Iterator[list[Upcoming]]:
+        run = self.cursor.execute
+        due = run(SQL["upcoming_due"], (format_time(now), item_type, LARGEST_PAGE))
+        yield [Upcoming(*row) for row in due.fetchall()]
+        for start, size in pages():
+            found = run(SQL["upcoming"], (item_type, size, start)).fetchall()
+            yield [Upcoming(*row) for row in found]
+            if len(found) < size:
+                return
+
+    def jobs_of(self, ids: Sequence[str]) -> list[Job]:
+        """In the order of the ids."""
+        found = {job.queue_id: job for job in self._many("jobs_of", as_list(ids))}
+        return [found[queue_id] for queue_id in ids if queue_id in found]
 
     def first_parked(self, lock_keys: Collection[str]) -> list[Job]:
         free = [key for key in lock_keys if self.scalar("lock_holder", key) is None]

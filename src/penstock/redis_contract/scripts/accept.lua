@@ -9,6 +9,7 @@ make_room(KEYS[3])
 local status = redis.call('HGET', KEYS[3], 'status')
 if ARGV[4] ~= '1' and (status == 'done' or status == 'failed') then
   -- Sent a second time after its end: the hash stays as it is.
+  remember(ARGV[3], KEYS[3])
   return 1
 end
 redis.call('HSET', KEYS[2], ARGV[3], ARGV[2])
@@ -18,4 +19,5 @@ redis.call('EXPIRE', KEYS[4], ARGV[5])
 if status ~= 'processing' then
   redis.call('HSET', KEYS[3], unpack(ARGV, 6))
 end
+remember(ARGV[3], KEYS[3])
 return 1

@@ -9,8 +9,9 @@ redis.call('HSET', KEYS[2], unpack(ARGV, 6))
 redis.call('EXPIRE', KEYS[2], ARGV[3])
 redis.call('SET', KEYS[3], ARGV[4], 'EX', ARGV[3])
 if ARGV[5] ~= '' then
-  redis.call('LPUSH', KEYS[4], ARGV[5])
+  bury(KEYS[4], ARGV[5])
 end
 redis.call('HDEL', KEYS[1], ARGV[2])
 redis.call('SREM', KEYS[5], ARGV[2])
+remember(ARGV[2], KEYS[2])
 return 1

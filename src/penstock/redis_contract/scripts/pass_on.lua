@@ -1,8 +1,18 @@
--- A message for a RAG that only others know goes to that RAG's own list, which they serve, as the next to be taken.
--- KEYS: the gateway's list, the RAG's list. ARGV: message.
--- Answers 0 when another gateway has taken the message over meanwhile.
-if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then
+-- A message for a RAG that only other gateways serve waits in a list that only they take from. Nothing waits behind it.
+-- KEYS: the gateway's list, when each RAG was last served, the RAG's waiting list, open jobs, the job's hash.
+-- ARGV: message, RAG id, milliseconds a RAG may be away, job id, then fields and values.
+-- Answers 0 when no gateway served the RAG for so long, -1 when another gateway has taken the message over.
+local at = tonumber(redis.call('HGET', KEYS[2], ARGV[2]) or '') or 0
+if now_ms() - at > tonumber(ARGV[3]) then
   return 0
 end
-redis.call('RPUSH', KEYS[2], ARGV[1])
+if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then
+  return -1
+end
+redis.call('LPUSH', KEYS[3], ARGV[1])
+if unused(KEYS[4], KEYS[5], ARGV[4]) then
+  redis.call('HSET', KEYS[5], unpack(ARGV, 5))
+  redis.call('PERSIST', KEYS[5])
+  remember(ARGV[4], KEYS[5])
+end
 return 1

@@ -5,15 +5,11 @@
 if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then
   return 0
 end
-redis.call('LPUSH', KEYS[2], ARGV[2])
-if ARGV[3] ~= '' then
-  make_room(KEYS[4])
-end
-local status = ARGV[3] ~= '' and redis.call('HGET', KEYS[4], 'status')
-local free = not status or status == 'submitted' or status == 'queued'
-if ARGV[3] ~= '' and free and redis.call('HEXISTS', KEYS[3], ARGV[3]) == 0 then
+bury(KEYS[2], ARGV[2])
+if ARGV[3] ~= '' and unused(KEYS[3], KEYS[4], ARGV[3]) then
   redis.call('HSET', KEYS[4], unpack(ARGV, 6))
   redis.call('EXPIRE', KEYS[4], ARGV[4])
   redis.call('SET', KEYS[5], ARGV[5], 'EX', ARGV[4])
+  remember(ARGV[3], KEYS[4])
 end
 return 1

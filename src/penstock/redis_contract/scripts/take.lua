@@ -10,7 +10,8 @@ if redis.call('HEXISTS', KEYS[1], ARGV[4]) == 0 then
 end
 local most, longest = tonumber(ARGV[1]), tonumber(ARGV[2])
 for i = 3, #KEYS, 2 do
-  while #taken / 2 < most do
+  -- Something else in the place of a list is reported, and the other lists are served.
+  while is_list(KEYS[i]) and #taken / 2 < most do
     local found = redis.call('LINDEX', KEYS[i], -1)
     if not found then
       break
@@ -18,7 +19,7 @@ for i = 3, #KEYS, 2 do
     if #found > longest then
       redis.call('RPOP', KEYS[i])
       local head = string.gsub(string.sub(found, 1, 1000), '[^ -~]', '?')
-      redis.call('LPUSH', KEYS[2], cjson.encode({
+      bury(KEYS[2], cjson.encode({
         code = 'ERR_PAYLOAD_TOO_LARGE',
         reason = 'the message has ' .. #found .. ' bytes, the limit is ' .. longest,
         at = ARGV[3],

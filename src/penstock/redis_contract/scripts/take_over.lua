@@ -17,8 +17,7 @@ local function beat_at(said)
   local read, found = pcall(cjson.decode, said)
   return read and type(found) == 'table' and tonumber(found.at) or 0
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = now_ms()
 local alive, messages, jobs = { [ARGV[1]] = true }, 0, 0
 for gateway, said in pairs(flat(KEYS[1])) do
   if now - beat_at(said) <= tonumber(ARGV[3]) then

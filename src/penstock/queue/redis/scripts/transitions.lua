@@ -85,7 +85,8 @@ local function finish(row, settlement, result)
   set(row, 'err', settlement[S_ERROR])
   if result ~= nil then set(row, 'res', result) end
   if settlement[S_STATUS] ~= DONE then
-    row[LOST], row[ERROR_AT] = settlement[S_LOST], now
+    row[LOST], row[RETRIES], row[ERROR_AT] = settlement[S_LOST], settlement[S_RETRIES], now
+    if settlement[S_PROGRESS] and settlement[S_PROGRESS] ~= '' then set(row, 'prog', settlement[S_PROGRESS]) end
     -- A run that starts over is told as that instead.
     if not following then record(row, settlement[S_WHAT], settlement[S_NOTE]) end
   end

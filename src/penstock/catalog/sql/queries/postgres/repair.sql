@@ -40,3 +40,23 @@ DELETE FROM catalog_vector_cache WHERE ctid = ANY(ARRAY(
 DELETE FROM catalog_history WHERE id = ANY(ARRAY(
     SELECT h.id FROM catalog_history h
     WHERE h.tenant_id = $1 AND NOT EXISTS (SELECT 1 FROM sources s WHERE s.id = h.source_id) LIMIT $2))
+
+-- name: forget_notes
+DELETE FROM catalog_ledger WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM catalog_ledger WHERE tenant_id = $1 AND at <= $2 LIMIT $3 FOR UPDATE SKIP LOCKED))
+
+-- name: forget_walks
+DELETE FROM catalog_walk WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM catalog_walk WHERE tenant_id = $1 AND asked_at <= $2 LIMIT $3 FOR UPDATE SKIP LOCKED))
+
+-- name: forget_arrivals
+DELETE FROM catalog_arrival WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM catalog_arrival WHERE tenant_id = $1 AND created_at <= $2 LIMIT $3 FOR UPDATE SKIP LOCKED))
+
+-- That of the whole tenant stays, which names nothing but the tenant.
+-- name: forget_tombstones
+DELETE FROM catalog_tombstone WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM catalog_tombstone
+    WHERE tenant_id = $1 AND asked_at <= $2
+      AND NOT (collection = '' AND branch = '' AND path = '' AND source_id = '')
+    LIMIT $3 FOR UPDATE SKIP LOCKED))

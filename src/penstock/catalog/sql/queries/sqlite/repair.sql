@@ -39,3 +39,29 @@ DELETE FROM catalog_vector_cache WHERE id IN (
 DELETE FROM catalog_history WHERE id IN (
     SELECT h.id FROM catalog_history h INDEXED BY idx_catalog_history_path
     WHERE h.tenant_id = ? AND NOT EXISTS (SELECT 1 FROM sources s WHERE s.id = h.source_id) LIMIT ?)
+
+-- name: forget_notes
+DELETE FROM catalog_ledger WHERE (tenant_id, collection, branch, path) IN (
+    SELECT tenant_id, collection, branch, path FROM catalog_ledger WHERE tenant_id = ? AND at <= ? LIMIT ?)
+
+-- name: forget_walks
+DELETE FROM catalog_walk WHERE (tenant_id, collection, branch, root, rules) IN (
+    SELECT tenant_id, collection, branch, root, rules FROM catalog_walk
+    WHERE tenant_id = ? AND asked_at <= ? LIMIT ?)
+
+-- name: forget_arrivals
+DELETE FROM catalog_arrival WHERE (tenant_id, collection, branch, path) IN (
+    SELECT tenant_id, collection, branch, path FROM catalog_arrival
+    WHERE tenant_id = ? AND created_at <= ? LIMIT ?)
+
+-- That of the whole tenant stays, which names nothing but the tenant.
+-- name: forget_tombstones
+DELETE FROM catalog_tombstone WHERE (tenant_id, collection, branch, path, source_id) IN (
+    SELECT tenant_id, collection, branch, path, source_id FROM catalog_tombstone
+    WHERE tenant_id = ? AND asked_at <= ? AND NOT (collection = '' AND branch = '' AND path = '' AND source_id = '')
+    LIMIT ?)
+
+-- Words of deleted texts stay in the segments of the index until these are merged. A negative number begins a merge
+-- of all segments, a positive one goes on with it.
+-- name: merge_words
+INSERT INTO catalog_keyword (catalog_keyword, rank) VALUES ('merge', ?)

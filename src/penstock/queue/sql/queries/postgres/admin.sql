@@ -28,6 +28,33 @@ SELECT queue_id, tenant_id, collection, priority, turn, created_at FROM unified_
 WHERE coalesce(held, status) = 'pending' AND priority < %(priority)s
 ORDER BY priority DESC, turn, created_at, queue_id LIMIT %(limit)s
 
+-- In claim order; rows whose lock another holds are left out. By one probe a row: as NOT EXISTS it was planned as a
+-- join with the whole table. The item type is hidden from the planner, which would sort all rows of the type;
+-- the predicate is that of the claim's index.
+-- name: upcoming
+SELECT queue_id, lock_key, tenant_id, collection
+FROM unified_queue q
+WHERE coalesce(held, status) = 'pending'
+  AND coalesce(item_type = %(item_type)s::text, true) = (SELECT true)
+  AND (lock_key IS NULL OR lock_held IS NOT NULL
+       OR (SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = q.lock_key LIMIT 1) IS NULL)
+ORDER BY priority DESC, turn, created_at, queue_id LIMIT %(limit)s OFFSET %(start)s
+
+-- What the next claim takes up.
+-- name: upcoming_due
+SELECT queue_id, lock_key, tenant_id, collection
+FROM unified_queue q
+WHERE held = 'time' AND run_at <= %(now)s AND (%(item_type)s::text IS NULL OR item_type = %(item_type)s::text)
+  AND (lock_key IS NULL OR lock_held IS NOT NULL
+       OR (SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = q.lock_key LIMIT 1) IS NULL)
+ORDER BY run_at LIMIT %(limit)s
+
+-- name: jobs_of
+SELECT {job} FROM unified_queue WHERE queue_id = ANY(%(ids)s::text[])
+
+-- name: lock_holder
+SELECT queue_id FROM unified_queue WHERE lock_held = %(lock_key)s
+
 -- name: pauses
 SELECT tenant_id, collection, phase, at_priority, at_turn, at_created, at_id FROM queue_pause
 

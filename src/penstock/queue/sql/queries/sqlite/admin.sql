@@ -26,6 +26,27 @@ FROM unified_queue INDEXED BY idx_unified_queue_dequeue
 WHERE status = 'pending' AND held IS NULL AND priority < ?
 ORDER BY priority DESC, turn, created_at, queue_id LIMIT ?
 
+-- In claim order; rows whose lock another holds are left out.
+-- name: upcoming
+SELECT queue_id, lock_key, tenant_id, collection
+FROM unified_queue q INDEXED BY idx_unified_queue_dequeue
+WHERE status = 'pending' AND held IS NULL AND (?1 IS NULL OR item_type = ?1)
+  AND (lock_key IS NULL OR lock_held IS NOT NULL
+       OR NOT EXISTS (SELECT 1 FROM unified_queue h INDEXED BY idx_unified_queue_lock WHERE h.lock_held = q.lock_key))
+ORDER BY priority DESC, turn, created_at, queue_id LIMIT ?2 OFFSET ?3
+
+-- What the next claim takes up.
+-- name: upcoming_due
+SELECT queue_id, lock_key, tenant_id, collection
+FROM unified_queue q INDEXED BY idx_unified_queue_scheduled
+WHERE held = 'time' AND run_at <= ?1 AND (?2 IS NULL OR item_type = ?2)
+  AND (lock_key IS NULL OR lock_held IS NOT NULL
+       OR NOT EXISTS (SELECT 1 FROM unified_queue h INDEXED BY idx_unified_queue_lock WHERE h.lock_held = q.lock_key))
+ORDER BY run_at LIMIT ?3
+
+-- name: jobs_of
+SELECT {job} FROM unified_queue WHERE queue_id IN (SELECT value FROM json_each(?))
+
 -- name: pauses
 SELECT tenant_id, collection, phase, at_priority, at_turn, at_created, at_id FROM queue_pause
 

@@ -1,0 +1,96 @@
+"""The jobs of a tenant that is deleted: those asked for before are stopped, then removed without a trace."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from penstock import clock, items
+from penstock.handlers.context import Context
+from penstock.job import Job, JobQuery
+from penstock.queue.protocol import Queue
+
+OpenQueue: TypeAlias = Callable[[], AbstractContextManager[Queue]]
+
+AT_ONCE = 500
+"""Jobs read, and removed, in one step: no transaction grows with the queue."""
+PATIENCE_S = 30.0
+"""How long running jobs may take to stop. After that they are removed under their workers' hands; what these
+still write is refused by the tombstone of the tenant."""
+LOOK_AGAIN_S = 0.2
+
+
+class Purged(NamedTuple):
+    jobs: int
+    kept: bool
+    """Whether the tenant has jobs that were asked for after the delete."""
+
+
+class _Pass(NamedTuple):
+    """One look at all jobs of the tenant."""
+
+    removed: int
+    running: int
+    missed: int
+    """Jobs that changed between the look and the delete."""
+    kept: bool
+
+
+def purge_jobs(queue: Queue, tenant_id: str, context: Context) -> Purged:
+    """Remove all jobs of a tenant that were asked for before the delete, but not the delete itself.
+
+    What no worker has in its hands goes at once. What runs is cancelled, and goes when it has stopped.
+    """
+    deadline, pause, gone = clock.elapsed_s() + PATIENCE_S, threading.Event(), 0
+    while True:
+        patient = clock.elapsed_s() < deadline
+        found = _one_pass(queue, tenant_id, context, patient=patient)
+        gone += found.removed
+        if not found.running and not found.missed:
+            return Purged(gone, found.kept)
+        context.progress(gone, None, f"waiting for {found.running} running jobs of the tenant", jobs=gone)
+        if patient:
+            pause.wait(LOOK_AGAIN_S)
+
+
+def _one_pass(queue: Queue, tenant_id: str, context: Context, *, patient: bool) -> _Pass:
+    removed, running, missed, kept = 0, 0, 0, False
+    for page in _pages(queue, JobQuery(tenant_id=tenant_id, limit=AT_ONCE)):
+        earlier = [job for job in page if _is_earlier(job, context.asked_at)]
+        kept = kept or len(earlier) < len(page)
+        own = [job for job in earlier if job.queue_id != context.job_id]
+        busy = [job for job in own if job.lease_until is not None] if patient else []
+        idle = [job for job in own if not patient or job.lease_until is None]
+        if busy:
+            queue.cancel([job.queue_id for job in busy])
+        went = queue.purge(idle) if idle else 0
+        removed, running, missed = removed + went, running + len(busy), missed + len(idle) - went
+        context.checkpoint()
+    return _Pass(removed, running, missed, kept)
+
+
+def _pages(queue: Queue, query: JobQuery) -> Iterator[list[Job]]:
+    while page := queue.find(query):
+        yield page
+        if len(page) < query.limit:
+            return
+        query = msgspec.structs.replace(query, after=page[-1].queue_id)
+
+
+def _is_earlier(job: Job, asked_at: datetime) -> bool:
+    """Whether all that a job answers for was asked before the delete."""
+    asked = [_asked_at(job.metadata) or job.created_at]
+    if job.followup_json is not None:
+        followup = msgspec.json.decode(job.followup_json)
+        asked.append(_asked_at(followup.get("metadata") or "{}") or asked_at)
+    return max(asked) <= asked_at
+
+
+def _asked_at(metadata: str) -> datetime | None:
+    said = msgspec.json.decode(metadata).get(items.ASKED_AT)
+    return datetime.fromisoformat(said) if isinstance(said, str) else None

@@ -1,0 +1,188 @@
+"""A deleted tenant leaves one audit line and nothing else, in no file, table or key."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from penstock.job import ClaimRequest, JobQuery, Status
+from tests.documents.conftest import WAIT_S, Desk
+from tests.servers.redis import contents
+
+SECRETS = ("zebraxylo", "marmosetine", "secretname", "walrusfail", "quokkaterm", "axolotlarg")
+"""Words that only the tenant's data has: in texts, notes, names of files, errors, arguments."""
+
+
+def remnants(desk: Desk, tmp_path: Path) -> dict[str, list[str]]:
+    """The secrets by where they are still found."""
+    places = dict(files(tmp_path))
+    url = desk.app.settings.url
+    if url.startswith("postgresql"):
+        places |= tables(url)
+    if url.startswith("redis"):
+        places["redis"] = repr(contents(url)).encode()
+    found = {place: [word for word in SECRETS if word.encode() in held] for place, held in places.items()}
+    return {place: words for place, words in found.items() if words}
+
+
+def files(tmp_path: Path) -> dict[str, bytes]:
+    """Databases as a VACUUM leaves them, everything else as it is."""
+    held = {}
+    for path in (each for each in tmp_path.rglob("*") if each.is_file() and "files" not in each.parts):
+        if path.suffix == ".db":
+            copy = tmp_path / "files" / f"{path.name}.vacuumed"
+            copy.unlink(missing_ok=True)
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute("VACUUM INTO ?", (str(copy),))
+            held[path.name] = copy.read_bytes()
+        elif not path.name.endswith(("-wal", "-shm")):
+            held[str(path.relative_to(tmp_path))] = path.read_bytes()
+        elif path.name.endswith("-wal"):
+            held[path.name] = path.read_bytes()
+    return held
+
+
+def tables(url: str) -> dict[str, bytes]:
+    with psycopg.connect(url) as connection:
+        names = connection.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+        ).fetchall()
+        return {
+            name: "\n".join(
+                row[0] for row in connection.execute(f'SELECT t::text FROM "{name}" t').fetchall()
+            ).encode()
+            for (name,) in names
+        }
+
+
+def live_a_life(desk: Desk, tenant_id: str) -> None:
+    """Documents, notes, failures, edits, renames, deletes, functions that ran, failed, wait or are parked."""
+    desk.app.function("keep")(lambda payload: payload)
+    desk.app.function("fail")(_fail)
+    desk.put("secretname/one.md", "The zebraxylo drives the wheel.\n\n# Two\n\nquokkaterm here.")
+    desk.put("secretname/two.md", "More of zebraxylo.")
+    desk.put("secretname/walrusfail.pdf", "no PDF")
+    desk.index(tenant_id=tenant_id)
+    desk.put("secretname/one.md", "The zebraxylo was edited. quokkaterm.")
+    desk.index(tenant_id=tenant_id)
+    moved = {
+        "old_path": str(desk.folder / "secretname/two.md"),
+        "new_path": str(desk.folder / "secretname/three.md"),
+    }
+    (desk.folder / "secretname/two.md").rename(desk.folder / "secretname/three.md")
+    desk.run("rename", "update", {**moved, "is_folder": False}, tenant_id=tenant_id)
+    desk.run("delete_document", "delete", {"document_id": moved["new_path"]}, tenant_id=tenant_id)
+    note = {"content": "A note about marmosetine. " * 2000, "source_type": "scratchbook"}
+    desk.run("content", "ingest", note, tenant_id=tenant_id)
+    with desk.app.worker_thread():
+        for name in ("keep", "fail"):
+            receipt = desk.app.call(name, {"argument": "axolotlarg"}, tenant_id=tenant_id, max_retries=0)
+            desk.app.wait(receipt.job_id, timeout=WAIT_S)
+    for delay in (None, 3600):
+        entity = ("customer", "axolotlarg")
+        desk.app.call("keep", {"argument": "axolotlarg"}, entity=entity, tenant_id=tenant_id, delay=delay)
+    desk.app.cancel(desk.app.call("keep", {"argument": "axolotlarg"}, tenant_id=tenant_id).job_id)
+    desk.app.search("zebraxylo", tenant_id=tenant_id)
+
+
+def _fail(payload: dict[str, Any]) -> None:
+    raise RuntimeError(f"walrusfail {payload['argument']}")
+
+
+def delete(desk: Desk, **fields: Any) -> Any:
+    return desk.run("delete_tenant", "delete", {"tenant_id_to_delete": "acme"}, **fields)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_nothing_of_a_deleted_tenant_is_left_anywhere(desk: Desk, tmp_path: Path, own: bool):
+    desk.put("keeper.md", "Walrus of the others.")
+    desk.index(tenant_id="other")
+    live_a_life(desk, "acme")
+    assert remnants(desk, tmp_path)
+
+    job = delete(desk, **({"tenant_id": "acme"} if own else {}))
+
+    assert (Status.DONE, True) == (job.status, job.result["jobs"] > 10)
+    desk.app.queue.scrub()
+    assert {} == remnants(desk, tmp_path)
+    assert [job.queue_id] * own == [each.queue_id for each in desk.app.queue.find(JobQuery(tenant_id="acme"))]
+    assert ["keeper.md"] == desk.found("walrus", tenant_id="other")
+    assert {"tenant_id_to_delete": "acme"} == job.payload
+
+
+def test_what_is_asked_for_after_the_delete_stays(desk: Desk, tmp_path: Path):
+    live_a_life(desk, "acme")
+    desk.app.pause(tenant_id="acme")
+    receipt = desk.app.submit(item_type="delete_tenant", op="delete", payload={"tenant_id_to_delete": "acme"})
+    desk.put("later/new.md", "A new beginning of giraffes.")
+    later = desk.app.index(desk.folder / "later", tenant_id="acme")
+    desk.finish(receipt.job_id)
+
+    assert Status.PENDING is desk.app.job(later.job_id).status
+    assert {later.job_id} == {
+        job.queue_id for job in desk.app.queue.find(JobQuery(tenant_id="acme", limit=99))
+    }
+    desk.app.resume(tenant_id="acme")
+    assert Status.DONE is desk.finish(later.job_id).status
+    assert ["new.md"] == desk.found("giraffes", tenant_id="acme")
+    assert {} == remnants(desk, tmp_path)
+
+
+def test_a_job_that_runs_while_its_tenant_is_deleted_brings_nothing_back(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """One that stops when it is asked to, and one whose worker is gone for good."""
+    live_a_life(desk, "acme")
+    monkeypatch.setattr("penstock.handlers.tenant_jobs.PATIENCE_S", 0.5)
+    path = desk.put("secretname/slow.md", "zebraxylo " * 50)
+    with desk.by_hand() as hand:
+        desk.app.index(path, tenant_id="acme")
+        claims = [each for each in desk.app.queue.claim(ClaimRequest("slow", 10)) if each.item_type == "file"]
+        begun, go_on = threading.Event(), threading.Event()
+
+        @desk.app.function("stops")
+        def stops(payload: Any, context: Any) -> None:
+            begun.set()
+            while not go_on.wait(0.02):
+                context.checkpoint()
+
+        with desk.app.worker_thread(), desk.app.worker_thread():
+            desk.app.call("stops", {"argument": "axolotlarg"}, tenant_id="acme")
+            assert begun.wait(WAIT_S)
+            receipt = desk.app.submit(
+                item_type="delete_tenant", op="delete", payload={"tenant_id_to_delete": "acme"}
+            )
+            assert Status.DONE is desk.app.wait(receipt.job_id, timeout=WAIT_S).status
+        go_on.set()
+        hand.files(claims)
+
+    desk.app.queue.scrub()
+    desk.app.documents.catalog.scrub()
+    assert [] == desk.app.queue.find(JobQuery(tenant_id="acme"))
+    assert {} == remnants(desk, tmp_path)
+
+
+def test_jobs_are_removed_in_batches(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("penstock.handlers.tenant_jobs.AT_ONCE", 7)
+    desk.app.function("keep")(lambda payload: payload)
+    for tenant_id, number in (("acme", 30), ("other", 3)):
+        desk.app.call_many([{"name": "keep", "tenant_id": tenant_id} for _ in range(number)])
+    desk.app.pause(tenant_id="acme")
+    sizes: list[int] = []
+    real = type(desk.app.queue).purge
+
+    def purge(self: Any, jobs: Any, **more: Any) -> int:
+        sizes.append(len(jobs))
+        return real(self, jobs, **more)
+
+    monkeypatch.setattr(type(desk.app.queue), "purge", purge)
+
+    assert 30 == delete(desk).result["jobs"]
+
+    assert (30, 7) == (sum(sizes), max(sizes))
