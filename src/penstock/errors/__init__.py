@@ -23,6 +23,7 @@ PenstockError
 │   │   ├── UnreadableDocument            a file's content cannot become text
 │   │   │   ├── UnsupportedType · DocumentDamaged · DocumentEncrypted · NoText
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
+│   │   │   │   ├── TimeBudgetExceeded · MemoryBudgetExceeded
 ├── WorkerFailed                          a worker cannot do its part
 └── ConfigError (also ValueError)
     ├── InvalidSetting · UnknownScheme · DriverMissing · AppNotFound · InvalidRags · DocumentsElsewhere
@@ -76,11 +77,13 @@ from penstock.errors.jobs import (
     DocumentEncrypted,
     DocumentTooLarge,
     JobError,
+    MemoryBudgetExceeded,
     NoText,
     NothingToIndex,
     ParserFailed,
     PermanentFailure,
     ServiceUnavailable,
+    TimeBudgetExceeded,
     TransientFailure,
     UnreadableDocument,
     UnsupportedType,
@@ -157,6 +160,8 @@ __all__ = [
     "DocumentTooLarge",
     "DocumentsElsewhere",
     "ParserFailed",
+    "TimeBudgetExceeded",
+    "MemoryBudgetExceeded",
     "ComponentMissing",
     "TransientFailure",
     "ServiceUnavailable",

@@ -9,17 +9,24 @@ import msgspec
 from penstock.catalog.identity import text_hash
 from penstock.catalog.values import Failure, Fingerprints, NewChunk, NewPage
 from penstock.errors import InvalidPayload, NoText
+from penstock.pipeline.budget import FileLimiter, MemoryShare
 from penstock.pipeline.chunk import opening as chunking
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, Chunk, ChunkSizes, estimated_tokens
 from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.boxed import Box
 from penstock.pipeline.extract.protocol import Content, Extracted, Limits, Page
+from penstock.pipeline.fingerprint import fingerprint
 from penstock.pipeline.plan import fingerprints
 from penstock.vocabulary import how_many
 
 OCR_NEEDED = Failure("ERR_NO_TEXT", "no text layer: this page needs OCR")
 _HEADINGS = " > "
+LONGEST_HEADING = 200
+"""Characters of a heading in the path of every chunk below it."""
+LONGEST_TITLE = 500
+_CUT = "…"
+CUT_HEADINGS = f"headings of more than {LONGEST_HEADING} characters are shortened in the paths of chunks"
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,12 +50,16 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 class Recipe:
     """One process has one: it holds the embedder's weights and the box parsers run in."""
 
-    def __init__(self, embedder: Embedder, *, limits: Limits | None = None) -> None:
+    def __init__(
+        self, embedder: Embedder, *, limits: Limits | None = None, memory: MemoryShare | None = None
+    ) -> None:
         self.embedder = embedder
         self.limits = limits or Limits()
         self._box = Box(self.limits)
+        self._limiter = FileLimiter(memory)
         self._fingerprints: dict[tuple[str, ChunkSizes], Fingerprints] = {}
         """The same for all files of a kind: worked out once, not once a file."""
+        self._made_with: dict[str | None, str] = {}
 
     @property
     def space(self) -> str:
@@ -64,17 +75,41 @@ class Recipe:
             self._fingerprints[kind.extractor, sizes] = found
         return found
 
+    def made_with(self, wanted: Fingerprints) -> str:
+        """Of a failure: with another parser, or other limits, the file may not fail."""
+        found = self._made_with.get(wanted.ocr)
+        if found is None:
+            found = fingerprint({"ocr": wanted.ocr, "limits": msgspec.structs.asdict(self.limits)})
+            self._made_with[wanted.ocr] = found
+        return found
+
     def draft(self, content: Content, sizes: ChunkSizes, *, pages: range | None = None) -> Draft:
-        """Raises an ``UnreadableDocument`` when nothing of it can become text, though it is not blank."""
-        extracted = self._box.extract(content, pages=pages)
+        """Raises an ``UnreadableDocument`` when nothing of it can become text, though it is not blank, or it
+        exceeds its budget; ``MemoryInUse`` when it has to wait for another large file.
+        """
+        size = len(content.data)
+        return self._limiter.run(
+            self.limits.seconds_for(size),
+            size,
+            self.limits.parser_memory_bytes,
+            lambda memory_bytes: self._draft(content, sizes, pages, memory_bytes),
+            paged=pages is not None,
+        )
+
+    def _draft(
+        self, content: Content, sizes: ChunkSizes, pages: range | None, memory_bytes: int | None
+    ) -> Draft:
+        extracted = self._box.extract(content, pages=pages, memory_bytes=memory_bytes)
         if pages is None and not extracted.blank and not any(page.text for page in extracted.pages):
             raise _nothing_usable(extracted)
+        pages_made = tuple(self._page(page, extracted, sizes) for page in extracted.pages)
+        cut = any(_CUT in chunk.heading_path for page in pages_made for chunk in page.chunks or ())
         return Draft(
-            pages=tuple(self._page(page, extracted, sizes) for page in extracted.pages),
+            pages=pages_made,
             page_count=extracted.page_count,
             media_type=extracted.kind.media_type,
-            title=extracted.title or "",
-            warnings=extracted.warnings,
+            title=(extracted.title or "")[:LONGEST_TITLE],
+            warnings=(*extracted.warnings, *((CUT_HEADINGS,) if cut else ())),
         )
 
     def _page(self, page: Page, extracted: Extracted, sizes: ChunkSizes) -> NewPage:
@@ -92,6 +127,7 @@ class Recipe:
 
     def close(self) -> None:
         self._box.close()
+        self._limiter.close()
 
 
 @lru_cache(64)
@@ -115,9 +151,13 @@ def _chunk(chunk: Chunk, lines: bool) -> NewChunk:
         end=chunk.end,
         first_line=chunk.start_line if lines else None,
         last_line=chunk.end_line if lines else None,
-        heading_path=_HEADINGS.join(chunk.headings),
+        heading_path=_HEADINGS.join(map(_shortened, chunk.headings)),
         symbols=" ".join(chunk.symbols),
     )
+
+
+def _shortened(heading: str) -> str:
+    return heading if len(heading) <= LONGEST_HEADING else heading[:LONGEST_HEADING] + _CUT
 
 
 def _nothing_usable(extracted: Extracted) -> NoText:
