@@ -25,6 +25,7 @@ GROUPS = {
     "items": "rules",
     "payloads": "rules",
     "vocabulary": "rules",
+    "normal_form": "rules",
     "arrival": "rules",
     "errors": "errors",
     "config": "config",
