@@ -46,10 +46,11 @@ from penstock.handlers.removing import removal_of_one, remove_all
 from penstock.handlers.twins import Twins, unknown_at
 from penstock.payloads import normal_path
 from penstock.pipeline.budget import MemoryInUse
+from penstock.pipeline.draft import Draft
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.plan import outdated
-from penstock.pipeline.recipe import Draft, Recipe
+from penstock.pipeline.recipe import Recipe
 
 PAGES_AT_ONCE = 32
 """Pages of a document read within its job; the others are tasks."""

@@ -8,7 +8,6 @@ does not return is the supervisor's business: it reads from shared memory which 
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
 import resource
@@ -21,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from penstock.errors import MemoryBudgetExceeded, TimeBudgetExceeded
 
@@ -32,6 +31,7 @@ EXPANSION = 24
 """Memory that a file's bytes take as text, lines and chunks. Only a first guess: a file that needs more gets
 a second try with the large share."""
 
+_PAGE = resource.getpagesize()
 _Made = TypeVar("_Made")
 
 
@@ -56,8 +56,8 @@ class MemoryInUse(Exception):
 class MemoryShare(NamedTuple):
     """Part of the worker's file memory that one of its processes may use.
 
-    Every file may use ``small_bytes``. A file that needs more may use ``large_bytes``, but only one process
-    at a time has such a file. So all processes together stay within the sum.
+    Every file may use ``small_bytes``, in the process itself. A file that needs more may use ``large_bytes``
+    in a sandbox, but only one process at a time has such a file. So all together stay within the sum.
     """
 
     small_bytes: int
@@ -71,6 +71,15 @@ class MemoryShare(NamedTuple):
         return cls(small, total - processes * small, str(directory / "large-file.lock"))
 
 
+class Work(NamedTuple, Generic[_Made]):
+    """Two ways to do the work on one file; both get the memory it may use, in bytes."""
+
+    here: Callable[[int | None], _Made]
+    """In this process; None: without a limit on memory."""
+    in_sandbox: Callable[[int], _Made]
+    """In a process that ends with it: what a large file leaves behind is nobody else's memory."""
+
+
 class FileLimiter:
     """Runs the work on one file within its budget. One for each process, used by its main thread."""
 
@@ -79,64 +88,59 @@ class FileLimiter:
         self._lock_fd = -1
         self._statm = -1
 
-    def run(
-        self,
-        seconds: float,
-        size: int,
-        most_bytes: int,
-        work: Callable[[int | None], _Made],
-        *,
-        paged: bool = False,
-    ) -> _Made:
-        """Call ``work`` with the memory it may use, in bytes; None: no share of it is known here.
+    def run(self, seconds: float, size: int, work: Work[_Made]) -> _Made:
+        """Do the work: here for a small file, in the sandbox for one that is large, or needs much memory.
 
         Raises ``TimeBudgetExceeded``, ``MemoryBudgetExceeded``, or ``MemoryInUse`` when it is not its turn.
-        ``paged``: only some pages of the file are wanted, so its size says little.
         """
         if threading.get_ident() != threading.main_thread().ident:
-            return work(None)
+            return work.here(None)
         if self._share is None:
             with _Timer(seconds):
-                return work(None)
-        small, large, _ = self._share
-        if paged or size * EXPANSION <= small:
-            try:
-                return self._limited(seconds, min(small, most_bytes), work)
-            except MemoryBudgetExceeded:
-                if most_bytes <= small:
-                    raise
-        with self._large_turn():
-            return self._limited(seconds, min(large, most_bytes), work)
+                return work.here(None)
+        if size * EXPANSION <= self._share.small_bytes:
+            with suppress(MemoryBudgetExceeded):
+                return self._limited(seconds, self._share.small_bytes, work.here)
+        with self._large_turn(self._share.lock_path):
+            return work.in_sandbox(self._share.large_bytes)
 
     def _limited(self, seconds: float, memory_bytes: int, work: Callable[[int | None], _Made]) -> _Made:
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
-        limit = self._data_bytes() + memory_bytes
+        resident, data = self._sizes()
+        limit = data + memory_bytes
         resource.setrlimit(resource.RLIMIT_DATA, (limit if most < 0 else min(limit, most), most))
         try:
             with _Timer(seconds):
                 return work(memory_bytes)
         except MemoryError:
             raise memory_exceeded(memory_bytes) from None
+        except TimeBudgetExceeded:
+            raise
+        except Exception as error:
+            if peak_bytes() - resident > memory_bytes // 2:
+                # Libraries have errors of their own for that.
+                forget_peak()
+                raise memory_exceeded(memory_bytes) from error
+            raise
         finally:
             resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
-    def _data_bytes(self) -> int:
-        """Private writable memory of this process: what the limit counts."""
+    def _sizes(self) -> tuple[int, int]:
+        """Resident memory, and private writable memory, which the limit counts."""
         if self._statm < 0:
             self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-        return int(os.pread(self._statm, 200, 0).split()[5]) * resource.getpagesize()
+        pages = os.pread(self._statm, 200, 0).split()
+        return int(pages[1]) * _PAGE, int(pages[5]) * _PAGE
 
     @contextmanager
-    def _large_turn(self) -> Iterator[None]:
-        assert self._share is not None
+    def _large_turn(self, lock_path: str) -> Iterator[None]:
         if self._lock_fd < 0:
-            self._lock_fd = os.open(self._share.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock_fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise MemoryInUse("another process of this worker is parsing a large file") from None
         try:
-            _trim()
             yield
         finally:
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
@@ -146,6 +150,19 @@ class FileLimiter:
             if fd >= 0:
                 os.close(fd)
         self._lock_fd = self._statm = -1
+
+
+def peak_bytes() -> int:
+    """The most memory this process had at one time, since ``forget_peak``."""
+    with suppress(OSError, ValueError, IndexError):
+        told = Path("/proc/self/status").read_text()
+        return int(told.partition("VmHWM:")[2].split()[0]) * 1024
+    return 0
+
+
+def forget_peak() -> None:
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def time_exceeded(seconds: float) -> TimeBudgetExceeded:
@@ -199,9 +216,3 @@ class _Timer:
 
 def _interrupt(_number: int, _frame: object) -> None:
     raise _Interrupt
-
-
-def _trim() -> None:
-    """Give memory that earlier files left free back to the system, so that it does not add up."""
-    with suppress(OSError, AttributeError):  # a C library without it
-        ctypes.CDLL(None).malloc_trim(0)

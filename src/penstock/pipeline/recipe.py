@@ -6,45 +6,17 @@ from functools import lru_cache
 
 import msgspec
 
-from penstock.catalog.identity import text_hash
-from penstock.catalog.values import Failure, Fingerprints, NewChunk, NewPage
-from penstock.errors import InvalidPayload, NoText
-from penstock.pipeline.budget import FileLimiter, MemoryShare
-from penstock.pipeline.chunk import opening as chunking
-from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, Chunk, ChunkSizes, estimated_tokens
+from penstock.catalog.values import Fingerprints
+from penstock.errors import InvalidPayload
+from penstock.pipeline.budget import FileLimiter, MemoryShare, Work
+from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes
+from penstock.pipeline.draft import Draft, drafted
 from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.boxed import Box
-from penstock.pipeline.extract.protocol import Content, Extracted, Limits, Page
+from penstock.pipeline.extract.protocol import Content, Limits
 from penstock.pipeline.fingerprint import fingerprint
 from penstock.pipeline.plan import fingerprints
-from penstock.vocabulary import how_many
-
-OCR_NEEDED = Failure("ERR_NO_TEXT", "no text layer: this page needs OCR")
-_HEADINGS = " > "
-LONGEST_HEADING = 200
-"""Characters of a heading in the path of every chunk below it."""
-LONGEST_TITLE = 500
-_CUT = "…"
-CUT_HEADINGS = f"headings of more than {LONGEST_HEADING} characters are shortened in the paths of chunks"
-
-
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A document read and cut, its chunks without vectors."""
-
-    pages: tuple[NewPage, ...]
-    page_count: int
-    media_type: str
-    title: str
-    warnings: tuple[str, ...]
-
-    @property
-    def chunks(self) -> list[NewChunk]:
-        return [chunk for page in self.pages for chunk in page.chunks or ()]
-
-    @property
-    def tokens(self) -> int:
-        return sum([estimated_tokens(chunk.text) for page in self.pages for chunk in page.chunks or ()])
 
 
 class Recipe:
@@ -87,39 +59,19 @@ class Recipe:
         """Raises an ``UnreadableDocument`` when nothing of it can become text, though it is not blank, or it
         exceeds its budget; ``MemoryInUse`` when it has to wait for another large file.
         """
-        size = len(content.data)
-        return self._limiter.run(
-            self.limits.seconds_for(size),
-            size,
-            self.limits.parser_memory_bytes,
-            lambda memory_bytes: self._draft(content, sizes, pages, memory_bytes),
-            paged=pages is not None,
-        )
+        limits, size = self.limits, len(content.data)
+        whole = pages is None
 
-    def _draft(
-        self, content: Content, sizes: ChunkSizes, pages: range | None, memory_bytes: int | None
-    ) -> Draft:
-        extracted = self._box.extract(content, pages=pages, memory_bytes=memory_bytes)
-        if pages is None and not extracted.blank and not any(page.text for page in extracted.pages):
-            raise _nothing_usable(extracted)
-        pages_made = tuple(self._page(page, extracted, sizes) for page in extracted.pages)
-        cut = any(_CUT in chunk.heading_path for page in pages_made for chunk in page.chunks or ())
-        return Draft(
-            pages=pages_made,
-            page_count=extracted.page_count,
-            media_type=extracted.kind.media_type,
-            title=(extracted.title or "")[:LONGEST_TITLE],
-            warnings=(*extracted.warnings, *((CUT_HEADINGS,) if cut else ())),
-        )
+        def here(memory_bytes: int | None) -> Draft:
+            extracted = self._box.extract(content, pages=pages, memory_bytes=memory_bytes)
+            return drafted(extracted, sizes, whole=whole)
 
-    def _page(self, page: Page, extracted: Extracted, sizes: ChunkSizes) -> NewPage:
-        if page.failure is not None:
-            return NewPage(number=page.number, failure=Failure("ERR_PARSE", page.failure))
-        if page.needs_ocr and not page.text:
-            return NewPage(number=page.number, failure=OCR_NEEDED)
-        cut = chunking.chunk_page(page.text, extracted.shape, extracted.kind.language, sizes)
-        lines = extracted.line_numbers
-        return NewPage(number=page.number, chunks=tuple(_chunk(chunk, lines) for chunk in cut))
+        def in_sandbox(memory_bytes: int) -> Draft:
+            # The file, and what comes back, is in this process as well.
+            return self._box.draft(content, sizes, pages=pages, memory_bytes=memory_bytes - 2 * size)
+
+        work = Work(here, in_sandbox)
+        return self._limiter.run(limits.seconds_for(size), size if whole else 0, work)
 
     def embed(self, texts: list[str]) -> list[bytes]:
         vectors = self.embedder.embed(texts)
@@ -141,27 +93,3 @@ def chunk_sizes(size: int | None, overlap: int | None) -> ChunkSizes:
         )
     except ValueError as error:
         raise InvalidPayload(f"chunk_size and chunk_overlap: {error}") from None
-
-
-def _chunk(chunk: Chunk, lines: bool) -> NewChunk:
-    return NewChunk(
-        text=chunk.text,
-        text_hash=text_hash(chunk.text),
-        start=chunk.start,
-        end=chunk.end,
-        first_line=chunk.start_line if lines else None,
-        last_line=chunk.end_line if lines else None,
-        heading_path=_HEADINGS.join(map(_shortened, chunk.headings)),
-        symbols=" ".join(chunk.symbols),
-    )
-
-
-def _shortened(heading: str) -> str:
-    return heading if len(heading) <= LONGEST_HEADING else heading[:LONGEST_HEADING] + _CUT
-
-
-def _nothing_usable(extracted: Extracted) -> NoText:
-    failures = [page.failure for page in extracted.pages if page.failure]
-    if failures:
-        return NoText(f"none of {how_many(len(extracted.pages), 'page')} could be read: {failures[0]}")
-    return NoText(f"no text on any of {how_many(len(extracted.pages), 'page')}: OCR needed")

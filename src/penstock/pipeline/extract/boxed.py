@@ -1,8 +1,8 @@
 """Extraction that cannot take the worker down with it.
 
 The parsers of ``BOXED`` run in a child process with a limit on memory and CPU time. The child serves one file
-after another; when it dies, the file it was reading fails and the next one gets a new child. Text, Markdown
-and HTML are read in this process, where ``budget`` limits them.
+after another; when it dies, the file it was reading fails and the next one gets a new child. Small text,
+Markdown and HTML files are read in the worker's own process, where ``budget`` limits them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import msgspec
 from penstock import errors
 from penstock.errors import ParserFailed, UnreadableDocument
 from penstock.pipeline import budget
+from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.draft import Draft, drafted
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.decoding import SNIFFED
 from penstock.pipeline.extract.opening import BOXED, check_size, extract, extractor
@@ -49,10 +51,13 @@ class _Request(msgspec.Struct, array_like=True):
     pages: tuple[int, int] | None
     seconds: float
     memory_bytes: int
+    sizes: ChunkSizes | None = None
+    """Of chunks, when the file is to be cut into them as well."""
 
 
 class _Answer(msgspec.Struct, array_like=True):
     extracted: Extracted | None = None
+    draft: Draft | None = None
     error: str = ""
     """The name of a class in errors, or of another exception."""
     message: str = ""
@@ -76,31 +81,45 @@ class Box:
         kind = kinds.detect(content.name, content.data[:SNIFFED])
         if kind.extractor not in BOXED:
             return extract(content, limits, pages=pages)
-        span = (pages.start, pages.stop) if pages is not None else None
         memory = limits.parser_memory_bytes if memory_bytes is None else memory_bytes
-        seconds = limits.seconds_for(len(content.data))
+        answer = self._answer(_request(content, kind, limits, pages, memory), content.data)
+        assert answer.extracted is not None
+        return answer.extracted
+
+    def draft(
+        self, content: Content, sizes: ChunkSizes, *, pages: range | None = None, memory_bytes: int
+    ) -> Draft:
+        """Extract and cut a large file, whatever its type, in a child that ends with it."""
+        check_size(content, self._limits)
+        kind = kinds.detect(content.name, content.data[:SNIFFED])
+        request = _request(content, kind, self._limits, pages, memory_bytes, sizes)
+        try:
+            answer = self._answer(request, content.data)
+        finally:
+            # What this file left in it is the next large file's memory.
+            self.close()
+        assert answer.draft is not None
+        return answer.draft
+
+    def _answer(self, request: _Request, data: bytes) -> _Answer:
         with self._lock:
             try:
-                return self._boxed(_Request(content.name, kind, limits, span, seconds, memory), content.data)
+                return self._boxed(request, data)
             except UnreadableDocument:
                 raise
             except BaseException:
                 # Interrupted in the middle of an exchange: what the child still sends belongs to no file.
                 self.close()
                 raise
-            finally:
-                if memory_bytes is not None and memory_bytes > budget.SMALL_BYTES:
-                    # What this file left in it is the next large file's memory.
-                    self.close()
 
-    def _boxed(self, request: _Request, data: bytes) -> Extracted:
+    def _boxed(self, request: _Request, data: bytes) -> _Answer:
         while True:
             child = self._child
             if child is None or child.served >= FILES_PER_CHILD:
                 self.close()
                 child = self._child = _Child()
             try:
-                return child.extract(request, data)
+                return child.answer(request, data)
             except _Died as death:
                 self.close()
                 # One that served before may have been full of what others left; a new one has no excuse.
@@ -151,7 +170,7 @@ class _Child:
             stderr=subprocess.DEVNULL,
         )
 
-    def extract(self, request: _Request, data: bytes) -> Extracted:
+    def answer(self, request: _Request, data: bytes) -> _Answer:
         overdue = threading.Event()
         # CPU time is limited in the child; this is for one that waits for something that never comes.
         watch = threading.Timer(SLOWEST * request.seconds, self._stop, [overdue])
@@ -166,7 +185,9 @@ class _Child:
         if answer.error == _OUT_OF_MEMORY:
             raise _TooLarge("ran out of memory")
         self.served += 1
-        return _unpacked(answer)
+        if answer.error:
+            raise _failure(answer)
+        return answer
 
     def _exchange(self, request: bytes, data: bytes) -> _Answer | None:
         try:
@@ -205,13 +226,24 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     return pipe
 
 
-def _unpacked(answer: _Answer) -> Extracted:
-    if answer.extracted is not None:
-        return answer.extracted
+def _request(
+    content: Content,
+    kind: Kind,
+    limits: Limits,
+    pages: range | None,
+    memory_bytes: int,
+    sizes: ChunkSizes | None = None,
+) -> _Request:
+    span = (pages.start, pages.stop) if pages is not None else None
+    seconds = limits.seconds_for(len(content.data))
+    return _Request(content.name, kind, limits, span, seconds, memory_bytes, sizes)
+
+
+def _failure(answer: _Answer) -> UnreadableDocument:
     known = getattr(errors, answer.error, None)
     if isinstance(known, type) and issubclass(known, UnreadableDocument):
-        raise known(answer.message, remedy=answer.remedy)
-    raise ParserFailed(f"the parser failed: {answer.error}: {answer.message}")
+        return known(answer.message, remedy=answer.remedy)
+    return ParserFailed(f"the parser failed: {answer.error}: {answer.message}")
 
 
 def _send(pipe: IO[bytes], message: bytes) -> None:
@@ -252,18 +284,29 @@ def _answered(sink: BinaryIO, answer: _Answer) -> bool:
 
 
 def _answer(encoded: bytes, data: bytes) -> _Answer:
+    request = msgspec.msgpack.decode(encoded, type=_Request)
     try:
-        request = msgspec.msgpack.decode(encoded, type=_Request)
-        _limit(request.seconds, request.memory_bytes)
-        pages = range(*request.pages) if request.pages is not None else None
-        made = extractor(request.kind.extractor)
-        return _Answer(made.extract(Content(request.name, data), request.kind, request.limits, pages))
-    except UnreadableDocument as error:
-        return _Answer(error=type(error).__name__, message=error.message, remedy=error.remedy)
+        return _made(request, data)
     except MemoryError:
         return _Answer(error=_OUT_OF_MEMORY)
     except Exception as error:  # noqa: BLE001 - whatever a parser raises is about this file
+        if budget.peak_bytes() > request.memory_bytes // 2:
+            # Libraries have errors of their own for that.
+            return _Answer(error=_OUT_OF_MEMORY)
+        if isinstance(error, UnreadableDocument):
+            return _Answer(error=type(error).__name__, message=error.message, remedy=error.remedy)
         return _Answer(error=type(error).__name__, message=str(error)[:500])
+
+
+def _made(request: _Request, data: bytes) -> _Answer:
+    parser = extractor(request.kind.extractor)
+    budget.forget_peak()
+    _limit(request.seconds, request.memory_bytes)
+    pages = range(*request.pages) if request.pages is not None else None
+    extracted = parser.extract(Content(request.name, data), request.kind, request.limits, pages)
+    if request.sizes is None:
+        return _Answer(extracted)
+    return _Answer(draft=drafted(extracted, request.sizes, whole=pages is None))
 
 
 def _limit(seconds: float, memory_bytes: int) -> None:
