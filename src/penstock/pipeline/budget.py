@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Generic, NamedTuple, TypeVar
 
-from penstock.errors import MemoryBudgetExceeded, TimeBudgetExceeded
+from penstock.errors import DocumentTooLarge, MemoryBudgetExceeded, TimeBudgetExceeded
 
 AGAIN_S = 0.25
 """CPU time between interrupts: a parser may have caught the one before."""
@@ -114,7 +114,7 @@ class FileLimiter:
                 return work(memory_bytes)
         except MemoryError:
             raise memory_exceeded(memory_bytes) from None
-        except TimeBudgetExceeded:
+        except (TimeBudgetExceeded, DocumentTooLarge):
             raise
         except Exception as error:
             if peak_bytes() - resident > memory_bytes // 2:

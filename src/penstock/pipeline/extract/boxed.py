@@ -19,7 +19,7 @@ from typing import IO, BinaryIO
 import msgspec
 
 from penstock import errors
-from penstock.errors import ParserFailed, UnreadableDocument
+from penstock.errors import DocumentTooLarge, ParserFailed, UnreadableDocument
 from penstock.pipeline import budget
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.draft import Draft, drafted
@@ -290,7 +290,7 @@ def _answer(encoded: bytes, data: bytes) -> _Answer:
     except MemoryError:
         return _Answer(error=_OUT_OF_MEMORY)
     except Exception as error:  # noqa: BLE001 - whatever a parser raises is about this file
-        if budget.peak_bytes() > request.memory_bytes // 2:
+        if not isinstance(error, DocumentTooLarge) and budget.peak_bytes() > request.memory_bytes // 2:
             # Libraries have errors of their own for that.
             return _Answer(error=_OUT_OF_MEMORY)
         if isinstance(error, UnreadableDocument):
