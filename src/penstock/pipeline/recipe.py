@@ -10,7 +10,13 @@ from penstock.catalog.identity import text_hash
 from penstock.catalog.values import Failure, Fingerprints, NewChunk, NewPage
 from penstock.errors import InvalidPayload, NoText
 from penstock.pipeline.chunk import opening as chunking
-from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, Chunk, ChunkSizes, estimated_tokens
+from penstock.pipeline.chunk.protocol import (
+    CHARS_PER_TOKEN,
+    LONGEST_HEADING,
+    Chunk,
+    ChunkSizes,
+    estimated_tokens,
+)
 from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.boxed import Box
@@ -69,12 +75,13 @@ class Recipe:
         extracted = self._box.extract(content, pages=pages)
         if pages is None and not extracted.blank and not any(page.text for page in extracted.pages):
             raise _nothing_usable(extracted)
+        read = tuple(self._page(page, extracted, sizes) for page in extracted.pages)
         return Draft(
-            pages=tuple(self._page(page, extracted, sizes) for page in extracted.pages),
+            pages=read,
             page_count=extracted.page_count,
             media_type=extracted.kind.media_type,
             title=extracted.title or "",
-            warnings=extracted.warnings,
+            warnings=(*extracted.warnings, *_cut_headings(read)),
         )
 
     def _page(self, page: Page, extracted: Extracted, sizes: ChunkSizes) -> NewPage:
@@ -118,6 +125,14 @@ def _chunk(chunk: Chunk, lines: bool) -> NewChunk:
         heading_path=_HEADINGS.join(chunk.headings),
         symbols=" ".join(chunk.symbols),
     )
+
+
+def _cut_headings(pages: tuple[NewPage, ...]) -> tuple[str, ...]:
+    paths = {chunk.heading_path for page in pages for chunk in page.chunks or ()}
+    long = (path for path in paths if len(path) >= LONGEST_HEADING)
+    if any(part.endswith("…") for path in long for part in path.split(_HEADINGS)):
+        return (f"the chunks below a heading carry its first {LONGEST_HEADING} characters",)
+    return ()
 
 
 def _nothing_usable(extracted: Extracted) -> NoText:

@@ -29,7 +29,7 @@ def terms(query: str) -> list[str]:
     return [" <-> ".join(f"'{word}'" for word in words) for words in found if words]
 
 
-_BRACKET = re.compile(r"\[([!^]?)(.[^\]]*)\]", re.DOTALL)
+_BRACKET = re.compile(r"\[([!^]?+)(.[^\]]*)\]", re.DOTALL)
 _MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)
 _NOTHING = "$x"
 """Matches no path."""
