@@ -13,7 +13,7 @@ from itertools import islice
 _FEW = 8_000
 _SMALL = 512 * 1024
 _LONG_TAG = 8_000
-"""A page with fewer tags, shorter, and without a tag of so many characters costs little, whatever it holds."""
+"""A page with fewer tags, shorter, and without so long a tag costs little, whatever it holds."""
 _MANY_ATTRIBUTES = 2_000
 """Characters of a tag from which on its attributes are counted."""
 
@@ -45,6 +45,7 @@ _KINDS = {
     **dict.fromkeys(_BLOCKS, "block"),
     **dict.fromkeys(_CLOSED_BY_OTHERS, "closed by others"),
     **dict.fromkeys(_NEVER_OPEN, "never open"),
+    **{f"/{name}": "never open" for name in _CLOSED_BY_OTHERS | _NEVER_OPEN},
 }
 
 _FORMATTING = "(?:b|big|code|em|font|i|s|small|strike|strong|tt|u)"
@@ -65,7 +66,7 @@ def steps_of(markup: str, most: int) -> int:
     for tag in _TAG.finditer(markup):
         name, attributes = tag.group(2, 3)
         if name is not None:
-            steps += _steps(still_open, name, attributes)
+            steps += _steps(still_open, name if name.islower() else name.lower(), attributes)
         if steps > most:
             break
     return steps
@@ -81,31 +82,28 @@ def _steps(still_open: list[str], name: str, attributes: str) -> int:
     steps = 0
     if len(attributes) > _MANY_ATTRIBUTES:
         steps = sum(1 for _ in _ATTRIBUTES.finditer(attributes)) ** 2
-    if name[0] != "/":
-        kind = _KINDS.get(name) or _KINDS.get(name.lower(), "inline")
-        if kind == "inline":
-            still_open.append(name)
-        elif kind != "never open":
-            steps += len(still_open)
-            if kind == "block":
-                still_open.append(name)
+    kind = _KINDS.get(name)
+    if kind == "never open":
         return steps
-    if still_open and still_open[-1] == name[1:]:
-        still_open.pop()
-        return steps + 1
-    return steps + _ended(still_open, name[1:].lower())
+    if name[0] == "/":
+        return steps + _ended(still_open, name[1:])
+    if kind:
+        steps += len(still_open)
+    if kind != "closed by others":
+        still_open.append(name)
+    return steps
 
 
 def _ended(still_open: list[str], name: str) -> int:
-    kind = _KINDS.get(name)
-    if kind == "never open" or kind == "closed by others":
-        return 0
-    barriers = _SCOPES if kind == "block" else _BLOCKS
+    if still_open and still_open[-1] == name:
+        still_open.pop()
+        return 1
+    barriers = _SCOPES if name in _BLOCKS else _BLOCKS
     for back, other in enumerate(islice(reversed(still_open), _LOOKED_BACK), 1):
-        if other.lower() == name:
+        if other == name:
             del still_open[-back:]
             return back
-        if other.lower() in barriers:
+        if other in barriers:
             break
     return len(still_open)
 
