@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import re
 import unicodedata
+from collections.abc import Iterator
 from itertools import chain
 from typing import Literal, TypeAlias
 
@@ -13,6 +13,7 @@ Form: TypeAlias = Literal["NFC", "NFD", "NFKC", "NFKD"]
 _LONG = 64
 """Marks in a row from which on they are sorted here: the library's own sort takes time with their square."""
 
+_FIRST = "\u0300"
 MARKED = (range(0x300, 0x3400), range(0xA000, 0xAC00), range(0xF900, 0x1F000))
 """Where combining marks stand among the codes: between lie the ideographs and Hangul."""
 DECOMPOSED = "\u0f73\u0f75\u0f81"
@@ -26,18 +27,39 @@ def normalized(form: Form, text: str) -> str:
     if text.isascii():
         return text
     # Of 64 marks in a row one stands at a place that 64 divides.
-    if mark_class().search(text[::_LONG]):
+    sample = text[::_LONG]
+    if max(sample, default="") >= _FIRST and not marks().isdisjoint(sample):
         taken_apart: Form = "NFKD" if "K" in form else "NFD"
-        text = _runs().sub(lambda run: _in_order(taken_apart, run[0]), text)
+        pieces: list[str] = []
+        done = 0
+        for start, stop in _long_runs(text, sample):
+            pieces += (text[done:start], _in_order(taken_apart, text[start:stop]))
+            done = stop
+        text = "".join((*pieces, text[done:])) if pieces else text
     return unicodedata.normalize(form, text)
+
+
+def _long_runs(text: str, sample: str) -> Iterator[tuple[int, int]]:
+    found = marks()
+    stop = 0
+    for place in (_LONG * index for index, char in enumerate(sample) if char in found):
+        if place < stop:
+            continue
+        start = place
+        while start > stop and text[start - 1] in found:
+            start -= 1
+        stop = place + 1
+        while stop < len(text) and text[stop] in found:
+            stop += 1
+        if stop - start >= _LONG:
+            yield start, stop
 
 
 def _in_order(form: Form, run: str) -> str:
     """The canonical order: by class, and marks of one class as they stood."""
-    marks = chain.from_iterable([unicodedata.normalize(form, char) for char in run])
     pieces: list[str] = []
     waiting: list[str] = []
-    for mark in marks:
+    for mark in chain.from_iterable([unicodedata.normalize(form, char) for char in run]):
         if unicodedata.combining(mark):
             waiting.append(mark)
             continue
@@ -47,12 +69,7 @@ def _in_order(form: Form, run: str) -> str:
 
 
 @functools.cache
-def mark_class() -> re.Pattern[str]:
-    """A combining mark, or a character that may become some."""
-    marks = [char for char in map(chr, chain(*MARKED)) if unicodedata.combining(char)]
-    return re.compile(f"[{''.join(marks)}{DECOMPOSED}{COMPATIBLE}]")
-
-
-@functools.cache
-def _runs() -> re.Pattern[str]:
-    return re.compile(f"{mark_class().pattern}{{{_LONG},}}")
+def marks() -> frozenset[str]:
+    """Combining marks, and the characters that may become some."""
+    found = (char for char in map(chr, chain(*MARKED)) if unicodedata.combining(char))
+    return frozenset((*found, *DECOMPOSED, *COMPATIBLE))

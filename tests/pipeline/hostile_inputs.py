@@ -76,7 +76,7 @@ def _deep_json(n: int) -> str:
 _TEXT = {
     "spaces in a line": _repeated("txt", " ", "word " * 10 + "a", "a"),
     "spaces before every fourth letter": _repeated("txt", " " * 50 + "a", "word "),
-    "tabs and form feeds": _repeated("txt", "\t\f\x0b", "word " * 500, "a"),
+    "tabs and form feeds": _repeated("txt", "\t\f", "word " * 500, "a"),
     "long line without spaces": _repeated("txt", "a"),
     "short lines": _repeated("txt", "a\n"),
     "blank lines": _repeated("txt", "\n", "a", "a"),
@@ -113,7 +113,7 @@ _MARKDOWN = {
     "numbered headings": _numbered("md", "## a%d\n"),
     "underlined headings": _repeated("md", "a\n===\n"),
     "underlines": _repeated("md", "=", "a\n", " x"),
-    "one long heading": _made("md", lambda n: "# " + "a" * n + "\n\n" + "some words \n\n" * (n // 10)),
+    "one long heading": _made("md", lambda n: "# " + "a" * n + "\n\n" + "some words \n\n" * n),
     "title of spaces": _made("md", lambda n: ("# a" + " " * 4000 + "b\n")[:n]),
     "tildes before a backtick": _repeated("md", "~", "", "`"),
     "backticks": _repeated("md", "`", "", "x`"),
@@ -287,9 +287,15 @@ FILES: Mapping[str, Callable[[int], Hostile]] = MappingProxyType(
 )
 
 LARGE: Mapping[str, int] = MappingProxyType(
-    {"columns": 1_000_000, "headings": 4_000_000, "long array": 15_000_000, "short lines": 33_000_000}
+    {
+        "columns": 1_000_000,
+        "headings": 4_000_000,
+        "long array": 15_000_000,
+        "long string": 60_000_000,
+        "short lines": 33_000_000,
+    }
 )
-"""1,000,000 columns, 16 MB of headings, a JSON line of 60 MB, 66 MB of short lines."""
+"""1,000,000 columns, 16 MB of headings, two JSON lines of 60 MB, 66 MB of short lines."""
 
 _NAME = "a" * 200
 

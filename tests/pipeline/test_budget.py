@@ -16,7 +16,6 @@ import pytest
 from penstock.errors import DocumentDamaged, MemoryBudgetExceeded, NoText, TimeBudgetExceeded
 from penstock.pipeline.budget import FileLimiter, MemoryInUse, MemoryShare, Work
 from penstock.pipeline.chunk.protocol import ChunkSizes
-from penstock.pipeline.draft import CUT_HEADINGS, LONGEST_HEADING
 from penstock.pipeline.embed.hashing import HashingEmbedder
 from penstock.pipeline.extract.protocol import Content, Limits
 from penstock.pipeline.recipe import Recipe
@@ -186,13 +185,3 @@ def test_a_range_of_heavy_pages_ends_early():
 
     assert ([2], 4) == ([page.number for page in draft.pages], draft.page_count)
     assert [1, 2, 3, 4] == [page.number for page in whole.pages]
-
-
-def test_long_headings_are_not_repeated_in_every_chunk():
-    recipe = Recipe(HashingEmbedder())
-    text = "# " + "x" * 100_000 + "\n\n" + "Some words here. \n\n" * 5_000
-
-    draft = recipe.draft(Content("a.md", text.encode()), ChunkSizes())
-
-    assert LONGEST_HEADING + 1 == max(len(chunk.heading_path) for chunk in draft.chunks)
-    assert (CUT_HEADINGS,) == draft.warnings

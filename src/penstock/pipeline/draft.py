@@ -11,17 +11,12 @@ from penstock.catalog.identity import text_hash
 from penstock.catalog.values import Failure, NewChunk, NewPage
 from penstock.errors import NoText
 from penstock.pipeline.chunk import opening as chunking
-from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes, estimated_tokens
+from penstock.pipeline.chunk.protocol import LONGEST_HEADING, Chunk, ChunkSizes, estimated_tokens
 from penstock.pipeline.extract.protocol import Extracted, Page
 from penstock.vocabulary import how_many
 
 OCR_NEEDED = Failure("ERR_NO_TEXT", "no text layer: this page needs OCR")
 _HEADINGS = " > "
-LONGEST_HEADING = 200
-"""Characters of a heading in the path of every chunk below it."""
-LONGEST_TITLE = 500
-_CUT = "…"
-CUT_HEADINGS = f"headings of more than {LONGEST_HEADING} characters are shortened in the paths of chunks"
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,13 +45,12 @@ def drafted(extracted: Extracted, sizes: ChunkSizes, *, whole: bool) -> Draft:
     if whole and not extracted.blank and not any(page.text for page in extracted.pages):
         raise _nothing_usable(extracted)
     pages = tuple(_page(page, extracted, sizes) for page in extracted.pages)
-    cut = any(_CUT in chunk.heading_path for page in pages for chunk in page.chunks or ())
     return Draft(
         pages=pages,
         page_count=extracted.page_count,
         media_type=extracted.kind.media_type,
-        title=(extracted.title or "")[:LONGEST_TITLE],
-        warnings=(*extracted.warnings, *((CUT_HEADINGS,) if cut else ())),
+        title=extracted.title or "",
+        warnings=(*extracted.warnings, *_cut_headings(pages)),
     )
 
 
@@ -78,13 +72,17 @@ def _chunk(chunk: Chunk, lines: bool) -> NewChunk:
         end=chunk.end,
         first_line=chunk.start_line if lines else None,
         last_line=chunk.end_line if lines else None,
-        heading_path=_HEADINGS.join(map(_shortened, chunk.headings)),
+        heading_path=_HEADINGS.join(chunk.headings),
         symbols=" ".join(chunk.symbols),
     )
 
 
-def _shortened(heading: str) -> str:
-    return heading if len(heading) <= LONGEST_HEADING else heading[:LONGEST_HEADING] + _CUT
+def _cut_headings(pages: tuple[NewPage, ...]) -> tuple[str, ...]:
+    paths = {chunk.heading_path for page in pages for chunk in page.chunks or ()}
+    long = (path for path in paths if len(path) >= LONGEST_HEADING)
+    if any(part.endswith("…") for path in long for part in path.split(_HEADINGS)):
+        return (f"the chunks below a heading carry its first {LONGEST_HEADING} characters",)
+    return ()
 
 
 def _nothing_usable(extracted: Extracted) -> NoText:

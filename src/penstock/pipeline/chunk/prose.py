@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from penstock.pipeline.chunk.blocks import Headings, outline, rows
 from penstock.pipeline.chunk.cutting import VERSION, cuts
 from penstock.pipeline.chunk.headings import FINDERS
-from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes
+from penstock.pipeline.chunk.protocol import LONGEST_HEADING, Chunk, ChunkSizes
 from penstock.pipeline.extract.protocol import Shape
 
 
@@ -63,6 +63,11 @@ def _overlapped(text: str, start: int, overlap: int) -> int:
     return start
 
 
+def shortened_heading(title: str) -> str:
+    """The beginning of a long heading: every chunk below it carries it. Its own chunk has it whole."""
+    return title if len(title) <= LONGEST_HEADING else title[: LONGEST_HEADING - 1] + "…"
+
+
 class HeadingPaths:
     """The headings a place stands under. Asked in rising order of places."""
 
@@ -83,5 +88,5 @@ class HeadingPaths:
             self._path = None
         if self._path is None:
             titles = (self._headings.title(start) for _, start in self._open)
-            self._path = tuple(title for title in titles if title)
+            self._path = tuple(shortened_heading(title) for title in titles if title)
         return self._path
