@@ -19,6 +19,7 @@ from penstock.pipeline.extract import boxed, opening
 from penstock.pipeline.extract.protocol import Content, Extracted, Extractor, Kind, Limits
 from penstock.worker.supervisor import LOOK_S
 from tests.documents.driving import loaded
+from tests.worker.processes import ROOT
 
 _real = opening.extractor
 
@@ -69,6 +70,19 @@ class Parser:
         return self._real.extract(content, kind, limits, pages)
 
 
+def use_parser(journal: Path) -> None:
+    def extractor(name: str) -> Extractor:
+        return Parser(name, journal)
+
+    opening.extractor = boxed.extractor = extractor  # type: ignore[attr-defined]
+
+
+def serve(journal: str) -> None:
+    """The sandbox, with the same parser."""
+    use_parser(Path(journal))
+    boxed.serve()
+
+
 def watch_pages(journal: Path) -> None:
     """Note every call for later pages of a PDF, and let it outlast two looks of the supervisor."""
     real = boxed.Box.extract
@@ -85,11 +99,11 @@ def watch_pages(journal: Path) -> None:
 
 def main() -> None:
     settings, folder, journal = loaded(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
-
-    def extractor(name: str) -> Extractor:
-        return Parser(name, journal)
-
-    opening.extractor = extractor
+    use_parser(journal)
+    boxed._COMMAND = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
+        f"from tests.documents.budgets import serve; serve({str(journal)!r})"
+    )
     watch_pages(journal)
     with Penstock(settings=settings) as app:
         job_id = app.index(folder).job_id

@@ -117,7 +117,7 @@ def test_a_batch_of_pages_may_outlast_the_grace_of_a_cancel(bench: Bench):
     job = bench.index()
 
     # The first pages within the job; the others in one batch that nobody stopped.
-    assert {"pages.pdf 33-40": 1} == bench.parsed()
+    assert {"pages.pdf": 2, "pages.pdf 33-40": 1} == bench.parsed()
     with Penstock(settings=bench.settings) as app:
         reason = app.documents.why(str(bench.folder / "pages.pdf"))
     assert ("done", "indexed", ()) == (str(job.status), reason.verdict, reason.missing)
