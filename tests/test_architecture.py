@@ -26,6 +26,7 @@ GROUPS = {
     "items": "rules",
     "payloads": "rules",
     "vocabulary": "rules",
+    "normal_form": "rules",
     "arrival": "rules",
     "errors": "errors",
     "config": "config",

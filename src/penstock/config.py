@@ -198,6 +198,16 @@ class Settings:
         "Chunks of a tenant from which on workers keep a usearch index, where the extra is installed.",
     )
     max_file_mb: int = _setting(kinds.whole(1, 100_000), 64, "Larger files are not indexed.")
+    file_time_s: float = _setting(
+        kinds.seconds(0.01, 3600),
+        20.0,
+        "CPU time for parsing and chunking one file, plus a tenth of it for each MiB; a slower one fails.",
+    )
+    file_memory_mb: int = _setting(
+        kinds.whole(16, 1_000_000),
+        640,
+        "MiB that files being parsed may use, all processes of a worker together; one that needs more fails.",
+    )
     sqlite_synchronous: Literal["FULL", "NORMAL"] = _setting(
         kinds.word("FULL", "NORMAL"),
         "FULL",

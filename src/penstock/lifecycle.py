@@ -149,6 +149,11 @@ def released(
     )
 
 
+def suspected(claim: Holder, reason: str) -> Settlement:
+    """Released unspent, but claimed alone from now on: it may be what stops the others of its batch."""
+    return msgspec.structs.replace(released(claim, reason), lost_count=claim.lost_count + 1)
+
+
 def lease_lost(claim: Holder, *, jitter: float = 0.0) -> Settlement:
     """The worker died or went silent. That spends a retry; the first loss is due at once."""
     message = f"Worker lost in attempt {claim.retry_count + 1} of {claim.max_retries + 1}"

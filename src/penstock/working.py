@@ -36,6 +36,7 @@ from penstock.errors import (
 from penstock.handlers.registry import Registry
 from penstock.interpreter import add_application_directory
 from penstock.neighbours import refuse_second_host
+from penstock.pipeline.budget import MemoryShare
 from penstock.pipeline.vectors.shelf import open_shelf
 from penstock.queue.opening import open_queue
 from penstock.queue.protocol import Queue
@@ -115,11 +116,13 @@ class Worker:
 
         settings, values = self._settings, plain(self._settings)
         housed = self._has_documents()
+        directory = _own_directory(settings, values["url"])
+        memory = MemoryShare.of(settings.file_memory_mb, self.processes, directory)
         level = logging.getLogger().getEffectiveLevel()
         return Terms(
             open_queue=functools.partial(open_again, values),
             registry=functools.partial(load_handlers, self._app, level),
-            directory=_own_directory(settings, values["url"]),
+            directory=directory,
             processes=self.processes,
             lease=timedelta(seconds=settings.lease_s),
             lease_by_type=leases(settings),
@@ -135,7 +138,7 @@ class Worker:
             until_job=self._until_job,
             open_catalog=functools.partial(open_catalog_again, values) if housed else None,
             shelf=open_shelf(config.load({}, **values)),
-            open_documents=functools.partial(open_documents, values) if housed else None,
+            open_documents=functools.partial(open_documents, values, memory=memory) if housed else None,
             takes_jobs=JOBS in self._lanes,
             lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS) if housed else (),
             one_host=needs_one_host(settings.url, settings.catalog_url),
@@ -168,9 +171,6 @@ def worker_alive(settings: Settings, queue: Queue) -> bool:
     )
 
 
-# What children call.
-
-
 def open_again(values: Mapping[str, Any]) -> Queue:
     return open_queue(config.load({}, **values))
 
@@ -180,9 +180,14 @@ def open_catalog_again(values: Mapping[str, Any]) -> Catalog:
 
 
 def open_documents(
-    values: Mapping[str, Any], registry: Registry, open_own_queue: OpenQueue | None = None
+    values: Mapping[str, Any],
+    registry: Registry,
+    open_own_queue: OpenQueue | None = None,
+    *,
+    memory: MemoryShare | None = None,
 ) -> Documents:
-    """A catalog of the child's own, and handlers on it. ``open_own_queue``: for one in memory."""
+    """A catalog of the child's own, and handlers on it. ``open_own_queue``: for one in memory;
+    ``memory``: what its files may use."""
     from penstock.handlers import documents
     from penstock.handlers.phases import Phases
     from penstock.pipeline.embed.opening import open_embedder
@@ -192,7 +197,8 @@ def open_documents(
 
     settings = config.load({}, **values)
     catalog = open_catalog(settings)
-    recipe = Recipe(open_embedder(settings.embedder), limits=Limits(file_bytes=settings.max_file_mb << 20))
+    limits = Limits.of(settings.max_file_mb, settings.file_memory_mb, settings.file_time_s)
+    recipe = Recipe(open_embedder(settings.embedder), limits=limits, memory=memory)
     queue, state = open_own_queue or (lambda: closing(open_again(values))), (str(settings.state_dir),)
     documents.register(registry, catalog, recipe, state, open_shelf(settings), queue)
     return Documents(catalog, Phases(catalog, recipe))

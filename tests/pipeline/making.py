@@ -26,6 +26,19 @@ def pdf(*pages: str | bytes, title: str = "", encrypt: bytes = b"") -> bytes:
     return _file(objects, encrypt)
 
 
+def pdf_of_equal_pages(pages: int, stream: bytes) -> bytes:
+    """Many pages that share one content stream: a small file with much to do."""
+    objects = [b"<< /Type /Catalog /Pages 2 0 R >>"]
+    kids = b" ".join(b"%d 0 R" % (5 + number) for number in range(pages))
+    objects.append(b"<< /Type /Pages /Kids [%s] /Count %d >>" % (kids, pages))
+    objects.append(b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>")
+    objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream))
+    page = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R "
+    objects += [page + b"/Resources << /Font << /F1 3 0 R >> >> >>"] * pages
+    objects.append(b"<< /Title () >>")
+    return _file(objects, b"")
+
+
 def _shown(text: str) -> bytes:
     lines = [line.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)") for line in text.split("\n")]
     return (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from penstock.catalog.answers import KnownSource
 from penstock.catalog.protocol import BATCH, Catalog
-from penstock.catalog.values import Place
+from penstock.catalog.values import Place, Remembered
 
 
 def known_below(
@@ -17,6 +17,18 @@ def known_below(
         # A snapshot each time: it takes long, and an old one would keep the log from shrinking.
         with catalog.snapshot() as snapshot:
             page = snapshot.known(place, folder, after=after)
+        yield from page
+        if len(page) < BATCH:
+            return
+        after = page[-1].path
+
+
+def remembered_below(catalog: Catalog, place: Place, folder: str | None = None) -> Iterator[Remembered]:
+    """All files at and below a folder that failed for good, in the order of their paths."""
+    after = ""
+    while True:
+        with catalog.snapshot() as snapshot:
+            page = snapshot.remembered(place, folder, after=after)
         yield from page
         if len(page) < BATCH:
             return

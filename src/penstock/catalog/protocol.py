@@ -48,6 +48,7 @@ from penstock.catalog.values import (
     NewPage,
     Phase,
     Place,
+    Remembered,
     Removal,
     Removed,
     Rename,
@@ -148,6 +149,11 @@ class Snapshot(Protocol):
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
     ) -> list[LedgerEntry]:
         """Skipped and failed paths at or below a folder, by path."""
+
+    def remembered(
+        self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
+    ) -> list[Remembered]:
+        """Files at or below a folder that failed for good, by path."""
 
     def fingerprints(self) -> dict[Phase, str]: ...
 

@@ -373,3 +373,17 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
     job_id: str | None = None
     at: datetime | None = None
+    size: int | None = None
+    """Of the file that failed, with its time: while both are the same, walks do not read it again."""
+    mtime_ns: int | None = None
+    made_with: str | None = None
+    """Hash of the parser version and the limits it failed with; with others it is read again."""
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """A file that failed for good: it fails again until it, its parser or the limits change."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    made_with: str

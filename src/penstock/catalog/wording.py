@@ -35,7 +35,7 @@ def phrases(query: str) -> list[str]:
         if phrase:
             words = re.findall(r"\w+", phrase)
             if words:
-                quoted.append(" ".join(words))
+                quoted.append(" ".join(words[:MOST_TERMS]))
             plain.append(None)
         elif word:
             plain.append(word)

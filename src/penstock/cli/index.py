@@ -173,6 +173,8 @@ def _summary(job: Job, seconds: float) -> str:
             for name in ("unchanged", "moved", "vanished", "skipped")
             if counts.get(name)
         ]
+        if counts.get("failed_before"):
+            parts.append(f"{counts['failed_before']:,} failed before and unchanged since")
         told = ", ".join([told, *parts])
         if job.children_failed:
             told += f", {job.children_failed:,} failed"

@@ -23,6 +23,7 @@ PenstockError
 │   │   ├── UnreadableDocument            a file's content cannot become text
 │   │   │   ├── UnsupportedType · DocumentDamaged · DocumentEncrypted · NoText
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
+│   │   │   │   ├── TimeBudgetExceeded · MemoryBudgetExceeded
 ├── WorkerFailed                          a worker cannot do its part
 ├── OutputFailed                          an answer cannot be written
 └── ConfigError (also ValueError)
@@ -78,12 +79,14 @@ from penstock.errors.jobs import (
     DocumentEncrypted,
     DocumentTooLarge,
     JobError,
+    MemoryBudgetExceeded,
     NoText,
     NothingToIndex,
     OutputFailed,
     ParserFailed,
     PermanentFailure,
     ServiceUnavailable,
+    TimeBudgetExceeded,
     TransientFailure,
     UnreadableDocument,
     UnsupportedType,
@@ -165,6 +168,8 @@ __all__ = [
     "DocumentTooLarge",
     "DocumentsElsewhere",
     "ParserFailed",
+    "TimeBudgetExceeded",
+    "MemoryBudgetExceeded",
     "ComponentMissing",
     "TransientFailure",
     "ServiceUnavailable",

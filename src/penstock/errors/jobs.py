@@ -83,6 +83,24 @@ class ParserFailed(UnreadableDocument):
     default_remedy = "Look at the file: it is damaged or hostile. `penstock queue retry ID` tries once more."
 
 
+class TimeBudgetExceeded(ParserFailed):
+    """Parsing and chunking the file took more CPU time than one file may use."""
+
+    code = "ERR_FILE_TIME"
+    default_remedy = (
+        "Look at the file: it is very large or hostile. A larger PENSTOCK_FILE_TIME_S gives files more."
+    )
+
+
+class MemoryBudgetExceeded(ParserFailed):
+    """Parsing and chunking the file took more memory than one file may use."""
+
+    code = "ERR_FILE_MEMORY"
+    default_remedy = (
+        "Look at the file: it is very large or hostile. A larger PENSTOCK_FILE_MEMORY_MB gives files more."
+    )
+
+
 class ComponentMissing(UnreadableDocument):
     """A part of Penstock that is installed apart is needed for this file."""
 

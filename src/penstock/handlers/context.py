@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Any
@@ -15,6 +16,7 @@ from penstock import items, lifecycle
 from penstock.catalog.values import Place
 from penstock.errors import Cancelled, LeaseLost
 from penstock.job import Claim, NewJob, Settlement, Status
+from penstock.pipeline.budget import FileMark
 
 PROGRESS_LIMIT = 3_500
 """Bytes of encoded progress: it travels through a fixed place in shared memory."""
@@ -32,6 +34,10 @@ def _refuse(settlement: Settlement) -> Status | None:
     raise RuntimeError(f"nobody here can settle job {settlement.queue_id}")
 
 
+def _ignore(_mark: FileMark | None) -> None:
+    """A worker that watches no files: see ``ThreadWorker``."""
+
+
 class Context:
     """One attempt at one job.
 
@@ -46,6 +52,8 @@ class Context:
         asked_to_stop: Callable[[], bool],
         calling: Callable[[str], AbstractContextManager[None]] = nullcontext,  # type: ignore[assignment]
         settle: Callable[[Settlement], Status | None] = _refuse,
+        mark: Callable[[FileMark | None], None] = _ignore,
+        index: int = 0,
     ) -> None:
         self.claim = claim
         self.job_id = claim.queue_id
@@ -55,6 +63,8 @@ class Context:
         self._asked_to_stop = asked_to_stop
         self._calling = calling
         self._settle = settle
+        self._mark = mark
+        self._index = index
         self.cursor: Any = (claim.progress or {}).get(_CURSOR) if claim.progress_json else None
         """Where ``expand`` had come to, in an earlier attempt or this one."""
         self.told: str | None = None
@@ -119,6 +129,15 @@ class Context:
         """Stop here if somebody cancelled the job. Call it wherever stopping is safe."""
         if self._asked_to_stop():
             raise Cancelled("the job was cancelled")
+
+    @contextmanager
+    def file(self, seconds: float, size: int, mtime_ns: int = 0, made_with: str = "") -> Iterator[None]:
+        """Around the parsing of a file: should it hang or kill the process, only this job answers for it."""
+        self._mark(FileMark(self._index, time.process_time(), seconds, size, mtime_ns, made_with))
+        try:
+            yield
+        finally:
+            self._mark(None)
 
     def service(self, name: str) -> AbstractContextManager[None]:
         """Around calls to a backing service, ``ServiceUnavailable`` being raised inside when it is down.

@@ -26,7 +26,13 @@ from penstock.catalog.values import (
     Place,
     Touch,
 )
-from penstock.errors import PenstockError, PermanentFailure, UnsupportedType
+from penstock.errors import (
+    ComponentMissing,
+    PenstockError,
+    PermanentFailure,
+    UnreadableDocument,
+    UnsupportedType,
+)
 from penstock.handlers.asked import Asked
 from penstock.handlers.away import CAREFUL, doubt
 from penstock.handlers.context import Context
@@ -39,10 +45,12 @@ from penstock.handlers.registry import Later, Wait
 from penstock.handlers.removing import removal_of_one, remove_all
 from penstock.handlers.twins import Twins, unknown_at
 from penstock.payloads import normal_path
+from penstock.pipeline.budget import MemoryInUse
+from penstock.pipeline.draft import Draft
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.plan import outdated
-from penstock.pipeline.recipe import Draft, Recipe
+from penstock.pipeline.recipe import Recipe
 
 PAGES_AT_ONCE = 32
 """Pages of a document read within its job; the others are tasks."""
@@ -84,6 +92,8 @@ class _Call:
         self._touched: list[tuple[int, Touch]] = []
         self._notes: list[LedgerEntry] = []
         self._expected: list[tuple[Place, str, str]] = []
+        self._failing: dict[int, tuple[int, int, str]] = {}
+        """Size, time and ``made_with`` of files that were read: remembered should they fail."""
 
     def answers(self) -> list[Any]:
         wanted = [self._wanted(context) for context in self._contexts]
@@ -99,9 +109,9 @@ class _Call:
             except Exception as error:  # noqa: BLE001 - one file's trouble is not the others'
                 self._answers[index] = error
         self._write()
-        for context, answer in zip(self._contexts, self._answers, strict=True):
+        for index, (context, answer) in enumerate(zip(self._contexts, self._answers, strict=True)):
             if isinstance(answer, Exception):
-                self._note(context, answer)
+                self._note(index, context, answer)
         self._touch()
         if self._notes:
             self._catalog.note(self._notes)
@@ -183,7 +193,13 @@ class _Call:
         content_hash: str,
     ) -> Any:
         read_at = clock.now()
-        draft = self._draft(asked, read)
+        about = (read.size, read.mtime_ns, self._recipe.made_with(asked.fingerprints))
+        self._failing[index] = about
+        try:
+            with context.file(self._recipe.limits.seconds_for(read.size), *about):
+                draft = self._draft(asked, read)
+        except MemoryInUse as wait:
+            return Later(str(wait), TRY_AGAIN)
         if _by_tasks(draft) and self._tasks_are_many():
             return Later("there are many tasks to be done before it", TRY_AGAIN)
         tags, metadata = asked.described(known)
@@ -246,11 +262,11 @@ class _Call:
         content = Content(asked.name, read.data)
         paged = kinds.by_name(asked.name) == kinds.PDF
         draft = self._recipe.draft(content, asked.sizes, pages=range(1, PAGES_AT_ONCE + 1) if paged else None)
-        if draft.page_count <= PAGES_AT_ONCE:
+        if len(draft.pages) >= draft.page_count:
             # Once more without a range: only the whole can be judged to have no text at all.
             return self._recipe.draft(content, asked.sizes) if paged and not draft.chunks else draft
         elsewhere = asked.read_from if asked.read_from != asked.path else None
-        numbers = range(PAGES_AT_ONCE + 1, draft.page_count + 1)
+        numbers = range(len(draft.pages) + 1, draft.page_count + 1)
         rest = tuple(NewPage(number=number, file_path=elsewhere) for number in numbers)
         return msgspec.structs.replace(draft, pages=draft.pages + rest)
 
@@ -333,13 +349,17 @@ class _Call:
                     self._contexts[index], read_from, "it went while it was read"
                 )
 
-    def _note(self, context: Context, error: Exception) -> None:
+    def _note(self, index: int, context: Context, error: Exception) -> None:
         """Only what will not be tried again: `why` shows it until the file is indexed or gone."""
         classified = retry.classify(error)
         if classified.kind != "permanent" and context.claim.retry_count < context.claim.max_retries:
             return
         if classified.kind == "cancelled":
             return
+        # By its content: what else may be wrong, a look at the file tomorrow may find mended.
+        by_content = isinstance(error, UnreadableDocument) and not isinstance(error, ComponentMissing)
+        about = self._failing.get(index) if by_content else None
+        size, mtime_ns, made_with = about or (None, None, None)
         self._notes.append(
             LedgerEntry(
                 place=context.place,
@@ -349,9 +369,13 @@ class _Call:
                 cause=str(error)[:1000] or type(error).__name__,
                 remedy=error.remedy if isinstance(error, PenstockError) else "",
                 job_id=context.job_id,
+                size=size,
+                mtime_ns=mtime_ns,
+                made_with=made_with,
             )
         )
 
 
 def _by_tasks(draft: Draft) -> bool:
-    return draft.page_count > PAGES_AT_ONCE or len(draft.chunks) > MOST_TEXTS
+    unread = bool(draft.pages) and draft.pages[-1].chunks is None and draft.pages[-1].failure is None
+    return unread or len(draft.chunks) > MOST_TEXTS

@@ -16,6 +16,8 @@ from penstock.pipeline.recipe import Recipe
 from penstock.vocabulary import how_many
 
 MOST_DOCUMENTS = 100
+MOST_CHARS = 8 << 20
+"""Characters of chunks that wait to be written: with more the batch is written early, to bound its memory."""
 EMBEDDED = "embedded"
 
 
@@ -41,6 +43,10 @@ class Filed(msgspec.Struct, frozen=True, kw_only=True):
         return sum([len(page.chunks) for page in self.generation.pages if page.chunks])
 
     @property
+    def chars(self) -> int:
+        return sum([len(chunk.text) for chunk in self.chunks])
+
+    @property
     def embedded_here(self) -> int:
         """How many texts are; one that brings too many leaves all of them to tasks."""
         texts = self.texts
@@ -55,13 +61,15 @@ class Filing:
         self._recipe = recipe
         self._waiting: list[Filed] = []
         self._embedded: list[tuple[Owner, Sequence[NewPage]]] = []
-        self._texts = 0
+        self._texts = self._chars = 0
 
     def fits(self, filed: Filed) -> bool:
-        return len(self._waiting) < MOST_DOCUMENTS and self._texts + filed.embedded_here <= MOST_TEXTS
+        some = len(self._waiting) < MOST_DOCUMENTS and self._chars < MOST_CHARS
+        return some and self._texts + filed.embedded_here <= MOST_TEXTS
 
     def add(self, filed: Filed) -> None:
         self._waiting.append(filed)
+        self._chars += filed.chars
         texts = filed.embedded_here
         if texts:
             self._texts += texts
@@ -69,7 +77,7 @@ class Filing:
 
     def write(self) -> list[Any]:
         """Store everything added since; each one's answer, as a handler gives it."""
-        waiting, self._waiting, self._texts = self._waiting, [], 0
+        waiting, self._waiting, self._texts, self._chars = self._waiting, [], 0, 0
         wanted, self._embedded = self._embedded, []
         if not waiting:
             return []

@@ -16,11 +16,11 @@ from penstock import clock, items
 from penstock.catalog.answers import KnownSource
 from penstock.catalog.paging import known_below
 from penstock.catalog.protocol import BATCH, Catalog
-from penstock.catalog.values import Fingerprints, LedgerEntry, LedgerKind, Removal, Walk
+from penstock.catalog.values import Fingerprints, LedgerEntry, LedgerKind, Remembered, Removal, Walk
 from penstock.errors import NothingToIndex
 from penstock.handlers.children import MOVED_AWAY, file_job
 from penstock.handlers.context import MOST_CHILDREN, Context
-from penstock.handlers.known import Known
+from penstock.handlers.known import FailedBefore, Known
 from penstock.handlers.model import Model
 from penstock.handlers.refreshing import OUTDATED, Refresh
 from penstock.handlers.registry import Wait
@@ -41,6 +41,8 @@ class Tally(msgspec.Struct):
 
     seen: int = 0
     unchanged: int = 0
+    failed_before: int = 0
+    """Failed for good in an earlier walk, and unchanged since: not read again."""
     changed: int = 0
     added: int = 0
     moved: int = 0
@@ -132,10 +134,15 @@ class _Walk:
         self._announce()
         known = Known(self._catalog, self._place, self._root)
         had_any = self._known_root = known.any
+        failed_before = FailedBefore(self._catalog, self._place, self._root)
         for found in self._found():
             for source in known.before(found.path):
                 self._miss(source)
-            self._compare(found, known.at(found.path))
+            before, failed = known.at(found.path), failed_before.at(found.path)
+            if failed is not None and self._fails_again(found, failed):
+                self._tally.failed_before += 1
+            else:
+                self._compare(found, before)
             if self._tally.seen % PROGRESS_EVERY == 0:
                 self._tell()
         self._send_added()
@@ -271,6 +278,12 @@ class _Walk:
         same = moved or (known.size, known.mtime_ns) == (found.size, found.mtime_ns)
         made_so = (known.ocr_fingerprint, known.vector_fingerprint) == (wanted.ocr, wanted.vector)
         return same and made_so and known.published_id is not None and not known.partial
+
+    def _fails_again(self, found: Found, failed: Remembered) -> bool:
+        if self._metadata.get("rebuild") or self._metadata.get("checksum"):
+            return False
+        same = (failed.size, failed.mtime_ns) == (found.size, found.mtime_ns)
+        return same and failed.made_with == self._recipe.made_with(self._wanted(found.path))
 
     def _wanted(self, path: str) -> Fingerprints:
         """By suffix: asked for once, not once a file."""

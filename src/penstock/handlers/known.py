@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.catalog.answers import KnownSource
-from penstock.catalog.paging import known_below
+from penstock.catalog.paging import known_below, remembered_below
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import Place
+from penstock.catalog.values import Place, Remembered
 
 
 class Known:
@@ -33,3 +33,16 @@ class Known:
         while self._next is not None:
             yield self._next
             self._next = next(self._sources, None)
+
+
+class FailedBefore:
+    """Files below the root that failed for good in an earlier walk. Asked in the order of their paths."""
+
+    def __init__(self, catalog: Catalog, place: Place, root: str) -> None:
+        self._failed = remembered_below(catalog, place, root)
+        self._next: Remembered | None = next(self._failed, None)
+
+    def at(self, path: str) -> Remembered | None:
+        while self._next is not None and self._next.path < path:
+            self._next = next(self._failed, None)
+        return self._next if self._next is not None and self._next.path == path else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -17,12 +18,15 @@ from penstock.handlers.context import Context
 from penstock.handlers.filing import Filed, Filing
 from penstock.handlers.model import Model
 from penstock.handlers.refreshing import NOTES
+from penstock.handlers.registry import Later
 from penstock.handlers.removing import remove_all
 from penstock.payloads import ContentPayload
+from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.recipe import Recipe, chunk_sizes
 
 _TYPE = "md"
+TRY_AGAIN = timedelta(seconds=2)
 
 
 def note_path(text: str) -> str:
@@ -48,7 +52,11 @@ class Notes:
 
         for index, context in enumerate(contexts):
             try:
-                note = self._filed(context)
+                with context.file(self._recipe.limits.seconds_for(len(context.claim.payload_json)), 0):
+                    note = self._filed(context)
+            except MemoryInUse as wait:
+                answers[index] = Later(str(wait), TRY_AGAIN)
+                continue
             except Exception as error:  # noqa: BLE001 - one note's trouble is not the others'
                 answers[index] = error
                 continue

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import random
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -14,9 +16,10 @@ from penstock import retry
 from penstock.catalog import outcomes
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NO_EXTRACTOR, Failure, NewPage, Phase, Task, TaskOutcome, TaskSource
-from penstock.errors import PermanentFailure, UnsupportedType
+from penstock.errors import PermanentFailure, TimeBudgetExceeded, UnsupportedType
 from penstock.handlers.embedding import MOST_TEXTS, Owner, embed
 from penstock.handlers.reading import Read, read_file
+from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.protocol import Content
@@ -27,6 +30,11 @@ CHANGED = "the file changed while it was read"
 OTHER_MODEL = "the model changed while it was embedded"
 BEGIN_ANEW = frozenset({CHANGED, OTHER_MODEL})
 """Why generations were given up whose jobs begin anew."""
+
+MOST_SLOW_PAGES = 3
+"""Pages of a document that may exceed the time budget; then the rest of it is not tried."""
+TOO_SLOW = Failure("ERR_FILE_TIME", f"{MOST_SLOW_PAGES} pages of this document exceeded their time budget")
+WAIT_FOR_MEMORY_S = 0.2
 
 FAILURE_CODES = {
     "ERR_CHANGED": "The file changed while it was read. Index it again.",
@@ -49,6 +57,8 @@ class Phases:
         self._catalog = catalog
         self._recipe = recipe
         self._content: _Open | None = None
+        self._slow_pages = Counter[int]()
+        """Pages of each document that exceeded the time budget."""
         self._doing: Mapping[Phase, Callable[[Sequence[Task]], list[TaskOutcome]]] = {
             Phase.OCR: self._read_pages,
             Phase.VECTOR: self._embed,
@@ -114,11 +124,25 @@ class Phases:
 
     def _pages_of(self, file: _Open, tasks: list[Task]) -> list[TaskOutcome]:
         numbers = [task.page_number for task in tasks]
+        if self._slow_pages[file.source.document_id] >= MOST_SLOW_PAGES:
+            return [outcomes.failed(task, TOO_SLOW) for task in tasks]
         try:
             draft = self._recipe.draft(file.content, file.sizes, pages=range(min(numbers), max(numbers) + 1))
             pages = {page.number: page for page in draft.pages}
-            return [_page_ended(task, pages.get(task.page_number)) for task in tasks]
+            # A batch ends after some seconds of work: what it did not come to is for the next.
+            left = range(max(pages, default=draft.page_count) + 1, draft.page_count + 1)
+            return [
+                outcomes.released(task)
+                if task.page_number in left
+                else _page_ended(task, pages.get(task.page_number))
+                for task in tasks
+            ]
+        except MemoryInUse:
+            time.sleep(WAIT_FOR_MEMORY_S)
+            return [outcomes.released(task) for task in tasks]
         except Exception as error:  # noqa: BLE001 - as above
+            if isinstance(error, TimeBudgetExceeded) and len(tasks) == 1:
+                self._slow_pages[file.source.document_id] += 1
             if len(tasks) == 1:
                 return [_failed(tasks[0], error)]
         # One of them is at fault: alone, each shows whether it is.

@@ -56,6 +56,8 @@ _KNOWN: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "ERR_TOO_LARGE": ("TooLarge", ("Split the file, or raise PENSTOCK_MAX_FILE_MB",)),
         "ERR_PERMISSION": ("PermissionDenied", (_READ,)),
         "ERR_PARSER_FAILED": ("ParserFailed", (_EXPORT, "Look at the file: it is damaged or hostile")),
+        "ERR_FILE_TIME": ("Timeout", ("Split the file, or raise PENSTOCK_FILE_TIME_S",)),
+        "ERR_FILE_MEMORY": ("OutOfMemory", ("Split the file, or raise PENSTOCK_FILE_MEMORY_MB",)),
         "ERR_COMPONENT_MISSING": (
             "ConfigurationError",
             ("Install what the message names on the workers", _AGAIN),

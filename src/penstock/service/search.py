@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from itertools import islice
 from typing import Literal, TypeAlias, TypedDict, Unpack, get_args
 
 import msgspec
 
 from penstock.catalog.answers import ChunkView, Filters, Space
 from penstock.catalog.protocol import Catalog, Snapshot
+from penstock.catalog.wording import MOST_TERMS
 from penstock.config import Settings
 from penstock.errors import InvalidRequest
 from penstock.items import validate_name
@@ -263,10 +266,17 @@ def _hit(score: float, view: ChunkView, snippet: str | None, query: str, marks: 
     )
 
 
+@lru_cache(4)
+def _words_of(query: str) -> re.Pattern[str] | None:
+    """The query's first words: those of a pasted page would be looked for at every letter of every hit."""
+    words = dict.fromkeys(word for word in _WORD.findall(query) if 2 < len(word) <= SNIPPET)
+    some = "|".join(map(re.escape, islice(words, MOST_TERMS)))
+    return re.compile(rf"\b(?:{some})\b", re.IGNORECASE) if some else None
+
+
 def _snippet(text: str, query: str, marks: tuple[str, str]) -> str:
     """A hit by meaning has none of its own: where a word of the query stands, else the chunk's beginning."""
-    words = [re.escape(word) for word in _WORD.findall(query) if len(word) > 2]
-    pattern = re.compile(rf"\b(?:{'|'.join(words)})\b", re.IGNORECASE) if words else None
+    pattern = _words_of(query)
     first = pattern.search(text) if pattern else None
     start = max(0, first.start() - SNIPPET // 3) if first else 0
     window = " ".join(text[start : start + SNIPPET].split())

@@ -266,6 +266,8 @@ class Child:
                 asked_to_stop=lambda: slot.asked_to_stop(number, index),
                 calling=calling,
                 settle=self._outbox.settle_now,
+                mark=lambda mark: slot.mark_file(number, mark, self._now()),
+                index=index,
             )
 
         with self._guard.around(number):
@@ -327,8 +329,9 @@ class Child:
                     if now - since > HAND_BACK_AFTER_S:
                         self._hand_back("behind a slow job")
                     self._outbox.send()
-                except StoreError as error:
-                    # Kept in the box; the main thread, or the next round, tries again.
+                except (StoreError, MemoryError) as error:
+                    # Kept in the box; the main thread, or the next round, tries again. The memory is missed
+                    # while a file uses up its share.
                     log.warning("results could not be sent yet: %s", error)
 
     def _hand_back(self, reason: str) -> None:

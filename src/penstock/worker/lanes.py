@@ -20,7 +20,7 @@ from penstock.handlers.phases import Phases
 from penstock.job import Job, Status
 from penstock.lifecycle import TIMED_OUT
 from penstock.queue.protocol import Queue
-from penstock.worker.slot import Member, Slot
+from penstock.worker.slot import Executing, Member, Slot
 from penstock.worker.teller import Teller
 
 AT_ONCE = {Phase.OCR: 32, Phase.VECTOR: 256, Phase.GRAPHRAG: 64}
@@ -155,6 +155,11 @@ def still_wanted(queue: Queue, catalog: Catalog, tasks: list[Task]) -> list[Task
 
 def _given_up(job: Job) -> bool:
     return job.status is Status.CANCELLED or (job.status is Status.FAILED and job.error_code == TIMED_OUT)
+
+
+def is_tasks(executing: Executing) -> bool:
+    """Whether a process executes a batch of tasks, not jobs."""
+    return executing.members[0].queue_id.startswith(MEMBER)
 
 
 def settle_dead(catalog: Catalog, worker_id: str, *, lost: bool) -> int:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from penstock.catalog.protocol import Catalog
 from penstock.queue.protocol import Queue
-from penstock.worker import groups, losses
-from penstock.worker.lanes import MEMBER, settle_dead
+from penstock.worker import failed_files, groups, losses
+from penstock.worker.lanes import is_tasks, settle_dead
 from penstock.worker.slot import SIZE, Slot
 
 SUFFIX = ".worker"
@@ -172,15 +172,18 @@ def _size(path: Path) -> int | None:
 
 
 def _release_child(queue: Queue, catalog: Catalog | None, slot_file: Path, worker_id: str) -> int:
-    executing, results = None, []
+    executing, results, run, parsed = None, [], None, None
     if _size(slot_file) == SIZE:
         slot = Slot(slot_file)
         if slot.known:
             executing, results = slot.executing(), slot.results()
+            run = slot.file_run(executing.number) if executing is not None else None
+            parsed = failed_files.parsed_by(slot)
         slot.close()
-    released = losses.settle_dead(queue, worker_id, results, losses.unless_executing(executing))
+    verdict = losses.unless_executing(executing, run)
+    released = losses.settle_dead(queue, worker_id, results, verdict, catalog=catalog, parsed=parsed)
     if catalog is not None:
-        over_tasks = executing is not None and executing.members[0].queue_id.startswith(MEMBER)
+        over_tasks = executing is not None and is_tasks(executing)
         released += settle_dead(catalog, worker_id, lost=over_tasks)
     # Last: should the store be away, whoever tries again needs to know what was executing.
     slot_file.unlink(missing_ok=True)

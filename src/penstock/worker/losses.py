@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from penstock import lifecycle
+from penstock.catalog.protocol import Catalog
 from penstock.job import Job, JobQuery, Settlement, Status
 from penstock.queue.protocol import Queue
-from penstock.worker import paging, telling
+from penstock.worker import failed_files, paging, telling
 from penstock.worker.outbox import settle_all
-from penstock.worker.slot import Executing
+from penstock.worker.slot import Executing, FileRun
 
 log = logging.getLogger("penstock.worker")
 
@@ -33,11 +34,23 @@ def held_by(queue: Queue, worker_id: str) -> list[Job]:
     return [job for job in paging.every(queue, query) if job.lease_until is not None]
 
 
-def settle_dead(queue: Queue, worker_id: str, results: list[Settlement], verdict: Verdict) -> int:
-    """End everything a dead worker held: by the results it had, else as ``verdict`` says. How many it was."""
+def settle_dead(
+    queue: Queue,
+    worker_id: str,
+    results: list[Settlement],
+    verdict: Verdict,
+    *,
+    catalog: Catalog | None = None,
+    parsed: failed_files.Parsed | None = None,
+) -> int:
+    """End everything a dead worker held: by the results it had, else as ``verdict`` says. How many it was.
+
+    ``catalog``: where files that fail so are remembered; ``parsed``: the one it was parsing.
+    """
     settle_all(queue, results)
     held = held_by(queue, worker_id)
     settlements = [verdict(job) for job in held]
+    failed_files.record(catalog, held, settlements, parsed)
     if settlements:
         queue.settle(settlements)
     for job, settlement in zip(held, settlements, strict=True):
@@ -47,8 +60,11 @@ def settle_dead(queue: Queue, worker_id: str, results: list[Settlement], verdict
     return len(settlements)
 
 
-def unless_executing(executing: Executing | None) -> Verdict:
-    """The plain verdict on a child that died by itself."""
+def unless_executing(executing: Executing | None, run: FileRun | None = None) -> Verdict:
+    """The plain verdict on a child that died by itself. While it parses a file, only that job is lost."""
+    mark = run.mark if run is not None else None
+    if executing is not None and mark is not None and mark.member < len(executing.members):
+        executing = executing._replace(members=(executing.members[mark.member],))
     return lambda job: lost(job) if was_executing(job, executing) else given_back(job)
 
 

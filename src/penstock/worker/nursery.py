@@ -184,7 +184,14 @@ class Nursery:
         """End what the dead held. A store that is away is asked again; until then nothing is forgotten."""
         while self._unsettled:
             ward, verdict = self._unsettled[0]
-            held = losses.settle_dead(self._queue, ward.worker_id, ward.slot.results(), verdict)
+            held = losses.settle_dead(
+                self._queue,
+                ward.worker_id,
+                ward.slot.results(),
+                verdict,
+                catalog=self._catalog,
+                parsed=ward.parsed,
+            )
             if self._catalog is not None:
                 held += settle_dead(self._catalog, ward.worker_id, lost=ward.lost_tasks)
             if held and ward.process.exitcode:

@@ -20,6 +20,7 @@ import msgspec
 
 from penstock.errors import DiskFull
 from penstock.job import Settlement
+from penstock.pipeline.budget import FileMark
 
 MOST_MEMBERS = 100
 """Jobs that one call of a batch handler can take."""
@@ -31,11 +32,12 @@ _PAGE = 4096
 _READY, _EXECUTED, _REFUSED, _BEAT_AT, _IDLE, _RESULTS, _LEFT_AT = range(7)
 _LEAVE, _RELIEVED, _CONDEMNED = range(16, 19)
 _LAYOUT = 63
-LAYOUT = 1
+LAYOUT = 2
 """Raised whenever what is where changes: an heir may be of another version than the dead."""
 _STOPS = 64
 """One word a member: the number of the execution it is asked to stop."""
 
+_FILE_AT = _PAGE // 2
 _NOTES_AT = _PAGE
 _MEMBERS_AT = 2 * _PAGE
 _MEMBERS_LIMIT = 6 * _PAGE - 64
@@ -63,6 +65,14 @@ class Executing(NamedTuple):
     number: int
     started: float
     members: tuple[Member, ...]
+
+
+class FileRun(NamedTuple):
+    """Progress through the files of a batch: the file being parsed now, if any, and since when."""
+
+    mark: FileMark | None
+    since: float
+    """When it began; without a file, when the last one ended."""
 
 
 class _Record:
@@ -106,6 +116,7 @@ class _Record:
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_members = msgspec.msgpack.Decoder(tuple[Member, ...]).decode
+_decode_mark = msgspec.msgpack.Decoder(FileMark).decode
 _decode_result = msgspec.msgpack.Decoder(Settlement).decode
 _LENGTH = struct.Struct("<I")
 
@@ -124,6 +135,7 @@ class Slot:
         self._times = self._view.cast("d")
         self._members = _Record(self._view, _MEMBERS_AT)
         self._notes = _Record(self._view, _NOTES_AT)
+        self._file = _Record(self._view, _FILE_AT)
         self._told: dict[int, _Record] = {}
         self._telling = threading.Lock()
         self._number = 0
@@ -163,6 +175,10 @@ class Slot:
     def end(self, executed: int) -> None:
         self._members.write(0, 0.0, b"")
         self._words[_EXECUTED] += executed
+
+    def mark_file(self, number: int, mark: FileMark | None, now: float) -> None:
+        """Say which file of the batch is parsed from now on; None: it has ended."""
+        self._file.write(number, now, _encode(mark) if mark is not None else b"")
 
     def tell(self, number: int, index: int, progress_json: str) -> None:
         # A thread that outlived its job must not speak for the next one.
@@ -256,6 +272,17 @@ class Slot:
             log.warning("%s: what was executing cannot be read (%s)", self.path, error)
             return None
 
+    def file_run(self, number: int) -> FileRun | None:
+        """None: this execution has not said anything about files."""
+        record = self._file.read()
+        if record is None or record[0] != number:
+            return None
+        try:
+            return FileRun(_decode_mark(record[2]) if record[2] else None, record[1])
+        except msgspec.DecodeError as error:
+            log.warning("%s: the file being parsed cannot be read (%s)", self.path, error)
+            return None
+
     def results(self) -> list[Settlement]:
         """What the child had finished but may not have sent. Settled twice, a result is refused.
 
@@ -300,7 +327,7 @@ class Slot:
         self._words[_CONDEMNED] = number
 
     def close(self, *, remove: bool = False) -> None:
-        for record in (self._members, self._notes, *self._told.values()):
+        for record in (self._members, self._notes, self._file, *self._told.values()):
             record.release()
         self._words.release()
         self._times.release()

@@ -22,7 +22,7 @@ from penstock.catalog.housing import HOUSED, IN_A_FILE
 from penstock.errors import WorkerFailed
 from penstock.job import Beat, Job, WorkerReport
 from penstock.worker import idleness, losses
-from penstock.worker.lanes import lane_name
+from penstock.worker.lanes import is_tasks, lane_name
 from penstock.worker.lifefile import release_dead
 from penstock.worker.nursery import Nursery, Terms
 from penstock.worker.outbox import settle_all
@@ -157,7 +157,7 @@ class Supervisor:
         leases = [terms.lease, *terms.lease_by_type.values()]
         rota.add(LOOK_S, self._release_neighbours)
         rota.add(LOOK_S, self._report_news)
-        rota.add(terms.upkeep_s, Reaper(queue, max(leases).total_seconds()).step, spread=SPREAD)
+        rota.add(terms.upkeep_s, self._reaper(max(leases)).step, spread=SPREAD)
         rota.add(terms.upkeep_s, Reconciler(queue).step, spread=SPREAD)
         rota.add(terms.upkeep_s, OverdueEnder(queue).step, spread=SPREAD)
         rota.add(terms.upkeep_s, Pruner(queue, terms.retention).step, spread=SPREAD)
@@ -171,6 +171,9 @@ class Supervisor:
             rota.add(terms.upkeep_s, sweeper.forget, spread=SPREAD)
         if self._keeper is not None:
             rota.add(terms.upkeep_s, self._keeper.step, spread=SPREAD)
+
+    def _reaper(self, longest_lease: timedelta) -> Reaper:
+        return Reaper(self._queue, longest_lease.total_seconds(), catalog=self._catalog)
 
     def _nothing_left(self, now: float) -> bool:
         ready = any(ward.slot.ready for ward in self._nursery.wards)
@@ -229,8 +232,10 @@ class Supervisor:
         beats: list[Beat] = []
         for ward in self._nursery.wards:
             doing = ward.executing
-            for index, member in enumerate(doing.members if doing else ()):
-                assert doing is not None
+            if doing is None or is_tasks(doing):
+                # No job of the queue: it would say that none of it is held here.
+                continue
+            for index, member in enumerate(doing.members):
                 progress = ward.fresh_progress(doing.number, index)
                 beats.append(Beat(member.queue_id, member.claim_number, None, progress))
                 asked.append((ward, doing.number, index))

@@ -1,7 +1,7 @@
 """A worker in a thread of this process, for tests: no child processes, no signals, and so no force.
 
-Cancel and progress work; a handler that does not come to a checkpoint cannot be stopped, nor can a timeout be
-enforced.
+Cancel and progress work; a handler that does not come to a checkpoint cannot be stopped, nor can a timeout or
+the budget of a file be enforced. PDF and Word files are parsed in a sandbox here, too, with its limits.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ import msgspec
 
 from penstock import lifecycle
 from penstock.job import Job, Settlement
-from penstock.worker import losses
-from penstock.worker.lanes import MEMBER
+from penstock.worker import failed_files, losses
+from penstock.worker.lanes import is_tasks
 from penstock.worker.slot import Executing, Slot
 
 
@@ -39,6 +39,8 @@ class Ward:
         self._told: dict[int, tuple[int, str]] = {}
         self._relieved = 0
         self._excused = (0, 0.0)
+        self.parsed: failed_files.Parsed | None = None
+        """The file it was parsing when it was stopped, or died."""
 
     @property
     def executing(self) -> Executing | None:
@@ -57,8 +59,7 @@ class Ward:
     def lost_tasks(self) -> bool:
         """It died over a batch of tasks, and not because it was told to go."""
         executing = self.executing
-        over_tasks = executing is not None and executing.members[0].queue_id.startswith(MEMBER)
-        return over_tasks and not self._dismissed
+        return executing is not None and is_tasks(executing) and not self._dismissed
 
     def notes(self) -> dict[str, Any]:
         text = self.slot.notes()
@@ -111,8 +112,8 @@ class Ward:
         if self._sentence is not None:
             self._sentence = self._sentence._replace(kill_at=self._sentence.kill_at + seconds)
 
-    def lasted(self, doing: Executing, now: float) -> float:
-        return now - doing.started - self._excused_of(doing)
+    def lasted(self, doing: Executing, since: float, now: float) -> float:
+        return now - since - self._excused_of(doing)
 
     def _excused_of(self, doing: Executing) -> float:
         number, seconds = self._excused
@@ -124,6 +125,8 @@ class Ward:
         self, doing: Executing, guilty: frozenset[int], verdict: losses.Verdict, kill_at: float
     ) -> None:
         self._sentence = Sentence(doing.number, guilty, verdict, kill_at)
+        # Now: stopped in Python code, it says on its way out that no file is parsed any more.
+        self.parsed = failed_files.parsed_by(self.slot)
         self.slot.condemn(doing.number)
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)
@@ -154,6 +157,7 @@ class Ward:
         self.process.join()
         self._kill_group()
         executing = self.executing
+        self.parsed = self.parsed if self.condemned else failed_files.parsed_by(self.slot)
         return lambda job: self._verdict(job, executing)
 
     def _verdict(self, job: Job, executing: Executing | None) -> Settlement:
@@ -167,7 +171,7 @@ class Ward:
             return lifecycle.released(job, "its batch was stopped")
         if self._dismissed:
             return lifecycle.released(job, "worker stopped")
-        return losses.lost(job)
+        return losses.unless_executing(executing, self.slot.file_run(executing.number))(job)
 
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError, PermissionError):

@@ -12,6 +12,8 @@ from types import TracebackType
 from typing import Self
 
 from penstock import lifecycle
+from penstock.pipeline import budget
+from penstock.worker import culprits
 from penstock.worker.nursery import Nursery, Terms
 from penstock.worker.slot import Executing
 from penstock.worker.ward import Ward
@@ -91,10 +93,12 @@ class Watch:
             ward.dismiss(fault)
 
     def _judge(self, ward: Ward, doing: Executing, now: float) -> None:
-        lasted = ward.lasted(doing, now)
-        late = frozenset(index for index, member in enumerate(doing.members) if lasted > member.timeout_s)
+        run = ward.slot.file_run(doing.number)
+        lasted = ward.lasted(doing, culprits.clock_start(doing, run), now)
+        cpu_seconds = budget.cpu_seconds(ward.pid) if run is not None and run.mark is not None else None
+        late = culprits.late(doing, run, lasted, cpu_seconds)
         deaf = ward.ignored_stops(doing.number, self._terms.grace_s, now)
-        if late:
-            ward.condemn(doing, late, lifecycle.timed_out, now + TIMEOUT_UNWIND_S)
+        if late is not None:
+            ward.condemn(doing, late.indexes, late.verdict, now + TIMEOUT_UNWIND_S)
         elif deaf:
             ward.condemn(doing, deaf, lifecycle.cancelled_by_flag, now + CANCEL_UNWIND_S)

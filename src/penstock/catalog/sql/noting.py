@@ -26,6 +26,9 @@ def note(rows: Rows, entries: Sequence[LedgerEntry], at: str) -> None:
                 entry.remedy,
                 entry.job_id,
                 at if entry.at is None else format_time(entry.at),
+                entry.size,
+                entry.mtime_ns,
+                entry.made_with,
             )
             for entry in entries
         ],

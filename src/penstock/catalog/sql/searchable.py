@@ -7,9 +7,9 @@ whatever is no letter or digit and folds them. So that both find the same, that 
 from __future__ import annotations
 
 import re
-import unicodedata
 
 from penstock.catalog.wording import phrases
+from penstock.normal_form import normalized
 
 _ASCII = {code: " " for code in range(128) if not chr(code).isalnum()}
 _ACCENTS = re.compile("[\u0300-\u036f]+")
@@ -19,8 +19,8 @@ _BETWEEN = re.compile(r"[\W_]+")
 def searchable(text: str) -> str:
     if text.isascii():
         return text.translate(_ASCII)
-    folded = _ACCENTS.sub("", unicodedata.normalize("NFKD", text)).lower()
-    return _BETWEEN.sub(" ", unicodedata.normalize("NFKC", folded))
+    folded = _ACCENTS.sub("", normalized("NFKD", text)).lower()
+    return _BETWEEN.sub(" ", normalized("NFKC", folded))
 
 
 def terms(query: str) -> list[str]:
@@ -29,41 +29,42 @@ def terms(query: str) -> list[str]:
     return [" <-> ".join(f"'{word}'" for word in words) for words in found if words]
 
 
+_BRACKET = re.compile(r"\[([!^]?+)(.[^\]]*)\]", re.DOTALL)
+_MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)
+_NOTHING = "$x"
+"""Matches no path."""
+
+
 def expression(glob: str) -> str:
     """A regular expression of PostgreSQL that matches the same paths."""
-    made, rest = "", glob
-    while rest:
-        one, rest = rest[0], rest[1:]
-        if one == "*":
-            made += ".*"
-        elif one == "?":
-            made += "."
-        elif one == "[" and "]" in rest[1:]:
-            some, rest = _some(rest)
-            made += some
-        else:
-            made += _literal(one)
-    return f"^{made}$"
+    made = []
+    place = 0
+    closed = glob.rfind("]")
+    while place < len(glob):
+        one = glob[place]
+        if one == "[" and place + 1 < closed:
+            bracket = _BRACKET.match(glob, place)
+            if bracket is None:  # the only bracket after it is one of its characters
+                return _NOTHING
+            made.append(_some(bracket[1], bracket[2]))
+            place = bracket.end()
+            continue
+        made.append({"*": ".*", "?": "."}.get(one) or _literal(one))
+        place += 1
+    return f"^{''.join(made)}$"
 
 
-def _some(rest: str) -> tuple[str, str]:
-    """One of the characters between brackets, the first of which may be a bracket; and what follows."""
-    not_these = rest[0] in "^!"
-    rest = rest[1:] if not_these else rest
-    inside, _, after = rest[1:].partition("]")
-    inside = rest[0] + inside
+def _some(negation: str, inside: str) -> str:
+    """One of the characters between brackets, the first of which may be a bracket."""
     allowed = ""
-    while inside:
-        if len(inside) > 2 and inside[1] == "-":
-            if inside[0] <= inside[2]:
-                allowed += f"{_literal(inside[0])}-{_literal(inside[2])}"
-            inside = inside[3:]
-        else:
-            allowed += _literal(inside[0])
-            inside = inside[1:]
+    for low, high in _MEMBER.findall(inside):
+        if not high:
+            allowed += _literal(low)
+        elif low <= high:
+            allowed += f"{_literal(low)}-{_literal(high)}"
     if not allowed:
-        return "." if not_these else "$x", after
-    return f"[{'^' if not_these else ''}{allowed}]", after
+        return "." if negation else _NOTHING
+    return f"[{'^' if negation else ''}{allowed}]"
 
 
 def _literal(one: str) -> str:

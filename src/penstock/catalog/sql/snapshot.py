@@ -34,6 +34,7 @@ from penstock.catalog.values import (
     NewPage,
     Phase,
     Place,
+    Remembered,
     TaskStatus,
     Walk,
 )
@@ -76,6 +77,11 @@ class SqlSnapshot(SearchReads):
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
     ) -> list[LedgerEntry]:
         return [records.ledger(place, row) for row in self._in_folder("ledger", place, folder, after, limit)]
+
+    def remembered(
+        self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
+    ) -> list[Remembered]:
+        return [Remembered(*row) for row in self._in_folder("remembered", place, folder, after, limit)]
 
     def _in_folder(
         self, name: str, place: Place, folder: str | None, after: str, limit: int

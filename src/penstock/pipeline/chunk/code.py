@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
+import heapq
 import importlib
 import re
 from collections.abc import Iterator
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from penstock.pipeline.chunk.blocks import refined
-from penstock.pipeline.chunk.cutting import AFTER_HEADING, HEADING, LINE, VERSION, Unit, cuts
+from penstock.pipeline.chunk.cutting import AFTER_HEADING, HEADING, LINE, VERSION, Units, cuts
 from penstock.pipeline.chunk.languages import COMMENTS, GRAMMARS, LARGEST, Grammar
 from penstock.pipeline.chunk.prose import ProseChunker, assembled
 from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes
@@ -22,7 +24,11 @@ if TYPE_CHECKING:
 
 _DEEPEST = 5
 """Levels of classes and modules that are told apart."""
+_DEEPEST_GROUP = 50
+"""Groups within groups that are looked into; an ``#elif`` stands in the one before it."""
 _LONGEST_NAME = 200
+_LONGEST_RECEIVER = 300
+_RECEIVER = re.compile(r"\b(\w++)\s*+(?:\[.*\]\s*+)?\)$")
 
 
 class Definition(NamedTuple):
@@ -88,7 +94,7 @@ def _damage(root: Node) -> int:
     return sum(spot.end_byte - spot.start_byte for spot in spots)
 
 
-def _level(parent: Node, grammar: Grammar, path: str, depth: int) -> Iterator[Piece]:
+def _level(parent: Node, grammar: Grammar, path: str, depth: int, group: int = 0) -> Iterator[Piece]:
     """The pieces directly in ``parent``. A comment and the definition right below it begin together."""
     comments: list[Node] = []
     for node in parent.children:
@@ -98,7 +104,7 @@ def _level(parent: Node, grammar: Grammar, path: str, depth: int) -> Iterator[Pi
                 comments = []
             comments.append(node)
             continue
-        pieces = list(_of_node(node, grammar, path, depth))
+        pieces = list(_of_node(node, grammar, path, depth, group))
         if comments and pieces and pieces[0].name and _adjacent(comments[-1], node):
             pieces[0] = pieces[0]._replace(start=comments[0].start_byte)
         elif comments:
@@ -117,15 +123,15 @@ def _adjacent(before: Node, node: Node) -> bool:
     return node.start_point[0] - before.end_point[0] <= 1
 
 
-def _of_node(node: Node, grammar: Grammar, path: str, depth: int) -> Iterator[Piece]:
+def _of_node(node: Node, grammar: Grammar, path: str, depth: int, group: int) -> Iterator[Piece]:
     definitions = _definitions(node, grammar)
     if definitions:
         first, *others = (_named_piece(found, node, grammar, path, depth) for found in definitions)
         # Several in one statement stay together, as members of the first.
         yield first._replace(start=node.start_byte, end=node.end_byte, members=(*first.members, *others))
-    elif node.type in grammar.groups:
+    elif node.type in grammar.groups and group < _DEEPEST_GROUP:
         yield Piece(node.start_byte, node.start_byte, LINE)
-        yield from _level(node, grammar, path, depth)
+        yield from _level(node, grammar, path, depth, group + 1)
     elif node.is_named:
         yield Piece(node.start_byte, node.end_byte, LINE)
 
@@ -171,14 +177,19 @@ def _name(node: Node) -> str:
         named = _declared(node)
     text = _text(named)
     if node.type == "method_declaration":
-        receiver = re.search(r"(\w+)\s*(?:\[.*\])?\s*\)$", _text(node.child_by_field_name("receiver")))
+        around = _text(node.child_by_field_name("receiver"))
+        receiver = _RECEIVER.search(around) if len(around) <= _LONGEST_RECEIVER else None
         text = f"{receiver[1]}.{text}" if receiver else text
     return _plain(text)
 
 
 def _plain(name: str) -> str:
     """Without type parameters and spaces, dots between its parts."""
-    return re.sub(r"<.*>|\s+", "", name.replace("::", "."), flags=re.DOTALL)[:_LONGEST_NAME]
+    name = name.replace("::", ".")
+    opening, closing = name.find("<"), name.rfind(">")
+    if 0 <= opening < closing:
+        name = name[:opening] + name[closing + 1 :]
+    return "".join(name.split())[:_LONGEST_NAME]
 
 
 def _declared(node: Node) -> Node | None:
@@ -200,16 +211,16 @@ def _text(node: Node | None) -> str:
     return node.text.decode("utf-8", "replace") if node is not None and node.text is not None else ""
 
 
-def _flattened(text: str, pieces: tuple[Piece, ...], size: int) -> tuple[list[Unit], list[Definition]]:
+def _flattened(text: str, pieces: tuple[Piece, ...], size: int) -> tuple[Units, list[Definition]]:
     """Units in characters. Only a definition that is too long is opened for cuts; all are kept as names."""
-    units: list[Unit] = []
+    units: list[tuple[int, int]] = []
     definitions: list[Definition] = []
     chars = _Characters(text)
 
     def visit(piece: Piece, cut_here: bool) -> None:
         start = chars.at(piece.start)
         if cut_here:
-            units.append(Unit(start, piece.rank))
+            units.append((start, piece.rank))
         if piece.name:
             index = len(definitions)
             definitions.append(Definition(start, start, piece.name))
@@ -222,16 +233,16 @@ def _flattened(text: str, pieces: tuple[Piece, ...], size: int) -> tuple[list[Un
         visit(piece, True)
     if units:
         # What comes before the first piece, a byte order mark or blank lines, goes with it.
-        units[0] = Unit(0, units[0].rank)
+        units[0] = (0, units[0][1])
     return _in_order(units), definitions
 
 
-def _in_order(units: list[Unit]) -> list[Unit]:
+def _in_order(units: list[tuple[int, int]]) -> Units:
     """One unit a place, the best rank of those that begin there."""
     best: dict[int, int] = {}
-    for unit in units:
-        best[unit.start] = min(unit.rank, best.get(unit.start, unit.rank))
-    return [Unit(start, best[start]) for start in sorted(best)]
+    for start, rank in units:
+        best[start] = min(rank, best.get(start, rank))
+    return Units(sorted(best.items()))
 
 
 class _Characters:
@@ -263,8 +274,19 @@ def _starts(encoded: bytes) -> int:
 
 def _named(chunks: list[Chunk], definitions: list[Definition]) -> Iterator[Chunk]:
     """With the names defined in each, after that of the definition its start lies in."""
+    by_start = sorted(range(len(definitions)), key=lambda index: definitions[index].start)
+    starts = [definitions[index].start for index in by_start]
+    begun = 0
+    around: list[int] = []
     for chunk in chunks:
-        around = [found for found in definitions if found.start < chunk.start < found.end]
-        here = [found.name for found in definitions if chunk.start <= found.start < chunk.end]
-        names = dict.fromkeys([*(found.name for found in around[-1:]), *here])
+        while begun < len(starts) and starts[begun] < chunk.start:
+            heapq.heappush(around, -by_start[begun])
+            begun += 1
+        # The last of those that reach past here; those that ended reach past no later chunk either.
+        while around and definitions[-around[0]].end <= chunk.start:
+            heapq.heappop(around)
+        first = bisect.bisect_left(starts, chunk.start)
+        here = sorted(by_start[first : bisect.bisect_left(starts, chunk.end)])
+        indexes = [*(-index for index in around[:1]), *here]
+        names = dict.fromkeys(definitions[index].name for index in indexes)
         yield msgspec.structs.replace(chunk, symbols=tuple(names))

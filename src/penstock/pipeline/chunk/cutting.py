@@ -11,7 +11,12 @@ from __future__ import annotations
 
 import bisect
 import zlib
-from typing import NamedTuple
+from array import array
+from collections import deque
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from penstock.pipeline.chunk.minima import Keys, Minima
 
 VERSION = "1"
 """Of every chunker, since all share the rule above: changes whenever the same text may be cut elsewhere."""
@@ -33,83 +38,139 @@ AFTER_HEADING = 13
 ANYWHERE = 14
 
 
-class Unit(NamedTuple):
-    """From ``start`` to the next unit's start; ``rank`` says how good a place for a cut its start is."""
+_FEW = 256
+"""Units among which the best is found by looking at each of them."""
 
-    start: int
-    rank: int
+Starts: TypeAlias = "array[int]"
 
 
-def cuts(text: str, units: list[Unit], size: int) -> list[int]:
+class Units:
+    """Places where a text may be cut, in rising order; each unit reaches to the next one's start.
+
+    Two arrays and no object a unit: a file of short lines has tens of millions of them.
+    """
+
+    __slots__ = ("ranks", "starts")
+
+    def __init__(self, places: Iterable[tuple[int, int]] = ()) -> None:
+        self.starts: Starts = array("I")
+        self.ranks = bytearray()
+        """How good a place for a cut each start is."""
+        for start, rank in places:
+            self.add(start, rank)
+
+    def add(self, start: int, rank: int) -> None:
+        self.starts.append(start)
+        self.ranks.append(rank)
+
+    def __len__(self) -> int:
+        return len(self.ranks)
+
+
+def cuts(text: str, units: Units, size: int) -> list[int]:
     """The offsets where chunks begin, the first unit's included."""
     if not units:
         return []
-    starts = [unit.start for unit in units]
+    if len(text) - units.starts[0] <= size:
+        return [units.starts[0]]
+    starts = array("I", units.starts)
     starts.append(len(text))
-    if starts[-1] - starts[0] <= size:
-        return starts[:1]
-    keys = [_key(text, unit) for unit in units]
+    crc32 = zlib.crc32
+    keys = array(
+        "Q",
+        (
+            rank << 32 | crc32(text[start : start + HASHED].encode("utf-8", "surrogatepass"))
+            for start, rank in zip(units.starts, units.ranks, strict=True)
+        ),
+    )
     chosen = _lowest_within_reach(starts, keys, int(size * REACH))
     return [starts[index] for index in _halved(starts, keys, chosen, size)]
 
 
-def _key(text: str, unit: Unit) -> int:
-    words = text[unit.start : unit.start + HASHED].encode("utf-8", "surrogatepass")
-    return unit.rank << 32 | zlib.crc32(words)
-
-
-def _lowest_within_reach(starts: list[int], keys: list[int], reach: int) -> list[int]:
+def _lowest_within_reach(starts: Starts, keys: Keys, reach: int) -> list[int]:
     """Indexes of units with no smaller key nearer than ``reach``; of equal ones the first counts as smaller.
 
     Both ends of the text count as smaller than everything: no sliver is cut off there.
     """
-    count = len(keys)
-    free_to_the_right = [False] * count
-    waiting: list[int] = []
-    for index in range(count):
-        while waiting and keys[waiting[-1]] > keys[index]:
-            passed = waiting.pop()
-            free_to_the_right[passed] = starts[index] - starts[passed] >= reach
-        waiting.append(index)
-    for index in waiting:
-        free_to_the_right[index] = starts[count] - starts[index] >= reach
+    free = _free_to_the_right(starts, keys, reach)
     chosen = [0]
-    lower: list[int] = []
-    for index in range(count):
-        while lower and keys[lower[-1]] > keys[index]:
+    lower: deque[int] = deque()
+    for index, key in enumerate(keys):
+        start = starts[index]
+        while lower and keys[lower[-1]] > key:
             lower.pop()
-        before = lower[-1] if lower else 0
-        if index and free_to_the_right[index] and starts[index] - starts[before] >= reach:
+        # What is out of reach decides nothing any more.
+        while lower and start - starts[lower[0]] >= reach:
+            lower.popleft()
+        if index and free[index] and not lower and start - starts[0] >= reach:
             chosen.append(index)
         lower.append(index)
     return chosen
 
 
-def _halved(starts: list[int], keys: list[int], chosen: list[int], size: int) -> list[int]:
+def _free_to_the_right(starts: Starts, keys: Keys, reach: int) -> bytearray:
+    """1 for each unit with no smaller key within ``reach`` after it."""
+    free = bytearray(len(keys))
+    waiting: deque[int] = deque()
+    for index, key in enumerate(keys):
+        start = starts[index]
+        while waiting and start - starts[waiting[0]] >= reach:
+            free[waiting.popleft()] = 1
+        while waiting and keys[waiting[-1]] > key:
+            waiting.pop()
+        waiting.append(index)
+    for index in waiting:
+        free[index] = starts[len(keys)] - starts[index] >= reach
+    return free
+
+
+def _halved(starts: Starts, keys: Keys, chosen: list[int], size: int) -> list[int]:
     """The chosen cuts and as many more as it takes to keep every chunk within ``size``."""
     margin = int(size * REACH / 2)
     found = []
+    best = _Best(starts, keys, margin)
     open_ends = list(zip(chosen, [*chosen[1:], len(keys)], strict=True))[::-1]
     while open_ends:
         first, last = open_ends.pop()
         if last - first == 1 or starts[last] - starts[first] <= size:
             found.append(first)
             continue
-        middle = _best(starts, keys, first, last, margin)
+        middle = best.between(first, last)
         open_ends += [(middle, last), (first, middle)]
     return found
 
 
-def _best(starts: list[int], keys: list[int], first: int, last: int, margin: int) -> int:
+class _Best:
     """The smallest key not too near an end; of equal ones that nearest the middle."""
-    low = bisect.bisect_left(starts, starts[first] + margin, first + 1, last)
-    high = bisect.bisect_right(starts, starts[last] - margin, low, last)
-    if low == high:
-        low, high = first + 1, last
-    centre = bisect.bisect_left(starts, (starts[first] + starts[last]) // 2, low, high)
-    lowest = min(keys[low:high])
-    # Text that repeats itself has many of them: leaning to one side would make one sliver after another.
-    before, after = keys[low:centre][::-1], keys[centre:high]
-    steps_back = before.index(lowest) + 1 if lowest in before else high
-    steps_on = after.index(lowest) if lowest in after else high
-    return centre - steps_back if steps_back < steps_on else centre + steps_on
+
+    def __init__(self, starts: Starts, keys: Keys, margin: int) -> None:
+        self._starts = starts
+        self._keys = keys
+        self._margin = margin
+        self._minima: Minima | None = None
+
+    def between(self, first: int, last: int) -> int:
+        starts = self._starts
+        low = bisect.bisect_left(starts, starts[first] + self._margin, first + 1, last)
+        high = bisect.bisect_right(starts, starts[last] - self._margin, low, last)
+        if low == high:
+            low, high = first + 1, last
+        centre = bisect.bisect_left(starts, (starts[first] + starts[last]) // 2, low, high)
+        # Text that repeats itself has many of them: leaning to one side would make one sliver after another.
+        before, after = self._nearest(low, centre, high)
+        if before is not None and (after is None or centre - before < after - centre):
+            return before
+        return centre if after is None else after
+
+    def _nearest(self, low: int, centre: int, high: int) -> tuple[int | None, int | None]:
+        """The places of the smallest key next to ``centre``: the last before it, the first after."""
+        if high - low > _FEW:
+            minima = self._minima = self._minima or Minima(self._keys)
+            lowest = minima.lowest(low, high)
+            return minima.last(lowest, low, centre), minima.first(lowest, centre, high)
+        before, after = self._keys[low:centre][::-1], self._keys[centre:high]
+        lowest = min(self._keys[low:high])
+        return (
+            centre - 1 - before.index(lowest) if lowest in before else None,
+            centre + after.index(lowest) if lowest in after else None,
+        )

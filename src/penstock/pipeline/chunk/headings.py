@@ -6,24 +6,30 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from penstock.pipeline.chunk.blocks import HeadingFinder, Line
+from penstock.pipeline.chunk.blocks import HeadingFinder
 from penstock.pipeline.extract.protocol import Shape
 
-_ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
+_ATX = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
 _SETEXT = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
 _LIST_OR_QUOTE = re.compile(r"[ \t]*(?:[-*+>|]|\d+[.)])[ \t]")
 
 
-def markdown(line: Line, following: Line | None) -> tuple[int, str, int] | None:
-    if line.text.lstrip(" ").startswith("#"):
-        found = _ATX.match(line.text)
+def markdown(line: str, following: str | None) -> tuple[int, str, int] | None:
+    if line.lstrip(" ").startswith("#"):
+        found = _ATX.match(line)
         if found:
-            return len(found[1]), found[2] or "", 1
-    if following is not None and following.text.startswith(("=", "-", " ")):
-        underline = _SETEXT.match(following.text)
-        if underline and not _LIST_OR_QUOTE.match(line.text) and "|" not in line.text:
-            return (1 if underline[1][0] == "=" else 2), line.text.strip(), 2
+            return len(found[1]), _without_closing(line[found.end() :].strip(" \t")), 1
+    if following is not None and following.startswith(("=", "-", " ")):
+        underline = _SETEXT.match(following)
+        if underline and not _LIST_OR_QUOTE.match(line) and "|" not in line:
+            return (1 if underline[1][0] == "=" else 2), line.strip(), 2
     return None
+
+
+def _without_closing(title: str) -> str:
+    """Without the hash signs that may close a heading; some that follow no space are its text."""
+    shorter = title.rstrip("#")
+    return shorter.rstrip(" \t") if shorter.endswith((" ", "\t")) else title
 
 
 _UNDERLINE = re.compile(r"([=\-~^\"'`#*+:.<>_])\1+[ \t]*$")
@@ -32,24 +38,24 @@ _ASCIIDOC = re.compile(r"(={1,6})[ \t]+(\S.*)$")
 _ORG = re.compile(r"(\*{1,8})[ \t]+(\S.*)$")
 
 
-def rst(line: Line, following: Line | None) -> tuple[int, str, int] | None:
+def rst(line: str, following: str | None) -> tuple[int, str, int] | None:
     """A line and its underline. Which mark means which level is each text's choice; this is the usual one."""
-    if following is None or line.text[0].isspace():
+    if following is None or line[0].isspace():
         return None
-    underline = _UNDERLINE.match(following.text)
-    title = line.text.rstrip()
-    if underline is None or len(following.text.rstrip()) < len(title) or _UNDERLINE.match(title):
+    underline = _UNDERLINE.match(following)
+    title = line.rstrip()
+    if underline is None or len(following.rstrip()) < len(title) or _UNDERLINE.match(title):
         return None
     return _RST_LEVELS.get(underline[1], 6), title, 2
 
 
-def asciidoc(line: Line, _: Line | None) -> tuple[int, str, int] | None:
-    found = _ASCIIDOC.match(line.text)
+def asciidoc(line: str, _: str | None) -> tuple[int, str, int] | None:
+    found = _ASCIIDOC.match(line)
     return (len(found[1]), found[2].rstrip(), 1) if found else None
 
 
-def org(line: Line, _: Line | None) -> tuple[int, str, int] | None:
-    found = _ORG.match(line.text)
+def org(line: str, _: str | None) -> tuple[int, str, int] | None:
+    found = _ORG.match(line)
     return (min(len(found[1]), 6), found[2].rstrip(), 1) if found else None
 
 

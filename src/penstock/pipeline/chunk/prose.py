@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Sequence
 
-from penstock.pipeline.chunk.blocks import Heading, outline, rows
+from penstock.pipeline.chunk.blocks import Headings, outline, rows
 from penstock.pipeline.chunk.cutting import VERSION, cuts
 from penstock.pipeline.chunk.headings import FINDERS
-from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes
+from penstock.pipeline.chunk.protocol import LONGEST_HEADING, Chunk, ChunkSizes
 from penstock.pipeline.extract.protocol import Shape
 
 
@@ -28,14 +27,14 @@ class ProseChunker:
 
 
 def assembled(
-    text: str, starts: Sequence[int], sizes: ChunkSizes, headings: Sequence[Heading] = ()
+    text: str, starts: Sequence[int], sizes: ChunkSizes, headings: Headings | None = None
 ) -> list[Chunk]:
     """Chunks between the given starts, without the white space around them."""
     chunks: list[Chunk] = []
     if not starts:
         return chunks
     line, counted = 1, 0
-    paths = HeadingPaths(headings)
+    paths = HeadingPaths(headings) if headings and headings.starts else None
     for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
         inner = text[start:end]
         kept = inner.strip()
@@ -43,7 +42,7 @@ def assembled(
             continue
         start += len(inner) - len(inner.lstrip())
         end = start + len(kept)
-        path = paths.at(start)
+        path = paths.at(start) if paths else ()
         if sizes.overlap and chunks:
             start = _overlapped(text, start, sizes.overlap)
             kept = text[start:end]
@@ -64,20 +63,30 @@ def _overlapped(text: str, start: int, overlap: int) -> int:
     return start
 
 
+def shortened_heading(title: str) -> str:
+    """The beginning of a long heading: every chunk below it carries it. Its own chunk has it whole."""
+    return title if len(title) <= LONGEST_HEADING else title[: LONGEST_HEADING - 1] + "…"
+
+
 class HeadingPaths:
     """The headings a place stands under. Asked in rising order of places."""
 
-    def __init__(self, headings: Sequence[Heading]) -> None:
+    def __init__(self, headings: Headings) -> None:
         self._headings = headings
-        self._starts = [heading.start for heading in headings]
         self._next = 0
-        self._open: list[Heading] = []
+        self._open: list[tuple[int, int]] = []
+        self._path: tuple[str, ...] | None = ()
 
     def at(self, place: int) -> tuple[str, ...]:
-        upto = bisect.bisect_right(self._starts, place)
-        for heading in self._headings[self._next : upto]:
-            while self._open and self._open[-1].level >= heading.level:
+        starts, levels = self._headings.starts, self._headings.levels
+        while self._next < len(starts) and starts[self._next] <= place:
+            level = levels[self._next]
+            while self._open and self._open[-1][0] >= level:
                 self._open.pop()
-            self._open.append(heading)
-        self._next = max(self._next, upto)
-        return tuple(heading.text for heading in self._open if heading.text)
+            self._open.append((level, starts[self._next]))
+            self._next += 1
+            self._path = None
+        if self._path is None:
+            titles = (self._headings.title(start) for _, start in self._open)
+            self._path = tuple(shortened_heading(title) for title in titles if title)
+        return self._path

@@ -12,6 +12,10 @@ CHARS_PER_TOKEN = 4
 """A token of English prose or code, about. Sizes are in characters so that no model is needed to chunk."""
 
 
+LONGEST_HEADING = 500
+"""Characters of a heading that the chunks below it carry."""
+
+
 def estimated_tokens(text: str) -> int:
     return -(-len(text) // CHARS_PER_TOKEN)
 
@@ -45,7 +49,7 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
     """Of the first character, counted from 1 within the page; see ``Extracted.line_numbers``."""
     end_line: int
     headings: tuple[str, ...] = ()
-    """The headings the start of the chunk stands under, outermost first."""
+    """The headings the start of the chunk stands under, outermost first, long ones cut."""
     symbols: tuple[str, ...] = ()
     """Qualified names of what is defined here, in order: ``Queue.claim``."""
 

@@ -1,8 +1,8 @@
 """Extraction that cannot take the worker down with it.
 
 The parsers of ``BOXED`` run in a child process with a limit on memory and CPU time. The child serves one file
-after another; when it dies, the file it was reading fails and the next one gets a new child. Text, Markdown
-and HTML are read in this process: their parsers keep within their input's size.
+after another; when it dies, the file it was reading fails and the next one gets a new child. Small text,
+Markdown and HTML files are read in the worker's own process, where ``budget`` limits them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from typing import IO, BinaryIO
 import msgspec
 
 from penstock import errors
-from penstock.errors import ParserFailed, UnreadableDocument
+from penstock.errors import DocumentTooLarge, ParserFailed, UnreadableDocument
 from penstock.interpreter import isolated_command, isolated_environment
+from penstock.pipeline import budget
+from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.draft import Draft, drafted
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.extract.decoding import SNIFFED
 from penstock.pipeline.extract.opening import BOXED, check_size, extract, extractor
@@ -27,9 +30,16 @@ from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits
 
 FILES_PER_CHILD = 500
 """Then it is replaced: what parsers leak stays bounded."""
+SLOWEST = 10
+"""Times its CPU time that a parser may take by the clock."""
+
+OWN_BYTES = 32 << 20
+"""Memory that a sandbox has before it reads anything."""
 
 _COMMAND = "from penstock.pipeline.extract.boxed import serve; serve()"
 _OUT_OF_MEMORY = "OutOfMemory"
+_WITHOUT_MEMORY = frozenset([-signal.SIGABRT, -signal.SIGTRAP, 127])
+"""How native code that gets no memory ends its process; the last is the dynamic linker's way."""
 
 
 class _Request(msgspec.Struct, array_like=True):
@@ -39,10 +49,15 @@ class _Request(msgspec.Struct, array_like=True):
     kind: Kind
     limits: Limits
     pages: tuple[int, int] | None
+    seconds: float
+    memory_bytes: int
+    sizes: ChunkSizes | None = None
+    """Of chunks, when the file is to be cut into them as well."""
 
 
 class _Answer(msgspec.Struct, array_like=True):
     extracted: Extracted | None = None
+    draft: Draft | None = None
     error: str = ""
     """The name of a class in errors, or of another exception."""
     message: str = ""
@@ -57,29 +72,59 @@ class Box:
         self._lock = threading.Lock()
         self._child: _Child | None = None
 
-    def extract(self, content: Content, *, pages: range | None = None) -> Extracted:
+    def extract(
+        self, content: Content, *, pages: range | None = None, memory_bytes: int | None = None
+    ) -> Extracted:
         """As ``opening.extract``; raises ParserFailed when the parser crashed or went over a limit."""
-        check_size(content, self._limits)
+        limits = self._limits
+        check_size(content, limits)
         kind = kinds.detect(content.name, content.data[:SNIFFED])
         if kind.extractor not in BOXED:
-            return extract(content, self._limits, pages=pages)
-        span = (pages.start, pages.stop) if pages is not None else None
-        with self._lock:
-            return self._boxed(_Request(content.name, kind, self._limits, span), content.data)
+            return extract(content, limits, pages=pages)
+        memory = limits.parser_memory_bytes if memory_bytes is None else memory_bytes
+        answer = self._answer(_request(content, kind, limits, pages, memory), content.data)
+        assert answer.extracted is not None
+        return answer.extracted
 
-    def _boxed(self, request: _Request, data: bytes) -> Extracted:
+    def draft(
+        self, content: Content, sizes: ChunkSizes, *, pages: range | None = None, memory_bytes: int
+    ) -> Draft:
+        """Extract and cut a large file, whatever its type, in a child that ends with it."""
+        check_size(content, self._limits)
+        kind = kinds.detect(content.name, content.data[:SNIFFED])
+        request = _request(content, kind, self._limits, pages, memory_bytes, sizes)
+        try:
+            answer = self._answer(request, content.data)
+        finally:
+            # What this file left in it is the next large file's memory.
+            self.close()
+        assert answer.draft is not None
+        return answer.draft
+
+    def _answer(self, request: _Request, data: bytes) -> _Answer:
+        with self._lock:
+            try:
+                return self._boxed(request, data)
+            except UnreadableDocument:
+                raise
+            except BaseException:
+                # Interrupted in the middle of an exchange: what the child still sends belongs to no file.
+                self.close()
+                raise
+
+    def _boxed(self, request: _Request, data: bytes) -> _Answer:
         while True:
             child = self._child
             if child is None or child.served >= FILES_PER_CHILD:
                 self.close()
                 child = self._child = _Child()
             try:
-                return child.extract(request, data)
+                return child.answer(request, data)
             except _Died as death:
                 self.close()
                 # One that served before may have been full of what others left; a new one has no excuse.
                 if not child.served or not death.worth_another:
-                    raise ParserFailed(f"the parser of {request.kind.extractor} files {death}") from None
+                    raise death.failure(request) from None
 
     def close(self) -> None:
         if self._child is not None:
@@ -96,9 +141,22 @@ class Box:
 
 
 class _Died(Exception):
-    def __init__(self, how: str, *, worth_another: bool) -> None:
+    def __init__(self, how: str, *, worth_another: bool = True) -> None:
         super().__init__(how)
         self.worth_another = worth_another
+
+    def failure(self, request: _Request) -> ParserFailed:
+        return ParserFailed(f"the parser of {request.kind.extractor} files {self}")
+
+
+class _TooSlow(_Died):
+    def failure(self, request: _Request) -> ParserFailed:
+        return budget.time_exceeded(request.seconds)
+
+
+class _TooLarge(_Died):
+    def failure(self, request: _Request) -> ParserFailed:
+        return budget.memory_exceeded(request.memory_bytes)
 
 
 class _Child:
@@ -113,11 +171,10 @@ class _Child:
             stderr=subprocess.DEVNULL,
         )
 
-    def extract(self, request: _Request, data: bytes) -> Extracted:
-        limits = request.limits
+    def answer(self, request: _Request, data: bytes) -> _Answer:
         overdue = threading.Event()
         # CPU time is limited in the child; this is for one that waits for something that never comes.
-        watch = threading.Timer(3 * limits.parser_seconds, self._stop, [overdue])
+        watch = threading.Timer(SLOWEST * request.seconds, self._stop, [overdue])
         watch.daemon = True
         watch.start()
         try:
@@ -125,13 +182,13 @@ class _Child:
         finally:
             watch.cancel()
         if answer is None:
-            raise self._death(overdue.is_set(), limits)
+            raise self._death(overdue.is_set())
         if answer.error == _OUT_OF_MEMORY:
-            raise _Died(
-                f"needed more than {limits.parser_memory_bytes:,} bytes of memory", worth_another=True
-            )
+            raise _TooLarge("ran out of memory")
         self.served += 1
-        return _unpacked(answer)
+        if answer.error:
+            raise _failure(answer)
+        return answer
 
     def _exchange(self, request: bytes, data: bytes) -> _Answer | None:
         try:
@@ -146,12 +203,12 @@ class _Child:
         overdue.set()
         self._process.kill()
 
-    def _death(self, overdue: bool, limits: Limits) -> _Died:
+    def _death(self, overdue: bool) -> _Died:
         code = self._process.wait()
         if overdue or code == -signal.SIGXCPU:
-            return _Died(f"took longer than {limits.parser_seconds} s", worth_another=False)
+            return _TooSlow("took too long", worth_another=False)
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-        return _Died(how, worth_another=True)
+        return _TooLarge(how) if code in _WITHOUT_MEMORY else _Died(how)
 
     def close(self) -> None:
         self._process.kill()
@@ -170,13 +227,24 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     return pipe
 
 
-def _unpacked(answer: _Answer) -> Extracted:
-    if answer.extracted is not None:
-        return answer.extracted
+def _request(
+    content: Content,
+    kind: Kind,
+    limits: Limits,
+    pages: range | None,
+    memory_bytes: int,
+    sizes: ChunkSizes | None = None,
+) -> _Request:
+    span = (pages.start, pages.stop) if pages is not None else None
+    seconds = limits.seconds_for(len(content.data))
+    return _Request(content.name, kind, limits, span, seconds, memory_bytes, sizes)
+
+
+def _failure(answer: _Answer) -> UnreadableDocument:
     known = getattr(errors, answer.error, None)
     if isinstance(known, type) and issubclass(known, UnreadableDocument):
-        raise known(answer.message, remedy=answer.remedy)
-    raise ParserFailed(f"the parser failed: {answer.error}: {answer.message}")
+        return known(answer.message, remedy=answer.remedy)
+    return ParserFailed(f"the parser failed: {answer.error}: {answer.message}")
 
 
 def _send(pipe: IO[bytes], message: bytes) -> None:
@@ -217,25 +285,37 @@ def _answered(sink: BinaryIO, answer: _Answer) -> bool:
 
 
 def _answer(encoded: bytes, data: bytes) -> _Answer:
+    request = msgspec.msgpack.decode(encoded, type=_Request)
     try:
-        request = msgspec.msgpack.decode(encoded, type=_Request)
-        _limit(request.limits)
-        pages = range(*request.pages) if request.pages is not None else None
-        made = extractor(request.kind.extractor)
-        return _Answer(made.extract(Content(request.name, data), request.kind, request.limits, pages))
-    except UnreadableDocument as error:
-        return _Answer(error=type(error).__name__, message=error.message, remedy=error.remedy)
+        return _made(request, data)
     except MemoryError:
         return _Answer(error=_OUT_OF_MEMORY)
     except Exception as error:  # noqa: BLE001 - whatever a parser raises is about this file
+        if not isinstance(error, DocumentTooLarge) and budget.peak_bytes() > request.memory_bytes // 2:
+            # Libraries have errors of their own for that.
+            return _Answer(error=_OUT_OF_MEMORY)
+        if isinstance(error, UnreadableDocument):
+            return _Answer(error=type(error).__name__, message=error.message, remedy=error.remedy)
         return _Answer(error=type(error).__name__, message=str(error)[:500])
 
 
-def _limit(limits: Limits) -> None:
+def _made(request: _Request, data: bytes) -> _Answer:
+    parser = extractor(request.kind.extractor)
+    budget.forget_peak()
+    _limit(request.seconds, request.memory_bytes)
+    pages = range(*request.pages) if request.pages is not None else None
+    extracted = parser.extract(Content(request.name, data), request.kind, request.limits, pages)
+    if request.sizes is None:
+        return _Answer(extracted)
+    return _Answer(draft=drafted(extracted, request.sizes, whole=pages is None))
+
+
+def _limit(seconds: float, memory_bytes: int) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = int(used.ru_utime + used.ru_stime) + limits.parser_seconds + 1
+    until = int(used.ru_utime + used.ru_stime + seconds) + 1
     _, hardest = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, hardest))
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    memory = limits.parser_memory_bytes
-    resource.setrlimit(resource.RLIMIT_AS, (memory if most < 0 else min(memory, most), most))
+    resource.setrlimit(resource.RLIMIT_CPU, (until, hardest))
+    # Of data, not of address space: libraries that are mapped cost nothing.
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    memory = memory_bytes + OWN_BYTES
+    resource.setrlimit(resource.RLIMIT_DATA, (memory if most < 0 else min(memory, most), most))

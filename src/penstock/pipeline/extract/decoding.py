@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import codecs
 import re
-import unicodedata
 from typing import NamedTuple
 
 from penstock.errors import UnsupportedType
+from penstock.normal_form import normalized
 
 SNIFFED = 8192
 """How many bytes from the start tell binary from text."""
@@ -39,6 +39,10 @@ _UNLIKELY = (
     "mac_latin2 mac_roman mac_turkish utf_7 utf_16 utf_32"
 ).split()
 """Mainframes and DOS outside Russia: what is taken for one of these is nearly always something else."""
+
+
+_NOT_OF_FILES = frozenset("idna punycode raw_unicode_escape undefined unicode_escape utf_7".split())
+"""Codecs of Python that are no encodings of files. Decoding punycode takes quadratic time."""
 
 
 class Decoded(NamedTuple):
@@ -76,7 +80,7 @@ def clean(text: str) -> str:
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.isascii():
-        text = unicodedata.normalize("NFC", text.removeprefix("\ufeff"))
+        text = normalized("NFC", text.removeprefix("\ufeff"))
     if "\x00" in text or not text.isascii():
         text = _UNKEEPABLE.sub(lambda found: "" if found[0] == "\x00" else "\ufffd", text)
     return text
@@ -136,6 +140,8 @@ def _known(encoding: str | None) -> str | None:
     try:
         name = codecs.lookup(encoding.strip()).name
     except (LookupError, ValueError):
+        return None
+    if name.replace("-", "_") in _NOT_OF_FILES:
         return None
     return {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "shift_jis": "cp932"}.get(
         name, name

@@ -6,14 +6,16 @@ import re
 from typing import TYPE_CHECKING
 
 from penstock.errors import DocumentDamaged
+from penstock.pipeline.extract import html_cost
 from penstock.pipeline.extract.decoding import clean, decode
 from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Shape
-from penstock.pipeline.extract.text import decoding_warnings, one_page
+from penstock.pipeline.extract.text import decoding_warnings, fence_around, one_page
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-_DECLARED = re.compile(rb"""<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*["']?\s*([\w:.-]+)""", re.I)
+_DECLARATION = re.compile(rb"<(?:meta|\?xml)([^>]*)", re.I)
+_CHARSET = re.compile(rb"""(?:charset|encoding)\s*+=\s*+["']?\s*+([\w:.-]+)""", re.I)
 _UNSEEN = (
     "script, style, template, noscript, iframe, object, canvas, audio, video, svg, datalist, "
     '[hidden], [style*="display:none"], [style*="display: none"]'
@@ -27,12 +29,11 @@ _BREAK = "\x00"
 """Where a ``br`` stood. No text holds one: ``clean`` took them out."""
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _LISTS = frozenset(["ul", "ol", "menu", "dir"])
-_DEEPEST = 4_000
-"""Nesting beyond this is an attack: the time to build the tree grows with its square."""
-_NESTING = re.compile(
-    r"<(/?)(?:div|ul|ol|dl|section|article|aside|blockquote|center|details|fieldset|figure|form|main|nav|table)\b",
-    re.I,
-)
+_FREE_STEPS = 5_000_000
+_STEPS_PER_CHARACTER = 64
+"""What building the tree may take; beyond it is an attack, see ``html_cost``."""
+_DEEPEST_LIST = 20
+"""Lists in lists that are indented: each line of a deeper one would begin with as many spaces."""
 
 
 class HtmlExtractor:
@@ -48,10 +49,9 @@ class HtmlExtractor:
     ) -> Extracted:
         from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
-        declared = _DECLARED.search(content.data[:4096])
-        decoded = decode(content.data, declared[1].decode("ascii") if declared else None)
-        markup = clean(decoded.text)
-        _check_nesting(markup)
+        decoded = decode(content.data, _declared_charset(content.data[:4096]))
+        markup = html_cost.simplified(clean(decoded.text))
+        _check_cost(markup)
         try:
             tree = LexborHTMLParser(markup)
         except SelectolaxError as error:
@@ -69,14 +69,18 @@ class HtmlExtractor:
         )
 
 
-def _check_nesting(markup: str) -> None:
-    if markup.count("<") < 2 * _DEEPEST:
-        return
-    depth = 0
-    for tag in _NESTING.finditer(markup):
-        depth = max(0, depth - 1) if tag[1] else depth + 1
-        if depth > _DEEPEST:
-            raise DocumentDamaged(f"the HTML is nested more than {_DEEPEST:,} levels deep")
+def _declared_charset(head: bytes) -> str | None:
+    charsets = (_CHARSET.search(found[1]) for found in _DECLARATION.finditer(head))
+    return next((found[1].decode("ascii") for found in charsets if found), None)
+
+
+def _check_cost(markup: str) -> None:
+    most = _FREE_STEPS + _STEPS_PER_CHARACTER * len(markup)
+    if html_cost.steps_of(markup, most) > most:
+        raise DocumentDamaged(
+            f"the HTML takes more than {most:,} steps to read: it is nested too deeply, or a tag has too "
+            "many attributes"
+        )
 
 
 def _title(tree: LexborHTMLParser) -> str | None:
@@ -92,7 +96,7 @@ def _text(tree: LexborHTMLParser) -> str:
     body = tree.body or tree.root
     if body is None:
         return ""
-    writer = _Writer(plain_pre=_is_one_pre(body))
+    writer = _Writer(plain_pre=_is_one_pre(body), layout_tables=_layout_tables(body))
     _walk(body, writer)
     return writer.text()
 
@@ -101,6 +105,21 @@ def _is_one_pre(body: LexborNode) -> bool:
     """The page is a text file in a wrapper: its paragraphs are paragraphs, not code."""
     children = list(body.iter(include_text=False))
     return len(children) == 1 and children[0].tag == "pre" and children[0].css_first("code, span") is None
+
+
+def _layout_tables(body: LexborNode) -> frozenset[int]:
+    """Tables that hold tables arrange the page; their cells are no cells."""
+    found: set[int] = set()
+    passed: set[int] = set()
+    for table in body.css("table table"):
+        node = table.parent
+        while node is not None and node.mem_id not in passed:
+            passed.add(node.mem_id)
+            if node.tag == "table":
+                found.add(node.mem_id)
+                break
+            node = node.parent
+    return frozenset(found)
 
 
 def _walk(body: LexborNode, writer: _Writer) -> None:
@@ -130,7 +149,7 @@ def _walk(body: LexborNode, writer: _Writer) -> None:
 class _Writer:
     """Takes the page in reading order and keeps lines of Markdown."""
 
-    def __init__(self, *, plain_pre: bool) -> None:
+    def __init__(self, *, plain_pre: bool, layout_tables: frozenset[int]) -> None:
         self._lines: list[str] = []
         self._inline: list[str] = []
         self._lists: list[int | None] = []
@@ -141,7 +160,9 @@ class _Writer:
         self._bullet = ""
         self._cells: list[str] | None = None
         self._header_row = False
-        self._layout_tables: list[bool] = []
+        self._layout_tables = layout_tables
+        self._tables: list[bool] = []
+        """One a table we are in: whether it arranges the page."""
         self._tight = False
 
     def text(self) -> str:
@@ -169,8 +190,7 @@ class _Writer:
 
     def _enter_block(self, tag: str, node: LexborNode) -> None:
         if tag == "table":
-            # A table that holds tables arranges the page; its cells are no cells.
-            self._layout_tables.append(len(node.css("table")) > 1)
+            self._tables.append(node.mem_id in self._layout_tables)
         elif self._cells is not None:
             self._inline.append(" ")
         elif tag in _HEADINGS:
@@ -193,8 +213,8 @@ class _Writer:
             return
         if self._cells is None and not self._pre:
             self._flush()
-        if tag == "table" and self._layout_tables:
-            self._layout_tables.pop()
+        if tag == "table" and self._tables:
+            self._tables.pop()
             self._tight = False
         elif tag in _LISTS and self._lists and self._cells is None:
             self._lists.pop()
@@ -206,14 +226,14 @@ class _Writer:
         if not self._lists:
             return "- "
         number = self._lists[-1]
-        indent = "  " * (len(self._lists) - 1)
+        indent = "  " * (min(len(self._lists), _DEEPEST_LIST) - 1)
         if number is None:
             return f"{indent}- "
         self._lists[-1] = number + 1
         return f"{indent}{number}. "
 
     def _begin_row(self) -> None:
-        if not (self._layout_tables and self._layout_tables[-1]):
+        if not (self._tables and self._tables[-1]):
             self._cells = []
             self._header_row = False
 
@@ -254,9 +274,7 @@ class _Writer:
         if self._plain_pre:
             self._emit(text.split("\n"))
             return
-        fence = "```"
-        while fence in text:
-            fence += "`"
+        fence = fence_around(text)
         self._emit([fence, *text.split("\n"), fence])
 
     def _flush(self) -> None:
@@ -274,7 +292,8 @@ class _Writer:
             bullet, self._bullet = self._bullet, ""
             self._emit([bullet + lines[0], *(" " * len(bullet) + line for line in lines[1:])], tight=True)
         elif self._lists:
-            self._emit(["  " * len(self._lists) + line for line in lines], tight=True)
+            indent = "  " * min(len(self._lists), _DEEPEST_LIST)
+            self._emit([indent + line for line in lines], tight=True)
         else:
             self._emit(lines)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -43,7 +45,7 @@ class PdfExtractor:
         wanted = (
             range(1, count + 1) if pages is None else range(max(1, pages.start), min(count + 1, pages.stop))
         )
-        found = _pages(content.data, wanted, limits)
+        found = _pages(content.data, wanted, limits, limits.batch_seconds if pages is not None else None)
         if found and all(page.failure for page in found):
             raise DocumentDamaged(f"no page of the PDF can be read: {found[0].failure}")
         failed = [str(page.number) for page in found if page.failure]
@@ -74,9 +76,10 @@ def _opened(data: bytes) -> Iterator[PdfDocument]:
         document.close()
 
 
-def _pages(data: bytes, wanted: range, limits: Limits) -> list[Page]:
+def _pages(data: bytes, wanted: range, limits: Limits, seconds: float | None) -> list[Page]:
+    """``seconds``: CPU time after which the pages read so far will do."""
     found: list[Page] = []
-    chars = 0
+    chars, until = 0, math.inf if seconds is None else time.process_time() + seconds
     for first in range(0, len(wanted), _PAGES_AT_ONCE):
         with _opened(data) as document:
             for number in wanted[first : first + _PAGES_AT_ONCE]:
@@ -85,6 +88,8 @@ def _pages(data: bytes, wanted: range, limits: Limits) -> list[Page]:
                 if chars > limits.text_chars:
                     raise DocumentTooLarge(f"the text has more than {limits.text_chars:,} characters")
                 found.append(page)
+                if time.process_time() > until:
+                    return found
     return found
 
 

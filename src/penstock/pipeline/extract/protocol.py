@@ -83,9 +83,19 @@ class Limits(msgspec.Struct, frozen=True):
     """All pages together; the parsers of archives stop there as well."""
     pages: int = 50_000
     parser_memory_bytes: int = 1024 * 1024 * 1024
-    """Address space of the child process that runs a parser of ``BOXED``."""
-    parser_seconds: int = 120
-    """CPU time of that child for one call; three times that by the clock."""
+    """Memory for parsing and chunking one file, in the worker and in the sandbox."""
+    parser_seconds: float = 20.0
+    """CPU time for parsing and chunking one file, and a tenth of it more for each MiB."""
+    batch_seconds: float = 3.0
+    """CPU time after which a call for a range of pages ends early, with the pages read so far."""
+
+    @classmethod
+    def of(cls, file_mb: int, memory_mb: int, seconds: float) -> Limits:
+        return cls(file_bytes=file_mb << 20, parser_memory_bytes=memory_mb << 20, parser_seconds=seconds)
+
+    def seconds_for(self, size: int) -> float:
+        """CPU time that a file of so many bytes may use."""
+        return self.parser_seconds * (1 + size / (10 << 20))
 
 
 class Extractor(Protocol):
@@ -97,7 +107,8 @@ class Extractor(Protocol):
     """Part of the fingerprint: changes whenever the same bytes may give other text."""
 
     def extract(self, content: Content, kind: Kind, limits: Limits, pages: range | None = None) -> Extracted:
-        """The pages whose numbers are in ``pages``, or all.
+        """The pages whose numbers are in ``pages``, or all. A call for a range may end after its first pages,
+        see ``Limits.batch_seconds``.
 
         Raises an ``UnreadableDocument``; nothing else is expected of a damaged file.
         """

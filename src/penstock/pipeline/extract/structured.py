@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import Any
 from xml.parsers import expat
 
@@ -11,10 +12,17 @@ import msgspec
 from penstock.errors import DocumentDamaged
 from penstock.pipeline.extract.decoding import clean, decode
 from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Shape
-from penstock.pipeline.extract.text import decoding_warnings, one_page
+from penstock.pipeline.extract.text import decoding_warnings, fence_around, one_page
 
 _LONG_LINE = 2000
 _LONGEST_OUTPUT = 2000
+_LONGEST_NAME = 200
+"""Characters of a name that is written again with each of the values that bear it."""
+_MOST_DEFAULTS = 1000
+"""Characters of the attributes a document type gives to elements that do not have them."""
+_DEEPEST = 100
+"""Levels of JSON that are indented: each line of a deeper one would begin with as many spaces."""
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|([\[{\]},])', re.DOTALL)
 
 
 class JsonExtractor:
@@ -35,13 +43,27 @@ class JsonExtractor:
         kept = True
         if text.find("\n", 0, _LONG_LINE) < 0 and len(text) > _LONG_LINE:
             try:
-                text = msgspec.json.format(text, indent=1)
+                text = _with_lines(text)
                 kept = False
             except (msgspec.DecodeError, RecursionError):
                 kept = True  # not JSON after all, or too deep: text it is
         return one_page(
             text, kind, limits, shape=Shape.PROSE, line_numbers=kept, warnings=decoding_warnings(decoded)
         )
+
+
+def _with_lines(text: str) -> str:
+    """A value a line, indented by its depth as long as that is not most of the text."""
+    if text.count("[") + text.count("{") <= _DEEPEST or _depth(text) <= _DEEPEST:
+        return msgspec.json.format(text, indent=1)
+    # The library reads it all the same: it raises what it cannot read.
+    compact = msgspec.json.format(text, indent=-1)
+    return _TOKEN.sub(lambda token: token[0] + "\n" if token[1] else token[0], compact)
+
+
+def _depth(text: str) -> int:
+    steps = {"[": 1, "{": 1, "]": -1, "}": -1}
+    return max(accumulate(steps.get(token, 0) for token in _TOKEN.findall(text)), default=0)
 
 
 class NotebookExtractor:
@@ -61,10 +83,17 @@ class NotebookExtractor:
             notebook = msgspec.json.decode(content.data)
             cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]
             language = notebook.get("metadata", {}).get("language_info", {}).get("name", "")
-            text = "\n\n".join(part for cell in cells for part in _cell(cell, str(language)) if part.strip())
+            name = str(language)
+            shown = name[:_LONGEST_NAME]
+            text = "\n\n".join(part for cell in cells for part in _cell(cell, shown) if part.strip())
         except (msgspec.DecodeError, RecursionError, LookupError, TypeError, AttributeError) as error:
             raise DocumentDamaged(f"this is not a notebook: {error}") from error
-        return one_page(clean(text), kind, limits, shape=Shape.MARKDOWN)
+        warnings = (_cut("the name of the language"),) if len(name) > _LONGEST_NAME else ()
+        return one_page(clean(text), kind, limits, shape=Shape.MARKDOWN, warnings=warnings)
+
+
+def _cut(what: str) -> str:
+    return f"{what} is cut after {_LONGEST_NAME} characters"
 
 
 def _cell(cell: dict[str, Any], language: str) -> list[str]:
@@ -85,9 +114,7 @@ def _joined(lines: object) -> str:
 def _fenced(text: str, language: str) -> str:
     if not text.strip():
         return ""
-    fence = "```"
-    while fence in text:
-        fence += "`"
+    fence = fence_around(text)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
@@ -111,8 +138,9 @@ class XmlExtractor:
         decoded = decode(content.data, declared[1].decode("ascii") if declared else None)
         text = clean(decoded.text)
         warnings = decoding_warnings(decoded)
+        reader = _XmlLines()
         try:
-            lines = _XmlLines().read(text)
+            lines = reader.read(text)
         except (expat.ExpatError, _Refused) as error:
             return one_page(
                 text,
@@ -122,6 +150,8 @@ class XmlExtractor:
                 line_numbers=True,
                 warnings=(*warnings, f"kept as it is written, not well-formed XML: {error}"),
             )
+        if reader.long_names:
+            warnings = (*warnings, _cut("the name of an element"))
         return one_page("\n".join(lines), kind, limits, shape=Shape.PROSE, warnings=warnings)
 
 
@@ -134,6 +164,8 @@ class _XmlLines:
         self._lines: list[str] = []
         self._names: list[str] = []
         self._text: list[str] = []
+        self._defaults = 0
+        self.long_names = False
 
     def read(self, text: str) -> list[str]:
         parser = expat.ParserCreate("utf-8")
@@ -142,14 +174,23 @@ class _XmlLines:
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text.append
         parser.EntityDeclHandler = self._refuse
+        parser.AttlistDeclHandler = self._default
         parser.Parse(text.encode("utf-8"), True)
         return self._lines
 
     def _refuse(self, name: str, *_: object) -> None:
         raise _Refused(f"it defines the entity {name!r}")
 
+    def _default(self, _: str, __: str, ___: str, value: str | None, ____: int) -> None:
+        self._defaults += len(value) if value else 0
+        if self._defaults > _MOST_DEFAULTS:
+            raise _Refused(f"it gives attributes of more than {_MOST_DEFAULTS:,} characters to elements")
+
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._flush()
+        if len(name) > _LONGEST_NAME:
+            name = name[:_LONGEST_NAME] + "…"
+            self.long_names = True
         if len(self._names) == 1 and self._lines:
             self._lines.append("")
         self._names.append(name)

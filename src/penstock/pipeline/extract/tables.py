@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 
 from penstock.pipeline.extract.decoding import clean, decode
 from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Shape
@@ -11,6 +12,8 @@ from penstock.pipeline.extract.text import decoding_warnings, one_page
 _DELIMITERS = ",;\t|"
 _SAMPLED_LINES = 50
 _WIDEST_CELL = 16 * 1024 * 1024
+_LINES_AT_ONCE = 1024 * 1024
+"""Characters of text that are taken apart into lines together."""
 
 
 class TableExtractor:
@@ -27,7 +30,7 @@ class TableExtractor:
         decoded = decode(content.data)
         text = clean(decoded.text)
         delimiter = "\t" if kind.media_type == "text/tab-separated-values" else _delimiter(text)
-        rows, readable = _rows(text, delimiter)
+        rows, lines, readable = _rows(text, delimiter)
         warnings = decoding_warnings(decoded)
         if not readable:
             warnings = (*warnings, "not a table throughout: its lines are kept as they are")
@@ -36,7 +39,7 @@ class TableExtractor:
             kind,
             limits,
             shape=Shape.ROWS,
-            line_numbers=len(rows) == len(text.splitlines()),
+            line_numbers=len(rows) == lines,
             warnings=warnings,
         )
 
@@ -53,12 +56,32 @@ def _delimiter(text: str) -> str:
     return max(_DELIMITERS, key=agreement)
 
 
-def _rows(text: str, delimiter: str) -> tuple[list[str], bool]:
+def _rows(text: str, delimiter: str) -> tuple[list[str], int, bool]:
+    """The rows, the number of lines they stood on, and whether they were rows throughout."""
     before = csv.field_size_limit(_WIDEST_CELL)
+    lines = _Lines(text)
     try:
-        reader = csv.reader(text.splitlines(keepends=True), delimiter=delimiter, strict=False)
-        return [" | ".join(" ".join(cell.split()) for cell in row) for row in reader], True
+        reader = csv.reader(lines, delimiter=delimiter, strict=False)
+        return [" | ".join([" ".join(cell.split()) for cell in row]) for row in reader], lines.count, True
     except csv.Error:
-        return text.splitlines(), False
+        kept = text.splitlines()
+        return kept, len(kept), False
     finally:
         csv.field_size_limit(before)
+
+
+class _Lines:
+    """The lines of a text as ``splitlines`` finds them, a part of the text at a time, and their number."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self.count = 0
+
+    def __iter__(self) -> Iterator[str]:
+        start = 0
+        while start < len(self._text):
+            end = self._text.find("\n", start + _LINES_AT_ONCE) + 1 or len(self._text)
+            for line in self._text[start:end].splitlines(keepends=True):
+                self.count += 1
+                yield line
+            start = end

@@ -10,7 +10,10 @@ from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits,
 
 _SHAPES = {"markdown": Shape.MARKDOWN, "code": Shape.CODE, "rows": Shape.ROWS}
 _SHAPES_OF_TYPE = {"text/x-rst": Shape.RST, "text/asciidoc": Shape.ASCIIDOC, "text/x-org": Shape.ORG}
-_TITLE = re.compile(r"^#\s+(\S.*?)\s*#*$", re.MULTILINE)
+_TITLE = re.compile(r"^#\s+(\S.*)$", re.MULTILINE)
+
+
+_BACKTICKS = re.compile("`{3,}")
 
 
 class TextExtractor:
@@ -66,6 +69,11 @@ def one_page(
     )
 
 
+def fence_around(text: str) -> str:
+    """Backticks that may stand around a text in Markdown: more than it has in a row."""
+    return "`" * max(3, 1 + max(map(len, _BACKTICKS.findall(text)), default=0))
+
+
 def decoding_warnings(decoded: Decoded) -> tuple[str, ...]:
     if decoded.replaced:
         return (f"{decoded.replaced} characters are not {decoded.encoding} and were replaced",)
@@ -74,4 +82,8 @@ def decoding_warnings(decoded: Decoded) -> tuple[str, ...]:
 
 def _title(text: str) -> str | None:
     found = _TITLE.search(text[:4096])
-    return found[1] if found else None
+    if found is None:
+        return None
+    line = found[1]
+    # Its first character is part of it even when it is a hash sign.
+    return line[0] + line[1:].rstrip("#").rstrip()

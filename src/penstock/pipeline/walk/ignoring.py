@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from pathspec import GitIgnoreSpec
-from pathspec.patterns.gitignore import GitIgnorePatternError
-
+from penstock.pipeline.walk.patterns import PatternList
 from penstock.pipeline.walk.protocol import Rule
 
 FILES = ((".penstockignore", Rule.PENSTOCKIGNORE), (".gitignore", Rule.GITIGNORE))
 """What .penstockignore says at any level goes before all .gitignore files."""
 
-_LONGEST = 1_000_000
+_LONGEST = 16 * 1024 * 1024
 """Bytes read of an ignore file."""
+
+log = logging.getLogger("penstock.walk")
 
 
 class Ignored(NamedTuple):
@@ -27,17 +28,16 @@ class Ignored(NamedTuple):
 class Patterns(NamedTuple):
     """One ignore file: its patterns, and the directory they count from, ending in ``/`` unless the top."""
 
-    spec: GitIgnoreSpec
+    patterns: PatternList
     below: str
     rule: Rule
 
     def verdict(self, path: str) -> Ignored | bool | None:
         """``path`` is relative to the top of all ignore files, directories with a ``/`` at the end."""
-        result = self.spec.check_file(path[len(self.below) :])
-        if not result.include:
-            return result.include
-        written = getattr(self.spec.patterns[result.index or 0], "pattern", "")
-        return Ignored(self.rule, f"{self.below}{_FILE_NAMES[self.rule]}: {written}")
+        found = self.patterns.last(path[len(self.below) :])
+        if found is None or found.negated:
+            return None if found is None else False
+        return Ignored(self.rule, f"{self.below}{_FILE_NAMES[self.rule]}: {found.written}")
 
 
 _FILE_NAMES = {rule: name for name, rule in FILES}
@@ -96,29 +96,11 @@ def _read(path: str, below: str, rule: Rule) -> list[Patterns]:
         return []
     with os.fdopen(descriptor, "rb") as file:
         try:
-            lines = file.read(_LONGEST).decode("utf-8", "surrogateescape").splitlines()
+            read = file.read(_LONGEST + 1)
         except (OSError, TypeError):  # a directory, or a pipe with nothing in it
             return []
-    spec = compiled(lines)
-    return [Patterns(spec, below, rule)] if spec.patterns else []
-
-
-def compiled(lines: Iterable[str]) -> GitIgnoreSpec:
-    """The patterns that git would understand; like git, the others are passed over."""
-    lines = list(lines)
-    try:
-        return GitIgnoreSpec.from_lines(line for line in lines if _says_something(line))
-    except GitIgnorePatternError:
-        return GitIgnoreSpec.from_lines(line for line in lines if _says_something(line) and _valid(line))
-
-
-def _says_something(line: str) -> bool:
-    return bool(line.strip()) and not line.startswith("#")
-
-
-def _valid(line: str) -> bool:
-    try:
-        GitIgnoreSpec.from_lines([line])
-    except GitIgnorePatternError:
-        return False
-    return True
+    if len(read) > _LONGEST:
+        log.warning("%s: only the patterns in its first %s bytes count", path, f"{_LONGEST:,}")
+        read = read[:_LONGEST].rpartition(b"\n")[0]
+    patterns = PatternList(read.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape").split("\n"))
+    return [Patterns(patterns, below, rule)] if patterns else []

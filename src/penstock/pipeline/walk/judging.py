@@ -7,11 +7,10 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pathspec import GitIgnoreSpec
-
 from penstock.pipeline.extract import kinds
 from penstock.pipeline.walk import ignoring
 from penstock.pipeline.walk.ignoring import Ignores
+from penstock.pipeline.walk.patterns import PatternList
 from penstock.pipeline.walk.protocol import Rule, Skipped, WalkRules
 from penstock.pipeline.walk.repository import find_repository
 
@@ -105,7 +104,7 @@ class Judge:
             ignored = self._ignored(parent.ignores, path)
             if ignored is not None:
                 return ignored
-        if self._include is not None and not self._include.match_file(path):
+        if self._include is not None and not self._include.matches(path):
             return Skipped(path, Rule.NOT_INCLUDED)
         if size > self._rules.max_bytes:
             return Skipped(
@@ -142,7 +141,7 @@ class Judge:
         ignored = ignores.verdict(self._above + path)
         if ignored is not None:
             return Skipped(shown, ignored.rule, directory, ignored.pattern)
-        if self._exclude is not None and self._exclude.match_file(path):
+        if self._exclude is not None and self._exclude.matches(path):
             return Skipped(shown, Rule.EXCLUDED, directory)
         return None
 
@@ -159,8 +158,8 @@ class Judge:
         return Skipped(path, rule, False, shown.decode("utf-8", "backslashreplace"))
 
 
-def _patterns(globs: tuple[str, ...]) -> GitIgnoreSpec | None:
-    return ignoring.compiled(globs) if globs else None
+def _patterns(globs: tuple[str, ...]) -> PatternList | None:
+    return PatternList(globs) if globs else None
 
 
 def names_in(directory: str) -> list[str]:

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from penstock import lifecycle
+from penstock.catalog.protocol import Catalog
 from penstock.queue.protocol import Queue
+from penstock.worker import failed_files
 from penstock.worker.rota import AWAY
 
 REAP_AT_ONCE = 100
@@ -28,10 +30,12 @@ class Reaper:
         queue: Queue,
         longest_lease_s: float,
         *,
+        catalog: Catalog | None = None,
         wall: Callable[[], float] | None = None,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._queue = queue
+        self._catalog = catalog
         self._longest_lease_s = longest_lease_s
         self._wall = wall or (lambda: queue.now().timestamp())
         self._steady = steady
@@ -47,7 +51,9 @@ class Reaper:
         late = self._queue.expired(limit=REAP_AT_ONCE)
         if late:
             log.warning("%d jobs are taken back: their workers did not renew the leases", len(late))
-            self._queue.settle([lifecycle.lease_lost(job, jitter=random.uniform(-1, 1)) for job in late])
+            lost = [lifecycle.lease_lost(job, jitter=random.uniform(-1, 1)) for job in late]
+            failed_files.record(self._catalog, late, lost, None)
+            self._queue.settle(lost)
         return len(late) == REAP_AT_ONCE
 
     def _must_sit_out(self) -> bool:

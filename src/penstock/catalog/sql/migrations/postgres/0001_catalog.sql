@@ -360,8 +360,16 @@ CREATE TABLE catalog_ledger (
     remedy      text        NOT NULL,
     job_id      text        COLLATE "C",
     at          timestamptz NOT NULL,
+    -- Of a file that failed for good: what it was, and what it failed with. NULL: it is tried again.
+    size        bigint,
+    mtime_ns    bigint,
+    made_with   text        COLLATE "C",
     PRIMARY KEY (tenant_id, collection, branch, path)
 );
+
+-- For walks: they read these few and none of the paths that a rule left out.
+CREATE INDEX idx_ledger_remembered ON catalog_ledger (tenant_id, collection, branch, path)
+    WHERE made_with IS NOT NULL;
 
 CREATE TABLE catalog_fingerprint (
     phase        text COLLATE "C" NOT NULL PRIMARY KEY CHECK (phase IN ('ocr', 'vector', 'graphrag')),

@@ -346,8 +346,16 @@ CREATE TABLE catalog_ledger (
     remedy      TEXT NOT NULL,
     job_id      TEXT,
     at          TEXT NOT NULL,
+    -- Of a file that failed for good: what it was, and what it failed with. NULL: it is tried again.
+    size        INTEGER,
+    mtime_ns    INTEGER,
+    made_with   TEXT,
     PRIMARY KEY (tenant_id, collection, branch, path)
 ) WITHOUT ROWID;
+
+-- For walks: they read these few and none of the paths that a rule left out.
+CREATE INDEX idx_ledger_remembered ON catalog_ledger (tenant_id, collection, branch, path)
+    WHERE made_with IS NOT NULL;
 
 CREATE TABLE catalog_fingerprint (
     phase        TEXT NOT NULL PRIMARY KEY CHECK (phase = 'ocr' OR phase = 'vector' OR phase = 'graphrag'),

@@ -173,6 +173,12 @@ SELECT path, kind, rule, cause, remedy, job_id, at FROM catalog_ledger
 WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path > $4 AND path >= $5 AND path < $6
 ORDER BY path LIMIT $7
 
+-- name: remembered
+SELECT path, size, mtime_ns, made_with FROM catalog_ledger
+WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path > $4 AND path >= $5 AND path < $6
+  AND made_with IS NOT NULL
+ORDER BY path LIMIT $7
+
 -- name: ledger_at
 SELECT path, kind, rule, cause, remedy, job_id, at FROM catalog_ledger
 WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path = $4

@@ -183,15 +183,17 @@ INSERT INTO catalog_gone (change_seq, tenant_id, source_key, gone_at) VALUES ($1
 DELETE FROM sources WHERE key = $1
 
 -- name: note
-INSERT INTO catalog_ledger (tenant_id, collection, branch, path, kind, rule, cause, remedy, job_id, at)
+INSERT INTO catalog_ledger
+    (tenant_id, collection, branch, path, kind, rule, cause, remedy, job_id, at, size, mtime_ns, made_with)
 SELECT * FROM (
     SELECT DISTINCT ON (tenant_id, collection, branch, path) * FROM rows(
         tenant_id text, collection text, branch text, path text, kind text, rule text, cause text, remedy text,
-        job_id text, at timestamptz)
+        job_id text, at timestamptz, size bigint, mtime_ns bigint, made_with text)
     ORDER BY tenant_id, collection, branch, path, at DESC) AS n
 ON CONFLICT (tenant_id, collection, branch, path) DO UPDATE
 SET kind = excluded.kind, rule = excluded.rule, cause = excluded.cause, remedy = excluded.remedy,
-    job_id = excluded.job_id, at = excluded.at
+    job_id = excluded.job_id, at = excluded.at, size = excluded.size, mtime_ns = excluded.mtime_ns,
+    made_with = excluded.made_with
 
 -- name: old_tombstones
 DELETE FROM catalog_tombstone WHERE created_at < $1

@@ -145,8 +145,8 @@ DELETE FROM sources WHERE key = ?
 
 -- name: note
 INSERT OR REPLACE INTO catalog_ledger
-    (tenant_id, collection, branch, path, kind, rule, cause, remedy, job_id, at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    (tenant_id, collection, branch, path, kind, rule, cause, remedy, job_id, at, size, mtime_ns, made_with)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: old_tombstones
 DELETE FROM catalog_tombstone WHERE created_at < ?

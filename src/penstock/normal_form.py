@@ -1,0 +1,75 @@
+"""Unicode normal forms in linear time, also of texts with endless runs of combining marks."""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+from collections.abc import Iterator
+from itertools import chain
+from typing import Literal, TypeAlias
+
+Form: TypeAlias = Literal["NFC", "NFD", "NFKC", "NFKD"]
+
+_LONG = 64
+"""Marks in a row from which on they are sorted here: the library's own sort takes time with their square."""
+
+_FIRST = "\u0300"
+MARKED = (range(0x300, 0x3400), range(0xA000, 0xAC00), range(0xF900, 0x1F000))
+"""Where combining marks stand among the codes: between lie the ideographs and Hangul."""
+DECOMPOSED = "\u0f73\u0f75\u0f81"
+"""Characters that are no marks but decompose into two."""
+COMPATIBLE = "\uff9e\uff9f"
+"""The same for the forms of compatibility. Unicode promises that there will be no others."""
+
+
+def normalized(form: Form, text: str) -> str:
+    """The same as ``unicodedata.normalize``."""
+    if text.isascii():
+        return text
+    # Of 64 marks in a row one stands at a place that 64 divides.
+    sample = text[::_LONG]
+    if max(sample, default="") >= _FIRST and not marks().isdisjoint(sample):
+        taken_apart: Form = "NFKD" if "K" in form else "NFD"
+        pieces: list[str] = []
+        done = 0
+        for start, stop in _long_runs(text, sample):
+            pieces += (text[done:start], _in_order(taken_apart, text[start:stop]))
+            done = stop
+        text = "".join((*pieces, text[done:])) if pieces else text
+    return unicodedata.normalize(form, text)
+
+
+def _long_runs(text: str, sample: str) -> Iterator[tuple[int, int]]:
+    found = marks()
+    stop = 0
+    for place in (_LONG * index for index, char in enumerate(sample) if char in found):
+        if place < stop:
+            continue
+        start = place
+        while start > stop and text[start - 1] in found:
+            start -= 1
+        stop = place + 1
+        while stop < len(text) and text[stop] in found:
+            stop += 1
+        if stop - start >= _LONG:
+            yield start, stop
+
+
+def _in_order(form: Form, run: str) -> str:
+    """The canonical order: by class, and marks of one class as they stood."""
+    pieces: list[str] = []
+    waiting: list[str] = []
+    for mark in chain.from_iterable([unicodedata.normalize(form, char) for char in run]):
+        if unicodedata.combining(mark):
+            waiting.append(mark)
+            continue
+        pieces += (*sorted(waiting, key=unicodedata.combining), mark)
+        waiting.clear()
+    return "".join([*pieces, *sorted(waiting, key=unicodedata.combining)])
+
+
+@functools.cache
+def marks() -> frozenset[str]:
+    """Combining marks, and the characters that may become some."""
+    found = (char for char in map(chr, chain(*MARKED)) if unicodedata.combining(char))
+    return frozenset((*found, *DECOMPOSED, *COMPATIBLE))

@@ -1,0 +1,218 @@
+"""File budgets: limits on the CPU time and memory that one file may use while it is parsed and chunked.
+
+Both are enforced from inside, without a process for each file. A timer on this process's CPU time interrupts
+Python code; CPU time, so that a busy machine fails no file. A limit on its data makes allocations fail. Only
+the main thread of a process can be interrupted, so a worker in a thread enforces neither. Native code that
+does not return is the supervisor's business: it reads from shared memory which file is being parsed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from _signal import getsignal, setitimer  # type: ignore[import-not-found]  # without the enums of signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Generic, NamedTuple, TypeVar
+
+from penstock.errors import DocumentTooLarge, MemoryBudgetExceeded, TimeBudgetExceeded
+
+AGAIN_S = 0.25
+"""CPU time between interrupts: a parser may have caught the one before."""
+SMALL_BYTES = 64 << 20
+EXPANSION = 24
+"""Memory that a file's bytes take as text, lines and chunks. Only a first guess: a file that needs more gets
+a second try with the large share."""
+
+_PAGE = resource.getpagesize()
+_Made = TypeVar("_Made")
+
+
+class FileMark(NamedTuple):
+    """The file that a job of a batch is parsing, as the supervisor sees it."""
+
+    member: int
+    """Place of its job in the batch."""
+    cpu_started: float
+    """CPU time of the process when it began."""
+    seconds: float
+    size: int
+    mtime_ns: int
+    made_with: str
+    """See ``LedgerEntry.made_with``."""
+
+
+class MemoryInUse(Exception):
+    """Another process of this worker is parsing a large file; this one has to wait."""
+
+
+class MemoryShare(NamedTuple):
+    """Part of the worker's file memory that one of its processes may use.
+
+    Every file may use ``small_bytes``, in the process itself. A file that needs more may use ``large_bytes``
+    in a sandbox, but only one process at a time has such a file. So all together stay within the sum.
+    """
+
+    small_bytes: int
+    large_bytes: int
+    lock_path: str
+
+    @classmethod
+    def of(cls, total_mb: int, processes: int, directory: Path) -> MemoryShare:
+        total, processes = total_mb << 20, max(processes, 1)
+        small = min(SMALL_BYTES, total // (2 * processes))
+        return cls(small, total - processes * small, str(directory / "large-file.lock"))
+
+
+class Work(NamedTuple, Generic[_Made]):
+    """Two ways to do the work on one file; both get the memory it may use, in bytes."""
+
+    here: Callable[[int | None], _Made]
+    """In this process; None: without a limit on memory."""
+    in_sandbox: Callable[[int], _Made]
+    """In a process that ends with it: what a large file leaves behind is nobody else's memory."""
+
+
+class FileLimiter:
+    """Runs the work on one file within its budget. One for each process, used by its main thread."""
+
+    def __init__(self, share: MemoryShare | None = None) -> None:
+        self._share = share
+        self._lock_fd = -1
+        self._statm = -1
+
+    def run(self, seconds: float, size: int, work: Work[_Made]) -> _Made:
+        """Do the work: here for a small file, in the sandbox for one that is large, or needs much memory.
+
+        Raises ``TimeBudgetExceeded``, ``MemoryBudgetExceeded``, or ``MemoryInUse`` when it is not its turn.
+        """
+        if threading.get_ident() != threading.main_thread().ident:
+            return work.here(None)
+        if self._share is None:
+            with _Timer(seconds):
+                return work.here(None)
+        if size * EXPANSION <= self._share.small_bytes:
+            with suppress(MemoryBudgetExceeded):
+                return self._limited(seconds, self._share.small_bytes, work.here)
+        with self._large_turn(self._share.lock_path):
+            return work.in_sandbox(self._share.large_bytes)
+
+    def _limited(self, seconds: float, memory_bytes: int, work: Callable[[int | None], _Made]) -> _Made:
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        resident, data = self._sizes()
+        limit = data + memory_bytes
+        resource.setrlimit(resource.RLIMIT_DATA, (limit if most < 0 else min(limit, most), most))
+        try:
+            with _Timer(seconds):
+                return work(memory_bytes)
+        except MemoryError:
+            raise memory_exceeded(memory_bytes) from None
+        except (TimeBudgetExceeded, DocumentTooLarge):
+            raise
+        except Exception as error:
+            if peak_bytes() - resident > memory_bytes // 2:
+                # Libraries have errors of their own for that.
+                forget_peak()
+                raise memory_exceeded(memory_bytes) from error
+            raise
+        finally:
+            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+    def _sizes(self) -> tuple[int, int]:
+        """Resident memory, and private writable memory, which the limit counts."""
+        if self._statm < 0:
+            self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        pages = os.pread(self._statm, 200, 0).split()
+        return int(pages[1]) * _PAGE, int(pages[5]) * _PAGE
+
+    @contextmanager
+    def _large_turn(self, lock_path: str) -> Iterator[None]:
+        if self._lock_fd < 0:
+            self._lock_fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise MemoryInUse("another process of this worker is parsing a large file") from None
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        for fd in (self._lock_fd, self._statm):
+            if fd >= 0:
+                os.close(fd)
+        self._lock_fd = self._statm = -1
+
+
+def peak_bytes() -> int:
+    """The most memory this process had at one time, since ``forget_peak``."""
+    with suppress(OSError, ValueError, IndexError):
+        told = Path("/proc/self/status").read_text()
+        return int(told.partition("VmHWM:")[2].split()[0]) * 1024
+    return 0
+
+
+def forget_peak() -> None:
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def time_exceeded(seconds: float) -> TimeBudgetExceeded:
+    return TimeBudgetExceeded(f"parsing and chunking it took more than {seconds:.3g} s of CPU time")
+
+
+def memory_exceeded(memory_bytes: int) -> MemoryBudgetExceeded:
+    return MemoryBudgetExceeded(
+        f"parsing and chunking it took more than {memory_bytes >> 20:,} MiB of memory"
+    )
+
+
+def cpu_seconds(pid: int) -> float | None:
+    """CPU time that another process has used; None where the system does not tell."""
+    if not sys.platform.startswith("linux"):
+        return None
+    # The clock of a process, as clock_getcpuclockid(3) makes it.
+    with suppress(OSError, OverflowError):
+        return time.clock_gettime(~pid << 3 | 2)
+    return None
+
+
+class _Interrupt(BaseException):
+    """Raised by the timer's signal. No Exception: a parser that catches those must not catch it."""
+
+
+class _Timer:
+    """Interrupts its block after some CPU time of this process."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __enter__(self) -> None:
+        if getsignal(signal.SIGPROF) is not _interrupt:
+            signal.signal(signal.SIGPROF, _interrupt)
+        setitimer(signal.ITIMER_PROF, max(self._seconds, 0.001), AGAIN_S)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # One more may come while the timer is being stopped.
+        for _ in range(100):
+            try:
+                setitimer(signal.ITIMER_PROF, 0)
+                break
+            except _Interrupt as late:
+                error = error or late
+        if isinstance(error, _Interrupt):
+            raise time_exceeded(self._seconds) from None
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise _Interrupt

@@ -1,0 +1,123 @@
+"""Files that take too much time or memory cost themselves only, are explained, and are not read again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock import Penstock, config, working
+from penstock.job import Job
+from tests.pipeline.making import pdf
+from tests.worker.processes import ROOT
+
+GOOD = 40
+BAD = {
+    "spin.txt": "ERR_FILE_TIME",
+    "native.txt": "ERR_FILE_TIME",
+    "hungry.txt": "ERR_FILE_MEMORY",
+    "crash.txt": "ERR_WORKER_LOST",
+}
+
+
+class Bench:
+    """A folder, its index, and a worker that notes which files it parsed."""
+
+    def __init__(self, place: Path) -> None:
+        self.folder = place / "files"
+        self.folder.mkdir()
+        self._journal = place / "parsed"
+        self.settings = config.load(
+            {},
+            url=f"sqlite:///{place}/queue.db",
+            state_dir=place / "state",
+            embedder="hashing",
+            sqlite_synchronous="NORMAL",
+            max_retries=0,
+            file_time_s=0.5,
+            file_memory_mb=96,
+        )
+
+    def index(self) -> Job:
+        values = msgspec.json.encode(working.plain(self.settings), enc_hook=str).decode()
+        given = [values, str(self.folder), str(self._journal)]
+        command = [sys.executable, "-m", "tests.documents.budgets", *given]
+        subprocess.run(command, cwd=ROOT, check=True, timeout=240, stderr=subprocess.DEVNULL)
+        with Penstock(settings=self.settings) as app:
+            (newest, *_) = app.jobs(item_type="folder", limit=1)
+        return newest
+
+    def parsed(self) -> Counter[str]:
+        lines = self._journal.read_text().splitlines() if self._journal.exists() else []
+        self._journal.unlink(missing_ok=True)
+        return Counter(lines)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_bad_files_cost_themselves_only_and_are_not_read_again(bench: Bench):
+    for number in range(GOOD):
+        (bench.folder / f"good{number}.txt").write_text(f"honest words of file {number}\n")
+    for name in BAD:
+        (bench.folder / name).write_text(f"{name.partition('.')[0]} is what the parser does")
+
+    first = bench.index()
+
+    with Penstock(settings=bench.settings) as app:
+        files = {Path(job.payload["file_path"]).name: job for job in app.jobs(item_type="file", limit=100)}
+        reasons = {name: app.documents.why(str(bench.folder / name)) for name in files}
+        found = app.search("honest", limit=100)
+    good = {name: job for name, job in files.items() if name not in BAD}
+    assert BAD == {name: files[name].error_code for name in BAD}
+    assert GOOD == len(good) == len(found)
+    assert {("done", 0, 0)} == {(str(job.status), job.retry_count, job.lost_count) for job in good.values()}
+    assert {name: ("failed", code) for name, code in BAD.items()} == {
+        name: (reasons[name].verdict, reasons[name].cause.partition(":")[0]) for name in BAD
+    }
+    assert {"indexed"} == {reasons[name].verdict for name in good}
+    assert ("failed", len(BAD)) == (str(first.status), first.children_failed)
+    assert set(files) == set(bench.parsed())
+
+    second = bench.index()
+
+    assert {} == bench.parsed()
+    assert second.result is not None
+    assert (len(BAD), GOOD) == (second.result["failed_before"], second.result["unchanged"])
+
+    (bench.folder / "spin.txt").write_text("mended, and honest")
+    third = bench.index()
+
+    assert ["spin.txt"] == list(bench.parsed())
+    assert "done" == str(third.status)
+
+
+def test_another_budget_is_another_try(bench: Bench):
+    (bench.folder / "hungry.txt").write_text("hungry is what the parser does")
+    (bench.folder / "good.txt").write_text("honest words")
+    bench.index()
+    assert {"hungry.txt", "good.txt"} == set(bench.parsed())
+
+    bench.settings = config.load({}, **working.plain(bench.settings) | {"file_memory_mb": 112})
+    bench.index()
+
+    assert {"hungry.txt"} == set(bench.parsed())
+
+
+def test_a_batch_of_pages_may_outlast_the_grace_of_a_cancel(bench: Bench):
+    (bench.folder / "pages.pdf").write_bytes(pdf(*[f"honest page {number}" for number in range(40)]))
+    bench.settings = config.load({}, **working.plain(bench.settings) | {"cancel_grace_s": 0})
+
+    job = bench.index()
+
+    # The first pages within the job; the others in one batch that nobody stopped.
+    assert {"pages.pdf": 2, "pages.pdf 33-40": 1} == bench.parsed()
+    with Penstock(settings=bench.settings) as app:
+        reason = app.documents.why(str(bench.folder / "pages.pdf"))
+    assert ("done", "indexed", ()) == (str(job.status), reason.verdict, reason.missing)

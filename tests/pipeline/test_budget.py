@@ -1,0 +1,187 @@
+"""Budgets of files: interrupted when they take too long, refused the memory they may not have."""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import resource
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import DocumentDamaged, MemoryBudgetExceeded, NoText, TimeBudgetExceeded
+from penstock.pipeline.budget import FileLimiter, MemoryInUse, MemoryShare, Work
+from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.embed.hashing import HashingEmbedder
+from penstock.pipeline.extract.protocol import Content, Limits
+from penstock.pipeline.recipe import Recipe
+from tests.pipeline.making import PIXEL, pdf
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def limiter(tmp_path: Path) -> Iterator[FileLimiter]:
+    limiter = FileLimiter(MemoryShare(16 * MIB, 64 * MIB, str(tmp_path / "lock")))
+    yield limiter
+    limiter.close()
+
+
+def allocate(mib: int) -> int:
+    return sum(map(len, ["x" * MIB for _ in range(mib)]))
+
+
+def only_here(call: Callable[[int | None], Any]) -> Work[Any]:
+    """Work that says so when it is sent to the sandbox."""
+    return Work(call, lambda memory_bytes: ("sandbox", memory_bytes))
+
+
+def spin(_: int | None) -> None:
+    while True:
+        try:
+            sum(range(1000))
+        except Exception:  # noqa: S112 - parsers do that
+            continue
+
+
+def unlimited() -> bool:
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    return soft == hard and signal.getitimer(signal.ITIMER_PROF) == (0, 0)
+
+
+def test_python_code_is_interrupted_even_if_it_catches_exceptions(limiter: FileLimiter):
+    with pytest.raises(TimeBudgetExceeded, match=r"more than 0\.05 s"):
+        limiter.run(0.05, 10, only_here(spin))
+
+    assert unlimited()
+
+
+def test_a_regular_expression_is_interrupted(limiter: FileLimiter):
+    with pytest.raises(TimeBudgetExceeded):
+        limiter.run(0.05, 10, only_here(lambda _: re.match(r"(a*)*b", "a" * 40)))
+
+
+def test_a_budget_is_the_files_own(limiter: FileLimiter):
+    """Ten that take half of it each."""
+
+    def half(_: int | None) -> int:
+        return sum(range(1_000_000))
+
+    assert [sum(range(1_000_000))] * 10 == [limiter.run(5.0, 10, only_here(half)) for _ in range(10)]
+    assert unlimited()
+
+
+def test_a_small_file_that_needs_more_memory_goes_to_the_sandbox(limiter: FileLimiter):
+    assert ("sandbox", 64 * MIB) == limiter.run(10.0, 10, only_here(lambda _: allocate(200)))
+
+    assert unlimited()
+    assert 200 * MIB == allocate(200)
+
+
+def test_a_library_may_have_errors_of_its_own_for_want_of_memory(limiter: FileLimiter):
+    def work(_: int | None) -> None:
+        try:
+            allocate(200)
+        except MemoryError:
+            raise DocumentDamaged("cannot be parsed") from None
+
+    assert ("sandbox", 64 * MIB) == limiter.run(10.0, 10, only_here(work))
+    with pytest.raises(DocumentDamaged):
+        limiter.run(10.0, 10, only_here(lambda _: (_ for _ in ()).throw(DocumentDamaged("really"))))
+
+
+def test_one_large_file_at_a_time(limiter: FileLimiter, tmp_path: Path):
+    work = only_here(lambda _: "here")
+    with (tmp_path / "lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(MemoryInUse):
+            limiter.run(10.0, 50 * MIB, work)
+        assert "here" == limiter.run(10.0, 10, work)
+
+    assert ("sandbox", 64 * MIB) == limiter.run(10.0, 50 * MIB, work)
+
+
+def test_processes_together_stay_within_the_setting(tmp_path: Path):
+    for processes in (1, 2, 8, 100):
+        share = MemoryShare.of(640, processes, tmp_path)
+        assert 640 * MIB == share.large_bytes + processes * share.small_bytes
+        assert share.large_bytes >= 320 * MIB
+
+
+def test_in_a_thread_nothing_is_enforced(limiter: FileLimiter):
+    """Neither signals nor limits of the process are a thread's to use; see decision 0051."""
+    made = []
+    thread = threading.Thread(
+        target=lambda: made.append(
+            limiter.run(0.001, 50 * MIB, only_here(lambda memory: (memory, sum(range(10**6)))))
+        )
+    )
+    thread.start()
+    thread.join()
+
+    assert [(None, sum(range(10**6)))] == made
+
+
+@pytest.fixture
+def recipe() -> Iterator[Recipe]:
+    recipe = Recipe(HashingEmbedder(), limits=Limits(parser_seconds=0.01))
+    yield recipe
+    recipe.close()
+
+
+def test_an_honest_file_beyond_its_time_fails_alone(recipe: Recipe):
+    honest = Content("a.md", b"# Heading\n\nSome words.\n\n" * 40_000)
+
+    with pytest.raises(TimeBudgetExceeded):
+        recipe.draft(honest, ChunkSizes())
+    assert 1 == len(recipe.draft(Content("b.md", b"words"), ChunkSizes()).chunks)
+
+
+def large_recipe(tmp_path: Path, memory_mb: int) -> Recipe:
+    """One for which every file is large."""
+    share = MemoryShare(0, memory_mb * MIB, str(tmp_path / "lock"))
+    return Recipe(HashingEmbedder(), limits=Limits(parser_seconds=10.0), memory=share)
+
+
+def test_the_sandbox_makes_the_same_of_a_file(tmp_path: Path):
+    plain, large = Recipe(HashingEmbedder()), large_recipe(tmp_path, 128)
+    texts = [
+        Content("a.md", b"# One\n\nwords\n\n# Two\n\n" + b"more words. " * 900),
+        Content("b.pdf", pdf("c")),
+    ]
+    try:
+        for content in texts:
+            assert plain.draft(content, ChunkSizes()) == large.draft(content, ChunkSizes())
+        with pytest.raises(NoText):
+            large.draft(Content("c.pdf", pdf(PIXEL)), ChunkSizes())
+    finally:
+        plain.close()
+        large.close()
+
+
+@pytest.mark.parametrize("suffix", ["html", "md", "json"])
+def test_a_file_beyond_the_large_share_fails_for_its_memory(tmp_path: Path, suffix: str):
+    recipe = large_recipe(tmp_path, 48)
+    part = {"html": b"<p>ab</p>", "md": b"# a\n\n", "json": b'["a"],'}[suffix]
+    try:
+        with pytest.raises(MemoryBudgetExceeded):
+            recipe.draft(Content(f"a.{suffix}", b"[" + part * (15 * MIB // len(part))), ChunkSizes())
+    finally:
+        recipe.close()
+
+
+def test_a_range_of_heavy_pages_ends_early():
+    heavy = pdf(*[b"BT /F1 12 Tf (words) Tj ET " + b"0 0 m 1 1 l S " * 20_000] * 4)
+    recipe = Recipe(HashingEmbedder(), limits=Limits(batch_seconds=0.0))
+    try:
+        draft = recipe.draft(Content("a.pdf", heavy), ChunkSizes(), pages=range(2, 5))
+        whole = recipe.draft(Content("a.pdf", heavy), ChunkSizes())
+    finally:
+        recipe.close()
+
+    assert ([2], 4) == ([page.number for page in draft.pages], draft.page_count)
+    assert [1, 2, 3, 4] == [page.number for page in whole.pages]

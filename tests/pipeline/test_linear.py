@@ -1,0 +1,99 @@
+"""No file, ignore pattern or query costs more than its size: four times of it, 2.3 × 2.3 times the CPU."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.catalog.sql.searchable import expression, terms
+from penstock.errors import UnreadableDocument
+from penstock.pipeline.chunk.opening import chunk_page
+from penstock.pipeline.extract.opening import extract
+from penstock.pipeline.extract.protocol import Content
+from penstock.pipeline.walk.protocol import WalkRules
+from penstock.pipeline.walk.walking import walk
+from penstock.service.search import _snippet
+from tests.pipeline.hostile_inputs import FILES, IGNORES, QUERIES
+
+STEP = 4
+MOST = 2.3**2
+NOISE = 0.004
+"""Seconds that a measurement may be off, however little there is to do."""
+N = 2_000
+LARGER = {
+    "cuts that get worse": 100,
+    "ideographic full stops": 2,
+    "nested lists": 4,
+    "nested tables": 4,
+    "one long heading": 4,
+}
+"""Inputs that show how they grow only when there is more of them."""
+PARSED_BY_OTHERS = frozenset(["open generic types", "spaces on a page"])
+"""Grown in the grammar of TypeScript and in pdfium: the limits of one file's time and memory are for them."""
+
+
+def cpu(work: Callable[[], object]) -> float:
+    began = time.thread_time()
+    work()
+    return time.thread_time() - began
+
+
+def check_growth(small: Callable[[], object], large: Callable[[], object]) -> None:
+    least_small = least_large = float("inf")
+    for _ in range(4):
+        least_small = min(least_small, cpu(small), cpu(small))
+        least_large = min(least_large, cpu(large))
+        if least_large <= MOST * least_small + NOISE:
+            return
+    pytest.fail(f"{STEP} times the input takes {least_large:.3f} s instead of {least_small:.3f} s")
+
+
+def read(name: str, data: bytes) -> None:
+    try:
+        extracted = extract(Content(name, data))
+    except UnreadableDocument:
+        return
+    for page in extracted.pages:
+        for chunk in chunk_page(page.text, extracted.shape, extracted.kind.language):
+            " > ".join(chunk.headings)
+            " ".join(chunk.symbols)
+
+
+@pytest.mark.parametrize("name", sorted(FILES.keys() - PARSED_BY_OTHERS))
+def test_reading_and_cutting_grow_with_the_file(name: str):
+    n = N * LARGER.get(name, 1)
+    small, large = FILES[name](n), FILES[name](STEP * n)
+    read(*FILES[name](50))
+
+    check_growth(lambda: read(*small), lambda: read(*large))
+
+
+@pytest.mark.parametrize("name", sorted(IGNORES))
+def test_walking_grows_with_the_ignore_file(tmp_path: Path, name: str):
+    for folder, n in (("small", 500), ("large", STEP * 500)):
+        text, paths = IGNORES[name](n)
+        # The longer paths first: what is a folder there is no file here.
+        for path in sorted(paths, key=len, reverse=True):
+            place = tmp_path / folder / path
+            if max(map(len, place.parts)) < 256 and not place.exists():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_text("x")
+        (tmp_path / folder / ".gitignore").write_text(text)
+
+    def walked(folder: str) -> Callable[[], object]:
+        return lambda: list(walk(str(tmp_path / folder), WalkRules()))
+
+    check_growth(walked("small"), walked("large"))
+
+
+@pytest.mark.parametrize("name", sorted(QUERIES))
+def test_asking_grows_with_the_query(name: str):
+    text = "the words of a chunk that is found by its meaning " * 40
+
+    def asked(query: str) -> Callable[[], object]:
+        return lambda: (terms(query), expression(query), _snippet(text, query + "x", ("<", ">")))
+
+    check_growth(asked(QUERIES[name](4 * N)), asked(QUERIES[name](STEP * 4 * N)))

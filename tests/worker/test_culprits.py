@@ -1,0 +1,85 @@
+"""Which jobs of a batch answer for its delay, as a table of cases."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from penstock import lifecycle, transitions
+from penstock.job import Job, NewJob, Status
+from penstock.pipeline.budget import FileMark
+from penstock.worker import culprits, losses
+from penstock.worker.slot import Executing, FileRun, Member
+
+BATCH = Executing(7, 100.0, tuple(Member(f"job{number}", 1, 60) for number in range(3)))
+ALONE = BATCH._replace(members=BATCH.members[:1])
+MARK = FileMark(1, 5.0, 20.0, 10, 10, "")
+PARSING = FileRun(MARK, 130.0)
+BETWEEN = FileRun(None, 130.0)
+
+
+def held(queue_id: str = "job0") -> Job:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    new = NewJob(
+        queue_id=queue_id,
+        item_type="file",
+        op="ingest",
+        tenant_id="t",
+        collection="c",
+        idempotency_key="k",
+        payload_json="{}",
+    )
+    return msgspec.structs.replace(transitions.added(new, now, 0), claim_number=1)
+
+
+@pytest.mark.parametrize(
+    ("doing", "run", "lasted", "cpu", "expected"),
+    [
+        (BATCH, None, 59.0, None, None),
+        (BATCH, None, 61.0, None, ({0, 1, 2}, "ERR_JOB_TIMEOUT")),
+        (BATCH, PARSING, 59.0, 26.0, None),
+        (BATCH, PARSING, 1.0, 27.5, ({1}, "ERR_FILE_TIME")),
+        (BATCH, PARSING, 61.0, None, ({1}, "ERR_JOB_TIMEOUT")),
+        (BATCH, BETWEEN, 61.0, 1000.0, ({0, 1, 2}, None)),
+        (ALONE, BETWEEN, 61.0, 1000.0, ({0}, "ERR_JOB_TIMEOUT")),
+    ],
+)
+def test_who_is_late(
+    doing: Executing,
+    run: FileRun | None,
+    lasted: float,
+    cpu: float | None,
+    expected: tuple[set[int], str | None] | None,
+):
+    found = culprits.late(doing, run, lasted, cpu)
+
+    assert expected == (found and (set(found.indexes), found.verdict(held()).error_code))
+
+
+def test_a_batch_of_files_counts_from_the_file_in_hand():
+    assert 100.0 == culprits.clock_start(BATCH, None)
+    assert 130.0 == culprits.clock_start(BATCH, PARSING)
+    assert 100.0 == culprits.clock_start(ALONE, PARSING)
+
+
+def test_a_suspect_spends_no_retry_and_runs_alone():
+    before = held()
+
+    settlement = lifecycle.suspected(before, "its batch took too long")
+
+    assert (Status.PENDING, before.retry_count, before.lost_count + 1) == (
+        settlement.status,
+        settlement.retry_count,
+        settlement.lost_count,
+    )
+
+
+def test_only_the_job_of_the_file_being_parsed_is_lost_with_its_process():
+    members = tuple(Member(f"job{number}", 1, 60) for number in range(3))
+    verdict = losses.unless_executing(Executing(7, 100.0, members), PARSING)
+
+    ended = [verdict(held(f"job{number}")).what for number in range(3)]
+
+    assert ["released", "lost", "released"] == ended
