@@ -15,7 +15,18 @@ from typing import Any
 
 import msgspec
 
-from bench import backlog, commands, drain, enqueue, pickup, pipeline, postgres_work, unchanged, workers
+from bench import (
+    backlog,
+    beside,
+    commands,
+    drain,
+    enqueue,
+    pickup,
+    pipeline,
+    postgres_work,
+    unchanged,
+    workers,
+)
 from bench import plan as plans
 from bench.contenders import ENGINES
 from bench.plan import Plan
@@ -30,6 +41,7 @@ PARTS: dict[str, Callable[[str, Plan], Iterator[Line]]] = {
     "pickup": pickup.measure,
     "backlog": backlog.measure,
     "workers": workers.measure,
+    "beside": beside.measure,
     "work": postgres_work.measure,
     "commands": commands.measure,
     "pipeline": pipeline.measure,

@@ -11,6 +11,7 @@ from penstock.queue.protocol import Queue
 from penstock.worker import paging
 
 IN_PROGRESS = frozenset({Status.IN_PROGRESS})
+PENDING = frozenset({Status.PENDING})
 LIVE = frozenset({Status.PENDING, Status.IN_PROGRESS})
 
 
@@ -20,6 +21,8 @@ def lanes_idle(queue: Queue, catalog: Catalog | None, lanes: Collection[Phase], 
     Jobs that wait for a document count as work, unless their document waits for a lane served elsewhere.
     """
     opened: set[Phase] = set()
+    if takes_jobs and queue.count(JobQuery(statuses=PENDING), by=("held",)).get((None,)):
+        return False
     if catalog is not None:
         with catalog.snapshot() as snapshot:
             opened = {lane for lane in Phase if snapshot.open_tasks(lane)}
@@ -44,7 +47,7 @@ def idle(queue: Queue, *, documents_elsewhere: bool = False) -> bool:
     if counts.get((Status.IN_PROGRESS, None), 0) > waiting and not (documents_elsewhere and _all_wait(queue)):
         return False
     now = queue.now()
-    later = paging.every(queue, JobQuery(statuses=frozenset({Status.PENDING}), held=Held.TIME))
+    later = paging.every(queue, JobQuery(statuses=PENDING, held=Held.TIME))
     # What has become due is taken up by the next claim; until then its row says what it said.
     return not any(job.retry_count or (job.run_at and job.run_at <= now) for job in later)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from penstock.catalog.protocol import Catalog
 from penstock.queue.protocol import Queue
 from penstock.worker import groups, losses
-from penstock.worker.lanes import MEMBER, settle_dead
+from penstock.worker.lanes import settle_dead
 from penstock.worker.slot import SIZE, Slot
 
 SUFFIX = ".worker"
@@ -180,7 +180,7 @@ def _release_child(queue: Queue, catalog: Catalog | None, slot_file: Path, worke
         slot.close()
     released = losses.settle_dead(queue, worker_id, results, losses.unless_executing(executing))
     if catalog is not None:
-        over_tasks = executing is not None and executing.members[0].queue_id.startswith(MEMBER)
+        over_tasks = executing is not None and executing.over_tasks
         released += settle_dead(catalog, worker_id, lost=over_tasks)
     # Last: should the store be away, whoever tries again needs to know what was executing.
     slot_file.unlink(missing_ok=True)

@@ -13,7 +13,6 @@ import msgspec
 from penstock import lifecycle
 from penstock.job import Job, Settlement
 from penstock.worker import losses
-from penstock.worker.lanes import MEMBER
 from penstock.worker.slot import Executing, Slot
 
 
@@ -57,8 +56,7 @@ class Ward:
     def lost_tasks(self) -> bool:
         """It died over a batch of tasks, and not because it was told to go."""
         executing = self.executing
-        over_tasks = executing is not None and executing.members[0].queue_id.startswith(MEMBER)
-        return over_tasks and not self._dismissed
+        return executing is not None and executing.over_tasks and not self._dismissed
 
     def notes(self) -> dict[str, Any]:
         text = self.slot.notes()
