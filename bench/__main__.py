@@ -17,6 +17,7 @@ import msgspec
 
 from bench import (
     backlog,
+    beside,
     commands,
     drain,
     enqueue,
@@ -42,6 +43,7 @@ PARTS: dict[str, Callable[[str, Plan], Iterator[Line]]] = {
     "backlog": backlog.measure,
     "scale": scale.measure,
     "workers": workers.measure,
+    "beside": beside.measure,
     "work": postgres_work.measure,
     "commands": commands.measure,
     "pipeline": pipeline.measure,

@@ -204,8 +204,10 @@ def asks_the_time(source: str, module: str) -> list[str]:
 
 
 def reads_the_environment(source: str, module: str) -> list[str]:
-    # interpreter: the variables of Python itself, for the processes it starts.
-    return [] if module in ("config", "interpreter") else uses(source, module, ENVIRONMENT)
+    # interpreter: the variables of Python itself, for the processes it starts. process_state: puts back what
+    # functions changed of it, and decides nothing by it.
+    own = ("config", "interpreter", "worker.process_state")
+    return [] if module in own else uses(source, module, ENVIRONMENT)
 
 
 def long_functions(source: str, module: str) -> list[str]:

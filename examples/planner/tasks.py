@@ -65,7 +65,7 @@ def worker_initialisation(_: dict[str, Any], context: Context) -> None:
     agents.write("UPDATE workers SET ready = 1 WHERE worker_id = ?", context.payload["entity_id"])
 
 
-@app.function("execute_sql_worker", max_retries=3, timeout=30)
+@app.function("execute_sql_worker", max_retries=3, timeout=300)
 def execute_sql_worker(_: dict[str, Any], context: Context) -> str:
     """Ask the books. The first time they are being written in."""
     if context.attempt == 1:

@@ -344,5 +344,9 @@ def _followup(job: Job) -> FollowUp | None:
 
 def _recorded(job: Job, now: datetime, what: str, note: str | None = None) -> str:
     note = note[:NOTE_LIMIT] if note else None
-    events = [*job.history, Event(at=now, what=what, note=note, worker_id=job.worker_id)]
+    events = job.history
+    if what == "released" and events and (events[-1].what, events[-1].note) == (what, note):
+        # Given back for the same reason again and again is told once, with its last time.
+        events.pop()
+    events.append(Event(at=now, what=what, note=note, worker_id=job.worker_id))
     return _encode(events[-HISTORY_LIMIT:]).decode()

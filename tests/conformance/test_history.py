@@ -69,6 +69,17 @@ def test_a_history_keeps_the_last_few(queue):
     assert [f"reason {i}" for i in range(5, HISTORY_LIMIT + 5)] == notes
 
 
+def test_what_is_given_back_again_for_the_same_reason_is_told_once(queue):
+    claim = running(queue)
+    retry(queue, claim, at(0))
+    for i in range(1, 14):
+        claim = claim_one(queue, at(100 * i))
+        queue.settle([lifecycle.released(claim, "behind a slow job")], now=at(100 * i))
+    queue.settle([lifecycle.released(claim_one(queue, at(2_000)), "shutdown")], now=at(2_000))
+    expected = [("retry", at(0)), ("released", at(1_300)), ("released", at(2_000))]
+    assert expected == [(event.what, event.at) for event in row(queue, claim.queue_id).history]
+
+
 def test_a_long_note_is_cut(queue):
     claim = running(queue)
     queue.settle([lifecycle.released(claim, "é" * 10_000)], now=T0)

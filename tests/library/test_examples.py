@@ -25,7 +25,7 @@ def test_the_planner_finds_the_answer_with_a_real_worker(engine: str, tmp_path: 
         env=clean,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 
@@ -34,7 +34,8 @@ def test_the_planner_finds_the_answer_with_a_real_worker(engine: str, tmp_path: 
         warnings = app.queue.check()
     # The books are in use the first time, which is logged; nothing else is, but that a server is for tests.
     for line in ran.stderr.splitlines():
-        if line in warnings:
+        if line in warnings or "this worker stood still" in line:
+            # The latter where the machine has more to do than it can.
             continue
         assert "(function execute_sql_worker) failed in attempt 1 of 4 and is tried again" in line
         assert line.endswith("TransientFailure: the books are in use")

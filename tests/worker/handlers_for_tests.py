@@ -7,13 +7,14 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from penstock import clock
-from penstock.errors import PermanentFailure, ServiceUnavailable
+from penstock.errors import PermanentFailure, ServiceUnavailable, TransientFailure
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry, Wait
 from penstock.job import NewJob
@@ -156,6 +157,13 @@ def parent(context: Context) -> Wait:
     return Wait((child,))
 
 
+def parent_at_second_try(context: Context) -> Wait:
+    if context.attempt == 1:
+        raise TransientFailure("not yet", retry_after=timedelta(seconds=0.3))
+    time.sleep(1.0)
+    return parent(context)
+
+
 def expand(context: Context) -> Wait:
     """Three pages of children, dying after the first page of the first attempt."""
     for page in range(context.cursor or 0, 3):
@@ -238,6 +246,7 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         down_for_a_moment,
         up_when_there,
         parent,
+        parent_at_second_try,
         expand,
         taken_child,
         state,

@@ -10,6 +10,7 @@ import logging
 import os
 import random
 import sys
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +19,7 @@ import msgspec
 
 from penstock import clock, config
 from penstock.errors import StoreUnavailable
+from penstock.job import Held, Job, JobQuery
 from penstock.queue.opening import open_queue
 from penstock.queue.protocol import Queue
 from penstock.worker.supervisor import Supervisor, Terms
@@ -55,6 +57,26 @@ class Flaky:
         return call
 
 
+class Slow:
+    """A store that lists jobs held for later slowly: what was counted before has changed by then."""
+
+    def __init__(self, queue: Queue, seconds: float) -> None:
+        self._queue = queue
+        self._seconds = seconds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+    def find(self, query: JobQuery) -> list[Job]:
+        if query.held is Held.TIME:
+            time.sleep(self._seconds)
+        return self._queue.find(query)
+
+
+def slow(url: str, seconds: float) -> Queue:
+    return cast("Queue", Slow(opened(url), seconds))
+
+
 def flaky(url: str, away: float, unanswered: float) -> Queue:
     return cast("Queue", Flaky(opened(url), away, unanswered))
 
@@ -65,6 +87,8 @@ def terms(url: str, place: Path, name: str, given: dict[str, Any]) -> Terms:
     retention = {status: timedelta(seconds=kept) for status, kept in given.pop("retention", {}).items()}
     away, unanswered = given.pop("away", 0.0), given.pop("unanswered", 0.0)
     opening = functools.partial(opened, url)
+    if find_s := given.pop("find_s", 0.0):
+        opening = functools.partial(slow, url, find_s)
     if away or unanswered:
         opening = functools.partial(flaky, url, away, unanswered)
     return Terms(

@@ -129,6 +129,16 @@ def test_until_idle_takes_up_what_has_become_due(field: Field):
     ]
 
 
+def test_until_idle_is_not_misled_by_what_changes_while_it_looks(field: Field):
+    """Counted while it waits for its retry, and under way when what waits is listed."""
+    first = field.put("parent_at_second_try", payload={"child": {"do": "noop"}})
+
+    assert 0 == field.worker(until_idle=True, find_s=0.6).ended()
+
+    assert Status.DONE is field.job(first).status
+    assert {Status.DONE} == {job.status for job in field.jobs()}
+
+
 def test_until_idle_ends_when_only_paused_and_later_jobs_are_left(field: Field):
     field.put_many(30)
     unknown = field.put(item_type="file", lock_key="busy")

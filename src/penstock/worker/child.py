@@ -9,12 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import random
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
@@ -37,6 +35,7 @@ from penstock.worker.isolation import REPLACED, Isolation
 from penstock.worker.lanes import Documents, Lanes
 from penstock.worker.outbox import Outbox
 from penstock.worker.pace import Pace
+from penstock.worker.process_exit import end_process
 from penstock.worker.slot import MOST_MEMBERS, Member, Slot
 from penstock.worker.wear import Wear
 
@@ -45,6 +44,8 @@ SETTLE_AFTER_S = 0.05
 HAND_BACK_AFTER_S = 1.0
 """How long claimed jobs wait behind a slow one before others may have them."""
 OLDEST_EVERY = 16
+CLAIM_EVERY_S = 0.25
+"""How often to claim between two pieces of tasks where nothing hints at jobs: one may have become due."""
 LOOK_UP_S = 0.5
 """How often a child that waits for work looks whether it should leave."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
@@ -101,6 +102,9 @@ class Child:
         self._lock = threading.Lock()
         self._unsent_since = 0.0
         self._executing_since = 0.0
+        self._claimed_at = 0.0
+        self._alone = False
+        """Whether the last claim had one job only."""
         self._busy = threading.Event()
         self._rounds = 0
         self._jobs = 0
@@ -112,28 +116,38 @@ class Child:
         self._guard.take_stock()
         self._slot.beat(self._now())
         self._slot.say_ready()
-        rested = False
         try:
             while not self._leaving() and (self._waiting or self._isolation.lasts(self._jobs)):
-                worked = False
-                if not self._waiting:
-                    self._patiently(
-                        lambda: self._fetch(self._pace.limit(self._isolation.jobs_left(self._jobs)))
-                    )
-                    if not (rested and self._waiting):
-                        # After the results of jobs are sent, and once for every batch of them; but not
-                        # before the first job after a rest, whose caller may be waiting for it.
-                        worked = self._work_on_tasks()
-                rested = False
-                if self._waiting:
-                    self._run_next()
-                elif not worked:
-                    self._patiently(self._rest)
-                    rested = True
+                self._step()
         except Stopped:
             # What becomes of the jobs that were executing, the supervisor says; the others are given back.
             log.debug("stopped by the supervisor")
         self._leave()
+        self._slot.say_leaving(self._now())
+        self._isolation.log_end()
+
+    def _step(self) -> None:
+        """Jobs that are claimed come first. Tasks take as long as the jobs before them took; in between, and
+        after every piece of them, jobs that wait are claimed.
+        """
+        if self._waiting:
+            self._run_next()
+        elif self._pace.tasks_due and self._lanes is not None and self._lanes.waiting():
+            # Results do not wait for tasks, but nothing more is claimed before these had their turn.
+            self._patiently(self._outbox.send)
+            if not self._work_on_tasks():
+                self._pace.no_tasks()
+        else:
+            if self._due():
+                self._patiently(lambda: self._fetch(self._pace.limit(self._isolation.jobs_left(self._jobs))))
+            if not self._waiting and not self._work_on_tasks():
+                self._patiently(self._rest)
+
+    def _due(self) -> bool:
+        """Whether to claim: between two pieces of a batch of tasks only when there may be jobs."""
+        if self._lanes is None or not self._lanes.at_work or len(self._outbox):
+            return True
+        return self._now() - self._claimed_at > CLAIM_EVERY_S or self._queue.wait(0)
 
     def _leaving(self) -> bool:
         return self._guard.asked_to_leave or self._slot.asked_to_leave()
@@ -141,6 +155,7 @@ class Child:
     def _rest(self) -> None:
         """Wait until something may be there, in pieces, so that a long poll does not delay a stop."""
         self._busy.clear()
+        self._pace.no_tasks()
         self._slot.say_idle(True)
         until = self._now() + self._terms.poll_s
         while not self._leaving() and (left := until - self._now()) > 0:
@@ -168,17 +183,21 @@ class Child:
         lanes, worked = self._lanes, False
         if lanes is None:
             return False
+        if self._slot.kept_free() and self._pace.small_jobs_come(self._now()):
+            self._patiently(lanes.put_down)
+            return False
 
         def step() -> None:
             nonlocal worked
             worked = lanes.step(self._guard.around)
 
-        self._executing_since = self._now()
+        self._executing_since = started = self._now()
         self._busy.set()
         try:
             self._patiently(step)
         finally:
             self._executing_since = 0.0
+        self._pace.tasks_took(self._now() - started)
         return worked
 
     def _fetch(self, limit: int) -> None:
@@ -186,6 +205,7 @@ class Child:
             self._outbox.send()
             return
         self._rounds += 1
+        self._claimed_at = self._now()
         request = ClaimRequest(
             self._terms.worker_id,
             limit,
@@ -199,6 +219,7 @@ class Child:
             self._doubt.arises(self._now())
             raise
         if claims:
+            self._alone = len(claims) == 1
             self._guard.mend_output()
             with self._lock:
                 self._waiting.extend(claims)
@@ -223,10 +244,13 @@ class Child:
         if len(self._outbox) and (claims[0].lost_count or self._pace.slow(kind)):
             # Finished work must not hang on a job that may take long, or take the process down.
             self._patiently(self._outbox.send)
+        if self._lanes is not None and self._lanes.at_work and self._pace.slow(kind):
+            self._patiently(self._lanes.put_down)
         started = self._now()
         settlements = self._execute(claims, started)
         ended = self._now()
         self._pace.note(kind, (ended - started) / len(claims), self._executor.batch_size(claims[0]))
+        self._pace.jobs_took(ended - started, alone=self._alone, now=ended)
         self._finish(settlements, ended)
 
     def _take_next(self) -> list[Claim]:
@@ -276,6 +300,8 @@ class Child:
             # They were given back in our name while we could not.
             with self._lock:
                 self._waiting.clear()
+        if self._lanes is not None and slot.tasks_released(number):
+            self._lanes.forget()
         return settlements
 
     def _finish(self, results: list[Settlement], now: float) -> None:
@@ -343,6 +369,8 @@ class Child:
         """Everything claimed is settled or given back; nothing is left to a lease."""
         self._hand_back("worker is stopping")
         self._patiently(self._outbox.send)
+        if self._lanes is not None:
+            self._patiently(self._lanes.put_down)
 
 
 def main(
@@ -369,19 +397,4 @@ def main(
         else:
             log.exception("a worker process ends")
     finally:
-        _end(slot, code)
-
-
-def _end(slot: Slot, code: int) -> None:
-    """Not by returning: that would wait for threads a handler left behind."""
-    try:
-        # From now on the supervisor does not wait long: a pipe nobody reads, or a lock nobody gives back,
-        # would keep this process for ever.
-        slot.say_leaving(time.monotonic())
-        with suppress(BaseException):
-            logging.shutdown()
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(BaseException):
-                stream.flush()
-    finally:
-        os._exit(code)
+        end_process(slot, code)

@@ -17,7 +17,7 @@ from penstock.worker.slot import Slot
 
 # Bound here, out of reach of handlers that replace them in their module and forget to put them back.
 _getpid, _getppid, _exit = os.getpid, os.getppid, os._exit
-_stat, _fstat, _fchdir = os.stat, os.fstat, os.fchdir
+_fstat, _fchdir = os.fstat, os.fchdir
 _setitimer, _getsignal = _signal.setitimer, _signal.getsignal
 _PR_SET_PDEATHSIG = 1
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
@@ -112,7 +112,7 @@ class Guard:
 
     def _mend(self) -> None:
         if self._state is not None:
-            self._state.restore_attributes()
+            self._state.restore_own()
         if not self.intact():
             self.robbed = True
             return
@@ -122,8 +122,8 @@ class Guard:
         listening = _getsignal(signal.SIGTERM) is self._listener
         if not listening or _getsignal(signal.SIGINT) != signal.SIG_IGN:
             self._listen()
-        if _identity(_stat(".")) != self._home_is:
-            _fchdir(self._home)
+        # Without a look at where it stands: that costs more.
+        _fchdir(self._home)
         if sys.stdin is None or sys.stdin.closed:
             self._mend_stdin()
         out, err = self._streams[1], self._streams[2]

@@ -15,6 +15,8 @@ def lanes_idle(queue: Queue, catalog: Catalog | None, lanes: Collection[Phase], 
     Jobs that wait for a document count as work, unless their document waits for a lane served elsewhere.
     """
     opened: set[Phase] = set()
+    if takes_jobs and queue.busy(documents=False):
+        return False
     if catalog is not None:
         with catalog.snapshot() as snapshot:
             opened = {lane for lane in Phase if snapshot.open_tasks(lane)}

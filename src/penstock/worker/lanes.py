@@ -1,7 +1,7 @@
 """The task lanes of a child: claim tasks of the catalog, run them, settle them, one batch at a time.
 
-A batch is executed as a whole, so that a child that dies loses just what it held. Lanes take turns; one that
-had nothing is not asked again for a moment, since asking costs more than waiting.
+A batch is claimed and settled as a whole, but run in short pieces, so that a small job need not wait for it.
+Lanes take turns; one that had nothing is not asked again for a moment, since asking costs more than waiting.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeAlias
 
+import msgspec
+
 from penstock.catalog import outcomes
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase, Task, TaskOutcome, TaskRequest
@@ -20,15 +22,19 @@ from penstock.handlers.phases import Phases
 from penstock.job import Job, Status
 from penstock.lifecycle import TIMED_OUT
 from penstock.queue.protocol import Queue
-from penstock.worker.slot import Executing, Member, Slot
+from penstock.worker.slot import TASKS, Member, Slot
 from penstock.worker.teller import Teller
 
 AT_ONCE = {Phase.OCR: 32, Phase.VECTOR: 256, Phase.GRAPHRAG: 64}
+PIECE_S = 0.008
+"""How long one piece of a batch should take: a job that comes meanwhile waits for it."""
+SMALLEST = {Phase.OCR: 4, Phase.VECTOR: 8, Phase.GRAPHRAG: 8}
+"""Tasks in a piece at least: a piece has a cost of its own, most of all where a file is opened for it."""
+NEWEST_SHARE = 0.3
 ASK_AGAIN_S = 0.25
 REFUSED_S = 60.0
 TIMEOUT_S = 900
 """For one batch. What takes longer is stuck, and its tasks are tried alone."""
-MEMBER = "tasks"
 
 Around: TypeAlias = Callable[[int], AbstractContextManager[None]]
 """What an execution, named by its number, runs inside."""
@@ -47,6 +53,13 @@ class Documents(NamedTuple):
         self.catalog.close()
 
 
+class Batch(msgspec.Struct):
+    """Claimed tasks of one lane, without those that were run."""
+
+    lane: Phase
+    left: list[Task]
+
+
 class Lanes:
     def __init__(
         self, documents: Documents, queue: Queue, slot: Slot, worker_id: str, lanes: Sequence[Phase]
@@ -58,7 +71,9 @@ class Lanes:
         self._slot = slot
         self._worker_id = worker_id
         self._ask_at = dict.fromkeys(lanes, 0.0)
+        self._batch: Batch | None = None
         self._unsettled: list[TaskOutcome] = []
+        self._seconds_a_task = {lane: PIECE_S / SMALLEST[lane] for lane in lanes}
         self.refused: dict[str, str] = {}
         """Lanes not served here, and why: their work is done with something else."""
         self._in_doubt = False
@@ -68,8 +83,17 @@ class Lanes:
         """There may be tasks now."""
         self._ask_at = {lane: min(at, time.monotonic()) for lane, at in self._ask_at.items()}
 
+    def waiting(self) -> bool:
+        """Whether there is a batch in hand, or it is time to look for one."""
+        return self._batch is not None or any(at <= time.monotonic() for at in self._ask_at.values())
+
+    @property
+    def at_work(self) -> bool:
+        """Whether there is a batch in hand."""
+        return self._batch is not None
+
     def step(self, around: Around) -> bool:
-        """One batch of the lane that waited longest; False when no lane had anything."""
+        """One piece of the batch in hand, or of the lane that waited longest; False: no lane had anything."""
         try:
             self._clear_doubts()
             return self._step(around)
@@ -80,11 +104,31 @@ class Lanes:
     def _clear_doubts(self) -> None:
         """Settle what was done, and give back what was claimed without our knowing: nobody else would."""
         if self._in_doubt:
+            self._batch = None
             self._settle()
             settle_dead(self._catalog, self._worker_id, lost=False)
             self._in_doubt = False
 
+    def put_down(self) -> None:
+        """Settle what is done of the batch in hand and give back the rest: something long comes before it."""
+        batch, self._batch = self._batch, None
+        if batch is None:
+            return
+        try:
+            self._unsettled += [outcomes.released(task) for task in batch.left]
+            self._settle()
+        except StoreError:
+            self._in_doubt = True
+            raise
+
+    def forget(self) -> None:
+        """Drop the batch in hand: it was given back in this worker's name."""
+        self._batch, self._unsettled = None, []
+
     def _step(self, around: Around) -> bool:
+        if self._batch is not None:
+            self._run(self._batch, around)
+            return True
         now = time.monotonic()
         due = [
             lane for lane in sorted(self._ask_at, key=self._ask_at.__getitem__) if self._ask_at[lane] <= now
@@ -93,7 +137,8 @@ class Lanes:
             tasks = self._claim(lane, now)
             if tasks:
                 self._ask_at[lane] = now
-                self._run(lane, tasks, around)
+                self._batch = Batch(lane, tasks)
+                self._run(self._batch, around)
                 return True
         return False
 
@@ -119,14 +164,21 @@ class Lanes:
             self._ask_at[lane] = now + REFUSED_S
             return []
 
-    def _run(self, lane: Phase, tasks: list[Task], around: Around) -> None:
-        number = self._slot.begin((Member(f"{MEMBER}:{lane}", 0, TIMEOUT_S),), time.monotonic())
+    def _run(self, batch: Batch, around: Around) -> None:
+        lane, started = batch.lane, time.monotonic()
+        size = max(int(PIECE_S / max(self._seconds_a_task[lane], 1e-6)), SMALLEST[lane])
+        tasks, batch.left = batch.left[:size], batch.left[size:]
+        number = self._slot.begin((Member(f"{TASKS}:{lane}", 0, TIMEOUT_S),), started)
         with around(number):
-            self._unsettled = self._phases.run(lane, tasks, embedding=Phase.VECTOR in self._ask_at)
+            self._unsettled += self._phases.run(lane, tasks, embedding=Phase.VECTOR in self._ask_at)
         # Done, whether the store takes it now or later.
         self._slot.end(0)
-        self._settle()
-        self._teller.step()
+        took = (time.monotonic() - started) / len(tasks)
+        self._seconds_a_task[lane] += (took - self._seconds_a_task[lane]) * NEWEST_SHARE
+        if not batch.left:
+            self._batch = None
+            self._settle()
+            self._teller.step()
 
     def _settle(self) -> None:
         settled = self._catalog.settle(self._unsettled)
@@ -155,11 +207,6 @@ def still_wanted(queue: Queue, catalog: Catalog, tasks: list[Task]) -> list[Task
 
 def _given_up(job: Job) -> bool:
     return job.status is Status.CANCELLED or (job.status is Status.FAILED and job.error_code == TIMED_OUT)
-
-
-def is_tasks(executing: Executing) -> bool:
-    """Whether a process executes a batch of tasks, not jobs."""
-    return executing.members[0].queue_id.startswith(MEMBER)
 
 
 def settle_dead(catalog: Catalog, worker_id: str, *, lost: bool) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 from penstock.catalog.protocol import Catalog
 from penstock.queue.protocol import Queue
 from penstock.worker import failed_files, groups, losses
-from penstock.worker.lanes import is_tasks, settle_dead
+from penstock.worker.lanes import settle_dead
 from penstock.worker.slot import SIZE, Slot
 
 SUFFIX = ".worker"
@@ -183,7 +183,7 @@ def _release_child(queue: Queue, catalog: Catalog | None, slot_file: Path, worke
     verdict = losses.unless_executing(executing, run)
     released = losses.settle_dead(queue, worker_id, results, verdict, catalog=catalog, parsed=parsed)
     if catalog is not None:
-        over_tasks = executing is not None and is_tasks(executing)
+        over_tasks = executing is not None and executing.over_tasks
         released += settle_dead(catalog, worker_id, lost=over_tasks)
     # Last: should the store be away, whoever tries again needs to know what was executing.
     slot_file.unlink(missing_ok=True)

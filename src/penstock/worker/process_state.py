@@ -30,16 +30,18 @@ _LIMITS = tuple(
     getattr(resource, name)
     for name in ("RLIMIT_AS", "RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_STACK")
 )
+_OWN = (os.getpid, time.monotonic, time.sleep)
+"""What the worker itself calls between two jobs; functions replace it in its module."""
 _REPLACED: tuple[tuple[Any, str], ...] = (
-    (os, "_exit environ fstat getcwd getpid getppid kill stat"),
-    (time, "clock_gettime monotonic perf_counter process_time sleep time time_ns"),
+    (os, "_exit environ fstat getcwd getppid kill stat"),
+    (time, "clock_gettime perf_counter process_time time time_ns"),
     (signal, "setitimer signal"),
     (builtins, "__import__ open print"),
     (random, "random uniform"),
     (socket, "create_connection getaddrinfo socket"),
     (subprocess, "Popen"),
 )
-"""Attributes that patches replace in their module, and that the worker or other functions rely on."""
+"""Attributes that functions replace in their module, and that others rely on."""
 
 # Bound here: a function may have replaced them in their modules.
 _getsignal, _sigmask = _signal.getsignal, _signal.pthread_sigmask
@@ -70,9 +72,7 @@ class ProcessState:
     """A record of the process as it is when the application is loaded."""
 
     def __init__(self) -> None:
-        self._attributes = [
-            (vars(module), name, vars(module)[name]) for module, names in _REPLACED for name in names.split()
-        ]
+        self._replaced = _attributes(_REPLACED)
         self._mask = _umask(0o077)
         _umask(self._mask)
         self._handlers = [(number, _getsignal(number)) for number in _SIGNALS]
@@ -99,18 +99,20 @@ class ProcessState:
             return f"it cannot be put back as it was ({type(error).__name__})"
         return None
 
-    def restore_attributes(self) -> None:
-        """Put back what was replaced in modules: the worker itself relies on them between two jobs."""
-        for owner, name, value in self._attributes:
-            if owner.get(name) is not value:
-                owner[name] = value
+    def restore_own(self) -> None:
+        """Put back what this process needs before its next step, after every job."""
+        if (os.getpid, time.monotonic, time.sleep) != _OWN:
+            os.getpid, time.monotonic, time.sleep = _OWN
 
     def _restore_interpreter(self) -> None:
-        self.restore_attributes()
+        self.restore_own()
+        for owner, name, value in self._replaced:
+            if owner.get(name) is not value:
+                owner[name] = value
         if _environ._data != self._variables:
             self._restore_environment()
-        for owner, (recorded, values) in zip(_lists(), self._lists, strict=True):
-            if owner is not recorded or owner != values:
+        for found, (recorded, values) in zip(_lists(), self._lists, strict=True):
+            if found is not recorded or found != values:
                 self._restore_lists()
                 break
         for read, write, value in self._values:
@@ -144,6 +146,10 @@ class ProcessState:
                 _set_handler(number, handler)
         if _sigmask(signal.SIG_BLOCK, ()) != self._blocked:
             _sigmask(signal.SIG_SETMASK, self._blocked)
+
+
+def _attributes(places: tuple[tuple[Any, str], ...]) -> list[tuple[dict[str, Any], str, Any]]:
+    return [(vars(owner), name, vars(owner)[name]) for owner, names in places for name in names.split()]
 
 
 def _lists() -> tuple[list[Any], ...]:

@@ -24,13 +24,15 @@ from penstock.pipeline.budget import FileMark
 
 MOST_MEMBERS = 100
 """Jobs that one call of a batch handler can take."""
+TASKS = "tasks"
+"""Stands for the jobs of an execution that runs tasks of a lane."""
 PROGRESS_LIMIT = 4_000
 NOTES_LIMIT = 4_000
 _PAGE = 4096
 
 # Word numbers (8 bytes each). The child writes the first group, the supervisor the second.
 _READY, _EXECUTED, _REFUSED, _BEAT_AT, _IDLE, _RESULTS, _LEFT_AT = range(7)
-_LEAVE, _RELIEVED, _CONDEMNED = range(16, 19)
+_LEAVE, _RELIEVED, _CONDEMNED, _TASKS_RELEASED, _KEPT_FREE = range(16, 21)
 _LAYOUT = 63
 LAYOUT = 2
 """Raised whenever what is where changes: an heir may be of another version than the dead."""
@@ -65,6 +67,11 @@ class Executing(NamedTuple):
     number: int
     started: float
     members: tuple[Member, ...]
+
+    @property
+    def over_tasks(self) -> bool:
+        """A batch of a task lane, not jobs."""
+        return self.members[0].queue_id.startswith(TASKS)
 
 
 class FileRun(NamedTuple):
@@ -227,6 +234,12 @@ class Slot:
     def relieved(self, number: int) -> bool:
         return self._words[_RELIEVED] == number
 
+    def kept_free(self) -> bool:
+        return self._words[_KEPT_FREE] == 1
+
+    def tasks_released(self, number: int) -> bool:
+        return self._words[_TASKS_RELEASED] == number
+
     def condemned(self, number: int) -> bool:
         return self._words[_CONDEMNED] == number
 
@@ -322,6 +335,14 @@ class Slot:
     def relieve(self, number: int) -> None:
         """The jobs that wait behind this execution were given back in the child's name."""
         self._words[_RELIEVED] = number
+
+    def keep_free(self, free: bool) -> None:
+        """While small jobs come one by one, this child leaves tasks to the others."""
+        self._words[_KEPT_FREE] = free
+
+    def release_tasks(self, number: int) -> None:
+        """The tasks the child holds during this execution were given back in its name."""
+        self._words[_TASKS_RELEASED] = number
 
     def condemn(self, number: int) -> None:
         self._words[_CONDEMNED] = number

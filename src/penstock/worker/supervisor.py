@@ -18,11 +18,12 @@ from typing import Any
 import msgspec
 
 from penstock import clock, lifecycle
+from penstock.catalog import outcomes
 from penstock.catalog.housing import HOUSED, IN_A_FILE
 from penstock.errors import WorkerFailed
 from penstock.job import Beat, Job, WorkerReport
 from penstock.worker import idleness, losses
-from penstock.worker.lanes import is_tasks, lane_name
+from penstock.worker.lanes import lane_name
 from penstock.worker.lifefile import release_dead
 from penstock.worker.nursery import Nursery, Terms
 from penstock.worker.outbox import settle_all
@@ -149,6 +150,8 @@ class Supervisor:
         rota.add(self._terms.heartbeat_s, self._renew)
         rota.add(LOOK_S, self._look)
         rota.add(LOOK_S, self._relieve)
+        rota.add(LOOK_S, self._release_tasks)
+        rota.add(LOOK_S, self._keep_one_free)
         rota.add(0.0, self._nursery.settle)
         return rota
 
@@ -183,10 +186,17 @@ class Supervisor:
             )
         if self._terms.until_job is not None:
             return self._job_ended(self._terms.until_job, now)
-        if now < self._idle_at or any(ward.slot.ready and not ward.slot.idle for ward in self._nursery.wards):
+        executed = self._executed_at_rest()
+        if now < self._idle_at or executed is None:
             return False
         self._idle_at = now + IDLE_EVERY_S
-        return bool(patiently(self._lanes_idle))
+        # Several reads: what a child took up in between is in none of them.
+        return bool(patiently(self._lanes_idle)) and self._executed_at_rest() == executed
+
+    def _executed_at_rest(self) -> list[int] | None:
+        """What each child has executed so far; None while one of them is at work."""
+        ready = [ward.slot for ward in self._nursery.wards if ward.slot.ready]
+        return [slot.executed for slot in ready] if all(slot.idle for slot in ready) else None
 
     def _lanes_idle(self) -> bool:
         """A lane that no child can serve, as its work needs another model, is not waited for."""
@@ -232,7 +242,7 @@ class Supervisor:
         beats: list[Beat] = []
         for ward in self._nursery.wards:
             doing = ward.executing
-            if doing is None or is_tasks(doing):
+            if doing is None or doing.over_tasks:
                 # No job of the queue: it would say that none of it is held here.
                 continue
             for index, member in enumerate(doing.members):
@@ -263,6 +273,26 @@ class Supervisor:
             settle_all(self._queue, ward.slot.results())
             settle_all(self._queue, [lifecycle.released(job, "behind a slow job") for job in behind])
             ward.relieve(doing.number)
+
+    def _release_tasks(self) -> None:
+        """Give back the tasks of a child whose job takes longer than jobs of its kind did before."""
+        if self._catalog is None:
+            return
+        now = time.monotonic()
+        for ward in self._nursery.wards:
+            doing = ward.executing
+            if doing is None or doing.over_tasks or now - doing.started < STARVES_AFTER_S:
+                continue
+            held = [] if ward.slot.tasks_released(doing.number) else self._catalog.held(ward.worker_id)
+            if held and ward.executing == doing:
+                self._catalog.settle([outcomes.released(claim) for claim in held])
+                ward.slot.release_tasks(doing.number)
+
+    def _keep_one_free(self) -> None:
+        """One of several children, as long as it lives, is the one that small jobs find without a task."""
+        wards = self._nursery.wards
+        for index, ward in enumerate(wards):
+            ward.slot.keep_free(index == 0 and len(wards) > 1)
 
     # Neighbours and reports.
 

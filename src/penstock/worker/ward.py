@@ -13,7 +13,6 @@ import msgspec
 from penstock import lifecycle
 from penstock.job import Job, Settlement
 from penstock.worker import failed_files, losses
-from penstock.worker.lanes import is_tasks
 from penstock.worker.slot import Executing, Slot
 
 
@@ -59,7 +58,7 @@ class Ward:
     def lost_tasks(self) -> bool:
         """It died over a batch of tasks, and not because it was told to go."""
         executing = self.executing
-        return executing is not None and is_tasks(executing) and not self._dismissed
+        return executing is not None and executing.over_tasks and not self._dismissed
 
     def notes(self) -> dict[str, Any]:
         text = self.slot.notes()

@@ -17,6 +17,9 @@ end
 local function record(row, what, note)
   local raw = row.hist or call('HGET', row.key, 'hist')
   local events = raw and cmsgpack.unpack(raw) or {}
+  local last = events[#events]
+  -- Given back for the same reason again and again is told once, with its last time.
+  if what == 'released' and last and last[2] == what and last[3] == (note or false) then table.remove(events) end
   events[#events + 1] = {number(now), what, note or false, row[WORKER]}
   if #events > HISTORY_LIMIT then table.remove(events, 1) end
   row.hist = cmsgpack.pack(events)
