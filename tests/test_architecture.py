@@ -69,6 +69,7 @@ GROUPS = {
     "dashboard": "dashboard",
     "legacy": "legacy",
     "app": "app",
+    "application": "app",
     "working": "app",
     "store_wait": "app",
     "neighbours": "app",

@@ -117,10 +117,10 @@ class Penstock(FunctionJobs):
         finish after the first SIGTERM or SIGINT; then they are given back, no retry spent. ``start_method``
         "fork" starts them faster and shares what is loaded, where the application can be forked.
         """
-        from penstock import working
+        from penstock import application, working
 
-        working.refuse_while_loading()
-        name = app if app is not None else working.name_of(self)
+        application.refuse_while_loading()
+        name = app if app is not None else application.name_of(self)
         worker = working.Worker(
             self.settings,
             app=name,

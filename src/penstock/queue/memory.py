@@ -31,7 +31,8 @@ from penstock.queue import forking, locks, pauses, pausing
 from penstock.queue.choosing import HELD_BACK_AT_ONCE, ROUNDS, choose
 from penstock.queue.engine import Engine
 from penstock.queue.protocol import COUNTABLE, POSITION_CAP
-from penstock.queue.table import Table, claim_order
+from penstock.queue.row_order import claim_order
+from penstock.queue.table import Table
 from penstock.queue.upcoming import first_of_each_lock
 
 FREEING = frozenset({"add", "settle", "exchange", "cancel", "requeue", "resume", "reconcile", "purge"})

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain, groupby, islice, takewhile
-from typing import TypeAlias
 
 import msgspec
 
@@ -15,33 +14,14 @@ from penstock.errors import DuplicateId
 from penstock.job import CHILDREN, Changes, Held, Job, NewJob, Scope, Settlement, Status
 from penstock.queue.liveheap import LiveHeap
 from penstock.queue.pauses import Pause, Place, Standing
+from penstock.queue.row_order import Order, backwards, claim_order, order, place
 from penstock.queue.rows import ChildCount, Finished
 from penstock.queue.upcoming import Upcoming
 from penstock.tallies import Class, class_of
 
-Order: TypeAlias = tuple[int, datetime, str]
-"""Claim order within one priority: turn, created_at, queue_id."""
-
 HIGHEST = 10
 
 FEW = 64
-
-
-def order(job: Job) -> Order:
-    return (job.turn, job.created_at, job.queue_id)
-
-
-def claim_order(job: Job) -> tuple[int, Order]:
-    """Over all priorities."""
-    return (-job.priority, order(job))
-
-
-def _place(job: Job) -> tuple[int, int, datetime, str]:
-    return (-job.priority, job.turn, job.created_at, job.queue_id)
-
-
-def backwards(job: Job) -> int:
-    return -job.turn
 
 
 class Table:
@@ -352,10 +332,10 @@ class Table:
 
     def paused_rows(self, limit: int, after: Place | None) -> list[Job]:
         rows = self._paused.ordered()
-        return list(islice((job for job in rows if after is None or _place(job) > after.key), limit))
+        return list(islice((job for job in rows if after is None or place(job) > after.key), limit))
 
     def claimable_rows(self, limit: int, after: Place | None) -> list[Standing]:
-        rows = (job for job in self.claimable() if after is None or _place(job) > after.key)
+        rows = (job for job in self.claimable() if after is None or place(job) > after.key)
         return [
             Standing(job.queue_id, job.tenant_id, job.collection, job.priority, job.turn, job.created_at)
             for job in islice(rows, limit)
