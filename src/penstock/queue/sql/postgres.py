@@ -47,6 +47,9 @@ from penstock.tallies import Tally
 
 T = TypeVar("T")
 
+MOST_AT_ONCE = 10_000
+"""Rows that one look of a claim asks for at most."""
+
 _PLANS = {"enable_bitmapscan": "off"}
 """A bitmap is made of all rows that match before a LIMIT is asked."""
 
@@ -60,7 +63,7 @@ class PostgresQueue(Engine[PostgresRows]):
         self._connections = Connections(url, size=pool_size, pooled=pooled, timeout_s=timeout_s, plans=_PLANS)
         self._clock = ServerClock(self._connections)
         self._channel = ""
-        self._most = POSITION_CAP
+        self._most = MOST_AT_ONCE
         self._plain = True
         """Whether the last claim found nothing to choose, so that the next may hope for the same."""
         self._listener = Listener(self._connections, lambda: self._channel, self._anything)
@@ -175,7 +178,7 @@ class PostgresQueue(Engine[PostgresRows]):
         self._plain, self.rows_read = claim.plain, claim.rows_read
         self._shut, self._resuming = claim.shut, claim.resuming
         # Where every row wants a lock, more would be kept from others than can be had.
-        self._most = LOCK_CAP if claim.keyed >= LOCK_CAP else POSITION_CAP
+        self._most = LOCK_CAP if claim.keyed >= LOCK_CAP else MOST_AT_ONCE
         return answers, [], taken
 
     def _hopes_for_plain(self, request: ClaimRequest) -> bool:
