@@ -22,6 +22,8 @@ STEP = 4
 MOST = 2.3**2
 NOISE = 0.004
 """Seconds that a measurement may be off, however little there is to do."""
+NOISE_OF_HTML = 0.03
+"""The same for pages: a short one may take some steps, and only long ones are looked at first."""
 N = 2_000
 LARGER = {
     "cuts that get worse": 100,
@@ -41,12 +43,12 @@ def cpu(work: Callable[[], object]) -> float:
     return time.thread_time() - began
 
 
-def check_growth(small: Callable[[], object], large: Callable[[], object]) -> None:
+def check_growth(small: Callable[[], object], large: Callable[[], object], noise: float = NOISE) -> None:
     least_small = least_large = float("inf")
     for _ in range(4):
         least_small = min(least_small, cpu(small), cpu(small))
         least_large = min(least_large, cpu(large))
-        if least_large <= MOST * least_small + NOISE:
+        if least_large <= MOST * least_small + noise:
             return
     pytest.fail(f"{STEP} times the input takes {least_large:.3f} s instead of {least_small:.3f} s")
 
@@ -68,7 +70,8 @@ def test_reading_and_cutting_grow_with_the_file(name: str):
     small, large = FILES[name](n), FILES[name](STEP * n)
     read(*FILES[name](50))
 
-    check_growth(lambda: read(*small), lambda: read(*large))
+    noise = NOISE_OF_HTML if small[0].endswith("html") else NOISE
+    check_growth(lambda: read(*small), lambda: read(*large), noise)
 
 
 @pytest.mark.parametrize("name", sorted(IGNORES))
