@@ -17,7 +17,6 @@ from penstock.catalog.values import (
     Outcome,
     Phase,
     Place,
-    Remembered,
     Removal,
     Removed,
     Rename,
@@ -399,26 +398,3 @@ def test_indexing_or_removing_a_path_takes_its_note_back(catalog: Catalog):
 
     with catalog.snapshot() as snapshot:
         assert ["/b.md"] == [entry.path for entry in snapshot.ledger(DOCS)]
-
-
-def test_files_that_failed_for_good_are_remembered_with_what_they_were(catalog: Catalog):
-    def failed(path: str, **about: Any) -> LedgerEntry:
-        return LedgerEntry(
-            place=DOCS, path=path, kind=LedgerKind.FAILED, rule="ERR_FILE_TIME", cause="slow", **about
-        )
-
-    about = {"size": 10, "mtime_ns": 20, "made_with": "parser 1"}
-    entries = [
-        failed("/a/1.md", **about),
-        failed("/a/2.md"),
-        failed("/a/3.md", **about),
-        failed("/b.md", **about),
-    ]
-    catalog.note(entries, now=T0)
-    catalog.note([failed("/a/1.md", **about | {"size": 11})], now=T0)
-    put(catalog, "/a/3.md")
-
-    with catalog.snapshot() as snapshot:
-        assert [Remembered("/a/1.md", 11, 20, "parser 1")] == snapshot.remembered(DOCS, "/a")
-        assert ["/a/1.md", "/b.md"] == [one.path for one in snapshot.remembered(DOCS)]
-        assert ["/b.md"] == [one.path for one in snapshot.remembered(DOCS, after="/a/1.md")]
