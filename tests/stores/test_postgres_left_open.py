@@ -13,6 +13,7 @@ from penstock.job import ClaimRequest
 from penstock.queue.sql import postgres as engine
 from penstock.queue.sql.postgres import PostgresQueue
 from penstock.queue.sql.postgres_rows import SQL
+from penstock.queue.sql.statements import LOCK_CAP
 from tests.servers import postgres
 from tests.stores.making import new
 from tests.worker.processes import until
@@ -53,7 +54,7 @@ def work_off(queue: PostgresQueue) -> None:
 def look(queue: PostgresQueue) -> tuple[int, str]:
     """Pages that a claim reads, and its plan."""
     with queue._connections.borrowed() as connection:
-        statement = SQL["candidates"].replace("%(limit)s", "$1")
+        statement = SQL["candidates"].replace("%(limit)s", "$1").replace("%(locks)s", str(LOCK_CAP))
         connection.execute(f"PREPARE look(int) AS {statement}".encode())
         ((found,),) = connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE look({AT_ONCE})")
         connection.execute("DEALLOCATE look")

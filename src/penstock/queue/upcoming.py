@@ -63,12 +63,17 @@ class Startable(Protocol):
     def is_locked(self, lock_key: str) -> bool:
         """Whether a job holds this lock."""
 
+    def pauses(self) -> Sequence[Pause]: ...
+
 
 def start(rows: Startable, queue_id: str, request: ClaimRequest, now: datetime) -> Claim | None:
     """Claim one pending job, wherever it stands in line; None when it is not pending, or a pause or a lock
     keeps it from starting."""
     job = rows.get(queue_id)
     if job is None or job.status is not Status.PENDING or job.held is Held.PAUSE:
+        return None
+    pauses = rows.pauses()
+    if shut(pauses) or any(scope.covers(job.tenant_id, job.collection) for scope in held_scopes(pauses)):
         return None
     if job.lock_key is not None and not job.lock_held and rows.is_locked(job.lock_key):
         return None

@@ -19,7 +19,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "exchange": ("finishing", "pauses", "claiming"),
     "renew": ("rows",),
     "upcoming": (),
-    "start": ("rows",),
+    "start": ("rows", "pauses"),
     "cancel": (*_RULES, "cancelling"),
     "stop_children": (*_RULES, "cancelling"),
     "requeue": ("rows", "turns", "transitions", "requeueing"),

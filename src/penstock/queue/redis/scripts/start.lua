@@ -2,6 +2,8 @@
 local asked = cmsgpack.unpack(ARGV[2])
 local row = load(asked[1])
 if not row or row[STATUS] ~= PENDING or row[HELD] == PAUSED then return 0 end
+local paused, shut = in_force()
+if shut or covered(paused, row.who[TENANT], row.who[COLLECTION]) then return 0 end
 local lock = lock_of(row)
 if lock and row[LOCKED] == 0 and call('HGET', P .. 'locks', lock) then return 0 end
 local was = copy(row)
