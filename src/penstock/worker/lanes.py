@@ -29,7 +29,7 @@ AT_ONCE = {Phase.OCR: 32, Phase.VECTOR: 256, Phase.GRAPHRAG: 64}
 PIECE_S = 0.008
 """How long one piece of a batch should take: a job that comes meanwhile waits for it."""
 SMALLEST = {Phase.OCR: AT_ONCE[Phase.OCR], Phase.VECTOR: 8, Phase.GRAPHRAG: 8}
-"""Tasks in a piece at least: a piece has a cost of its own. Pages are not cut: each piece opens their file."""
+"""Tasks in a piece at least: a piece has a cost of its own. Pages are not cut: a piece opens their file."""
 NEWEST_SHARE = 0.3
 ASK_AGAIN_S = 0.25
 REFUSED_S = 60.0
