@@ -19,6 +19,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.pipeline.making import PIXEL, pdf
+from tests.signals import hear
 from tests.worker.processes import alive, children_of, until
 
 Ask = Callable[..., Any]
@@ -213,6 +214,11 @@ def test_only_queued(run: Run, ask: Ask, folder: Path):
     assert "done" == ask("jobs", first["job_id"])["status"]
 
 
+def _take_terminal() -> None:
+    hear()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 class Terminal:
     """A command on a terminal of its own, with whoever sits before it."""
 
@@ -226,7 +232,7 @@ class Terminal:
             stderr=slave,
             env=os.environ | {"TERM": "xterm"},
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_take_terminal,
         )
         os.close(slave)
         os.set_blocking(self._master, False)
