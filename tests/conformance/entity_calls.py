@@ -90,7 +90,6 @@ class Actor:
         """Do what is left, until nothing is."""
         while self._held or self._others_feed() or self._queue.count(LIVE):
             self._reap()
-            self._queue.reconcile()
             if not self._exchange(calmly=True):
                 self._queue.wait(0.01)
 
