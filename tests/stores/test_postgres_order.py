@@ -156,26 +156,26 @@ PAUSED = Scope("t")
 
 
 @contextmanager
-def halfway(queue: PostgresQueue) -> Iterator[Callable[[], object]]:
-    """A claim that has looked; it takes or holds back what it has found when called."""
+def halfway(queue: PostgresQueue) -> Iterator[Callable[[], list[Claim]]]:
+    """A claim that has looked; called, it takes or holds back what it has found."""
     looked, go = Event(), Event()
 
-    def claim(rows: PostgresRows) -> None:
+    def claim(rows: PostgresRows) -> list[Claim]:
         claim = PostgresClaim(rows, ClaimRequest("w", 10), T0)
         look = claim.look(10)
         rows.scalar("pending", cap=1)
         looked.set()
         assert go.wait(30)
         taken = claim.take(look)
-        assert taken is None or [] == taken.claims()
+        return taken.claims() if taken else []
 
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(transact, queue._connections, queue._channel, PostgresRows, claim)
         assert looked.wait(30)
 
-        def finish() -> None:
+        def finish() -> list[Claim]:
             go.set()
-            running.result(30)
+            return running.result(30)
 
         try:
             yield finish
@@ -195,9 +195,10 @@ def test_a_claim_holds_nothing_back_for_a_pause_that_has_ended(line: PostgresQue
     line.pause(PAUSED, now=T0)
     with halfway(line) as go_on:
         line.resume(PAUSED, now=T0)
-        go_on()
-    assert {(None,): 3} == line.count(JobQuery(), by=["held"])
-    assert [FIRST, SECOND, THIRD] == drained(line)
+        taken = go_on()
+    assert {} == line.count(JobQuery(held=Held.PAUSE))
+    line.settle([lifecycle.done(claim) for claim in taken], now=T0)
+    assert [FIRST, SECOND, THIRD] == [claim.queue_id for claim in taken] + drained(line)
 
 
 def test_a_claim_that_looked_before_a_pause_takes_no_row_after_one_that_it_holds_back(
@@ -209,9 +210,17 @@ def test_a_claim_that_looked_before_a_pause_takes_no_row_after_one_that_it_holds
         line.pause(PAUSED, now=T0)
         assert [] == claims(line)
         assert [Held.PAUSE, None] == [job.held for job in map(line.get, (FIRST, SECOND)) if job]
-        go_on()
+        assert [] == go_on()
     line.resume(PAUSED, now=T0)
     assert [FIRST, SECOND, THIRD] == drained(line)
+
+
+def wait_for_a_resume(own: Own) -> None:
+    """Until one has begun to move rows, and waits itself."""
+    waiting = b"""SELECT count(*) FROM pg_stat_activity, queue_pause
+        WHERE phase <> 'paused' AND datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0"""
+    while own.execute(waiting).fetchall()[0][0] < 2:
+        own.execute(b"SELECT pg_sleep(0.01), pg_stat_clear_snapshot()")
 
 
 def test_a_resume_waits_for_a_parked_row_that_another_has_locked(line: PostgresQueue, own: Own) -> None:
@@ -220,10 +229,12 @@ def test_a_resume_waits_for_a_parked_row_that_another_has_locked(line: PostgresQ
     assert [] == claims(line)
     line.settle([lifecycle.done(holder)], now=T0)
     line.pause(PAUSED, now=T0)
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(2) as pool:
         with locked(own, THIRD):
             claiming = pool.submit(claims, line)
             wait_for_a_lock(own)
-            line.resume(PAUSED, now=T0)
+            resuming = pool.submit(line.resume, PAUSED, now=T0)
+            wait_for_a_resume(own)
         assert [] == claiming.result(10)
+        resuming.result(10)
     assert [SECOND, THIRD] == drained(line)
