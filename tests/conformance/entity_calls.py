@@ -5,8 +5,8 @@ line. A process submits, raises, cancels and requeues the calls of its own entit
 
 Each line of the record is an event, written by one append: ``began`` and ``ended`` while the process holds
 the entity's lock, so the lines of one entity stand in the order in which its calls had the lock. What a
-process is about to ask for (``places``, ``cancels``, ``pauses``, ``asks``) is written before the request, what came of it
-after.
+process is about to ask for (``places``, ``cancels``, ``pauses``, ``asks``) is written before the request,
+what came of it after.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import SystemRandom
@@ -171,17 +171,11 @@ def breaches(record: Sequence[str]) -> list[str]:
     pausing: set[str] = set()
     found: list[str] = []
     for at, (what, number, *rest) in enumerate(events):
-        if pausing or what == "pauses":
-            for line in lines.values():
-                line.by_submission()
+        forget_requeues(lines.values(), pausing, what, number)
         if what == "places":
             for place, placing in enumerate(placings[at]):
                 keys[placing.queue_id] = placing.key
                 put(lines[placing.key], placing, at, place)
-        elif what == "pauses":
-            pausing.add(number)
-        elif what == "resumed":
-            pausing.remove(number)
         elif what == "asks":
             asked[number] = (at, rest[0] == "oldest")
         elif what == "cancels":
@@ -192,6 +186,15 @@ def breaches(record: Sequence[str]) -> list[str]:
         elif what == "ended":
             lines[rest[1]].end(rest[2])
     return found
+
+
+def forget_requeues(lines: Iterable[Line], pausing: set[str], what: str, number: str) -> None:
+    """Keep up who pauses; while anybody does, calls are where their submission was."""
+    if what in ("pauses", "resumed"):
+        pausing ^= {number}
+    if pausing or what == "resumed":
+        for line in lines:
+            line.by_submission()
 
 
 class Placing(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""Order of one entity's calls over a pause: woken, parked, requeued and followed-up rows, ids without order."""
+"""Order of one entity's calls over a pause: parked, requeued and followed-up rows, ids without order."""
 
 import pytest
 
