@@ -177,12 +177,13 @@ def breaches(record: Sequence[str]) -> list[str]:
                 keys[placing.queue_id] = placing.key
                 put(lines[placing.key], placing, at, place)
         elif what == "asks":
-            asked[number] = (at, rest[0] == "oldest")
+            asked[number] = (at, rest[0] == "oldest" or bool(pausing))
         elif what == "cancels":
             lines[keys[rest[0]]].calls[rest[0]].cancelled = True
         elif what == "began":
             before, oldest = asked[number]
-            found += lines[rest[1]].begin(rest[0], before, oldest=oldest)
+            # Nor does a higher priority count while calls of it may be held back by a pause.
+            found += lines[rest[1]].begin(rest[0], before, oldest=oldest or bool(pausing))
         elif what == "ended":
             lines[rest[1]].end(rest[2])
     return found
