@@ -60,6 +60,8 @@ class Startable(Protocol):
 
     def change(self, job: Job, changes: Changes) -> Job: ...
 
+    def pauses(self) -> Sequence[Pause]: ...
+
     def is_locked(self, lock_key: str) -> bool:
         """Whether a job holds this lock."""
 
@@ -67,7 +69,10 @@ class Startable(Protocol):
 def start(rows: Startable, queue_id: str, request: ClaimRequest, now: datetime) -> Claim | None:
     """Claim one pending job, wherever it stands in line; None when it is not pending, or a pause or a lock
     keeps it from starting."""
+    known = rows.pauses()
     job = rows.get(queue_id)
+    if shut(known):
+        return None
     if job is None or job.status is not Status.PENDING or job.held is Held.PAUSE:
         return None
     if job.lock_key is not None and not job.lock_held and rows.is_locked(job.lock_key):

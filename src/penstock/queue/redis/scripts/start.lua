@@ -1,5 +1,6 @@
 -- start: id, worker, lease. transitions.started of one job; answers its claim number, or 0 when it cannot start.
 local asked = cmsgpack.unpack(ARGV[2])
+if call('HEXISTS', P .. 'pauses', '*\n*') == 1 then return 0 end
 local row = load(asked[1])
 if not row or row[STATUS] ~= PENDING or row[HELD] == PAUSED then return 0 end
 local lock = lock_of(row)
