@@ -5,8 +5,8 @@ line. A process submits, raises, cancels and requeues the calls of its own entit
 
 Each line of the record is an event, written by one append: ``began`` and ``ended`` while the process holds
 the entity's lock, so the lines of one entity stand in the order in which its calls had the lock. What a
-process is about to ask for (``places``, ``cancels``, ``asks``) is written before the request, what came of it
-after.
+process is about to ask for (``places``, ``cancels``, ``pauses``, ``asks``) is written before the request,
+what came of it after.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from random import Random
 import msgspec
 
 from penstock import lifecycle
-from penstock.job import Beat, Claim, ClaimRequest, Job, JobQuery, NewJob, Settlement, Status
+from penstock.job import Beat, Claim, ClaimRequest, Job, JobQuery, NewJob, Scope, Settlement, Status
 from penstock.queue.protocol import Queue
 from penstock.retry import Classification
 from tests.conformance.durable import opened
@@ -78,6 +78,7 @@ class Actor:
             (self._cancel, 2),
             (self._requeue, 2),
             (self._reap, 1),
+            (self._pause, 2),
         ]
         while self._left:
             self._exchange(calmly=False)
@@ -156,6 +157,15 @@ class Actor:
             for job, answer in zip(jobs, answers, strict=True)
             if answer.now is Status.PENDING
         )
+
+    def _pause(self) -> None:
+        """Pause and resume, with calls added and claims made in between."""
+        self._record.write([("pauses", self._number)])
+        self._queue.pause(Scope("acme"))
+        self._submit()
+        self._exchange(calmly=False)
+        self._queue.resume(Scope("acme"))
+        self._record.write([("resumed", self._number)])
 
     def _some(self, statuses: frozenset[Status], number: int) -> list[Job]:
         found = self._queue.find(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import SystemRandom
@@ -94,6 +94,7 @@ class Call(msgspec.Struct):
 
     queue_id: str
     priority: int
+    submitted: int
     first: int
     """Start of its submission, or of the requeue that put it at the end."""
     last: int
@@ -143,6 +144,12 @@ class Line:
             if higher or (other.priority == call.priority and other.surely_before(call)):
                 yield f"{call.queue_id} ({call.priority}) began before {other.queue_id} ({other.priority})"
 
+    def by_submission(self) -> None:
+        """A resume puts calls that were requeued where their submission was."""
+        for call in self.calls.values():
+            if call.waits:
+                call.first = call.submitted
+
     def forget(self, call: Call) -> None:
         """The call had ended, cancelled between two attempts perhaps: it holds nothing."""
         if self._holder is call:
@@ -161,22 +168,34 @@ def breaches(record: Sequence[str]) -> list[str]:
     lines: defaultdict[str, Line] = defaultdict(Line)
     keys: dict[str, str] = {}
     asked: dict[str, tuple[int, bool]] = {}
+    pausing: set[str] = set()
     found: list[str] = []
     for at, (what, number, *rest) in enumerate(events):
+        forget_requeues(lines.values(), pausing, what, number)
         if what == "places":
             for place, placing in enumerate(placings[at]):
                 keys[placing.queue_id] = placing.key
                 put(lines[placing.key], placing, at, place)
         elif what == "asks":
-            asked[number] = (at, rest[0] == "oldest")
+            asked[number] = (at, rest[0] == "oldest" or bool(pausing))
         elif what == "cancels":
             lines[keys[rest[0]]].calls[rest[0]].cancelled = True
         elif what == "began":
             before, oldest = asked[number]
-            found += lines[rest[1]].begin(rest[0], before, oldest=oldest)
+            # Nor does a higher priority count while calls of it may be held back by a pause.
+            found += lines[rest[1]].begin(rest[0], before, oldest=oldest or bool(pausing))
         elif what == "ended":
             lines[rest[1]].end(rest[2])
     return found
+
+
+def forget_requeues(lines: Iterable[Line], pausing: set[str], what: str, number: str) -> None:
+    """Keep up who pauses; while anybody does, calls are where their submission was."""
+    if what in ("pauses", "resumed"):
+        pausing ^= {number}
+    if pausing or what == "resumed":
+        for line in lines:
+            line.by_submission()
 
 
 class Placing(msgspec.Struct):
@@ -202,7 +221,7 @@ def placings_of(events: Sequence[Sequence[str]]) -> defaultdict[int, list[Placin
 def put(line: Line, placing: Placing, at: int, place: int) -> None:
     if placing.what == "placed":
         batch = (at, place)
-        line.calls[placing.queue_id] = Call(placing.queue_id, placing.priority, at, placing.end, batch)
+        line.calls[placing.queue_id] = Call(placing.queue_id, placing.priority, at, at, placing.end, batch)
         return
     call = line.calls[placing.queue_id]
     call.priority, call.last, call.batch = placing.priority, placing.end, None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from threading import Event
 
 import psycopg
 import pytest
 
 from penstock import lifecycle
-from penstock.job import Claim, ClaimRequest, Held, JobQuery, Status
+from penstock.job import Claim, ClaimRequest, Held, JobQuery, Scope, Status
 from penstock.queue.sql.postgres import PostgresQueue
 from penstock.queue.sql.postgres_claim import PostgresClaim
 from penstock.queue.sql.postgres_rows import PostgresRows
@@ -147,3 +148,93 @@ def test_a_claim_keeps_few_advisory_locks_however_many_rows_it_holds_back(queue:
     assert {(None, Status.IN_PROGRESS): 1_000, (Held.LOCK, Status.PENDING): 900} == queue.count(
         JobQuery(), by=["held", "status"]
     )
+
+
+# Claims that meet a pause or its end halfway.
+
+PAUSED = Scope("t")
+
+
+@contextmanager
+def halfway(queue: PostgresQueue) -> Iterator[Callable[[], list[Claim]]]:
+    """A claim that has looked; called, it takes or holds back what it has found."""
+    looked, go = Event(), Event()
+
+    def claim(rows: PostgresRows) -> list[Claim]:
+        claim = PostgresClaim(rows, ClaimRequest("w", 10), T0)
+        look = claim.look(10)
+        rows.scalar("pending", cap=1)
+        looked.set()
+        assert go.wait(30)
+        taken = claim.take(look)
+        return taken.claims() if taken else []
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(transact, queue._connections, queue._channel, PostgresRows, claim)
+        assert looked.wait(30)
+
+        def finish() -> list[Claim]:
+            go.set()
+            return running.result(30)
+
+        try:
+            yield finish
+        finally:
+            finish()
+
+
+def drained(queue: PostgresQueue) -> list[str]:
+    """As ``served``, also where a resume has to be gone on with; without any upkeep."""
+    ids: list[str] = []
+    while (found := served(queue)) or queue.wait(0):
+        ids += found
+    return ids
+
+
+def test_a_claim_holds_nothing_back_for_a_pause_that_has_ended(line: PostgresQueue) -> None:
+    line.pause(PAUSED, now=T0)
+    with halfway(line) as go_on:
+        line.resume(PAUSED, now=T0)
+        taken = go_on()
+    assert {} == line.count(JobQuery(held=Held.PAUSE))
+    line.settle([lifecycle.done(claim) for claim in taken], now=T0)
+    assert [FIRST, SECOND, THIRD] == [claim.queue_id for claim in taken] + drained(line)
+
+
+def test_a_claim_that_looked_before_a_pause_takes_no_row_after_one_that_it_holds_back(
+    line: PostgresQueue, own: Own
+) -> None:
+    with ExitStack() as stack:
+        with locked(own, FIRST):
+            go_on = stack.enter_context(halfway(line))
+        line.pause(PAUSED, now=T0)
+        assert [] == claims(line)
+        assert [Held.PAUSE, None] == [job.held for job in map(line.get, (FIRST, SECOND)) if job]
+        assert [] == go_on()
+    line.resume(PAUSED, now=T0)
+    assert [FIRST, SECOND, THIRD] == drained(line)
+
+
+def wait_for_a_resume(own: Own) -> None:
+    """Until one has begun to move rows, and waits itself."""
+    waiting = b"""SELECT count(*) FROM pg_stat_activity, queue_pause
+        WHERE phase <> 'paused' AND datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0"""
+    while own.execute(waiting).fetchall()[0][0] < 2:
+        own.execute(b"SELECT pg_sleep(0.01), pg_stat_clear_snapshot()")
+
+
+def test_a_resume_waits_for_a_parked_row_that_another_has_locked(line: PostgresQueue, own: Own) -> None:
+    """Left parked, it would keep a place before the older row that the resume numbers anew."""
+    (holder,) = claims(line, 1)
+    assert [] == claims(line)
+    line.settle([lifecycle.done(holder)], now=T0)
+    line.pause(PAUSED, now=T0)
+    with ThreadPoolExecutor(2) as pool:
+        with locked(own, THIRD):
+            claiming = pool.submit(claims, line)
+            wait_for_a_lock(own)
+            resuming = pool.submit(line.resume, PAUSED, now=T0)
+            wait_for_a_resume(own)
+        assert [] == claiming.result(10)
+        resuming.result(10)
+    assert [SECOND, THIRD] == drained(line)

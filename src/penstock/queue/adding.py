@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+
+import msgspec
 
 from penstock import transitions
 from penstock.errors import DuplicateId, QueueFull
@@ -13,6 +15,8 @@ from penstock.queue.locks import wake
 from penstock.queue.pauses import born_held, raised
 from penstock.queue.rows import Rows
 from penstock.queue.texts import refuse_unstorable
+
+MICROSECOND = timedelta(microseconds=1)
 
 
 class Turns:
@@ -51,12 +55,35 @@ def numbered(rows: Rows, job: Job, changes: Changes) -> Changes:
     return changes | {"turn": Turns(rows).next(job.tenant_id, priority)}
 
 
+def replaced(rows: Rows, job: Job, changes: Changes) -> Changes:
+    """Changes to a row that may begin a new run: at the end of its line, or held back like a new row."""
+    if changes.get("turn", 0) is not None:
+        return changes
+    after = msgspec.structs.replace(job, **changes | {"turn": 0})
+    if born_held(after, rows.pauses()).held is Held.PAUSE:
+        return changes | {"held": Held.PAUSE, "turn": 0}
+    return numbered(rows, job, changes)
+
+
 def add(rows: Rows, new: Sequence[NewJob], limits: Limits, now: datetime) -> list[Added]:
     refuse_unstorable(new)
     rows.refuse_taken(new)
     _refuse_when_full(rows, new, limits)
     turns = Turns(rows)
-    return [_add_one(rows, turns, item, now) for item in new]
+    return [_add_one(rows, turns, item, moment) for item, moment in zip(new, moments(new, now), strict=True)]
+
+
+def moments(new: Sequence[NewJob], now: datetime) -> list[datetime]:
+    """Times of creation for new rows, in their order: a microsecond later where the ids are in another.
+
+    A resume releases rows by created_at and id, and callers may choose ids without order.
+    """
+    found, moment = [], now
+    for number, item in enumerate(new):
+        if number and item.queue_id < new[number - 1].queue_id:
+            moment += MICROSECOND
+        found.append(moment)
+    return found
 
 
 def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> Added:
@@ -84,7 +111,10 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> Added:
 def add_children(rows: Rows, parent: Job, children: Sequence[NewJob], now: datetime) -> int:
     """How many the parent's run did not have yet: a crashed expansion repeats harmlessly."""
     turns = Turns(rows)
-    return sum(_add_child(rows, turns, parent, child, now) for child in children)
+    return sum(
+        _add_child(rows, turns, parent, child, moment)
+        for child, moment in zip(children, moments(children, now), strict=True)
+    )
 
 
 def _add_child(rows: Rows, turns: Turns, parent: Job, new: NewJob, now: datetime) -> bool:

@@ -103,7 +103,7 @@ class MemoryQueue(Engine[Table]):
                 jobs = list(alike)
                 taken += table.change_alike(jobs, transitions.claimed(jobs[0], request, now))
             for job, reason in choice.hold:
-                table.change(job, pausing.held_back(job.turn, reason, now))
+                table.change(job, pausing.held_back(job, reason, now))
                 if reason is Held.PAUSE and job.lock_key and not job.lock_held:
                     locks.wake(table, [job.lock_key], now)
             if choice.closed or not choice.hold:

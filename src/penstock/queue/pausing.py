@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.job import Changes, Held, Job, Scope, Status
+from penstock.job import RETURNED, Changes, Held, Job, Scope, Status
 from penstock.queue import locks, pauses
 from penstock.queue.adding import numbered
+from penstock.queue.choosing import Claimable
 from penstock.queue.pauses import Pause, Phase, Place
 from penstock.queue.rows import Rows
 
@@ -22,10 +23,16 @@ class Step(NamedTuple):
     more: bool = False
 
 
-def held_back(turn: int, reason: Held, now: datetime) -> Changes:
-    """A pause forgets the turn: it would let the tenant pass everybody at resume, or hold up its new jobs."""
+def held_back(job: Claimable, reason: Held, now: datetime) -> Changes:
+    """Changes to a row that cannot be claimed now.
+
+    A pause forgets the turn: it would let the tenant pass everybody at resume, or hold up its new jobs. So it
+    does with that of a row that was woken to take a lock: rows of its lock that are held back later may be
+    older.
+    """
     changes: Changes = {"held": reason, "updated_at": now}
-    if reason is Held.PAUSE and turn >= 0:
+    woken = job.turn == RETURNED and job.lock_key is not None and not job.lock_held
+    if reason is Held.PAUSE and (woken or job.turn >= 0):
         changes["turn"] = 0
     return changes
 
@@ -83,14 +90,33 @@ def _gather(rows: Rows, pause: Pause, now: datetime, limit: int) -> None:
     for queue_id in ids:
         job = rows.get(queue_id)
         if job is not None and job.status is Status.PENDING and job.held is None:
-            rows.change(job, held_back(job.turn, Held.PAUSE, now))
-            if job.lock_key is not None and not job.lock_held:
-                # It may have been the one woken to take the lock next.
-                locks.wake(rows, [job.lock_key], now)
+            rows.change(job, held_back(job, Held.PAUSE, now))
     if len(batch) == limit:
         rows.set_pause(msgspec.structs.replace(pause, at=batch[-1].place))
+    elif _gather_parked(rows, pause, now, limit):
+        rows.set_pause(Pause(pause.scope, Phase.GATHERING))
     else:
         rows.set_pause(Pause(pause.scope, Phase.RELEASING))
+
+
+def _gather_parked(rows: Rows, pause: Pause, now: datetime, limit: int) -> bool:
+    """Hold back rows parked for locks that nobody holds. Whether there may be more.
+
+    They would come before older rows of their lock that the pause holds back. Rows parked for a lock that a
+    running job holds are older than all of its lock that the pause has met.
+    """
+    idle, left = list(rows.idle_locks(limit)), limit
+    first = rows.first_parked(idle)
+    # What another transaction has locked is not found, and looked for once more.
+    more = len(first) < len(idle)
+    while first and left > 0:
+        covered = [job for job in first if _covered(pause, job)]
+        locks.wake(rows, [job.lock_key for job in first if job.lock_key and job not in covered], now)
+        for job in covered:
+            rows.change(job, held_back(job, Held.PAUSE, now))
+        left -= len(first)
+        first = rows.first_parked([job.lock_key for job in covered if job.lock_key is not None])
+    return more or bool(first)
 
 
 def _release(rows: Rows, pause: Pause, known: Sequence[Pause], now: datetime, limit: int) -> Step:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from penstock import transitions
 from penstock.job import CHILDREN, Changes, Job, Requeued, Status
-from penstock.queue.adding import numbered
+from penstock.queue.adding import replaced
 from penstock.queue.rows import Rows
 
 RETRYABLE = frozenset({Status.FAILED, Status.CANCELLED})
@@ -17,6 +17,8 @@ def requeue(
 ) -> tuple[list[Requeued], list[str]]:
     """What was done to each, and parents whose children are to be put back next."""
     answers, parents = [], []
+    # Before any row is locked, in the order in which a resume locks them.
+    rows.pauses()
     rows.hold(ids)
     for queue_id in ids:
         answer, job = _requeue_one(rows, queue_id, now, keep_retries)
@@ -51,7 +53,7 @@ def _requeue_one(rows: Rows, queue_id: str, now: datetime, keep_retries: bool) -
         changes = transitions.reopened(job, now)
     else:
         changes = transitions.requeued(job, now, keep_retries=keep_retries)
-    after = rows.change(job, numbered(rows, job, changes))
+    after = rows.change(job, replaced(rows, job, changes))
     _reopen_parent(rows, job, now)
     return Requeued(queue_id, job.status, after.status), after
 

@@ -11,7 +11,7 @@ import msgspec
 
 from penstock import transitions
 from penstock.job import CHILDREN, Changes, Job, Settlement, Status
-from penstock.queue.adding import add_children, numbered
+from penstock.queue.adding import add_children, replaced
 from penstock.queue.locks import wake
 from penstock.queue.requeueing import RETRYABLE
 from penstock.queue.rows import Rows
@@ -71,7 +71,7 @@ class Aftermath:
         }
         updated = msgspec.structs.replace(parent, **counted)
         if updated.waiting and updated.waiting_for == CHILDREN and updated.children_open == 0:
-            counted |= numbered(self._rows, updated, self._finish(updated))
+            counted |= replaced(self._rows, updated, self._finish(updated))
         self.note(parent, self._rows.change(parent, counted))
 
     def _finish(self, parent: Job) -> Changes:
@@ -131,7 +131,7 @@ def _settle_one(rows: Rows, settlement: Settlement, now: datetime, aftermath: Af
         counted = msgspec.structs.replace(job, children_open=job.children_open + fresh)
     changes = transitions.settled(counted, settlement, now)
     changes.setdefault("children_open", counted.children_open)
-    after = rows.change(job, numbered(rows, counted, changes))
+    after = rows.change(job, replaced(rows, counted, changes))
     aftermath.note(job, after)
     return after.status
 

@@ -8,9 +8,10 @@ from hashlib import sha1
 from importlib.resources import files
 from typing import NamedTuple
 
-_RULES = ("rows", "turns", "transitions", "locks", "aftermath")
-_MOVING = (*_RULES, "pauses", "resumes", "ranks", "holding", "moves")
+_RULES = ("rows", "turns", "pauses", "resumes", "transitions", "locks", "aftermath")
+_MOVING = (*_RULES, "ranks", "holding", "moves")
 _ADDING = ("rows", "turns", "locks", "pauses", "resumes", "adding")
+_REQUEUEING = ("rows", "turns", "pauses", "resumes", "transitions", "requeueing")
 
 PARTS: dict[str, tuple[str, ...]] = {
     "add": _ADDING,
@@ -22,8 +23,8 @@ PARTS: dict[str, tuple[str, ...]] = {
     "start": ("rows", "pauses"),
     "cancel": (*_RULES, "cancelling"),
     "stop_children": (*_RULES, "cancelling"),
-    "requeue": ("rows", "turns", "transitions", "requeueing"),
-    "return_children": ("rows", "turns", "transitions", "requeueing"),
+    "requeue": _REQUEUEING,
+    "return_children": _REQUEUEING,
     "resume": _MOVING,
     "step": _MOVING,
     "stranded": _MOVING,

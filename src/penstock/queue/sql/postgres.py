@@ -216,6 +216,7 @@ class PostgresQueue(Engine[PostgresRows]):
                 # Without statistics the planner takes the queue for short, and sorts all of it.
                 rows.execute("SET LOCAL enable_sort = off", {})
                 pages = rows.upcoming(item_type, moment)
+                # Without a lock on them, which cannot be had by who only reads.
                 known = [as_pause(*row) for row in rows.ask("pauses")]
                 return rows.jobs_of(first_of_each_lock(pages, limit, known))
             finally:

@@ -164,7 +164,7 @@ class PostgresClaim:
             by_id = {row[0]: row for row in found}
             # What is paused leaves the line of its lock before the next in line is taken. Only then may a row
             # held back wake another: not for a lock that is taken now.
-            self._hold_for_pause(choice.hold)
+            paused = self._hold_for_pause(choice.hold, paused)
             took = self._take([by_id[candidate.row] for candidate in choice.take]).claims()
             taken += took
             room -= len(took)
@@ -185,7 +185,7 @@ class PostgresClaim:
         locked = self._held({each.lock_key for each in ahead if each.lock_key and not each.lock_held})
         choice = choose(ahead, room, first=False, locked=locked, paused=paused)
         held = [each for each in choice.hold if each[1] is Held.PAUSE or each[0].lock_key in locked]
-        self._hold_for_pause(held)
+        self._hold_for_pause(held, paused)
         self._hold(held)
 
     def _candidates(self, size: int, *, oldest: bool) -> tuple[list[Row], bool]:
@@ -218,10 +218,14 @@ class PostgresClaim:
         found = self._rows.ask("held_locks", keys=texts(keys)) if keys else []
         return {key for (key,) in found}
 
-    def _hold_for_pause(self, held: Sequence[tuple[Candidate, Held]]) -> None:
+    def _hold_for_pause(
+        self, held: Sequence[tuple[Candidate, Held]], paused: frozenset[Scope]
+    ) -> frozenset[Scope]:
+        """Hold back what is paused. What is paused by now: the pause may have ended meanwhile."""
         ids = [str(each.row) for each, reason in held if reason is Held.PAUSE]
-        if ids:
-            self._rows.send("hold_for_pause", now=self._now, ids=texts(ids))
+        if ids and len(self._rows.ask("hold_for_pause", now=self._now, ids=texts(ids))) < len(ids):
+            return held_scopes(as_pause(*row) for row in self._rows.ask("pauses"))
+        return paused
 
     def _hold(self, held: Sequence[tuple[Candidate, Held]]) -> None:
         rows = self._rows

@@ -52,11 +52,13 @@ local function tell(id, status, run, hit)
   answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = id, status, run, hit
 end
 
+local created = now
 for i, new in ipairs(jobs) do
+  created = moment_after(created, jobs, i)
   local who = whos[i]
   local twin = who[DEDUPE] == 1 and live(who)
   if not twin then
-    insert(new, who)
+    insert(new, who, created)
     tell(new[NEW_ID], PENDING, 1, 0)
   else
     local row = load(twin)

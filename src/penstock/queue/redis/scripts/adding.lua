@@ -8,7 +8,7 @@ local NEW_RUN_AT, NEW_BODY, NEW_META = 7, 8, 9
 local known_pauses, resumes
 
 -- A resume of its scope has still to release older rows.
-local function is_born_held(id, who, priority)
+local function is_born_held(id, who, priority, created)
   if not known_pauses then
     known_pauses, resumes = pauses(), {}
     for _, pause in ipairs(known_pauses) do
@@ -17,15 +17,20 @@ local function is_born_held(id, who, priority)
   end
   if #resumes == 0 then return false end
   local row = {id = id, who = who}
-  row[PRIORITY], row[TURN], row[CREATED] = priority, 0, now
+  row[PRIORITY], row[TURN], row[CREATED] = priority, 0, created
   return kept(resumes, row)
 end
 
+-- As adding.moments: when the row of this place was made.
+local function moment_after(moment, list, i)
+  return i > 1 and precedes(list[i][NEW_ID], list[i - 1][NEW_ID]) and moment + 1 or moment
+end
+
 -- Insert what is known to be free; the indexes follow with flush.
-local function insert(new, who, parent)
+local function insert(new, who, created, parent)
   local id, priority = new[NEW_ID], new[NEW_PRIORITY]
-  local later = new[NEW_RUN_AT] > now
-  local kept = not later and is_born_held(id, who, priority)
+  local later = new[NEW_RUN_AT] > created
+  local kept = not later and is_born_held(id, who, priority, created)
   local turn = RETURNED
   if kept then
     turn = 0
@@ -34,8 +39,8 @@ local function insert(new, who, parent)
     turn = next_turn(who[TENANT], priority)
     took_turn(who[TENANT], priority, turn)
   end
-  local row = {PENDING, 0, 0, 0, now, 0, 0, '', '', later and TIMED or kept and PAUSED or FREE, 0, priority,
-    (parent or new[NEW_META] ~= '{}') and 1 or 0, turn, 0, 1, 0, 0, 0, new[NEW_MAX], new[NEW_TIMEOUT], now,
+  local row = {PENDING, 0, 0, 0, created, 0, 0, '', '', later and TIMED or kept and PAUSED or FREE, 0, priority,
+    (parent or new[NEW_META] ~= '{}') and 1 or 0, turn, 0, 1, 0, 0, 0, new[NEW_MAX], new[NEW_TIMEOUT], created,
     later and new[NEW_RUN_AT] or 0, 0, new[NEW_OP], ''}
   row.id, row.key, row.who = id, P .. 'job:' .. id, who
   local fields = {'HSET', row.key, 'id', new[NEW_WHO], 'row', packed(row), 'body', new[NEW_BODY]}
@@ -111,11 +116,12 @@ end
 
 -- The children a parent's run does not have yet; how many.
 local function add_children(parent, children)
-  local fresh = 0
-  for _, new in ipairs(children) do
+  local fresh, created = 0, now
+  for i, new in ipairs(children) do
+    created = moment_after(created, children, i)
     local who = {struct.unpack(WHO, new[NEW_WHO])}
     if call('HEXISTS', P .. 'names:' .. parent[RUN] .. ':' .. parent.id, who[KEY]) == 0 then
-      insert(new, who, parent)
+      insert(new, who, created, parent)
       fresh = fresh + 1
     end
   end

@@ -12,12 +12,17 @@ local function promote()
   return #due < 2000
 end
 
+local function hold_back(row, reason)
+  local was = copy(row)
+  local woken = row[TURN] == RETURNED and row.who[LOCK] ~= '' and row[LOCKED] == 0
+  row[HELD], row[UPDATED] = reason, now
+  if reason == PAUSED and (woken or row[TURN] > 0) then row[TURN] = 0 end
+  save(row, was)
+end
+
 local function hold(id, reason)
   local row = load(id)
-  local was = copy(row)
-  row[HELD], row[UPDATED] = reason, now
-  if reason == PAUSED and row[TURN] > 0 then row[TURN] = 0 end
-  save(row, was)
+  hold_back(row, reason)
   -- It may have been the one woken to take the lock next.
   if reason == PAUSED and row.who[LOCK] ~= '' and row[LOCKED] == 0 then wake(row.who[LOCK]) end
 end

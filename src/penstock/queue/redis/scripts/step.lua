@@ -5,16 +5,39 @@ for _, other in ipairs(known) do
   if other ~= pause then others[#others + 1] = other end
 end
 
+-- As pausing._gather_parked: rows parked for locks that nobody holds. Whether there may be more.
+local function gather_parked()
+  local left = limit
+  for _, lock in ipairs(call('ZRANGE', P .. 'lockers', 0, -1)) do
+    local member = call('HEXISTS', P .. 'locks', lock) == 0 and call('ZRANGE', P .. 'parked:' .. lock, 0, 0)[1]
+    while member do
+      if left == 0 then return true end
+      left = left - 1
+      local row = load(id_in(member))
+      if covers(pause, row.who[TENANT], row.who[COLLECTION]) then
+        hold_back(row, PAUSED)
+        member = call('ZRANGE', P .. 'parked:' .. lock, 0, 0)[1]
+      else
+        wake(lock)
+        member = nil
+      end
+    end
+  end
+  return false
+end
+
 local function gather()
   local members, score, last = batch_of(P .. 'ready', pause)
   for _, member in ipairs(members) do
     local row = load(id_in(member))
     -- It may have been held back since, when a lock was passed on.
     if row[STATUS] == PENDING and row[HELD] == FREE and covers(pause, row.who[TENANT], row.who[COLLECTION]) then
-      hold(row.id, PAUSED)
+      hold_back(row, PAUSED)
     end
   end
-  if #members == limit then set_pause(pause, 'gathering', score, last) else set_pause(pause, 'releasing') end
+  if #members == limit then set_pause(pause, 'gathering', score, last)
+  elseif gather_parked() then set_pause(pause, 'gathering')
+  else set_pause(pause, 'releasing') end
   return {0, 1}
 end
 

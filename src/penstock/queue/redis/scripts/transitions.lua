@@ -1,5 +1,5 @@
 -- What becomes of a row, as transitions.py has it; the rows are changed in place and saved by the caller.
--- Needs rows.lua and turns.lua. A settlement is a list: see the places below.
+-- Needs rows.lua, turns.lua and resumes.lua. A settlement is a list: see the places below.
 
 --@constants
 local S_ID, S_CLAIM, S_STATUS, S_WHAT, S_RETRIES, S_LOST, S_DELAY = 1, 2, 3, 4, 5, 6, 7
@@ -77,7 +77,7 @@ local function start_over(row, following)
   begin_next_run(row, following)
   row[STATUS], row[RETRIES], row[LOST], row[WAITING_FOR], row[FINISHED] = PENDING, 0, 0, '', 0
   row[HELD], row[RUN_AT] = later and TIMED or FREE, later and following[7] or 0
-  row[TURN] = later and RETURNED or new_turn(row.who[TENANT], row[PRIORITY])
+  if later then row[TURN] = RETURNED else place_anew(row) end
 end
 
 -- ``result`` is kept where it is nil, and removed where it is false.
@@ -156,7 +156,7 @@ local function requeued(row, keep_retries)
   if not keep_retries then row[RETRIES] = 0 end
   row[HELD], row[RUN_AT], row[WAITING_FOR], row[CANCEL], row[OPEN], row[FAILED_KIDS] = FREE, 0, '', 0, 0, 0
   set(row, 'prog', false)
-  row[TURN] = row[LOST] > 0 and SUSPECT or new_turn(row.who[TENANT], row[PRIORITY])
+  if row[LOST] > 0 then row[TURN] = SUSPECT else place_anew(row) end
 end
 
 -- transitions.reopened: a parent whose child was put back waits again.

@@ -83,7 +83,8 @@ SELECT lock_held FROM unified_queue WHERE lock_held = ANY(%(keys)s::text[])
 -- A row that wants a lock is taken only at the head of its key's line: nobody holds the key, and no claimable or parked
 -- row of it comes first. Rows that another transaction has locked were skipped by the look, so only this statement, with
 -- a snapshot of its own and the key's advisory lock held, can tell. The oldest row of all may pass higher priorities,
--- not earlier rows of its own. Refused rows are parked at once: nothing that was locked is left as it was.
+-- not earlier rows of its own. Nor is it taken from a pause that came after the look: an older row of its key may have
+-- been held back, and is not in the line. Refused rows are parked at once: nothing that was locked is left as it was.
 -- name: take
 WITH asked AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::text[], %(leases)s::timestamptz[], %(keys)s::text[])
@@ -99,7 +100,10 @@ WITH asked AS MATERIALIZED (
                AND (SELECT f.queue_id FROM unified_queue f
                     WHERE f.lock_key = s.key AND f.status = 'pending' AND coalesce(f.held, 'lock') = 'lock'
                       AND f.priority <= CASE WHEN q.queue_id = %(oldest)s::text THEN q.priority ELSE 10 END
-                    ORDER BY f.priority DESC, f.turn, f.created_at, f.queue_id LIMIT 1) = q.queue_id))
+                    ORDER BY f.priority DESC, f.turn, f.created_at, f.queue_id LIMIT 1) = q.queue_id
+               AND (SELECT p.phase FROM queue_pause p
+                    WHERE p.phase <> 'releasing' AND p.tenant_id IN ('*', q.tenant_id)
+                      AND p.collection IN ('*', q.collection) LIMIT 1) IS NULL))
     RETURNING q.queue_id
 ), parked AS (
     UPDATE unified_queue SET held = 'lock', updated_at = %(now)s
@@ -121,9 +125,22 @@ WHERE queue_id = ANY(ARRAY(
     WHERE queue_id = ANY(%(ids)s::text[]) AND coalesce(held, status) = 'pending'
     FOR UPDATE SKIP LOCKED))
 
+-- The pause may have ended since the claim has read it, and its resume would not see what is held back now: only what a
+-- pause covers that nobody is about to change is held back. Whoever moves rows of a resume has the pauses locked
+-- and may wait for rows of this claim, so it is not waited for.
 -- name: hold_for_pause
-UPDATE unified_queue SET held = 'pause', turn = least(turn, 0), updated_at = %(now)s
+WITH in_force AS MATERIALIZED (
+    SELECT tenant_id, collection FROM queue_pause
+    WHERE phase <> 'releasing' AND (tenant_id <> '*' OR collection <> '*')
+    FOR SHARE SKIP LOCKED
+)
+UPDATE unified_queue
+SET held = 'pause', updated_at = %(now)s,
+    turn = CASE WHEN turn = -1 AND lock_key IS NOT NULL AND lock_held IS NULL THEN 0 ELSE least(turn, 0) END
 WHERE queue_id = ANY(ARRAY(
-    SELECT queue_id FROM unified_queue
-    WHERE queue_id = ANY(%(ids)s::text[]) AND coalesce(held, status) = 'pending'
-    FOR UPDATE SKIP LOCKED))
+    SELECT q.queue_id FROM unified_queue q
+    WHERE q.queue_id = ANY(%(ids)s::text[]) AND coalesce(q.held, q.status) = 'pending'
+      AND (SELECT count(*) FROM in_force p
+           WHERE p.tenant_id IN ('*', q.tenant_id) AND p.collection IN ('*', q.collection)) > 0
+    FOR UPDATE OF q SKIP LOCKED))
+RETURNING queue_id

@@ -36,4 +36,7 @@ WHERE rowid = ?
 UPDATE unified_queue SET held = 'lock', updated_at = ? WHERE rowid = ?
 
 -- name: hold_for_pause
-UPDATE unified_queue SET held = 'pause', turn = min(turn, 0), updated_at = ? WHERE rowid = ?
+UPDATE unified_queue
+SET held = 'pause', updated_at = ?,
+    turn = CASE WHEN turn = -1 AND lock_key IS NOT NULL AND lock_held IS NULL THEN 0 ELSE min(turn, 0) END
+WHERE rowid = ?
