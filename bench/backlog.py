@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from bench.contenders import Contender
 from bench.plan import Plan
 from bench.results import Line, kept, rates
-from bench.sampling import SIDES, Pair, Sample, timed
+from bench.samples import SIDES, Pair, Sample, timed
 from bench.stores import fill, fresh
 
 BATCH = 100

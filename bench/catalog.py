@@ -17,9 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from penstock.catalog import outcomes
-from penstock.catalog.identity import text_hash
 from penstock.catalog.protocol import Catalog
+from penstock.catalog.rules import outcomes
+from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import (
     NewChunk,

@@ -8,7 +8,7 @@ from bench.contenders import commands
 from bench.drain import PLAIN_BATCH, drain
 from bench.plan import Plan
 from bench.results import Line, counted
-from bench.sampling import SIDES
+from bench.samples import SIDES
 from bench.stores import fill, fresh
 
 

@@ -90,20 +90,20 @@ def open_contender(side: str, engine: str, directory: Path) -> Contender:
 def open_queue(engine: str, directory: Path) -> Queue:
     # Only the engine that is measured is imported.
     if engine == "sqlite":
-        from penstock.queue.sql.sqlite import SqliteQueue
+        from penstock.queue.sqlite.queue import SqliteQueue
 
         return SqliteQueue(directory / "queue.db")
     if engine == "postgres":
         from bench.postgres_server import store
-        from penstock.queue.sql.postgres import PostgresQueue
+        from penstock.queue.postgres.queue import PostgresQueue
 
         return PostgresQueue(store(directory))
     if engine == "redis":
         from bench.server_redis import queue_url
-        from penstock.queue.redis.store import RedisQueue
+        from penstock.queue.redis.queue import RedisQueue
 
         return RedisQueue(queue_url(directory))
-    from penstock.queue.jsonl import JsonlQueue
+    from penstock.queue.jsonl.queue import JsonlQueue
 
     return JsonlQueue(directory)
 

@@ -14,7 +14,7 @@ from typing import Any
 from bench.contenders import Contender, open_contender, server_cpu_s
 from bench.plan import Plan
 from bench.results import Line, rates
-from bench.sampling import Sample, in_turns, timed
+from bench.samples import Sample, in_turns, timed
 from bench.stores import fill, fresh
 
 # A worker process's own; set once by the pool.

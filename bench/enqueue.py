@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bench.jobs import new_jobs
 from bench.plan import BULK, Plan
 from bench.results import Line, rates
-from bench.sampling import Sample, in_turns, timed
+from bench.samples import Sample, in_turns, timed
 from bench.stores import fresh
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.bell import Bell
+from bench.inotify_floor import Bell
 from penstock import clock, transitions
 from penstock.job import Job, NewJob
 

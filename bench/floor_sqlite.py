@@ -12,13 +12,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from bench.bell import Bell
+from bench.inotify_floor import Bell
 from penstock import clock, transitions
 from penstock.clock import format_time
 from penstock.job import NewJob
-from penstock.queue.sql.sqlite import SqliteQueue
-from penstock.queue.sql.sqlite_rows import encoded
 from penstock.queue.sql.statements import CLAIM_COLUMNS, JOB_COLUMNS
+from penstock.queue.sqlite.queue import SqliteQueue
+from penstock.queue.sqlite.rows import encoded
 
 _INDEX = "CREATE INDEX floor_claim ON unified_queue (priority DESC, created_at) WHERE status = 'pending'"
 _INSERT = (

@@ -218,7 +218,7 @@ def small_files(below: Path, number: int) -> Path:
 
 
 def long_document(below: Path, pages: int) -> Path:
-    from tests.pipeline.making import pdf
+    from tests.pipeline.sample_documents import pdf
 
     folder = below / "paper"
     folder.mkdir()

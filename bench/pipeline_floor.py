@@ -19,14 +19,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from bench.catalog import BARE, PRAGMAS
-from penstock.handlers.embedding import MOST_TEXTS
+from penstock.handlers.chunk_vectors import MOST_TEXTS
 from penstock.handlers.files import PAGES_AT_ONCE
-from penstock.handlers.filing import MOST_DOCUMENTS
+from penstock.handlers.generation_batch import MOST_DOCUMENTS
 from penstock.pipeline.chunk.protocol import ChunkSizes
-from penstock.pipeline.embed.opening import open_embedder
-from penstock.pipeline.extract import kinds
+from penstock.pipeline.embed.factory import open_embedder
+from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content
-from penstock.pipeline.recipe import Recipe
+from penstock.pipeline.pipeline import Pipeline
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ class Loop:
     def __init__(self, store: Path) -> None:
         self.spent: dict[str, float] = {}
         self.chunks = 0
-        self._recipe = Recipe(open_embedder("static"))
+        self._recipe = Pipeline(open_embedder("static"))
         self._connection = sqlite3.connect(store, isolation_level=None)
         for pragma in PRAGMAS:
             self._connection.execute(f"PRAGMA {pragma}")
@@ -58,7 +58,7 @@ class Loop:
 
     def _texts(self, path: str, data: bytes) -> Iterator[list[str]]:
         """Long documents a piece at a time, as their tasks do it."""
-        content, paged = Content(path, data), kinds.by_name(path) == kinds.PDF
+        content, paged = Content(path, data), file_types.by_name(path) == file_types.PDF
         first, count = 1, 1
         while first <= count:
             pages = range(first, first + PAGES_AT_ONCE) if paged else None

@@ -12,7 +12,7 @@ from bench.drain import PLAIN_BATCH, drain
 from bench.plan import Plan
 from bench.postgres_server import Work, store, work
 from bench.results import Line, most
-from bench.sampling import SIDES
+from bench.samples import SIDES
 from bench.stores import fill, fresh
 
 COUNTS: tuple[tuple[str, str, float | None, Callable[[Work], float]], ...] = (

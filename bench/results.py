@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from bench.sampling import Pair, Sample
+from bench.samples import Pair, Sample
 
 
 class Line(msgspec.Struct, kw_only=True):

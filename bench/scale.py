@@ -14,10 +14,10 @@ from bench.results import Line, most
 from bench.stores import fill, fresh
 from penstock import config, lifecycle
 from penstock.job import ClaimRequest, JobQuery, Scope, Status
+from penstock.queue.postgres.queue import PostgresQueue
 from penstock.queue.protocol import Queue
-from penstock.queue.sql.postgres import PostgresQueue
-from penstock.queue.sql.sqlite import SqliteQueue
 from penstock.queue.sql.statements import JOB_COLUMNS
+from penstock.queue.sqlite.queue import SqliteQueue
 from penstock.service.jobs import Jobs
 
 BUDGET = 3.0

@@ -26,13 +26,13 @@ from pathlib import Path
 from typing import Any
 
 from penstock import Penstock, config
-from penstock.catalog.answers import Filters
-from penstock.catalog.identity import text_hash
+from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Place
-from penstock.pipeline.embed.opening import open_embedder, open_space
+from penstock.catalog.views import Filters
+from penstock.pipeline.embed.factory import open_embedder, open_space
 from penstock.pipeline.embed.protocol import space_of
-from penstock.pipeline.vectors.copies import Copies
-from penstock.pipeline.vectors.shelf import Shelf, open_shelf
+from penstock.pipeline.vectors.cache import VectorCache
+from penstock.pipeline.vectors.cache_directory import CacheDirectory, open_shelf
 from penstock.service.search import Search
 
 WAYS = ("memory", "file", "usearch")
@@ -103,7 +103,7 @@ def keep(place: Path, way: str) -> dict[str, Any]:
 def ask(place: Path, way: str) -> dict[str, Any]:
     with Penstock(settings=settings_at(place, way)) as app:
         catalog, shelf = app.documents.catalog, open_shelf(app.settings)
-        search = Search(catalog, app.settings, open_space, Copies(shelf if way != "memory" else None))
+        search = Search(catalog, app.settings, open_space, VectorCache(shelf if way != "memory" else None))
         first, *others = questions(41)
         took = [_timed(lambda each=each: search.search(each, mode="vector")) for each in (first, *others)]
         parts = [
@@ -135,9 +135,9 @@ def _memory(name: str) -> int:
     return int(said[1]) // 1024 if said else 0
 
 
-def _found(app: Penstock, shelf: Shelf, asked: list[str]) -> float:
+def _found(app: Penstock, shelf: CacheDirectory, asked: list[str]) -> float:
     """How many of the ten nearest are found, of a hundred asked for, as a search does."""
-    exact, near, shares = Copies(), Copies(shelf), []
+    exact, near, shares = VectorCache(), VectorCache(shelf), []
     with app.documents.catalog.snapshot() as snapshot:
         (space,) = snapshot.spaces("default")
         assert snapshot.matching(Filters(tenant_id="default")) is None

@@ -18,7 +18,7 @@ from bench import pickup
 from bench.plan import Plan
 from bench.processes import cpu_seconds
 from bench.results import Line, delays, rates, share
-from bench.sampling import Sample, in_turns
+from bench.samples import Sample, in_turns
 from bench.stores import fresh_directory
 from penstock import Penstock, config
 

@@ -69,10 +69,10 @@ def failure_codes() -> dict[str, str]:
     for name in (
         "penstock.retry",
         "penstock.lifecycle",
-        "penstock.worker.execute",
-        "penstock.worker.teller",
+        "penstock.worker.executor",
+        "penstock.worker.document_notifier",
         "penstock.handlers.phases",
-        "penstock.redis_contract.trouble",
+        "penstock.redis_contract.error_report",
     ):
         found.update(getattr(load(name), "FAILURE_CODES", {}))
     return found
@@ -281,7 +281,7 @@ PAGES: dict[str, tuple[str, str, Callable[[ModuleType], str]]] = {
     "errors.md": ("Errors", "penstock.errors", errors_page),
     "settings.md": ("Settings", "penstock.config", settings_page),
     "cli.md": ("Commands", "penstock.cli.main", cli_page),
-    "exit-codes.md": ("Exit codes", "penstock.cli.exits", exit_codes_page),
+    "exit-codes.md": ("Exit codes", "penstock.cli.exit_codes", exit_codes_page),
     "items.md": ("Item types and payloads", "penstock.items", items_page),
 }
 

@@ -21,35 +21,28 @@ GROUPS = {
     "job": "rules",
     "lifecycle": "rules",
     "transitions": "rules",
-    "tallies": "rules",
+    "row_counts": "rules",
     "retry": "rules",
     "items": "rules",
     "payloads": "rules",
     "vocabulary": "rules",
     "normal_form": "rules",
-    "arrival": "rules",
+    "delivered_file": "rules",
     "errors": "errors",
     "config": "config",
-    "setting_kinds": "config",
+    "setting_types": "config",
     "interpreter": "config",
     "url_mask": "config",
     "clock": "clock",
+    "database": "stores",
     "queue": "stores",
     "queue.protocol": "protocols",
     "catalog": "stores",
     "catalog.protocol": "protocols",
-    "catalog.paging": "protocols",
+    "catalog.pagination": "protocols",
     "catalog.values": "rules",
-    "catalog.answers": "rules",
-    "catalog.identity": "rules",
-    "catalog.outcomes": "rules",
-    "catalog.wording": "rules",
-    "catalog.rollup": "rules",
-    "catalog.numbering": "rules",
-    "catalog.covering": "rules",
-    "catalog.publishing": "rules",
-    "catalog.births": "rules",
-    "catalog.housing": "rules",
+    "catalog.rules": "rules",
+    "catalog.views": "rules",
     "pipeline": "pipeline",
     "handlers": "handlers",
     "worker": "worker",
@@ -63,17 +56,17 @@ GROUPS = {
     "redis_contract.keys": "rules",
     "redis_contract.message": "rules",
     "redis_contract.fields": "rules",
-    "redis_contract.trouble": "rules",
-    "redis_contract.answers": "rules",
+    "redis_contract.error_report": "rules",
+    "redis_contract.producer_types": "rules",
     "watch": "watch",
     "dashboard": "dashboard",
     "legacy": "legacy",
     "app": "app",
     "application": "app",
-    "working": "app",
+    "worker.launch": "app",
     "store_wait": "app",
-    "neighbours": "app",
-    "bridging": "app",
+    "catalog_host": "app",
+    "redis_contract.assembly": "app",
     "__init__": "app",
     "__main__": "app",
 }
@@ -200,7 +193,7 @@ def uses(source: str, module: str, banned: frozenset[str]) -> list[str]:
 def asks_the_time(source: str, module: str) -> list[str]:
     if module == "clock":
         return []
-    may_measure = module.split(".")[0] in ("queue", "worker", "cli")
+    may_measure = module.split(".")[0] in ("queue", "database", "worker", "cli")
     return uses(source, module, CLOCK_AND_IDS if may_measure else CLOCK_AND_IDS | STOPWATCH)
 
 
@@ -284,7 +277,7 @@ def test_no_module_is_a_grab_bag():
         ("errors", "from penstock.job import Job"),
         ("clock", "from penstock.config import Settings"),
         ("lifecycle", "from penstock.queue.protocol import Queue"),
-        ("queue.protocol", "from penstock.queue.memory import MemoryQueue"),
+        ("queue.protocol", "from penstock.queue.memory.queue import MemoryQueue"),
         ("queue.protocol", "from .memory import MemoryQueue"),
         ("queue.memory", "from penstock.service.jobs import Jobs"),
         ("queue.memory", "from ..worker import child"),
@@ -292,11 +285,11 @@ def test_no_module_is_a_grab_bag():
         ("pipeline.plan", "import penstock.catalog.sql.store"),
         ("pipeline.extract.text", "from penstock.queue.protocol import Queue"),
         ("worker.child", "from penstock.service import jobs"),
-        ("worker.child", "from penstock.queue.opening import open_queue"),
+        ("worker.child", "from penstock.queue.factory import open_queue"),
         ("service.jobs", "from penstock.worker.child import run"),
-        ("service.jobs", "from penstock.queue.memory import MemoryQueue"),
+        ("service.jobs", "from penstock.queue.memory.queue import MemoryQueue"),
         ("service.jobs", "from penstock import Penstock"),
-        ("cli.queue", "from penstock.queue.opening import open_queue"),
+        ("cli.queue", "from penstock.queue.factory import open_queue"),
         ("cli.queue", "from penstock.http import routes"),
         ("cli.queue", "import penstock"),
         ("http.routes", "from penstock.app import Penstock"),
@@ -317,7 +310,7 @@ def test_a_wrong_arrow_is_seen(module: str, source: str):
         ("service.jobs", "from penstock.queue.protocol import Queue"),
         ("cli.queue", "from penstock.service.jobs import Jobs\nfrom penstock.cli import tables"),
         ("cli.main", "from penstock.app import Penstock"),
-        ("app", "from penstock.queue.opening import open_queue\nfrom penstock.service.jobs import Jobs"),
+        ("app", "from penstock.queue.factory import open_queue\nfrom penstock.service.jobs import Jobs"),
     ],
 )
 def test_a_right_arrow_is_let_through(module: str, source: str):
@@ -347,7 +340,7 @@ def test_asking_the_time_is_seen(source: str):
 def test_a_stopwatch_is_for_waiting_only():
     source = "import time\ntime.monotonic()"
 
-    assert [] == asks_the_time(source, "queue.doorbell")
+    assert [] == asks_the_time(source, "queue.file_watch")
     assert asks_the_time(source, "service.jobs")
 
 

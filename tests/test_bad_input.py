@@ -20,7 +20,7 @@ import pytest
 from penstock import Penstock, config, errors, lifecycle
 from penstock.errors import PenstockError
 from penstock.job import Beat, ClaimRequest, Job, JobQuery
-from penstock.queue.sql.sqlite import SqliteQueue
+from penstock.queue.sqlite.queue import SqliteQueue
 
 NOBODY = 65534
 DURABLE = ["sqlite", "jsonl"]
@@ -229,7 +229,8 @@ def test_a_full_disk_under_sqlite(tmp_path: Path):
 CHILD = """
 import json, os, sys
 sys.path[:0] = {path!r}
-import penstock.app, penstock.service.jobs, penstock.queue.jsonl, penstock.queue.sql.sqlite, penstock.config
+import penstock.app, penstock.service.jobs, penstock.config
+import penstock.queue.jsonl.queue, penstock.queue.sqlite.queue
 from penstock import Penstock, config
 from penstock.errors import PenstockError
 

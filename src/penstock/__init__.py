@@ -9,13 +9,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from penstock.app import Penstock as Penstock
     from penstock.errors import PenstockError as PenstockError
-    from penstock.service.answers import Receipt as Receipt
+    from penstock.service.responses import Receipt as Receipt
 
 __all__ = ["Penstock", "Receipt", "PenstockError"]
 
 _HOMES = {
     "Penstock": "penstock.app",
-    "Receipt": "penstock.service.answers",
+    "Receipt": "penstock.service.responses",
     "PenstockError": "penstock.errors",
 }
 

@@ -14,16 +14,16 @@ from penstock import config
 from penstock.config import Settings
 from penstock.errors import InvalidSetting
 from penstock.job import Job
-from penstock.queue import forking
-from penstock.queue.opening import open_queue
-from penstock.queue.waiting import wait_for
-from penstock.service.answers import Receipt
+from penstock.queue import fork_hooks
+from penstock.queue.factory import open_queue
+from penstock.queue.wait import wait_for
 from penstock.service.functions import FunctionJobs
+from penstock.service.responses import Receipt
 
 if TYPE_CHECKING:
     from penstock.service.documents import Documents, IndexOptions
     from penstock.service.search import Hit, Search
-    from penstock.service.verifying import Verifier
+    from penstock.service.verification import Verifier
 
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class Penstock(FunctionJobs):
         settings = settings or config.load(url=url, state_dir=state_dir)
         super().__init__(open_queue(settings), settings)
         self._opening = threading.RLock()
-        forking.watch(self)
+        fork_hooks.watch(self)
 
     def after_fork(self) -> None:
         """Let go of what threads of the parent may have held when the process was forked."""
@@ -117,11 +117,12 @@ class Penstock(FunctionJobs):
         finish after the first SIGTERM or SIGINT; then they are given back, no retry spent. ``start_method``
         "fork" starts them faster and shares what is loaded, where the application can be forked.
         """
-        from penstock import application, working
+        from penstock import application
+        from penstock.worker import launch
 
         application.refuse_while_loading()
         name = app if app is not None else application.name_of(self)
-        worker = working.Worker(
+        worker = launch.Worker(
             self.settings,
             app=name,
             processes=processes,
@@ -141,8 +142,8 @@ class Penstock(FunctionJobs):
 
         Nothing is killed here: timeouts are not enforced, and a cancel counts at the next checkpoint.
         """
-        from penstock.worker.thread import ThreadWorker
-        from penstock.working import leases, open_documents, plain
+        from penstock.worker.launch import leases, open_documents, plain
+        from penstock.worker.thread_worker import ThreadWorker
 
         handlers = self.handlers()
         documents = open_documents(plain(self.settings), handlers, lambda: nullcontext(self.queue))
@@ -165,8 +166,8 @@ class Penstock(FunctionJobs):
     @_OpenedOnce
     def documents(self) -> Documents:
         """What is known of sources and their generations; opened when first asked for."""
-        from penstock.catalog.opening import open_catalog
-        from penstock.neighbours import refuse_second_host
+        from penstock.catalog.factory import open_catalog
+        from penstock.catalog_host import refuse_second_host
         from penstock.service.documents import Documents
 
         refuse_second_host(self.settings, self.queue)
@@ -174,18 +175,18 @@ class Penstock(FunctionJobs):
 
     @_OpenedOnce
     def _search(self) -> Search:
-        from penstock.pipeline.embed.opening import open_space
-        from penstock.pipeline.vectors.copies import Copies
-        from penstock.pipeline.vectors.shelf import open_shelf
+        from penstock.pipeline.embed.factory import open_space
+        from penstock.pipeline.vectors.cache import VectorCache
+        from penstock.pipeline.vectors.cache_directory import open_shelf
         from penstock.service.search import Search
 
-        vectors = Copies(open_shelf(self.settings))
+        vectors = VectorCache(open_shelf(self.settings))
         return Search(self.documents.catalog, self.settings, open_space, vectors)
 
     @_OpenedOnce
     def verifier(self) -> Verifier:
         """Compares the index with itself and with the disk; see ``Verifier``."""
-        from penstock.service.verifying import Verifier
+        from penstock.service.verification import Verifier
 
         return Verifier(self.documents.catalog, self)
 

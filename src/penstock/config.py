@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from penstock import setting_kinds as kinds
+from penstock import setting_types as kinds
 from penstock.errors import InvalidName, InvalidSetting
 from penstock.url_mask import masked_url as masked_url
 
@@ -41,7 +41,7 @@ class Setting(NamedTuple):
     read: Callable[[Any], Any]
 
 
-class Described(NamedTuple):
+class SettingReport(NamedTuple):
     """A setting in use: its value as JSON can hold it, secrets masked, and where the value came from."""
 
     name: str
@@ -54,7 +54,7 @@ PROJECT_STATE = ".penstock"
 
 
 def _setting(
-    kind: kinds.Kind,
+    kind: kinds.SettingType,
     default: object,
     doc: str,
     *,
@@ -365,10 +365,10 @@ def _check_together(settings: Settings) -> None:
             )
 
 
-def describe(settings: Settings) -> list[Described]:
+def describe(settings: Settings) -> list[SettingReport]:
     """Every setting with its value and where it came from, safe to show."""
     return [
-        Described(
+        SettingReport(
             setting.name,
             _plain(setting.name, getattr(settings, setting.name)),
             settings.sources.get(setting.name, DEFAULT),

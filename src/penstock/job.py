@@ -46,7 +46,7 @@ class Held(enum.StrEnum):
     PAUSE = "pause"
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+class JobEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One departure from the plain path, kept in the job's bounded history."""
 
     at: datetime
@@ -150,8 +150,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.decode(self.result_json) if self.result_json else None
 
     @property
-    def history(self) -> list[Event]:
-        return msgspec.json.decode(self.history_json, type=list[Event]) if self.history_json else []
+    def history(self) -> list[JobEvent]:
+        return msgspec.json.decode(self.history_json, type=list[JobEvent]) if self.history_json else []
 
     @property
     def ended(self) -> bool:
@@ -244,14 +244,14 @@ class Beat(msgspec.Struct, frozen=True):
     progress_json: str | None = None
 
 
-class Renewed(msgspec.Struct, frozen=True):
+class RenewResult(msgspec.Struct, frozen=True):
     """Whether the claim is still held, and whether its job should stop."""
 
     held: bool
     cancel_requested: bool = False
 
 
-class Added(msgspec.Struct, frozen=True):
+class AddResult(msgspec.Struct, frozen=True):
     """The answer to one request: the row that will do it, in which of its runs, and whether it was there."""
 
     queue_id: str
@@ -260,7 +260,7 @@ class Added(msgspec.Struct, frozen=True):
     dedupe_hit: bool = False
 
 
-class Limits(msgspec.Struct, frozen=True):
+class QueueLimits(msgspec.Struct, frozen=True):
     """Most pending top-level jobs the queue accepts; None is no limit."""
 
     indexing: int | None = None
@@ -275,7 +275,7 @@ class Exchange(msgspec.Struct, frozen=True):
     claims: list[Claim]
 
 
-class Cancelled(msgspec.Struct, frozen=True):
+class CancelResult(msgspec.Struct, frozen=True):
     """What a cancel did: ``was`` is the status found, None when there is no such job."""
 
     queue_id: str
@@ -287,7 +287,7 @@ class Cancelled(msgspec.Struct, frozen=True):
         return self.was is None or self.was in ENDED
 
 
-class Requeued(msgspec.Struct, frozen=True):
+class RequeueResult(msgspec.Struct, frozen=True):
     """What a requeue did: refused when the job has not ended badly, or has a live twin."""
 
     queue_id: str

@@ -17,10 +17,10 @@ from penstock.job import (
     Beat,
     Changes,
     ClaimRequest,
-    Event,
     FollowUp,
     Held,
     Job,
+    JobEvent,
     NewJob,
     Settlement,
     Status,
@@ -348,5 +348,5 @@ def _recorded(job: Job, now: datetime, what: str, note: str | None = None) -> st
     if what == "released" and events and (events[-1].what, events[-1].note) == (what, note):
         # Given back for the same reason again and again is told once, with its last time.
         events.pop()
-    events.append(Event(at=now, what=what, note=note, worker_id=job.worker_id))
+    events.append(JobEvent(at=now, what=what, note=note, worker_id=job.worker_id))
     return _encode(events[-HISTORY_LIMIT:]).decode()

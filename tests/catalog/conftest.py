@@ -13,24 +13,24 @@ from typing import Any
 
 import pytest
 
-from penstock.catalog import outcomes
-from penstock.catalog.answers import Document, Filters, Source
-from penstock.catalog.identity import text_hash
 from penstock.catalog.protocol import Catalog
+from penstock.catalog.rules import outcomes
+from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.values import (
     NewChunk,
     NewGeneration,
     NewPage,
     Phase,
     Place,
-    Stored,
+    StoreResult,
     Task,
     TaskOutcome,
     TaskRequest,
     TaskStatus,
 )
+from penstock.catalog.views import Document, Filters, Source
 from penstock.retry import Classification
-from tests.conformance.durable import given_back
+from tests.conformance.durable_engines import given_back
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 DOCS = Place("acme", "docs")
@@ -110,7 +110,9 @@ def generation(path: str = "/a.md", *parts: NewPage, **fields: Any) -> NewGenera
     return NewGeneration(**(defaults | fields))
 
 
-def put(catalog: Catalog, path: str = "/a.md", *parts: NewPage, now: datetime = T0, **fields: Any) -> Stored:
+def put(
+    catalog: Catalog, path: str = "/a.md", *parts: NewPage, now: datetime = T0, **fields: Any
+) -> StoreResult:
     (stored,) = catalog.store([generation(path, *parts, **fields)], now=now)
     return stored
 

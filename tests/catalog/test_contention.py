@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
-from penstock.catalog import outcomes
-from penstock.catalog.answers import ChunkView, Filters
 from penstock.catalog.protocol import Catalog
+from penstock.catalog.rules import outcomes
 from penstock.catalog.values import NewPage, Phase, Removal, Rename, TaskStatus
+from penstock.catalog.views import ChunkView, Filters
 from tests.catalog.conftest import DOCS, VECTOR, at, begin, chunk, generation, page, sweep, take
-from tests.catalog.crashing import Victim
+from tests.catalog.crash_process import Victim
 
 SOURCES = 6
 

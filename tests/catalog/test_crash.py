@@ -13,11 +13,11 @@ from time import sleep
 import pytest
 
 from penstock import clock
-from penstock.catalog import outcomes
 from penstock.catalog.protocol import Catalog
+from penstock.catalog.rules import outcomes
 from penstock.catalog.values import Phase, Place, TaskRequest
 from tests.catalog.conftest import CATALOGS, VECTOR, found, page, put
-from tests.conformance.durable import given_back
+from tests.conformance.durable_engines import given_back
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -28,7 +28,7 @@ def test_a_killed_process_leaves_nothing_out_of_joint(name: str, kills: int, tmp
     catalog = CATALOGS[name](tmp_path)
     random = Random(kills)
     kept: set[str] = set()
-    command = [sys.executable, "-m", "tests.catalog.crashing", name, str(tmp_path)]
+    command = [sys.executable, "-m", "tests.catalog.crash_process", name, str(tmp_path)]
     with subprocess.Popen(
         command, cwd=ROOT, text=True, bufsize=1, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as crew:

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from penstock.catalog.sql.postgres import PostgresCatalog
-from penstock.catalog.sql.postgres_rows import PostgresRows
+from penstock.catalog.sql.postgres_rows import PostgresStatements
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.sql.statements import load
 from tests.servers import postgres
@@ -168,7 +168,7 @@ def _all_faults(catalog: PostgresCatalog) -> list[str]:
             if _writes(name, statement)
             else catalog._readers.borrowed() as connection
         ):
-            rows = PostgresRows(connection)
+            rows = PostgresStatements(connection)
             connection.execute("BEGIN")
             explain = f"EXPLAIN (GENERIC_PLAN, FORMAT JSON) {statement}".encode()
             if WHOLE_TABLES.match(name):
@@ -220,7 +220,7 @@ def _rows_read(plan: Plan) -> int:
 def _read_by_audit(catalog: PostgresCatalog) -> dict[str, int]:
     found = {}
     with catalog._readers.borrowed() as connection:
-        rows = PostgresRows(connection)
+        rows = PostgresStatements(connection)
         connection.execute("BEGIN")
         with rows.whole_tables():
             for name, statement in load("postgres").items():
@@ -256,7 +256,7 @@ def test_an_audit_reads_rows_in_proportion_to_the_catalog(
 def test_an_audit_leaves_the_settings_of_the_session_alone(catalog: PostgresCatalog):
     with catalog.snapshot() as snapshot:
         rows = snapshot._rows
-        assert isinstance(rows, PostgresRows)
+        assert isinstance(rows, PostgresStatements)
         before = rows.execute("SELECT name, setting FROM pg_settings", {}).fetchall()
 
         snapshot.audit()

@@ -12,19 +12,19 @@ import psycopg
 import pytest
 
 from penstock import config
-from penstock.catalog import outcomes
-from penstock.catalog.answers import Filters
-from penstock.catalog.opening import open_catalog
+from penstock.catalog.factory import open_catalog
+from penstock.catalog.rules import outcomes
 from penstock.catalog.sql.postgres import PostgresCatalog
-from penstock.catalog.sql.postgres_rows import PostgresRows
-from penstock.catalog.sql.searchable import expression, searchable, terms
+from penstock.catalog.sql.postgres_rows import PostgresStatements
 from penstock.catalog.sql.statements import load
+from penstock.catalog.sql.tsquery import expression, searchable, terms
 from penstock.catalog.values import Outcome, Phase, Removal, TaskStatus
+from penstock.catalog.views import Filters
 from penstock.errors import InvalidText, SchemaMismatch, StoreUnavailable
-from penstock.queue.opening import open_queue
+from penstock.queue.factory import open_queue
 from tests.catalog.conftest import at, begin, embed, found, generation, page, put, read, settle, source, take
 from tests.catalog.test_sqlite_file import INDEXES, SPECIFIED
-from tests.conformance.durable import given_back
+from tests.conformance.durable_engines import given_back
 from tests.servers import postgres
 
 TYPES = {
@@ -174,7 +174,7 @@ def test_behind_a_pooler_nothing_outlives_a_transaction(place: Path):
     assert [] == catalog.audit()
     with catalog.snapshot() as snapshot:
         rows = snapshot._rows
-        assert isinstance(rows, PostgresRows)
+        assert isinstance(rows, PostgresStatements)
         assert ("off",) == rows.execute("SHOW enable_hashjoin", {}).fetchone()
     catalog.close()
 

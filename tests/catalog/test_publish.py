@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from penstock.catalog import outcomes
 from penstock.catalog.protocol import Catalog
+from penstock.catalog.rules import outcomes
 from penstock.catalog.values import (
     Adoption,
-    EntryKind,
     Failure,
-    Fault,
+    FailureKind,
+    GenerationState,
     NewPage,
+    OutboxEntryKind,
     Outcome,
     Phase,
     Removal,
-    State,
     TaskStatus,
 )
 from tests.catalog.conftest import (
@@ -41,7 +41,7 @@ DAMAGED = Failure("ERR_PARSE", "damaged")
 
 
 def jobs(catalog: Catalog) -> list[str | None]:
-    return [entry.job_id for entry in catalog.outbox(EntryKind.JOB)]
+    return [entry.job_id for entry in catalog.outbox(OutboxEntryKind.JOB)]
 
 
 def test_the_old_generation_is_seen_until_the_new_one_is_whole(catalog: Catalog):
@@ -126,7 +126,7 @@ def test_an_outage_keeps_the_old_generation_and_the_job_is_told(catalog: Catalog
 
     shown = document(catalog, document_id)
 
-    assert (State.BUILDING, True, True) == (shown.state, shown.outage, shown.settled)
+    assert (GenerationState.BUILDING, True, True) == (shown.state, shown.outage, shown.settled)
     assert {"old"} == found(catalog, "old new")
     assert ["job_1"] == jobs(catalog)
 
@@ -168,7 +168,7 @@ def test_another_content_drops_what_was_being_built(catalog: Catalog):
 
     second = begin(catalog, "/a.pdf", count=3, asked_at=at(1))
 
-    assert State.DROPPED == document(catalog, first).state
+    assert GenerationState.DROPPED == document(catalog, first).state
     assert [None] == settle(catalog, [outcomes.completed_page(zombie, page("x"))])
     assert {second} == {task.source.document_id for task in take(catalog, Phase.OCR)}
     sweep(catalog)
@@ -202,7 +202,7 @@ def test_a_whole_generation_overtakes_the_one_being_built(catalog: Catalog):
 
     assert Outcome.PUBLISHED == put(catalog, "/a.md", page("whole"), asked_at=at(1)).outcome
 
-    assert State.DROPPED == document(catalog, building).state
+    assert GenerationState.DROPPED == document(catalog, building).state
     sweep(catalog)
 
 
@@ -218,7 +218,7 @@ def test_a_generation_removed_while_it_was_built_is_dropped(catalog: Catalog):
     settle(catalog, [outcomes.completed_vector(task, VECTOR) for task in tasks])
 
     shown = document(catalog, document_id)
-    assert (State.DROPPED, "removed while indexing") == (shown.state, shown.note)
+    assert (GenerationState.DROPPED, "removed while indexing") == (shown.state, shown.note)
     assert set() == found(catalog, "new")
     assert ["job_1"] == jobs(catalog)
 
@@ -260,7 +260,7 @@ def test_nothing_embedded_is_nothing_to_show(catalog: Catalog):
     put(catalog, "/a.pdf", NewPage(number=1, chunks=(chunk("new", None),)), asked_at=at(1))
     (task,) = take(catalog, Phase.VECTOR)
 
-    settle(catalog, [outcomes.failed(task, Failure("ERR_X", "refused", Fault.CONTENT))])
+    settle(catalog, [outcomes.failed(task, Failure("ERR_X", "refused", FailureKind.CONTENT))])
 
     assert {"old"} == found(catalog, "old new")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import LedgerEntry, LedgerKind, Remembered
+from penstock.catalog.values import FailedFile, LedgerEntry, LedgerKind
 from tests.catalog.conftest import DOCS, T0, put
 
 
@@ -27,6 +27,6 @@ def test_files_that_failed_for_good_are_remembered_with_what_they_were(catalog: 
     put(catalog, "/a/3.md")
 
     with catalog.snapshot() as snapshot:
-        assert [Remembered("/a/1.md", 11, 20, "parser 1")] == snapshot.remembered(DOCS, "/a")
+        assert [FailedFile("/a/1.md", 11, 20, "parser 1")] == snapshot.remembered(DOCS, "/a")
         assert ["/a/1.md", "/b.md"] == [one.path for one in snapshot.remembered(DOCS)]
         assert ["/b.md"] == [one.path for one in snapshot.remembered(DOCS, after="/a/1.md")]

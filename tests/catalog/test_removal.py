@@ -7,20 +7,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.catalog import outcomes
 from penstock.catalog.protocol import Catalog
+from penstock.catalog.rules import outcomes
 from penstock.catalog.values import (
-    EntryKind,
+    GenerationState,
     LedgerEntry,
     LedgerKind,
     NewPage,
+    OutboxEntryKind,
     Outcome,
     Phase,
     Place,
     Removal,
-    Removed,
+    RemovalResult,
     Rename,
-    State,
 )
 from penstock.errors import InvalidRequest
 from tests.catalog.conftest import (
@@ -75,7 +75,7 @@ def test_a_folder_is_removed_in_batches_and_swept(catalog: Catalog):
     assert 1 == vectors(catalog)
 
 
-def _pair(removed: Removed) -> tuple[int, bool]:
+def _pair(removed: RemovalResult) -> tuple[int, bool]:
     return removed.sources, removed.more
 
 
@@ -153,10 +153,10 @@ def test_what_is_being_built_below_a_removed_folder_is_dropped(catalog: Catalog)
 
     catalog.remove(folder("/a", asked_at=5))
 
-    assert [State.DROPPED, State.BUILDING] == [document(catalog, number).state for number in (early, late)]
-    assert ["job_1"] == [entry.job_id for entry in catalog.outbox(EntryKind.JOB)]
+    assert ["dropped", "building"] == [document(catalog, number).state for number in (early, late)]
+    assert ["job_1"] == [entry.job_id for entry in catalog.outbox(OutboxEntryKind.JOB)]
     sweep(catalog)
-    assert ["job_1"] == [entry.job_id for entry in catalog.outbox(EntryKind.JOB)]
+    assert ["job_1"] == [entry.job_id for entry in catalog.outbox(OutboxEntryKind.JOB)]
 
 
 def test_an_early_delete_spares_a_later_publication_but_not_an_earlier_building(catalog: Catalog):
@@ -165,7 +165,7 @@ def test_an_early_delete_spares_a_later_publication_but_not_an_earlier_building(
 
     catalog.remove(folder("/a.md", asked_at=5))
 
-    assert State.DROPPED == document(catalog, building).state
+    assert GenerationState.DROPPED == document(catalog, building).state
     assert {"published"} == found(catalog, "published")
 
 
@@ -270,7 +270,7 @@ def test_what_was_read_before_a_rename_is_not_published_at_the_old_path(catalog:
 def test_leftovers_are_cleared_in_batches_and_once_more(catalog: Catalog):
     put(catalog, "/a.md", *(page(f"old {n}", number=n) for n in range(10)))
     put(catalog, "/a.md", page("new", "old 3"), asked_at=at(1))
-    (entry,) = catalog.outbox(EntryKind.LEFTOVER)
+    (entry,) = catalog.outbox(OutboxEntryKind.LEFTOVER)
 
     assert 9 == len(catalog.leftovers(entry.entry_id))
     while not catalog.clear([entry.entry_id], limit=3):
@@ -329,7 +329,7 @@ def test_a_job_entry_goes_when_it_is_cleared(catalog: Catalog):
     settle(catalog, [outcomes.completed_page(task, page("x"))])
     (entry,) = catalog.outbox()
 
-    assert ("job_1", EntryKind.JOB) == (entry.job_id, entry.kind)
+    assert ("job_1", OutboxEntryKind.JOB) == (entry.job_id, entry.kind)
     assert [] == catalog.outbox(after=entry.entry_id)
     assert catalog.clear([entry.entry_id])
     assert [] == catalog.outbox()

@@ -11,12 +11,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.catalog import outcomes, rollup
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rollup import Counts, counted, kind
-from penstock.catalog.values import Failure, Fault, Gate, NewPage, Phase, State, Task, TaskOutcome, TaskStatus
+from penstock.catalog.rules import outcomes, rollup
+from penstock.catalog.rules.rollup import PartCounts, counted, kind
+from penstock.catalog.values import (
+    Failure,
+    FailureKind,
+    Gate,
+    GenerationState,
+    NewPage,
+    Phase,
+    Task,
+    TaskOutcome,
+    TaskStatus,
+)
 from tests.catalog.conftest import CATALOGS, TRANSIENT, VECTOR, at, chunk, generation, take
-from tests.conformance.durable import given_back
+from tests.conformance.durable_engines import given_back
 
 P, W, F, C, S = "processing", "pending", "failed", "completed", "skipped"
 
@@ -45,7 +55,7 @@ def test_a_failure_with_retries_left_counts_as_pending():
 
 @given(st.lists(st.integers(0, 4)), st.lists(st.tuples(st.integers(0, 30), st.integers(0, 4))))
 def test_counting_changes_equals_counting_again(parts: list[int], moves: list[tuple[int, int]]):
-    tally, before = rollup.Tally(), counted(parts)
+    tally, before = rollup.PartChanges(), counted(parts)
     for index, after in moves:
         if index < len(parts):
             tally.move(1, parts[index], after)
@@ -54,7 +64,7 @@ def test_counting_changes_equals_counting_again(parts: list[int], moves: list[tu
     deltas = dict(tally.items())
     assert counted(parts) == before.changed(deltas.get(1, [0, 0, 0, 0]))
     assert all(number >= 0 for number in counted(parts))
-    assert isinstance(counted(parts), Counts)
+    assert isinstance(counted(parts), PartCounts)
 
 
 class Drive:
@@ -122,7 +132,7 @@ class Drive:
     def _outcome(self, task: Task) -> TaskOutcome:
         way = self._random.random()
         if way < 0.12:
-            return outcomes.failed(task, Failure("ERR_X", "no", self._random.choice(list(Fault))))
+            return outcomes.failed(task, Failure("ERR_X", "no", self._random.choice(list(FailureKind))))
         if way < 0.3:
             return outcomes.failed_attempt(task, TRANSIENT, "no route")
         if way < 0.4:
@@ -169,7 +179,7 @@ class Drive:
             for number in self._documents():
                 seen = snapshot.document(number)
                 assert seen is not None
-                assert (State.PUBLISHED, False) == (seen.state, seen.partial), seen
+                assert (GenerationState.PUBLISHED, False) == (seen.state, seen.partial), seen
 
 
 @pytest.mark.parametrize("opener", CATALOGS.values(), ids=CATALOGS)

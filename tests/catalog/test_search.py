@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.catalog.answers import Filters
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NewPage, Place, Removal
+from penstock.catalog.views import Filters
 from penstock.errors import InvalidText
 from tests.catalog.conftest import DOCS, VECTOR, at, begin, chunk, found, generation, page, put, read, sweep
 

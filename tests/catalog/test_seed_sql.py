@@ -14,12 +14,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.catalog import outcomes
 from penstock.catalog.protocol import Catalog
+from penstock.catalog.rules import outcomes
 from penstock.catalog.sql.postgres import PostgresCatalog
 from penstock.catalog.values import Failure, NewPage, Phase
 from tests.catalog.conftest import VECTOR, at, begin, chunk, put, settle, take
-from tests.conformance.durable import given_back
+from tests.conformance.durable_engines import given_back
 from tests.servers import postgres
 
 SEEDS = Path(__file__).resolve().parents[3] / "shared" / "seeds"

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from penstock import config
-from penstock.catalog.opening import open_catalog
+from penstock.catalog.factory import open_catalog
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.sql.statements import load, migrations
 from penstock.catalog.values import Outcome
 from penstock.errors import SchemaMismatch, UnknownScheme
-from penstock.queue.opening import open_queue
+from penstock.queue.factory import open_queue
 from tests.catalog.conftest import found, page, put, vectors
 
 SPECIFIED = {

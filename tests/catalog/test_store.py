@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.identity import chunk_id, text_hash
 from penstock.catalog.protocol import Catalog
+from penstock.catalog.rules.identity import chunk_id, text_hash
 from penstock.catalog.values import (
     Failure,
     Fingerprints,
@@ -36,7 +36,7 @@ from tests.catalog.conftest import (
 
 
 def chunk_ids(catalog: Catalog, words: str) -> dict[str, str]:
-    from penstock.catalog.answers import Filters
+    from penstock.catalog.views import Filters
 
     with catalog.snapshot() as snapshot:
         hits = snapshot.keyword(words, Filters(tenant_id="acme"), limit=100)

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.catalog import outcomes
 from penstock.catalog.protocol import Catalog
+from penstock.catalog.rules import outcomes
 from penstock.catalog.values import Failure, Gate, NewPage, Phase, TaskRequest, TaskStatus
 from penstock.errors import FingerprintMismatch
 from tests.catalog.conftest import (

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.catalog.answers import Filters
-from penstock.catalog.protocol import Catalog, Snapshot
+from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.catalog.values import NewPage, Place, Removal
-from penstock.pipeline.vectors.copies import Copies
-from penstock.pipeline.vectors.protocol import Near, Vectors
-from penstock.pipeline.vectors.shelf import Shelf, Sizes
+from penstock.catalog.views import Filters
+from penstock.pipeline.vectors.cache import VectorCache
+from penstock.pipeline.vectors.cache_directory import CacheDirectory, Sizes
+from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
 from penstock.worker.upkeep.vectors import keep_all
 from tests.catalog.conftest import at, chunk, put, sweep
 
@@ -31,22 +31,22 @@ DRAWN = Sizes(worth_a_file=4, most_drift=3, worth_a_graph=4)
 class Implementation:
     """One way of finding: how a process opens it, and what a worker does for it meanwhile."""
 
-    def __init__(self, shelf: Shelf | None) -> None:
+    def __init__(self, shelf: CacheDirectory | None) -> None:
         self._shelf = shelf
-        self._followed = Copies(shelf)
+        self._followed = VectorCache(shelf)
 
     def upkeep(self, catalog: Catalog) -> None:
         if self._shelf is not None:
             keep_all(catalog, self._shelf)
 
-    def askers(self) -> tuple[Vectors, Vectors]:
-        return self._followed, Copies(self._shelf)
+    def askers(self) -> tuple[NearestVectors, NearestVectors]:
+        return self._followed, VectorCache(self._shelf)
 
 
 IMPLEMENTATIONS: dict[str, Callable[[Path], Implementation]] = {
     "memory": lambda _: Implementation(None),
-    "mapped": lambda place: Implementation(Shelf(place / "vectors", "one", SMALL)),
-    "usearch": lambda place: Implementation(Shelf(place / "vectors", "one", DRAWN)),
+    "mapped": lambda place: Implementation(CacheDirectory(place / "vectors", "one", SMALL)),
+    "usearch": lambda place: Implementation(CacheDirectory(place / "vectors", "one", DRAWN)),
 }
 
 
@@ -79,12 +79,12 @@ def publish(catalog: Catalog, path: str, *made: bytes, tenant: str = "acme", sec
 
 
 def expected(
-    snapshot: Snapshot,
+    snapshot: CatalogSnapshot,
     asked: np.ndarray,
     limit: int,
     allowed: Collection[int] | None = None,
     tenant: str = "acme",
-) -> list[Near]:
+) -> list[NearVector]:
     scored = []
     for batch in snapshot.load(tenant, SPACE):
         rows = np.frombuffer(batch.vectors, "<f4").reshape(-1, 8)
@@ -92,18 +92,18 @@ def expected(
         for (number, key), row in zip(names, rows, strict=True):
             score = float(row @ asked)
             if score > 0 and (allowed is None or key in allowed):
-                scored.append(Near(int(number), score))
+                scored.append(NearVector(int(number), score))
     return sorted(scored, key=lambda near: (-round(near.score, 5), near.content_id))[:limit]
 
 
 def check(
     vectors: Implementation,
-    snapshot: Snapshot,
+    snapshot: CatalogSnapshot,
     asked: np.ndarray,
     limit: int = 10,
     allowed: Collection[int] | None = None,
     tenant: str = "acme",
-) -> list[Near]:
+) -> list[NearVector]:
     """The same for every process, and as the snapshot has it; the last bits of a score may differ."""
     wanted = expected(snapshot, asked, limit, allowed, tenant)
     for asker in vectors.askers():

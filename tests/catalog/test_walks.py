@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import Removal, Removed, Touch, Walk
+from penstock.catalog.values import Removal, RemovalResult, Touch, Walk
 from tests.catalog.conftest import DOCS, at, generation, page, source
 
 
@@ -49,7 +49,7 @@ def test_a_delete_waits_until_later_walks_were_heard(catalog: Catalog):
     walk = Walk(place=DOCS, root="/a", rules="{}", asked_at=at(6))
     catalog.announce(walk)
 
-    assert Removed(0, True, (walk,)) == catalog.remove(folder("/a", asked_at=5))
+    assert RemovalResult(0, True, (walk,)) == catalog.remove(folder("/a", asked_at=5))
     assert ["/a/1.md", "/a/2.md"] == known(catalog)
     # Of another place, or of another folder, or asked for earlier: no walk's business.
     assert () == catalog.remove(folder("/ab", asked_at=5)).newer
@@ -59,5 +59,5 @@ def test_a_delete_waits_until_later_walks_were_heard(catalog: Catalog):
     assert wanted is not None
     assert [True] == catalog.touch([Touch(wanted.source_id, 1, 2, at(6))])
     heard = msgspec.structs.replace(folder("/a", asked_at=5), heard=frozenset([walk]))
-    assert Removed(1, False) == catalog.remove(heard)
+    assert RemovalResult(1, False) == catalog.remove(heard)
     assert ["/a/1.md"] == known(catalog)

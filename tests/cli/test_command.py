@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
-from penstock.cli.exits import EXIT_CODES
+from penstock.cli.exit_codes import EXIT_CODES
 from tests.cli.conftest import Run, add, fail
 from tests.signals import hear
 

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Run
-from tests.pipeline.making import PIXEL, pdf
+from tests.pipeline.sample_documents import PIXEL, pdf
 from tests.signals import hear
-from tests.worker.processes import alive, children_of, until
+from tests.worker.worker_processes import alive, children_of, until
 
 Ask = Callable[..., Any]
 

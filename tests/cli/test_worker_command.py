@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock import Penstock, config, working
+from penstock import Penstock, config
 from penstock.cli import worker
 from penstock.job import Held, Status
+from penstock.worker import launch
 from tests.servers.redis import own_server
 from tests.servers.stores import DURABLE, given_back, store_url
 from tests.signals import hear
@@ -340,7 +341,7 @@ def test_a_memory_is_not_for_workers(start: Start):
 
 
 def test_the_lanes_of_the_command_are_those_of_a_worker():
-    assert tuple(working.LANES) == worker.LANES
+    assert tuple(launch.LANES) == worker.LANES
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from penstock import Penstock
 from penstock.interpreter import RESERVED
-from tests.pipeline import making
+from tests.pipeline import sample_documents
 from tests.servers.redis import server_url
 from tests.test_architecture import MODULES, module_name, names_used
 
@@ -60,8 +60,10 @@ class Trap:
         (self.folder / "src").mkdir()
         (self.folder / "src" / "usercustomize.py").write_text(MODULE.format(mark=str(self.marks / "below")))
         (self.folder / "mill.md").write_text("# Mill\n\nThe sluice feeds the wheel.\n")
-        (self.folder / "mill.pdf").write_bytes(making.pdf("The miller opens the penstock."))
-        (self.folder / "mill.docx").write_bytes(making.docx(making.paragraph("The stones grind.")))
+        (self.folder / "mill.pdf").write_bytes(sample_documents.pdf("The miller opens the penstock."))
+        (self.folder / "mill.docx").write_bytes(
+            sample_documents.docx(sample_documents.paragraph("The stones grind."))
+        )
         self._add_git()
 
     def _add_git(self) -> None:

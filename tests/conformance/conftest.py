@@ -15,7 +15,7 @@ import pytest
 
 from penstock import lifecycle
 from penstock.job import Claim, ClaimRequest, Job, NewJob
-from penstock.queue.memory import MemoryQueue
+from penstock.queue.memory.queue import MemoryQueue
 from penstock.queue.protocol import Queue
 from penstock.retry import Classification
 from tests.servers.stores import given_back
@@ -36,27 +36,27 @@ def _memory(place: Path) -> Queue:
 
 
 def _sqlite(place: Path) -> Queue:
-    from penstock.queue.sql.sqlite import SqliteQueue
+    from penstock.queue.sqlite.queue import SqliteQueue
 
     # Durability has its own tests (test_crash); here the sync would only cost time.
     return SqliteQueue(place / "queue.db", synchronous="NORMAL")
 
 
 def _jsonl(place: Path) -> Queue:
-    from penstock.queue.jsonl import JsonlQueue
+    from penstock.queue.jsonl.queue import JsonlQueue
 
     return JsonlQueue(place / "queue")
 
 
 def _postgres(place: Path) -> Queue:
-    from penstock.queue.sql.postgres import PostgresQueue
+    from penstock.queue.postgres.queue import PostgresQueue
     from tests.servers import postgres
 
     return PostgresQueue(postgres.store_at(place))
 
 
 def _redis(place: Path) -> Queue:
-    from penstock.queue.redis.store import RedisQueue
+    from penstock.queue.redis.queue import RedisQueue
     from tests.servers.redis import queue_url
 
     return RedisQueue(queue_url(place))

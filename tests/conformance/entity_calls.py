@@ -25,7 +25,7 @@ from penstock import lifecycle
 from penstock.job import Beat, Claim, ClaimRequest, Job, JobQuery, NewJob, Scope, Settlement, Status
 from penstock.queue.protocol import Queue
 from penstock.retry import Classification
-from tests.conformance.durable import opened
+from tests.conformance.durable_engines import opened
 
 SOON = Classification("transient", "ERR_NETWORK", timedelta(milliseconds=20))
 BATCH = 10

@@ -24,17 +24,19 @@ from penstock.job import (
     Held,
     Job,
     JobQuery,
-    Limits,
     NewJob,
+    QueueLimits,
     Scope,
     Settlement,
     Status,
     WorkerReport,
 )
-from penstock.queue import pauses
-from penstock.queue.memory import MemoryQueue
+from penstock.queue.memory.queue import MemoryQueue
 from penstock.queue.protocol import Queue
-from tests.conformance.drawing import (
+from penstock.queue.rules import pauses
+from tests.conformance.durable_engines import MEMORY_DISK
+from tests.conformance.invariants import breaches
+from tests.conformance.random_values import (
     AGES,
     ENDINGS,
     LIMITS,
@@ -47,8 +49,6 @@ from tests.conformance.drawing import (
     Ending,
     Spec,
 )
-from tests.conformance.durable import MEMORY_DISK
-from tests.conformance.invariants import breaches
 from tests.servers.stores import given_back
 
 Opener: TypeAlias = Callable[[Path], Queue]
@@ -165,7 +165,7 @@ class Oracle(RuleBasedStateMachine):
         self.both("add", [self.new(spec) for spec in specs])
 
     @rule(specs=st.lists(SPECS, max_size=4), limits=LIMITS)
-    def add_while_there_is_room(self, specs: list[Spec], limits: Limits) -> None:
+    def add_while_there_is_room(self, specs: list[Spec], limits: QueueLimits) -> None:
         self.both("add", [self.new(spec) for spec in specs], limits=limits)
 
     @rule(specs=st.lists(SPECS, min_size=1, max_size=3), pick=st.integers(0, 9))

@@ -4,7 +4,7 @@ import pytest
 
 from penstock import lifecycle
 from penstock.errors import DuplicateId
-from penstock.job import Added, Held, JobQuery, Status
+from penstock.job import AddResult, Held, JobQuery, Status
 from tests.conformance.conftest import (
     T0,
     at,
@@ -34,7 +34,7 @@ def test_a_new_job_is_pending_and_due(queue):
         submitted_by="cli",
         payload_json='{"a":1}',
     )
-    assert [Added(request.queue_id, Status.PENDING, 1, dedupe_hit=False)] == queue.add([request], now=T0)
+    assert [AddResult(request.queue_id, Status.PENDING, 1, dedupe_hit=False)] == queue.add([request], now=T0)
 
     job = row(queue, request.queue_id)
     for name in (set(request.__struct_fields__) - {"run_at"}) & set(job.__struct_fields__):
@@ -84,7 +84,7 @@ def test_a_payload_is_kept_to_the_letter(queue):
 
 def test_a_pending_twin_answers_with_its_id(queue):
     (first,) = put(queue, new())
-    assert [Added(first, Status.PENDING, 1, dedupe_hit=True)] == queue.add([new()], now=T0)
+    assert [AddResult(first, Status.PENDING, 1, dedupe_hit=True)] == queue.add([new()], now=T0)
     assert {(): 1} == queue.count(JobQuery())
 
 
@@ -199,20 +199,20 @@ def test_the_same_key_elsewhere_is_another_job(queue, apart):
 def test_without_dedupe_a_request_is_a_row_of_its_own(queue):
     put(queue, new())
     request = new(dedupe=False)
-    assert [Added(request.queue_id, Status.PENDING)] == queue.add([request], now=T0)
+    assert [AddResult(request.queue_id, Status.PENDING)] == queue.add([request], now=T0)
 
 
 def test_nothing_joins_a_row_without_dedupe(queue):
     put(queue, new(dedupe=False))
     request = new()
-    assert [Added(request.queue_id, Status.PENDING)] == queue.add([request], now=T0)
+    assert [AddResult(request.queue_id, Status.PENDING)] == queue.add([request], now=T0)
 
 
 @pytest.mark.parametrize("end", [lifecycle.done, lifecycle.timed_out, lifecycle.cancelled_by_flag])
 def test_a_finished_job_never_blocks_its_key(queue, end):
     queue.settle([end(running(queue))], now=T0)
     request = new()
-    assert [Added(request.queue_id, Status.PENDING)] == queue.add([request], now=at(1))
+    assert [AddResult(request.queue_id, Status.PENDING)] == queue.add([request], now=at(1))
 
 
 # Ids that are taken.

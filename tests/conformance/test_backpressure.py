@@ -4,10 +4,10 @@ import pytest
 
 from penstock import lifecycle
 from penstock.errors import QueueFull
-from penstock.job import JobQuery, Limits, Status
+from penstock.job import JobQuery, QueueLimits, Status
 from tests.conformance.conftest import T0, claim_all, claim_one, many, new, put, retry, running
 
-TWO = Limits(indexing=2)
+TWO = QueueLimits(indexing=2)
 
 
 def test_a_full_queue_refuses_and_says_how_many_are_pending(queue):
@@ -94,7 +94,7 @@ def test_children_are_never_refused(queue):
 
 
 def test_one_tenant_can_be_full_alone(queue):
-    limits = Limits(indexing=10, per_tenant=2)
+    limits = QueueLimits(indexing=10, per_tenant=2)
     put(queue, *many(2, tenant_id="full"))
     with pytest.raises(QueueFull) as refused:
         queue.add([new("x", tenant_id="other"), new("x", tenant_id="full")], limits=limits, now=T0)
@@ -105,9 +105,9 @@ def test_one_tenant_can_be_full_alone(queue):
 def test_functions_have_a_limit_of_their_own(queue):
     functions = many(3, "f", item_type="function", op="run")
     with pytest.raises(QueueFull):
-        queue.add(functions, limits=Limits(functions=2), now=T0)
-    queue.add(functions, limits=Limits(indexing=2, per_tenant=2), now=T0)
-    queue.add(many(2), limits=Limits(indexing=2, per_tenant=2, functions=3), now=T0)
+        queue.add(functions, limits=QueueLimits(functions=2), now=T0)
+    queue.add(functions, limits=QueueLimits(indexing=2, per_tenant=2), now=T0)
+    queue.add(many(2), limits=QueueLimits(indexing=2, per_tenant=2, functions=3), now=T0)
 
 
 def test_there_is_no_limit_unless_one_is_given(queue):

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock import lifecycle
-from penstock.job import Cancelled, Held, JobQuery, Status
+from penstock.job import CancelResult, Held, JobQuery, Status
 from penstock.queue.protocol import CASCADE_BATCH
 from tests.conformance.conftest import (
     T0,
@@ -34,7 +34,7 @@ def waiting_folder(queue, *children):
 
 def test_a_pending_job_is_cancelled_at_once(queue):
     (queue_id,) = put(queue, new())
-    assert [Cancelled(queue_id, Status.PENDING, Status.CANCELLED)] == queue.cancel([queue_id], now=at(1))
+    assert [CancelResult(queue_id, Status.PENDING, Status.CANCELLED)] == queue.cancel([queue_id], now=at(1))
     job = row(queue, queue_id)
     assert (Status.CANCELLED, at(1)) == (job.status, job.finished_at)
     assert ("ERR_CANCELLED", "Cancelled by user") == (job.error_code, job.error_message)
@@ -58,7 +58,7 @@ def test_a_job_in_back_off_is_cancelled_at_once(queue):
 
 def test_a_running_job_is_asked_to_stop(queue):
     claim = running(queue)
-    expected = Cancelled(claim.queue_id, Status.IN_PROGRESS, Status.IN_PROGRESS)
+    expected = CancelResult(claim.queue_id, Status.IN_PROGRESS, Status.IN_PROGRESS)
     assert [expected] == queue.cancel([claim.queue_id], now=at(1))
     job = row(queue, claim.queue_id)
     assert (True, claim.lease_until, claim.claim_number) == (
@@ -91,7 +91,7 @@ def test_a_job_that_waits_for_its_document_is_cancelled_at_once(queue):
     claim = running(queue)
     queue.settle([lifecycle.waits(claim, "document")], now=at(1))
     answer = queue.cancel([claim.queue_id], now=at(2))
-    assert [Cancelled(claim.queue_id, Status.IN_PROGRESS, Status.CANCELLED)] == answer
+    assert [CancelResult(claim.queue_id, Status.IN_PROGRESS, Status.CANCELLED)] == answer
 
 
 @pytest.mark.parametrize("end", [lifecycle.done, lifecycle.timed_out, lifecycle.cancelled_by_flag])
@@ -106,7 +106,7 @@ def test_an_ended_job_is_left_untouched(queue, end):
 
 def test_an_unknown_job_is_refused(queue):
     (answer,) = queue.cancel(["job_none"], now=T0)
-    assert (Cancelled("job_none", None, None), True) == (answer, answer.refused)
+    assert (CancelResult("job_none", None, None), True) == (answer, answer.refused)
 
 
 def test_many_are_cancelled_in_one_call_and_answered_in_its_order(queue):
@@ -138,7 +138,7 @@ def test_a_waiting_parent_is_cancelled_with_its_pending_children(queue):
 def test_a_waiting_parent_ends_with_its_last_running_child(queue):
     parent = waiting_folder(queue, *many(2, "c"))
     child = claim_one(queue)
-    assert [Cancelled(parent.queue_id, Status.IN_PROGRESS, Status.IN_PROGRESS)] == queue.cancel(
+    assert [CancelResult(parent.queue_id, Status.IN_PROGRESS, Status.IN_PROGRESS)] == queue.cancel(
         [parent.queue_id], now=at(1)
     )
     assert (True, True) == (row(queue, child.queue_id).cancel_requested, row(queue, parent.queue_id).waiting)

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from penstock.job import JobQuery, Status
-from tests.conformance.contending import JOBS, PROCESSES, Call, Entry, history_of
-from tests.conformance.durable import DURABLE, ROOT, opened, started
+from tests.conformance.contention_process import JOBS, PROCESSES, Call, Entry, history_of
+from tests.conformance.durable_engines import DURABLE, ROOT, opened, started
 
 PATIENCE_S = 240
 CHECKER = ROOT.parent / "shared" / "tools" / "history_check.py"

@@ -21,8 +21,8 @@ from penstock import lifecycle, transitions
 from penstock.clock import new_id, now
 from penstock.job import CHILDREN, ENDED, ClaimRequest, Job, JobQuery, NewJob, Status
 from penstock.queue.protocol import Queue
-from tests.conformance.crashing import Attempt, Line
-from tests.conformance.durable import DURABLE, MEMORY_DISK, opened, started
+from tests.conformance.crash_process import Attempt, Line
+from tests.conformance.durable_engines import DURABLE, MEMORY_DISK, opened, started
 from tests.conformance.invariants import breaches
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)

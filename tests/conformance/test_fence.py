@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from penstock import lifecycle
-from penstock.job import Beat, JobQuery, Renewed, Settlement, Status
+from penstock.job import Beat, JobQuery, RenewResult, Settlement, Status
 from tests.conformance.conftest import LEASE, T0, at, claim_all, claim_one, many, new, put, reap, row, running
 
 
@@ -134,7 +134,7 @@ def test_a_lost_claim_cannot_settle(queue, stale, ending):
 
 def test_a_lost_claim_cannot_renew(queue, stale):
     before = queue.find(JobQuery())
-    assert [Renewed(held=False)] == queue.renew(
+    assert [RenewResult(held=False)] == queue.renew(
         [Beat(stale.queue_id, stale.claim_number, LEASE)], now=at(400)
     )
     assert before == queue.find(JobQuery())
@@ -143,7 +143,7 @@ def test_a_lost_claim_cannot_renew(queue, stale):
 def test_a_lost_claim_cannot_report_progress(queue, stale):
     before = queue.find(JobQuery())
     beat = Beat(stale.queue_id, stale.claim_number, None, '{"done":99}')
-    assert [Renewed(held=False)] == queue.renew([beat], now=at(400))
+    assert [RenewResult(held=False)] == queue.renew([beat], now=at(400))
     assert before == queue.find(JobQuery())
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock import lifecycle
-from penstock.job import Added, Beat, Held, Renewed, Status
+from penstock.job import AddResult, Beat, Held, RenewResult, Status
 from tests.conformance.conftest import (
     LEASE,
     T0,
@@ -31,7 +31,7 @@ def followed(queue, first=None, **again):
 
 def test_a_running_twin_answers_with_its_next_run(queue):
     claim = running(queue)
-    expected = Added(claim.queue_id, Status.IN_PROGRESS, 2, dedupe_hit=True)
+    expected = AddResult(claim.queue_id, Status.IN_PROGRESS, 2, dedupe_hit=True)
     assert [expected] == queue.add([new()], now=at(1))
 
 
@@ -45,7 +45,9 @@ def test_the_present_run_is_left_alone(queue):
     claim = followed(queue)
     job = row(queue, claim.queue_id)
     assert (Status.IN_PROGRESS, 1, "ingest", {}) == (job.status, job.run, job.op, job.payload)
-    assert [Renewed(held=True)] == queue.renew([Beat(claim.queue_id, claim.claim_number, LEASE)], now=at(2))
+    assert [RenewResult(held=True)] == queue.renew(
+        [Beat(claim.queue_id, claim.claim_number, LEASE)], now=at(2)
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,7 @@ def test_the_next_run_can_be_followed_too(queue):
 def test_a_pending_next_run_is_joined_like_any_pending_job(queue):
     claim = followed(queue)
     done(queue, claim, at(2))
-    assert [Added(claim.queue_id, Status.PENDING, 2, dedupe_hit=True)] == queue.add([new()], now=at(3))
+    assert [AddResult(claim.queue_id, Status.PENDING, 2, dedupe_hit=True)] == queue.add([new()], now=at(3))
 
 
 def test_the_lock_goes_to_whoever_waited_before_the_next_run(queue):
@@ -221,7 +223,7 @@ def test_what_is_asked_for_after_the_cancel_is_done(queue):
 def test_a_delete_asks_the_present_run_to_stop(queue):
     claim = followed(queue, op="delete")
     beat = Beat(claim.queue_id, claim.claim_number, LEASE)
-    assert [Renewed(held=True, cancel_requested=True)] == queue.renew([beat], now=at(2))
+    assert [RenewResult(held=True, cancel_requested=True)] == queue.renew([beat], now=at(2))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +250,9 @@ def test_a_running_delete_is_not_stopped_by_another(queue):
 def test_a_waiting_job_is_followed_like_a_running_one(queue):
     claim = running(queue)
     queue.settle([lifecycle.waits(claim, "document")], now=at(1))
-    assert [Added(claim.queue_id, Status.IN_PROGRESS, 2, dedupe_hit=True)] == queue.add([new()], now=at(2))
+    assert [AddResult(claim.queue_id, Status.IN_PROGRESS, 2, dedupe_hit=True)] == queue.add(
+        [new()], now=at(2)
+    )
     queue.settle([lifecycle.done(row(queue, claim.queue_id))], now=at(3))
     job = row(queue, claim.queue_id)
     assert (Status.PENDING, 2, None) == (job.status, job.run, job.waiting_for)

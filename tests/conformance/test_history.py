@@ -1,7 +1,7 @@
 """History: departures from the plain path only, and never more than a few."""
 
 from penstock import lifecycle
-from penstock.job import Event
+from penstock.job import JobEvent
 from penstock.transitions import HISTORY_LIMIT, NOTE_LIMIT
 from tests.conformance.conftest import T0, at, claim_one, done, fail, new, put, reap, retry, row, running
 
@@ -20,7 +20,7 @@ def test_a_plain_job_has_no_history(queue):
 def test_an_event_says_when_what_why_and_who(queue):
     claim = running(queue)
     retry(queue, claim, at(1))
-    assert [Event(at(1), "retry", "no route", "w1")] == row(queue, claim.queue_id).history
+    assert [JobEvent(at(1), "retry", "no route", "w1")] == row(queue, claim.queue_id).history
 
 
 def test_every_departure_is_told_in_order(queue):
@@ -41,14 +41,14 @@ def test_every_departure_is_told_in_order(queue):
 def test_the_reason_for_giving_back_is_told(queue):
     claim = running(queue)
     queue.settle([lifecycle.released(claim, "shutdown")], now=at(1))
-    assert [Event(at(1), "released", "shutdown", "w1")] == row(queue, claim.queue_id).history
+    assert [JobEvent(at(1), "released", "shutdown", "w1")] == row(queue, claim.queue_id).history
 
 
 def test_a_follow_up_is_told(queue):
     claim = running(queue)
     put(queue, new(op="delete"), now=at(1))
     done(queue, claim, at(2))
-    assert [Event(at(2), "follow-up", "run 2: delete", "w1")] == row(queue, claim.queue_id).history
+    assert [JobEvent(at(2), "follow-up", "run 2: delete", "w1")] == row(queue, claim.queue_id).history
 
 
 def test_reopening_a_parent_is_told(queue):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.durable import DURABLE
+from tests.conformance.durable_engines import DURABLE
 from tests.conformance.oracle import explore
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.queue.sql.sqlite_rows import SQL
-from tests.conformance.durable import DURABLE
+from penstock.queue.sqlite.rows import SQL
+from tests.conformance.durable_engines import DURABLE
 from tests.conformance.oracle import Difference, explore
 
 WRONG_WORDS = {

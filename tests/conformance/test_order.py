@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from penstock.job import JobQuery, Status
-from penstock.queue.memory import MemoryQueue
-from tests.conformance.durable import DURABLE, given_back, opened, started
+from penstock.queue.memory.queue import MemoryQueue
+from tests.conformance.durable_engines import DURABLE, given_back, opened, started
 from tests.conformance.entity_calls import Actor, Plan, Record
 
 PATIENCE_S = 240

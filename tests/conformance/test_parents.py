@@ -4,7 +4,7 @@ import pytest
 
 from penstock import lifecycle
 from penstock.errors import DuplicateId
-from penstock.job import CHILDREN, Beat, JobQuery, Renewed, Status
+from penstock.job import CHILDREN, Beat, JobQuery, RenewResult, Status
 from tests.conformance.conftest import (
     LEASE,
     T0,
@@ -78,7 +78,7 @@ def test_a_parent_expands_in_steps_and_keeps_its_claim(queue):
     assert (6, {"step": 2}) == (job.children_open, job.progress)
     assert (parent.claim_number, parent.lease_until) == (job.claim_number, job.lease_until)
     beat = Beat(parent.queue_id, parent.claim_number, LEASE)
-    assert [Renewed(held=True)] == queue.renew([beat], now=at(4))
+    assert [RenewResult(held=True)] == queue.renew([beat], now=at(4))
 
 
 def test_several_steps_of_expansion_fit_into_one_batch(queue):

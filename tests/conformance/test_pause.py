@@ -3,7 +3,7 @@
 import pytest
 
 from penstock import lifecycle
-from penstock.job import Beat, ClaimRequest, Held, JobQuery, Renewed, Scope, Status
+from penstock.job import Beat, ClaimRequest, Held, JobQuery, RenewResult, Scope, Status
 from penstock.queue.protocol import CASCADE_BATCH
 from tests.conformance.conftest import (
     LEASE,
@@ -78,7 +78,7 @@ def test_what_runs_goes_on(queue):
     claim = running(queue)
     queue.pause(Scope("acme"), now=at(1))
     beat = Beat(claim.queue_id, claim.claim_number, LEASE)
-    assert [Renewed(held=True)] == queue.renew([beat], now=at(2))
+    assert [RenewResult(held=True)] == queue.renew([beat], now=at(2))
     assert [Status.DONE] == queue.settle([lifecycle.done(claim)], now=at(3))
 
 

@@ -16,7 +16,7 @@ from penstock.clock import new_ids
 from penstock.job import Claim, ClaimRequest, JobQuery, NewJob, Scope, Settlement, Status
 from penstock.queue.protocol import Queue
 from penstock.retry import Classification
-from tests.conformance.durable import DURABLE, opened
+from tests.conformance.durable_engines import DURABLE, opened
 from tests.conformance.invariants import breaches
 from tests.servers.stores import given_back
 

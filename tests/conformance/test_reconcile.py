@@ -4,8 +4,8 @@ import pytest
 
 from penstock import lifecycle
 from penstock.job import JobQuery, Scope, Status
-from penstock.queue import cancelling, pausing, requeueing
 from penstock.queue.redis.server import Server
+from penstock.queue.rules import cancellation, pause_batches, requeue
 from tests.conformance.conftest import (
     T0,
     at,
@@ -121,7 +121,7 @@ def statuses(queue):
 
 def test_a_cancel_cut_short_is_carried_on(queue, crash):
     parent = folder(queue, *many(3, "c"))
-    crash(cancelling, "stop_children", lambda: queue.cancel([parent], now=at(1)))
+    crash(cancellation, "stop_children", lambda: queue.cancel([parent], now=at(1)))
     assert {Status.IN_PROGRESS: 1, Status.PENDING: 3} == statuses(queue)
     queue.reconcile(now=at(2))
     assert {Status.CANCELLED: 4} == statuses(queue)
@@ -131,7 +131,7 @@ def test_a_requeue_cut_short_is_carried_on(queue, crash):
     parent = folder(queue, *many(3, "c"))
     first, second, third = claim_all(queue)
     queue.settle([lifecycle.done(first), lifecycle.timed_out(second), lifecycle.timed_out(third)], now=T0)
-    crash(requeueing, "return_children", lambda: queue.requeue([parent], now=at(1)))
+    crash(requeue, "return_children", lambda: queue.requeue([parent], now=at(1)))
     queue.reconcile(now=at(2))
     assert {Status.IN_PROGRESS: 1, Status.PENDING: 2, Status.DONE: 1} == statuses(queue)
     queue.settle([lifecycle.done(claim) for claim in claim_all(queue, at(3))], now=at(3))
@@ -141,7 +141,7 @@ def test_a_requeue_cut_short_is_carried_on(queue, crash):
 def test_the_requeue_of_a_cancelled_tree_cut_short_is_carried_on(queue, crash):
     parent = folder(queue, *many(2, "c"))
     queue.cancel([parent], now=at(1))
-    crash(requeueing, "return_children", lambda: queue.requeue([parent], now=at(2)))
+    crash(requeue, "return_children", lambda: queue.requeue([parent], now=at(2)))
     queue.reconcile(now=at(3))
     assert {Status.IN_PROGRESS: 1, Status.PENDING: 2} == statuses(queue)
 
@@ -150,14 +150,14 @@ def test_a_settle_that_was_to_stop_children_is_carried_on(queue, crash):
     parent = running(queue, new("parent", item_type="folder"))
     queue.cancel([parent.queue_id], now=at(1))
     waits = lifecycle.waits(parent, children=tuple(many(2, "c")))
-    crash(cancelling, "stop_children", lambda: queue.settle([waits], now=at(2)))
+    crash(cancellation, "stop_children", lambda: queue.settle([waits], now=at(2)))
     queue.reconcile(now=at(3))
     assert {Status.CANCELLED: 3} == statuses(queue)
 
 
 def test_what_was_put_right_stays_right(queue, crash):
     parent = folder(queue, *many(2, "c"))
-    crash(cancelling, "stop_children", lambda: queue.cancel([parent], now=at(1)))
+    crash(cancellation, "stop_children", lambda: queue.cancel([parent], now=at(1)))
     queue.reconcile(now=at(2))
     before = queue.find(JobQuery())
     assert 0 == queue.reconcile(now=at(3))
@@ -168,6 +168,6 @@ def test_a_resume_cut_short_is_carried_on(queue, crash):
     put(queue, *many(3, "c", tenant_id="A"))
     queue.pause(Scope("A"), now=T0)
     assert [] == claim_all(queue)
-    crash(pausing, "step", lambda: queue.resume(Scope("A"), now=at(1)))
+    crash(pause_batches, "step", lambda: queue.resume(Scope("A"), now=at(1)))
     assert 3 == queue.reconcile(now=at(2))
     assert 3 == len(claim_all(queue, at(3)))

@@ -5,14 +5,14 @@ from datetime import timedelta
 import msgspec
 
 from penstock import lifecycle
-from penstock.job import Beat, Renewed
+from penstock.job import Beat, RenewResult
 from tests.conformance.conftest import LEASE, T0, at, claim_all, done, many, new, put, reap, row, running
 
 
 def test_a_renewal_counts_from_now(queue):
     claim = running(queue)
     beat = Beat(claim.queue_id, claim.claim_number, timedelta(seconds=60))
-    assert [Renewed(held=True)] == queue.renew([beat], now=at(10))
+    assert [RenewResult(held=True)] == queue.renew([beat], now=at(10))
     assert at(70) == row(queue, claim.queue_id).lease_until
 
 
@@ -24,7 +24,7 @@ def test_a_renewed_job_does_not_expire(queue):
 
 def test_a_beat_without_a_lease_leaves_it_as_it_is(queue):
     claim = running(queue)
-    assert [Renewed(held=True)] == queue.renew([Beat(claim.queue_id, claim.claim_number)], now=at(10))
+    assert [RenewResult(held=True)] == queue.renew([Beat(claim.queue_id, claim.claim_number)], now=at(10))
     assert claim.lease_until == row(queue, claim.queue_id).lease_until
 
 
@@ -61,31 +61,31 @@ def test_a_beat_tells_that_the_job_should_stop(queue):
     claim = running(queue)
     queue.cancel([claim.queue_id], now=at(1))
     beat = Beat(claim.queue_id, claim.claim_number, LEASE)
-    assert [Renewed(held=True, cancel_requested=True)] == queue.renew([beat], now=at(2))
+    assert [RenewResult(held=True, cancel_requested=True)] == queue.renew([beat], now=at(2))
 
 
 def test_a_late_holder_that_was_not_reaped_may_renew(queue):
     claim = running(queue)
     beat = Beat(claim.queue_id, claim.claim_number, LEASE)
-    assert [Renewed(held=True)] == queue.renew([beat], now=at(1000))
+    assert [RenewResult(held=True)] == queue.renew([beat], now=at(1000))
     assert [] == queue.expired(now=at(1001))
 
 
 def test_an_ended_job_is_not_held(queue):
     claim = running(queue)
     done(queue, claim)
-    assert [Renewed(held=False)] == queue.renew([Beat(claim.queue_id, claim.claim_number, LEASE)], now=T0)
+    assert [RenewResult(held=False)] == queue.renew([Beat(claim.queue_id, claim.claim_number, LEASE)], now=T0)
 
 
 def test_an_unknown_job_is_not_held(queue):
-    assert [Renewed(held=False)] == queue.renew([Beat("job_none", 1, LEASE)], now=T0)
+    assert [RenewResult(held=False)] == queue.renew([Beat("job_none", 1, LEASE)], now=T0)
 
 
 def test_a_waiting_job_is_not_held(queue):
     claim = running(queue)
     queue.settle([lifecycle.waits(claim, "document")], now=T0)
     number = row(queue, claim.queue_id).claim_number
-    assert [Renewed(held=False)] == queue.renew([Beat(claim.queue_id, number, LEASE)], now=T0)
+    assert [RenewResult(held=False)] == queue.renew([Beat(claim.queue_id, number, LEASE)], now=T0)
     assert row(queue, claim.queue_id).waiting
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock import lifecycle
-from penstock.job import JobQuery, Requeued, Status
+from penstock.job import JobQuery, RequeueResult, Status
 from penstock.queue.protocol import CASCADE_BATCH
 from tests.conformance.conftest import (
     T0,
@@ -59,7 +59,7 @@ def statuses(queue, *ids):
 
 def test_a_failed_job_runs_again_from_the_start(queue):
     queue_id = failed_job(queue, new(max_retries=0))
-    assert [Requeued(queue_id, Status.FAILED, Status.PENDING)] == queue.requeue([queue_id], now=at(9))
+    assert [RequeueResult(queue_id, Status.FAILED, Status.PENDING)] == queue.requeue([queue_id], now=at(9))
     job = row(queue, queue_id)
     assert (Status.PENDING, 2, 0, None) == (job.status, job.run, job.retry_count, job.finished_at)
     assert (None, None, at(9)) == (job.held, job.progress, job.updated_at)
@@ -95,7 +95,7 @@ def test_the_last_error_shows_until_the_job_is_done(queue):
 def test_a_cancelled_job_runs_again(queue):
     (queue_id,) = put(queue, new())
     queue.cancel([queue_id], now=at(1))
-    assert [Requeued(queue_id, Status.CANCELLED, Status.PENDING)] == queue.requeue([queue_id], now=at(2))
+    assert [RequeueResult(queue_id, Status.CANCELLED, Status.PENDING)] == queue.requeue([queue_id], now=at(2))
     assert not row(queue, queue_id).cancel_requested
     done(queue, claim_one(queue, at(3)), at(3))
 
@@ -108,20 +108,20 @@ def test_what_has_not_ended_badly_is_refused(queue, status):
         queue.settle([lifecycle.done(claim)] if status is Status.DONE else [], now=T0)
     before = row(queue, queue_id)
     (answer,) = queue.requeue([queue_id], now=at(1))
-    assert (Requeued(queue_id, status, status), True) == (answer, answer.refused)
+    assert (RequeueResult(queue_id, status, status), True) == (answer, answer.refused)
     assert before == row(queue, queue_id)
 
 
 def test_an_unknown_job_is_refused(queue):
     (answer,) = queue.requeue(["job_none"], now=T0)
-    assert (Requeued("job_none", None, None), True) == (answer, answer.refused)
+    assert (RequeueResult("job_none", None, None), True) == (answer, answer.refused)
 
 
 def test_a_live_twin_refuses_and_is_named(queue):
     queue_id = failed_job(queue)
     (twin,) = put(queue, new())
     (answer,) = queue.requeue([queue_id], now=at(1))
-    assert (Requeued(queue_id, Status.FAILED, Status.FAILED, twin), True) == (answer, answer.refused)
+    assert (RequeueResult(queue_id, Status.FAILED, Status.FAILED, twin), True) == (answer, answer.refused)
     assert Status.FAILED is row(queue, queue_id).status
 
 
@@ -172,7 +172,7 @@ def test_a_requeued_job_takes_its_turn(queue):
 def test_only_the_failed_children_of_a_parent_run_again(queue):
     parent, first, second, third = failed_folder(queue)
     answer = queue.requeue([parent], now=at(2))
-    assert [Requeued(parent, Status.FAILED, Status.IN_PROGRESS)] == answer
+    assert [RequeueResult(parent, Status.FAILED, Status.IN_PROGRESS)] == answer
     assert [Status.DONE, Status.PENDING, Status.DONE] == statuses(queue, first, second, third)
     job = row(queue, parent)
     assert (True, None, 1, 0) == (job.waiting, job.finished_at, job.children_open, job.children_failed)
@@ -207,7 +207,7 @@ def test_a_cancelled_tree_runs_again(queue):
 
 def test_a_parent_that_failed_by_itself_runs_again_itself(queue):
     parent = failed_job(queue, new(item_type="folder"))
-    assert [Requeued(parent, Status.FAILED, Status.PENDING)] == queue.requeue([parent], now=at(1))
+    assert [RequeueResult(parent, Status.FAILED, Status.PENDING)] == queue.requeue([parent], now=at(1))
     again = claim_one(queue, at(2))
     queue.settle([lifecycle.waits(again, children=(new("c"),))], now=at(2))
     done(queue, claim_one(queue, at(3)), at(3))
@@ -251,7 +251,7 @@ def test_a_parent_puts_back_more_children_than_one_batch_holds(queue):
 
 def test_a_requeued_child_opens_its_failed_parent(queue):
     parent, _, second, _ = failed_folder(queue)
-    assert [Requeued(second, Status.FAILED, Status.PENDING)] == queue.requeue([second], now=at(2))
+    assert [RequeueResult(second, Status.FAILED, Status.PENDING)] == queue.requeue([second], now=at(2))
     job = row(queue, parent)
     assert (True, None, 1, 0) == (job.waiting, job.finished_at, job.children_open, job.children_failed)
     done(queue, claim_one(queue, at(3)), at(4))

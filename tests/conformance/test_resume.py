@@ -4,7 +4,7 @@ import pytest
 
 from penstock import lifecycle
 from penstock.job import Claim, ClaimRequest, Held, JobQuery, Scope, Status
-from penstock.queue import pauses
+from penstock.queue.rules import pauses
 from tests.conformance.conftest import at, claim_all, claim_one, done, many, new, put, retry, row
 
 A, B = Scope("A"), Scope("B")

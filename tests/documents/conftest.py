@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from penstock import Penstock, clock, config
-from penstock.catalog.opening import open_catalog
+from penstock.catalog.factory import open_catalog
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase, Task, TaskRequest, TaskStatus
 from penstock.handlers import documents
@@ -21,17 +21,17 @@ from penstock.handlers.files import Files
 from penstock.handlers.phases import Phases
 from penstock.handlers.registry import Registry
 from penstock.job import Claim, ClaimRequest, Job, Status
-from penstock.pipeline.embed.hashing import HashingEmbedder
+from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.embed.protocol import Embedder
-from penstock.pipeline.extract.protocol import Limits
-from penstock.pipeline.recipe import Recipe
+from penstock.pipeline.extract.protocol import ExtractLimits
+from penstock.pipeline.pipeline import Pipeline
 from penstock.worker.breaker import Breakers
-from penstock.worker.execute import Executor
+from penstock.worker.document_notifier import DocumentNotifier
+from penstock.worker.executor import Executor
 from penstock.worker.lanes import still_wanted
-from penstock.worker.teller import Teller
 from penstock.worker.upkeep.sweeper import Sweeper
-from tests.conformance.durable import given_back
-from tests.documents.pausing import Stops
+from tests.conformance.durable_engines import given_back
+from tests.documents.paused_catalog import Stops
 
 WAIT_S = 30.0
 OPEN = (TaskStatus.PENDING, TaskStatus.PROCESSING)
@@ -47,7 +47,7 @@ def book(parts: int) -> str:
 class Hand:
     """A worker that does one thing at a time, when the test says so."""
 
-    def __init__(self, app: Penstock, recipe: Recipe) -> None:
+    def __init__(self, app: Penstock, recipe: Pipeline) -> None:
         self.stops = Stops(open_catalog(app.settings))
         self.catalog = cast("Catalog", self.stops)
         self.phases = Phases(self.catalog, recipe)
@@ -73,7 +73,7 @@ class Hand:
             tasks = self.catalog.claim(TaskRequest(lane, "hand", 256), now=now)
             if tasks:
                 self.catalog.settle(self.phases.run(lane, tasks), now=now)
-        Teller(self._app.queue, self.catalog).step()
+        DocumentNotifier(self._app.queue, self.catalog).step()
 
     def files(self, claims: Sequence[Claim]) -> list[Any]:
         """The answers of the handler for files, settled by nobody."""
@@ -122,12 +122,12 @@ class Hand:
                 if tasks:
                     self.catalog.settle(self.phases.run(lane, tasks, embedding=embedding))
                     worked = again
-        Teller(self._app.queue, self.catalog).step()
+        DocumentNotifier(self._app.queue, self.catalog).step()
         while Sweeper(self.catalog).clear_leftovers():
             continue
 
 
-class Desk:
+class IndexedFolder:
     """A folder of files beside an application that indexes it."""
 
     def __init__(self, app: Penstock, folder: Path) -> None:
@@ -156,8 +156,10 @@ class Desk:
             return self.app.wait(job_id, timeout=WAIT_S)
 
     @contextmanager
-    def by_hand(self, embedder: Embedder | None = None, limits: Limits | None = None) -> Iterator[Hand]:
-        recipe = Recipe(embedder or HashingEmbedder(), limits=limits)
+    def by_hand(
+        self, embedder: Embedder | None = None, limits: ExtractLimits | None = None
+    ) -> Iterator[Hand]:
+        recipe = Pipeline(embedder or HashingEmbedder(), limits=limits)
         hand = Hand(self.app, recipe)
         try:
             yield hand
@@ -210,7 +212,7 @@ QUEUES: dict[str, Callable[[Path], str]] = {
 
 
 @pytest.fixture(params=QUEUES)
-def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
+def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexedFolder]:
     """With a queue in SQLite or PostgreSQL and the catalog in the same file or database; and with one in
     JSONL or Redis and the catalog in a SQLite file beside it."""
     settings = config.load(
@@ -223,6 +225,6 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
     folder = tmp_path / "files"
     folder.mkdir()
     with Penstock(settings=settings) as app:
-        yield Desk(app, folder)
+        yield IndexedFolder(app, folder)
         assert [] == app.documents.catalog.audit()
     given_back(tmp_path)

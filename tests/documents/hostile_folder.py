@@ -22,8 +22,8 @@ import msgspec
 
 from penstock import Penstock
 from tests.pipeline.hostile_inputs import FILES, IGNORES, LARGE
-from tests.pipeline.making import pdf_of_equal_pages
-from tests.worker.processes import ROOT, children_of
+from tests.pipeline.sample_documents import pdf_of_equal_pages
+from tests.worker.worker_processes import ROOT, children_of
 
 TREE_BYTES = 1 << 30
 SAMPLE_S = 0.05

@@ -15,13 +15,13 @@ import msgspec
 import pytest
 
 from penstock.job import Status
-from tests.documents.conftest import Desk
+from tests.documents.conftest import IndexedFolder
 
 NOBODY = 65534
 
 
 @pytest.fixture
-def trouble(desk: Desk, tmp_path: Path) -> Iterator[dict[str, tuple[str, str]]]:
+def trouble(desk: IndexedFolder, tmp_path: Path) -> Iterator[dict[str, tuple[str, str]]]:
     """Names in the folder, and what `why` is to say of them."""
     folder = desk.folder
     desk.put("good.md", "Water drives the wheel.")
@@ -60,7 +60,7 @@ def trouble(desk: Desk, tmp_path: Path) -> Iterator[dict[str, tuple[str, str]]]:
 
 
 def test_each_is_listed_with_its_reason_and_the_rest_is_indexed(
-    desk: Desk, trouble: dict[str, tuple[str, str]]
+    desk: IndexedFolder, trouble: dict[str, tuple[str, str]]
 ):
     job = desk.index()
 
@@ -74,7 +74,7 @@ def test_each_is_listed_with_its_reason_and_the_rest_is_indexed(
     assert 11 == len(whole.below)
 
 
-def test_a_file_too_large_by_itself_is_refused_before_it_is_read(desk: Desk):
+def test_a_file_too_large_by_itself_is_refused_before_it_is_read(desk: IndexedFolder):
     path = desk.put("huge.txt", b"")
     with path.open("wb") as file:
         file.truncate(2 << 30)
@@ -85,7 +85,7 @@ def test_a_file_too_large_by_itself_is_refused_before_it_is_read(desk: Desk):
 
 
 @pytest.mark.parametrize("what", ["gone", "grown", "a pipe", "a folder"])
-def test_what_changes_between_the_walk_and_the_reading(desk: Desk, what: str):
+def test_what_changes_between_the_walk_and_the_reading(desk: IndexedFolder, what: str):
     desk.put("good.md", "Water drives the wheel.")
     path = desk.put("other.md", "Bread comes out of the oven.")
     with desk.by_hand() as hand:
@@ -173,7 +173,7 @@ def test_what_may_not_be_read_is_listed_and_nothing_below_it_removed():
 
 
 @pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
-def test_words_of_any_length_fit_into_the_largest_chunk(desk: Desk):
+def test_words_of_any_length_fit_into_the_largest_chunk(desk: IndexedFolder):
     """In PostgreSQL the words of a chunk are one entry of at most 1 MB; what folding makes of them counts."""
     words = {
         "one": "x" * 100_000,

@@ -10,10 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock import Penstock, config, working
+from penstock import Penstock, config
 from penstock.job import Job
-from tests.pipeline.making import pdf
-from tests.worker.processes import ROOT
+from penstock.worker import launch
+from tests.pipeline.sample_documents import pdf
+from tests.worker.worker_processes import ROOT
 
 GOOD = 40
 BAD = {
@@ -43,9 +44,9 @@ class Bench:
         )
 
     def index(self) -> Job:
-        values = msgspec.json.encode(working.plain(self.settings), enc_hook=str).decode()
+        values = msgspec.json.encode(launch.plain(self.settings), enc_hook=str).decode()
         given = [values, str(self.folder), str(self._journal)]
-        command = [sys.executable, "-m", "tests.documents.budgets", *given]
+        command = [sys.executable, "-m", "tests.documents.budget_worker", *given]
         subprocess.run(command, cwd=ROOT, check=True, timeout=240, stderr=subprocess.DEVNULL)
         with Penstock(settings=self.settings) as app:
             (newest, *_) = app.jobs(item_type="folder", limit=1)
@@ -104,7 +105,7 @@ def test_another_budget_is_another_try(bench: Bench):
     bench.index()
     assert {"hungry.txt", "good.txt"} == set(bench.parsed())
 
-    bench.settings = config.load({}, **working.plain(bench.settings) | {"file_memory_mb": 112})
+    bench.settings = config.load({}, **launch.plain(bench.settings) | {"file_memory_mb": 112})
     bench.index()
 
     assert {"hungry.txt"} == set(bench.parsed())
@@ -112,7 +113,7 @@ def test_another_budget_is_another_try(bench: Bench):
 
 def test_a_batch_of_pages_may_outlast_the_grace_of_a_cancel(bench: Bench):
     (bench.folder / "pages.pdf").write_bytes(pdf(*[f"honest page {number}" for number in range(40)]))
-    bench.settings = config.load({}, **working.plain(bench.settings) | {"cancel_grace_s": 0})
+    bench.settings = config.load({}, **launch.plain(bench.settings) | {"cancel_grace_s": 0})
 
     job = bench.index()
 

@@ -15,12 +15,12 @@ import msgspec
 import pytest
 
 from penstock import Penstock, config
-from tests.documents.comparing import Shown, settled, shown
 from tests.documents.conftest import QUEUES, book
-from tests.documents.driving import kill_tree
-from tests.pipeline.making import pdf
+from tests.documents.index_contents import Shown, settled, shown
+from tests.documents.worker_commands import kill_tree
+from tests.pipeline.sample_documents import pdf
 from tests.servers.stores import given_back
-from tests.worker.processes import ROOT
+from tests.worker.worker_processes import ROOT
 
 ENGINES = ("sqlite", "postgres", "jsonl")
 """Of the queue; JSONL has its catalog in a SQLite file beside it."""

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock, config
-from tests.documents.comparing import Shown, fresh, settled, shown
 from tests.documents.conftest import QUEUES
-from tests.documents.driving import Driver
-from tests.documents.trees import Tree, delete_tenant
+from tests.documents.index_contents import Shown, fresh, settled, shown
+from tests.documents.random_folder import Tree, delete_tenant
+from tests.documents.worker_commands import Driver
 from tests.servers.stores import given_back
 
 CATALOGS = ("sqlite", "postgres")

@@ -12,14 +12,14 @@ import psycopg
 import pytest
 
 from penstock.job import ClaimRequest, JobQuery, Status
-from tests.documents.conftest import WAIT_S, Desk
+from tests.documents.conftest import WAIT_S, IndexedFolder
 from tests.servers.redis import contents
 
 SECRETS = ("zebraxylo", "marmosetine", "secretname", "walrusfail", "quokkaterm", "axolotlarg")
 """Words that only the tenant's data has: in texts, notes, names of files, errors, arguments."""
 
 
-def remnants(desk: Desk, tmp_path: Path) -> dict[str, list[str]]:
+def remnants(desk: IndexedFolder, tmp_path: Path) -> dict[str, list[str]]:
     """The secrets by where they are still found."""
     places = dict(files(tmp_path))
     url = desk.app.settings.url
@@ -61,7 +61,7 @@ def tables(url: str) -> dict[str, bytes]:
         }
 
 
-def live_a_life(desk: Desk, tenant_id: str) -> None:
+def live_a_life(desk: IndexedFolder, tenant_id: str) -> None:
     """Documents, notes, failures, edits, renames, deletes, functions that ran, failed, wait or are parked."""
     desk.app.function("keep")(lambda payload: payload)
     desk.app.function("fail")(_fail)
@@ -95,12 +95,12 @@ def _fail(payload: dict[str, Any]) -> None:
     raise RuntimeError(f"walrusfail {payload['argument']}")
 
 
-def delete(desk: Desk, **fields: Any) -> Any:
+def delete(desk: IndexedFolder, **fields: Any) -> Any:
     return desk.run("delete_tenant", "delete", {"tenant_id_to_delete": "acme"}, **fields)
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_nothing_of_a_deleted_tenant_is_left_anywhere(desk: Desk, tmp_path: Path, own: bool):
+def test_nothing_of_a_deleted_tenant_is_left_anywhere(desk: IndexedFolder, tmp_path: Path, own: bool):
     desk.put("keeper.md", "Walrus of the others.")
     desk.index(tenant_id="other")
     live_a_life(desk, "acme")
@@ -116,7 +116,7 @@ def test_nothing_of_a_deleted_tenant_is_left_anywhere(desk: Desk, tmp_path: Path
     assert {"tenant_id_to_delete": "acme"} == job.payload
 
 
-def test_what_is_asked_for_after_the_delete_stays(desk: Desk, tmp_path: Path):
+def test_what_is_asked_for_after_the_delete_stays(desk: IndexedFolder, tmp_path: Path):
     live_a_life(desk, "acme")
     desk.app.pause(tenant_id="acme")
     receipt = desk.app.submit(item_type="delete_tenant", op="delete", payload={"tenant_id_to_delete": "acme"})
@@ -135,7 +135,7 @@ def test_what_is_asked_for_after_the_delete_stays(desk: Desk, tmp_path: Path):
 
 
 def test_a_job_that_runs_while_its_tenant_is_deleted_brings_nothing_back(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    desk: IndexedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """One that stops when it is asked to, and one whose worker is gone for good."""
     live_a_life(desk, "acme")
@@ -168,7 +168,7 @@ def test_a_job_that_runs_while_its_tenant_is_deleted_brings_nothing_back(
     assert {} == remnants(desk, tmp_path)
 
 
-def test_jobs_are_removed_in_batches(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+def test_jobs_are_removed_in_batches(desk: IndexedFolder, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("penstock.handlers.tenant_jobs.AT_ONCE", 7)
     desk.app.function("keep")(lambda payload: payload)
     for tenant_id, number in (("acme", 30), ("other", 3)):

@@ -13,8 +13,8 @@ import pytest
 
 from penstock import Penstock, config
 from penstock.job import Status
-from tests.documents.comparing import shown
-from tests.documents.conftest import QUEUES, Desk
+from tests.documents.conftest import QUEUES, IndexedFolder
+from tests.documents.index_contents import shown
 from tests.servers.stores import given_back
 
 NOBODY = 65534
@@ -34,7 +34,7 @@ def nobody() -> Iterator[None]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def open_desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
+def open_desk(request: pytest.FixtureRequest) -> Iterator[IndexedFolder]:
     """In a place that another user can reach, unlike pytest's own."""
     place = Path(tempfile.mkdtemp(prefix="penstock-test-"))
     place.chmod(0o777)
@@ -44,7 +44,7 @@ def open_desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
         {}, url=QUEUES[request.param](place), state_dir=place / "state", embedder="hashing"
     )
     with Penstock(settings=settings) as app:
-        yield Desk(app, folder)
+        yield IndexedFolder(app, folder)
     given_back(place)
     shutil.rmtree(place)
 
@@ -56,7 +56,7 @@ def readable(place: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o400, 0o444], ids=["nothing", "list", "list by all"])
-def test_a_folder_that_may_not_be_looked_into_keeps_what_is_known_of_it(open_desk: Desk, mode: int):
+def test_a_folder_that_may_not_be_looked_into_keeps_what_is_known_of_it(open_desk: IndexedFolder, mode: int):
     desk = open_desk
     for name in ("a.md", "locked/b.md", "locked/deep/c.md", "z.md"):
         desk.put(name, f"Words of {name}.")
@@ -80,7 +80,7 @@ def test_a_folder_that_may_not_be_looked_into_keeps_what_is_known_of_it(open_des
     assert ["a.md", "locked/b.md", "locked/deep/c.md"] == after.paths
 
 
-def test_a_root_that_may_not_be_looked_into_removes_nothing(open_desk: Desk):
+def test_a_root_that_may_not_be_looked_into_removes_nothing(open_desk: IndexedFolder):
     desk = open_desk
     desk.put("a.md", "Words of a.")
     desk.index()
@@ -97,7 +97,7 @@ def test_a_root_that_may_not_be_looked_into_removes_nothing(open_desk: Desk):
     assert ["a.md"] == shown(desk.app.documents.catalog, desk.folder).paths
 
 
-def test_a_file_that_may_not_be_read_keeps_its_last_version(open_desk: Desk):
+def test_a_file_that_may_not_be_read_keeps_its_last_version(open_desk: IndexedFolder):
     desk = open_desk
     path = desk.put("a.md", "Words of a.")
     desk.index()

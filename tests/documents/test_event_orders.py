@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from penstock.catalog.answers import Filters
+from penstock.catalog.views import Filters
 from penstock.service.requests import Submission
-from tests.documents.conftest import Desk, Hand
+from tests.documents.conftest import Hand, IndexedFolder
 
 pytestmark = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
 
@@ -30,10 +30,10 @@ tellings = st.tuples(changes, st.integers(0, 3), st.integers(0, 10), st.booleans
 """A change; how many changes later it is told; how urgently; and whether jobs run before the next."""
 
 
-class Field:
+class EventFolder:
     """A folder and tenant of an example's own, in a catalog that others share."""
 
-    def __init__(self, desk: Desk, hand: Hand) -> None:
+    def __init__(self, desk: IndexedFolder, hand: Hand) -> None:
         self._number = next(_numbers)
         self._hand = hand
         self._app = desk.app
@@ -104,9 +104,9 @@ def _rename(old: Path, new: Path, *, folder: bool) -> Submission:
     return {"item_type": "rename", "op": "update", "payload": payload}
 
 
-def play(desk: Desk, told: list[tuple[tuple[str, ...], int, int, bool]]) -> None:
+def play(desk: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]) -> None:
     with desk.by_hand() as hand:
-        field = Field(desk, hand)
+        field = EventFolder(desk, hand)
         for name in FILES[:4]:
             field.write(name)
         field.index()
@@ -132,7 +132,7 @@ def play(desk: Desk, told: list[tuple[tuple[str, ...], int, int, bool]]) -> None
 )
 @given(told=st.lists(tellings, min_size=1, max_size=6))
 def test_events_in_any_order_end_as_the_disk_is(
-    desk: Desk, told: list[tuple[tuple[str, ...], int, int, bool]]
+    desk: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
 ):
     play(desk, told)
 
@@ -146,18 +146,18 @@ def test_events_in_any_order_end_as_the_disk_is(
 )
 @given(told=st.lists(tellings, min_size=1, max_size=12))
 def test_many_events_in_any_order_end_as_the_disk_is(
-    desk: Desk, told: list[tuple[tuple[str, ...], int, int, bool]]
+    desk: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
 ):
     play(desk, told)
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
-def test_a_chain_of_renames_told_in_every_order(desk: Desk, is_folder: bool):
+def test_a_chain_of_renames_told_in_every_order(desk: IndexedFolder, is_folder: bool):
     """Three in a row: whatever the order, and whether jobs run in between."""
     with desk.by_hand() as hand:
         for order in permutations(range(3)):
             for together in (True, False):
-                field = Field(desk, hand)
+                field = EventFolder(desk, hand)
                 field.write("p/a.md")
                 field.index()
                 steps = [("p", "q"), ("q", "r"), ("r", "s")]

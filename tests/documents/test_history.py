@@ -6,25 +6,25 @@ import os
 
 import pytest
 
-from penstock.catalog.values import EntryKind
+from penstock.catalog.values import OutboxEntryKind
 from penstock.errors import UnknownDocument
-from tests.documents.conftest import Desk, book
+from tests.documents.conftest import IndexedFolder, book
 
 # The queue has no part in it: one with each catalog is enough.
 pytestmark = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
 
 
-def told(desk: Desk, name: str) -> list[str]:
+def told(desk: IndexedFolder, name: str) -> list[str]:
     return [entry.what for entry in desk.app.documents.history(str(desk.folder / name))]
 
 
-def swept(desk: Desk) -> None:
+def swept(desk: IndexedFolder) -> None:
     catalog = desk.app.documents.catalog
-    while entries := catalog.outbox(EntryKind.LEFTOVER):
+    while entries := catalog.outbox(OutboxEntryKind.LEFTOVER):
         catalog.clear([entry.entry_id for entry in entries])
 
 
-def test_a_document_is_indexed_updated_renamed_and_removed(desk: Desk):
+def test_a_document_is_indexed_updated_renamed_and_removed(desk: IndexedFolder):
     path = desk.put("old.md", "Water drives the wheel.")
     desk.put("other.md", "Bread comes out of the oven.")
     desk.index()
@@ -47,7 +47,7 @@ def test_a_document_is_indexed_updated_renamed_and_removed(desk: Desk):
     assert ["indexed"] == told(desk, "other.md")
 
 
-def test_why_remembers_what_was_moved_and_what_was_removed(desk: Desk):
+def test_why_remembers_what_was_moved_and_what_was_removed(desk: IndexedFolder):
     path, moved = desk.put("old.md", "Water drives the wheel."), desk.folder / "new.md"
     desk.index()
     path.rename(moved)
@@ -65,7 +65,7 @@ def test_why_remembers_what_was_moved_and_what_was_removed(desk: Desk):
     assert "unknown" == desk.app.documents.why(desk.folder / "never.md").verdict
 
 
-def test_what_is_under_way_is_told_too(desk: Desk):
+def test_what_is_under_way_is_told_too(desk: IndexedFolder):
     path = desk.put("book.md", book(300))
     with desk.by_hand() as hand:
         desk.app.index(path)
@@ -75,12 +75,12 @@ def test_what_is_under_way_is_told_too(desk: Desk):
     assert ["indexed"] == told(desk, "book.md")
 
 
-def test_a_path_nobody_knows_has_no_history(desk: Desk):
+def test_a_path_nobody_knows_has_no_history(desk: IndexedFolder):
     with pytest.raises(UnknownDocument):
         told(desk, "never.md")
 
 
-def test_no_more_than_the_last_events_are_kept(desk: Desk):
+def test_no_more_than_the_last_events_are_kept(desk: IndexedFolder):
     path = desk.put("a.md", "Text 0.")
     desk.index(path)
     with desk.by_hand() as hand:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from penstock.catalog.values import Phase
-from tests.documents.comparing import Shown, fresh, settled, shown
-from tests.documents.conftest import Desk, Hand, book
-from tests.pipeline.making import pdf
+from tests.documents.conftest import Hand, IndexedFolder, book
+from tests.documents.index_contents import Shown, fresh, settled, shown
+from tests.pipeline.sample_documents import pdf
 
 on_both = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
 
@@ -35,38 +35,38 @@ MEETINGS = [pytest.param("sqlite", point, id=f"sqlite {' '.join(point)}") for po
 ]
 
 
-def folder(desk: Desk) -> None:
+def folder(desk: IndexedFolder) -> None:
     """One for the short path, and one with tasks for pages and then for vectors."""
     desk.put("sub/small.md", "Water drives the wheel.")
     desk.put("sub/paper.pdf", pdf(*(f"Words of page {number}." for number in range(34))))
 
 
-def submit(desk: Desk, item_type: str, op: str, **payload: object) -> None:
+def submit(desk: IndexedFolder, item_type: str, op: str, **payload: object) -> None:
     desk.app.submit(item_type=item_type, op=op, payload=payload)
 
 
-def delete_folder(desk: Desk) -> None:
+def delete_folder(desk: IndexedFolder) -> None:
     submit(desk, "folder", "delete", folder_path=str(desk.folder))
 
 
-def delete_tenant(desk: Desk) -> None:
+def delete_tenant(desk: IndexedFolder) -> None:
     submit(desk, "delete_tenant", "delete", tenant_id_to_delete="default")
 
 
-def rename_folder(desk: Desk) -> None:
+def rename_folder(desk: IndexedFolder) -> None:
     old, new = desk.folder / "sub", desk.folder / "moved"
     old.rename(new)
     submit(desk, "rename", "update", old_path=str(old), new_path=str(new), is_folder=True)
 
 
-def rename_files(desk: Desk) -> None:
+def rename_files(desk: IndexedFolder) -> None:
     for old in (desk.folder / "sub").iterdir():
         new = old.with_name(f"new-{old.name}")
         old.rename(new)
         submit(desk, "rename", "update", old_path=str(old), new_path=str(new), is_folder=False)
 
 
-def edit(desk: Desk) -> None:
+def edit(desk: IndexedFolder) -> None:
     for path in (desk.folder / "sub").iterdir():
         if path.suffix == ".pdf":
             path.write_bytes(pdf(*(f"Other words of page {number}." for number in range(35))))
@@ -75,30 +75,30 @@ def edit(desk: Desk) -> None:
         submit(desk, "file", "update", file_path=str(path))
 
 
-def remove_files(desk: Desk) -> None:
+def remove_files(desk: IndexedFolder) -> None:
     for path in (desk.folder / "sub").iterdir():
         path.unlink()
         submit(desk, "file", "ingest", file_path=str(path))
 
 
-def index_below(desk: Desk) -> None:
+def index_below(desk: IndexedFolder) -> None:
     """Two requests for overlapping folders."""
     desk.app.index(desk.folder / "sub")
 
 
-def index_files(desk: Desk) -> None:
+def index_files(desk: IndexedFolder) -> None:
     """A job for each file against the walk of their folder."""
     for path in (desk.folder / "sub").iterdir():
         desk.app.index(path)
 
 
-def delete_and_add_again(desk: Desk) -> None:
+def delete_and_add_again(desk: IndexedFolder) -> None:
     delete_folder(desk)
     desk.app.index(desk.folder)
     desk.app.index(desk.folder / "sub")
 
 
-ACTIONS: list[Callable[[Desk], None]] = [
+ACTIONS: list[Callable[[IndexedFolder], None]] = [
     delete_folder,
     delete_tenant,
     rename_folder,
@@ -111,13 +111,13 @@ ACTIONS: list[Callable[[Desk], None]] = [
 ]
 
 
-def begun(desk: Desk, hand: Hand) -> None:
+def begun(desk: IndexedFolder, hand: Hand) -> None:
     """The walk is over, its files are next."""
     desk.app.index(desk.folder)
     hand.run_jobs()
 
 
-def compare(desk: Desk, expected: Shown) -> None:
+def compare(desk: IndexedFolder, expected: Shown) -> None:
     settled(desk.app)
     assert expected == shown(desk.app.documents.catalog, desk.folder)
 
@@ -125,7 +125,7 @@ def compare(desk: Desk, expected: Shown) -> None:
 @pytest.mark.parametrize(("desk", "point"), MEETINGS, indirect=["desk"])
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.__name__)
 def test_a_first_ingest_is_met_by_another_request(
-    desk: Desk, tmp_path: Path, point: tuple[str, str], action: Callable[[Desk], None]
+    desk: IndexedFolder, tmp_path: Path, point: tuple[str, str], action: Callable[[IndexedFolder], None]
 ):
     folder(desk)
     with desk.by_hand() as hand, desk.by_hand() as other:
@@ -144,7 +144,7 @@ def test_a_first_ingest_is_met_by_another_request(
 
 
 @on_both
-def test_an_edit_taken_back_before_the_old_is_swept_loses_nothing(desk: Desk, tmp_path: Path):
+def test_an_edit_taken_back_before_the_old_is_swept_loses_nothing(desk: IndexedFolder, tmp_path: Path):
     path = desk.put("book.md", book(260))
     first = path.read_text()
     with desk.by_hand() as hand:
@@ -162,7 +162,7 @@ def test_an_edit_taken_back_before_the_old_is_swept_loses_nothing(desk: Desk, tm
 
 
 @on_both
-def test_a_file_that_became_a_folder_or_a_link_is_forgotten(desk: Desk, tmp_path: Path):
+def test_a_file_that_became_a_folder_or_a_link_is_forgotten(desk: IndexedFolder, tmp_path: Path):
     for name in ("a.md", "b.md", "c.md"):
         desk.put(name, f"Words of {name}.")
     desk.index()
@@ -177,7 +177,7 @@ def test_a_file_that_became_a_folder_or_a_link_is_forgotten(desk: Desk, tmp_path
 
 
 @on_both
-def test_a_folder_that_became_a_file_is_forgotten(desk: Desk, tmp_path: Path):
+def test_a_folder_that_became_a_file_is_forgotten(desk: IndexedFolder, tmp_path: Path):
     inside = desk.put("a.md/inside.md", "Words inside.")
     desk.put("b.md", "Words of b.")
     desk.index()
@@ -192,7 +192,7 @@ def test_a_folder_that_became_a_file_is_forgotten(desk: Desk, tmp_path: Path):
 
 @on_both
 @pytest.mark.parametrize("told", [True, False])
-def test_another_suffix_is_another_kind_of_file(desk: Desk, tmp_path: Path, told: bool):
+def test_another_suffix_is_another_kind_of_file(desk: IndexedFolder, tmp_path: Path, told: bool):
     names = {"a.md": "a.txt", "b.md": "b.markdown", "c.txt": "c.html"}
     for name in names:
         desk.put(name, f"# Heading\n\ndef words():\n    return '{name}'\n")

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from penstock.job import Status
-from tests.documents.conftest import Desk
+from tests.documents.conftest import IndexedFolder
 
 # The queue has no part in it: one with each catalog is enough.
 pytestmark = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
 
 
-def names(desk: Desk) -> list[str]:
+def names(desk: IndexedFolder) -> list[str]:
     return sorted(Path(source.path).name for source in desk.app.documents.sources())
 
 
-def test_an_updated_file_is_what_the_disk_has(desk: Desk):
+def test_an_updated_file_is_what_the_disk_has(desk: IndexedFolder):
     path = desk.put("a.md", "Water drives the wheel.")
     desk.index()
     (before,) = desk.app.documents.sources()
@@ -31,7 +31,7 @@ def test_an_updated_file_is_what_the_disk_has(desk: Desk):
     assert ([], ["a.md"]) == (desk.found("wheel", mode="keyword"), desk.found("bread", mode="keyword"))
 
 
-def test_a_deleted_file_is_forgotten_though_it_is_there(desk: Desk):
+def test_a_deleted_file_is_forgotten_though_it_is_there(desk: IndexedFolder):
     path = desk.put("a.md", "Water drives the wheel.")
     desk.put("b.md", "Bread comes out of the oven.")
     desk.index()
@@ -47,7 +47,9 @@ def test_a_deleted_file_is_forgotten_though_it_is_there(desk: Desk):
 
 
 @pytest.mark.parametrize(("item_type", "key"), [("folder", "folder_path"), ("project", "project_root")])
-def test_a_deleted_folder_takes_all_below_it_and_nothing_beside_it(desk: Desk, item_type: str, key: str):
+def test_a_deleted_folder_takes_all_below_it_and_nothing_beside_it(
+    desk: IndexedFolder, item_type: str, key: str
+):
     for name in ("docs/a.md", "docs/deep/b.md", "docs.md", "docs2/c.md"):
         desk.put(name, f"Text of {name}.")
     desk.index()
@@ -59,7 +61,7 @@ def test_a_deleted_folder_takes_all_below_it_and_nothing_beside_it(desk: Desk, i
 
 
 @pytest.mark.parametrize(("item_type", "key"), [("folder", "folder_path"), ("project", "project_root")])
-def test_a_scan_sends_the_files_for_later(desk: Desk, item_type: str, key: str):
+def test_a_scan_sends_the_files_for_later(desk: IndexedFolder, item_type: str, key: str):
     desk.put("a.md", "Water drives the wheel.")
     desk.put("b.md", "Bread comes out of the oven.")
 

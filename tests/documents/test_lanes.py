@@ -10,17 +10,17 @@ from typing import Any, cast
 import pytest
 
 from penstock import clock
-from penstock.catalog.identity import text_hash
 from penstock.catalog.protocol import Catalog
+from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Phase, Place
 from penstock.errors import StoreUnavailable
 from penstock.handlers.phases import Phases
-from penstock.pipeline.embed.hashing import HashingEmbedder
-from penstock.pipeline.recipe import Recipe
-from penstock.queue.memory import MemoryQueue
-from penstock.worker.lanes import Documents, Lanes
-from penstock.worker.slot import Slot
+from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.pipeline.pipeline import Pipeline
+from penstock.queue.memory.queue import MemoryQueue
+from penstock.worker.lanes import DocumentTools, Lanes
+from penstock.worker.shared_state import SharedState
 
 
 class Away:
@@ -49,7 +49,7 @@ def catalog(tmp_path: Path) -> Iterator[SqliteCatalog]:
     opened.close()
 
 
-def begin(catalog: Catalog, recipe: Recipe, chunks: int) -> int:
+def begin(catalog: Catalog, recipe: Pipeline, chunks: int) -> int:
     """A document whose chunks are still to be embedded."""
     texts = [f"Sentence number {number}." for number in range(chunks)]
     made = [NewChunk(text=text, text_hash=text_hash(text), start=0, end=len(text)) for text in texts]
@@ -78,12 +78,12 @@ def work_off(lanes: Lanes) -> None:
 def test_a_store_that_goes_away_costs_time_only(
     catalog: SqliteCatalog, tmp_path: Path, call: str, done: bool
 ):
-    recipe = Recipe(HashingEmbedder())
+    recipe = Pipeline(HashingEmbedder())
     document_id = begin(catalog, recipe, chunks=300)
     away = Away(catalog)
     store = cast("Catalog", away)
-    slot = Slot.create(tmp_path / "w1.slot")
-    lanes = Lanes(Documents(store, Phases(store, recipe)), MemoryQueue(), slot, "w1", (Phase.VECTOR,))
+    slot = SharedState.create(tmp_path / "w1.slot")
+    lanes = Lanes(DocumentTools(store, Phases(store, recipe)), MemoryQueue(), slot, "w1", (Phase.VECTOR,))
 
     away.during, away.after_it_was_done = call, done
     with pytest.raises(StoreUnavailable):
@@ -103,11 +103,11 @@ def test_a_store_that_goes_away_costs_time_only(
 
 
 def test_a_lane_of_another_model_is_not_served_and_says_so(catalog: SqliteCatalog, tmp_path: Path):
-    recipe = Recipe(HashingEmbedder())
+    recipe = Pipeline(HashingEmbedder())
     begin(catalog, recipe, chunks=3)
     catalog.set_fingerprints({Phase.VECTOR: "static-256-12345678"})
-    slot = Slot.create(tmp_path / "w1.slot")
-    lanes = Lanes(Documents(catalog, Phases(catalog, recipe)), MemoryQueue(), slot, "w1", (Phase.VECTOR,))
+    slot = SharedState.create(tmp_path / "w1.slot")
+    lanes = Lanes(DocumentTools(catalog, Phases(catalog, recipe)), MemoryQueue(), slot, "w1", (Phase.VECTOR,))
 
     assert not lanes.step(lambda _: nullcontext())
     assert "static-256-12345678" in lanes.refused["lane vector"]

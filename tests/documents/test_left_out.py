@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from penstock.job import Job, Status
-from tests.documents.conftest import Desk
+from tests.documents.conftest import IndexedFolder
 
 pytestmark = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
 
 
-def moved(desk: Desk, old: str, new: str, *, folder: bool = False) -> Job:
+def moved(desk: IndexedFolder, old: str, new: str, *, folder: bool = False) -> Job:
     """On the disk, and told."""
     here, there = desk.folder / old, desk.folder / new
     there.parent.mkdir(parents=True, exist_ok=True)
@@ -32,7 +32,9 @@ def moved(desk: Desk, old: str, new: str, *, folder: bool = False) -> Job:
         ("narrow/mill.md", "an exclude pattern matches it"),
     ],
 )
-def test_a_file_moved_to_where_no_walk_finds_it_goes_with_the_reason(desk: Desk, new: str, rule: str):
+def test_a_file_moved_to_where_no_walk_finds_it_goes_with_the_reason(
+    desk: IndexedFolder, new: str, rule: str
+):
     desk.put(".penstockignore", "ignored/\n")
     desk.put("sub/mill.md", "Water drives the wheel.")
     desk.index(exclude=["narrow/"])
@@ -49,7 +51,7 @@ def test_a_file_moved_to_where_no_walk_finds_it_goes_with_the_reason(desk: Desk,
     assert [] == desk.found("wheel", mode="keyword")
 
 
-def test_a_folder_moved_to_where_no_walk_finds_it_goes_whole(desk: Desk):
+def test_a_folder_moved_to_where_no_walk_finds_it_goes_whole(desk: IndexedFolder):
     desk.put("sub/mill.md", "Water drives the wheel.")
     desk.put("sub/deep/gate.md", "Another wheel.")
     desk.put("other.md", "A third wheel.")
@@ -60,7 +62,7 @@ def test_a_folder_moved_to_where_no_walk_finds_it_goes_whole(desk: Desk):
     assert ["other.md"] == desk.found("wheel", mode="keyword")
 
 
-def test_a_copy_left_out_leaves_the_original(desk: Desk):
+def test_a_copy_left_out_leaves_the_original(desk: IndexedFolder):
     desk.put("mill.md", "Water drives the wheel.")
     desk.index()
     desk.put(".attic/mill.md", "Water drives the wheel.")
@@ -71,7 +73,7 @@ def test_a_copy_left_out_leaves_the_original(desk: Desk):
     assert [str(desk.folder / "mill.md")] == [hit.path for hit in desk.app.search("wheel", mode="keyword")]
 
 
-def test_what_was_asked_for_by_its_name_keeps_its_document(desk: Desk):
+def test_what_was_asked_for_by_its_name_keeps_its_document(desk: IndexedFolder):
     desk.put("other.md", "Something else.")
     desk.put(".attic/mill.md", "Water drives the wheel.")
     desk.index()
@@ -83,7 +85,7 @@ def test_what_was_asked_for_by_its_name_keeps_its_document(desk: Desk):
     assert ["old.md"] == desk.found("wheel", mode="keyword")
 
 
-def test_two_walks_find_what_one_of_them_leaves_out(desk: Desk):
+def test_two_walks_find_what_one_of_them_leaves_out(desk: IndexedFolder):
     desk.put("sub/mill.md", "Water drives the wheel.")
     desk.put(".attic/gate.md", "Another text.")
     desk.index()
@@ -94,7 +96,7 @@ def test_two_walks_find_what_one_of_them_leaves_out(desk: Desk):
     assert ["mill.md"] == desk.found("wheel", mode="keyword")
 
 
-def test_a_job_for_a_link_reads_nothing_through_it(desk: Desk, tmp_path: Path):
+def test_a_job_for_a_link_reads_nothing_through_it(desk: IndexedFolder, tmp_path: Path):
     outside = tmp_path / "outside.md"
     outside.write_text("Water drives the wheel.")
     desk.put("other.md", "Something else.")
@@ -111,7 +113,7 @@ def test_a_job_for_a_link_reads_nothing_through_it(desk: Desk, tmp_path: Path):
     assert [str(outside)] == [hit.path for hit in desk.app.search("wheel", mode="keyword")]
 
 
-def test_a_link_in_the_place_of_a_file_takes_it_out_of_the_index(desk: Desk, tmp_path: Path):
+def test_a_link_in_the_place_of_a_file_takes_it_out_of_the_index(desk: IndexedFolder, tmp_path: Path):
     path = desk.put("mill.md", "Water drives the wheel.")
     desk.put("other.md", "Something else.")
     desk.index()
@@ -126,7 +128,7 @@ def test_a_link_in_the_place_of_a_file_takes_it_out_of_the_index(desk: Desk, tmp
     assert [] == list(desk.app.verifier.differences())
 
 
-def test_a_folder_made_anew_and_emptied_after_its_rename_keeps_nothing(desk: Desk):
+def test_a_folder_made_anew_and_emptied_after_its_rename_keeps_nothing(desk: IndexedFolder):
     desk.put("sub/mill.md", "Water drives the wheel.")
     desk.put("other.md", "Something else.")
     desk.index()

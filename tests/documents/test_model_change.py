@@ -14,16 +14,16 @@ from penstock import Penstock
 from penstock.catalog.values import Outcome, Phase, Place, Task, TaskRequest, TaskSource, TaskStatus
 from penstock.errors import FingerprintMismatch
 from penstock.job import Job, Status
-from penstock.pipeline.embed.opening import open_embedder
+from penstock.pipeline.embed.factory import open_embedder
 from penstock.pipeline.embed.protocol import space_of
-from penstock.pipeline.embed.static import StaticEmbedder
-from penstock.pipeline.recipe import Recipe
-from penstock.queue.waiting import wait_for
-from penstock.service.rebuilding import Plan, Rebuilder
+from penstock.pipeline.embed.static_embedder import StaticEmbedder
+from penstock.pipeline.pipeline import Pipeline
+from penstock.queue.wait import wait_for
+from penstock.service.rebuild import Plan, Rebuilder
 from tests.catalog.conftest import generation as new_generation
 from tests.catalog.conftest import page as new_page
-from tests.documents.conftest import WAIT_S, Desk, book
-from tests.documents.serving import served
+from tests.documents.conftest import WAIT_S, IndexedFolder, book
+from tests.documents.killed_worker import served
 
 # The queue has no part in it: one with each catalog is enough.
 pytestmark = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
@@ -32,14 +32,14 @@ OLD, NEW = space_of(open_embedder("hashing")), space_of(open_embedder("static"))
 
 
 @contextmanager
-def changed(desk: Desk) -> Iterator[Penstock]:
+def changed(desk: IndexedFolder) -> Iterator[Penstock]:
     """The same store, as somebody sees it whose settings name another model."""
     with Penstock(settings=dataclasses.replace(desk.app.settings, embedder="static")) as app:
         yield app
 
 
 def rebuilder(app: Penstock) -> Rebuilder:
-    return Rebuilder(app.documents.catalog, app, Recipe(open_embedder(app.settings.embedder)))
+    return Rebuilder(app.documents.catalog, app, Pipeline(open_embedder(app.settings.embedder)))
 
 
 def rebuild(app: Penstock) -> tuple[Plan, list[Job]]:
@@ -49,22 +49,22 @@ def rebuild(app: Penstock) -> tuple[Plan, list[Job]]:
         return plan, [app.wait(receipt.job_id, timeout=WAIT_S) for receipt in receipts]
 
 
-def spaces(desk: Desk) -> dict[str, int]:
+def spaces(desk: IndexedFolder) -> dict[str, int]:
     with desk.app.documents.catalog.snapshot() as snapshot:
         return {space.name: space.chunks for space in snapshot.spaces(desk.app.settings.tenant_id)}
 
 
-def ids(desk: Desk) -> list[tuple[str, str]]:
+def ids(desk: IndexedFolder) -> list[tuple[str, str]]:
     hits = desk.app.search("water wheel oven", mode="keyword", per_source=None, limit=1000)
     return sorted((hit.source_id, hit.chunk_id) for hit in hits)
 
 
-def mill(desk: Desk) -> None:
+def mill(desk: IndexedFolder) -> None:
     desk.put("mill.md", "Water drives the wheel.")
     desk.put("bakery.md", "Bread comes out of the oven.")
 
 
-def test_a_worker_with_another_model_gives_the_jobs_back_and_says_why(desk: Desk):
+def test_a_worker_with_another_model_gives_the_jobs_back_and_says_why(desk: IndexedFolder):
     mill(desk)
     desk.index()
     desk.put("new.md", "The wheel turns.")
@@ -80,7 +80,7 @@ def test_a_worker_with_another_model_gives_the_jobs_back_and_says_why(desk: Desk
     assert {OLD: 2} == spaces(desk)
 
 
-def test_another_model_embeds_what_the_catalog_has_and_reads_nothing(desk: Desk):
+def test_another_model_embeds_what_the_catalog_has_and_reads_nothing(desk: IndexedFolder):
     mill(desk)
     desk.index()
     before = ids(desk)
@@ -97,7 +97,7 @@ def test_another_model_embeds_what_the_catalog_has_and_reads_nothing(desk: Desk)
     assert before == ids(desk)
 
 
-def test_a_document_of_many_chunks_is_embedded_by_tasks_of_the_lowest_priority(desk: Desk):
+def test_a_document_of_many_chunks_is_embedded_by_tasks_of_the_lowest_priority(desk: IndexedFolder):
     desk.put("book.md", book(300))
     desk.index()
     chunks = spaces(desk)[OLD]
@@ -119,7 +119,7 @@ def test_a_document_of_many_chunks_is_embedded_by_tasks_of_the_lowest_priority(d
     assert {NEW: chunks} == spaces(desk)
 
 
-def test_during_the_change_both_spaces_are_asked(desk: Desk):
+def test_during_the_change_both_spaces_are_asked(desk: IndexedFolder):
     mill(desk)
     desk.index()
     with changed(desk) as app, desk.by_hand(StaticEmbedder()) as hand:
@@ -133,7 +133,7 @@ def test_during_the_change_both_spaces_are_asked(desk: Desk):
             assert {"mill.md", "bakery.md"} == found
 
 
-def test_a_space_nobody_here_can_ask_is_said_and_no_error(desk: Desk):
+def test_a_space_nobody_here_can_ask_is_said_and_no_error(desk: IndexedFolder):
     mill(desk)
     desk.index()
     place = Place(desk.app.settings.tenant_id, desk.app.settings.collection)
@@ -148,7 +148,7 @@ def test_a_space_nobody_here_can_ask_is_said_and_no_error(desk: Desk):
     ] == list(answer.notes)
 
 
-def test_notes_change_their_model_too_and_keep_id_tags_and_text(desk: Desk):
+def test_notes_change_their_model_too_and_keep_id_tags_and_text(desk: IndexedFolder):
     desk.run("content", "ingest", {"content": "Buy   flour.\n", "main_tag": "mill", "full_tag": "mill/shop"})
     (before,) = desk.app.documents.sources()
     with changed(desk) as app:
@@ -159,7 +159,7 @@ def test_notes_change_their_model_too_and_keep_id_tags_and_text(desk: Desk):
     assert {NEW: 1} == spaces(desk)
 
 
-def read_otherwise(desk: Desk, name: str, text: str) -> None:
+def read_otherwise(desk: IndexedFolder, name: str, text: str) -> None:
     """What an earlier version, which read the file in another way, would have left."""
     place = Place(desk.app.settings.tenant_id, desk.app.settings.collection)
     with desk.app.documents.catalog.snapshot() as snapshot:
@@ -181,7 +181,9 @@ def read_otherwise(desk: Desk, name: str, text: str) -> None:
     assert Outcome.PUBLISHED is stored.outcome
 
 
-def test_what_was_read_in_another_way_is_read_again_and_unchanged_texts_keep_their_vectors(desk: Desk):
+def test_what_was_read_in_another_way_is_read_again_and_unchanged_texts_keep_their_vectors(
+    desk: IndexedFolder,
+):
     mill(desk)
     path = desk.put("long.md", book(4))
     desk.index()
@@ -196,7 +198,7 @@ def test_what_was_read_in_another_way_is_read_again_and_unchanged_texts_keep_the
     assert ("indexed", 1, 0) == tuple((child.result or {})[name] for name in ("outcome", "kept", "embedded"))
 
 
-def test_a_file_that_cannot_be_read_again_keeps_what_was_made_of_it(desk: Desk):
+def test_a_file_that_cannot_be_read_again_keeps_what_was_made_of_it(desk: IndexedFolder):
     path = desk.put("mill.md", "Water drives the wheel.")
     desk.index()
     read_otherwise(desk, "mill.md", "Water drives the wheel.")
@@ -207,7 +209,7 @@ def test_a_file_that_cannot_be_read_again_keeps_what_was_made_of_it(desk: Desk):
     assert ["mill.md"] == desk.found("wheel")
 
 
-def test_another_chunk_size_embeds_only_texts_that_are_new(desk: Desk):
+def test_another_chunk_size_embeds_only_texts_that_are_new(desk: IndexedFolder):
     desk.put("mill.md", "# One\n\nWater drives the wheel.\n\n" + book(2))
     desk.index()
     desk.put("other.md", "# One\n\nWater drives the wheel.")
@@ -219,7 +221,7 @@ def test_another_chunk_size_embeds_only_texts_that_are_new(desk: Desk):
     assert [True, False] == sorted((result["embedded"] == 0 for result in results), reverse=True)
 
 
-def test_an_empty_catalog_takes_the_model_of_whoever_comes_first(desk: Desk):
+def test_an_empty_catalog_takes_the_model_of_whoever_comes_first(desk: IndexedFolder):
     mill(desk)
     desk.index()
     desk.run("folder", "delete", {"folder_path": str(desk.folder)})
@@ -229,7 +231,7 @@ def test_an_empty_catalog_takes_the_model_of_whoever_comes_first(desk: Desk):
     assert {NEW: 2} == spaces(desk)
 
 
-def test_what_was_begun_with_the_former_model_is_begun_anew_and_never_mixed(desk: Desk):
+def test_what_was_begun_with_the_former_model_is_begun_anew_and_never_mixed(desk: IndexedFolder):
     desk.put("book.md", book(300))
     with changed(desk) as app, desk.by_hand() as old, desk.by_hand(StaticEmbedder()) as hand:
         receipt = app.index(desk.folder / "book.md")
@@ -247,7 +249,7 @@ def test_what_was_begun_with_the_former_model_is_begun_anew_and_never_mixed(desk
         assert {NEW: source.chunk_count} == spaces(desk)
 
 
-def test_a_published_document_of_the_former_model_gets_no_vectors_of_the_new_one(desk: Desk):
+def test_a_published_document_of_the_former_model_gets_no_vectors_of_the_new_one(desk: IndexedFolder):
     desk.put("book.md", book(3))
     desk.index()
     (source,) = desk.app.documents.sources()
@@ -279,7 +281,7 @@ def test_a_published_document_of_the_former_model_gets_no_vectors_of_the_new_one
     assert (TaskStatus.FAILED, "ERR_OTHER_MODEL") == (outcome.status, outcome.code)
 
 
-def test_a_worker_killed_in_the_middle_of_the_change_costs_nothing_but_time(desk: Desk):
+def test_a_worker_killed_in_the_middle_of_the_change_costs_nothing_but_time(desk: IndexedFolder):
     mill(desk)
     desk.put("book.md", book(300))
     desk.index()

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.catalog.identity import text_hash
+from penstock.catalog.rules.identity import text_hash
 from penstock.errors import JobNotFound, UnknownDocument
 from penstock.job import Status
-from tests.documents.conftest import Desk
+from tests.documents.conftest import IndexedFolder
 
 
-def rename(desk: Desk, old: str, new: str, *, folder: bool = False):
+def rename(desk: IndexedFolder, old: str, new: str, *, folder: bool = False):
     payload = {"old_path": str(desk.folder / old), "new_path": str(desk.folder / new), "is_folder": folder}
     return desk.run("rename", "update", payload)
 
 
-def paths(desk: Desk) -> list[str]:
+def paths(desk: IndexedFolder) -> list[str]:
     found = desk.app.documents.sources(limit=100)
     return sorted(source.path.removeprefix(f"{desk.folder}/") for source in found)
 
 
-def embedded(desk: Desk) -> int:
+def embedded(desk: IndexedFolder) -> int:
     jobs = desk.app.jobs(item_type="file", limit=100)
     return sum((job.result or {}).get("embedded", 0) for job in jobs)
 
 
-def test_a_renamed_file_keeps_what_was_made_of_it(desk: Desk):
+def test_a_renamed_file_keeps_what_was_made_of_it(desk: IndexedFolder):
     desk.put("old.md", "Water drives the wheel.")
     desk.index()
     (before,) = desk.app.documents.sources()
@@ -40,7 +40,7 @@ def test_a_renamed_file_keeps_what_was_made_of_it(desk: Desk):
     assert ["new.md"] == desk.found("wheel")
 
 
-def test_a_file_renamed_to_another_type_is_read_as_that(desk: Desk):
+def test_a_file_renamed_to_another_type_is_read_as_that(desk: IndexedFolder):
     path = desk.put("old.txt", "# Wheel\n\nWater drives the wheel.")
     desk.index()
     (before,) = desk.app.documents.sources()
@@ -52,7 +52,7 @@ def test_a_file_renamed_to_another_type_is_read_as_that(desk: Desk):
     assert (before.source_id, "Wheel") == (hit.source_id, hit.heading)
 
 
-def test_a_renamed_folder_takes_everything_below_it_along(desk: Desk):
+def test_a_renamed_folder_takes_everything_below_it_along(desk: IndexedFolder):
     for name in ("a/1.md", "a/b/2.md", "ab.md"):
         desk.put(name, f"Text of {name}.")
     desk.index()
@@ -65,7 +65,7 @@ def test_a_renamed_folder_takes_everything_below_it_along(desk: Desk):
     assert made == embedded(desk)
 
 
-def test_a_rename_that_is_overtaken_ends_as_the_disk_is(desk: Desk):
+def test_a_rename_that_is_overtaken_ends_as_the_disk_is(desk: IndexedFolder):
     desk.put("a.md", "Water drives the wheel.")
     desk.index()
     (desk.folder / "a.md").rename(desk.folder / "c.md")
@@ -77,7 +77,7 @@ def test_a_rename_that_is_overtaken_ends_as_the_disk_is(desk: Desk):
     assert ["c.md"] == paths(desk)
 
 
-def test_a_rename_over_another_file_replaces_it(desk: Desk):
+def test_a_rename_over_another_file_replaces_it(desk: IndexedFolder):
     desk.put("a.md", "Water drives the wheel.")
     desk.put("b.md", "Bread comes out of the oven.")
     desk.index()
@@ -90,7 +90,7 @@ def test_a_rename_over_another_file_replaces_it(desk: Desk):
     assert ["b.md"] == desk.found("wheel", mode="keyword")
 
 
-def test_a_copy_is_no_rename(desk: Desk):
+def test_a_copy_is_no_rename(desk: IndexedFolder):
     desk.put("a.md", "Water drives the wheel.")
     desk.index()
     desk.put("b.md", "Water drives the wheel.")
@@ -100,7 +100,7 @@ def test_a_copy_is_no_rename(desk: Desk):
     assert ["a.md", "b.md"] == paths(desk)
 
 
-def test_a_document_is_deleted_by_id_or_path_and_foreign_points_are_reported(desk: Desk):
+def test_a_document_is_deleted_by_id_or_path_and_foreign_points_are_reported(desk: IndexedFolder):
     path = desk.put("a.md", "Water drives the wheel.")
     desk.put("b.md", "Bread comes out of the oven.")
     desk.index()
@@ -116,7 +116,7 @@ def test_a_document_is_deleted_by_id_or_path_and_foreign_points_are_reported(des
     assert (Status.FAILED, "ERR_UNKNOWN_DOCUMENT") == (unknown.status, unknown.error_code)
 
 
-def test_a_tenant_goes_with_everything_and_leaves_the_others(desk: Desk):
+def test_a_tenant_goes_with_everything_and_leaves_the_others(desk: IndexedFolder):
     for number in range(30):
         desk.put(f"{number}.md", f"Text number {number}.")
     desk.index(tenant_id="acme")
@@ -135,7 +135,7 @@ def test_a_tenant_goes_with_everything_and_leaves_the_others(desk: Desk):
         assert {} == snapshot.vectors("acme", space, hashes)
 
 
-def test_what_is_asked_for_again_after_a_deletion_comes_back(desk: Desk):
+def test_what_is_asked_for_again_after_a_deletion_comes_back(desk: IndexedFolder):
     """One live job answers for both requests; the deletion came between them."""
     path = desk.put("a.md", "Water drives the wheel.")
     desk.app.pause(tenant_id="acme")
@@ -154,7 +154,7 @@ def test_what_is_asked_for_again_after_a_deletion_comes_back(desk: Desk):
     assert "indexed" == (job.result or {})["outcome"]
 
 
-def test_what_was_asked_for_before_a_deletion_stays_away(desk: Desk):
+def test_what_was_asked_for_before_a_deletion_stays_away(desk: IndexedFolder):
     path = desk.put("a.md", "Water drives the wheel.")
     desk.app.pause(tenant_id="acme")
     receipt = desk.app.index(path, tenant_id="acme")
@@ -166,7 +166,7 @@ def test_what_was_asked_for_before_a_deletion_stays_away(desk: Desk):
     assert [] == desk.app.documents.overview().tenants
 
 
-def test_what_was_removed_is_gone_before_it_is_swept(desk: Desk):
+def test_what_was_removed_is_gone_before_it_is_swept(desk: IndexedFolder):
     desk.put("mill.md", "Water drives the wheel.")
     path = desk.put("oven.md", "Bread comes out of the oven.")
     desk.index()

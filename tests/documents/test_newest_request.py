@@ -10,11 +10,11 @@ import pytest
 
 from penstock.catalog.values import Place, Walk
 from penstock.job import Claim, ClaimRequest, Job
-from tests.documents.conftest import Desk, Hand
+from tests.documents.conftest import Hand, IndexedFolder
 
 pytestmark = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
 
-DELETES: dict[str, Callable[[Desk], dict[str, Any]]] = {
+DELETES: dict[str, Callable[[IndexedFolder], dict[str, Any]]] = {
     "document": lambda desk: _job("delete_document", document_id=str(desk.folder / "sub/mill.md")),
     "document by id": lambda desk: _job("delete_document", document_id=_id(desk, "sub/mill.md")),
     "file": lambda desk: _job("file", file_path=str(desk.folder / "sub/mill.md")),
@@ -28,31 +28,31 @@ def _job(item_type: str, **payload: str) -> dict[str, Any]:
     return {"item_type": item_type, "op": "delete", "payload": payload}
 
 
-def _id(desk: Desk, name: str) -> str:
+def _id(desk: IndexedFolder, name: str) -> str:
     return desk.app.documents.source(str(desk.folder / name)).source_id
 
 
-def walks(desk: Desk) -> list[Walk]:
+def walks(desk: IndexedFolder) -> list[Walk]:
     settings = desk.app.settings
     place = Place(settings.tenant_id, settings.collection, "main")
     with desk.app.documents.catalog.snapshot() as snapshot:
         return snapshot.walks(place, str(desk.folder / "mill.md"))
 
 
-def claimed(desk: Desk) -> Claim:
+def claimed(desk: IndexedFolder) -> Claim:
     """The delete is another worker's, who takes his time."""
     (claim,) = desk.app.queue.claim(ClaimRequest("slow", 1, timedelta(seconds=60)))
     return claim
 
 
-def indexed_meanwhile(desk: Desk, hand: Hand, what: str = "", **options: Any) -> Job:
+def indexed_meanwhile(desk: IndexedFolder, hand: Hand, what: str = "", **options: Any) -> Job:
     receipt = desk.app.index(desk.folder / what if what else desk.folder, **options)
     hand.drain()
     return desk.app.job(receipt.job_id)
 
 
 @pytest.mark.parametrize("delete", DELETES)
-def test_an_unchanged_file_asked_for_after_a_delete_stays(desk: Desk, delete: str):
+def test_an_unchanged_file_asked_for_after_a_delete_stays(desk: IndexedFolder, delete: str):
     desk.put("sub/mill.md", "Water drives the wheel.")
     desk.index()
     source_id = _id(desk, "sub/mill.md")
@@ -69,7 +69,7 @@ def test_an_unchanged_file_asked_for_after_a_delete_stays(desk: Desk, delete: st
     assert source_id == _id(desk, "sub/mill.md")
 
 
-def test_a_single_file_asked_for_after_a_delete_stays(desk: Desk):
+def test_a_single_file_asked_for_after_a_delete_stays(desk: IndexedFolder):
     desk.put("mill.md", "Water drives the wheel.")
     desk.put("other.md", "Another wheel.")
     desk.index()
@@ -84,7 +84,7 @@ def test_a_single_file_asked_for_after_a_delete_stays(desk: Desk):
     assert ["mill.md"] == desk.found("wheel", mode="keyword")
 
 
-def test_only_what_the_later_walk_wants_stays(desk: Desk):
+def test_only_what_the_later_walk_wants_stays(desk: IndexedFolder):
     for name in ("a.md", "b.txt", "gone.md", "left/out.md"):
         desk.put(name, f"Water drives the wheel of {name}.")
     desk.index()
@@ -101,7 +101,7 @@ def test_only_what_the_later_walk_wants_stays(desk: Desk):
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_delete_in_the_middle_of_a_later_walk_takes_nothing_from_it(desk: Desk, when: str):
+def test_a_delete_in_the_middle_of_a_later_walk_takes_nothing_from_it(desk: IndexedFolder, when: str):
     desk.put("mill.md", "Water drives the wheel.")
     desk.index()
     with desk.by_hand() as hand, desk.by_hand() as slow:
@@ -115,7 +115,7 @@ def test_a_delete_in_the_middle_of_a_later_walk_takes_nothing_from_it(desk: Desk
     assert ["mill.md"] == desk.found("wheel", mode="keyword")
 
 
-def test_a_walk_that_begins_after_a_later_one_was_heard_is_heard_too(desk: Desk):
+def test_a_walk_that_begins_after_a_later_one_was_heard_is_heard_too(desk: IndexedFolder):
     for name in ("one/mill.md", "two/pond.md"):
         desk.put(name, f"Water drives the wheel of {name}.")
     desk.index()
@@ -133,7 +133,7 @@ def test_a_walk_that_begins_after_a_later_one_was_heard_is_heard_too(desk: Desk)
     assert ["mill.md", "pond.md"] == sorted(desk.found("wheel", mode="keyword"))
 
 
-def test_a_file_removed_while_it_is_found_unchanged_is_looked_at_again(desk: Desk):
+def test_a_file_removed_while_it_is_found_unchanged_is_looked_at_again(desk: IndexedFolder):
     path = desk.put("mill.md", "Water drives the wheel.")
     desk.index()
     with desk.by_hand() as hand, desk.by_hand() as slow:
@@ -148,7 +148,7 @@ def test_a_file_removed_while_it_is_found_unchanged_is_looked_at_again(desk: Des
     assert ["mill.md"] == desk.found("wheel", mode="keyword")
 
 
-def test_a_delete_asked_for_last_removes_what_was_asked_for_before(desk: Desk):
+def test_a_delete_asked_for_last_removes_what_was_asked_for_before(desk: IndexedFolder):
     desk.put("mill.md", "Water drives the wheel.")
     desk.index()
     desk.index()

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from penstock.job import Status
-from tests.documents.conftest import Desk
+from tests.documents.conftest import IndexedFolder
 
 
-def add(desk: Desk, text: str, **payload: str) -> str:
+def add(desk: IndexedFolder, text: str, **payload: str) -> str:
     job = desk.run("content", "ingest", {"content": text, **payload})
     assert Status.DONE is job.status
     return job.queue_id
 
 
-def notes(desk: Desk):
+def notes(desk: IndexedFolder):
     return desk.app.documents.sources()
 
 
-def test_a_note_is_found_by_its_words_and_its_tag(desk: Desk):
+def test_a_note_is_found_by_its_words_and_its_tag(desk: IndexedFolder):
     add(desk, "The gate sticks when it freezes.", main_tag="mill", full_tag="mill/gate")
     add(desk, "The oven smokes when it freezes.", main_tag="oven", full_tag="oven")
 
@@ -25,7 +25,7 @@ def test_a_note_is_found_by_its_words_and_its_tag(desk: Desk):
     assert ("The gate sticks when it freezes.", ("mill/gate",)) == (hit.text, hit.tags)
 
 
-def test_the_same_text_is_one_note_with_the_newest_tags(desk: Desk):
+def test_the_same_text_is_one_note_with_the_newest_tags(desk: IndexedFolder):
     add(desk, "The gate sticks.", main_tag="mill", full_tag="mill")
     add(desk, "The gate sticks.", main_tag="winter", full_tag="winter")
 
@@ -33,7 +33,7 @@ def test_the_same_text_is_one_note_with_the_newest_tags(desk: Desk):
     assert ("winter",) == note.tags
 
 
-def test_an_update_replaces_the_note_with_that_id(desk: Desk):
+def test_an_update_replaces_the_note_with_that_id(desk: IndexedFolder):
     add(desk, "The gate sticks.")
     (note,) = notes(desk)
 
@@ -46,21 +46,21 @@ def test_an_update_replaces_the_note_with_that_id(desk: Desk):
     assert 1 == len(desk.app.search("runs", mode="keyword"))
 
 
-def test_an_unknown_note_is_a_clear_failure(desk: Desk):
+def test_an_unknown_note_is_a_clear_failure(desk: IndexedFolder):
     job = desk.run("content", "update", {"content": "New.", "document_id": "nobody"})
 
     assert (Status.FAILED, "ERR_UNKNOWN_DOCUMENT") == (job.status, job.error_code)
     assert "no note nobody in collection default" in (job.error_message or "")
 
 
-def test_the_identical_text_deletes(desk: Desk):
+def test_the_identical_text_deletes(desk: IndexedFolder):
     add(desk, "The gate sticks.")
 
     assert Status.DONE is desk.run("content", "delete", {"content": "The gate sticks."}).status
     assert [] == notes(desk)
 
 
-def test_a_note_is_forgotten_by_its_id_as_well(desk: Desk):
+def test_a_note_is_forgotten_by_its_id_as_well(desk: IndexedFolder):
     add(desk, "The gate sticks.")
     add(desk, "The oven smokes.")
     first, second = notes(desk)
@@ -74,7 +74,7 @@ def test_a_note_is_forgotten_by_its_id_as_well(desk: Desk):
     assert first.source_id != second.source_id
 
 
-def test_a_note_that_was_just_forgotten_is_not_brought_back(desk: Desk):
+def test_a_note_that_was_just_forgotten_is_not_brought_back(desk: IndexedFolder):
     add(desk, "The gate sticks.")
     (note,) = notes(desk)
 

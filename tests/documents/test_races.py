@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock import lifecycle
-from penstock.catalog.values import EntryKind, Phase, TaskRequest
+from penstock.catalog.values import OutboxEntryKind, Phase, TaskRequest
 from penstock.job import ClaimRequest, Status
-from penstock.pipeline.embed.hashing import HashingEmbedder
-from penstock.worker.teller import Teller
-from tests.documents.conftest import Desk, book
-from tests.documents.serving import POINTS, served
-from tests.pipeline.making import pdf
+from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.worker.document_notifier import DocumentNotifier
+from tests.documents.conftest import IndexedFolder, book
+from tests.documents.killed_worker import POINTS, served
+from tests.pipeline.sample_documents import pdf
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("point", [point for point in POINTS if point != "-"])
-def test_a_crash_at_a_named_point_is_made_good_by_the_next_worker(desk: Desk, point: str):
+def test_a_crash_at_a_named_point_is_made_good_by_the_next_worker(desk: IndexedFolder, point: str):
     path = desk.put("book.md", book(300))
     receipt = desk.app.index(path)
 
@@ -34,29 +34,29 @@ def test_a_crash_at_a_named_point_is_made_good_by_the_next_worker(desk: Desk, po
     job = desk.app.job(receipt.job_id)
     assert (Status.DONE, True) == (job.status, job.result["outcome"] in ("indexed", "unchanged"))
     assert ["book.md"] == desk.found("subject277", mode="keyword")
-    assert [] == desk.app.documents.catalog.outbox(EntryKind.JOB)
+    assert [] == desk.app.documents.catalog.outbox(OutboxEntryKind.JOB)
     assert [] == desk.open_tasks()
 
 
-def test_a_document_quicker_than_its_jobs_settlement_is_told_of_when_the_job_waits(desk: Desk):
+def test_a_document_quicker_than_its_jobs_settlement_is_told_of_when_the_job_waits(desk: IndexedFolder):
     with desk.by_hand() as hand:
         desk.app.index(desk.put("book.md", book(300)))
         (claim,) = desk.app.queue.claim(ClaimRequest("w", 1, timedelta(seconds=60)))
         (answer,) = hand.files([claim])
         hand.run_tasks()
 
-        Teller(desk.app.queue, hand.catalog).step()
-        assert 1 == len(hand.catalog.outbox(EntryKind.JOB))
+        DocumentNotifier(desk.app.queue, hand.catalog).step()
+        assert 1 == len(hand.catalog.outbox(OutboxEntryKind.JOB))
 
         desk.app.queue.settle([lifecycle.waits(claim, answer.waiting_for)])
-        Teller(desk.app.queue, hand.catalog).step()
+        DocumentNotifier(desk.app.queue, hand.catalog).step()
 
         assert Status.DONE is desk.app.job(claim.queue_id).status
-        assert [] == hand.catalog.outbox(EntryKind.JOB)
+        assert [] == hand.catalog.outbox(OutboxEntryKind.JOB)
 
 
 @pytest.mark.parametrize("what", ["changed", "gone"])
-def test_a_file_that_changes_before_its_pages_are_read_is_read_anew(desk: Desk, what: str):
+def test_a_file_that_changes_before_its_pages_are_read_is_read_anew(desk: IndexedFolder, what: str):
     path = desk.put("paper.pdf", pdf(*(f"Old words of page {number}." for number in range(40))))
     with desk.by_hand() as hand:
         receipt = desk.app.index(path)
@@ -78,7 +78,7 @@ def test_a_file_that_changes_before_its_pages_are_read_is_read_anew(desk: Desk, 
         assert ["paper.pdf"] == desk.found("new", mode="keyword")
 
 
-def test_a_delete_while_its_tasks_run_wins(desk: Desk):
+def test_a_delete_while_its_tasks_run_wins(desk: IndexedFolder):
     path = desk.put("book.md", book(300))
     with desk.by_hand() as hand:
         receipt = desk.app.index(path)
@@ -98,7 +98,7 @@ def test_a_delete_while_its_tasks_run_wins(desk: Desk):
 
 
 @pytest.mark.parametrize("how", ["cancelled", "out of time"])
-def test_a_job_given_up_while_it_waits_takes_its_document_along(desk: Desk, how: str):
+def test_a_job_given_up_while_it_waits_takes_its_document_along(desk: IndexedFolder, how: str):
     desk.put("mill.md", "Water drives the wheel.")
     desk.index()
     desk.put("mill.md", book(300))
@@ -131,7 +131,7 @@ class Meanwhile(HashingEmbedder):
 
 
 @pytest.mark.parametrize("what", ["moved", "gone"])
-def test_a_file_that_leaves_while_it_is_read_is_not_found_where_it_was(desk: Desk, what: str):
+def test_a_file_that_leaves_while_it_is_read_is_not_found_where_it_was(desk: IndexedFolder, what: str):
     old = desk.put("old.md", "Water drives the wheel.")
 
     def leave() -> None:

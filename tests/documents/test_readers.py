@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from penstock.job import Status
-from tests.documents.conftest import WAIT_S, Desk
-from tests.documents.reading import EVERYWHERE, complaint, marked, reader
+from tests.documents.conftest import WAIT_S, IndexedFolder
+from tests.documents.search_reader import EVERYWHERE, complaint, marked, reader
 from tests.documents.test_model_change import changed, rebuild
 
 pytestmark = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
@@ -24,7 +24,7 @@ FLEETING = range(100, 110)
 class Library:
     """Short documents, one long enough for tasks, and some that come and go."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: IndexedFolder) -> None:
         self._desk = desk
         self.home = "a"
 
@@ -75,7 +75,7 @@ CHANGES: list[Callable[[Library, int], None]] = [edited, renamed, moved_untold, 
 """Each is done some times under the reader's eyes."""
 
 
-def watched(desk: Desk, change: Callable[[Library, int], None], turns: int) -> int:
+def watched(desk: IndexedFolder, change: Callable[[Library, int], None], turns: int) -> int:
     library = Library(desk)
     library.write(1)
     desk.index()
@@ -88,12 +88,12 @@ def watched(desk: Desk, change: Callable[[Library, int], None], turns: int) -> i
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_no_reader_sees_a_document_missing_doubled_or_mixed(
-    desk: Desk, change: Callable[[Library, int], None]
+    desk: IndexedFolder, change: Callable[[Library, int], None]
 ):
     assert watched(desk, change, 1)
 
 
-def test_no_reader_sees_the_model_change(desk: Desk):
+def test_no_reader_sees_the_model_change(desk: IndexedFolder):
     """It keeps the former model, as a process does that was started before."""
     Library(desk).write(1)
     desk.index()
@@ -104,7 +104,7 @@ def test_no_reader_sees_the_model_change(desk: Desk):
         assert eyes.stopped()
 
 
-def test_a_reader_complains_of_what_is_wrong(desk: Desk):
+def test_a_reader_complains_of_what_is_wrong(desk: IndexedFolder):
     """The eyes themselves: of documents that are there, and one that is not, doubled, or half an edit."""
     library = Library(desk)
     library.write(1)
@@ -120,5 +120,5 @@ def test_a_reader_complains_of_what_is_wrong(desk: Desk):
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_no_reader_sees_any_of_many_changes(desk: Desk, change: Callable[[Library, int], None]):
+def test_no_reader_sees_any_of_many_changes(desk: IndexedFolder, change: Callable[[Library, int], None]):
     assert watched(desk, change, 30) > 10

@@ -17,14 +17,14 @@ from penstock.handlers.context import Context
 from penstock.handlers.phases import Phases
 from penstock.handlers.registry import Registry
 from penstock.job import Job, JobQuery, NewJob, Status
-from penstock.pipeline.embed.hashing import HashingEmbedder
-from penstock.pipeline.recipe import Recipe
-from penstock.queue.sql.sqlite import SqliteQueue
-from penstock.worker import pace
-from penstock.worker.child import Child, Terms
-from penstock.worker.guard import Guard
-from penstock.worker.lanes import AT_ONCE, SMALLEST, Documents
-from penstock.worker.slot import Slot
+from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.pipeline.pipeline import Pipeline
+from penstock.queue.sqlite.queue import SqliteQueue
+from penstock.worker import batch_size
+from penstock.worker.child import Child, ChildOptions
+from penstock.worker.lanes import AT_ONCE, SMALLEST, DocumentTools
+from penstock.worker.process_guard import ProcessGuard
+from penstock.worker.shared_state import SharedState
 from tests.documents.test_lanes import begin
 
 CHUNKS = 600
@@ -34,7 +34,7 @@ After: TypeAlias = Callable[[int], object]
 class Recorded(Phases):
     """Writes down each piece, and calls ``after`` with the number of pieces so far."""
 
-    def __init__(self, desk: Desk, catalog: SqliteCatalog, recipe: Recipe, after: After) -> None:
+    def __init__(self, desk: CallLog, catalog: SqliteCatalog, recipe: Pipeline, after: After) -> None:
         super().__init__(catalog, recipe)
         self._desk = desk
         self._after = after
@@ -46,19 +46,19 @@ class Recorded(Phases):
         return ended
 
 
-class Desk:
+class CallLog:
     """A document of many chunks to embed, and one child process that works on it and on small jobs."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
         self.queue = SqliteQueue(place / "queue.db", synchronous="NORMAL")
         self.catalog = SqliteCatalog(place / "catalog.db", synchronous="NORMAL")
-        self.slot = Slot.create(place / "w1.slot")
+        self.slot = SharedState.create(place / "w1.slot")
         self.begin_document()
         self._numbers = iter(range(1_000))
 
     def begin_document(self) -> None:
-        recipe = Recipe(HashingEmbedder())
+        recipe = Pipeline(HashingEmbedder())
         begin(self.catalog, recipe, chunks=CHUNKS)
         recipe.close()
 
@@ -98,7 +98,7 @@ class Desk:
     def _run(self, after: After) -> None:
         registry = Registry()
         registry.register("function", "run", self._small)
-        terms = Terms(
+        terms = ChildOptions(
             worker_id="w1",
             slot_path=str(self.slot.path),
             parent_pid=os.getppid(),
@@ -109,8 +109,8 @@ class Desk:
         )
         queue = SqliteQueue(self._place / "queue.db", synchronous="NORMAL")
         catalog = SqliteCatalog(self._place / "catalog.db", synchronous="NORMAL")
-        documents = Documents(catalog, Recorded(self, catalog, Recipe(HashingEmbedder()), after))
-        Child(queue, registry, Guard(self.slot, os.getppid()), self.slot, terms, documents).run()
+        documents = DocumentTools(catalog, Recorded(self, catalog, Pipeline(HashingEmbedder()), after))
+        Child(queue, registry, ProcessGuard(self.slot, os.getppid()), self.slot, terms, documents).run()
         os._exit(0)
 
     def _small(self, context: Context) -> None:
@@ -130,13 +130,13 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    opened = Desk(tmp_path)
+def desk(tmp_path: Path) -> Iterator[CallLog]:
+    opened = CallLog(tmp_path)
     yield opened
     opened.close()
 
 
-def test_a_job_runs_before_the_next_piece_of_a_batch_of_tasks(desk: Desk):
+def test_a_job_runs_before_the_next_piece_of_a_batch_of_tasks(desk: CallLog):
     """Three jobs, each added while a piece runs; the batch they interrupt has many pieces."""
     desk.add_job()
 
@@ -150,9 +150,9 @@ def test_a_job_runs_before_the_next_piece_of_a_batch_of_tasks(desk: Desk):
 
 
 def test_a_child_that_is_kept_free_leaves_tasks_to_others_while_small_jobs_come(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    desk: CallLog, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(pace, "SMALL_JOBS_S", 1e9)
+    monkeypatch.setattr(batch_size, "SMALL_JOBS_S", 1e9)
     desk.slot.keep_free(True)
 
     events = desk.work(lambda _: desk.add_jobs(3))

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from penstock import Penstock, clock, config
-from penstock.catalog.identity import text_hash
+from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Place
-from penstock.pipeline.embed.hashing import HashingEmbedder
+from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.embed.protocol import space_of
-from penstock.pipeline.vectors.graph import Drawn
-from penstock.pipeline.vectors.sealed import unseal
-from penstock.pipeline.vectors.shelf import Shelf, open_shelf
-from penstock.service.verifying import Verifier
+from penstock.pipeline.vectors.ann_index import IndexStamp
+from penstock.pipeline.vectors.cache_directory import CacheDirectory, open_shelf
+from penstock.pipeline.vectors.footer import unseal
+from penstock.service.verification import Verifier
+from penstock.worker.launch import open_catalog_again, plain
 from penstock.worker.upkeep.vectors import ROUNDS, VectorKeeper
-from penstock.working import open_catalog_again, plain
 
 DOCUMENTS, CHUNKS = 60, 100
 MODEL = HashingEmbedder(32)
@@ -111,13 +111,13 @@ def test_verify_finds_a_damaged_copy_and_fixing_removes_it(app: Penstock):
         assert wanted == hits(another)
 
 
-def keeper(app: Penstock, shelf: Shelf) -> VectorKeeper:
+def keeper(app: Penstock, shelf: CacheDirectory) -> VectorKeeper:
     again = functools.partial(open_catalog_again, plain(app.settings))
     return VectorKeeper(app.documents.catalog, again, shelf, "spawn")
 
 
-def drawn(shelf: Shelf) -> Drawn | None:
-    sealed = unseal(shelf.graph("acme", space_of(MODEL)), Drawn)
+def drawn(shelf: CacheDirectory) -> IndexStamp | None:
+    sealed = unseal(shelf.graph("acme", space_of(MODEL)), IndexStamp)
     return sealed.meta if sealed is not None else None
 
 

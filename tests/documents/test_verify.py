@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from penstock import Penstock
-from penstock.service.verifying import Difference, Verifier
-from tests.documents.conftest import Desk
+from penstock.service.verification import Difference, Verifier
+from tests.documents.conftest import IndexedFolder
 from tests.servers import postgres
 
 # The queue has no part in it: one with each catalog is enough.
@@ -35,7 +35,7 @@ def said(found: list[Difference]) -> list[str]:
     return sorted(f"{one.path or ''} {one.what}".strip() for one in found)
 
 
-def test_every_difference_is_listed_and_put_right(desk: Desk, tmp_path: Path):
+def test_every_difference_is_listed_and_put_right(desk: IndexedFolder, tmp_path: Path):
     for name in ("words", "vector", "changed", "gone", "sound"):
         desk.put(f"{name}.md", f"Text about {name} and water.")
     desk.index()
@@ -86,7 +86,7 @@ def test_every_difference_is_listed_and_put_right(desk: Desk, tmp_path: Path):
     assert [] == desk.found("gone", mode="keyword")
 
 
-def test_what_cannot_be_repaired_is_named_and_can_be_made_anew(desk: Desk, tmp_path: Path):
+def test_what_cannot_be_repaired_is_named_and_can_be_made_anew(desk: IndexedFolder, tmp_path: Path):
     path = desk.put("mill.md", "Water drives the wheel.")
     desk.index()
     behind(desk.app, tmp_path, *["DELETE FROM catalog_content"] * 2)
@@ -122,7 +122,7 @@ AWAY = (moved_away, emptied, a_file_instead)
 
 
 @pytest.mark.parametrize("how", AWAY)
-def test_what_is_away_with_its_root_is_left_alone(desk: Desk, how: Callable[[Path], None]):
+def test_what_is_away_with_its_root_is_left_alone(desk: IndexedFolder, how: Callable[[Path], None]):
     desk.put("mill.md", "Water drives the wheel.")
     desk.put("gate.md", "Another wheel.")
     desk.index()
@@ -138,7 +138,7 @@ def test_what_is_away_with_its_root_is_left_alone(desk: Desk, how: Callable[[Pat
     assert ["gate.md", "mill.md"] == sorted(desk.found("wheel", mode="keyword"))
 
 
-def test_a_disk_that_goes_between_the_look_and_the_repair_takes_nothing_along(desk: Desk):
+def test_a_disk_that_goes_between_the_look_and_the_repair_takes_nothing_along(desk: IndexedFolder):
     desk.put("mill.md", "Water drives the wheel.")
     desk.put("gone.md", "Another wheel.")
     desk.index()
@@ -155,7 +155,7 @@ def test_a_disk_that_goes_between_the_look_and_the_repair_takes_nothing_along(de
     assert "removed" == desk.finish(receipt.job_id).result["outcome"]
 
 
-def test_a_single_file_is_gone_only_from_a_folder_that_holds_something(desk: Desk):
+def test_a_single_file_is_gone_only_from_a_folder_that_holds_something(desk: IndexedFolder):
     path = desk.put("mill.md", "Water drives the wheel.")
     desk.index(path)
     path.unlink()
@@ -168,7 +168,7 @@ def test_a_single_file_is_gone_only_from_a_folder_that_holds_something(desk: Des
     assert found.left_alone is None
 
 
-def test_what_cannot_be_looked_at_is_left_alone(desk: Desk):
+def test_what_cannot_be_looked_at_is_left_alone(desk: IndexedFolder):
     desk.put("deep/mill.md", "Water drives the wheel.")
     desk.index()
     folder = desk.folder / "deep"
@@ -183,7 +183,7 @@ def test_what_cannot_be_looked_at_is_left_alone(desk: Desk):
     assert [] == desk.app.verifier.fix([found])
 
 
-def test_contents_are_compared_where_size_and_time_say_nothing(desk: Desk):
+def test_contents_are_compared_where_size_and_time_say_nothing(desk: IndexedFolder):
     first, second = desk.put("a.md", "Water drives the wheel."), desk.put("b.md", "Grain feeds the miller.")
     for path in (first, second):
         os.utime(path, (1_700_000_000, 1_700_000_000))
@@ -205,7 +205,7 @@ def test_contents_are_compared_where_size_and_time_say_nothing(desk: Desk):
     assert ["b.md"] == desk.found("wheel", mode="keyword")
 
 
-def test_a_plain_request_for_the_file_does_not_stand_in_for_the_repair_of_its_content(desk: Desk):
+def test_a_plain_request_for_the_file_does_not_stand_in_for_the_repair_of_its_content(desk: IndexedFolder):
     path = desk.put("a.md", "Water drives the mill.")
     os.utime(path, (1_700_000_000, 1_700_000_000))
     desk.index()

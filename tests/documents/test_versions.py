@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.pipeline.embed.hashing import HashingEmbedder
-from tests.documents.comparing import Shown, fresh, settled, shown
-from tests.documents.conftest import Desk, Hand
-from tests.documents.trees import Tree
-from tests.pipeline.making import pdf
+from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from tests.documents.conftest import Hand, IndexedFolder
+from tests.documents.index_contents import Shown, fresh, settled, shown
+from tests.documents.random_folder import Tree
+from tests.pipeline.sample_documents import pdf
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +48,7 @@ class Counting(HashingEmbedder):
 class Run:
     """A folder indexed by hand, and what that had embedded. ``before``: what it showed the first time."""
 
-    def __init__(self, desk: Desk, hand: Hand, embedder: Counting, folder: Path) -> None:
+    def __init__(self, desk: IndexedFolder, hand: Hand, embedder: Counting, folder: Path) -> None:
         self._desk = desk
         self._hand = hand
         self._embedder = embedder
@@ -70,7 +70,7 @@ class Run:
 
 
 @contextmanager
-def indexed(desk: Desk, folder: Path) -> Iterator[Run]:
+def indexed(desk: IndexedFolder, folder: Path) -> Iterator[Run]:
     embedder = Counting()
     with desk.by_hand(embedder) as hand:
         yield Run(desk, hand, embedder, folder)
@@ -96,7 +96,7 @@ def step(run: Run, tmp_path: Path, renamed: Mapping[str, str]) -> tuple[int, int
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_tree_that_changed_in_place_costs_what_changed(desk: Desk, tmp_path: Path, seed: int):
+def test_a_tree_that_changed_in_place_costs_what_changed(desk: IndexedFolder, tmp_path: Path, seed: int):
     tree = Tree(tmp_path / "tree", random.Random(seed))
     tree.fill(20)
     with indexed(desk, tree.root) as run:
@@ -106,7 +106,7 @@ def test_a_tree_that_changed_in_place_costs_what_changed(desk: Desk, tmp_path: P
         assert 0 < embedded <= new
 
 
-def test_pure_renames_embed_nothing(desk: Desk, tmp_path: Path):
+def test_pure_renames_embed_nothing(desk: IndexedFolder, tmp_path: Path):
     tree = Tree(tmp_path / "tree", random.Random(1))
     tree.fill(20)
     with indexed(desk, tree.root) as run:
@@ -144,7 +144,7 @@ def long_pdf(texts: list[str]) -> bytes:
     ],
 )
 def test_an_edited_paragraph_costs_a_few_chunks(
-    desk: Desk, tmp_path: Path, name: str, number: int, words: int, most: int
+    desk: IndexedFolder, tmp_path: Path, name: str, number: int, words: int, most: int
 ):
     """500 pages have some 1,500 paragraphs of 120 words; or, as a PDF, as many pages."""
     texts = paragraphs(number, words)
@@ -171,7 +171,7 @@ def many(folder: Path, number: int) -> None:
         path.write_text(f"Note {at} about the wheel.")
 
 
-def renamed_folder(desk: Desk, folder: Path, *, told: bool) -> tuple[int, int]:
+def renamed_folder(desk: IndexedFolder, folder: Path, *, told: bool) -> tuple[int, int]:
     """What a rename of a folder embedded, and how many transactions moved sources."""
     embedder = Counting()
     with desk.by_hand(embedder) as hand:
@@ -196,7 +196,7 @@ def renamed_folder(desk: Desk, folder: Path, *, told: bool) -> tuple[int, int]:
 
 @pytest.mark.parametrize("told", [True, False])
 def test_a_renamed_folder_embeds_nothing_and_takes_a_transaction_a_batch(
-    desk: Desk, tmp_path: Path, told: bool
+    desk: IndexedFolder, tmp_path: Path, told: bool
 ):
     many(tmp_path / "tree", 1_100)
     assert (0, 2) == renamed_folder(desk, tmp_path / "tree", told=told)
@@ -205,7 +205,7 @@ def test_a_renamed_folder_embeds_nothing_and_takes_a_transaction_a_batch(
 @pytest.mark.chaos
 @pytest.mark.parametrize("told", [True, False])
 def test_a_folder_of_ten_thousand_files_is_renamed_in_ten_transactions(
-    desk: Desk, tmp_path: Path, told: bool
+    desk: IndexedFolder, tmp_path: Path, told: bool
 ):
     many(tmp_path / "tree", 10_000)
     assert (0, 10) == renamed_folder(desk, tmp_path / "tree", told=told)
@@ -220,7 +220,7 @@ def releases(tmp_path: Path) -> Path:
 
 
 @pytest.mark.versions
-def test_real_releases_become_the_next_in_place(desk: Desk, tmp_path: Path):
+def test_real_releases_become_the_next_in_place(desk: IndexedFolder, tmp_path: Path):
     below = releases(tmp_path)
     for project in sorted(path for path in below.iterdir() if path.is_dir()):
         live = tmp_path / "projects" / project.name

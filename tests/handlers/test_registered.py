@@ -8,8 +8,8 @@ from penstock import items
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.handlers import documents
 from penstock.handlers.registry import Registry
-from penstock.pipeline.embed.hashing import HashingEmbedder
-from penstock.pipeline.recipe import Recipe
+from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.pipeline.pipeline import Pipeline
 
 ELSEWHERE = {"function", *items.APPLICATIONS_ONLY}
 """What the application has to bring."""
@@ -17,7 +17,7 @@ ELSEWHERE = {"function", *items.APPLICATIONS_ONLY}
 
 def test_every_pair_of_the_matrix_has_a_handler(tmp_path: Path):
     registry, catalog = Registry(), SqliteCatalog(tmp_path / "catalog.db", synchronous="NORMAL")
-    documents.register(registry, catalog, Recipe(HashingEmbedder()), ())
+    documents.register(registry, catalog, Pipeline(HashingEmbedder()), ())
 
     wanted = {
         f"{item_type}/{op}"

@@ -17,9 +17,9 @@ import penstock
 from penstock import Penstock, Receipt, config, lifecycle
 from penstock.errors import InvalidRequest, InvalidSetting, JobNotFound, UnknownScheme
 from penstock.job import ClaimRequest, Status
-from penstock.queue.jsonl import JsonlQueue
-from penstock.queue.memory import MemoryQueue
-from penstock.queue.sql.sqlite import SqliteQueue
+from penstock.queue.jsonl.queue import JsonlQueue
+from penstock.queue.memory.queue import MemoryQueue
+from penstock.queue.sqlite.queue import SqliteQueue
 from tests.servers.stores import DURABLE, given_back, store_url
 
 
@@ -250,8 +250,11 @@ def test_import_penstock_imports_nothing_else_of_ours():
 def test_an_engine_is_imported_only_when_its_url_asks_for_it():
     modules = modules_after("from penstock import Penstock\nPenstock('memory://')")
 
-    assert "penstock.queue.memory" in modules
-    assert not {"sqlite3", "penstock.queue.sql.sqlite", "penstock.queue.jsonl", "rich", "click"} & modules
+    assert "penstock.queue.memory.queue" in modules
+    assert (
+        not {"sqlite3", "penstock.queue.sqlite.queue", "penstock.queue.jsonl.queue", "rich", "click"}
+        & modules
+    )
 
 
 def test_the_package_offers_what_it_lists():

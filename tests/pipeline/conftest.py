@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock.catalog.sql.sqlite import SqliteCatalog
-from penstock.pipeline.vectors.shelf import Shelf
-from tests.pipeline.shelving import ROWS, SIZES, drawn_vectors, store
+from penstock.pipeline.vectors.cache_directory import CacheDirectory
+from tests.pipeline.vector_catalog import ROWS, SIZES, drawn_vectors, store
 
 CORPUS = Path(
     os.environ.get("PENSTOCK_TEST_CORPUS") or Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
@@ -29,5 +29,5 @@ def catalog(tmp_path: Path) -> Iterator[SqliteCatalog]:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf(tmp_path / "vectors", "one", SIZES)
+def shelf(tmp_path: Path) -> CacheDirectory:
+    return CacheDirectory(tmp_path / "vectors", "one", SIZES)

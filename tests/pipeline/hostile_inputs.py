@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
-from tests.pipeline.making import docx, paragraph, pdf
+from tests.pipeline.sample_documents import docx, paragraph, pdf
 
 Hostile: TypeAlias = tuple[str, bytes]
 

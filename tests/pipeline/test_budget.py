@@ -16,10 +16,10 @@ import pytest
 from penstock.errors import DocumentDamaged, MemoryBudgetExceeded, NoText, TimeBudgetExceeded
 from penstock.pipeline.budget import FileLimiter, MemoryInUse, MemoryShare, Work
 from penstock.pipeline.chunk.protocol import ChunkSizes
-from penstock.pipeline.embed.hashing import HashingEmbedder
-from penstock.pipeline.extract.protocol import Content, Limits
-from penstock.pipeline.recipe import Recipe
-from tests.pipeline.making import PIXEL, pdf
+from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.pipeline.extract.protocol import Content, ExtractLimits
+from penstock.pipeline.pipeline import Pipeline
+from tests.pipeline.sample_documents import PIXEL, pdf
 
 MIB = 1 << 20
 
@@ -127,13 +127,13 @@ def test_in_a_thread_nothing_is_enforced(limiter: FileLimiter):
 
 
 @pytest.fixture
-def recipe() -> Iterator[Recipe]:
-    recipe = Recipe(HashingEmbedder(), limits=Limits(parser_seconds=0.01))
+def recipe() -> Iterator[Pipeline]:
+    recipe = Pipeline(HashingEmbedder(), limits=ExtractLimits(parser_seconds=0.01))
     yield recipe
     recipe.close()
 
 
-def test_an_honest_file_beyond_its_time_fails_alone(recipe: Recipe):
+def test_an_honest_file_beyond_its_time_fails_alone(recipe: Pipeline):
     honest = Content("a.md", b"# Heading\n\nSome words.\n\n" * 40_000)
 
     with pytest.raises(TimeBudgetExceeded):
@@ -141,14 +141,14 @@ def test_an_honest_file_beyond_its_time_fails_alone(recipe: Recipe):
     assert 1 == len(recipe.draft(Content("b.md", b"words"), ChunkSizes()).chunks)
 
 
-def large_recipe(tmp_path: Path, memory_mb: int) -> Recipe:
+def large_recipe(tmp_path: Path, memory_mb: int) -> Pipeline:
     """One for which every file is large."""
     share = MemoryShare(0, memory_mb * MIB, str(tmp_path / "lock"))
-    return Recipe(HashingEmbedder(), limits=Limits(parser_seconds=10.0), memory=share)
+    return Pipeline(HashingEmbedder(), limits=ExtractLimits(parser_seconds=10.0), memory=share)
 
 
 def test_the_sandbox_makes_the_same_of_a_file(tmp_path: Path):
-    plain, large = Recipe(HashingEmbedder()), large_recipe(tmp_path, 128)
+    plain, large = Pipeline(HashingEmbedder()), large_recipe(tmp_path, 128)
     texts = [
         Content("a.md", b"# One\n\nwords\n\n# Two\n\n" + b"more words. " * 900),
         Content("b.pdf", pdf("c")),
@@ -176,7 +176,7 @@ def test_a_file_beyond_the_large_share_fails_for_its_memory(tmp_path: Path, suff
 
 def test_a_range_of_heavy_pages_ends_early():
     heavy = pdf(*[b"BT /F1 12 Tf (words) Tj ET " + b"0 0 m 1 1 l S " * 20_000] * 4)
-    recipe = Recipe(HashingEmbedder(), limits=Limits(batch_seconds=0.0))
+    recipe = Pipeline(HashingEmbedder(), limits=ExtractLimits(batch_seconds=0.0))
     try:
         draft = recipe.draft(Content("a.pdf", heavy), ChunkSizes(), pages=range(2, 5))
         whole = recipe.draft(Content("a.pdf", heavy), ChunkSizes())

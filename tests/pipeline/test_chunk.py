@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.pipeline.chunk.opening import chunk_page, chunker
+from penstock.pipeline.chunk.factory import chunk_page, chunker
 from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes, estimated_tokens
 from penstock.pipeline.extract.protocol import Shape
 

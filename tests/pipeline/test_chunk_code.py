@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.pipeline.chunk.factory import chunk_page
 from penstock.pipeline.chunk.languages import GRAMMARS, LARGEST
-from penstock.pipeline.chunk.opening import chunk_page
 from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes
 from penstock.pipeline.extract.protocol import Shape
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from penstock.errors import UnreadableDocument
-from penstock.pipeline.chunk.opening import chunk_page
-from penstock.pipeline.extract.boxed import Box
-from penstock.pipeline.extract.decoding import decode
-from penstock.pipeline.extract.protocol import Content, Extracted
+from penstock.pipeline.chunk.factory import chunk_page
+from penstock.pipeline.extract.protocol import Content, ExtractedText
+from penstock.pipeline.extract.sandbox import Sandbox
+from penstock.pipeline.extract.text_encoding import decode
 from tests.pipeline.conftest import CORPUS
 
 Entry = dict[str, Any]
@@ -33,8 +33,8 @@ def of(*classes: str) -> pytest.MarkDecorator:
 
 
 @pytest.fixture(scope="module")
-def box() -> Iterator[Box]:
-    with Box() as made:
+def box() -> Iterator[Sandbox]:
+    with Sandbox() as made:
         yield made
 
 
@@ -46,11 +46,11 @@ def words(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())
 
 
-def joined(extracted: Extracted) -> str:
+def joined(extracted: ExtractedText) -> str:
     return "\n".join(page.text for page in extracted.pages)
 
 
-def chunks_cover(extracted: Extracted) -> bool:
+def chunks_cover(extracted: ExtractedText) -> bool:
     return all(
         sum(len("".join(chunk.text.split())) for chunk in chunk_page(page.text, extracted.shape))
         == len("".join(page.text.split()))
@@ -59,7 +59,7 @@ def chunks_cover(extracted: Extracted) -> bool:
 
 
 @of("text", "columns", "table", "form", "mixed", "ownerpw", "nonlatin")
-def test_a_text_layer_is_read_page_by_page(entry: Entry, box: Box):
+def test_a_text_layer_is_read_page_by_page(entry: Entry, box: Sandbox):
     extracted = box.extract(content(entry))
 
     reference = entry["ref"]
@@ -83,14 +83,14 @@ def test_a_text_layer_is_read_page_by_page(entry: Entry, box: Box):
         ),
     ],
 )
-def test_columns_are_read_one_after_the_other(file: str, sentence: str, box: Box):
+def test_columns_are_read_one_after_the_other(file: str, sentence: str, box: Sandbox):
     extracted = box.extract(content({"file": file}))
 
     assert sentence in " ".join(joined(extracted).split())
 
 
 @of("scan")
-def test_a_scan_says_that_it_needs_ocr(entry: Entry, box: Box):
+def test_a_scan_says_that_it_needs_ocr(entry: Entry, box: Sandbox):
     extracted = box.extract(content(entry))
 
     assert extracted.needs_ocr
@@ -98,7 +98,7 @@ def test_a_scan_says_that_it_needs_ocr(entry: Entry, box: Box):
 
 
 @of("encrypted")
-def test_a_password_is_a_terminal_failure(entry: Entry, box: Box):
+def test_a_password_is_a_terminal_failure(entry: Entry, box: Sandbox):
     with pytest.raises(UnreadableDocument) as refusal:
         box.extract(content(entry))
 
@@ -106,7 +106,7 @@ def test_a_password_is_a_terminal_failure(entry: Entry, box: Box):
 
 
 @of("malformed")
-def test_damage_gives_text_a_mark_or_a_reason(entry: Entry, box: Box):
+def test_damage_gives_text_a_mark_or_a_reason(entry: Entry, box: Sandbox):
     try:
         extracted = box.extract(content(entry))
     except UnreadableDocument as error:
@@ -116,7 +116,7 @@ def test_damage_gives_text_a_mark_or_a_reason(entry: Entry, box: Box):
 
 
 @of("notdoc")
-def test_what_is_no_document_is_refused(entry: Entry, box: Box):
+def test_what_is_no_document_is_refused(entry: Entry, box: Sandbox):
     with pytest.raises(UnreadableDocument) as refusal:
         box.extract(content(entry))
 
@@ -124,7 +124,7 @@ def test_what_is_no_document_is_refused(entry: Entry, box: Box):
 
 
 @of("docx", "html", "markup", "data")
-def test_other_documents_give_text_in_chunks(entry: Entry, box: Box):
+def test_other_documents_give_text_in_chunks(entry: Entry, box: Sandbox):
     extracted = box.extract(content(entry))
 
     assert words(joined(extracted))
@@ -132,20 +132,20 @@ def test_other_documents_give_text_in_chunks(entry: Entry, box: Box):
 
 
 @of("html")
-def test_a_page_shows_no_markup(entry: Entry, box: Box):
+def test_a_page_shows_no_markup(entry: Entry, box: Sandbox):
     text = joined(box.extract(content(entry)))
 
     assert not re.search(r"<script|function\s*\(\)\s*\{|\{\s*display\s*:|&nbsp;|&amp;", text)
 
 
-def test_tables_of_a_word_document_keep_their_rows(box: Box):
+def test_tables_of_a_word_document_keep_their_rows(box: Sandbox):
     extracted = box.extract(content({"file": "docx/word_tables.docx"}))
 
     assert "| Cell 1.0 | Cell 1.1 | Cell 1.2 |" in joined(extracted)
     assert joined(extracted).startswith("# ")
 
 
-def test_headings_of_a_page_are_kept(box: Box):
+def test_headings_of_a_page_are_kept(box: Sandbox):
     extracted = box.extract(content({"file": "html/wiki_duck.html"}))
 
     chunks = chunk_page(joined(extracted), extracted.shape)

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidSetting
-from penstock.pipeline.embed import static
-from penstock.pipeline.embed.hashing import HashingEmbedder
-from penstock.pipeline.embed.opening import EMBEDDERS, open_embedder, open_space
+from penstock.pipeline.embed import static_embedder
+from penstock.pipeline.embed.factory import EMBEDDERS, open_embedder, open_space
+from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.embed.protocol import Embedder, space_of
 
 TEXTS = [
@@ -114,21 +114,21 @@ def test_the_static_table_knows_meaning():
 def test_forgetting_words_changes_nothing(monkeypatch: pytest.MonkeyPatch):
     texts = [f"alpha{number} beta{number} gamma" for number in range(50)]
     expected = open_embedder("static").embed(texts)
-    monkeypatch.setattr(static, "_KEPT_WORDS", 7)
+    monkeypatch.setattr(static_embedder, "_KEPT_WORDS", 7)
 
     assert np.array_equal(expected, open_embedder("static").embed(texts))
 
 
 def test_words_are_taken_apart_as_they_are_written():
-    assert ["parse", "http", "header"] == static._parts("parseHTTPHeader")
-    assert ["ALGOL"] == static._parts("ALGOL")
+    assert ["parse", "http", "header"] == static_embedder._parts("parseHTTPHeader")
+    assert ["ALGOL"] == static_embedder._parts("ALGOL")
 
 
 def test_missing_weights_name_the_remedy(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
     with pytest.raises(InvalidSetting) as refusal:
-        static._data_files()
+        static_embedder._data_files()
 
     assert "pip install wordllama" in refusal.value.remedy
 
@@ -145,7 +145,7 @@ def test_too_few_places_are_refused():
 
 def test_the_package_of_the_weights_is_never_run():
     program = (
-        "import sys; from penstock.pipeline.embed.opening import open_embedder; open_embedder().embed(['x']);"
+        "import sys; from penstock.pipeline.embed.factory import open_embedder; open_embedder().embed(['x']);"
         "print(sorted({'wordllama', 'requests', 'pydantic', 'huggingface_hub'} & sys.modules.keys()))"
     )
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from penstock import retry
 from penstock.errors import DocumentDamaged, DocumentTooLarge, UnreadableDocument, UnsupportedType
-from penstock.pipeline.extract import kinds
-from penstock.pipeline.extract.decoding import decode
-from penstock.pipeline.extract.opening import EXTRACTORS, extract, extractor
-from penstock.pipeline.extract.protocol import Content, Extracted, Limits, Shape
-from tests.pipeline.making import docx, paragraph, pdf
+from penstock.pipeline.extract import file_types
+from penstock.pipeline.extract.factory import EXTRACTORS, extract, extractor
+from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Shape
+from penstock.pipeline.extract.text_encoding import decode
+from tests.pipeline.sample_documents import docx, paragraph, pdf
 
 NOTEBOOK = b'{"cells": [{"cell_type": "markdown", "source": ["# Mill\\n", "words"]}]}'
 SAMPLES = {
@@ -33,8 +33,8 @@ SAMPLES = {
 each = pytest.mark.parametrize("name", EXTRACTORS)
 
 
-def read(name: str, data: bytes, **limits: int) -> Extracted:
-    return extract(Content(name, data), Limits(**limits))
+def read(name: str, data: bytes, **limits: int) -> ExtractedText:
+    return extract(Content(name, data), ExtractLimits(**limits))
 
 
 def text_of(name: str, data: bytes) -> str:
@@ -137,15 +137,15 @@ def test_a_pdf_under_another_name_is_read_as_one():
 @pytest.mark.parametrize(
     ("name", "head", "kind"),
     [
-        ("README", b"words", kinds.TEXT),
-        ("page", b"<!DOCTYPE html><p>", kinds.HTML),
-        ("feed", b"<?xml version='1.0'?><a/>", kinds.XML),
-        ("a/B.MD", b"", kinds.MARKDOWN),
-        ("tar.unknown", b"words", kinds.TEXT),
+        ("README", b"words", file_types.TEXT),
+        ("page", b"<!DOCTYPE html><p>", file_types.HTML),
+        ("feed", b"<?xml version='1.0'?><a/>", file_types.XML),
+        ("a/B.MD", b"", file_types.MARKDOWN),
+        ("tar.unknown", b"words", file_types.TEXT),
     ],
 )
 def test_a_type_without_a_telling_name(name: str, head: bytes, kind: object):
-    assert kind == kinds.detect(name, head)
+    assert kind == file_types.detect(name, head)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_type_without_a_telling_name(name: str, head: bytes, kind: object):
 def test_source_code_knows_its_language(name: str, language: str):
     head = b"#!/usr/bin/env python3\n" if name == "run" else b""
 
-    assert language == kinds.detect(name, head).language
+    assert language == file_types.detect(name, head).language
 
 
 def test_code_and_text_keep_their_lines():

@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 from penstock.pipeline.chunk.protocol import ChunkSizes
-from penstock.pipeline.embed.hashing import HashingEmbedder
+from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.fingerprint import fingerprint
-from penstock.pipeline.plan import fingerprints
+from penstock.pipeline.fingerprints import fingerprints
 
 
 def test_a_fingerprint_is_of_names_and_values():
@@ -28,8 +28,8 @@ def test_settings_and_model_are_part_of_the_fingerprint():
 
 def test_values_and_rules_load_no_library():
     program = (
-        "import sys, penstock, penstock.pipeline.plan, penstock.pipeline.chunk.opening;"
-        "import penstock.pipeline.extract.boxed, penstock.pipeline.embed.opening;"
+        "import sys, penstock, penstock.pipeline.fingerprints, penstock.pipeline.chunk.factory;"
+        "import penstock.pipeline.extract.sandbox, penstock.pipeline.embed.factory;"
         "heavy = 'numpy tokenizers selectolax pypdfium2 kreuzberg tree_sitter charset_normalizer wordllama';"
         "print(sorted(set(heavy.split()) & sys.modules.keys()))"
     )

@@ -9,16 +9,16 @@ from array import array
 import pytest
 
 from penstock.errors import DocumentDamaged
-from penstock.pipeline.chunk.minima import Minima
 from penstock.pipeline.chunk.protocol import LONGEST_HEADING, ChunkSizes
-from penstock.pipeline.embed.hashing import HashingEmbedder
-from penstock.pipeline.extract.opening import extract
-from penstock.pipeline.extract.protocol import Content, Extracted
-from penstock.pipeline.recipe import Recipe
+from penstock.pipeline.chunk.range_minima import Minima
+from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+from penstock.pipeline.extract.factory import extract
+from penstock.pipeline.extract.protocol import Content, ExtractedText
+from penstock.pipeline.pipeline import Pipeline
 from tests.pipeline.hostile_inputs import FILES
 
 
-def read(name: str, text: str) -> Extracted:
+def read(name: str, text: str) -> ExtractedText:
     return extract(Content(name, text.encode()))
 
 
@@ -81,7 +81,7 @@ def test_xml_that_fills_in_long_attributes_is_kept_as_it_is_written():
 
 def test_chunks_below_a_long_heading_carry_its_beginning():
     title = "word " * 400
-    draft = Recipe(HashingEmbedder()).draft(
+    draft = Pipeline(HashingEmbedder()).draft(
         Content("a.md", f"# {title}\n\n{'some text. ' * 400}".encode()), ChunkSizes()
     )
 

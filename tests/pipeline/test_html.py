@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import DocumentDamaged
-from penstock.pipeline.extract.opening import extract
-from penstock.pipeline.extract.protocol import Content, Extracted, Shape
+from penstock.pipeline.extract.factory import extract
+from penstock.pipeline.extract.protocol import Content, ExtractedText, Shape
 
 
-def read(markup: str | bytes) -> Extracted:
+def read(markup: str | bytes) -> ExtractedText:
     return extract(Content("a.html", markup.encode() if isinstance(markup, str) else markup))
 
 

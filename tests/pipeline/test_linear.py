@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.catalog.sql.searchable import expression, terms
+from penstock.catalog.sql.tsquery import expression, terms
 from penstock.errors import UnreadableDocument
-from penstock.pipeline.chunk.opening import chunk_page
-from penstock.pipeline.extract.opening import extract
+from penstock.pipeline.chunk.factory import chunk_page
+from penstock.pipeline.extract.factory import extract
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.walk.protocol import WalkRules
-from penstock.pipeline.walk.walking import walk
+from penstock.pipeline.walk.walker import walk
 from penstock.service.search import _snippet
 from tests.pipeline.hostile_inputs import FILES, IGNORES, QUERIES
 

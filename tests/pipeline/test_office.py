@@ -7,15 +7,15 @@ import sys
 import pytest
 
 from penstock.errors import ComponentMissing, DocumentDamaged, DocumentEncrypted, DocumentTooLarge, NoText
-from penstock.pipeline.extract.opening import extract
-from penstock.pipeline.extract.protocol import Content, Extracted, Limits, Shape
-from tests.pipeline.making import docx, paragraph, table
+from penstock.pipeline.extract.factory import extract
+from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Shape
+from tests.pipeline.sample_documents import docx, paragraph, table
 
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)
 
 
-def read(data: bytes, **limits: int) -> Extracted:
-    return extract(Content("a.docx", data), Limits(**limits))
+def read(data: bytes, **limits: int) -> ExtractedText:
+    return extract(Content("a.docx", data), ExtractLimits(**limits))
 
 
 def test_headings_paragraphs_and_tables_in_order():

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from penstock.pipeline.walk.patterns import PatternList
-from penstock.pipeline.walk.protocol import Found, WalkRules
-from penstock.pipeline.walk.walking import walk
+from penstock.pipeline.walk.protocol import FoundFile, WalkRules
+from penstock.pipeline.walk.walker import walk
 
 NAMES = ["a", "b", "c", "ab", "abc", "aab", "build", "a.md", "b.md", "ab.txt", "c.txt", "a b", "a]", "a[b"]
 NAMES += ["!a", "#a", "a-b.md", "Z.md", "3.md", "a\\b"]
@@ -78,7 +78,7 @@ def test_a_walk_finds_what_git_does_not_ignore(tmp_path: Path, seed: int):
     )
     expected = {path for path in listed.stdout.decode().split("\0") if path and ".gitignore" not in path}
     reports = walk(str(tmp_path), WalkRules(hidden=True))
-    found = {report.path for report in reports if isinstance(report, Found)}
+    found = {report.path for report in reports if isinstance(report, FoundFile)}
     assert expected == {path for path in found if ".gitignore" not in path}
 
 
@@ -126,7 +126,7 @@ def test_an_ignore_file_longer_than_the_limit_is_said_to_be(tmp_path: Path, capl
     (tmp_path / "a.md").write_text("x")
     (tmp_path / "b.md").write_text("x")
 
-    found = [report.path for report in walk(str(tmp_path)) if isinstance(report, Found)]
+    found = [report.path for report in walk(str(tmp_path)) if isinstance(report, FoundFile)]
 
     assert ["b.md"] == found
     assert ".penstockignore: only the patterns in its first 16,777,216 bytes count" in caplog.text

@@ -7,13 +7,13 @@ import zlib
 import pytest
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
-from penstock.pipeline.extract.opening import extract
-from penstock.pipeline.extract.protocol import Content, Extracted, Limits
-from tests.pipeline.making import LOCKED, PIXEL, pdf
+from penstock.pipeline.extract.factory import extract
+from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits
+from tests.pipeline.sample_documents import LOCKED, PIXEL, pdf
 
 
-def read(data: bytes, pages: range | None = None, **limits: int) -> Extracted:
-    return extract(Content("a.pdf", data), Limits(**limits), pages=pages)
+def read(data: bytes, pages: range | None = None, **limits: int) -> ExtractedText:
+    return extract(Content("a.pdf", data), ExtractLimits(**limits), pages=pages)
 
 
 def test_pages_keep_their_numbers_and_lines():
@@ -79,7 +79,7 @@ def test_text_before_the_header_is_forgiven():
 
 def test_too_many_pages():
     with pytest.raises(DocumentTooLarge):
-        extract(Content("a.pdf", pdf("one", "two", "three")), Limits(pages=2))
+        extract(Content("a.pdf", pdf("one", "two", "three")), ExtractLimits(pages=2))
 
 
 def test_compressed_text_is_read():

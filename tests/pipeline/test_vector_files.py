@@ -13,18 +13,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.catalog.answers import Witness
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import Removal
+from penstock.catalog.views import SourceMark
 from penstock.clock import now
-from penstock.pipeline.vectors.copies import Copies, Copy, trusted
-from penstock.pipeline.vectors.graph import damaged
-from penstock.pipeline.vectors.mapped import Label
-from penstock.pipeline.vectors.sealed import unseal
-from penstock.pipeline.vectors.shelf import Shelf
+from penstock.pipeline.vectors.ann_index import damaged
+from penstock.pipeline.vectors.cache import SpaceCache, VectorCache, trusted
+from penstock.pipeline.vectors.cache_directory import CacheDirectory
+from penstock.pipeline.vectors.footer import unseal
+from penstock.pipeline.vectors.mmap_rows import Label
 from penstock.worker.upkeep.vectors import keep_all
-from tests.conformance.durable import ROOT
-from tests.pipeline.shelving import (
+from tests.conformance.durable_engines import ROOT
+from tests.pipeline.vector_catalog import (
     DIMENSION,
     ROWS,
     SIZES,
@@ -39,7 +39,7 @@ from tests.pipeline.shelving import (
 )
 
 
-def test_a_search_leaves_what_it_read_for_the_next_one(catalog: SqliteCatalog, shelf: Shelf):
+def test_a_search_leaves_what_it_read_for_the_next_one(catalog: SqliteCatalog, shelf: CacheDirectory):
     wanted = ask(catalog, None)
 
     assert wanted == ask(catalog, shelf)
@@ -48,7 +48,7 @@ def test_a_search_leaves_what_it_read_for_the_next_one(catalog: SqliteCatalog, s
     assert 0o600 == shelf.vectors("acme", SPACE).stat().st_mode & 0o777
 
 
-def test_little_is_read_from_the_catalog_every_time(tmp_path: Path, shelf: Shelf):
+def test_little_is_read_from_the_catalog_every_time(tmp_path: Path, shelf: CacheDirectory):
     catalog = SqliteCatalog(tmp_path / "small.db", synchronous="NORMAL")
     store(catalog, drawn_vectors(90))
 
@@ -72,7 +72,7 @@ SPOILERS: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("spoil", SPOILERS.values(), ids=SPOILERS)
 @pytest.mark.parametrize("suffix", [".vectors", ".graph"])
 def test_a_file_that_is_not_whole_is_as_good_as_none(
-    catalog: SqliteCatalog, shelf: Shelf, spoil: Callable[[Path], object], suffix: str
+    catalog: SqliteCatalog, shelf: CacheDirectory, spoil: Callable[[Path], object], suffix: str
 ):
     wanted = ask(catalog, None)
     keep_all(catalog, shelf)
@@ -85,7 +85,9 @@ def test_a_file_that_is_not_whole_is_as_good_as_none(
     assert wanted == ask(catalog, shelf)
 
 
-def test_a_wrong_number_of_a_chunk_is_noticed_before_it_is_used(catalog: SqliteCatalog, shelf: Shelf):
+def test_a_wrong_number_of_a_chunk_is_noticed_before_it_is_used(
+    catalog: SqliteCatalog, shelf: CacheDirectory
+):
     wanted = ask(catalog, shelf)
     flip(shelf.vectors("acme", SPACE), ROWS * DIMENSION * 4 + 8)
 
@@ -93,7 +95,7 @@ def test_a_wrong_number_of_a_chunk_is_noticed_before_it_is_used(catalog: SqliteC
     assert wanted == ask(catalog, shelf)
 
 
-def test_a_wrong_vector_is_not_carried_on(catalog: SqliteCatalog, shelf: Shelf):
+def test_a_wrong_vector_is_not_carried_on(catalog: SqliteCatalog, shelf: CacheDirectory):
     ask(catalog, shelf)
     flip(shelf.vectors("acme", SPACE), 3)
     assert damaged(shelf.vectors("acme", SPACE))
@@ -104,7 +106,7 @@ def test_a_wrong_vector_is_not_carried_on(catalog: SqliteCatalog, shelf: Shelf):
 
 
 def test_a_file_of_another_tenant_or_catalog_is_not_used(
-    catalog: SqliteCatalog, shelf: Shelf, tmp_path: Path
+    catalog: SqliteCatalog, shelf: CacheDirectory, tmp_path: Path
 ):
     store(catalog, drawn_vectors(ROWS, seed=3), tenant="other")
     wanted, others = ask(catalog, None), ask(catalog, None, "other")
@@ -113,7 +115,7 @@ def test_a_file_of_another_tenant_or_catalog_is_not_used(
 
     assert wanted == ask(catalog, shelf)
     assert others == ask(catalog, shelf, "other")
-    elsewhere = Shelf(tmp_path / "elsewhere", "two", SIZES)
+    elsewhere = CacheDirectory(tmp_path / "elsewhere", "two", SIZES)
     ask(catalog, elsewhere, "other")
     shutil.copy(shelf.vectors("acme", SPACE), elsewhere.vectors("acme", SPACE))
     assert wanted == ask(catalog, elsewhere)
@@ -122,7 +124,7 @@ def test_a_file_of_another_tenant_or_catalog_is_not_used(
     assert "two" == sealed.meta.owner.catalog
 
 
-A, B, C = Witness(1, 10, "a"), Witness(2, 20, "b"), Witness(3, 30, "c")
+A, B, C = SourceMark(1, 10, "a"), SourceMark(2, 20, "b"), SourceMark(3, 30, "c")
 
 
 @pytest.mark.parametrize(
@@ -132,8 +134,8 @@ A, B, C = Witness(1, 10, "a"), Witness(2, 20, "b"), Witness(3, 30, "c")
         ([B, C], [A, B], [3], True),  # changed since
         ([B, C], [A], [2, 3], True),
         ([B, C], [A, B], [], False),  # lost
-        ([B, C], [B, Witness(3, 30, "x")], [], False),  # published otherwise under the same number
-        ([B, C], [A, Witness(4, 25, "d")], [2, 3], False),  # one that was not there
+        ([B, C], [B, SourceMark(3, 30, "x")], [], False),  # published otherwise under the same number
+        ([B, C], [A, SourceMark(4, 25, "d")], [2, 3], False),  # one that was not there
         ([], [A], [], False),
     ],
 )
@@ -165,7 +167,7 @@ SINCE: dict[str, Callable[[SqliteCatalog], None]] = {
 
 @pytest.mark.parametrize("since", SINCE.values(), ids=SINCE)
 def test_a_catalog_that_was_restored_does_not_get_answers_of_what_it_lost(
-    tmp_path: Path, shelf: Shelf, since: Callable[[SqliteCatalog], None]
+    tmp_path: Path, shelf: CacheDirectory, since: Callable[[SqliteCatalog], None]
 ):
     """Restored, it counts its changes on from an earlier number, and comes by the file's again."""
     place = tmp_path / "catalog.db"
@@ -188,7 +190,9 @@ def test_a_catalog_that_was_restored_does_not_get_answers_of_what_it_lost(
     catalog.close()
 
 
-def test_another_catalog_at_the_same_place_is_not_taken_for_the_old_one(tmp_path: Path, shelf: Shelf):
+def test_another_catalog_at_the_same_place_is_not_taken_for_the_old_one(
+    tmp_path: Path, shelf: CacheDirectory
+):
     for seed in (1, 2):
         catalog = SqliteCatalog(tmp_path / f"{seed}.db", synchronous="NORMAL")
         store(catalog, drawn_vectors(ROWS, seed=seed))
@@ -197,7 +201,7 @@ def test_another_catalog_at_the_same_place_is_not_taken_for_the_old_one(tmp_path
         catalog.close()
 
 
-def test_only_one_process_writes_a_file_at_a_time(catalog: SqliteCatalog, shelf: Shelf):
+def test_only_one_process_writes_a_file_at_a_time(catalog: SqliteCatalog, shelf: CacheDirectory):
     with shelf.building("acme", SPACE) as alone:
         assert alone
         assert ask(catalog, None) == ask(catalog, shelf)
@@ -208,14 +212,14 @@ def test_only_one_process_writes_a_file_at_a_time(catalog: SqliteCatalog, shelf:
     assert 1 == len(shelf.files())
 
 
-def follow(copy: Copy, catalog: SqliteCatalog) -> None:
+def follow(copy: SpaceCache, catalog: SqliteCatalog) -> None:
     with catalog.snapshot() as snapshot:
         copy.follow(snapshot)
 
 
-def test_a_file_of_its_own_is_no_part_of_the_lineage_of_others(catalog: SqliteCatalog, shelf: Shelf):
+def test_a_file_of_its_own_is_no_part_of_the_lineage_of_others(catalog: SqliteCatalog, shelf: CacheDirectory):
     keep_all(catalog, shelf)
-    copies = [Copy("acme", SPACE, DIMENSION, shelf) for _ in range(2)]
+    copies = [SpaceCache("acme", SPACE, DIMENSION, shelf) for _ in range(2)]
     for each in copies:
         follow(each, catalog)
     store(catalog, drawn_vectors(60, seed=5), name="b")
@@ -230,8 +234,10 @@ def test_a_file_of_its_own_is_no_part_of_the_lineage_of_others(catalog: SqliteCa
 
 
 @pytest.mark.parametrize("spoilt", [False, True])
-def test_a_file_of_which_all_is_gone_is_not_written_again(catalog: SqliteCatalog, shelf: Shelf, spoilt: bool):
-    copy = Copy("acme", SPACE, DIMENSION, shelf)
+def test_a_file_of_which_all_is_gone_is_not_written_again(
+    catalog: SqliteCatalog, shelf: CacheDirectory, spoilt: bool
+):
+    copy = SpaceCache("acme", SPACE, DIMENSION, shelf)
     follow(copy, catalog)
     if spoilt:
         with shelf.vectors("acme", SPACE).open("r+b") as file:
@@ -244,7 +250,7 @@ def test_a_file_of_which_all_is_gone_is_not_written_again(catalog: SqliteCatalog
 
 
 def test_a_process_killed_while_it_writes_leaves_nothing_that_counts(
-    catalog: SqliteCatalog, shelf: Shelf, tmp_path: Path
+    catalog: SqliteCatalog, shelf: CacheDirectory, tmp_path: Path
 ):
     started = [sys.executable, "-c", KILLED, str(tmp_path)]
     with subprocess.Popen(started, stdout=subprocess.PIPE, text=True, cwd=ROOT) as child:
@@ -264,9 +270,9 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from penstock.catalog.sql.sqlite import SqliteCatalog
-from penstock.pipeline.vectors.copies import Copy
-from penstock.pipeline.vectors.shelf import Shelf
-from tests.pipeline.shelving import DIMENSION, SIZES, SPACE
+from penstock.pipeline.vectors.cache import Copy
+from penstock.pipeline.vectors.cache_directory import Shelf
+from tests.pipeline.vector_catalog import DIMENSION, SIZES, SPACE
 
 place = Path(sys.argv[1])
 copy = Copy("acme", SPACE, DIMENSION, Shelf(place / "vectors", "one", SIZES))
@@ -288,22 +294,22 @@ with SqliteCatalog(place / "catalog.db").snapshot() as snapshot:
 def test_where_no_file_can_be_written_vectors_are_read_into_memory(catalog: SqliteCatalog, tmp_path: Path):
     (tmp_path / "vectors").write_text("a file, where the directory would be")
 
-    assert ask(catalog, None) == ask(catalog, Shelf(tmp_path / "vectors", "one", SIZES))
+    assert ask(catalog, None) == ask(catalog, CacheDirectory(tmp_path / "vectors", "one", SIZES))
 
 
-def test_files_may_be_deleted_while_they_are_used(catalog: SqliteCatalog, shelf: Shelf):
-    copies = Copies(shelf)
+def test_files_may_be_deleted_while_they_are_used(catalog: SqliteCatalog, shelf: CacheDirectory):
+    copies = VectorCache(shelf)
     keep_all(catalog, shelf)
     for _ in range(2):
         with catalog.snapshot() as snapshot:
             for each in drawn_vectors(5, seed=6):
                 found = copies.nearest(snapshot, "acme", SPACE, each, limit=5)
-                assert found == Copies().nearest(snapshot, "acme", SPACE, each, limit=5)
+                assert found == VectorCache().nearest(snapshot, "acme", SPACE, each, limit=5)
         shutil.rmtree(shelf.vectors("acme", SPACE).parent)
         store(catalog, drawn_vectors(40, seed=8), name="more")
 
 
-def test_nothing_of_a_tenant_stays_that_is_forgotten(catalog: SqliteCatalog, shelf: Shelf):
+def test_nothing_of_a_tenant_stays_that_is_forgotten(catalog: SqliteCatalog, shelf: CacheDirectory):
     store(catalog, drawn_vectors(ROWS, seed=3), tenant="other")
     keep_all(catalog, shelf)
     with catalog.snapshot() as before:
@@ -313,7 +319,7 @@ def test_nothing_of_a_tenant_stays_that_is_forgotten(catalog: SqliteCatalog, she
             shelf.forget("acme", after.changes("acme").sequence)
         # One that still reads the moment before may not bring it back.
         asked = drawn_vectors(1)[0]
-        found = Copies(shelf).nearest(before, "acme", SPACE, asked, limit=5)
+        found = VectorCache(shelf).nearest(before, "acme", SPACE, asked, limit=5)
 
     assert 5 == len(found)
     assert [shelf.vectors("other", SPACE)] == shelf.files()
@@ -321,7 +327,7 @@ def test_nothing_of_a_tenant_stays_that_is_forgotten(catalog: SqliteCatalog, she
 
 
 def test_nothing_of_a_tenant_stays_where_not_even_a_note_can_be_written(
-    catalog: SqliteCatalog, shelf: Shelf, tmp_path: Path
+    catalog: SqliteCatalog, shelf: CacheDirectory, tmp_path: Path
 ):
     ask(catalog, shelf)
     shelf.forget("acme", 1)
@@ -335,7 +341,7 @@ def test_nothing_of_a_tenant_stays_where_not_even_a_note_can_be_written(
     assert [] == shelf.files()
 
 
-def test_files_of_spaces_that_are_no_more_are_swept(catalog: SqliteCatalog, shelf: Shelf):
+def test_files_of_spaces_that_are_no_more_are_swept(catalog: SqliteCatalog, shelf: CacheDirectory):
     store(catalog, drawn_vectors(ROWS, seed=3), tenant="other")
     keep_all(catalog, shelf)
 
@@ -346,8 +352,8 @@ def test_files_of_spaces_that_are_no_more_are_swept(catalog: SqliteCatalog, shel
     assert not shelf.graph("acme", SPACE).exists()
 
 
-def test_a_copy_that_has_begun_takes_up_what_others_write(catalog: SqliteCatalog, shelf: Shelf):
-    copy = Copy("acme", SPACE, DIMENSION, shelf)
+def test_a_copy_that_has_begun_takes_up_what_others_write(catalog: SqliteCatalog, shelf: CacheDirectory):
+    copy = SpaceCache("acme", SPACE, DIMENSION, shelf)
     with catalog.snapshot() as snapshot:
         copy.follow(snapshot)
     assert copy.base is not None
@@ -355,7 +361,7 @@ def test_a_copy_that_has_begun_takes_up_what_others_write(catalog: SqliteCatalog
     store(catalog, drawn_vectors(10, seed=4), name="a")
     catalog.remove(Removal(tenant_id="acme", path="/a0.md", asked_at=now()))
     with catalog.snapshot() as snapshot:
-        Copy("acme", SPACE, DIMENSION, shelf).follow(snapshot, tidy=True)
+        SpaceCache("acme", SPACE, DIMENSION, shelf).follow(snapshot, tidy=True)
     store(catalog, drawn_vectors(10, seed=5), name="b")
     with catalog.snapshot() as snapshot:
         copy.follow(snapshot)
@@ -365,7 +371,9 @@ def test_a_copy_that_has_begun_takes_up_what_others_write(catalog: SqliteCatalog
     assert 10 == copy.base.label.holes
 
 
-def test_a_worker_does_not_leave_what_was_removed_in_an_old_file(catalog: SqliteCatalog, shelf: Shelf):
+def test_a_worker_does_not_leave_what_was_removed_in_an_old_file(
+    catalog: SqliteCatalog, shelf: CacheDirectory
+):
     keep_all(catalog, shelf)
     catalog.remove(Removal(tenant_id="acme", path="/a0.md", asked_at=now()))
     keep_all(catalog, shelf)

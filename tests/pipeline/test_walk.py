@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.pipeline.walk.protocol import Found, Repository, Rule, Skipped, Unreadable, WalkRules
-from penstock.pipeline.walk.walking import walk
+from penstock.pipeline.walk.protocol import FoundFile, Repository, Rule, Skipped, Unreadable, WalkRules
+from penstock.pipeline.walk.walker import walk
 
 
 def put(root: Path, *paths: str, text: str = "words\n") -> None:
@@ -24,7 +24,7 @@ def put(root: Path, *paths: str, text: str = "words\n") -> None:
 
 
 def found(root: Path, rules: WalkRules | None = None, **options: str) -> list[str]:
-    return [report.path for report in walk(str(root), rules, **options) if isinstance(report, Found)]
+    return [report.path for report in walk(str(root), rules, **options) if isinstance(report, FoundFile)]
 
 
 def skipped(root: Path, rules: WalkRules | None = None) -> dict[str, Rule]:
@@ -47,7 +47,7 @@ def test_files_come_in_order_with_size_and_time(tmp_path: Path):
     reports = list(walk(str(tmp_path)))
 
     assert ["a-b.md", "a/b/c.md", "a/z.md", "b.md"] == [report.path for report in reports]
-    assert Found("b.md", 6, 1_500_000_000_000_000_001) == reports[-1]
+    assert FoundFile("b.md", 6, 1_500_000_000_000_000_001) == reports[-1]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_nothing_below_a_directory_left_out_is_reported(tmp_path: Path, name: st
     put(tmp_path, f"{name}/x.md", f"{name}/deeper/y.md", "kept.md")
 
     rules = WalkRules(state_dirs=(str(tmp_path / "state"),))
-    assert [Found, Skipped] == sorted({type(report) for report in walk(str(tmp_path), rules)}, key=str)
+    assert [FoundFile, Skipped] == sorted({type(report) for report in walk(str(tmp_path), rules)}, key=str)
     assert {name: rule} == skipped(tmp_path, rules)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import redis
 
-from penstock import Penstock, bridging, config
+from penstock import Penstock, config
+from penstock.redis_contract import assembly
 from penstock.redis_contract.gateway import Gateway
 from tests.servers.redis import server_url
 
@@ -75,7 +76,7 @@ class Town:
 
     def gateway(self) -> Gateway:
         """In this process; a test says ``step``."""
-        made = bridging.make_gateway(self.settings, self.app, self.app.documents)
+        made = assembly.make_gateway(self.settings, self.app, self.app.documents)
         made.beat()
         self._gateways.append(made)
         return made

@@ -16,10 +16,10 @@ import redis
 
 from penstock import Penstock
 from tests.redis_contract.conftest import Town
-from tests.redis_contract.serving import served
+from tests.redis_contract.killed_gateway import served
 from tests.redis_contract.test_crash import all_ended, assert_once, ended, pushed
 from tests.servers.redis import Server, own_server
-from tests.worker.processes import ROOT, until
+from tests.worker.worker_processes import ROOT, until
 
 KILLS = 40
 BATCH = 15

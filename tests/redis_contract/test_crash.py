@@ -20,9 +20,9 @@ from penstock.queue.redis.server import Server as Broker
 from penstock.redis_contract.lists import Lists
 from penstock.retry import Classification
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
-from tests.redis_contract.serving import POINTS, served
+from tests.redis_contract.killed_gateway import POINTS, served
 from tests.servers.redis import own_server
-from tests.worker.processes import until
+from tests.worker.worker_processes import until
 
 CRASHES = [point for point in POINTS if point != "-"]
 MESSAGES = 6

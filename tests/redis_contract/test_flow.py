@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.durable import given_back
+from tests.conformance.durable_engines import given_back
 from tests.documents.conftest import QUEUES
-from tests.pipeline.making import docx, paragraph, pdf
+from tests.pipeline.sample_documents import docx, paragraph, pdf
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
 from tests.servers.redis import server_url
 

@@ -15,7 +15,7 @@ import pytest
 
 from penstock import clock
 from penstock.redis_contract import inbox
-from penstock.service.verifying import Verifier
+from penstock.service.verification import Verifier
 from tests.redis_contract.conftest import Town
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import InvalidMessage, UnsupportedSource
 from penstock.redis_contract.keys import Served, in_turn, served
-from penstock.redis_contract.message import Message, Options, decode, read
+from penstock.redis_contract.message import Message, MessageOptions, decode, read
 
 WHOLE: dict[str, Any] = {
     "job_id": "rag-policies_rag-1704882600-a7b2c3d4",
@@ -24,7 +24,7 @@ WHOLE: dict[str, Any] = {
 def test_what_is_left_out_has_the_contracts_defaults():
     message = read(WHOLE)
 
-    assert ("cli", Options(), 0, 3) == (
+    assert ("cli", MessageOptions(), 0, 3) == (
         message.submitted_by,
         message.options,
         message.retry_count,

@@ -10,7 +10,7 @@ import pytest
 
 from penstock import Penstock, Receipt, config, lifecycle
 from penstock.job import Claim, ClaimRequest
-from penstock.queue.memory import MemoryQueue
+from penstock.queue.memory.queue import MemoryQueue
 from penstock.retry import Classification
 from penstock.service.jobs import Jobs
 from tests.servers.stores import DURABLE, given_back, store_url

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.queue.sql.postgres import PostgresQueue
+from penstock.queue.postgres.queue import PostgresQueue
 from tests.servers import postgres
 
 Opener = Callable[..., PostgresQueue]

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from penstock.job import ClaimRequest, Scope
+from penstock.queue.postgres import row_counts
+from penstock.queue.postgres.queue import PostgresQueue
+from penstock.queue.postgres.rows import SQL as POSTGRES
 from penstock.queue.protocol import Queue
-from penstock.queue.sql import postgres_tally
-from penstock.queue.sql.postgres import PostgresQueue
-from penstock.queue.sql.postgres_rows import SQL as POSTGRES
-from penstock.queue.sql.sqlite import SqliteQueue
+from penstock.queue.sqlite.queue import SqliteQueue
 from tests.servers import postgres
 from tests.servers.stores import given_back
-from tests.stores.making import new
+from tests.stores.new_jobs import new
 
 FEW, MANY = 3_000, 30_000
 STEP = 100
@@ -133,7 +133,7 @@ def test_a_statement_on_postgres_reads_a_bounded_part(many_on_postgres: Postgres
 def test_a_large_table_is_estimated_and_a_small_part_of_it_counted(
     many_on_postgres: PostgresQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_tally, "FEW_PAGES", 100)
+    monkeypatch.setattr(row_counts, "FEW_PAGES", 100)
     many_on_postgres.claim(ClaimRequest("w1", 50))
     counts, exact = many_on_postgres.tally()
     running = sum(number for (status, _, _), number in counts.items() if status == "in_progress")

@@ -14,12 +14,12 @@ import pytest
 
 from penstock import clock, items, lifecycle
 from penstock.job import Beat, ClaimRequest, JobQuery, Scope, Status
-from penstock.queue.sql.postgres import PostgresQueue
-from penstock.queue.sql.postgres_rows import SQL, PostgresRows
-from penstock.queue.sql.postgres_transaction import transact
+from penstock.queue.postgres.queue import PostgresQueue
+from penstock.queue.postgres.rows import SQL, PostgresRows
+from penstock.queue.postgres.transaction import transact
 from tests.servers import postgres
 from tests.stores.conftest import Opener, Own
-from tests.stores.making import T0, new
+from tests.stores.new_jobs import T0, new
 
 # The schema.
 

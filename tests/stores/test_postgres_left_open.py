@@ -10,13 +10,13 @@ import pytest
 
 from penstock import lifecycle
 from penstock.job import ClaimRequest
-from penstock.queue.sql import postgres as engine
-from penstock.queue.sql.postgres import PostgresQueue
-from penstock.queue.sql.postgres_rows import SQL
+from penstock.queue.postgres import queue as engine
+from penstock.queue.postgres.queue import PostgresQueue
+from penstock.queue.postgres.rows import SQL
 from penstock.queue.sql.statements import LOCK_CAP
 from tests.servers import postgres
-from tests.stores.making import new
-from tests.worker.processes import until
+from tests.stores.new_jobs import new
+from tests.worker.worker_processes import until
 
 JOBS = 2_000
 AT_ONCE = 100

@@ -12,14 +12,14 @@ import pytest
 
 from penstock import lifecycle
 from penstock.job import Claim, ClaimRequest, Held, JobQuery, Scope, Status
-from penstock.queue.sql.postgres import PostgresQueue
-from penstock.queue.sql.postgres_claim import PostgresClaim
-from penstock.queue.sql.postgres_rows import PostgresRows
-from penstock.queue.sql.postgres_transaction import transact
+from penstock.queue.postgres.claim import PostgresClaim
+from penstock.queue.postgres.queue import PostgresQueue
+from penstock.queue.postgres.rows import PostgresRows
+from penstock.queue.postgres.transaction import transact
 from penstock.queue.sql.statements import LOCK_CAP
 from tests.stores.conftest import Own
-from tests.stores.making import T0
-from tests.stores.making import call as new
+from tests.stores.new_jobs import T0
+from tests.stores.new_jobs import call as new
 
 FIRST, SECOND, THIRD = "job_000001", "job_000002", "job_000003"
 LOCK = b"SELECT queue_id FROM unified_queue WHERE queue_id = ANY(%s) ORDER BY queue_id FOR UPDATE"

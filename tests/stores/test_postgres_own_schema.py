@@ -14,15 +14,15 @@ import pytest
 from click.testing import CliRunner
 
 from penstock import Penstock, config, lifecycle
-from penstock.catalog.answers import Filters
+from penstock.catalog.views import Filters
 from penstock.cli.main import cli
+from penstock.database.postgres_url import split_schema
 from penstock.errors import InvalidSetting, StoreDenied
 from penstock.job import ClaimRequest, JobQuery, Scope
-from penstock.queue.sql.postgres import PostgresQueue
-from penstock.queue.sql.postgres_url import split_schema
+from penstock.queue.postgres.queue import PostgresQueue
 from tests.catalog.conftest import put
 from tests.servers import postgres
-from tests.stores.making import new
+from tests.stores.new_jobs import new
 from tests.stores.test_postgres import _left_clean
 
 PATIENCE = 30.0

@@ -17,12 +17,12 @@ import pytest
 
 from penstock import Penstock, errors, lifecycle
 from penstock.clock import new_ids
+from penstock.database.postgres_connections import PostgresConnections
+from penstock.database.postgres_errors import ours
 from penstock.job import ClaimRequest, JobQuery, NewJob, Status
-from penstock.queue.sql.postgres import PostgresQueue
-from penstock.queue.sql.postgres_connections import Connections
-from penstock.queue.sql.postgres_errors import ours
-from penstock.queue.sql.postgres_rows import PostgresRows
-from penstock.queue.sql.postgres_transaction import transact
+from penstock.queue.postgres.queue import PostgresQueue
+from penstock.queue.postgres.rows import PostgresRows
+from penstock.queue.postgres.transaction import transact
 from tests.servers import postgres
 
 SECRET = "s3cret-w0rd"
@@ -241,7 +241,7 @@ def test_a_statement_that_takes_too_long(url: str, own: Own) -> None:
 def test_a_transaction_that_failed_leaves_no_statement_the_server_does_not_know(url: str, seed: int) -> None:
     """What follows an error in a pipeline is never done, yet the driver may count it as prepared."""
     random = Random(seed)
-    connections = Connections(url, size=1, pooled=False, timeout_s=5)
+    connections = PostgresConnections(url, size=1, pooled=False, timeout_s=5)
 
     def work(rows: PostgresRows) -> None:
         failing, count = random.random() < 0.3, random.randint(1, 8)

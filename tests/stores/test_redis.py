@@ -23,9 +23,9 @@ from penstock.errors import (
     StoreUnavailable,
 )
 from penstock.job import ENDED, ClaimRequest, JobQuery, Scope, Status
-from penstock.queue.redis.store import RedisQueue
+from penstock.queue.redis.queue import RedisQueue
 from tests.servers.redis import Server, contents, own_server, queue_url
-from tests.stores.making import T0, new
+from tests.stores.new_jobs import T0, new
 
 PATIENCE_S = 10.0
 

@@ -26,10 +26,10 @@ from penstock.errors import (
     StoreUnavailable,
 )
 from penstock.job import ClaimRequest, JobQuery, Status
+from penstock.queue.redis.queue import RedisQueue
 from penstock.queue.redis.server import ours
-from penstock.queue.redis.store import RedisQueue
 from tests.servers.redis import Server, contents, own_server
-from tests.stores.making import new
+from tests.stores.new_jobs import new
 from tests.stores.test_redis import PATIENCE_S
 
 PLAIN = ("--save", "", "--appendonly", "no")
@@ -210,8 +210,8 @@ def _old_server() -> Iterator[int]:
 
 
 def test_a_missing_driver_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "penstock.queue.redis.store", None)
-    monkeypatch.delitem(__import__("sys").modules, "penstock.queue.redis.store")
+    monkeypatch.setitem(__import__("sys").modules, "penstock.queue.redis.queue", None)
+    monkeypatch.delitem(__import__("sys").modules, "penstock.queue.redis.queue")
     monkeypatch.delitem(__import__("sys").modules, "penstock.queue.redis.server", raising=False)
     monkeypatch.setitem(__import__("sys").modules, "redis", None)
     with refused(DriverMissing, secret="secret") as _:

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from penstock import items, lifecycle
+from penstock.database.sqlite_connections import translated
 from penstock.errors import InvalidRequest, SchemaMismatch, StateDamaged, StoreUnavailable
 from penstock.job import ClaimRequest, Job, JobQuery, Status
-from penstock.queue.sql.connections import translated
-from penstock.queue.sql.sqlite import SqliteQueue
-from penstock.queue.sql.sqlite_rows import SPILL_OVER, SQL
-from tests.stores.making import T0, new
+from penstock.queue.sqlite.queue import SqliteQueue
+from penstock.queue.sqlite.rows import SPILL_OVER, SQL
+from tests.stores.new_jobs import T0, new
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 from penstock import Penstock, config, lifecycle
 from penstock.clock import format_time
 from penstock.job import ClaimRequest
-from penstock.queue.sql.sqlite import SqliteQueue
 from penstock.queue.sql.statements import migrations
+from penstock.queue.sqlite.queue import SqliteQueue
 
 COLUMNS = (
     "task_id entity_type entity_id function_name payload status error_message retry_count max_retries "

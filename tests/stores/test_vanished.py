@@ -17,11 +17,11 @@ from penstock import Penstock, config
 from penstock.cli.main import cli
 from penstock.errors import StoreUnavailable, StoreVanished
 from penstock.job import ClaimRequest, JobQuery
-from penstock.queue.jsonl import JsonlQueue
-from penstock.queue.sql.sqlite import SqliteQueue
+from penstock.queue.jsonl.queue import JsonlQueue
+from penstock.queue.sqlite.queue import SqliteQueue
 from tests.catalog.conftest import begin
 from tests.stores.jsonl.conftest import in_child
-from tests.stores.making import new
+from tests.stores.new_jobs import new
 
 NOBODY = 65534
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.catalog import outcomes
-from penstock.catalog.covering import at_and_above, below, covers, moved, span
-from penstock.catalog.identity import NAMESPACE, ChunkIds, chunk_id, text_hash, text_key
-from penstock.catalog.numbering import turns
-from penstock.catalog.publishing import NO_VECTORS, NOTHING_USABLE, Facts, Verdict, verdict
-from penstock.catalog.values import Claimed, Failure, Fault, Phase, Place, Removal, TaskStatus
+from penstock.catalog.rules import outcomes
+from penstock.catalog.rules.identity import NAMESPACE, ChunkIds, chunk_id, text_hash, text_key
+from penstock.catalog.rules.path_scope import at_and_above, below, covers, moved, span
+from penstock.catalog.rules.publication import NO_VECTORS, NOTHING_USABLE, GenerationFacts, Verdict, verdict
+from penstock.catalog.rules.turns import turns
+from penstock.catalog.values import Failure, FailureKind, HeldTask, Phase, Place, Removal, TaskStatus
 from penstock.clock import new_uuids
 from penstock.retry import Classification
 
@@ -101,8 +101,8 @@ def test_a_delete_covers_what_was_asked_for_not_later(narrowed: dict[str, Any], 
     assert not covers(removal, Place("other", "docs"), "/a/x.md", "s1", NOON)
 
 
-def facts(**changed: Any) -> Facts:
-    whole = Facts(ocr=C, vector=C, pages=3, pages_read=3, chunks_embedded=9, outages=0)
+def facts(**changed: Any) -> GenerationFacts:
+    whole = GenerationFacts(ocr=C, vector=C, pages=3, pages_read=3, chunks_embedded=9, outages=0)
     return whole._replace(**changed)
 
 
@@ -126,7 +126,7 @@ def facts(**changed: Any) -> Facts:
         ),
     ],
 )
-def test_when_a_generation_is_published(standing: Facts, decision: tuple[Verdict, str | None]):
+def test_when_a_generation_is_published(standing: GenerationFacts, decision: tuple[Verdict, str | None]):
     assert decision == verdict(standing)
 
 
@@ -167,8 +167,8 @@ def test_a_text_key_fits_every_databases_integer(text: str):
         assert any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def claimed(retry_count: int = 0) -> Claimed:
-    return Claimed(Phase.VECTOR, 1, 1, retry_count, 3)
+def claimed(retry_count: int = 0) -> HeldTask:
+    return HeldTask(Phase.VECTOR, 1, 1, retry_count, 3)
 
 
 @pytest.mark.parametrize(
@@ -177,17 +177,17 @@ def claimed(retry_count: int = 0) -> Claimed:
         (outcomes.released(claimed()), (P, 0, None, None)),
         (outcomes.released(claimed(2)), (F, 1, 0, None)),
         (outcomes.lost(claimed()), (F, 0, 0, None)),
-        (outcomes.lost(claimed(3)), (F, 3, None, Fault.CONTENT)),
-        (outcomes.failed(claimed(1), Failure("E", "m")), (F, 3, None, Fault.CONTENT)),
+        (outcomes.lost(claimed(3)), (F, 3, None, FailureKind.CONTENT)),
+        (outcomes.failed(claimed(1), Failure("E", "m")), (F, 3, None, FailureKind.CONTENT)),
         (outcomes.failed_attempt(claimed(), Classification("transient", "E"), "m"), (F, 0, 5, None)),
         (outcomes.failed_attempt(claimed(1), Classification("transient", "E"), "m"), (F, 1, 10, None)),
         (
             outcomes.failed_attempt(claimed(3), Classification("transient", "E"), "m"),
-            (F, 3, None, Fault.OUTAGE),
+            (F, 3, None, FailureKind.OUTAGE),
         ),
         (
             outcomes.failed_attempt(claimed(), Classification("permanent", "E"), "m"),
-            (F, 3, None, Fault.CONTENT),
+            (F, 3, None, FailureKind.CONTENT),
         ),
         (
             outcomes.failed_attempt(claimed(), Classification("transient", "E", timedelta(seconds=77)), "m"),

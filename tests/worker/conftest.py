@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.stores import DURABLE, given_back
-from tests.worker.processes import Field
+from tests.worker.worker_processes import WorkerHost
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -20,8 +20,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def field(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Field]:
-    opened = Field(request.param, tmp_path)
+def field(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WorkerHost]:
+    opened = WorkerHost(request.param, tmp_path)
     yield opened
     opened.close()
     given_back(tmp_path)

@@ -11,10 +11,10 @@ from penstock.errors import ServiceUnavailable
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
 from penstock.job import Claim, Settlement, Status
-from penstock.worker.breaker import FIRST_PROBE_S, LONGEST_PROBE_S, Breaker, Breakers, Refused
-from penstock.worker.execute import Executor
+from penstock.worker.breaker import FIRST_PROBE_S, LONGEST_PROBE_S, Breaker, BreakerOpen, Breakers
+from penstock.worker.executor import Executor
 from tests.servers.stores import ON_FILES
-from tests.worker.processes import Field, until
+from tests.worker.worker_processes import WorkerHost, until
 
 ENGINES = ON_FILES
 
@@ -99,7 +99,7 @@ def test_failures_of_calls_that_began_before_it_opened_do_not_lengthen_the_pause
 def test_a_call_is_refused_while_the_service_is_down(breakers: Breakers, clock: Clock):
     assert failed(breakers, 3) == timedelta(seconds=10)
 
-    with pytest.raises(Refused), breakers.calling("qdrant"):
+    with pytest.raises(BreakerOpen), breakers.calling("qdrant"):
         pytest.fail("the service was asked")
     assert {"qdrant": "open"} == breakers.states()
     clock.now += 10
@@ -217,7 +217,7 @@ def test_the_wait_for_a_handler_grows_and_keeps_what_was_there(breakers: Breaker
     assert {"cursor": 17, "no_handler": 6} == job.progress
 
 
-def test_a_service_that_is_due_for_a_probe_is_shown_so_without_a_job(field: Field):
+def test_a_service_that_is_due_for_a_probe_is_shown_so_without_a_job(field: WorkerHost):
     ids = field.put_many(3, "down_for_a_moment")
     field.worker()
     until(lambda: {"ERR_SERVICE_DOWN"} == {field.job(job_id).error_code for job_id in ids})
@@ -226,7 +226,7 @@ def test_a_service_that_is_due_for_a_probe_is_shown_so_without_a_job(field: Fiel
     until(lambda: field.info("services") == [{"qdrant": "half-open"}])
 
 
-def test_an_outage_is_shown_and_its_jobs_go_on_when_it_is_over(field: Field):
+def test_an_outage_is_shown_and_its_jobs_go_on_when_it_is_over(field: WorkerHost):
     there = field.place / "there"
     job_id = field.put("up_when_there", payload={"there": str(there)}, max_retries=0)
     field.worker()

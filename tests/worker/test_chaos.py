@@ -17,7 +17,7 @@ import pytest
 
 from penstock.job import Status
 from tests.servers.stores import ON_SERVERS
-from tests.worker.processes import Field, Worker, until
+from tests.worker.worker_processes import Worker, WorkerHost, until
 
 JOB_S = {"jsonl": 0.02}
 """A process that reads 50,000 jobs first takes a second to start; the others should not be done meanwhile."""
@@ -47,7 +47,7 @@ def ask_postgres(url: str, statement: str) -> list[tuple[Any, ...]]:
 
 
 @contextmanager
-def endings_counted(field: Field) -> Iterator[Callable[[], int]]:
+def endings_counted(field: WorkerHost) -> Iterator[Callable[[], int]]:
     """Let the store itself say how often jobs became done."""
     if field.engine == "sqlite":
         with closing(sqlite3.connect(field.place / "queue.db", timeout=30)) as file:
@@ -72,7 +72,7 @@ def endings_counted(field: Field) -> Iterator[Callable[[], int]]:
 
 
 class Chaos:
-    def __init__(self, field: Field, chance: random.Random) -> None:
+    def __init__(self, field: WorkerHost, chance: random.Random) -> None:
         self._field = field
         self._chance = chance
         self._worker = self._start()
@@ -105,11 +105,11 @@ class Chaos:
         self._worker = self._start()
 
 
-def live(field: Field) -> int:
+def live(field: WorkerHost) -> int:
     return field.count(Status.PENDING) + field.count(Status.IN_PROGRESS)
 
 
-def wreak(field: Field, jobs: int, kills: int, pause_s: float, job_s: float = USUAL_JOB_S) -> None:
+def wreak(field: WorkerHost, jobs: int, kills: int, pause_s: float, job_s: float = USUAL_JOB_S) -> None:
     chance = random.Random(jobs)
     field.put_many(jobs, "sleep", payload={"seconds": job_s}, max_retries=1000)
     with endings_counted(field) as endings:
@@ -138,12 +138,12 @@ def wreak(field: Field, jobs: int, kills: int, pause_s: float, job_s: float = US
     print(f"{len(field.recorded('began')) - jobs} handler calls more than jobs")
 
 
-def test_some_kills_over_some_jobs(field: Field):
+def test_some_kills_over_some_jobs(field: WorkerHost):
     # On servers test_hosts kills as well.
     share = 2 if field.engine in ON_SERVERS else 1
     wreak(field, jobs=2_000 // share, kills=20 // share, pause_s=0.06)
 
 
 @pytest.mark.chaos
-def test_1_000_kills_over_50_000_jobs(field: Field):
+def test_1_000_kills_over_50_000_jobs(field: WorkerHost):
     wreak(field, jobs=50_000, kills=1_000, pause_s=0.05, job_s=JOB_S.get(field.engine, USUAL_JOB_S))

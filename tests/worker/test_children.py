@@ -11,12 +11,12 @@ import pytest
 
 from penstock.job import Status
 from tests.servers.stores import ON_FILES
-from tests.worker.processes import Field, Worker, alive, until
+from tests.worker.worker_processes import Worker, WorkerHost, alive, until
 
 ENGINES = ON_FILES
 
 
-def test_children_are_replaced_after_a_number_of_jobs(field: Field):
+def test_children_are_replaced_after_a_number_of_jobs(field: WorkerHost):
     ids = field.put_many(20)
     worker = field.worker(recycle_after=5, until_idle=True)
 
@@ -27,7 +27,7 @@ def test_children_are_replaced_after_a_number_of_jobs(field: Field):
     assert "died" not in worker.log
 
 
-def test_a_child_that_keeps_its_memory_is_replaced(field: Field):
+def test_a_child_that_keeps_its_memory_is_replaced(field: WorkerHost):
     worker = field.worker(recycle_growth_mb=20)
     ids = [field.put("hoard"), field.put("sleep", payload={"seconds": 1.1}), field.put()]
 
@@ -37,7 +37,7 @@ def test_a_child_that_keeps_its_memory_is_replaced(field: Field):
     assert "died" not in worker.log
 
 
-def test_a_process_that_hangs_without_a_job_is_replaced(field: Field):
+def test_a_process_that_hangs_without_a_job_is_replaced(field: WorkerHost):
     """It has no timeout to run over, and would keep what it claims for ever."""
     worker = field.worker(silence_s=2)
     hung = field.began(field.put("leak_a_hog")).pid
@@ -51,7 +51,7 @@ def test_a_process_that_hangs_without_a_job_is_replaced(field: Field):
     until(lambda: field.info("last_death") == ["hung without a job"])
 
 
-def test_a_process_that_was_stopped_while_it_waits_is_replaced(field: Field):
+def test_a_process_that_was_stopped_while_it_waits_is_replaced(field: WorkerHost):
     worker = field.worker(silence_s=2)
     stopped = field.began(field.put()).pid
     until(lambda: field.count(Status.DONE) == 1)
@@ -63,7 +63,7 @@ def test_a_process_that_was_stopped_while_it_waits_is_replaced(field: Field):
     assert worker.process.poll() is None
 
 
-def test_a_process_that_only_waits_is_left_alone(field: Field):
+def test_a_process_that_only_waits_is_left_alone(field: WorkerHost):
     worker = field.worker(silence_s=2)
     pid = field.began(field.put()).pid
     with field.locked(timeout=10):
@@ -76,7 +76,7 @@ def test_a_process_that_only_waits_is_left_alone(field: Field):
 
 
 @pytest.mark.parametrize("do", ["mute_stdout", "keep_the_logs_lock"])
-def test_nothing_a_handler_leaves_keeps_its_process_from_ending(field: Field, do: str):
+def test_nothing_a_handler_leaves_keeps_its_process_from_ending(field: WorkerHost, do: str):
     worker = field.worker(recycle_after=1, leaving_s=1)
     first, second = field.put(do), field.put()
 
@@ -87,7 +87,7 @@ def test_nothing_a_handler_leaves_keeps_its_process_from_ending(field: Field, do
     assert (do == "keep_the_logs_lock") == ("hung while it left" in worker.log)
 
 
-def test_a_worker_whose_code_cannot_be_loaded_says_so_and_does_not_spin(field: Field):
+def test_a_worker_whose_code_cannot_be_loaded_says_so_and_does_not_spin(field: WorkerHost):
     worker = field.worker(broken=1, processes=2)
     began = time.monotonic()
 
@@ -99,7 +99,7 @@ def test_a_worker_whose_code_cannot_be_loaded_says_so_and_does_not_spin(field: F
     assert "process" in worker.log
 
 
-def test_with_nothing_else_to_wait_for_a_worker_whose_code_cannot_be_loaded_gives_up(field: Field):
+def test_with_nothing_else_to_wait_for_a_worker_whose_code_cannot_be_loaded_gives_up(field: WorkerHost):
     job_id = field.put()
     worker = field.worker(broken=1, until_idle=True)
 
@@ -110,7 +110,7 @@ def test_with_nothing_else_to_wait_for_a_worker_whose_code_cannot_be_loaded_give
     assert (Status.PENDING, 0) == (field.job(job_id).status, field.job(job_id).retry_count)
 
 
-def test_a_store_that_is_away_now_and_then_costs_time_only(field: Field):
+def test_a_store_that_is_away_now_and_then_costs_time_only(field: WorkerHost):
     ids = field.put_many(400) + field.put_many(3, "kill_self", max_retries=1)
     worker = field.worker(away=0.25, processes=2, until_idle=True, upkeep_s=0.3)
 
@@ -124,7 +124,7 @@ def test_a_store_that_is_away_now_and_then_costs_time_only(field: Field):
 
 
 @pytest.mark.parametrize("op", ["ingest", "update"])
-def test_a_claim_whose_answer_was_lost_is_not_kept_for_ever(field: Field, op: str):
+def test_a_claim_whose_answer_was_lost_is_not_kept_for_ever(field: WorkerHost, op: str):
     """The child does not know of it, and its supervisor would renew it with the others."""
     ids: list[str] = []
     claimed_again = False
@@ -142,7 +142,7 @@ def test_a_claim_whose_answer_was_lost_is_not_kept_for_ever(field: Field, op: st
 
 
 @pytest.mark.parametrize("start_method", ["spawn", "fork"])
-def test_a_worker_outlives_the_directory_it_was_started_in(field: Field, start_method: str):
+def test_a_worker_outlives_the_directory_it_was_started_in(field: WorkerHost, start_method: str):
     """As when a deploy removes the old release: nothing is done twice, and new processes can be started."""
     release = field.place / "release"
     release.mkdir()
@@ -162,7 +162,7 @@ def test_a_worker_outlives_the_directory_it_was_started_in(field: Field, start_m
     assert worker.process.poll() is None
 
 
-def test_a_state_directory_that_was_removed_costs_nobody_a_job(field: Field):
+def test_a_state_directory_that_was_removed_costs_nobody_a_job(field: WorkerHost):
     worker = field.worker(processes=2)
     running = field.put("sleep", payload={"seconds": 2})
     field.began(running)
@@ -181,7 +181,7 @@ def test_a_state_directory_that_was_removed_costs_nobody_a_job(field: Field):
     assert worker.process.poll() is None
 
 
-def test_a_process_that_cannot_be_started_is_tried_again_later(field: Field):
+def test_a_process_that_cannot_be_started_is_tried_again_later(field: WorkerHost):
     """The others go on meanwhile, and nothing is left behind by the attempts."""
     place = field.place / "here"
     worker = field.worker(processes=2)
@@ -211,7 +211,7 @@ def stopped(worker: Worker) -> int:
     return worker.ended()
 
 
-def test_a_type_nobody_here_knows_is_given_back_unspent_with_the_reason(field: Field):
+def test_a_type_nobody_here_knows_is_given_back_unspent_with_the_reason(field: WorkerHost):
     job_id = field.put(item_type="file")
 
     assert 0 == field.worker(until_idle=True).ended()
@@ -226,7 +226,7 @@ def test_a_type_nobody_here_knows_is_given_back_unspent_with_the_reason(field: F
     assert 30 == round((job.run_at - job.updated_at).total_seconds())
 
 
-def test_a_batch_handler_gets_many_jobs_at_once_and_each_has_its_own_outcome(field: Field):
+def test_a_batch_handler_gets_many_jobs_at_once_and_each_has_its_own_outcome(field: WorkerHost):
     field.queue.add([field.new("fail" if i % 5 == 0 else "noop", op="update") for i in range(30)])
 
     assert 0 == field.worker(until_idle=True).ended()
@@ -237,7 +237,7 @@ def test_a_batch_handler_gets_many_jobs_at_once_and_each_has_its_own_outcome(fie
     assert {"PermanentFailure: asked to fail"} == {job.error_message for job in jobs if job.error_message}
 
 
-def test_a_batch_that_dies_is_run_one_by_one_and_only_the_guilty_job_fails(field: Field):
+def test_a_batch_that_dies_is_run_one_by_one_and_only_the_guilty_job_fails(field: WorkerHost):
     ids = field.put_many(9, op="update")
     killer = field.put("kill_self", op="update", max_retries=1)
 
@@ -249,7 +249,7 @@ def test_a_batch_that_dies_is_run_one_by_one_and_only_the_guilty_job_fails(field
     assert {1} == {job.result for job in others}
 
 
-def test_a_batch_handler_that_answers_garbage_fails_its_jobs_with_the_reason(field: Field):
+def test_a_batch_handler_that_answers_garbage_fails_its_jobs_with_the_reason(field: WorkerHost):
     ids = field.put_many(3, "garbage", op="update")
 
     assert 0 == field.worker(until_idle=True).ended()
@@ -257,7 +257,7 @@ def test_a_batch_handler_that_answers_garbage_fails_its_jobs_with_the_reason(fie
     assert {"ERR_BAD_RESULT"} == {field.job(job_id).error_code for job_id in ids}
 
 
-def test_a_job_that_dies_while_it_expands_goes_on_where_it_was(field: Field):
+def test_a_job_that_dies_while_it_expands_goes_on_where_it_was(field: WorkerHost):
     job_id = field.put("expand")
     assert 0 == field.worker(until_idle=True).ended(20)
 

@@ -10,10 +10,10 @@ import pytest
 from penstock import lifecycle, transitions
 from penstock.job import Job, NewJob, Status
 from penstock.pipeline.budget import FileMark
-from penstock.worker import culprits, losses
-from penstock.worker.slot import Executing, FileRun, Member
+from penstock.worker import culprits, dead_workers
+from penstock.worker.shared_state import ExecutingJob, Execution, FileRun
 
-BATCH = Executing(7, 100.0, tuple(Member(f"job{number}", 1, 60) for number in range(3)))
+BATCH = Execution(7, 100.0, tuple(ExecutingJob(f"job{number}", 1, 60) for number in range(3)))
 ALONE = BATCH._replace(members=BATCH.members[:1])
 MARK = FileMark(1, 5.0, 20.0, 10, 10, "")
 PARSING = FileRun(MARK, 130.0)
@@ -47,7 +47,7 @@ def held(queue_id: str = "job0") -> Job:
     ],
 )
 def test_who_is_late(
-    doing: Executing,
+    doing: Execution,
     run: FileRun | None,
     lasted: float,
     cpu: float | None,
@@ -77,8 +77,8 @@ def test_a_suspect_spends_no_retry_and_runs_alone():
 
 
 def test_only_the_job_of_the_file_being_parsed_is_lost_with_its_process():
-    members = tuple(Member(f"job{number}", 1, 60) for number in range(3))
-    verdict = losses.unless_executing(Executing(7, 100.0, members), PARSING)
+    members = tuple(ExecutingJob(f"job{number}", 1, 60) for number in range(3))
+    verdict = dead_workers.unless_executing(Execution(7, 100.0, members), PARSING)
 
     ended = [verdict(held(f"job{number}")).what for number in range(3)]
 

@@ -17,10 +17,10 @@ import pytest
 import penstock
 from penstock import Penstock, config
 from penstock.job import Status
-from tests.worker.processes import Field
+from tests.worker.worker_processes import WorkerHost
 
 
-def check_order(field: Field, processes: int, entities: int, tasks: int, seconds: float) -> None:
+def check_order(field: WorkerHost, processes: int, entities: int, tasks: int, seconds: float) -> None:
     field.queue.add(
         [
             field.new("sleep", payload={"seconds": seconds}, lock_key=f"worker:w{entity}")
@@ -75,7 +75,7 @@ def note(payload):
 ENTITIES, CALLS = 20, 12
 
 
-def test_the_command_with_4_processes_does_the_calls_of_an_entity_in_order(field: Field, tmp_path: Path):
+def test_the_command_with_4_processes_does_the_calls_of_an_entity_in_order(field: WorkerHost, tmp_path: Path):
     record, state = tmp_path / "notes", tmp_path / "state"
     record.touch()
     (tmp_path / "tasks.py").write_text(APP.format(url=field.url, state=str(state), record=str(record)))
@@ -119,11 +119,11 @@ def working(folder: Path) -> Iterator[None]:
 
 
 @pytest.mark.chaos
-def test_two_processes_and_a_few_entities(field: Field):
+def test_two_processes_and_a_few_entities(field: WorkerHost):
     # Long enough for the second process to come up while the first is still at work.
     check_order(field, processes=2, entities=20, tasks=6, seconds=0.03)
 
 
 @pytest.mark.chaos
-def test_4_processes_200_entities_and_50_tasks_each(field: Field):
+def test_4_processes_200_entities_and_50_tasks_each(field: WorkerHost):
     check_order(field, processes=4, entities=200, tasks=50, seconds=0.001)

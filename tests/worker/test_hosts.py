@@ -17,8 +17,8 @@ from penstock.errors import DuplicateId, StoreUnavailable
 from penstock.job import Job, Status
 from tests.servers import postgres, redis
 from tests.servers.stores import ON_SERVERS
-from tests.worker.processes import Field, Worker, until
 from tests.worker.test_chaos import endings_counted
+from tests.worker.worker_processes import Worker, WorkerHost, until
 
 ENGINES = ON_SERVERS
 HOSTS = tuple(f"host-{number}" for number in range(1, 5))
@@ -35,7 +35,7 @@ EACH = 100
 class Hosts:
     """A worker on each host. One that ends is started again, as a service manager does."""
 
-    def __init__(self, field: Field, chance: random.Random) -> None:
+    def __init__(self, field: WorkerHost, chance: random.Random) -> None:
         self._field = field
         self._chance = chance
         self._workers = {name: self._start(name) for name in HOSTS}
@@ -72,7 +72,7 @@ class Hosts:
 class Adder:
     """Adds jobs until told to stop, a few ahead of the workers. What was not answered it asks again."""
 
-    def __init__(self, field: Field, seconds: float) -> None:
+    def __init__(self, field: WorkerHost, seconds: float) -> None:
         self._field = field
         self._seconds = seconds
         self.acknowledged: list[str] = []
@@ -112,16 +112,16 @@ class Adder:
                     self._stop.wait(0.05)
 
 
-def let_work(field: Field, jobs: int = 10) -> None:
+def let_work(field: WorkerHost, jobs: int = 10) -> None:
     enough = len(field.recorded("ended")) + jobs
     until(lambda: len(field.recorded("ended")) > enough or not live(field))
 
 
-def live(field: Field) -> int:
+def live(field: WorkerHost) -> int:
     return field.count(Status.PENDING) + field.count(Status.IN_PROGRESS)
 
 
-def finish(field: Field, hosts: Hosts) -> list[Job]:
+def finish(field: WorkerHost, hosts: Hosts) -> list[Job]:
     """All that is left is done by whoever lives."""
 
     def over() -> bool:
@@ -132,7 +132,7 @@ def finish(field: Field, hosts: Hosts) -> list[Job]:
     return field.jobs()
 
 
-def check(field: Field, jobs: list[Job], acknowledged: list[str], endings: int) -> None:
+def check(field: WorkerHost, jobs: list[Job], acknowledged: list[str], endings: int) -> None:
     """Nothing lost, nothing done over, and every ending is that of a call that came to its end."""
     assert set() == set(acknowledged) - {job.queue_id for job in jobs}
     assert {Status.DONE} == {job.status for job in jobs}
@@ -144,7 +144,7 @@ def check(field: Field, jobs: list[Job], acknowledged: list[str], endings: int) 
 # Workers that die.
 
 
-def wreak(field: Field, jobs: int, kills: int) -> None:
+def wreak(field: WorkerHost, jobs: int, kills: int) -> None:
     chance = random.Random(jobs)
     ids = field.put_many(jobs, "sleep", payload={"seconds": 0.005}, max_retries=1000)
     with endings_counted(field) as endings:
@@ -158,12 +158,12 @@ def wreak(field: Field, jobs: int, kills: int) -> None:
     print(f"{field.engine}: {jobs:,} jobs, {hosts.kills} kills, {hosts.restarts} restarts")
 
 
-def test_some_kills_over_4_hosts(field: Field):
+def test_some_kills_over_4_hosts(field: WorkerHost):
     wreak(field, jobs=1_000, kills=8)
 
 
 @pytest.mark.chaos
-def test_500_kills_over_4_hosts(field: Field):
+def test_500_kills_over_4_hosts(field: WorkerHost):
     wreak(field, jobs=30_000, kills=500)
 
 
@@ -196,14 +196,14 @@ def outages(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Outages]
 
 
 @pytest.fixture
-def served(outages: Outages, tmp_path: Path) -> Iterator[Field]:
+def served(outages: Outages, tmp_path: Path) -> Iterator[WorkerHost]:
     engine = "postgres" if outages.url.startswith("postgres") else "redis"
-    opened = Field(engine, tmp_path, outages.url)
+    opened = WorkerHost(engine, tmp_path, outages.url)
     yield opened
     opened.close()
 
 
-def outlive(field: Field, server: Outages, *, kills: int, seconds: float, away_s: float) -> None:
+def outlive(field: WorkerHost, server: Outages, *, kills: int, seconds: float, away_s: float) -> None:
     chance = random.Random(kills)
     with endings_counted(field) as endings:
         hosts = Hosts(field, chance)
@@ -230,10 +230,10 @@ def outlive(field: Field, server: Outages, *, kills: int, seconds: float, away_s
     print(f"{adder.unanswered} adds unanswered, {again} calls more than jobs")
 
 
-def test_a_server_that_crashes_three_times_under_4_hosts(served: Field, outages: Outages):
+def test_a_server_that_crashes_three_times_under_4_hosts(served: WorkerHost, outages: Outages):
     outlive(served, outages, kills=0, seconds=0.01, away_s=0.5)
 
 
 @pytest.mark.chaos
-def test_a_server_that_crashes_three_times_while_workers_are_killed(served: Field, outages: Outages):
+def test_a_server_that_crashes_three_times_while_workers_are_killed(served: WorkerHost, outages: Outages):
     outlive(served, outages, kills=10, seconds=0.005, away_s=5)

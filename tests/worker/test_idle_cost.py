@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 
-from tests.worker.processes import Field, until, wake_ups
+from tests.worker.worker_processes import WorkerHost, until, wake_ups
 
 WATCHED_S = 2.0
 MOST_A_SECOND = 100
 """Each is well under a tenth of a millisecond, together less than a hundredth of a core (see ``bench``)."""
 
 
-def test_an_idle_worker_sleeps(field: Field):
+def test_an_idle_worker_sleeps(field: WorkerHost):
     worker = field.worker(processes=1, heartbeat_s=30, poll_s=1.0)
     field.ended(field.put())
     pids = [worker.pid, *worker.children()]

@@ -9,14 +9,14 @@ import time
 import pytest
 
 from penstock.job import Status
-from tests.worker.processes import Field, alive, until, within
+from tests.worker.worker_processes import WorkerHost, alive, until, within
 
 QUICK = 2.0
 """Seconds in which a job of a killed process must be running again on its host."""
 
 
 @pytest.mark.parametrize("start_method", ["spawn", "fork"])
-def test_a_job_whose_process_is_killed_runs_again_at_once(field: Field, start_method: str):
+def test_a_job_whose_process_is_killed_runs_again_at_once(field: WorkerHost, start_method: str):
     field.worker(start_method=start_method)
     job_id = field.put("sleep_unless_retried", payload={"seconds": 60})
 
@@ -30,7 +30,9 @@ def test_a_job_whose_process_is_killed_runs_again_at_once(field: Field, start_me
 
 
 @pytest.mark.parametrize("start_method", ["spawn", "fork"])
-def test_children_die_with_their_supervisor_and_the_next_worker_takes_over(field: Field, start_method: str):
+def test_children_die_with_their_supervisor_and_the_next_worker_takes_over(
+    field: WorkerHost, start_method: str
+):
     first = field.worker(start_method=start_method, processes=2)
     job_id = field.put("sleep_unless_retried", payload={"seconds": 60})
     field.began(job_id)
@@ -47,7 +49,7 @@ def test_children_die_with_their_supervisor_and_the_next_worker_takes_over(field
     assert 1 == field.ended(job_id).retry_count
 
 
-def test_what_functions_had_started_does_not_outlive_the_whole_worker_for_long(field: Field):
+def test_what_functions_had_started_does_not_outlive_the_whole_worker_for_long(field: WorkerHost):
     """Otherwise the old program and the new one would both be at the same job."""
     written = field.place / "pid"
     first = field.worker()
@@ -67,7 +69,7 @@ def test_what_functions_had_started_does_not_outlive_the_whole_worker_for_long(f
     assert "killed 1 processes" in heir.log
 
 
-def test_a_neighbour_that_lives_takes_over_without_a_new_worker(field: Field):
+def test_a_neighbour_that_lives_takes_over_without_a_new_worker(field: WorkerHost):
     first = field.worker()
     job_id = field.put("sleep_unless_retried", payload={"seconds": 60})
     field.began(job_id)
@@ -80,7 +82,7 @@ def test_a_neighbour_that_lives_takes_over_without_a_new_worker(field: Field):
     assert Status.DONE is field.ended(job_id).status
 
 
-def test_another_host_takes_over_when_the_lease_is_over_and_the_late_result_is_refused(field: Field):
+def test_another_host_takes_over_when_the_lease_is_over_and_the_late_result_is_refused(field: WorkerHost):
     silent = field.worker("there", lease_s=1.0)
     job_id = field.put("sleep_unless_retried", payload={"seconds": 2.0})
     field.began(job_id)
@@ -97,7 +99,7 @@ def test_another_host_takes_over_when_the_lease_is_over_and_the_late_result_is_r
     assert (job.status, job.result, job.finished_at) == (Status.DONE, 2, taken_over.finished_at)
 
 
-def test_a_job_that_kills_its_process_every_time_fails_and_takes_nobody_with_it(field: Field):
+def test_a_job_that_kills_its_process_every_time_fails_and_takes_nobody_with_it(field: WorkerHost):
     before = field.put_many(100)
     killer = field.put("kill_self", max_retries=1)
     after = field.put_many(99)
@@ -117,7 +119,7 @@ def test_a_job_that_kills_its_process_every_time_fails_and_takes_nobody_with_it(
     assert f"{said}2 of 2; it ends as failed" in worker.log
 
 
-def test_when_the_whole_tree_is_killed_at_most_what_was_executing_spends_a_retry(field: Field):
+def test_when_the_whole_tree_is_killed_at_most_what_was_executing_spends_a_retry(field: WorkerHost):
     ids = field.put_many(200)
     ids += [field.put("sleep_unless_retried", payload={"seconds": 60}), *field.put_many(99)]
     first = field.worker()
@@ -133,7 +135,7 @@ def test_when_the_whole_tree_is_killed_at_most_what_was_executing_spends_a_retry
     assert [] == list((field.place / "here").iterdir())
 
 
-def test_a_child_that_is_killed_while_idle_is_replaced(field: Field):
+def test_a_child_that_is_killed_while_idle_is_replaced(field: WorkerHost):
     worker = field.worker()
     first = until(worker.children)
     until(lambda: field.queue.workers())
@@ -145,7 +147,7 @@ def test_a_child_that_is_killed_while_idle_is_replaced(field: Field):
     assert "killed by signal 9" in worker.log
 
 
-def test_nothing_a_handler_started_outlives_its_process(field: Field):
+def test_nothing_a_handler_started_outlives_its_process(field: WorkerHost):
     field.worker(recycle_after=1)
     job_id = field.put("fork_and_stay")
 

@@ -6,12 +6,12 @@ import pytest
 
 from penstock.job import Status
 from tests.servers.stores import ON_FILES
-from tests.worker.processes import Field
+from tests.worker.worker_processes import WorkerHost
 
 ENGINES = ON_FILES
 
 
-def test_what_a_function_changes_is_put_back_before_another_runs(field: Field):
+def test_what_a_function_changes_is_put_back_before_another_runs(field: WorkerHost):
     ids = [field.call(do, max_retries=0) for do in ("state", "tamper", "state")]
 
     assert 0 == field.worker(until_idle=True).ended()
@@ -23,7 +23,7 @@ def test_what_a_function_changes_is_put_back_before_another_runs(field: Field):
 
 
 @pytest.mark.parametrize("do", ["leak_descriptors", "leak_many_threads", "leak_memory", "tamper_for_good"])
-def test_what_cannot_be_put_back_ends_the_process_before_another_function_runs(field: Field, do: str):
+def test_what_cannot_be_put_back_ends_the_process_before_another_function_runs(field: WorkerHost, do: str):
     first, leaking, *others = (field.call(name, max_retries=0) for name in ("state", do, "state", "state"))
     worker = field.worker(until_idle=True, recycle_growth_mb=100)
 
@@ -39,7 +39,7 @@ def test_what_cannot_be_put_back_ends_the_process_before_another_function_runs(f
 
 
 @pytest.mark.parametrize("do", ["shout", "shout_behind"])
-def test_an_error_of_50_mb_is_cut_before_anything_touches_it(field: Field, do: str):
+def test_an_error_of_50_mb_is_cut_before_anything_touches_it(field: WorkerHost, do: str):
     final, retried = field.call(do, max_retries=0), field.call(do, max_retries=1)
     other = field.call("state")
     worker = field.worker()

@@ -6,17 +6,17 @@ import signal
 import time
 
 from penstock.job import Status
-from tests.worker.processes import Field, alive, until, within
+from tests.worker.worker_processes import WorkerHost, alive, until, within
 
 NEVER_YIELD = ("sleep", "busy", "regex", "digest", "stubborn")
 """A system call, Python, C that keeps the interpreter, C that gives it away, and one that will not stop."""
 
 
-def put_each(field: Field, **fields: int) -> dict[str, str]:
+def put_each(field: WorkerHost, **fields: int) -> dict[str, str]:
     return {do: field.put(do, payload={"seconds": 600}, **fields) for do in NEVER_YIELD}
 
 
-def test_code_that_never_yields_is_stopped_within_5_s_of_its_timeout(field: Field):
+def test_code_that_never_yields_is_stopped_within_5_s_of_its_timeout(field: WorkerHost):
     ids = put_each(field, timeout_s=1)
     field.worker(processes=len(NEVER_YIELD))
 
@@ -29,7 +29,7 @@ def test_code_that_never_yields_is_stopped_within_5_s_of_its_timeout(field: Fiel
     assert Status.DONE is field.ended(field.put()).status
 
 
-def test_code_that_never_yields_is_stopped_on_cancel_within_the_grace_and_2_s(field: Field):
+def test_code_that_never_yields_is_stopped_on_cancel_within_the_grace_and_2_s(field: WorkerHost):
     ids = put_each(field)
     field.worker(processes=len(NEVER_YIELD), grace_s=0.5)
     for job_id in ids.values():
@@ -44,7 +44,7 @@ def test_code_that_never_yields_is_stopped_on_cancel_within_the_grace_and_2_s(fi
     assert Status.DONE is field.ended(field.put()).status
 
 
-def test_a_timeout_is_kept_while_somebody_else_holds_the_store(field: Field):
+def test_a_timeout_is_kept_while_somebody_else_holds_the_store(field: WorkerHost):
     job_id = field.put("sleep", payload={"seconds": 600}, timeout_s=1)
     field.worker()
     pid = field.began(job_id).pid
@@ -55,7 +55,7 @@ def test_a_timeout_is_kept_while_somebody_else_holds_the_store(field: Field):
     assert "ERR_JOB_TIMEOUT" == field.ended(job_id).error_code
 
 
-def test_time_in_which_the_whole_worker_stood_still_does_not_count(field: Field):
+def test_time_in_which_the_whole_worker_stood_still_does_not_count(field: WorkerHost):
     job_id = field.put("compute", payload={"seconds": 0.3}, timeout_s=2)
     worker = field.worker()
     field.began(job_id)
@@ -69,7 +69,7 @@ def test_time_in_which_the_whole_worker_stood_still_does_not_count(field: Field)
     assert "stood still for" in worker.log
 
 
-def test_progress_reaches_the_row_and_a_checkpoint_ends_a_cancelled_job(field: Field):
+def test_progress_reaches_the_row_and_a_checkpoint_ends_a_cancelled_job(field: WorkerHost):
     worker = field.worker()
     job_id = field.put("checkpoints")
 
@@ -85,7 +85,7 @@ def test_progress_reaches_the_row_and_a_checkpoint_ends_a_cancelled_job(field: F
     assert "died" not in worker.log
 
 
-def test_a_cancel_never_hits_the_job_that_comes_next(field: Field):
+def test_a_cancel_never_hits_the_job_that_comes_next(field: WorkerHost):
     """Claim numbers repeat from job to job, so the flag must be for the execution, not for the number."""
     field.worker()
     first = field.put("checkpoints")
@@ -98,7 +98,7 @@ def test_a_cancel_never_hits_the_job_that_comes_next(field: Field):
     assert "ERR_JOB_TIMEOUT" == field.ended(following).error_code
 
 
-def test_a_handler_can_clean_up_when_it_is_stopped(field: Field):
+def test_a_handler_can_clean_up_when_it_is_stopped(field: WorkerHost):
     field.worker()
     job_id = field.put("tidy", timeout_s=1)
 
@@ -107,7 +107,7 @@ def test_a_handler_can_clean_up_when_it_is_stopped(field: Field):
     assert 1 == len(field.recorded("tidied", job_id))
 
 
-def test_jobs_claimed_behind_a_slow_one_go_to_others(field: Field):
+def test_jobs_claimed_behind_a_slow_one_go_to_others(field: WorkerHost):
     quick = field.put_many(150)
     slow = [field.put("regex")]
     quick += field.put_many(60)

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.job import Status
 from tests.servers.stores import ON_FILES
-from tests.worker.processes import ROOT, Field, seconds_on_a_core
+from tests.worker.worker_processes import ROOT, WorkerHost, seconds_on_a_core
 
 ENGINES = ON_FILES
 
@@ -30,7 +30,7 @@ ENDING = ("fork", "fork_and_stay", "close_stdin", "chdir", "leak_threads")
 AFTERWARDS = {"where": str(ROOT), "read_stdin": "", "noop": {"ran": 1}}
 
 
-def test_whatever_a_handler_does_its_worker_goes_on(field: Field):
+def test_whatever_a_handler_does_its_worker_goes_on(field: WorkerHost):
     failing = {do: field.put(do, max_retries=0) for do in FAILING}
     ending = {do: field.put(do) for do in ENDING}
     afterwards = {do: field.put(do, priority=1) for do in AFTERWARDS}
@@ -53,7 +53,7 @@ def test_whatever_a_handler_does_its_worker_goes_on(field: Field):
     assert [1] == field.info("deaths")
 
 
-def test_a_payload_that_cannot_be_read_fails_its_job_only(field: Field):
+def test_a_payload_that_cannot_be_read_fails_its_job_only(field: WorkerHost):
     bad = field.put(payload_json="{")
     good = field.put()
 
@@ -63,7 +63,7 @@ def test_a_payload_that_cannot_be_read_fails_its_job_only(field: Field):
     assert Status.DONE is field.job(good).status
 
 
-def test_a_timer_that_was_left_running_does_not_hit_the_next_job(field: Field):
+def test_a_timer_that_was_left_running_does_not_hit_the_next_job(field: WorkerHost):
     ids = [field.put("leave_a_timer"), field.put("compute", payload={"seconds": 0.7}, max_retries=0)]
     worker = field.worker()
 
@@ -75,7 +75,7 @@ def test_a_timer_that_was_left_running_does_not_hit_the_next_job(field: Field):
     assert "died" not in worker.log
 
 
-def test_a_clock_that_was_replaced_does_not_time_out_the_next_job(field: Field):
+def test_a_clock_that_was_replaced_does_not_time_out_the_next_job(field: WorkerHost):
     ids = [
         field.put("stop_the_clock"),
         field.put(timeout_s=5),
@@ -89,7 +89,7 @@ def test_a_clock_that_was_replaced_does_not_time_out_the_next_job(field: Field):
     }
 
 
-def test_whoever_read_its_output_may_go(field: Field):
+def test_whoever_read_its_output_may_go(field: WorkerHost):
     """As with `penstock worker | head -1`: functions that print go on."""
     worker = field.worker(piped=True)
     assert Status.DONE is field.ended(field.put()).status
@@ -102,7 +102,7 @@ def test_whoever_read_its_output_may_go(field: Field):
 
 
 @pytest.mark.parametrize("do", ["close_stdout", "mute_stdout"])
-def test_streams_are_there_again_for_the_next_job(field: Field, do: str):
+def test_streams_are_there_again_for_the_next_job(field: WorkerHost, do: str):
     ids = [field.put(do), field.put("print_much", max_retries=0)]
     field.worker()
 
@@ -111,7 +111,7 @@ def test_streams_are_there_again_for_the_next_job(field: Field, do: str):
 
 @pytest.mark.parametrize("start_method", ["spawn", "fork"])
 def test_a_handler_that_closes_all_descriptors_is_done_and_its_process_goes_at_once(
-    field: Field, start_method: str
+    field: WorkerHost, start_method: str
 ):
     ids = [field.put(), field.put("close_all", payload={"seconds": 1.0}), field.put()]
     worker = field.worker(start_method=start_method)
@@ -130,7 +130,7 @@ def test_a_handler_that_closes_all_descriptors_is_done_and_its_process_goes_at_o
     assert "closed the descriptors of its process" in worker.log
 
 
-def test_threads_that_were_left_behind_do_not_keep_a_process(field: Field):
+def test_threads_that_were_left_behind_do_not_keep_a_process(field: WorkerHost):
     worker = field.worker(recycle_after=1)
     first = field.put("leak_threads")
     second = field.put()

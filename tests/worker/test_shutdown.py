@@ -12,7 +12,7 @@ import pytest
 
 from penstock import clock
 from penstock.job import Scope, Status
-from tests.worker.processes import Field, Worker, alive, until, within
+from tests.worker.worker_processes import Worker, WorkerHost, alive, until, within
 
 
 def stopped(worker: Worker, number: int = signal.SIGTERM) -> float:
@@ -28,7 +28,7 @@ def stopped(worker: Worker, number: int = signal.SIGTERM) -> float:
 
 
 @pytest.mark.parametrize("start_method", ["spawn", "fork"])
-def test_a_stop_under_load_loses_nothing_and_spends_no_retry(field: Field, start_method: str):
+def test_a_stop_under_load_loses_nothing_and_spends_no_retry(field: WorkerHost, start_method: str):
     field.put_many(5_000, priority=5)
     worker = field.worker(processes=2, start_method=start_method, shutdown_grace_s=5)
     until(lambda: field.count(Status.DONE) > 100)
@@ -43,7 +43,7 @@ def test_a_stop_under_load_loses_nothing_and_spends_no_retry(field: Field, start
     assert [] == list((field.place / "here").iterdir())
 
 
-def test_a_short_job_is_finished_and_a_long_one_is_given_back(field: Field):
+def test_a_short_job_is_finished_and_a_long_one_is_given_back(field: WorkerHost):
     short = field.put("sleep", payload={"seconds": 0.7})
     long = field.put("sleep", payload={"seconds": 600})
     worker = field.worker(processes=2, shutdown_grace_s=1.5)
@@ -60,7 +60,7 @@ def test_a_short_job_is_finished_and_a_long_one_is_given_back(field: Field):
     assert ["released"] == [event.what for event in job.history]
 
 
-def test_a_second_signal_does_not_wait(field: Field):
+def test_a_second_signal_does_not_wait(field: WorkerHost):
     job_id = field.put("sleep", payload={"seconds": 600})
     worker = field.worker(shutdown_grace_s=60)
     field.began(job_id)
@@ -72,7 +72,7 @@ def test_a_second_signal_does_not_wait(field: Field):
     assert (Status.PENDING, 0) == (field.job(job_id).status, field.job(job_id).retry_count)
 
 
-def test_a_terminal_that_is_closed_is_a_stop_like_any_other(field: Field):
+def test_a_terminal_that_is_closed_is_a_stop_like_any_other(field: WorkerHost):
     job_id = field.put("sleep", payload={"seconds": 1})
     worker = field.worker(shutdown_grace_s=20)
     pid = field.began(job_id).pid
@@ -86,7 +86,7 @@ def test_a_terminal_that_is_closed_is_a_stop_like_any_other(field: Field):
     assert (Status.DONE, 0) == (field.job(job_id).status, field.job(job_id).retry_count)
 
 
-def test_signals_that_were_ignored_at_its_start_stay_ignored(field: Field):
+def test_signals_that_were_ignored_at_its_start_stay_ignored(field: WorkerHost):
     """As under nohup, or in the background of a script: only SIGTERM stops it, gracefully."""
     worker = field.worker(ignoring=True)
     field.ended(field.put())
@@ -100,7 +100,7 @@ def test_signals_that_were_ignored_at_its_start_stay_ignored(field: Field):
     assert "finishing" in worker.log
 
 
-def test_a_signal_to_every_process_at_once_is_a_stop_like_any_other(field: Field):
+def test_a_signal_to_every_process_at_once_is_a_stop_like_any_other(field: WorkerHost):
     """As service managers do it: children get the signal too, and finish what they have in hand."""
     job_id = field.put("sleep", payload={"seconds": 1})
     worker = field.worker(processes=2, shutdown_grace_s=20)
@@ -114,7 +114,7 @@ def test_a_signal_to_every_process_at_once_is_a_stop_like_any_other(field: Field
     assert (Status.DONE, 0) == (field.job(job_id).status, field.job(job_id).retry_count)
 
 
-def test_until_idle_takes_up_what_has_become_due(field: Field):
+def test_until_idle_takes_up_what_has_become_due(field: WorkerHost):
     now, minute = clock.now(), timedelta(minutes=1)
     due = field.new(run_at=now - minute)
     paused = field.new(run_at=now - minute, tenant_id="asleep")
@@ -129,7 +129,7 @@ def test_until_idle_takes_up_what_has_become_due(field: Field):
     ]
 
 
-def test_until_idle_is_not_misled_by_what_changes_while_it_looks(field: Field):
+def test_until_idle_is_not_misled_by_what_changes_while_it_looks(field: WorkerHost):
     """Counted while it waits for its retry, and under way when what waits is listed."""
     first = field.put("parent_at_second_try", payload={"child": {"do": "noop"}})
 
@@ -139,7 +139,7 @@ def test_until_idle_is_not_misled_by_what_changes_while_it_looks(field: Field):
     assert {Status.DONE} == {job.status for job in field.jobs()}
 
 
-def test_until_idle_ends_when_only_paused_and_later_jobs_are_left(field: Field):
+def test_until_idle_ends_when_only_paused_and_later_jobs_are_left(field: WorkerHost):
     field.put_many(30)
     unknown = field.put(item_type="file", lock_key="busy")
     behind = field.put(lock_key="busy")

@@ -11,7 +11,7 @@ import pytest
 from penstock import Penstock, clock, config
 from penstock.job import Status
 from tests.servers.stores import ON_SERVERS
-from tests.worker.processes import Field, until
+from tests.worker.worker_processes import WorkerHost, until
 
 ENGINES = ON_SERVERS
 OFF_S = 600
@@ -23,7 +23,7 @@ off = pytest.mark.parametrize("off_s", [OFF_S, -OFF_S])
 
 
 @off
-def test_neither_steals_from_the_other_nor_starves(field: Field, off_s: int):
+def test_neither_steals_from_the_other_nor_starves(field: WorkerHost, off_s: int):
     long: dict[str, Any] = {"payload": {"seconds": OUTLAST_S}, "max_retries": 0}
     field.worker("wrong", clock_off_s=off_s, processes=2, **TERMS)
     theirs = field.put("sleep", **long)
@@ -40,7 +40,7 @@ def test_neither_steals_from_the_other_nor_starves(field: Field, off_s: int):
 
 
 @off
-def test_jobs_for_later_and_retries_run_in_time(field: Field, off_s: int):
+def test_jobs_for_later_and_retries_run_in_time(field: WorkerHost, off_s: int):
     field.worker("wrong", clock_off_s=off_s, **TERMS)
     lost = field.put("kill_self", max_retries=1)
     later = field.new(run_at=field.queue.now() + timedelta(seconds=1.5))
@@ -55,7 +55,7 @@ def test_jobs_for_later_and_retries_run_in_time(field: Field, off_s: int):
 
 
 @off
-def test_a_parent_does_not_time_out_by_a_clock_that_is_fast(field: Field, off_s: int):
+def test_a_parent_does_not_time_out_by_a_clock_that_is_fast(field: WorkerHost, off_s: int):
     field.worker("wrong", clock_off_s=off_s, processes=2, **TERMS)
     child = {"do": "sleep", "seconds": 1.0, "record": str(field.record)}
     parent = field.put("parent", payload={"child": child}, timeout_s=60)
@@ -64,14 +64,14 @@ def test_a_parent_does_not_time_out_by_a_clock_that_is_fast(field: Field, off_s:
 
 
 @pytest.fixture
-def app(field: Field) -> Iterator[Penstock]:
+def app(field: WorkerHost) -> Iterator[Penstock]:
     with Penstock(settings=config.load({}, url=field.url, state_dir=field.place)) as opened:
         yield opened
 
 
 @off
 def test_a_delay_counts_from_the_servers_time(
-    field: Field, app: Penstock, off_s: int, monkeypatch: pytest.MonkeyPatch
+    field: WorkerHost, app: Penstock, off_s: int, monkeypatch: pytest.MonkeyPatch
 ):
     before = field.queue.now()
     right = clock.now

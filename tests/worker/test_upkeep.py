@@ -13,12 +13,14 @@ from penstock.worker.upkeep.overdue import OverdueEnder
 from penstock.worker.upkeep.pruner import Pruner
 from penstock.worker.upkeep.reaper import REAP_AT_ONCE, Reaper
 from penstock.worker.upkeep.stuck import StuckWarner
-from tests.worker.processes import Field
+from tests.worker.worker_processes import WorkerHost
 
 LONG_AGO = timedelta(hours=3)
 
 
-def claimed(field: Field, number: int = 1, *, ago: timedelta = LONG_AGO, **fields: object) -> list[Claim]:
+def claimed(
+    field: WorkerHost, number: int = 1, *, ago: timedelta = LONG_AGO, **fields: object
+) -> list[Claim]:
     """Jobs of a worker that was last heard of a while ago."""
     moment = clock.now() - ago
     field.queue.add([field.new(**fields) for _ in range(number)], now=moment)  # type: ignore[arg-type]
@@ -34,11 +36,11 @@ class Clocks:
         self.steady += seconds
 
 
-def reaper(field: Field, clocks: Clocks) -> Reaper:
+def reaper(field: WorkerHost, clocks: Clocks) -> Reaper:
     return Reaper(field.queue, 300.0, wall=lambda: clocks.wall, steady=lambda: clocks.steady)
 
 
-def test_jobs_whose_lease_is_over_are_lost_and_come_back(field: Field):
+def test_jobs_whose_lease_is_over_are_lost_and_come_back(field: WorkerHost):
     claimed(field, REAP_AT_ONCE + 1)
     duty = reaper(field, Clocks())
 
@@ -49,7 +51,7 @@ def test_jobs_whose_lease_is_over_are_lost_and_come_back(field: Field):
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0])
-def test_a_clock_that_jumps_robs_nobody(field: Field, jump: float):
+def test_a_clock_that_jumps_robs_nobody(field: WorkerHost, jump: float):
     """A laptop that slept, or a clock set by hand: holders get one lease to renew."""
     clocks = Clocks()
     duty = reaper(field, clocks)
@@ -67,7 +69,7 @@ def test_a_clock_that_jumps_robs_nobody(field: Field, jump: float):
     assert 0 == field.count(Status.IN_PROGRESS)
 
 
-def test_a_clock_that_is_slowly_put_right_changes_nothing(field: Field):
+def test_a_clock_that_is_slowly_put_right_changes_nothing(field: WorkerHost):
     clocks = Clocks()
     duty = reaper(field, clocks)
     for _ in range(10):
@@ -81,7 +83,7 @@ def test_a_clock_that_is_slowly_put_right_changes_nothing(field: Field):
     assert 0 == field.count(Status.IN_PROGRESS)
 
 
-def test_each_status_is_kept_for_its_own_time(field: Field):
+def test_each_status_is_kept_for_its_own_time(field: WorkerHost):
     done, failed = claimed(field, 2)
     moment = clock.now() - LONG_AGO
     field.queue.settle([lifecycle.done(done), lifecycle.failed(failed, "ERR_PARSE", "bad")], now=moment)
@@ -94,7 +96,7 @@ def test_each_status_is_kept_for_its_own_time(field: Field):
     assert not Pruner(field.queue, {}).step()
 
 
-def test_a_job_without_progress_is_warned_of_once(field: Field, caplog: pytest.LogCaptureFixture):
+def test_a_job_without_progress_is_warned_of_once(field: WorkerHost, caplog: pytest.LogCaptureFixture):
     stuck = claimed(field)[0]
     claimed(field, ago=timedelta(minutes=29))
     duty = StuckWarner(field.queue)
@@ -107,7 +109,7 @@ def test_a_job_without_progress_is_warned_of_once(field: Field, caplog: pytest.L
     assert f"job {stuck.queue_id} (content/ingest, worker gone) shows no progress" in caplog.messages[0]
 
 
-def test_a_waiting_job_fails_when_nothing_below_it_ends_for_its_timeout(field: Field):
+def test_a_waiting_job_fails_when_nothing_below_it_ends_for_its_timeout(field: WorkerHost):
     parent = claimed(field, timeout_s=7200)[0]
     child = field.new()
     field.queue.settle([lifecycle.waits(parent, children=(child,))], now=clock.now() - LONG_AGO)
@@ -120,7 +122,7 @@ def test_a_waiting_job_fails_when_nothing_below_it_ends_for_its_timeout(field: F
 
 
 @pytest.mark.parametrize("why", ["recent", "below", "paused"])
-def test_a_waiting_job_with_a_reason_to_wait_goes_on(field: Field, why: str):
+def test_a_waiting_job_with_a_reason_to_wait_goes_on(field: WorkerHost, why: str):
     parent = claimed(field, timeout_s=7200)[0]
     moment = clock.now() - (timedelta(hours=1) if why == "recent" else LONG_AGO)
     field.queue.settle([lifecycle.waits(parent, children=(field.new(),))], now=moment)

@@ -17,49 +17,49 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from penstock.catalog.answers import (
-    ChunkState,
-    ChunkView,
-    Document,
-    Event,
-    Filters,
-    KeywordHit,
-    KnownSource,
-    Made,
-    Missing,
-    PageState,
-    Progress,
-    Source,
-    Space,
-    TenantCount,
-    VectorBatch,
-    VectorChanges,
-    Why,
-    Witness,
-)
 from penstock.catalog.values import (
     Adoption,
-    Claimed,
-    Entry,
-    EntryKind,
+    FailedFile,
+    HeldTask,
     LedgerEntry,
     Move,
     NewGeneration,
     NewPage,
+    OutboxEntry,
+    OutboxEntryKind,
     Phase,
     Place,
-    Remembered,
     Removal,
-    Removed,
+    RemovalResult,
     Rename,
-    Renamed,
-    Stored,
+    RenameResult,
+    StoreResult,
     Task,
     TaskOutcome,
     TaskRequest,
     TaskStatus,
     Touch,
     Walk,
+)
+from penstock.catalog.views import (
+    ChunkOrigins,
+    ChunkState,
+    ChunkView,
+    Document,
+    DocumentEvent,
+    Filters,
+    KeywordHit,
+    KnownSource,
+    MissingPart,
+    PageState,
+    PathReport,
+    Progress,
+    Source,
+    SourceMark,
+    Space,
+    TenantCount,
+    VectorBatch,
+    VectorChanges,
 )
 
 BATCH = 1_000
@@ -69,7 +69,7 @@ TASK_LEASE = timedelta(seconds=120)
 """A task without a sign of life for this long is lost."""
 
 
-class Snapshot(Protocol):
+class CatalogSnapshot(Protocol):
     """One moment of the catalog. Not for several threads at once."""
 
     def known(
@@ -99,7 +99,7 @@ class Snapshot(Protocol):
     def generations(self, source_id: str) -> list[Document]:
         """All generations still there, newest first."""
 
-    def events(self, source_id: str) -> list[Event]:
+    def events(self, source_id: str) -> list[DocumentEvent]:
         """What happened to a source after it was first indexed, oldest first; also to one that is gone."""
 
     def formerly(self, place: Place, path: str) -> str | None:
@@ -118,12 +118,12 @@ class Snapshot(Protocol):
     def page_text(self, page_id: int) -> str | None:
         """The text of a page, where it was kept."""
 
-    def missing(self, document_id: int, *, limit: int = 100) -> list[Missing]:
+    def missing(self, document_id: int, *, limit: int = 100) -> list[MissingPart]:
         """What failed for good in ocr or vector."""
 
     def progress(self, document_id: int) -> Progress | None: ...
 
-    def made(self, document_id: int) -> Made:
+    def made(self, document_id: int) -> ChunkOrigins:
         """Reads every chunk: for the end of a document, not for status pages."""
 
     def statistics(self) -> dict[tuple[str, TaskStatus], int]:
@@ -143,7 +143,7 @@ class Snapshot(Protocol):
     def walks(self, place: Place, path: str) -> list[Walk]:
         """Those that were announced for the path, or a folder it lies in."""
 
-    def why(self, place: Place, path: str) -> Why: ...
+    def why(self, place: Place, path: str) -> PathReport: ...
 
     def ledger(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
@@ -152,7 +152,7 @@ class Snapshot(Protocol):
 
     def remembered(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
-    ) -> list[Remembered]:
+    ) -> list[FailedFile]:
         """Files at or below a folder that failed for good, by path."""
 
     def fingerprints(self) -> dict[Phase, str]: ...
@@ -184,7 +184,7 @@ class Snapshot(Protocol):
     def changes(self, tenant_id: str, since: int | None = None) -> VectorChanges:
         """What a cache that was right at sequence ``since`` has to do to be right for this snapshot."""
 
-    def witnesses(self, tenant_id: str, until: int, *, limit: int = 32) -> list[Witness]:
+    def witnesses(self, tenant_id: str, until: int, *, limit: int = 32) -> list[SourceMark]:
         """Of the sources not changed after sequence ``until`` those changed last, newest first: a cache that
         remembers them can tell whether it was made from this catalog, or from one that was restored since."""
 
@@ -201,9 +201,11 @@ class Snapshot(Protocol):
 
 
 class Catalog(Protocol):
-    def snapshot(self) -> AbstractContextManager[Snapshot]: ...
+    def snapshot(self) -> AbstractContextManager[CatalogSnapshot]: ...
 
-    def store(self, generations: Sequence[NewGeneration], *, now: datetime | None = None) -> list[Stored]:
+    def store(
+        self, generations: Sequence[NewGeneration], *, now: datetime | None = None
+    ) -> list[StoreResult]:
         """Write generations, all in one transaction, each with its own outcome.
 
         One whose pages all have their chunks and whose chunks all have (or find) their vectors is published
@@ -238,15 +240,15 @@ class Catalog(Protocol):
         vectors, later phases skipped behind a gate that failed for good, pages and documents brought up to
         their parts, publishing. Each applies only while its claim number holds; None: the claim was lost."""
 
-    def renew(self, claims: Sequence[Claimed | Task], *, now: datetime | None = None) -> list[bool]:
+    def renew(self, claims: Sequence[HeldTask | Task], *, now: datetime | None = None) -> list[bool]:
         """A sign of life for claims still held; False where the claim was lost."""
 
     def expired(
         self, *, lease: timedelta = TASK_LEASE, now: datetime | None = None, limit: int = 100
-    ) -> list[Claimed]:
+    ) -> list[HeldTask]:
         """Claims without a sign of life for longer than the lease, for ``outcomes.lost`` and ``settle``."""
 
-    def held(self, worker_id: str) -> list[Claimed]:
+    def held(self, worker_id: str) -> list[HeldTask]:
         """A worker's claims, for ``outcomes.released`` (or ``lost``) and ``settle``."""
 
     def retry(self, document_id: int, *, now: datetime | None = None) -> int:
@@ -265,7 +267,7 @@ class Catalog(Protocol):
         """Say what will be looked at, before the first look: deletes asked for earlier that have not removed
         it by then do not do so without having heard the walk."""
 
-    def rename(self, rename: Rename, *, limit: int = BATCH, now: datetime | None = None) -> Renamed:
+    def rename(self, rename: Rename, *, limit: int = BATCH, now: datetime | None = None) -> RenameResult:
         """Give sources their new paths, at most ``limit`` a call. Nothing is read or embedded; ids, chunks
         and vectors stay. What stood at a new path is removed. What was asked for since the rename stays where
         it is; what was asked for before is no longer published at the old path. Raises ``InvalidRequest``
@@ -278,13 +280,15 @@ class Catalog(Protocol):
         one that changed since it was looked at, whose new path is another source's, or whose new path was
         deleted by a request not older than ``asked_at``."""
 
-    def remove(self, removal: Removal, *, limit: int = BATCH, now: datetime | None = None) -> Removed:
+    def remove(self, removal: Removal, *, limit: int = BATCH, now: datetime | None = None) -> RemovalResult:
         """Write a tombstone, then make sources invisible, at most ``limit`` a call, and drop generations
         being built. A generation asked for not later than the tombstone is never published afterwards.
         Rows go through the outbox, sources with the last of theirs. Where walks were announced that were
         asked for later, and not ``heard``, nothing but the tombstone is written, and they are answered."""
 
-    def outbox(self, kind: EntryKind | None = None, *, after: int = 0, limit: int = 100) -> list[Entry]:
+    def outbox(
+        self, kind: OutboxEntryKind | None = None, *, after: int = 0, limit: int = 100
+    ) -> list[OutboxEntry]:
         """What is left to do after transactions that are over, oldest first."""
 
     def leftovers(self, entry_id: int, *, limit: int = BATCH) -> list[str]:

@@ -46,7 +46,7 @@ class Gate(enum.StrEnum):
     DOCUMENT = "document"
 
 
-class State(enum.StrEnum):
+class GenerationState(enum.StrEnum):
     """Of a generation. ``building`` until it is published or dropped, also while kept back after failures; a
     published one is the current one only while its source says so."""
 
@@ -55,7 +55,7 @@ class State(enum.StrEnum):
     DROPPED = "dropped"
 
 
-class Fault(enum.StrEnum):
+class FailureKind(enum.StrEnum):
     """Why a task failed for good: the content cannot be read, or something else was down."""
 
     CONTENT = "content"
@@ -100,7 +100,7 @@ class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Failure(msgspec.Struct, frozen=True):
     code: str
     message: str
-    fault: Fault = Fault.CONTENT
+    fault: FailureKind = FailureKind.CONTENT
 
 
 class NewPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,7 +157,7 @@ class Outcome(enum.StrEnum):
     REMOVED = "removed"
 
 
-class Stored(msgspec.Struct, frozen=True, kw_only=True):
+class StoreResult(msgspec.Struct, frozen=True, kw_only=True):
     """``kept``: chunks whose text was there already, with its id and vector; the other ``chunks`` are new.
 
     ``published``: also partial ones, whose missing parts are in ``failed``. ``building``: wait for
@@ -230,7 +230,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     symbols: str = ""
 
 
-class Claimed(msgspec.Struct, frozen=True, gc=False):
+class HeldTask(msgspec.Struct, frozen=True, gc=False):
     """As much of a claimed task as it takes to renew or to end it. A ``Task`` has it too."""
 
     lane: Phase
@@ -252,26 +252,26 @@ class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
     suspect: bool = False
     code: str | None = None
     message: str | None = None
-    fault: Fault | None = None
+    fault: FailureKind | None = None
     page: NewPage | None = None
     vector: bytes | None = None
     entities: int = 0
     relationships: int = 0
 
 
-class EntryKind(enum.StrEnum):
+class OutboxEntryKind(enum.StrEnum):
     """``job``: look whether this job can end. ``leftover``: parts of a generation nobody sees any more."""
 
     JOB = "job"
     LEFTOVER = "leftover"
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class OutboxEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the outbox. Doing it twice does no harm. A job's entry outlives its source, whose fields
     are empty then."""
 
     entry_id: int
-    kind: EntryKind
+    kind: OutboxEntryKind
     document_id: int
     source_id: str
     place: Place
@@ -308,7 +308,7 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     asked_at: datetime
 
 
-class Removed(msgspec.Struct, frozen=True):
+class RemovalResult(msgspec.Struct, frozen=True):
     """``sources`` became invisible in this call; ``more`` are left for the next. ``newer``: nothing was done,
     as these walks were asked for after the delete and may want what it would remove."""
 
@@ -327,7 +327,7 @@ class Rename(msgspec.Struct, frozen=True, kw_only=True):
     folder: bool = False
 
 
-class Renamed(msgspec.Struct, frozen=True):
+class RenameResult(msgspec.Struct, frozen=True):
     """``replaced``: sources that stood at a new path and went; ``more``: call again."""
 
     sources: int
@@ -380,7 +380,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Hash of the parser version and the limits it failed with; with others it is read again."""
 
 
-class Remembered(msgspec.Struct, frozen=True):
+class FailedFile(msgspec.Struct, frozen=True):
     """A file that failed for good: it fails again until it, its parser or the limits change."""
 
     path: str

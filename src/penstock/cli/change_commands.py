@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.exits import REFUSED
+from penstock.cli.exit_codes import REFUSED
 from penstock.cli.output import emit, emit_json, printable, table
 from penstock.cli.session import Session, json_option
 from penstock.errors import InvalidRequest
@@ -17,9 +17,9 @@ from penstock.service import paths
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
-    from penstock.service.answers import Receipt
     from penstock.service.requests import Submission
-    from penstock.service.verifying import Difference
+    from penstock.service.responses import Receipt
+    from penstock.service.verification import Difference
 
 SHOWN = 20
 

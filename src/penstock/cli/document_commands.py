@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.exits import REFUSED
+from penstock.cli.exit_codes import REFUSED
+from penstock.cli.job_views import spoken
 from penstock.cli.output import age, emit, emit_json, fields, printable, table
 from penstock.cli.session import Session, json_option
-from penstock.cli.views import spoken
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
-    from penstock.catalog.answers import Document, Source
+    from penstock.catalog.views import Document, Source
 
 
 @click.group(invoke_without_command=True)

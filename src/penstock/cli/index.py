@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.exits import INTERRUPTED, REFUSED
-from penstock.cli.following import Follower, shown
+from penstock.cli.arguments import all_words
+from penstock.cli.exit_codes import INTERRUPTED, REFUSED
+from penstock.cli.job_progress import JobProgress, shown
 from penstock.cli.output import emit, emit_json, printable, table
 from penstock.cli.session import Session, json_option
-from penstock.cli.values import all_words
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.job import Job
-    from penstock.service.answers import Receipt
+    from penstock.service.responses import Receipt
 
 NAMED = 5
 CLAIMED_WITHIN_S = 3.0
@@ -76,7 +76,7 @@ def index(session: Session, /, path: str, **given: Any) -> None:
             emit_json({"job_id": receipt.job_id, "status": "pending", "dedupe_hit": receipt.dedupe_hit})
         return
     began = time.monotonic()
-    follower = Follower(session.another_jobs(), receipt.job_id, session.documents)
+    follower = JobProgress(session.another_jobs(), receipt.job_id, session.documents)
     with shown(follower, f"Indexing {path}"):
         if here:
             _work_here(session, receipt.job_id, 1 if given["serial"] else given["processes"] or 2)

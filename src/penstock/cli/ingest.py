@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.exits import NOT_SUBMITTED, REFUSED
+from penstock.cli.exit_codes import NOT_SUBMITTED, REFUSED
 from penstock.cli.gateway import config_option, contract_settings
 from penstock.cli.output import emit, emit_error, emit_json, fields, printable, span, table
 from penstock.cli.session import Command, Session, json_option
@@ -17,7 +17,7 @@ from penstock.errors import StoreError
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
-    from penstock.redis_contract.answers import Health, Prepared
+    from penstock.redis_contract.producer_types import Health, PreparedMessage
 
 FOLLOW_S = 0.5
 WATCH_S = 2.0
@@ -68,11 +68,11 @@ def submit(
     \b
     penstock ingest submit --rag policies_rag --path incoming/handbook.pdf
     """
-    from penstock.redis_contract.answers import Asked
+    from penstock.redis_contract.producer_types import SubmitRequest
 
     dry_run = given.pop("dry_run")
     with session.contract(contract_settings(session, redis_url, rag_config)) as contract:
-        prepared = contract.prepare(rag_id, path, Asked(**given))
+        prepared = contract.prepare(rag_id, path, SubmitRequest(**given))
         connected = None
         if not dry_run:
             try:
@@ -91,7 +91,7 @@ def submit(
         click.echo("No gateway is connected; the job waits. Start one with: penstock gateway", err=True)
 
 
-def _told(prepared: Prepared, *, dry_run: bool) -> str:
+def _told(prepared: PreparedMessage, *, dry_run: bool) -> str:
     message = prepared.message
     asked = {**message["options"], "drop_metadata": not message["options"]["preserve_metadata"]}
     options = ", ".join(name for name, value in asked.items() if value and name != "preserve_metadata")

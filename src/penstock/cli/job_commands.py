@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli import queue_look
+from penstock.cli import queue_inspect
+from penstock.cli.job_views import stats_as_json
 from penstock.cli.output import emit, emit_json, fields, table
 from penstock.cli.session import Session, json_option
-from penstock.cli.views import stats_as_json
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ def jobs(context: click.Context, job_id: str | None, watch: bool, limit: int) ->
         if watch and not session.as_json:
             click.clear()
         if job_id is None:
-            queue_look.print_jobs(session, session.jobs.jobs(top_level=True, limit=limit))
+            queue_inspect.print_jobs(session, session.jobs.jobs(top_level=True, limit=limit))
         else:
-            context.invoke(queue_look.show, job_id=job_id)
+            context.invoke(queue_inspect.show, job_id=job_id)
             watch = watch and not session.jobs.job(job_id).ended
         if not watch:
             return
@@ -54,7 +54,7 @@ def status(session: Session, tenant: str | None) -> None:
             {"queue": stats_as_json(stats), "documents": overview, "worker_here": session.worker_alive()}
         )
         return
-    queue_look.print_stats(stats)
+    queue_inspect.print_stats(stats)
     emit("")
     _print_documents(overview, session.settings.embedder)
     if not session.worker_alive() and stats.by_status.get("pending"):

@@ -15,13 +15,13 @@ from penstock.cli import (
     index,
     ingest,
     job_commands,
-    queue_change,
     queue_commands,
+    queue_manage,
     rebuild,
     search,
     worker,
 )
-from penstock.cli.exits import INTERRUPTED
+from penstock.cli.exit_codes import INTERRUPTED
 from penstock.cli.global_options import add_global_options
 from penstock.cli.session import Contract, Gateway, Session, Worker
 from penstock.cli.streams import mend_standard_streams, told
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from penstock.config import Settings
     from penstock.service.documents import Documents
     from penstock.service.jobs import Jobs
-    from penstock.service.rebuilding import Rebuilder
+    from penstock.service.rebuild import Rebuilder
     from penstock.service.search import Search
-    from penstock.service.verifying import Verifier
+    from penstock.service.verification import Verifier
 
 
 class Root(click.Group):
@@ -92,80 +92,81 @@ class _House:
     """What only the composition root may know: how stores are opened and workers made."""
 
     def jobs(self, settings: Settings) -> Jobs:
-        from penstock.queue.opening import open_queue
+        from penstock.queue.factory import open_queue
         from penstock.service.jobs import Jobs
 
         return Jobs(open_queue(settings), settings, door="cli")
 
     def documents(self, settings: Settings, jobs: Jobs) -> Documents:
-        from penstock.catalog.opening import open_catalog
-        from penstock.neighbours import refuse_second_host
+        from penstock.catalog.factory import open_catalog
+        from penstock.catalog_host import refuse_second_host
         from penstock.service.documents import Documents
 
         refuse_second_host(settings, jobs.queue)
         return Documents(open_catalog(settings), jobs, settings)
 
     def search(self, settings: Settings, documents: Documents) -> Search:
-        from penstock.pipeline.embed.opening import open_space
-        from penstock.pipeline.vectors.copies import Copies
-        from penstock.pipeline.vectors.shelf import open_shelf
+        from penstock.pipeline.embed.factory import open_space
+        from penstock.pipeline.vectors.cache import VectorCache
+        from penstock.pipeline.vectors.cache_directory import open_shelf
         from penstock.service.search import Search
 
-        return Search(documents.catalog, settings, open_space, Copies(open_shelf(settings)))
+        return Search(documents.catalog, settings, open_space, VectorCache(open_shelf(settings)))
 
     def verifier(self, documents: Documents, jobs: Jobs) -> Verifier:
-        from penstock.service.verifying import Verifier
+        from penstock.service.verification import Verifier
 
         return Verifier(documents.catalog, jobs)
 
     def rebuilder(self, settings: Settings, documents: Documents, jobs: Jobs) -> Rebuilder:
-        from penstock.pipeline.embed.opening import open_embedder
-        from penstock.pipeline.recipe import Recipe
-        from penstock.service.rebuilding import Rebuilder
+        from penstock.pipeline.embed.factory import open_embedder
+        from penstock.pipeline.pipeline import Pipeline
+        from penstock.service.rebuild import Rebuilder
 
-        return Rebuilder(documents.catalog, jobs, Recipe(open_embedder(settings.embedder)))
+        return Rebuilder(documents.catalog, jobs, Pipeline(open_embedder(settings.embedder)))
 
     def worker(self, settings: Settings, **options: Any) -> Worker:
-        from penstock import working
+        from penstock.worker import launch
 
         # Work done inside another command has the terminal for itself: only what stops it is told.
-        working.log_to_stderr(logging.ERROR if options.get("until_job") else logging.INFO)
-        return working.Worker(settings, **options)
+        launch.log_to_stderr(logging.ERROR if options.get("until_job") else logging.INFO)
+        return launch.Worker(settings, **options)
 
     def worker_once_reachable(self, settings: Settings, **options: Any) -> Worker | None:
-        from penstock import working
         from penstock.store_wait import once_reachable
+        from penstock.worker import launch
 
-        working.log_to_stderr(logging.INFO)
+        launch.log_to_stderr(logging.INFO)
 
         def reached() -> Worker:
             # An application opens its queue when it is loaded, so that is tried again as well.
-            made = working.Worker(settings, **options)
+            made = launch.Worker(settings, **options)
             made.check_stores()
             return made
 
         return once_reachable(reached)
 
     def worker_alive(self, settings: Settings, jobs: Jobs) -> bool:
-        from penstock import working
+        from penstock.worker import launch
 
-        return working.worker_alive(settings, jobs.queue)
+        return launch.worker_alive(settings, jobs.queue)
 
     def wait(self, jobs: Jobs, job_id: str) -> None:
-        from penstock.queue.waiting import wait_for
+        from penstock.queue.wait import wait_for
 
         wait_for(jobs.queue, lambda: jobs.job(job_id).ended, None)
 
     def contract(self, settings: Settings) -> Contract:
-        from penstock import bridging
+        from penstock.redis_contract import assembly
 
-        return bridging.open_contract(settings)
+        return assembly.open_contract(settings)
 
     def gateway(self, settings: Settings, jobs: Jobs, documents: Documents) -> Gateway:
-        from penstock import bridging, working
+        from penstock.redis_contract import assembly
+        from penstock.worker import launch
 
-        working.log_to_stderr(logging.INFO)
-        return bridging.make_gateway(settings, jobs, documents)
+        launch.log_to_stderr(logging.INFO)
+        return assembly.make_gateway(settings, jobs, documents)
 
 
 for command in (
@@ -181,8 +182,8 @@ for command in (
     change_commands.delete_tenant,
     change_commands.verify,
     rebuild.rebuild,
-    queue_change.cancel,
-    queue_change.retry,
+    queue_manage.cancel,
+    queue_manage.retry,
     queue_commands.queue,
     worker.worker,
     gateway.gateway,

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import click
 
 from penstock import clock
-from penstock.cli.exits import PIPE_CLOSED
+from penstock.cli.exit_codes import PIPE_CLOSED
 from penstock.errors import OutputFailed, PenstockError
 
 WIDE = 100_000

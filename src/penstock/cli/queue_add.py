@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from penstock.cli.arguments import add_path, add_text, duration, read_payload
+from penstock.cli.job_views import receipt_as_json
 from penstock.cli.output import age, emit, emit_json
 from penstock.cli.session import Session, json_option
-from penstock.cli.values import add_path, add_text, duration, read_payload
-from penstock.cli.views import receipt_as_json
 
 if TYPE_CHECKING:
-    from penstock.service.answers import Receipt
+    from penstock.service.responses import Receipt
 
 
-class Options(TypedDict):
+class AddOptions(TypedDict):
     """The options of ``add`` as click hands them over."""
 
     payload: str | None
@@ -61,7 +61,7 @@ class Options(TypedDict):
 @click.option("--id", "job_id", metavar="ID", help="An id of your own choice.")
 @json_option
 @click.pass_obj
-def add(session: Session, item_type: str, op: str, **options: Unpack[Options]) -> None:
+def add(session: Session, item_type: str, op: str, **options: Unpack[AddOptions]) -> None:
     """Put one job into the queue.
 
     \b

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from penstock.cli import ingest, queue_add, queue_change, queue_look
+from penstock.cli import ingest, queue_add, queue_inspect, queue_manage
 
 
 @click.group()
@@ -14,14 +14,14 @@ def queue() -> None:
 
 for command in (
     queue_add.add,
-    queue_look.list_jobs,
-    queue_look.show,
-    queue_look.stats,
+    queue_inspect.list_jobs,
+    queue_inspect.show,
+    queue_inspect.stats,
     ingest.queue_status,
-    queue_change.cancel,
-    queue_change.retry,
-    queue_change.purge,
-    queue_change.pause,
-    queue_change.resume,
+    queue_manage.cancel,
+    queue_manage.retry,
+    queue_manage.purge,
+    queue_manage.pause,
+    queue_manage.resume,
 ):
     queue.add_command(command)

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli.exits import REFUSED
-from penstock.cli.following import Follower, shown
+from penstock.cli.exit_codes import REFUSED
+from penstock.cli.job_progress import JobProgress, shown
 from penstock.cli.output import emit, emit_json, table
 from penstock.cli.session import Session, json_option
 from penstock.service.paths import real
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
-    from penstock.service.answers import Receipt
-    from penstock.service.rebuilding import Plan
+    from penstock.service.rebuild import Plan
+    from penstock.service.responses import Receipt
 
 
 @click.command()
@@ -57,7 +57,7 @@ def rebuild(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
 
 
 def _show(plan: Plan, narrowed: bool) -> None:
-    from penstock.service.rebuilding import REASONS
+    from penstock.service.rebuild import REASONS
 
     if narrowed and not plan.looked_at:
         emit("Nothing matched: no document lies there, or is of that collection and tenant.")
@@ -72,7 +72,7 @@ def _show(plan: Plan, narrowed: bool) -> None:
 
 def _work_here(session: Session, receipts: list[Receipt]) -> None:
     for receipt in receipts:
-        follower = Follower(session.another_jobs(), receipt.job_id, session.documents)
+        follower = JobProgress(session.another_jobs(), receipt.job_id, session.documents)
         with shown(follower, "Rebuilding"):
             session.make_worker(session.settings, processes=2, until_job=receipt.job_id, grace=5.0).run()
 

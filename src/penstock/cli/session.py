@@ -11,12 +11,12 @@ import click
 
 if TYPE_CHECKING:
     from penstock.config import Settings
-    from penstock.redis_contract.answers import Asked, Health, Prepared
+    from penstock.redis_contract.producer_types import Health, PreparedMessage, SubmitRequest
     from penstock.service.documents import Documents
     from penstock.service.jobs import Jobs
-    from penstock.service.rebuilding import Rebuilder
+    from penstock.service.rebuild import Rebuilder
     from penstock.service.search import Search
-    from penstock.service.verifying import Verifier
+    from penstock.service.verification import Verifier
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -43,9 +43,9 @@ class Gateway(Protocol):
 class Contract(Protocol):
     """The Redis contract as its producers see it."""
 
-    def prepare(self, rag_id: str, path: str, asked: Asked) -> Prepared: ...
+    def prepare(self, rag_id: str, path: str, asked: SubmitRequest) -> PreparedMessage: ...
 
-    def submit(self, prepared: Prepared) -> None: ...
+    def submit(self, prepared: PreparedMessage) -> None: ...
 
     def status(self, job_id: str) -> dict[str, Any]: ...
 

@@ -7,7 +7,7 @@ import io
 import os
 import sys
 
-from penstock.cli.exits import PIPE_CLOSED, REFUSED, exit_code
+from penstock.cli.exit_codes import PIPE_CLOSED, REFUSED, exit_code
 from penstock.cli.output import drop_output, emit_error
 from penstock.errors import OutputFailed, PenstockError, TooManyFiles
 

@@ -34,7 +34,27 @@ Each class has a stable ``code`` (documented in docs/reference/errors.md) and a 
 
 from __future__ import annotations
 
-from penstock.errors.asking import (
+from penstock.errors.jobs import (
+    Cancelled,
+    ComponentMissing,
+    DocumentDamaged,
+    DocumentEncrypted,
+    DocumentTooLarge,
+    JobError,
+    MemoryBudgetExceeded,
+    NoText,
+    NothingToIndex,
+    OutputFailed,
+    ParserFailed,
+    PermanentFailure,
+    ServiceUnavailable,
+    TimeBudgetExceeded,
+    TransientFailure,
+    UnreadableDocument,
+    UnsupportedType,
+    WorkerFailed,
+)
+from penstock.errors.requests import (
     AmbiguousId,
     CannotCancel,
     CannotRetry,
@@ -71,26 +91,6 @@ from penstock.errors.asking import (
     UnknownStatus,
     UnsupportedOperation,
     UnsupportedSource,
-)
-from penstock.errors.jobs import (
-    Cancelled,
-    ComponentMissing,
-    DocumentDamaged,
-    DocumentEncrypted,
-    DocumentTooLarge,
-    JobError,
-    MemoryBudgetExceeded,
-    NoText,
-    NothingToIndex,
-    OutputFailed,
-    ParserFailed,
-    PermanentFailure,
-    ServiceUnavailable,
-    TimeBudgetExceeded,
-    TransientFailure,
-    UnreadableDocument,
-    UnsupportedType,
-    WorkerFailed,
 )
 from penstock.errors.stores import (
     AppNotFound,

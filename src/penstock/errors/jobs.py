@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from penstock.errors.asking import PenstockError
+from penstock.errors.requests import PenstockError
 
 
 class JobError(PenstockError):

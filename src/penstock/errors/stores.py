@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.errors.asking import PenstockError
+from penstock.errors.requests import PenstockError
 
 
 class StoreError(PenstockError):

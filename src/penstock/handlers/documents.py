@@ -9,8 +9,8 @@ from penstock.handlers.moves import Moves
 from penstock.handlers.notes import Notes
 from penstock.handlers.registry import BatchHandler, Handler, Registry
 from penstock.handlers.tenant_jobs import OpenQueue
-from penstock.pipeline.recipe import Recipe
-from penstock.pipeline.vectors.shelf import Shelf
+from penstock.pipeline.pipeline import Pipeline
+from penstock.pipeline.vectors.cache_directory import CacheDirectory
 
 BATCH = 100
 
@@ -18,9 +18,9 @@ BATCH = 100
 def register(
     registry: Registry,
     catalog: Catalog,
-    recipe: Recipe,
+    recipe: Pipeline,
     state_dirs: tuple[str, ...],
-    shelf: Shelf | None = None,
+    shelf: CacheDirectory | None = None,
     open_queue: OpenQueue | None = None,
 ) -> None:
     """``open_queue`` gives the queue to deletes of tenants, which remove jobs as well."""

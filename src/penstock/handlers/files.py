@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from penstock import clock, retry
-from penstock.catalog.answers import Source
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import (
     Adoption,
@@ -26,6 +25,7 @@ from penstock.catalog.values import (
     Place,
     Touch,
 )
+from penstock.catalog.views import Source
 from penstock.errors import (
     ComponentMissing,
     PenstockError,
@@ -33,24 +33,24 @@ from penstock.errors import (
     UnreadableDocument,
     UnsupportedType,
 )
-from penstock.handlers.asked import Asked
-from penstock.handlers.away import CAREFUL, doubt
+from penstock.handlers.chunk_vectors import MOST_TEXTS
 from penstock.handlers.context import Context
-from penstock.handlers.embedding import MOST_TEXTS
-from penstock.handlers.filing import Filed, Filing
-from penstock.handlers.model import Model
-from penstock.handlers.reading import Read
-from penstock.handlers.refreshing import OUTDATED, from_catalog
+from penstock.handlers.file_reader import FileContent
+from penstock.handlers.file_request import FileRequest
+from penstock.handlers.generation_batch import DraftedGeneration, GenerationBatch
+from penstock.handlers.missing_files import CAREFUL, doubt
+from penstock.handlers.model_check import ModelCheck
+from penstock.handlers.move_detection import MoveDetection, unknown_at
 from penstock.handlers.registry import Later, Wait
-from penstock.handlers.removing import removal_of_one, remove_all
-from penstock.handlers.twins import Twins, unknown_at
+from penstock.handlers.reindex import OUTDATED, from_catalog
+from penstock.handlers.removal import removal_of_one, remove_all
 from penstock.payloads import normal_path
 from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.draft import Draft
-from penstock.pipeline.extract import kinds
+from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content
-from penstock.pipeline.plan import outdated
-from penstock.pipeline.recipe import Recipe
+from penstock.pipeline.fingerprints import outdated
+from penstock.pipeline.pipeline import Pipeline
 
 PAGES_AT_ONCE = 32
 """Pages of a document read within its job; the others are tasks."""
@@ -61,10 +61,10 @@ UNCHANGED = {"outcome": "unchanged"}
 
 
 class Files:
-    def __init__(self, catalog: Catalog, recipe: Recipe) -> None:
+    def __init__(self, catalog: Catalog, recipe: Pipeline) -> None:
         self._catalog = catalog
         self._recipe = recipe
-        self._model = Model(catalog, recipe.embedder)
+        self._model = ModelCheck(catalog, recipe.embedder)
 
     def ingest(self, contexts: Sequence[Context]) -> list[Any]:
         """One answer a job: what became of its file, or the exception that says why nothing did."""
@@ -81,13 +81,13 @@ class Files:
 class _Call:
     """One call of the batch handler: answers are filled in as they come."""
 
-    def __init__(self, catalog: Catalog, recipe: Recipe, contexts: Sequence[Context]) -> None:
+    def __init__(self, catalog: Catalog, recipe: Pipeline, contexts: Sequence[Context]) -> None:
         self._catalog = catalog
         self._recipe = recipe
         self._space = recipe.space
         self._contexts = contexts
         self._answers: list[Any] = [None] * len(contexts)
-        self._filing = Filing(catalog, recipe)
+        self._filing = GenerationBatch(catalog, recipe)
         self._filed: list[tuple[int, str | None]] = []
         self._touched: list[tuple[int, Touch]] = []
         self._notes: list[LedgerEntry] = []
@@ -126,16 +126,16 @@ class _Call:
             if not found and touch.asked_at is not None and self._answers[index] == UNCHANGED:
                 self._answers[index] = Later("it was removed while it was looked at", TRY_AGAIN)
 
-    def _wanted(self, context: Context) -> Asked | Exception:
+    def _wanted(self, context: Context) -> FileRequest | Exception:
         try:
-            return Asked.by(context, self._recipe)
+            return FileRequest.by(context, self._recipe)
         except Exception as error:  # noqa: BLE001 - one job's trouble is not the others'
             return error
 
-    def _known(self, wanted: Sequence[Asked | Exception]) -> dict[tuple[Place, str], Source]:
+    def _known(self, wanted: Sequence[FileRequest | Exception]) -> dict[tuple[Place, str], Source]:
         paths: dict[Place, list[str]] = {}
         for asked in wanted:
-            if isinstance(asked, Asked):
+            if isinstance(asked, FileRequest):
                 paths.setdefault(asked.place, []).append(asked.path)
         known: dict[tuple[Place, str], Source] = {}
         with self._catalog.snapshot() as snapshot:
@@ -145,7 +145,7 @@ class _Call:
         return known
 
     def _move_unknown(
-        self, wanted: Sequence[Asked | Exception], known: dict[tuple[Place, str], Source]
+        self, wanted: Sequence[FileRequest | Exception], known: dict[tuple[Place, str], Source]
     ) -> bool:
         """Rename what is known under a path where it is no more. A walk has looked for its own files."""
         unknown: dict[Place, list[Context]] = {}
@@ -156,12 +156,12 @@ class _Call:
                 unknown.setdefault(asked.place, []).append(context)
         moved = False
         for place, contexts in unknown.items():
-            twins = Twins(self._catalog, place, most_bytes=self._recipe.limits.file_bytes)
+            twins = MoveDetection(self._catalog, place, most_bytes=self._recipe.limits.file_bytes)
             files = [file for context in contexts for file in unknown_at(context.payload["file_path"])]
             moved |= bool(twins.move(files, min(context.asked_at for context in contexts)))
         return moved
 
-    def _one(self, index: int, context: Context, asked: Asked, known: Source | None) -> Any:
+    def _one(self, index: int, context: Context, asked: FileRequest, known: Source | None) -> Any:
         try:
             read = asked.read(known, self._recipe.limits.file_bytes)
         except (FileNotFoundError, NotADirectoryError):
@@ -187,9 +187,9 @@ class _Call:
         self,
         index: int,
         context: Context,
-        asked: Asked,
+        asked: FileRequest,
         known: Source | None,
-        read: Read,
+        read: FileContent,
         content_hash: str,
     ) -> Any:
         read_at = clock.now()
@@ -214,7 +214,7 @@ class _Call:
             fingerprints=asked.fingerprints,
             size=read.size,
             mtime_ns=read.mtime_ns,
-            file_type=kinds.suffix_of(asked.name),
+            file_type=file_types.suffix_of(asked.name),
             title=draft.title,
             tags=tags,
             metadata=metadata,
@@ -222,7 +222,7 @@ class _Call:
             priority=context.claim.priority,
             max_retries=context.claim.max_retries,
         )
-        filed = Filed(
+        filed = DraftedGeneration(
             generation=generation,
             tokens=draft.tokens,
             warnings=draft.warnings,
@@ -232,7 +232,7 @@ class _Call:
             self._expected.append((asked.place, asked.path, asked.read_from))
         return self._file(index, filed, asked.path if asked.arrival is None else None)
 
-    def _file(self, index: int, filed: Filed, read_from: str | None = None) -> None:
+    def _file(self, index: int, filed: DraftedGeneration, read_from: str | None = None) -> None:
         """Its answer comes with the write."""
         if not self._filing.fits(filed):
             self._write()
@@ -240,7 +240,7 @@ class _Call:
         self._filed.append((index, read_from))
 
     def _read_before(
-        self, index: int, context: Context, asked: Asked, known: Source, seen: tuple[int, int]
+        self, index: int, context: Context, asked: FileRequest, known: Source, seen: tuple[int, int]
     ) -> Any:
         """Its text is in the catalog, cut as it should be; at most its vectors are another model's. ``seen``:
         size and time of the file."""
@@ -257,10 +257,10 @@ class _Call:
             return Later("it has just changed, or many tasks are to be done before it", TRY_AGAIN)
         return self._file(index, filed)
 
-    def _draft(self, asked: Asked, read: Read) -> Draft:
+    def _draft(self, asked: FileRequest, read: FileContent) -> Draft:
         """A long document is read only in part; its other pages become tasks."""
         content = Content(asked.name, read.data)
-        paged = kinds.by_name(asked.name) == kinds.PDF
+        paged = file_types.by_name(asked.name) == file_types.PDF
         draft = self._recipe.draft(content, asked.sizes, pages=range(1, PAGES_AT_ONCE + 1) if paged else None)
         if len(draft.pages) >= draft.page_count:
             # Once more without a range: only the whole can be judged to have no text at all.
@@ -270,7 +270,7 @@ class _Call:
         rest = tuple(NewPage(number=number, file_path=elsewhere) for number in numbers)
         return msgspec.structs.replace(draft, pages=draft.pages + rest)
 
-    def _adopt(self, context: Context, known: Source, asked: Asked, content_hash: str) -> Wait | None:
+    def _adopt(self, context: Context, known: Source, asked: FileRequest, content_hash: str) -> Wait | None:
         """A generation of this very content that is being built, or of which parts had failed: only what
         is missing is done, and nothing read again."""
         for document_id in filter(None, (known.building_id, known.published_id if known.partial else None)):
@@ -294,7 +294,7 @@ class _Call:
         with self._catalog.snapshot() as snapshot:
             return sum(snapshot.open_tasks(lane) for lane in (Phase.OCR, Phase.VECTOR)) > MOST_OPEN_TASKS
 
-    def _missing(self, index: int, context: Context, asked: Asked, known: Source | None) -> Any:
+    def _missing(self, index: int, context: Context, asked: FileRequest, known: Source | None) -> Any:
         if asked.arrival is not None:
             # Somebody said that it lies there. What is indexed under its name came from elsewhere and stays.
             raise PermanentFailure(f"{asked.read_from} is not there", code="ERR_FILE_NOT_FOUND")

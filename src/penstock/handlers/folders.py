@@ -13,30 +13,38 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock import clock, items
-from penstock.catalog.answers import KnownSource
-from penstock.catalog.paging import known_below
+from penstock.catalog.pagination import known_below
 from penstock.catalog.protocol import BATCH, Catalog
-from penstock.catalog.values import Fingerprints, LedgerEntry, LedgerKind, Remembered, Removal, Walk
+from penstock.catalog.values import FailedFile, Fingerprints, LedgerEntry, LedgerKind, Removal, Walk
+from penstock.catalog.views import KnownSource
 from penstock.errors import NothingToIndex
-from penstock.handlers.children import MOVED_AWAY, file_job
+from penstock.handlers.catalog_cursor import CatalogCursor, FailedFileCursor
+from penstock.handlers.child_jobs import MOVED_AWAY, file_job
 from penstock.handlers.context import MOST_CHILDREN, Context
-from penstock.handlers.known import FailedBefore, Known
-from penstock.handlers.model import Model
-from penstock.handlers.refreshing import OUTDATED, Refresh
+from penstock.handlers.model_check import ModelCheck
+from penstock.handlers.move_detection import MoveDetection, UnknownFile, gone_for_sure, missing
 from penstock.handlers.registry import Wait
-from penstock.handlers.removing import remove_all
-from penstock.handlers.twins import Twins, Unknown, gone_for_sure, missing
+from penstock.handlers.reindex import OUTDATED, Reindex
+from penstock.handlers.removal import remove_all
 from penstock.job import NewJob
 from penstock.payloads import FilePayload, FolderPayload, ProjectPayload, Walked
-from penstock.pipeline.extract import kinds
-from penstock.pipeline.recipe import Recipe, chunk_sizes
-from penstock.pipeline.walk.protocol import BINDING, Found, Repository, Rule, Skipped, Unreadable, WalkRules
-from penstock.pipeline.walk.walking import walk
+from penstock.pipeline.extract import file_types
+from penstock.pipeline.pipeline import Pipeline, chunk_sizes
+from penstock.pipeline.walk.protocol import (
+    BINDING,
+    FoundFile,
+    Repository,
+    Rule,
+    Skipped,
+    Unreadable,
+    WalkRules,
+)
+from penstock.pipeline.walk.walker import walk
 
 PROGRESS_EVERY = 200
 
 
-class Tally(msgspec.Struct):
+class WalkCounts(msgspec.Struct):
     """What a walk found, in the words of its result."""
 
     seen: int = 0
@@ -57,22 +65,22 @@ class Tally(msgspec.Struct):
 
 
 class Folders:
-    def __init__(self, catalog: Catalog, recipe: Recipe, state_dirs: tuple[str, ...] = ()) -> None:
+    def __init__(self, catalog: Catalog, recipe: Pipeline, state_dirs: tuple[str, ...] = ()) -> None:
         self._catalog = catalog
         self._recipe = recipe
         self._state_dirs = state_dirs
-        self._model = Model(catalog, recipe.embedder)
+        self._model = ModelCheck(catalog, recipe.embedder)
 
     def ingest(self, context: Context) -> Any:
         self._model.refuse_another()
         if context.metadata.get(OUTDATED):
-            return Refresh(self._catalog, self._recipe, context, _payload(context).identifier).run()
-        return _Walk(self._catalog, self._recipe, self._state_dirs, context, _payload(context)).run()
+            return Reindex(self._catalog, self._recipe, context, _payload(context).identifier).run()
+        return _FolderWalk(self._catalog, self._recipe, self._state_dirs, context, _payload(context)).run()
 
     def scan(self, context: Context) -> Any:
         """The same, for later: the children have the priority of a scan."""
         self._model.refuse_another()
-        walk_ = _Walk(self._catalog, self._recipe, self._state_dirs, context, _payload(context))
+        walk_ = _FolderWalk(self._catalog, self._recipe, self._state_dirs, context, _payload(context))
         walk_.priority = items.SCAN
         return walk_.run()
 
@@ -88,7 +96,7 @@ class Folders:
         return {"outcome": "removed", "removed": remove_all(self._catalog, removal)}
 
 
-class _Child(NamedTuple):
+class _ChildFile(NamedTuple):
     """A file to look at, or (``delete``) one that the rules no longer want."""
 
     path: str
@@ -96,25 +104,25 @@ class _Child(NamedTuple):
     size: int | None = None
 
 
-class _Walk:
+class _FolderWalk:
     """One job's walk."""
 
     def __init__(
-        self, catalog: Catalog, recipe: Recipe, state_dirs: tuple[str, ...], context: Context, payload: Walked
+        self, catalog: Catalog, recipe: Pipeline, own_dirs: tuple[str, ...], context: Context, payload: Walked
     ) -> None:
         claim = context.claim
         self._catalog = catalog
         self._recipe = recipe
         self._context = context
         self._payload = payload
-        self._state_dirs = state_dirs
+        self._state_dirs = own_dirs
         self._place = context.place
         self._root = payload.identifier
         self._metadata: dict[str, Any] = msgspec.json.decode(claim.metadata)
         self._sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
         self._fingerprints: dict[str, Fingerprints] = {}
-        self._children: list[_Child] = []
-        self._added: list[Found] = []
+        self._children: list[_ChildFile] = []
+        self._added: list[FoundFile] = []
         self._known_root = False
         self._missed: tuple[str, str] | None = None
         """The first and the last path known but not found; which of those between are gone is asked later."""
@@ -126,15 +134,15 @@ class _Walk:
         be known from before, it goes."""
         self._outgrown: set[str] = set()
         """Too large to be read: should it be known from before, its job says so."""
-        self._tally = Tally()
+        self._tally = WalkCounts()
         self.priority = items.child_priority(claim.priority)
 
     def run(self) -> Any:
         _refuse_missing(self._root)
         self._announce()
-        known = Known(self._catalog, self._place, self._root)
+        known = CatalogCursor(self._catalog, self._place, self._root)
         had_any = self._known_root = known.any
-        failed_before = FailedBefore(self._catalog, self._place, self._root)
+        failed_before = FailedFileCursor(self._catalog, self._place, self._root)
         for found in self._found():
             for source in known.before(found.path):
                 self._miss(source)
@@ -171,12 +179,12 @@ class _Walk:
 
     # What the disk has.
 
-    def _found(self) -> Iterator[Found]:
+    def _found(self) -> Iterator[FoundFile]:
         for report in walk(self._root, self._rules()):
             match report:
-                case Found():
+                case FoundFile():
                     self._tally.seen += 1
-                    yield Found(f"{self._root}/{report.path}", report.size, report.mtime_ns)
+                    yield FoundFile(f"{self._root}/{report.path}", report.size, report.mtime_ns)
                 case Skipped():
                     self._tally.skipped += 1
                     if report.rule in BINDING:
@@ -227,7 +235,7 @@ class _Walk:
 
     # What differs.
 
-    def _compare(self, found: Found, known: KnownSource | None) -> None:
+    def _compare(self, found: FoundFile, known: KnownSource | None) -> None:
         if known is None:
             self._added.append(found)
             if len(self._added) >= MOST_CHILDREN:
@@ -236,14 +244,14 @@ class _Walk:
             self._tally.unchanged += 1
         else:
             self._tally.changed += 1
-            self._send(_Child(found.path, "ingest", found.size))
+            self._send(_ChildFile(found.path, "ingest", found.size))
 
     def _send_added(self) -> None:
         """What is known under another path, where it is no more, is renamed at once and needs no job."""
         added, self._added = self._added, []
         if not added:
             return
-        twins = Twins(
+        twins = MoveDetection(
             self._catalog,
             self._place,
             most_bytes=self._recipe.limits.file_bytes,
@@ -251,7 +259,7 @@ class _Walk:
             # Into a folder that is new here files come by a move, which keeps their times, or are new.
             other_times=self._known_root,
         )
-        files = [Unknown(found.path, found.size, found.mtime_ns) for found in added]
+        files = [UnknownFile(found.path, found.size, found.mtime_ns) for found in added]
         moved = twins.move(files, self._context.asked_at)
         self._tally.moved += len(moved)
         for found in added:
@@ -262,7 +270,7 @@ class _Walk:
                 continue
             else:
                 self._tally.changed += 1
-            self._send(_Child(found.path, "ingest", found.size))
+            self._send(_ChildFile(found.path, "ingest", found.size))
 
     def _gone(self, path: str) -> bool:
         if not path.startswith(f"{self._root}/"):
@@ -270,7 +278,7 @@ class _Walk:
         # This root was just walked: it is no disk that is away.
         return missing(path) and not _covered(path, self._kept)
 
-    def _unchanged(self, found: Found, known: KnownSource, *, moved: bool = False) -> bool:
+    def _unchanged(self, found: FoundFile, known: KnownSource, *, moved: bool = False) -> bool:
         """``moved``: its content was just compared."""
         if self._metadata.get("rebuild") or (self._metadata.get("checksum") and not moved):
             return False
@@ -279,7 +287,7 @@ class _Walk:
         made_so = (known.ocr_fingerprint, known.vector_fingerprint) == (wanted.ocr, wanted.vector)
         return same and made_so and known.published_id is not None and not known.partial
 
-    def _fails_again(self, found: Found, failed: Remembered) -> bool:
+    def _fails_again(self, found: FoundFile, failed: FailedFile) -> bool:
         if self._metadata.get("rebuild") or self._metadata.get("checksum"):
             return False
         same = (failed.size, failed.mtime_ns) == (found.size, found.mtime_ns)
@@ -289,7 +297,7 @@ class _Walk:
         """By suffix: asked for once, not once a file."""
         name = path.rpartition("/")[2]
         suffix = name.rpartition(".")[2]
-        if kinds.known_by_whole_name(name):
+        if file_types.known_by_whole_name(name):
             suffix = name
         found = self._fingerprints.get(suffix)
         if found is None:
@@ -327,15 +335,15 @@ class _Walk:
         else:
             if still_a_file and known.path in self._outgrown:
                 self._tally.changed += 1
-                self._send(_Child(known.path, "ingest"))
+                self._send(_ChildFile(known.path, "ingest"))
                 return
             if still_a_file and not _covered(known.path, self._ignored):
                 return
             op = "delete"
         self._tally.vanished += 1
-        self._send(_Child(known.path, op))
+        self._send(_ChildFile(known.path, op))
 
-    def _send(self, child: _Child) -> None:
+    def _send(self, child: _ChildFile) -> None:
         self._tally.bytes += child.size or 0
         self._children.append(child)
         if len(self._children) >= MOST_CHILDREN:
@@ -351,7 +359,7 @@ class _Walk:
         self._context.expand(new, cursor=children[-1].path)
         self._tell()
 
-    def _job(self, queue_id: str, child: _Child) -> NewJob:
+    def _job(self, queue_id: str, child: _ChildFile) -> NewJob:
         payload = FilePayload(
             file_path=child.path,
             size_bytes=child.size,

@@ -9,24 +9,24 @@ from typing import Any
 import msgspec
 
 from penstock import clock, items
-from penstock.catalog.answers import Source
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import EntryKind, LedgerEntry, LedgerKind, Place, Removal, Rename
+from penstock.catalog.values import LedgerEntry, LedgerKind, OutboxEntryKind, Place, Removal, Rename
+from penstock.catalog.views import Source
 from penstock.errors import UnknownDocument
-from penstock.handlers.children import MOVED_AWAY, child_job
+from penstock.handlers.child_jobs import MOVED_AWAY, child_job
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Wait
-from penstock.handlers.removing import removed_in_batches, sight_of
+from penstock.handlers.removal import removed_in_batches, sight_of
 from penstock.handlers.tenant_jobs import OpenQueue, Purged, purge_jobs
 from penstock.job import NewJob
 from penstock.payloads import DeleteDocumentPayload, DeleteTenantPayload, RenamePayload
-from penstock.pipeline.vectors.shelf import Shelf
+from penstock.pipeline.vectors.cache_directory import CacheDirectory
 from penstock.pipeline.walk.protocol import BINDING, Skipped
 
 
 class Moves:
     def __init__(
-        self, catalog: Catalog, shelf: Shelf | None = None, open_queue: OpenQueue | None = None
+        self, catalog: Catalog, shelf: CacheDirectory | None = None, open_queue: OpenQueue | None = None
     ) -> None:
         self._catalog = catalog
         self._shelf = shelf
@@ -174,7 +174,7 @@ class Moves:
 
     def _clear(self, tenant_id: str) -> None:
         after = 0
-        while entries := self._catalog.outbox(EntryKind.LEFTOVER, after=after):
+        while entries := self._catalog.outbox(OutboxEntryKind.LEFTOVER, after=after):
             own = [entry.entry_id for entry in entries if entry.place.tenant_id == tenant_id]
             while own and not self._catalog.clear(own):
                 continue

@@ -10,20 +10,20 @@ from typing import Any
 import msgspec
 
 from penstock import clock
-from penstock.catalog.answers import Source
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NewGeneration, NewPage, Place, Removal, Rename
+from penstock.catalog.views import Source
 from penstock.errors import UnknownDocument
 from penstock.handlers.context import Context
-from penstock.handlers.filing import Filed, Filing
-from penstock.handlers.model import Model
-from penstock.handlers.refreshing import NOTES
+from penstock.handlers.generation_batch import DraftedGeneration, GenerationBatch
+from penstock.handlers.model_check import ModelCheck
 from penstock.handlers.registry import Later
-from penstock.handlers.removing import remove_all
+from penstock.handlers.reindex import NOTES
+from penstock.handlers.removal import remove_all
 from penstock.payloads import ContentPayload
 from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.extract.protocol import Content
-from penstock.pipeline.recipe import Recipe, chunk_sizes
+from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 
 _TYPE = "md"
 TRY_AGAIN = timedelta(seconds=2)
@@ -34,14 +34,14 @@ def note_path(text: str) -> str:
 
 
 class Notes:
-    def __init__(self, catalog: Catalog, recipe: Recipe) -> None:
+    def __init__(self, catalog: Catalog, recipe: Pipeline) -> None:
         self._catalog = catalog
         self._recipe = recipe
-        self._model = Model(catalog, recipe.embedder)
+        self._model = ModelCheck(catalog, recipe.embedder)
 
     def ingest(self, contexts: Sequence[Context]) -> list[Any]:
         self._model.refuse_another()
-        filing = Filing(self._catalog, self._recipe)
+        filing = GenerationBatch(self._catalog, self._recipe)
         answers: list[Any] = [None] * len(contexts)
         filed: list[int] = []
 
@@ -77,7 +77,7 @@ class Notes:
         if source.path != path:
             asked_at = context.asked_at
             self._catalog.rename(Rename(place=place, old=source.path, new=path, asked_at=asked_at))
-        filing = Filing(self._catalog, self._recipe)
+        filing = GenerationBatch(self._catalog, self._recipe)
         filing.add(self._filed(context))
         (answer,) = filing.write()
         if isinstance(answer, Exception):
@@ -104,7 +104,7 @@ class Notes:
             )
         return found
 
-    def _filed(self, context: Context) -> Filed:
+    def _filed(self, context: Context) -> DraftedGeneration:
         payload = _payload(context)
         text = payload.content or ""
         sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
@@ -127,7 +127,7 @@ class Notes:
             job_id=context.job_id,
             priority=context.claim.priority,
         )
-        return Filed(generation=generation, tokens=draft.tokens)
+        return DraftedGeneration(generation=generation, tokens=draft.tokens)
 
 
 def _with_text(pages: tuple[NewPage, ...], text: str) -> tuple[NewPage, ...]:

@@ -13,18 +13,18 @@ from typing import NamedTuple
 import msgspec
 
 from penstock import retry
-from penstock.catalog import outcomes
 from penstock.catalog.protocol import Catalog
+from penstock.catalog.rules import outcomes
 from penstock.catalog.values import NO_EXTRACTOR, Failure, NewPage, Phase, Task, TaskOutcome, TaskSource
 from penstock.errors import PermanentFailure, TimeBudgetExceeded, UnsupportedType
-from penstock.handlers.embedding import MOST_TEXTS, Owner, embed
-from penstock.handlers.reading import Read, read_file
+from penstock.handlers.chunk_vectors import MOST_TEXTS, PageOwner, embed
+from penstock.handlers.file_reader import FileContent, read_file
 from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.chunk.protocol import ChunkSizes
-from penstock.pipeline.extract import kinds
+from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content
-from penstock.pipeline.plan import sizes_of
-from penstock.pipeline.recipe import Recipe
+from penstock.pipeline.fingerprints import sizes_of
+from penstock.pipeline.pipeline import Pipeline
 
 CHANGED = "the file changed while it was read"
 OTHER_MODEL = "the model changed while it was embedded"
@@ -53,7 +53,7 @@ class _Open(NamedTuple):
 class Phases:
     """``run`` takes claimed tasks of one lane and answers how each ended."""
 
-    def __init__(self, catalog: Catalog, recipe: Recipe) -> None:
+    def __init__(self, catalog: Catalog, recipe: Pipeline) -> None:
         self._catalog = catalog
         self._recipe = recipe
         self._content: _Open | None = None
@@ -96,7 +96,7 @@ class Phases:
         if self._content is not None and self._content.source == source:
             return self._content
         read = self._bytes(source.path, file_path)
-        name = kinds.named_as(source.path, source.file_type) if source.file_type else source.path
+        name = file_types.named_as(source.path, source.file_type) if source.file_type else source.path
         with self._catalog.snapshot() as snapshot:
             document = snapshot.document(source.document_id)
         sizes = sizes_of(document.fingerprints) if document is not None else None
@@ -110,7 +110,7 @@ class Phases:
         self._content = _Open(source, Content(name, read.data), sizes)
         return self._content
 
-    def _bytes(self, path: str, file_path: str | None) -> Read | None:
+    def _bytes(self, path: str, file_path: str | None) -> FileContent | None:
         """From where it was first read, or from where it is known when it has been moved there since."""
         for place in filter(None, (file_path, path)):
             with suppress(FileNotFoundError, NotADirectoryError, UnsupportedType):
@@ -154,7 +154,7 @@ class Phases:
         """What is embedded now needs no tasks of its own: a chunk is written once instead of three times.
         Not the page of a suspect: should one of its texts be what kills, its task is to find out which."""
         asked = {task.task_id: task for task in tasks}
-        wanted: list[tuple[Owner, list[NewPage]]] = []
+        wanted: list[tuple[PageOwner, list[NewPage]]] = []
         chosen: set[int] = set()
         room = MOST_TEXTS
         for outcome in ended:
@@ -163,7 +163,7 @@ class Phases:
             if outcome.page is None or source.space != self._recipe.space or suspect or texts > room:
                 continue
             room -= texts
-            wanted.append((Owner(source.place.tenant_id, source.source_id), [outcome.page]))
+            wanted.append((PageOwner(source.place.tenant_id, source.source_id), [outcome.page]))
             chosen.add(outcome.task_id)
         vectors = embed(self._catalog, self._recipe, wanted)
         return [

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.catalog.identity import text_hash
+from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.values import Failure, NewChunk, NewPage
 from penstock.errors import NoText
-from penstock.pipeline.chunk import opening as chunking
+from penstock.pipeline.chunk import factory as chunking
 from penstock.pipeline.chunk.protocol import LONGEST_HEADING, Chunk, ChunkSizes, estimated_tokens
-from penstock.pipeline.extract.protocol import Extracted, Page
+from penstock.pipeline.extract.protocol import ExtractedText, Page
 from penstock.vocabulary import how_many
 
 OCR_NEEDED = Failure("ERR_NO_TEXT", "no text layer: this page needs OCR")
@@ -37,7 +37,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         return sum([estimated_tokens(chunk.text) for page in self.pages for chunk in page.chunks or ()])
 
 
-def drafted(extracted: Extracted, sizes: ChunkSizes, *, whole: bool) -> Draft:
+def drafted(extracted: ExtractedText, sizes: ChunkSizes, *, whole: bool) -> Draft:
     """Cut what was extracted. ``whole``: not some pages of it only.
 
     Raises ``NoText`` when nothing of it can become text, though it is not blank.
@@ -54,7 +54,7 @@ def drafted(extracted: Extracted, sizes: ChunkSizes, *, whole: bool) -> Draft:
     )
 
 
-def _page(page: Page, extracted: Extracted, sizes: ChunkSizes) -> NewPage:
+def _page(page: Page, extracted: ExtractedText, sizes: ChunkSizes) -> NewPage:
     if page.failure is not None:
         return NewPage(number=page.number, failure=Failure("ERR_PARSE", page.failure))
     if page.needs_ocr and not page.text:
@@ -85,7 +85,7 @@ def _cut_headings(pages: tuple[NewPage, ...]) -> tuple[str, ...]:
     return ()
 
 
-def _nothing_usable(extracted: Extracted) -> NoText:
+def _nothing_usable(extracted: ExtractedText) -> NoText:
     failures = [page.failure for page in extracted.pages if page.failure]
     if failures:
         return NoText(f"none of {how_many(len(extracted.pages), 'page')} could be read: {failures[0]}")

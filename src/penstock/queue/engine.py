@@ -11,26 +11,36 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from penstock import clock
 from penstock.errors import InvalidRequest
 from penstock.job import (
-    Added,
-    Cancelled,
+    AddResult,
+    CancelResult,
     Claim,
     ClaimRequest,
     Exchange,
     Job,
-    Limits,
     NewJob,
-    Requeued,
+    QueueLimits,
+    RequeueResult,
     Scope,
     Settlement,
     Status,
 )
-from penstock.queue import adding, cancelling, pauses, pausing, pruning, purge, requeueing, settling, upcoming
-from penstock.queue.pauses import Pause, Place
 from penstock.queue.protocol import CASCADE_BATCH, NO_LIMITS
-from penstock.queue.rows import Rows
+from penstock.queue.rules import (
+    addition,
+    cancellation,
+    next_jobs,
+    pause_batches,
+    pauses,
+    purge,
+    requeue,
+    retention,
+    settlement,
+)
+from penstock.queue.rules.pauses import ClaimPosition, Pause
+from penstock.queue.rules.rows import Rows
 
 
-class EngineRows(Rows, pruning.Prunable, upcoming.Startable, Protocol):
+class EngineRows(Rows, retention.Prunable, next_jobs.Startable, Protocol):
     """All that the rules ask of an engine's rows."""
 
 
@@ -44,7 +54,7 @@ class Engine(ABC, Generic[R]):
     """The last claim or resume of this process met its bound: there is more to do at once."""
     _resuming = False
     """The last claim saw a resume that is still releasing rows."""
-    _looked_at: Place | None = None
+    _looked_at: ClaimPosition | None = None
     """How far the search for rows that a pause forgot has come."""
 
     @abstractmethod
@@ -67,17 +77,17 @@ class Engine(ABC, Generic[R]):
         self,
         new: Sequence[NewJob],
         *,
-        limits: Limits = NO_LIMITS,
+        limits: QueueLimits = NO_LIMITS,
         connection: Any = None,
         now: datetime | None = None,
-    ) -> list[Added]:
+    ) -> list[AddResult]:
         if connection is not None:
             raise InvalidRequest(
                 "this engine has no transactions to join",
                 remedy="Leave out connection=, or use a sqlite:/// or postgresql:// store.",
             )
         moment = now or self.now()
-        return self._write("add", lambda rows: adding.add(rows, new, limits, moment))
+        return self._write("add", lambda rows: addition.add(rows, new, limits, moment))
 
     def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
         moment = now or self.now()
@@ -103,14 +113,14 @@ class Engine(ABC, Generic[R]):
 
     def start(self, queue_id: str, request: ClaimRequest, *, now: datetime | None = None) -> Claim | None:
         moment = now or self.now()
-        return self._write("claim", lambda rows: upcoming.start(rows, queue_id, request, moment))
+        return self._write("claim", lambda rows: next_jobs.start(rows, queue_id, request, moment))
 
     def settle(
         self, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> list[Status | None]:
         moment = now or self.now()
-        answers, parents = self._write("settle", lambda rows: settling.settle(rows, settlements, moment))
-        self._cascade(parents, moment, cancelling.stop_children, "cancel")
+        answers, parents = self._write("settle", lambda rows: settlement.settle(rows, settlements, moment))
+        self._cascade(parents, moment, cancellation.stop_children, "cancel")
         return answers
 
     def exchange(
@@ -119,30 +129,30 @@ class Engine(ABC, Generic[R]):
         moment = now or self.now()
 
         def settle_and_claim(rows: R) -> tuple[list[Status | None], list[str], list[Claim] | None]:
-            return *settling.settle(rows, settlements, moment), self._claim(rows, request, moment)
+            return *settlement.settle(rows, settlements, moment), self._claim(rows, request, moment)
 
         answers, parents, claims = self._write("exchange", settle_and_claim)
-        self._cascade(parents, moment, cancelling.stop_children, "cancel")
+        self._cascade(parents, moment, cancellation.stop_children, "cancel")
         if self._goes_on(claims, moment):
             claims = self._write("claim", lambda rows: self._claim(rows, request, moment))
         return Exchange(answers, claims or [])
 
-    def cancel(self, ids: Sequence[str], *, now: datetime | None = None) -> list[Cancelled]:
+    def cancel(self, ids: Sequence[str], *, now: datetime | None = None) -> list[CancelResult]:
         moment = now or self.now()
-        answers, parents = self._write("cancel", lambda rows: cancelling.cancel(rows, list(ids), moment))
-        self._cascade(parents, moment, cancelling.stop_children, "cancel")
+        answers, parents = self._write("cancel", lambda rows: cancellation.cancel(rows, list(ids), moment))
+        self._cascade(parents, moment, cancellation.stop_children, "cancel")
         return answers
 
     def requeue(
         self, ids: Sequence[str], *, keep_retries: bool = False, now: datetime | None = None
-    ) -> list[Requeued]:
+    ) -> list[RequeueResult]:
         moment = now or self.now()
 
-        def work(rows: R) -> tuple[list[Requeued], list[str]]:
-            return requeueing.requeue(rows, list(ids), moment, keep_retries=keep_retries)
+        def work(rows: R) -> tuple[list[RequeueResult], list[str]]:
+            return requeue.requeue(rows, list(ids), moment, keep_retries=keep_retries)
 
         answers, parents = self._write("requeue", work)
-        self._cascade(parents, moment, requeueing.return_children, "requeue")
+        self._cascade(parents, moment, requeue.return_children, "requeue")
         return answers
 
     def _cascade(self, parents: list[str], now: datetime, step: Step, what: str) -> None:
@@ -162,7 +172,7 @@ class Engine(ABC, Generic[R]):
         item_type: str | None = None,
         limit: int = CASCADE_BATCH,
     ) -> int:
-        return self._write("prune", lambda rows: pruning.prune(rows, ended_before, item_type, limit))
+        return self._write("prune", lambda rows: retention.prune(rows, ended_before, item_type, limit))
 
     def purge(self, jobs: Sequence[Job], *, now: datetime | None = None) -> int:
         moment = now or self.now()
@@ -176,14 +186,18 @@ class Engine(ABC, Generic[R]):
 
     def resume(self, scope: Scope, *, now: datetime | None = None) -> int:
         moment = now or self.now()
-        begun = self._write("resume", lambda rows: pausing.resume(rows, scope, limit=pauses.MOVED_AT_ONCE))
+        begun = self._write(
+            "resume", lambda rows: pause_batches.resume(rows, scope, limit=pauses.MOVED_AT_ONCE)
+        )
         return self._advance(moment, pauses.RESUME_STEPS) if begun.more else 0
 
     def _advance(self, now: datetime, steps: int) -> int:
         """Move so many batches of the resume that is under way; how many rows that released."""
         released = 0
         for _ in range(steps):
-            step = self._write("resume", lambda rows: pausing.step(rows, now, limit=pauses.MOVED_AT_ONCE))
+            step = self._write(
+                "resume", lambda rows: pause_batches.step(rows, now, limit=pauses.MOVED_AT_ONCE)
+            )
             released += step.released
             if not step.more:
                 return released
@@ -192,12 +206,12 @@ class Engine(ABC, Generic[R]):
 
     def reconcile(self, *, now: datetime | None = None, limit: int = 100) -> int:
         moment = now or self.now()
-        repairs = self._write("reconcile", lambda rows: settling.reconcile(rows, moment, limit))
-        self._cascade(repairs.to_stop, moment, cancelling.stop_children, "cancel")
-        self._cascade(repairs.to_return, moment, requeueing.return_children, "requeue")
+        repairs = self._write("reconcile", lambda rows: settlement.reconcile(rows, moment, limit))
+        self._cascade(repairs.to_stop, moment, cancellation.stop_children, "cancel")
+        self._cascade(repairs.to_return, moment, requeue.return_children, "requeue")
         released = self._advance(moment, pauses.RESUME_STEPS)
         stranded, self._looked_at = self._write("resume", lambda rows: self._release_stranded(rows, moment))
         return repairs.rows + released + stranded
 
-    def _release_stranded(self, rows: R, now: datetime) -> tuple[int, Place | None]:
-        return pausing.release_stranded(rows, now, limit=pauses.MOVED_AT_ONCE, after=self._looked_at)
+    def _release_stranded(self, rows: R, now: datetime) -> tuple[int, ClaimPosition | None]:
+        return pause_batches.release_stranded(rows, now, limit=pauses.MOVED_AT_ONCE, after=self._looked_at)

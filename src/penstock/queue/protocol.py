@@ -13,27 +13,27 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from penstock.job import (
-    Added,
+    AddResult,
     Beat,
-    Cancelled,
+    CancelResult,
     Claim,
     ClaimRequest,
     Exchange,
     Job,
     JobQuery,
-    Limits,
     NewJob,
     Position,
-    Renewed,
-    Requeued,
+    QueueLimits,
+    RenewResult,
+    RequeueResult,
     Scope,
     Settlement,
     Status,
     WorkerReport,
 )
-from penstock.tallies import Tally
+from penstock.row_counts import RowCounts
 
-NO_LIMITS = Limits()
+NO_LIMITS = QueueLimits()
 
 POSITION_CAP = 1_000
 """``position`` counts no further than this, so that asking it never costs more as the backlog grows."""
@@ -47,10 +47,10 @@ class Queue(Protocol):
         self,
         new: Sequence[NewJob],
         *,
-        limits: Limits = NO_LIMITS,
+        limits: QueueLimits = NO_LIMITS,
         connection: Any = None,
         now: datetime | None = None,
-    ) -> list[Added]:
+    ) -> list[AddResult]:
         """All or nothing. A request whose key (tenant, branch, key) is live joins that row: pending, it
         takes the newest op and payload and the higher priority; in progress, they are kept for its next
         run. Raises ``QueueFull`` when the rows that would be new do not fit the limits, ``DuplicateId``
@@ -89,17 +89,17 @@ class Queue(Protocol):
     ) -> Exchange:
         """Settle and claim in one transaction: one commit where two would cost double."""
 
-    def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[Renewed]:
+    def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[RenewResult]:
         """Extend leases and write progress where the claim is still held and leased."""
 
-    def cancel(self, ids: Sequence[str], *, now: datetime | None = None) -> list[Cancelled]:
+    def cancel(self, ids: Sequence[str], *, now: datetime | None = None) -> list[CancelResult]:
         """Pending: cancelled. In progress: flag. Waiting: flag, and its children are cancelled in
         batches; it ends with the last of them. Ended: untouched.
         """
 
     def requeue(
         self, ids: Sequence[str], *, keep_retries: bool = False, now: datetime | None = None
-    ) -> list[Requeued]:
+    ) -> list[RequeueResult]:
         """Failed or cancelled jobs run again, with all their retries or (``keep_retries``) those left. A
         parent that waited for children that failed or were cancelled puts those back and waits again; a
         child re-opens its failed ancestors. Refused with the twin's id when a live job has the same key.
@@ -146,7 +146,7 @@ class Queue(Protocol):
     def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
         """How many match, grouped by columns of ``COUNTABLE``; paging fields of the query are ignored."""
 
-    def tally(self) -> Tally:
+    def tally(self) -> RowCounts:
         """Rows by status, reason to be held and item type, at a price that does not grow with them. Exact, or
         above some thousand rows an estimate where keeping counts would slow every call (SQL engines).
         """

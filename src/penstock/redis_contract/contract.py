@@ -12,11 +12,11 @@ import msgspec
 from penstock import clock
 from penstock.errors import InvalidMessage, InvalidRags, JobNotFound, PathNotFound, UnsupportedSource
 from penstock.redis_contract import fields, keys
-from penstock.redis_contract.answers import Asked, Health, Prepared, Seen
 from penstock.redis_contract.lists import Broker, lengths
 from penstock.redis_contract.message import SOURCE_TYPES, read
+from penstock.redis_contract.producer_types import GatewayHealth, Health, PreparedMessage, SubmitRequest
 from penstock.redis_contract.rags import Rags
-from penstock.service.arriving import refuse_other_content
+from penstock.service.delivered_content import refuse_other_content
 
 _ALSO = {"markdown": "md", "text": "txt", "docm": "docx"}
 
@@ -33,7 +33,7 @@ class Contract:
 
     # Submitting.
 
-    def prepare(self, rag_id: str, path: str, asked: Asked) -> Prepared:
+    def prepare(self, rag_id: str, path: str, asked: SubmitRequest) -> PreparedMessage:
         """The message for a file, checked as the gateway will; nothing is sent.
 
         Raises ``UnknownRag``, ``PathNotFound``, ``OutsideRag``, ``UnsupportedSource``, ``UnsupportedType`` or
@@ -75,9 +75,9 @@ class Contract:
         except UnicodeEncodeError:
             raise InvalidMessage("a tag is no UTF-8", remedy="Give tags as UTF-8 text.") from None
         key = keys.QUEUE if asked.priority is None else f"{keys.QUEUE}:{asked.priority}"
-        return Prepared(message=message, key=key, collection=rag.collection, moves=place.managed)
+        return PreparedMessage(message=message, key=key, collection=rag.collection, moves=place.managed)
 
-    def submit(self, prepared: Prepared) -> None:
+    def submit(self, prepared: PreparedMessage) -> None:
         """Hash and list in one MULTI: whoever takes the message finds its hash, and nobody sees half."""
         shown = fields.fresh(read(prepared.message)) | {"updated_at": clock.format_time(clock.now())}
         flat = [text for pair in shown.items() for text in pair]
@@ -133,7 +133,7 @@ class Contract:
         named = list(dict.fromkeys(named))
         return dict(zip(named, lengths(self._broker, named), strict=True)), waiting
 
-    def _in_hand(self, gateways: list[Seen]) -> int:
+    def _in_hand(self, gateways: list[GatewayHealth]) -> int:
         """Messages that a gateway has taken and not yet handed over."""
         lists = [keys.processing_key(one.name, p) for one in gateways for p in keys.PRIORITIES.values()]
         return sum(self._broker.calls([("LLEN", key) for key in lists]))
@@ -168,7 +168,7 @@ def _decoded(found: Any) -> dict[str, str]:
     return {key.decode("utf-8", "replace"): value.decode("utf-8", "replace") for key, value in rows}
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _GatewayBeat(msgspec.Struct, frozen=True):
     """What a gateway says of itself with every beat; by default nothing."""
 
     host: str = "?"
@@ -179,12 +179,12 @@ class _Said(msgspec.Struct, frozen=True):
     workers: int = 0
 
 
-def _seen(name: str, text: str, now: int) -> Seen:
+def _seen(name: str, text: str, now: int) -> GatewayHealth:
     try:
-        said = msgspec.json.decode(text, type=_Said)
+        said = msgspec.json.decode(text, type=_GatewayBeat)
     except msgspec.DecodeError:
-        said = _Said()  # somebody else wrote it
-    return Seen(
+        said = _GatewayBeat()  # somebody else wrote it
+    return GatewayHealth(
         name=name,
         host=said.host,
         pid=said.pid,

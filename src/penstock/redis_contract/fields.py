@@ -10,8 +10,8 @@ import msgspec
 
 from penstock import vocabulary
 from penstock.job import Job, Status
+from penstock.redis_contract.error_report import ErrorReport, trouble
 from penstock.redis_contract.message import Message
-from penstock.redis_contract.trouble import Trouble, trouble
 
 MESSAGE = "message"
 MANAGED = "managed"
@@ -91,7 +91,7 @@ def _made(result: Any) -> dict[str, str]:
     }
 
 
-def refused(message: Message, told: Trouble, now: datetime) -> dict[str, str]:
+def refused(message: Message, told: ErrorReport, now: datetime) -> dict[str, str]:
     """Of a message that never became a job."""
     return fresh(message, "failed") | {
         "completed_at": _time(now),
@@ -101,7 +101,7 @@ def refused(message: Message, told: Trouble, now: datetime) -> dict[str, str]:
     }
 
 
-def trouble_of(job: Job, message: Message) -> Trouble:
+def trouble_of(job: Job, message: Message) -> ErrorReport:
     return trouble(
         job.error_code,
         job.error_message,
@@ -116,7 +116,7 @@ def waiting(message: Message) -> dict[str, str]:
     return fresh(message) | {"waiting": f"for a gateway that serves RAG {message.rag_id}"}
 
 
-def error_record(fields: Mapping[str, str], told: Trouble, traceback: str | None) -> dict[str, Any]:
+def error_record(fields: Mapping[str, str], told: ErrorReport, traceback: str | None) -> dict[str, Any]:
     """What stands in ``failed/<filename>.error.json``. ``traceback`` None: nothing was raised."""
     shown = readable(fields)
     names = ("job_id", "rag_id", "filename", "status", "submitted_at", "started_at")

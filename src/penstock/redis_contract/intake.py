@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock import clock
-from penstock.arrival import ARRIVAL, Arrival
+from penstock.delivered_file import ARRIVAL, DeliveredFile
 from penstock.errors import (
     Conflict,
     DuplicateId,
@@ -21,10 +21,10 @@ from penstock.errors import (
 )
 from penstock.job import Status
 from penstock.redis_contract import fields, inbox, keys
-from penstock.redis_contract.lists import Lists, Taken
+from penstock.redis_contract.lists import Lists, TakenMessage
 from penstock.redis_contract.message import Message, decode, moment_of, read
 from penstock.redis_contract.rags import FAILED, Rags
-from penstock.redis_contract.refusal import Refused, letter_of, refused
+from penstock.redis_contract.refusal import RefusedMessage, letter_of, refused
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
 
@@ -37,7 +37,7 @@ log = logging.getLogger("penstock.gateway")
 class Request(NamedTuple):
     """A message that can become a job."""
 
-    taken: Taken
+    taken: TakenMessage
     raw: dict[str, Any]
     message: Message
     submission: Submission
@@ -52,7 +52,7 @@ class Intake:
         self._rags = rags
         self._away_s = jobs.settings.rag_away_s
         self._misplaced: dict[str, str] = {}
-        self._held: list[Taken] | None = None
+        self._held: list[TakenMessage] | None = None
         """Taken and still to be handed over; None: nobody knows, the lists have to be looked at."""
 
     def forget(self) -> None:
@@ -91,7 +91,7 @@ class Intake:
             self.forget()
         return expired
 
-    def _hand_over(self, held: Sequence[Taken]) -> tuple[list[str], list[Taken]]:
+    def _hand_over(self, held: Sequence[TakenMessage]) -> tuple[list[str], list[TakenMessage]]:
         """The ids of what became jobs, and what the queue had no room for."""
         requests = []
         for taken in held:
@@ -158,7 +158,7 @@ class Intake:
 
     # Reading.
 
-    def _read(self, taken: Taken) -> Request | None:
+    def _read(self, taken: TakenMessage) -> Request | None:
         raw: dict[str, Any] = {}
         try:
             raw = decode(taken.raw)
@@ -183,7 +183,7 @@ class Intake:
         rag = self._rags.get(message.rag_id)
         place = rag.place(message.source_path, message.filename)
         options = message.options
-        arrival = Arrival(
+        arrival = DeliveredFile(
             read_from=place.read_from,
             source_type=None if options.skip_validation else message.source_type,
             tags=message.tags,
@@ -224,7 +224,7 @@ class Intake:
         self._lists.refuse(request.taken, letter_of(request.taken.raw, refusal, request.raw), None, {})
         log.warning("a message was refused: %s", refusal.message)
 
-    def _refuse(self, taken: Taken, refusal: InvalidRequest, raw: dict[str, Any]) -> None:
+    def _refuse(self, taken: TakenMessage, refusal: InvalidRequest, raw: dict[str, Any]) -> None:
         found = refused(taken.raw, raw, refusal)
         job_id = found.message.job_id if found.has_id else None
         # The file before the message: a gateway that is killed in between does both again.
@@ -236,13 +236,13 @@ class Intake:
         if self._lists.refuse(taken, letter_of(taken.raw, refusal, raw), job_id, shown):
             log.warning("a message was refused: %s (%s)", refusal.message, refusal.code)
 
-    def _record(self, found: Refused) -> None:
+    def _record(self, found: RefusedMessage) -> None:
         """Write the error record beside the file, if there is one in an inbox."""
         file = self._rags.delivered(found.message.source_path) if found.names_file else None
         if file is not None:
             inbox.write_beside(file, found.record)
 
-    def _put_aside(self, found: Refused) -> None:
+    def _put_aside(self, found: RefusedMessage) -> None:
         """A file of a type nobody reads goes where other failures go, if it is ours to move."""
         message = found.message
         try:

@@ -40,7 +40,7 @@ class Broker(Protocol):
     def close(self) -> None: ...
 
 
-class Taken(NamedTuple):
+class TakenMessage(NamedTuple):
     """A message that is this gateway's to hand over."""
 
     raw: bytes
@@ -68,7 +68,7 @@ class Lists:
         self.misplaced = {key: kind for key, kind in found.items() if isinstance(kind, str)}
         return any(isinstance(length, int) and length for length in found.values())
 
-    def take(self, most: int) -> list[Taken]:
+    def take(self, most: int) -> list[TakenMessage]:
         """Up to ``most`` messages, moved to this gateway's own lists; none before its (next) beat."""
         order = keys.in_turn(self._served, self._turn)
         self._turn += 1
@@ -77,16 +77,16 @@ class Lists:
         named = [keys.GATEWAYS, keys.DEAD_LETTER, *pairs]
         answer = self._run("take", named, most, MAX_BYTES, at, self.gateway)
         found = zip(answer[::2], answer[1::2], strict=True)
-        return [Taken(raw, order[int(number)].priority) for number, raw in found]
+        return [TakenMessage(raw, order[int(number)].priority) for number, raw in found]
 
-    def left(self) -> list[Taken]:
+    def left(self) -> list[TakenMessage]:
         """What is in this gateway's own lists: taken over, or not handed over yet. Most urgent first."""
         priorities = sorted(keys.PRIORITIES.values(), reverse=True)
         own = [("LRANGE", keys.processing_key(self.gateway, priority), 0, -1) for priority in priorities]
         found = zip(priorities, self.broker.calls(own), strict=True)
-        return [Taken(raw, priority) for priority, held in found for raw in reversed(held)]
+        return [TakenMessage(raw, priority) for priority, held in found for raw in reversed(held)]
 
-    def accept(self, taken: Taken, fields: Fields, *, file: str, again: bool = False) -> bool:
+    def accept(self, taken: TakenMessage, fields: Fields, *, file: str, again: bool = False) -> bool:
         """The job is queued (``again``: whatever its hash says of an end). ``file``: key of the jobs that
         are about its file. False: another gateway has taken the message over.
         """
@@ -95,14 +95,16 @@ class Lists:
         about = (taken.raw, self.gateway, job_id, int(again), keys.KEPT_S, *_flat(fields))
         return bool(self._run("accept", named, *about))
 
-    def refuse(self, taken: Taken, letter: Mapping[str, Any], job_id: str | None, fields: Fields) -> bool:
+    def refuse(
+        self, taken: TakenMessage, letter: Mapping[str, Any], job_id: str | None, fields: Fields
+    ) -> bool:
         """The message goes to the dead letters; with an id of its own its hash says so, too."""
         named = [keys.processing_key(self.gateway, taken.priority), keys.DEAD_LETTER, keys.OPEN]
         named += [keys.job_key(job_id or "-"), keys.ttl_key(job_id or "-")]
         about = (job_id or "", keys.KEPT_S, _expires(), *_flat(fields))
         return bool(self._run("refuse", named, taken.raw, _json(letter), *about))
 
-    def pass_on(self, taken: Taken, fields: Fields, *, away_s: float) -> bool:
+    def pass_on(self, taken: TakenMessage, fields: Fields, *, away_s: float) -> bool:
         """Leave a message to gateways that serve its RAG, if one did within ``away_s`` seconds, and let its
         hash say what it waits for. False: none did."""
         rag_id, job_id = fields["rag_id"], fields["job_id"]

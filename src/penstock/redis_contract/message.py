@@ -30,7 +30,7 @@ _Retries: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_RETRIES)]
 _OPTIONAL = ("submitted_by", "options", "retry_count", "max_retries", "tags", "metadata")
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
     """``reindex``: do it again even where nothing changed. ``skip_validation``: take the content for what it
     is, whatever ``source_type`` says. ``preserve_metadata``: keep the tags and metadata the document has.
     """
@@ -50,7 +50,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     filename: _Text
     submitted_at: _Text
     submitted_by: Literal["cli", "api", "scheduled"] = "cli"
-    options: Options = Options()
+    options: MessageOptions = MessageOptions()
     retry_count: _Retries = 0
     max_retries: _Retries = 3
     tags: tuple[_Text, ...] = ()

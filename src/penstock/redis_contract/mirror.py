@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from penstock import clock
-from penstock.arrival import Arrival, arrival_of
+from penstock.delivered_file import DeliveredFile, arrival_of
 from penstock.errors import InvalidRequest, UnknownDocument, UnknownRag
 from penstock.job import Job, JobQuery, Status
 from penstock.redis_contract import fields, inbox, keys
@@ -192,11 +192,11 @@ class Mirror:
         moved = inbox.move(Path(arrival.read_from), target, part=job.queue_id, is_it=_not_after(job))
         return inbox.Moved(moved.path, moved.trouble or complaint)
 
-    def _managed(self, job: Job) -> Arrival | None:
+    def _managed(self, job: Job) -> DeliveredFile | None:
         metadata = msgspec.json.decode(job.metadata)
         return arrival_of(metadata) if metadata.get(fields.MANAGED) else None
 
-    def _left_to_another(self, job: Job, arrival: Arrival, file: str) -> inbox.Moved | None:
+    def _left_to_another(self, job: Job, arrival: DeliveredFile, file: str) -> inbox.Moved | None:
         """While another message for the same file is at work, it is that one's to move."""
         others = self._lists.others(job.queue_id, file)
         return inbox.Moved(arrival.read_from, f"it is left to job {others[0]}") if others else None

@@ -22,7 +22,7 @@ INCOMING, PROCESSED, FAILED = "incoming", "processed", "failed"
 _RAG_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class FilePlace(msgspec.Struct, frozen=True, kw_only=True):
     """Where a message's file is, and as what it is known. ``managed``: it lies in the inbox, and is moved."""
 
     read_from: str
@@ -42,7 +42,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
     def folder(self, name: str) -> Path | None:
         return Path(self.inbox, name) if self.inbox is not None else None
 
-    def place(self, source_path: str, filename: str) -> Place:
+    def place(self, source_path: str, filename: str) -> FilePlace:
         """Raises ``OutsideRag`` when the path, links followed, lies in none of its folders."""
         try:
             real = os.path.realpath(source_path)
@@ -52,11 +52,11 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
         if incoming is not None and _below(real, incoming):
             beside = os.path.relpath(os.path.dirname(real), incoming)  # noqa: PTH120 - text in, text out
             known_as = os.path.normpath(f"{self._real(PROCESSED)}/{beside}/{filename}")
-            return Place(read_from=real, known_as=known_as, managed=True)
+            return FilePlace(read_from=real, known_as=known_as, managed=True)
         # What was processed can be asked for again where it lies.
         own = [self._real(PROCESSED), *map(os.path.realpath, self.folders)]
         if any(folder is not None and _below(real, folder) for folder in own):
-            return Place(read_from=real, known_as=real, managed=False)
+            return FilePlace(read_from=real, known_as=real, managed=False)
         allowed = ", ".join(filter(None, [incoming, *own])) or "none"
         raise OutsideRag(f"{source_path[:200]!a} lies in no folder of RAG {self.rag_id!r}; it has {allowed}")
 

@@ -11,18 +11,18 @@ import msgspec
 from penstock import clock
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.redis_contract import fields
+from penstock.redis_contract.error_report import ErrorReport, trouble
 from penstock.redis_contract.message import Message, decode, read
-from penstock.redis_contract.trouble import Trouble, trouble
 
 UNREADABLE = "\N{REPLACEMENT CHARACTER}"
 """In place of what is no character: in an id or a path it makes the whole unusable."""
 
 
-class Refused(NamedTuple):
+class RefusedMessage(NamedTuple):
     """A message that was refused, as far as it can be read."""
 
     message: Message
-    told: Trouble
+    told: ErrorReport
     shown: dict[str, str]
     """The fields of its hash."""
     record: dict[str, Any]
@@ -31,7 +31,7 @@ class Refused(NamedTuple):
     names_file: bool
 
 
-def refused(raw: bytes, decoded: dict[str, Any], refusal: PenstockError) -> Refused:
+def refused(raw: bytes, decoded: dict[str, Any], refusal: PenstockError) -> RefusedMessage:
     usable = _usable(decoded or salvaged(raw))
     has_id, names_file = "job_id" in usable, "source_path" in usable
     message = read(_PLACEHOLDERS | {"submitted_at": clock.format_time(clock.now())} | usable)
@@ -45,7 +45,7 @@ def refused(raw: bytes, decoded: dict[str, Any], refusal: PenstockError) -> Refu
     shown = fields.refused(message, told, clock.now())
     record = fields.error_record(shown, told, _traceback(refusal))
     given = {name: record[name] if name in usable else None for name in ("job_id", "rag_id", "filename")}
-    return Refused(message, told, shown, record | given, has_id, names_file)
+    return RefusedMessage(message, told, shown, record | given, has_id, names_file)
 
 
 def _traceback(refusal: PenstockError) -> str:

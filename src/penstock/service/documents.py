@@ -12,21 +12,21 @@ from typing import Any, TypedDict, Unpack
 import msgspec
 
 from penstock import items
-from penstock.catalog.answers import Document, Filters, PageState, Progress, Source, TenantCount
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase, Place
+from penstock.catalog.views import Document, Filters, PageState, Progress, Source, TenantCount
 from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
-from penstock.handlers.model import differs
+from penstock.handlers.model_check import differs
 from penstock.job import CHILDREN, Job, JobQuery, Status
-from penstock.pipeline.walk.protocol import Found, Skipped, Unreadable, WalkRules
-from penstock.pipeline.walk.walking import walk
+from penstock.pipeline.walk.protocol import FoundFile, Skipped, Unreadable, WalkRules
+from penstock.pipeline.walk.walker import walk
 from penstock.service import paths, reasons
-from penstock.service.answers import HistoryEntry, Receipt
-from penstock.service.explaining import history_of
+from penstock.service.explanations import history_of
 from penstock.service.jobs import Jobs
 from penstock.service.reasons import Reason
 from penstock.service.requests import Submission
+from penstock.service.responses import HistoryEntry, Receipt
 
 
 class IndexOptions(TypedDict, total=False):
@@ -353,7 +353,7 @@ def _preview(catalog: Catalog, place: Place, submission: Submission, state_dir: 
     preview, skipped = Preview(), Counter[str]()
     if root is None:
         info = Path(payload["file_path"]).stat()
-        reports: Iterable[Any] = [Found(payload["file_path"], info.st_size, info.st_mtime_ns)]
+        reports: Iterable[Any] = [FoundFile(payload["file_path"], info.st_size, info.st_mtime_ns)]
     else:
         rules = WalkRules(
             include=tuple(payload.get("patterns", ())),
@@ -369,14 +369,14 @@ def _preview(catalog: Catalog, place: Place, submission: Submission, state_dir: 
                 skipped[str(report.rule)] += 1
             elif isinstance(report, Unreadable):
                 skipped[report.code] += 1
-            elif isinstance(report, Found):
+            elif isinstance(report, FoundFile):
                 known = snapshot.find(place, report.path if root is None else f"{root}/{report.path}")
                 _count(preview, report, known)
     preview.skipped = dict(skipped)
     return preview
 
 
-def _count(preview: Preview, found: Found, known: Source | None) -> None:
+def _count(preview: Preview, found: FoundFile, known: Source | None) -> None:
     preview.files += 1
     preview.bytes += found.size
     if known is None or known.published_id is None:

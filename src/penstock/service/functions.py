@@ -14,9 +14,9 @@ from penstock.handlers.registry import Registry
 from penstock.job import Status
 from penstock.queue.protocol import Queue
 from penstock.retry import JOB_BACKOFF, Backoff
-from penstock.service.answers import Receipt
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
+from penstock.service.responses import Receipt
 from penstock.service.tasks import Tasks
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -26,21 +26,21 @@ from penstock.errors import (
 )
 from penstock.job import (
     ENDED,
-    Added,
+    AddResult,
     Held,
     Job,
     JobQuery,
-    Limits,
     NewJob,
     Position,
-    Requeued,
+    QueueLimits,
+    RequeueResult,
     Scope,
     Status,
 )
 from penstock.queue.protocol import CASCADE_BATCH, Queue
-from penstock.service import explaining
-from penstock.service.answers import CancelAnswer, Details, HistoryEntry, Receipt, RetryAnswer, Stats
+from penstock.service import explanations
 from penstock.service.requests import Submission, new_jobs
+from penstock.service.responses import CancelAnswer, Details, HistoryEntry, Receipt, RetryAnswer, Stats
 
 MAX_PAGE = 1000
 _UNKNOWN = {"held": InvalidRequest, "item_type": UnknownItemType, "op": UnknownOperation}
@@ -109,7 +109,7 @@ class Jobs:
             return []
         joins = connection is not None
         new = self._new(submissions, joins=joins)
-        limits = self._limits() if limited else Limits()
+        limits = self._limits() if limited else QueueLimits()
         added = self.queue.add(new, limits=limits, connection=connection)
         return [self._receipt(answer, None) for answer in added]
 
@@ -129,14 +129,14 @@ class Jobs:
         limit = self.settings.max_queue
         return limit - self.queue.backlog(functions=False, cap=limit)
 
-    def _limits(self) -> Limits:
-        return Limits(
+    def _limits(self) -> QueueLimits:
+        return QueueLimits(
             indexing=self.settings.max_queue,
             per_tenant=self.settings.max_queue_per_tenant,
             functions=self.settings.max_function_queue,
         )
 
-    def _receipt(self, added: Added, position: Position | None) -> Receipt:
+    def _receipt(self, added: AddResult, position: Position | None) -> Receipt:
         message = "Job queued"
         if added.dedupe_hit:
             message = f"Duplicate: job {added.queue_id} already {self._word(added.status)}"
@@ -183,15 +183,15 @@ class Jobs:
         position = self.queue.position(job.queue_id) if job.status is Status.PENDING else None
         return Details(
             job=job,
-            reason=explaining.reason(self.queue, job, position),
+            reason=explanations.reason(self.queue, job, position),
             queue_position=position.ahead if position else None,
             queue_length=position.length if position else None,
-            history=explaining.history(job),
+            history=explanations.history(job),
         )
 
     def history(self, id_or_prefix: str) -> list[HistoryEntry]:
         """What happened to a job, in the order of time. Departures from the plain path are kept up to 20."""
-        return explaining.history(self.job(id_or_prefix))
+        return explanations.history(self.job(id_or_prefix))
 
     def cancel(self, id_or_prefix: str) -> CancelAnswer:
         """Stop a job and the jobs it expanded into. Raises ``CannotCancel`` when it has ended.
@@ -239,7 +239,7 @@ class Jobs:
                     twins[answer.queue_id] = answer.twin
         return RetryAnswer(retried, twins)
 
-    def _requeue_failed(self, filters: JobFilter, *, top_level: bool) -> Iterator[Requeued]:
+    def _requeue_failed(self, filters: JobFilter, *, top_level: bool) -> Iterator[RequeueResult]:
         query = msgspec.structs.replace(
             _query(filters),
             statuses=frozenset({Status.FAILED}),

@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from penstock.catalog.answers import Document, KnownSource, Missing, Source, Why
-from penstock.catalog.protocol import BATCH, Snapshot
+from penstock.catalog.protocol import BATCH, CatalogSnapshot
 from penstock.catalog.values import LedgerEntry, LedgerKind, Phase, Place, TaskStatus
+from penstock.catalog.views import Document, KnownSource, MissingPart, PathReport, Source
 from penstock.vocabulary import how_many
 
 Verdict: TypeAlias = Literal[
@@ -53,7 +53,7 @@ def unknown(path: str) -> Reason:
     )
 
 
-def of_the_past(snapshot: Snapshot, place: Place, path: str) -> Reason | None:
+def of_the_past(snapshot: CatalogSnapshot, place: Place, path: str) -> Reason | None:
     """What became of the document that was last there; None: none is remembered."""
     source_id = snapshot.formerly(place, path)
     last = next((event for event in reversed(snapshot.events(source_id or "")) if event.path == path), None)
@@ -73,14 +73,14 @@ def of_the_past(snapshot: Snapshot, place: Place, path: str) -> Reason | None:
     )
 
 
-def of_path(snapshot: Snapshot, place: Place, path: str) -> Reason | None:
+def of_path(snapshot: CatalogSnapshot, place: Place, path: str) -> Reason | None:
     """None: nothing is known of this very path."""
     known = snapshot.why(place, path)
     above = _ledger_above(snapshot, place, path) if known.ledger is None else None
     return _reason(path, msgspec.structs.replace(known, ledger=known.ledger or above))
 
 
-def of_folder(snapshot: Snapshot, place: Place, folder: str) -> Reason | None:
+def of_folder(snapshot: CatalogSnapshot, place: Place, folder: str) -> Reason | None:
     """What became of everything below it; None: nothing is known of anything there."""
     counts, below = Counter[str](), dict[str, Below]()
     for source in _sources(snapshot, place, folder):
@@ -109,7 +109,7 @@ def of_folder(snapshot: Snapshot, place: Place, folder: str) -> Reason | None:
     )
 
 
-def _sources(snapshot: Snapshot, place: Place, folder: str) -> Iterator[KnownSource]:
+def _sources(snapshot: CatalogSnapshot, place: Place, folder: str) -> Iterator[KnownSource]:
     after = ""
     while page := snapshot.known(place, folder, after=after):
         yield from page
@@ -118,7 +118,7 @@ def _sources(snapshot: Snapshot, place: Place, folder: str) -> Iterator[KnownSou
         after = page[-1].path
 
 
-def _ledger(snapshot: Snapshot, place: Place, folder: str) -> Iterator[LedgerEntry]:
+def _ledger(snapshot: CatalogSnapshot, place: Place, folder: str) -> Iterator[LedgerEntry]:
     after = ""
     while page := snapshot.ledger(place, folder, after=after):
         yield from page
@@ -133,7 +133,7 @@ def _standing(source: KnownSource) -> Verdict:
     return "partial" if source.partial else "indexed"
 
 
-def _ledger_above(snapshot: Snapshot, place: Place, path: str) -> LedgerEntry | None:
+def _ledger_above(snapshot: CatalogSnapshot, place: Place, path: str) -> LedgerEntry | None:
     """A folder that was left out answers for everything in it."""
     while (path := os.path.dirname(path)) not in ("", "/"):  # noqa: PTH120 - text in, text out
         found = snapshot.why(place, path).ledger
@@ -142,7 +142,7 @@ def _ledger_above(snapshot: Snapshot, place: Place, path: str) -> LedgerEntry | 
     return None
 
 
-def _reason(path: str, known: Why) -> Reason | None:
+def _reason(path: str, known: PathReport) -> Reason | None:
     source, ledger = known.source, known.ledger
     missing = tuple(_said(one) for one in known.missing)
     if ledger is not None and (
@@ -176,7 +176,7 @@ def _reason(path: str, known: Why) -> Reason | None:
     return None
 
 
-def _said(missing: Missing) -> str:
+def _said(missing: MissingPart) -> str:
     part = "" if missing.chunk_index is None else f", chunk {missing.chunk_index}"
     return f"page {missing.page_number}{part}: {missing.error}"
 

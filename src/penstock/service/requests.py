@@ -22,7 +22,7 @@ MAX_RETRIES = 1000
 MAX_TIMEOUT_S = 365 * 86_400
 
 
-class Asked(TypedDict):
+class SubmissionFields(TypedDict):
     """What every submission has to say."""
 
     item_type: str
@@ -30,7 +30,7 @@ class Asked(TypedDict):
     payload: Mapping[str, Any]
 
 
-class Submission(Asked, total=False):
+class Submission(SubmissionFields, total=False):
     """One request for a job. What is left out comes from the settings, the door and the item type."""
 
     tenant_id: str | None

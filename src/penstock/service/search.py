@@ -10,14 +10,14 @@ from typing import Literal, TypeAlias, TypedDict, Unpack, get_args
 
 import msgspec
 
-from penstock.catalog.answers import ChunkView, Filters, Space
-from penstock.catalog.protocol import Catalog, Snapshot
-from penstock.catalog.wording import MOST_TERMS
+from penstock.catalog.protocol import Catalog, CatalogSnapshot
+from penstock.catalog.rules.query_terms import MOST_TERMS
+from penstock.catalog.views import ChunkView, Filters, Space
 from penstock.config import Settings
 from penstock.errors import InvalidRequest
 from penstock.items import validate_name
 from penstock.pipeline.embed.protocol import Embedder
-from penstock.pipeline.vectors.protocol import Vectors
+from penstock.pipeline.vectors.protocol import NearestVectors
 from penstock.vocabulary import how_many
 
 Mode: TypeAlias = Literal["hybrid", "keyword", "vector"]
@@ -57,7 +57,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     chunk_id: str
 
 
-class Narrowed(TypedDict, total=False):
+class SearchFilters(TypedDict, total=False):
     """What a search is narrowed to. ``path`` is a glob, ``tag`` means itself and all below it."""
 
     tenant_id: str | None
@@ -68,7 +68,7 @@ class Narrowed(TypedDict, total=False):
     tag: str | None
 
 
-class Asked(TypedDict, total=False):
+class SearchRequest(TypedDict, total=False):
     """How a search is made: ``limit`` hits, at most ``per_source`` (None: any number) of one document."""
 
     mode: Mode
@@ -83,7 +83,7 @@ class Asked(TypedDict, total=False):
     tag: str | None
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """Hits, best first; and in words what could not be asked."""
 
     hits: list[Hit]
@@ -98,7 +98,7 @@ class Search:
         catalog: Catalog,
         settings: Settings,
         open_space: Callable[[str], Embedder | None],
-        vectors: Vectors,
+        vectors: NearestVectors,
     ) -> None:
         self._catalog = catalog
         self._settings = settings
@@ -107,7 +107,7 @@ class Search:
         self._vectors = vectors
         self._known_spaces: dict[str, tuple[int, list[Space]]] = {}
 
-    def search(self, query: str, **asked: Unpack[Asked]) -> list[Hit]:
+    def search(self, query: str, **asked: Unpack[SearchRequest]) -> list[Hit]:
         """The best chunks, best first, at most ``per_source`` (3) of one document.
 
             for hit in app.search("how does the mill take in water", collection="docs"):
@@ -125,8 +125,8 @@ class Search:
         limit: int = 10,
         per_source: int | None = 3,
         marks: tuple[str, str] = ("", ""),
-        **narrowed: Unpack[Narrowed],
-    ) -> Answer:
+        **narrowed: Unpack[SearchFilters],
+    ) -> SearchResult:
         """The same hits, and what is missing among them."""
         _check(query, mode, limit, per_source)
         filters = self._filters(**narrowed)
@@ -153,9 +153,9 @@ class Search:
         ]
         chosen = _spread(found, per_source)[:limit]
         shown = [_hit(score, view, snippets.get(view.content_id), query, marks) for score, view in chosen]
-        return Answer(hits=shown, notes=tuple(notes))
+        return SearchResult(hits=shown, notes=tuple(notes))
 
-    def _filters(self, **narrowed: Unpack[Narrowed]) -> Filters:
+    def _filters(self, **narrowed: Unpack[SearchFilters]) -> Filters:
         for name, value in narrowed.items():
             if value is not None and not isinstance(value, str):
                 raise InvalidRequest(f"{name}: expected a text, got {type(value).__name__}")
@@ -170,7 +170,7 @@ class Search:
         )
 
     def _nearest(
-        self, snapshot: Snapshot, query: str, filters: Filters, depth: int
+        self, snapshot: CatalogSnapshot, query: str, filters: Filters, depth: int
     ) -> tuple[list[list[int]], list[str]]:
         """A ranking of each space that holds published chunks: scores compare only within one. During a
         change of model there are two."""
@@ -192,7 +192,7 @@ class Search:
             rankings.append([hit.content_id for hit in near])
         return rankings, notes
 
-    def _spaces(self, snapshot: Snapshot, tenant_id: str) -> list[Space]:
+    def _spaces(self, snapshot: CatalogSnapshot, tenant_id: str) -> list[Space]:
         """Counted again only after something changed: counting reads every source of the tenant."""
         sequence = snapshot.changes(tenant_id).sequence
         at, spaces = self._known_spaces.get(tenant_id, (-1, []))

@@ -25,7 +25,7 @@ STUMBLE_S = 1.0
 State: TypeAlias = Literal["closed", "open", "half-open"]
 
 
-class Refused(ServiceUnavailable):
+class BreakerOpen(ServiceUnavailable):
     """The breaker is open: the service was not asked at all."""
 
 
@@ -93,7 +93,7 @@ class Breakers:
             return
         breaker, now = self._known.get(service, Breaker()), self._clock()
         if not breaker.allows(now):
-            raise Refused(service)
+            raise BreakerOpen(service)
         self._known[service] = breaker.entered(now)
         self._inside.add(service)
         try:
@@ -112,7 +112,7 @@ class Breakers:
     def delay(self, error: ServiceUnavailable) -> timedelta:
         """Count the failure; how long the job that met it waits."""
         breaker, now = self._known.get(error.service, Breaker()), self._clock()
-        if not isinstance(error, Refused):
+        if not isinstance(error, BreakerOpen):
             breaker = self._known[error.service] = breaker.failed(now)
         wait = timedelta(milliseconds=round(1000 * breaker.wait_s(now)))
         return max(wait, error.retry_after or wait)

@@ -26,18 +26,18 @@ from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
 from penstock.job import CHILDREN, Claim, ClaimRequest, Settlement
 from penstock.queue.protocol import Queue
+from penstock.worker.batch_size import BatchSize
 from penstock.worker.breaker import Breakers
-from penstock.worker.doubt import Doubt
 from penstock.worker.error_text import describe
-from penstock.worker.execute import Executor
-from penstock.worker.guard import Guard, Stopped
+from penstock.worker.executor import Executor
 from penstock.worker.isolation import REPLACED, Isolation
-from penstock.worker.lanes import Documents, Lanes
+from penstock.worker.lanes import DocumentTools, Lanes
+from penstock.worker.orphans import OrphanedClaims
 from penstock.worker.outbox import Outbox
-from penstock.worker.pace import Pace
 from penstock.worker.process_exit import end_process
-from penstock.worker.slot import MOST_MEMBERS, Member, Slot
-from penstock.worker.wear import Wear
+from penstock.worker.process_guard import ProcessGuard, Stopped
+from penstock.worker.recycle_policy import RecyclePolicy
+from penstock.worker.shared_state import MOST_MEMBERS, ExecutingJob, SharedState
 
 SETTLE_AT = 100
 SETTLE_AFTER_S = 0.05
@@ -57,7 +57,7 @@ BEAT_EVERY_S = 1.0
 log = logging.getLogger("penstock.worker")
 
 
-class Terms(msgspec.Struct, frozen=True):
+class ChildOptions(msgspec.Struct, frozen=True):
     """What a child is told at birth."""
 
     worker_id: str
@@ -81,10 +81,10 @@ class Child:
         self,
         queue: Queue,
         registry: Registry,
-        guard: Guard,
-        slot: Slot,
-        terms: Terms,
-        documents: Documents | None = None,
+        guard: ProcessGuard,
+        slot: SharedState,
+        terms: ChildOptions,
+        documents: DocumentTools | None = None,
     ) -> None:
         self._lanes = (
             Lanes(documents, queue, slot, terms.worker_id, terms.lanes) if documents is not None else None
@@ -96,8 +96,8 @@ class Child:
         self._breakers = Breakers()
         self._executor = Executor(registry, self._breakers)
         self._outbox = Outbox(queue, slot)
-        self._doubt = Doubt(queue, terms.worker_id)
-        self._pace = Pace()
+        self._doubt = OrphanedClaims(queue, terms.worker_id)
+        self._pace = BatchSize()
         self._waiting: deque[Claim] = deque()
         self._lock = threading.Lock()
         self._unsent_since = 0.0
@@ -108,7 +108,7 @@ class Child:
         self._busy = threading.Event()
         self._rounds = 0
         self._jobs = 0
-        self._isolation = Isolation(guard, Wear(terms.recycle_after, terms.recycle_growth_mb))
+        self._isolation = Isolation(guard, RecyclePolicy(terms.recycle_after, terms.recycle_growth_mb))
         self._services: dict[str, str] = {}
 
     def run(self) -> None:
@@ -279,7 +279,7 @@ class Child:
 
     def _execute(self, claims: list[Claim], started: float) -> list[Settlement]:
         slot, calling = self._slot, self._breakers.calling
-        members = tuple(Member(claim.queue_id, claim.claim_number, claim.timeout_s) for claim in claims)
+        members = tuple(ExecutingJob(claim.queue_id, claim.claim_number, claim.timeout_s) for claim in claims)
         self._executing_since = started
         number = slot.begin(members, started)
 
@@ -374,16 +374,16 @@ class Child:
 
 
 def main(
-    terms: Terms,
+    terms: ChildOptions,
     open_queue: Callable[[], Queue],
     registry: Callable[[], Registry],
-    open_documents: Callable[[Registry], Documents] | None = None,
+    open_documents: Callable[[Registry], DocumentTools] | None = None,
 ) -> None:
     """The process's whole life. Everything is opened here, in the child."""
-    slot = Slot(Path(terms.slot_path))
+    slot = SharedState(Path(terms.slot_path))
     code = 1
     try:
-        guard = Guard(slot, terms.parent_pid)
+        guard = ProcessGuard(slot, terms.parent_pid)
         guard.settle_in()
         handlers = registry()
         documents = open_documents(handlers) if open_documents is not None else None

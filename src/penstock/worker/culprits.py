@@ -11,8 +11,8 @@ from typing import NamedTuple
 from penstock import lifecycle
 from penstock.job import Job, Settlement
 from penstock.pipeline import budget
-from penstock.worker.losses import Verdict
-from penstock.worker.slot import Executing, FileRun
+from penstock.worker.dead_workers import Verdict
+from penstock.worker.shared_state import Execution, FileRun
 
 BACKSTOP_S = 2.0
 """CPU time beyond its budget that a file gets: before that, its own process interrupts it."""
@@ -24,7 +24,7 @@ class Culprits(NamedTuple):
     verdict: Verdict
 
 
-def late(doing: Executing, run: FileRun | None, lasted: float, cpu_seconds: float | None) -> Culprits | None:
+def late(doing: Execution, run: FileRun | None, lasted: float, cpu_seconds: float | None) -> Culprits | None:
     """Jobs that exceeded their time. ``lasted``: seconds since ``clock_start``; ``cpu_seconds``: what the
     process has used."""
     mark = run.mark if run is not None else None
@@ -43,7 +43,7 @@ def late(doing: Executing, run: FileRun | None, lasted: float, cpu_seconds: floa
     return Culprits(frozenset([mark.member]), lifecycle.timed_out) if mark.member in found else None
 
 
-def clock_start(doing: Executing, run: FileRun | None) -> float:
+def clock_start(doing: Execution, run: FileRun | None) -> float:
     """When the timeout began to count: in a batch of files, with the file or write in hand."""
     return doing.started if run is None or len(doing.members) == 1 else max(run.since, doing.started)
 

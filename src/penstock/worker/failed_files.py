@@ -14,7 +14,7 @@ from penstock.catalog.values import LedgerEntry, LedgerKind, Place
 from penstock.job import Job, Settlement, Status
 from penstock.payloads import normal_path
 from penstock.pipeline.budget import FileMark
-from penstock.worker.slot import Slot
+from penstock.worker.shared_state import SharedState
 
 REMEDY = "Look at the file: it may be damaged or hostile. `penstock queue retry ID` tries once more."
 
@@ -26,7 +26,7 @@ class Parsed(NamedTuple):
     mark: FileMark
 
 
-def parsed_by(slot: Slot) -> Parsed | None:
+def parsed_by(slot: SharedState) -> Parsed | None:
     """From what a dead process left in its slot."""
     executing = slot.executing()
     run = slot.file_run(executing.number) if executing is not None else None

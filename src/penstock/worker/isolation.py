@@ -11,9 +11,9 @@ import logging
 import msgspec
 
 from penstock.job import Claim
-from penstock.worker.guard import Guard
-from penstock.worker.telling import function_of
-from penstock.worker.wear import Wear
+from penstock.worker.log_text import function_of
+from penstock.worker.process_guard import ProcessGuard
+from penstock.worker.recycle_policy import RecyclePolicy
 
 REPLACED = "its process was replaced"
 _BEGINS = '{"function_name":'
@@ -22,7 +22,7 @@ log = logging.getLogger("penstock.worker")
 
 
 class Isolation:
-    def __init__(self, guard: Guard, wear: Wear) -> None:
+    def __init__(self, guard: ProcessGuard, wear: RecyclePolicy) -> None:
         self._guard = guard
         self._wear = wear
         self._ran: str | None = None

@@ -14,16 +14,16 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from penstock.catalog import outcomes
 from penstock.catalog.protocol import Catalog
+from penstock.catalog.rules import outcomes
 from penstock.catalog.values import Phase, Task, TaskOutcome, TaskRequest
 from penstock.errors import FingerprintMismatch, StoreError
 from penstock.handlers.phases import Phases
 from penstock.job import Job, Status
 from penstock.lifecycle import TIMED_OUT
 from penstock.queue.protocol import Queue
-from penstock.worker.slot import TASKS, Member, Slot
-from penstock.worker.teller import Teller
+from penstock.worker.document_notifier import DocumentNotifier
+from penstock.worker.shared_state import TASKS, ExecutingJob, SharedState
 
 AT_ONCE = {Phase.OCR: 32, Phase.VECTOR: 256, Phase.GRAPHRAG: 64}
 PIECE_S = 0.008
@@ -42,7 +42,7 @@ Around: TypeAlias = Callable[[int], AbstractContextManager[None]]
 log = logging.getLogger("penstock.worker")
 
 
-class Documents(NamedTuple):
+class DocumentTools(NamedTuple):
     """What a child needs to work on documents."""
 
     catalog: Catalog
@@ -53,7 +53,7 @@ class Documents(NamedTuple):
         self.catalog.close()
 
 
-class Batch(msgspec.Struct):
+class TaskBatch(msgspec.Struct):
     """Claimed tasks of one lane, without those that were run."""
 
     lane: Phase
@@ -62,16 +62,21 @@ class Batch(msgspec.Struct):
 
 class Lanes:
     def __init__(
-        self, documents: Documents, queue: Queue, slot: Slot, worker_id: str, lanes: Sequence[Phase]
+        self,
+        documents: DocumentTools,
+        queue: Queue,
+        slot: SharedState,
+        worker_id: str,
+        lanes: Sequence[Phase],
     ) -> None:
         self._queue = queue
         self._catalog = documents.catalog
         self._phases = documents.phases
-        self._teller = Teller(queue, documents.catalog)
+        self._teller = DocumentNotifier(queue, documents.catalog)
         self._slot = slot
         self._worker_id = worker_id
         self._ask_at = dict.fromkeys(lanes, 0.0)
-        self._batch: Batch | None = None
+        self._batch: TaskBatch | None = None
         self._unsettled: list[TaskOutcome] = []
         self._seconds_a_task = {lane: PIECE_S / SMALLEST[lane] for lane in lanes}
         self.refused: dict[str, str] = {}
@@ -137,7 +142,7 @@ class Lanes:
             tasks = self._claim(lane, now)
             if tasks:
                 self._ask_at[lane] = now
-                self._batch = Batch(lane, tasks)
+                self._batch = TaskBatch(lane, tasks)
                 self._run(self._batch, around)
                 return True
         return False
@@ -164,11 +169,11 @@ class Lanes:
             self._ask_at[lane] = now + REFUSED_S
             return []
 
-    def _run(self, batch: Batch, around: Around) -> None:
+    def _run(self, batch: TaskBatch, around: Around) -> None:
         lane, started = batch.lane, time.monotonic()
         size = max(int(PIECE_S / max(self._seconds_a_task[lane], 1e-6)), SMALLEST[lane])
         tasks, batch.left = batch.left[:size], batch.left[size:]
-        number = self._slot.begin((Member(f"{TASKS}:{lane}", 0, TIMEOUT_S),), started)
+        number = self._slot.begin((ExecutingJob(f"{TASKS}:{lane}", 0, TIMEOUT_S),), started)
         with around(number):
             self._unsettled += self._phases.run(lane, tasks, embedding=Phase.VECTOR in self._ask_at)
         # Done, whether the store takes it now or later.

@@ -11,7 +11,7 @@ from penstock import lifecycle
 from penstock.errors import PenstockError, StoreError
 from penstock.job import Claim, ClaimRequest, Exchange, Settlement, Status
 from penstock.queue.protocol import Queue
-from penstock.worker.slot import Slot
+from penstock.worker.shared_state import SharedState
 
 log = logging.getLogger("penstock.worker")
 
@@ -19,7 +19,7 @@ log = logging.getLogger("penstock.worker")
 class Outbox:
     """Filled by the main thread, emptied by it or by the sender. What is in it is also kept in the slot."""
 
-    def __init__(self, queue: Queue, slot: Slot) -> None:
+    def __init__(self, queue: Queue, slot: SharedState) -> None:
         self._queue = queue
         self._slot = slot
         self._results: list[Settlement] = []

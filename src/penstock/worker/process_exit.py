@@ -8,10 +8,10 @@ import sys
 import time
 from contextlib import suppress
 
-from penstock.worker.slot import Slot
+from penstock.worker.shared_state import SharedState
 
 
-def end_process(slot: Slot, code: int) -> None:
+def end_process(slot: SharedState, code: int) -> None:
     """Exit without returning: that would wait for threads a handler left behind."""
     try:
         # From now on the supervisor does not wait long: a pipe nobody reads, or a lock nobody gives back,

@@ -18,17 +18,18 @@ from typing import Any
 import msgspec
 
 from penstock import clock, lifecycle
-from penstock.catalog import outcomes
-from penstock.catalog.housing import HOUSED, IN_A_FILE
+from penstock.catalog.rules import outcomes
+from penstock.catalog.rules.single_host import HOUSED, IN_A_FILE
 from penstock.errors import WorkerFailed
 from penstock.job import Beat, Job, WorkerReport
-from penstock.worker import idleness, losses
+from penstock.worker import dead_workers, until_idle
+from penstock.worker.child_handle import ChildHandle
+from penstock.worker.document_notifier import DocumentNotifier
 from penstock.worker.lanes import lane_name
-from penstock.worker.lifefile import release_dead
-from penstock.worker.nursery import Nursery, Terms
+from penstock.worker.liveness_lock import release_dead
 from penstock.worker.outbox import settle_all
-from penstock.worker.rota import Rota, patiently
-from penstock.worker.teller import Teller
+from penstock.worker.pool import ProcessPool, WorkerOptions
+from penstock.worker.schedule import Schedule, patiently
 from penstock.worker.upkeep.overdue import OverdueEnder
 from penstock.worker.upkeep.pruner import Pruner
 from penstock.worker.upkeep.reaper import Reaper
@@ -36,8 +37,7 @@ from penstock.worker.upkeep.reconciler import Reconciler
 from penstock.worker.upkeep.stuck import StuckWarner
 from penstock.worker.upkeep.sweeper import Sweeper
 from penstock.worker.upkeep.vectors import VectorKeeper
-from penstock.worker.ward import Ward
-from penstock.worker.watch import TICK_S, Watch
+from penstock.worker.watchdog import TICK_S, Watchdog
 
 LOOK_S = 1.0
 """How often progress is written, cancel flags are read, and dead neighbours are looked for."""
@@ -51,11 +51,11 @@ SPREAD = 0.1
 
 log = logging.getLogger("penstock.worker")
 
-__all__ = ["Supervisor", "Terms"]
+__all__ = ["Supervisor", "WorkerOptions"]
 
 
 class Supervisor:
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: WorkerOptions) -> None:
         self._terms = terms
         self._queue = terms.open_queue()
         self._catalog = terms.open_catalog() if terms.open_catalog is not None else None
@@ -68,7 +68,7 @@ class Supervisor:
         self._reported: dict[str, Any] = {}
         self._idle_at = 0.0
         self._houses = False
-        self._nursery: Nursery
+        self._nursery: ProcessPool
 
     def _vector_keeper(self) -> VectorKeeper | None:
         terms = self._terms
@@ -78,9 +78,9 @@ class Supervisor:
 
     def run(self) -> None:
         """Until a signal, ``stop`` or, if so asked, until nothing is left to do."""
-        self._nursery = Nursery(self._queue, self._catalog, self._terms, self._name)
+        self._nursery = ProcessPool(self._queue, self._catalog, self._terms, self._name)
         try:
-            with self._listening(), Watch(self._nursery, self._terms) as watch:
+            with self._listening(), Watchdog(self._nursery, self._terms) as watch:
                 self._work(watch)
                 self._drain(watch)
         finally:
@@ -97,7 +97,7 @@ class Supervisor:
         """Ask to stop from another thread; twice: not to wait."""
         self._signals += 1
 
-    def _work(self, watch: Watch) -> None:
+    def _work(self, watch: Watchdog) -> None:
         patiently(self._warn)
         rota = self._rota()
         self._add_upkeep(rota)
@@ -115,7 +115,7 @@ class Supervisor:
         for warning in self._queue.check():
             log.warning("%s", warning)
 
-    def _drain(self, watch: Watch) -> None:
+    def _drain(self, watch: Watchdog) -> None:
         """Stop claiming, let what runs finish, hand back the rest unspent. Leases are renewed to the end."""
         log.info("finishing what runs, within %.0f s", self._terms.shutdown_grace_s)
         for ward in self._nursery.wards:
@@ -142,11 +142,11 @@ class Supervisor:
     def _tidy_at_last(self) -> None:
         """What the last jobs left in the outbox: a command that worked for one job has no next round."""
         if self._catalog is not None:
-            Teller(self._queue, self._catalog).step()
+            DocumentNotifier(self._queue, self._catalog).step()
             Sweeper(self._catalog).clear_leftovers()
 
-    def _rota(self) -> Rota:
-        rota = Rota()
+    def _rota(self) -> Schedule:
+        rota = Schedule()
         rota.add(self._terms.heartbeat_s, self._renew)
         rota.add(LOOK_S, self._look)
         rota.add(LOOK_S, self._relieve)
@@ -155,7 +155,7 @@ class Supervisor:
         rota.add(0.0, self._nursery.settle)
         return rota
 
-    def _add_upkeep(self, rota: Rota) -> None:
+    def _add_upkeep(self, rota: Schedule) -> None:
         queue, terms = self._queue, self._terms
         leases = [terms.lease, *terms.lease_by_type.values()]
         rota.add(LOOK_S, self._release_neighbours)
@@ -166,7 +166,7 @@ class Supervisor:
         rota.add(terms.upkeep_s, Pruner(queue, terms.retention).step, spread=SPREAD)
         rota.add(terms.upkeep_s, self._stuck.step, spread=SPREAD)
         if self._catalog is not None:
-            teller, sweeper = Teller(queue, self._catalog), Sweeper(self._catalog)
+            teller, sweeper = DocumentNotifier(queue, self._catalog), Sweeper(self._catalog)
             rota.add(TIDY_S, teller.step)
             rota.add(LOOK_S, teller.look_around)
             rota.add(TIDY_S, sweeper.clear_leftovers)
@@ -204,7 +204,7 @@ class Supervisor:
         nowhere = set.intersection(*refused) if refused else set()
         lanes = [lane for lane in self._terms.lanes if lane_name(lane) not in nowhere]
         takes_jobs = self._terms.takes_jobs
-        return idleness.lanes_idle(self._queue, self._catalog, lanes, takes_jobs=takes_jobs)
+        return until_idle.lanes_idle(self._queue, self._catalog, lanes, takes_jobs=takes_jobs)
 
     def _job_ended(self, job_id: str, now: float) -> bool:
         if now < self._idle_at:
@@ -223,7 +223,7 @@ class Supervisor:
         beats = [
             Beat(job.queue_id, job.claim_number, self._lease_of(job))
             for ward in self._nursery.wards
-            for job in losses.held_by(self._queue, ward.worker_id)
+            for job in dead_workers.held_by(self._queue, ward.worker_id)
         ]
         if beats:
             self._queue.renew(beats)
@@ -238,7 +238,7 @@ class Supervisor:
 
     def _look(self) -> None:
         """Write what changed of the progress and read the cancel flags, in one call."""
-        asked: list[tuple[Ward, int, int]] = []
+        asked: list[tuple[ChildHandle, int, int]] = []
         beats: list[Beat] = []
         for ward in self._nursery.wards:
             doing = ward.executing
@@ -266,10 +266,10 @@ class Supervisor:
             doing = ward.executing
             if doing is None or not ward.starves(doing, STARVES_AFTER_S, now):
                 continue
-            held = losses.held_by(self._queue, ward.worker_id)
+            held = dead_workers.held_by(self._queue, ward.worker_id)
             if ward.executing != doing:
                 continue
-            behind = [job for job in held if not losses.was_executing(job, doing)]
+            behind = [job for job in held if not dead_workers.was_executing(job, doing)]
             settle_all(self._queue, ward.slot.results())
             settle_all(self._queue, [lifecycle.released(job, "behind a slow job") for job in behind])
             ward.relieve(doing.number)

@@ -19,14 +19,14 @@ from penstock.errors import (
     PenstockError,
 )
 from penstock.job import ClaimRequest, JobQuery, NewJob, Scope, Status, WorkerReport
-from penstock.queue.jsonl import JsonlQueue
-from tests.stores import making
-from tests.stores.making import T0
+from penstock.queue.jsonl.queue import JsonlQueue
+from tests.stores import new_jobs
+from tests.stores.new_jobs import T0
 
 
 def new(number: int, **fields: object) -> NewJob:
     own = {"idempotency_key": f"key {number}", "payload_json": '{"path": "/data/ä \\u2028.txt"}'}
-    return making.new(number, **(own | fields))
+    return new_jobs.new(number, **(own | fields))
 
 
 def opened(place: Path) -> JsonlQueue:

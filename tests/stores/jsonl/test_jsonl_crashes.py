@@ -16,9 +16,9 @@ from penstock.errors import (
     StateDamaged,
 )
 from penstock.job import JobQuery, Status
-from penstock.queue.jsonl import JsonlQueue
+from penstock.queue.jsonl.queue import JsonlQueue
 from tests.stores.jsonl.conftest import compact, copied, files, new, opened, reopened, state, work
-from tests.stores.making import T0
+from tests.stores.new_jobs import T0
 
 DAMAGE = {
     "garbage": lambda line: b"garbage",

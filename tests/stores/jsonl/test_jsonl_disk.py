@@ -19,8 +19,8 @@ from penstock.errors import (
     StoreUnavailable,
 )
 from penstock.job import ClaimRequest, JobQuery
-from penstock.queue import jsonl
-from penstock.queue.jsonl import JsonlQueue
+from penstock.queue.jsonl import queue as jsonl_queue
+from penstock.queue.jsonl.queue import JsonlQueue
 from tests.stores.jsonl.conftest import compact, files, in_child, new, opened, reopened, state
 
 NOBODY = 65534
@@ -76,7 +76,7 @@ def test_a_compaction_that_finds_no_room_fails_nothing(place: Path, snapshot: Pa
             compact(queue)
         except DiskFull as error:
             refused = error.code
-        jsonl.COMPACT_AFTER_BYTES = 1
+        jsonl_queue.COMPACT_AFTER_BYTES = 1
         queue._journal._snapshot_size = 0
         queue.add([new(20)])
         return [refused, queue._retry_compaction_at > 0, len(queue.find(JobQuery())), sorted(files(place))]
@@ -101,7 +101,7 @@ def test_a_write_that_fails_has_no_effect(
         raise OSError(getattr(errno, error), "refused")
 
     with monkeypatch.context() as patch:
-        patch.setattr("penstock.queue.journal._sync", refuse)
+        patch.setattr("penstock.queue.jsonl.journal._sync", refuse)
         with pytest.raises(StoreReadOnly if error == "EROFS" else StoreUnavailable):
             queue.claim(ClaimRequest("w1"))
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from penstock.job import ClaimRequest, JobQuery, WorkerReport
-from penstock.queue import jsonl
-from penstock.queue.jsonl import JsonlQueue
+from penstock.queue.jsonl import queue as jsonl_queue
+from penstock.queue.jsonl.queue import JsonlQueue
 from tests.stores.jsonl.conftest import compact, copied, in_child, new, opened, reopened, state
-from tests.stores.making import T0
+from tests.stores.new_jobs import T0
 
 # Several processes.
 
@@ -56,7 +56,7 @@ def test_a_compaction_is_noticed_by_who_slept(
 
 
 def test_the_journal_is_compacted_by_itself(place: Path, journal: Path, queue: JsonlQueue):
-    for number in range(jsonl.COMPACT_AFTER + 5):
+    for number in range(jsonl_queue.COMPACT_AFTER + 5):
         queue.report(WorkerReport(worker_id="w", host="h", pid=number, started_at=T0))
 
     # One record for each report; the compaction after the hundredth took those away.
@@ -65,7 +65,7 @@ def test_the_journal_is_compacted_by_itself(place: Path, journal: Path, queue: J
 
 
 def test_many_rows_are_compacted_after_as_many_records(place: Path, journal: Path, queue: JsonlQueue):
-    rows = jsonl.COMPACT_AFTER + 50
+    rows = jsonl_queue.COMPACT_AFTER + 50
     queue.add([new(n) for n in range(rows)])
     for number in range(rows - 2):
         queue.report(WorkerReport(worker_id="w", host="h", pid=number, started_at=T0))
@@ -79,7 +79,7 @@ def test_many_rows_are_compacted_after_as_many_records(place: Path, journal: Pat
 def test_few_large_records_are_compacted_too(
     place: Path, journal: Path, queue: JsonlQueue, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(jsonl, "COMPACT_AFTER_BYTES", 5_000)
+    monkeypatch.setattr(jsonl_queue, "COMPACT_AFTER_BYTES", 5_000)
     for number in range(3):
         queue.add([new(number, payload_json='{"text":"' + "x" * 2_000 + '"}')])
 

@@ -12,11 +12,12 @@ from penstock import lifecycle
 from penstock.errors import (
     QueueFull,
 )
-from penstock.job import ClaimRequest, JobQuery, Limits, Scope, WorkerReport
-from penstock.queue import audit, jsonl
-from penstock.queue.jsonl import JsonlQueue
+from penstock.job import ClaimRequest, JobQuery, QueueLimits, Scope, WorkerReport
+from penstock.queue.jsonl import audit_log
+from penstock.queue.jsonl import queue as jsonl_queue
+from penstock.queue.jsonl.queue import JsonlQueue
 from tests.stores.jsonl.conftest import files, new, opened, reopened, state, work
-from tests.stores.making import T0
+from tests.stores.new_jobs import T0
 
 # What is written.
 
@@ -65,7 +66,7 @@ def test_what_changes_nothing_writes_nothing(place: Path, queue: JsonlQueue):
     queue.resume(Scope("x"))
     queue.cancel(["unknown"])
     with pytest.raises(QueueFull):
-        queue.add([new(2)], limits=Limits(indexing=1))
+        queue.add([new(2)], limits=QueueLimits(indexing=1))
 
     assert before == files(place)
 
@@ -89,12 +90,12 @@ def test_the_audit_tells_what_was_done(place: Path, queue: JsonlQueue):
 
 
 def test_the_audit_is_rotated(place: Path, queue: JsonlQueue, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(audit, "ROTATE_AT", 500)
-    for number in range(3 * audit.LOOK_EVERY):
+    monkeypatch.setattr(audit_log, "ROTATE_AT", 500)
+    for number in range(3 * audit_log.LOOK_EVERY):
         queue.report(WorkerReport(worker_id="w", host="h", pid=number, started_at=T0))
     log = place / "jobs" / "index_queue.log"
 
-    assert [audit.LOOK_EVERY] * 2 == [
+    assert [audit_log.LOOK_EVERY] * 2 == [
         len(path.read_text().splitlines()) for path in (log, log.with_name(log.name + ".1"))
     ]
 
@@ -115,7 +116,7 @@ def test_the_audit_can_be_left_out(place: Path):
 
 
 def test_too_many_live_jobs_are_warned_of(queue: JsonlQueue, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(jsonl, "MADE_FOR", 2)
+    monkeypatch.setattr(jsonl_queue, "MADE_FOR", 2)
     queue.add([new(1), new(2)])
     assert [] == queue.check()
     queue.add([new(3)])

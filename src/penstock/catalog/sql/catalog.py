@@ -10,34 +10,34 @@ from typing import TypeVar
 
 from penstock.catalog.protocol import BATCH, TASK_LEASE
 from penstock.catalog.sql import (
-    claiming,
+    generation_store,
     generations,
-    noting,
-    removing,
-    repairing,
-    settling,
-    storing,
-    sweeping,
+    ledger,
+    outbox,
+    removals,
+    repair,
+    task_claims,
+    task_outcomes,
     walks,
 )
-from penstock.catalog.sql.restarting import restart
+from penstock.catalog.sql.retry import restart
 from penstock.catalog.sql.snapshot import SqlSnapshot
-from penstock.catalog.sql.statements import Rows
+from penstock.catalog.sql.statements import Statements
 from penstock.catalog.values import (
     Adoption,
-    Claimed,
-    Entry,
-    EntryKind,
+    HeldTask,
     LedgerEntry,
     Move,
     NewGeneration,
+    OutboxEntry,
+    OutboxEntryKind,
     Phase,
     Place,
     Removal,
-    Removed,
+    RemovalResult,
     Rename,
-    Renamed,
-    Stored,
+    RenameResult,
+    StoreResult,
     Task,
     TaskOutcome,
     TaskRequest,
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 class SqlCatalog(ABC):
     @abstractmethod
-    def _write(self, work: Callable[[Rows, datetime], T], now: datetime | None = None) -> T:
+    def _write(self, work: Callable[[Statements, datetime], T], now: datetime | None = None) -> T:
         """One transaction of what is given the rows and the time; all of it, or nothing."""
 
     @abstractmethod
@@ -61,11 +61,13 @@ class SqlCatalog(ABC):
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[SqlSnapshot]: ...
 
-    def store(self, generations: Sequence[NewGeneration], *, now: datetime | None = None) -> list[Stored]:
-        return self._write(lambda rows, at: storing.store(rows, generations, at), now)
+    def store(
+        self, generations: Sequence[NewGeneration], *, now: datetime | None = None
+    ) -> list[StoreResult]:
+        return self._write(lambda rows, at: generation_store.store(rows, generations, at), now)
 
     def adopt(self, adoption: Adoption, *, now: datetime | None = None) -> bool:
-        def work(rows: Rows, moment: datetime) -> bool:
+        def work(rows: Statements, moment: datetime) -> bool:
             at = format_time(moment)
             if not generations.adopt(rows, adoption, at):
                 return False
@@ -80,27 +82,27 @@ class SqlCatalog(ABC):
         )
 
     def claim(self, request: TaskRequest, *, now: datetime | None = None) -> list[Task]:
-        return self._write(lambda rows, at: claiming.claim(rows, request, at), now)
+        return self._write(lambda rows, at: task_claims.claim(rows, request, at), now)
 
     def settle(
         self, outcomes: Sequence[TaskOutcome], *, now: datetime | None = None
     ) -> list[TaskStatus | None]:
-        return self._write(lambda rows, at: settling.settle(rows, outcomes, at), now)
+        return self._write(lambda rows, at: task_outcomes.settle(rows, outcomes, at), now)
 
-    def renew(self, claims: Sequence[Claimed | Task], *, now: datetime | None = None) -> list[bool]:
+    def renew(self, claims: Sequence[HeldTask | Task], *, now: datetime | None = None) -> list[bool]:
         return self._write(lambda rows, at: self._renewed(rows, claims, format_time(at)), now)
 
-    def _renewed(self, rows: Rows, claims: Sequence[Claimed | Task], at: str) -> list[bool]:
+    def _renewed(self, rows: Statements, claims: Sequence[HeldTask | Task], at: str) -> list[bool]:
         return [rows.run(f"renew_{c.lane}", at, c.task_id, c.claim_number) == 1 for c in claims]
 
     def expired(
         self, *, lease: timedelta = TASK_LEASE, now: datetime | None = None, limit: int = 100
-    ) -> list[Claimed]:
+    ) -> list[HeldTask]:
         before = format_time((now or self._now()) - lease)
         with self.snapshot() as snapshot:
             return snapshot.claims("expired", before, limit)[:limit]
 
-    def held(self, worker_id: str) -> list[Claimed]:
+    def held(self, worker_id: str) -> list[HeldTask]:
         with self.snapshot() as snapshot:
             return snapshot.claims("held", worker_id)
 
@@ -108,26 +110,28 @@ class SqlCatalog(ABC):
         return self._write(lambda rows, at: restart(rows, document_id, format_time(at)), now)
 
     def touch(self, touches: Sequence[Touch]) -> list[bool]:
-        return self._write(lambda rows, _: noting.touch(rows, touches))
+        return self._write(lambda rows, _: ledger.touch(rows, touches))
 
     def expect(self, arrivals: Sequence[tuple[Place, str, str]], *, now: datetime | None = None) -> None:
-        self._write(lambda rows, at: noting.expect(rows, arrivals, format_time(at)), now)
+        self._write(lambda rows, at: ledger.expect(rows, arrivals, format_time(at)), now)
 
     def announce(self, walk: Walk) -> None:
         self._write(lambda rows, _: walks.announce(rows, walk))
 
-    def rename(self, rename: Rename, *, limit: int = BATCH, now: datetime | None = None) -> Renamed:
-        return self._write(lambda rows, at: removing.rename(rows, rename, limit, format_time(at)), now)
+    def rename(self, rename: Rename, *, limit: int = BATCH, now: datetime | None = None) -> RenameResult:
+        return self._write(lambda rows, at: removals.rename(rows, rename, limit, format_time(at)), now)
 
     def move(
         self, place: Place, moves: Sequence[Move], asked_at: datetime, *, now: datetime | None = None
     ) -> list[bool]:
-        return self._write(lambda rows, at: removing.move(rows, place, moves, asked_at, format_time(at)), now)
+        return self._write(lambda rows, at: removals.move(rows, place, moves, asked_at, format_time(at)), now)
 
-    def remove(self, removal: Removal, *, limit: int = BATCH, now: datetime | None = None) -> Removed:
-        return self._write(lambda rows, at: removing.remove(rows, removal, limit, format_time(at)), now)
+    def remove(self, removal: Removal, *, limit: int = BATCH, now: datetime | None = None) -> RemovalResult:
+        return self._write(lambda rows, at: removals.remove(rows, removal, limit, format_time(at)), now)
 
-    def outbox(self, kind: EntryKind | None = None, *, after: int = 0, limit: int = 100) -> list[Entry]:
+    def outbox(
+        self, kind: OutboxEntryKind | None = None, *, after: int = 0, limit: int = 100
+    ) -> list[OutboxEntry]:
         with self.snapshot() as snapshot:
             return snapshot.outbox(kind, after, limit)
 
@@ -136,10 +140,10 @@ class SqlCatalog(ABC):
             return snapshot.leftovers(entry_id, limit)
 
     def clear(self, entry_ids: Sequence[int], *, limit: int = BATCH, now: datetime | None = None) -> bool:
-        return self._write(lambda rows, at: sweeping.clear(rows, entry_ids, limit, format_time(at)), now)
+        return self._write(lambda rows, at: outbox.clear(rows, entry_ids, limit, format_time(at)), now)
 
     def note(self, entries: Sequence[LedgerEntry], *, now: datetime | None = None) -> None:
-        self._write(lambda rows, at: noting.note(rows, entries, format_time(at)), now)
+        self._write(lambda rows, at: ledger.note(rows, entries, format_time(at)), now)
 
     def unnote(self, place: Place, paths: Sequence[str]) -> None:
         where = (place.tenant_id, place.collection, place.branch)
@@ -148,17 +152,17 @@ class SqlCatalog(ABC):
     def remember(
         self, tenant_id: str, space: str, vectors: Mapping[str, bytes], *, now: datetime | None = None
     ) -> None:
-        self._write(lambda rows, at: noting.remember(rows, tenant_id, space, vectors, format_time(at)), now)
+        self._write(lambda rows, at: ledger.remember(rows, tenant_id, space, vectors, format_time(at)), now)
 
     def set_fingerprints(self, fingerprints: Mapping[Phase, str], *, replace: bool = False) -> None:
-        self._write(lambda rows, _: noting.set_fingerprints(rows, fingerprints, replace=replace))
+        self._write(lambda rows, _: ledger.set_fingerprints(rows, fingerprints, replace=replace))
 
     def sweep(self, before: datetime, *, limit: int = BATCH) -> int:
-        return self._write(lambda rows, _: sweeping.forget_old(rows, format_time(before), limit))
+        return self._write(lambda rows, _: outbox.forget_old(rows, format_time(before), limit))
 
     def forget(self, tenant_id: str, *, asked_before: datetime | None = None, limit: int = BATCH) -> bool:
-        def work(rows: Rows, at: datetime) -> bool:
-            return repairing.forget(rows, tenant_id, format_time(asked_before or at), limit)
+        def work(rows: Statements, at: datetime) -> bool:
+            return repair.forget(rows, tenant_id, format_time(asked_before or at), limit)
 
         return self._write(work)
 
@@ -166,7 +170,7 @@ class SqlCatalog(ABC):
     def scrub(self) -> None: ...
 
     def repair(self, *, limit: int = BATCH, now: datetime | None = None) -> int:
-        return self._write(lambda rows, at: repairing.repair(rows, limit, format_time(at)), now)
+        return self._write(lambda rows, at: repair.repair(rows, limit, format_time(at)), now)
 
     def audit(self) -> list[str]:
         with self.snapshot() as snapshot:

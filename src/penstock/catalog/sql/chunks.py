@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.catalog.identity import ChunkIds, text_key
-from penstock.catalog.rollup import COMPLETED, SKIPPED, WAITING
-from penstock.catalog.sql.statements import Rows, listed
+from penstock.catalog.rules.identity import ChunkIds, text_key
+from penstock.catalog.rules.rollup import COMPLETED, SKIPPED, WAITING
+from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.values import NewChunk
 from penstock.errors import InvalidRequest, InvalidVector
 
@@ -19,10 +19,10 @@ FLOAT32 = 4
 MOST_SPACES = 255
 
 
-class Numbers:
+class RowNumbers:
     """Row numbers that are never used again, fetched a block at a time."""
 
-    def __init__(self, rows: Rows, expected: int) -> None:
+    def __init__(self, rows: Statements, expected: int) -> None:
         self._rows = rows
         self._size = max(expected, 16)
         self._block: Iterator[int] = iter(())
@@ -35,7 +35,7 @@ class Numbers:
             return next(self._block)
 
 
-class Owner(msgspec.Struct, kw_only=True):
+class ChunkOwner(msgspec.Struct, kw_only=True):
     """The generation that chunks are written for."""
 
     document_id: int
@@ -53,7 +53,7 @@ class Owner(msgspec.Struct, kw_only=True):
     graphrag_held: str | None = None
 
 
-class Known(NamedTuple):
+class KnownChunk(NamedTuple):
     """A chunk some live generation has."""
 
     content_id: int
@@ -64,7 +64,7 @@ class Known(NamedTuple):
 class ChunkRows:
     """Chunk, text, keyword and vector rows, collected and written together."""
 
-    def __init__(self, rows: Rows, numbers: Numbers, at: str) -> None:
+    def __init__(self, rows: Statements, numbers: RowNumbers, at: str) -> None:
         self._rows = rows
         self._numbers = numbers
         self._at = at
@@ -87,12 +87,12 @@ class ChunkRows:
 
     def add(
         self,
-        owner: Owner,
+        owner: ChunkOwner,
         page_id: int,
         index: int,
         chunk: NewChunk,
         chunk_id: str,
-        known: Known | None,
+        known: KnownChunk | None,
         turn: int,
     ) -> tuple[int, int]:
         """How the new chunk counts in vector and in graphrag."""
@@ -133,7 +133,7 @@ class ChunkRows:
         return vector, graph
 
     def _standing(
-        self, owner: Owner, vector: int, graph: int, extracted: tuple[int, int]
+        self, owner: ChunkOwner, vector: int, graph: int, extracted: tuple[int, int]
     ) -> tuple[str | int | None, ...]:
         return (
             _STATUS[vector],
@@ -145,7 +145,7 @@ class ChunkRows:
             *(extracted if graph == COMPLETED else (0, 0)),
         )
 
-    def _vector(self, owner: Owner, content_id: int, chunk: NewChunk, known: Known | None) -> int:
+    def _vector(self, owner: ChunkOwner, content_id: int, chunk: NewChunk, known: KnownChunk | None) -> int:
         if owner.space_id is None:
             return SKIPPED
         if known is not None and known.embedded:
@@ -157,37 +157,37 @@ class ChunkRows:
         return COMPLETED
 
 
-class Prepared(NamedTuple):
+class PreparedChunks(NamedTuple):
     """Chunks of some pages with what is known of them: chunk, its id, and the one to keep."""
 
-    parts: list[tuple[NewChunk, str, Known | None]]
+    parts: list[tuple[NewChunk, str, KnownChunk | None]]
     kept: int
 
 
-class Found(NamedTuple):
+class ExistingChunks(NamedTuple):
     """What is there already of some chunks: by their ids, the hashes of those that are the owner's own, and
     vectors of the cache by hash."""
 
-    known: dict[str, Known]
+    known: dict[str, KnownChunk]
     own: list[str]
     cached: dict[str, bytes]
 
 
-def find(rows: Rows, owner: Owner, chunks: Sequence[NewChunk]) -> Found:
+def find(rows: Statements, owner: ChunkOwner, chunks: Sequence[NewChunk]) -> ExistingChunks:
     known, own, embedded = _known(rows, owner, chunks) if owner.relatives else ({}, [], {})
     unembedded = [chunk.text_hash for chunk in chunks if chunk.vector is None]
     if owner.space_id is None or not unembedded:
-        return Found(known, own, {})
+        return ExistingChunks(known, own, {})
     wanted = [text for text, times in Counter(unembedded).items() if times > embedded.get(text, 0)]
     if not wanted:
-        return Found(known, own, {})
+        return ExistingChunks(known, own, {})
     cached = rows.all("cached_vectors", owner.tenant_id, owner.space_id, listed(wanted))
-    return Found(known, own, dict(cached))
+    return ExistingChunks(known, own, dict(cached))
 
 
 def prepare(
-    owner: Owner, chunks: Sequence[NewChunk], there: Found, unwritten: Iterable[str] = ()
-) -> Prepared:
+    owner: ChunkOwner, chunks: Sequence[NewChunk], there: ExistingChunks, unwritten: Iterable[str] = ()
+) -> PreparedChunks:
     """Give chunks their ids and find what need not be written or embedded again.
 
     ``unwritten``: hashes of chunks of the same generation that are collected but not written yet.
@@ -202,18 +202,18 @@ def prepare(
         if there.cached and chunk.vector is None and chunk.text_hash in there.cached:
             chunk = msgspec.structs.replace(chunk, vector=there.cached[chunk.text_hash])
         parts.append((chunk, chunk_id, found))
-    return Prepared(parts, kept)
+    return PreparedChunks(parts, kept)
 
 
 def _known(
-    rows: Rows, owner: Owner, chunks: Iterable[NewChunk]
-) -> tuple[dict[str, Known], list[str], dict[str, int]]:
+    rows: Statements, owner: ChunkOwner, chunks: Iterable[NewChunk]
+) -> tuple[dict[str, KnownChunk], list[str], dict[str, int]]:
     """By chunk id; the hashes of those that are the owner's own; and how often each hash has its vector."""
     about = {
         document_id: (space_id, fingerprint)
         for document_id, space_id, fingerprint in rows.all("known_documents", listed(owner.relatives))
     }
-    known: dict[str, Known] = {}
+    known: dict[str, KnownChunk] = {}
     own: list[str] = []
     with_vector: dict[str, str] = {}
     keys = listed({text_key(chunk.text_hash) for chunk in chunks})
@@ -227,7 +227,9 @@ def _known(
         extracted = graphrag == "completed" and fingerprint == owner.graphrag_fingerprint
         before = known.get(chunk_id)
         if before is None or embedded > before.embedded:
-            known[chunk_id] = Known(content_id, embedded, (entities, relationships) if extracted else None)
+            known[chunk_id] = KnownChunk(
+                content_id, embedded, (entities, relationships) if extracted else None
+            )
         if embedded:
             with_vector[chunk_id] = hash_of_text
     return known, own, Counter(with_vector.values())
@@ -236,7 +238,7 @@ def _known(
 class Spaces:
     """Vector spaces by name; made when first seen."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Statements) -> None:
         self._rows = rows
         self._known: dict[str, tuple[int, int | None]] = {}
 

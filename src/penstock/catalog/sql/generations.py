@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from penstock.catalog import publishing
-from penstock.catalog.births import Wanted
-from penstock.catalog.covering import covered
-from penstock.catalog.publishing import Facts, Verdict, superseded, verdict
-from penstock.catalog.rollup import WORDS, Counts
-from penstock.catalog.sql.remembering import remember
-from penstock.catalog.sql.statements import Rows, listed
+from penstock.catalog.rules import publication
+from penstock.catalog.rules.initial_state import WantedPhases
+from penstock.catalog.rules.path_scope import covered
+from penstock.catalog.rules.publication import GenerationFacts, Verdict, superseded, verdict
+from penstock.catalog.rules.rollup import WORDS, PartCounts
+from penstock.catalog.sql.history import remember
+from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.sql.tombstones import removals
 from penstock.catalog.values import SETTLED, Adoption, NewGeneration, Place
 from penstock.clock import format_time
@@ -31,9 +31,9 @@ class DocumentRow(msgspec.Struct, kw_only=True):
     published_id: int | None
     published_read_at: str | None
     state: str
-    ocr: Counts
-    vector: Counts
-    graphrag: Counts
+    ocr: PartCounts
+    vector: PartCounts
+    graphrag: PartCounts
     statuses: tuple[str, str, str]
     page_count: int
     chunk_count: int
@@ -61,8 +61,8 @@ class DocumentRow(msgspec.Struct, kw_only=True):
     """Vectors of it were written in this transaction."""
 
     @property
-    def wanted(self) -> Wanted:
-        return Wanted(self.space_id is not None, self.graph)
+    def wanted(self) -> WantedPhases:
+        return WantedPhases(self.space_id is not None, self.graph)
 
     @property
     def just_settled(self) -> bool:
@@ -70,8 +70,8 @@ class DocumentRow(msgspec.Struct, kw_only=True):
         return {self.ocr.status, self.vector.status} <= SETTLED and not set(self.statuses[:2]) <= SETTLED
 
     @property
-    def facts(self) -> Facts:
-        return Facts(
+    def facts(self) -> GenerationFacts:
+        return GenerationFacts(
             ocr=self.ocr.status,
             vector=self.vector.status,
             pages=self.page_count,
@@ -81,7 +81,7 @@ class DocumentRow(msgspec.Struct, kw_only=True):
         )
 
 
-class Described(msgspec.Struct):
+class SourceDescription(msgspec.Struct):
     """What a source will say of itself once the generation is published."""
 
     size: int
@@ -94,7 +94,9 @@ class Described(msgspec.Struct):
 
 def describe(new: NewGeneration) -> str:
     return msgspec.json.encode(
-        Described(new.size, new.mtime_ns, new.file_type, new.title, encode_tags(new.tags), new.metadata)
+        SourceDescription(
+            new.size, new.mtime_ns, new.file_type, new.title, encode_tags(new.tags), new.metadata
+        )
     ).decode()
 
 
@@ -102,7 +104,7 @@ def encode_tags(tags: tuple[str, ...]) -> str:
     return msgspec.json.encode(tags).decode() if tags else "[]"
 
 
-def load(rows: Rows, ids: list[int], *, alone: bool = False) -> dict[int, DocumentRow]:
+def load(rows: Statements, ids: list[int], *, alone: bool = False) -> dict[int, DocumentRow]:
     """``alone``: without their sources, as nothing can be published."""
     if not alone:
         rows.hold("sources_of", listed(ids))
@@ -110,7 +112,7 @@ def load(rows: Rows, ids: list[int], *, alone: bool = False) -> dict[int, Docume
     return {row[0]: _decoded(row) for row in rows.all("document_rows", listed(ids))}
 
 
-def _hold(rows: Rows, document_id: int) -> None:
+def _hold(rows: Statements, document_id: int) -> None:
     rows.hold("sources_of", listed([document_id]))
     rows.hold("documents", listed([document_id]))
 
@@ -126,9 +128,9 @@ def _decoded(row: tuple[Any, ...]) -> DocumentRow:
         published_read_at=row[8],
         state=row[9],
         statuses=row[10:13],
-        ocr=Counts(*row[13:17]),
-        vector=Counts(*row[17:21]),
-        graphrag=Counts(*row[21:25]),
+        ocr=PartCounts(*row[13:17]),
+        vector=PartCounts(*row[17:21]),
+        graphrag=PartCounts(*row[21:25]),
         page_count=row[25],
         chunk_count=row[26],
         vector_chunks=row[27],
@@ -152,7 +154,9 @@ def _decoded(row: tuple[Any, ...]) -> DocumentRow:
     )
 
 
-def save(rows: Rows, documents: list[DocumentRow], at: str, published: frozenset[int] = frozenset()) -> None:
+def save(
+    rows: Statements, documents: list[DocumentRow], at: str, published: frozenset[int] = frozenset()
+) -> None:
     rows.many(
         "save_document",
         [
@@ -186,27 +190,27 @@ def save(rows: Rows, documents: list[DocumentRow], at: str, published: frozenset
     )
 
 
-def leave(rows: Rows, document_id: int, source_key: int, at: str) -> None:
+def leave(rows: Statements, document_id: int, source_key: int, at: str) -> None:
     """Nobody will see this generation any more: its parts go through the outbox."""
     rows.send("add_leftover", rows.numbers("row", 1)[0], document_id, source_key, at)
     rows.tell()
 
 
 def replace(
-    rows: Rows, published_id: int, source_key: int, at: str, *, chunks: int, job_id: str | None
+    rows: Statements, published_id: int, source_key: int, at: str, *, chunks: int, job_id: str | None
 ) -> None:
     """Another generation has taken the place of the one that was published."""
     leave(rows, published_id, source_key, at)
     remember(rows, source_key, "updated", at, note=how_many(chunks, "chunk"), job_id=job_id)
 
 
-def tell(rows: Rows, document: DocumentRow, at: str) -> None:
+def tell(rows: Statements, document: DocumentRow, at: str) -> None:
     """Have somebody look at the job that waits for this generation."""
     if document.job_id is not None:
         _look_at(rows, document.id, document.source_key, document.job_id, at)
 
 
-def drop(rows: Rows, document_id: int, note: str, at: str, *, inform: bool = False) -> bool:
+def drop(rows: Statements, document_id: int, note: str, at: str, *, inform: bool = False) -> bool:
     _hold(rows, document_id)
     found = rows.one("source_of", document_id)
     if found is None or rows.run("drop_document", note, at, document_id) == 0:
@@ -219,12 +223,12 @@ def drop(rows: Rows, document_id: int, note: str, at: str, *, inform: bool = Fal
     return True
 
 
-def _look_at(rows: Rows, document_id: int, source_key: int, job_id: str, at: str) -> None:
+def _look_at(rows: Statements, document_id: int, source_key: int, job_id: str, at: str) -> None:
     rows.send("add_job_entry", rows.numbers("row", 1)[0], document_id, source_key, job_id, at)
     rows.tell()
 
 
-def adopt_equal(rows: Rows, document_id: int, new: NewGeneration, at: str) -> bool:
+def adopt_equal(rows: Statements, document_id: int, new: NewGeneration, at: str) -> bool:
     """Take over the generation being built if it is of the same content, made the same way."""
     _hold(rows, document_id)
     found = rows.one("building_of", document_id)
@@ -261,11 +265,11 @@ def _whole(new: NewGeneration) -> bool:
     )
 
 
-def building(rows: Rows, document_id: int) -> bool:
+def building(rows: Statements, document_id: int) -> bool:
     return rows.one("building_of", document_id) is not None
 
 
-def adopt(rows: Rows, adoption: Adoption, at: str) -> bool:
+def adopt(rows: Statements, adoption: Adoption, at: str) -> bool:
     _hold(rows, adoption.document_id)
     taken = rows.run(
         "adopt",
@@ -283,7 +287,7 @@ def adopt(rows: Rows, adoption: Adoption, at: str) -> bool:
     return True
 
 
-def decide(rows: Rows, documents: list[DocumentRow], at: str) -> frozenset[int]:
+def decide(rows: Statements, documents: list[DocumentRow], at: str) -> frozenset[int]:
     """Publish what is ready, of documents whose parts have just changed. Answers which were."""
     published = set()
     for document in documents:
@@ -311,17 +315,17 @@ def decide(rows: Rows, documents: list[DocumentRow], at: str) -> frozenset[int]:
     return frozenset(published)
 
 
-def _obstacle(rows: Rows, document: DocumentRow) -> str | None:
+def _obstacle(rows: Statements, document: DocumentRow) -> str | None:
     asked_at = datetime.fromisoformat(document.asked_at)
     tombs = removals(rows, document.place, [(document.path, document.source_id)], asked_at)
     if covered(tombs, document.place, document.path, document.source_id, asked_at):
-        return publishing.REMOVED_WHILE_INDEXING
+        return publication.REMOVED_WHILE_INDEXING
     published_read_at = document.published_read_at if document.published_id is not None else None
-    return publishing.SUPERSEDED if superseded(document.read_at, published_read_at) else None
+    return publication.SUPERSEDED if superseded(document.read_at, published_read_at) else None
 
 
-def _publish(rows: Rows, document: DocumentRow, at: str) -> None:
-    about = msgspec.json.decode(document.source_json or "", type=Described)
+def _publish(rows: Statements, document: DocumentRow, at: str) -> None:
+    about = msgspec.json.decode(document.source_json or "", type=SourceDescription)
     rows.send(
         "publish",
         document.id,
@@ -352,7 +356,7 @@ def _publish(rows: Rows, document: DocumentRow, at: str) -> None:
     document.state, document.source_json = "published", None
 
 
-def _show_again(rows: Rows, document: DocumentRow, at: str) -> None:
+def _show_again(rows: Statements, document: DocumentRow, at: str) -> None:
     """Parts of a published generation that had failed were done after all."""
     rows.send(
         "show_partial",

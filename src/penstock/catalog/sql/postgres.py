@@ -9,23 +9,23 @@ from typing import TypeVar
 
 import psycopg
 
-from penstock.catalog.answers import Filters
 from penstock.catalog.sql.catalog import SqlCatalog
-from penstock.catalog.sql.postgres_rows import CatalogConnections, PostgresRows
-from penstock.catalog.sql.searchable import expression, terms
+from penstock.catalog.sql.postgres_rows import CatalogConnections, PostgresStatements
 from penstock.catalog.sql.snapshot import SqlSnapshot
-from penstock.catalog.sql.statements import Rows, listed, migrations
-from penstock.catalog.values import Claimed, Phase, Task
+from penstock.catalog.sql.statements import Statements, listed, migrations
+from penstock.catalog.sql.tsquery import expression, terms
+from penstock.catalog.values import HeldTask, Phase, Task
+from penstock.catalog.views import Filters
+from penstock.database import postgres_schema
+from penstock.database.postgres_clock import ServerClock
+from penstock.database.postgres_errors import ours
 from penstock.errors import InvalidText, StoreError
-from penstock.queue.sql import postgres_schema
-from penstock.queue.sql.postgres_clock import ServerClock
-from penstock.queue.sql.postgres_errors import ours
-from penstock.queue.sql.postgres_listener import Listener
-from penstock.queue.sql.postgres_transaction import transact
+from penstock.queue.postgres.listener import PostgresListener
+from penstock.queue.postgres.transaction import transact
 
 T = TypeVar("T")
 
-SCHEMA = postgres_schema.Schema(
+SCHEMA = postgres_schema.PostgresSchema(
     "catalog_migration",
     migrations("postgres"),
     "SELECT p.key, c.key FROM task_queue_page p JOIN task_queue_chunk c ON c.page_id = p.id LIMIT 0",
@@ -83,7 +83,7 @@ class PostgresCatalog(SqlCatalog):
         )
         self._clock = ServerClock(self._writers)
         self._channel = ""
-        self._listener = Listener(self._readers, lambda: self._channel, self._anything)
+        self._listener = PostgresListener(self._readers, lambda: self._channel, self._anything)
         try:
             self.migrate()
         except StoreError:
@@ -93,9 +93,9 @@ class PostgresCatalog(SqlCatalog):
     def _now(self) -> datetime:
         return self._clock.now()
 
-    def _write(self, work: Callable[[Rows, datetime], T], now: datetime | None = None) -> T:
+    def _write(self, work: Callable[[Statements, datetime], T], now: datetime | None = None) -> T:
         moment = now or self._now()
-        return transact(self._writers, self._channel, PostgresRows, lambda rows: work(rows, moment))
+        return transact(self._writers, self._channel, PostgresStatements, lambda rows: work(rows, moment))
 
     @contextmanager
     def snapshot(self) -> Iterator[PostgresSnapshot]:
@@ -104,7 +104,7 @@ class PostgresCatalog(SqlCatalog):
                 connection.execute(_SNAPSHOT)
                 if self._readers.pooled:
                     connection.execute(self._readers.telling.encode())
-                yield PostgresSnapshot(PostgresRows(connection))
+                yield PostgresSnapshot(PostgresStatements(connection))
             except psycopg.Error as error:
                 raise ours(error, self._readers.name) or error from error
             except UnicodeEncodeError:
@@ -113,8 +113,8 @@ class PostgresCatalog(SqlCatalog):
                 with suppress(psycopg.Error):
                     connection.execute(b"ROLLBACK")
 
-    def _renewed(self, rows: Rows, claims: Sequence[Claimed | Task], at: str) -> list[bool]:
-        assert isinstance(rows, PostgresRows)
+    def _renewed(self, rows: Statements, claims: Sequence[HeldTask | Task], at: str) -> list[bool]:
+        assert isinstance(rows, PostgresStatements)
         held: set[tuple[Phase, int, int]] = set()
         for lane in Phase:
             mine = sorted((at, claim.task_id, claim.claim_number) for claim in claims if claim.lane is lane)
@@ -127,7 +127,7 @@ class PostgresCatalog(SqlCatalog):
 
     def _anything(self) -> bool:
         with self._writers.session() as connection:
-            return bool(PostgresRows(connection).value("any_waiting"))
+            return bool(PostgresStatements(connection).value("any_waiting"))
 
     def scrub(self) -> None:
         """Rows that were deleted are in no table; their space is the server's to reuse."""

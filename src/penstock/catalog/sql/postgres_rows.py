@@ -16,11 +16,11 @@ import psycopg
 from psycopg import pq
 from psycopg.adapt import Buffer, Dumper, Loader
 
-from penstock.catalog.sql.searchable import searchable
 from penstock.catalog.sql.statements import Row, load
+from penstock.catalog.sql.tsquery import searchable
 from penstock.clock import format_time
-from penstock.queue.sql.postgres_connections import Connection, Connections
-from penstock.queue.sql.postgres_values import numbers, texts
+from penstock.database.postgres_connections import Connection, PostgresConnections
+from penstock.queue.postgres.values import numbers, texts
 
 SQL = load("postgres")
 ROWS_AT_ONCE = 1_000
@@ -67,7 +67,7 @@ class NumberDumper(Dumper):
         return self.dump(obj)
 
 
-class CatalogConnections(Connections):
+class CatalogConnections(PostgresConnections):
     def connect(self) -> Connection:
         connection = super().connect()
         connection.adapters.register_loader("timestamptz", TimeLoader)
@@ -76,7 +76,7 @@ class CatalogConnections(Connections):
         return connection
 
 
-class PostgresRows:
+class PostgresStatements:
     references_checked_late = True
 
     def __init__(self, connection: Connection) -> None:

@@ -5,38 +5,38 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from penstock.catalog.answers import (
+from penstock.catalog.protocol import BATCH
+from penstock.catalog.rules.identity import text_key
+from penstock.catalog.rules.path_scope import span
+from penstock.catalog.sql import outbox, recount, row_decoders, walks
+from penstock.catalog.sql.removals import PARKED
+from penstock.catalog.sql.search import SearchReads
+from penstock.catalog.sql.statements import listed
+from penstock.catalog.values import (
+    FailedFile,
+    HeldTask,
+    LedgerEntry,
+    NewPage,
+    OutboxEntry,
+    OutboxEntryKind,
+    Phase,
+    Place,
+    TaskStatus,
+    Walk,
+)
+from penstock.catalog.views import (
+    ChunkOrigins,
     ChunkState,
     Document,
-    Event,
+    DocumentEvent,
     Filters,
     KnownSource,
-    Made,
-    Missing,
+    MissingPart,
     PageState,
+    PathReport,
     Progress,
     Source,
     TenantCount,
-    Why,
-)
-from penstock.catalog.covering import span
-from penstock.catalog.identity import text_key
-from penstock.catalog.protocol import BATCH
-from penstock.catalog.sql import records, recounting, sweeping, walks
-from penstock.catalog.sql.removing import PARKED
-from penstock.catalog.sql.searching import SearchReads
-from penstock.catalog.sql.statements import listed
-from penstock.catalog.values import (
-    Claimed,
-    Entry,
-    EntryKind,
-    LedgerEntry,
-    NewPage,
-    Phase,
-    Place,
-    Remembered,
-    TaskStatus,
-    Walk,
 )
 
 _TYPES = {"ocr_pages": Phase.OCR, "vector_chunks": Phase.VECTOR, "graphrag_chunks": Phase.GRAPHRAG}
@@ -44,21 +44,21 @@ _ALL = (chr(ord(PARKED) + 1), "\U0010ffff")
 
 
 class SqlSnapshot(SearchReads):
-    def claims(self, name: str, *values: object) -> list[Claimed]:
+    def claims(self, name: str, *values: object) -> list[HeldTask]:
         """Of all lanes."""
-        return [Claimed(lane, *row) for lane in Phase for row in self._rows.all(f"{name}_{lane}", *values)]
+        return [HeldTask(lane, *row) for lane in Phase for row in self._rows.all(f"{name}_{lane}", *values)]
 
-    def outbox(self, kind: EntryKind | None, after: int, limit: int) -> list[Entry]:
-        return sweeping.outbox(self._rows, kind, after, limit)
+    def outbox(self, kind: OutboxEntryKind | None, after: int, limit: int) -> list[OutboxEntry]:
+        return outbox.outbox(self._rows, kind, after, limit)
 
     def leftovers(self, entry_id: int, limit: int) -> list[str]:
-        return sweeping.leftovers(self._rows, entry_id, limit)
+        return outbox.leftovers(self._rows, entry_id, limit)
 
     def audit(self) -> list[str]:
         names = [name for name in self._rows.statements if name.startswith("audit_")]
         with self._rows.whole_tables():
             found = [row[0] for name in names for row in self._rows.all(name)]
-            return found + recounting.complaints(self._rows)
+            return found + recount.complaints(self._rows)
 
     def expected(self, place: Place, path: str) -> str | None:
         found = self._rows.value("expected", place.tenant_id, place.collection, place.branch, path)
@@ -71,17 +71,19 @@ class SqlSnapshot(SearchReads):
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
     ) -> list[KnownSource]:
         found = self._in_folder("known", place, folder, after, limit)
-        return [records.known(row) for row in found]
+        return [row_decoders.known(row) for row in found]
 
     def ledger(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
     ) -> list[LedgerEntry]:
-        return [records.ledger(place, row) for row in self._in_folder("ledger", place, folder, after, limit)]
+        return [
+            row_decoders.ledger(place, row) for row in self._in_folder("ledger", place, folder, after, limit)
+        ]
 
     def remembered(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
-    ) -> list[Remembered]:
-        return [Remembered(*row) for row in self._in_folder("remembered", place, folder, after, limit)]
+    ) -> list[FailedFile]:
+        return [FailedFile(*row) for row in self._in_folder("remembered", place, folder, after, limit)]
 
     def _in_folder(
         self, name: str, place: Place, folder: str | None, after: str, limit: int
@@ -102,7 +104,7 @@ class SqlSnapshot(SearchReads):
         found = self._rows.all("twins", *where, listed(files), 10 * BATCH)
         if limit:
             found += self._rows.all("twins_of_size", *where, listed(sizes), limit)
-        known = {row[0]: records.known(row) for row in found}
+        known = {row[0]: row_decoders.known(row) for row in found}
         return list(known.values())
 
     def find(self, place: Place, path: str) -> Source | None:
@@ -121,7 +123,7 @@ class SqlSnapshot(SearchReads):
         return self._sources("sources_where", *self._filters(filters), after, limit)
 
     def _sources(self, where: str, *values: object) -> list[Source]:
-        return [records.source(row) for row in self._rows.joined("source_columns", where, *values)]
+        return [row_decoders.source(row) for row in self._rows.joined("source_columns", where, *values)]
 
     def document(self, document_id: int) -> Document | None:
         found = self._documents("document_where", document_id)
@@ -131,10 +133,10 @@ class SqlSnapshot(SearchReads):
         return self._documents("generations_where", source_id)
 
     def _documents(self, where: str, *values: object) -> list[Document]:
-        return [records.document(row) for row in self._rows.joined("document_columns", where, *values)]
+        return [row_decoders.document(row) for row in self._rows.joined("document_columns", where, *values)]
 
-    def events(self, source_id: str) -> list[Event]:
-        return [records.event(row) for row in self._rows.all("events", source_id)]
+    def events(self, source_id: str) -> list[DocumentEvent]:
+        return [row_decoders.event(row) for row in self._rows.all("events", source_id)]
 
     def formerly(self, place: Place, path: str) -> str | None:
         found: str | None = self._rows.value(
@@ -143,34 +145,35 @@ class SqlSnapshot(SearchReads):
         return found
 
     def pages(self, document_id: int, *, after: int = -1, limit: int = 100) -> list[PageState]:
-        return [records.page(row) for row in self._rows.all("pages", document_id, after, limit)]
+        return [row_decoders.page(row) for row in self._rows.all("pages", document_id, after, limit)]
 
     def chunks(self, page_id: int) -> list[ChunkState]:
-        return [records.chunk_state(row) for row in self._rows.all("chunks", page_id)]
+        return [row_decoders.chunk_state(row) for row in self._rows.all("chunks", page_id)]
 
     def content(self, document_id: int) -> tuple[NewPage, ...]:
-        return records.content(self._rows.all("parts_of", document_id))
+        return row_decoders.content(self._rows.all("parts_of", document_id))
 
     def page_text(self, page_id: int) -> str | None:
         text: str | None = self._rows.value("page_text", page_id)
         return text
 
-    def missing(self, document_id: int, *, limit: int = 100) -> list[Missing]:
+    def missing(self, document_id: int, *, limit: int = 100) -> list[MissingPart]:
         return [
-            Missing(phase=Phase(phase), page_number=page, chunk_index=index, error=error)
+            MissingPart(phase=Phase(phase), page_number=page, chunk_index=index, error=error)
             for phase, page, index, error in self._rows.all("missing", document_id, limit)
         ]
 
     def progress(self, document_id: int) -> Progress | None:
         found = self._rows.joined("progress_columns", "progress_where", document_id)
-        return records.progress(found[0]) if found else None
+        return row_decoders.progress(found[0]) if found else None
 
-    def made(self, document_id: int) -> Made:
-        return Made(*(self._rows.one("made", document_id) or (0, 0)))
+    def made(self, document_id: int) -> ChunkOrigins:
+        return ChunkOrigins(*(self._rows.one("made", document_id) or (0, 0)))
 
     def ready(self, phase: Phase, *, limit: int = 100) -> list[Progress]:
         return [
-            records.progress(row) for row in self._rows.joined("progress_columns", f"ready_{phase}", limit)
+            row_decoders.progress(row)
+            for row in self._rows.joined("progress_columns", f"ready_{phase}", limit)
         ]
 
     def statistics(self) -> dict[tuple[str, TaskStatus], int]:
@@ -211,18 +214,18 @@ class SqlSnapshot(SearchReads):
         count: int = self._rows.value(f"open_tasks_{lane}")
         return count
 
-    def why(self, place: Place, path: str) -> Why:
+    def why(self, place: Place, path: str) -> PathReport:
         source = self.find(place, path)
         note = self._rows.one("ledger_at", place.tenant_id, place.collection, place.branch, path)
         published = self._one_document(source.published_id if source else None)
         building = self._one_document(source.building_id if source else None)
         shown = building or published
-        return Why(
+        return PathReport(
             source=source,
             published=published,
             building=building,
             missing=tuple(self.missing(shown.document_id)) if shown else (),
-            ledger=records.ledger(place, note) if note else None,
+            ledger=row_decoders.ledger(place, note) if note else None,
         )
 
     def _one_document(self, document_id: int | None) -> Document | None:

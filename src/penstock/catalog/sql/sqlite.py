@@ -12,14 +12,14 @@ from typing import TypeVar
 from penstock import clock
 from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.sql.snapshot import SqlSnapshot
-from penstock.catalog.sql.statements import Rows, SqliteRows, load, migrations
+from penstock.catalog.sql.statements import SqliteStatements, Statements, load, migrations
+from penstock.database import sqlite_schema
+from penstock.database.sqlite_connections import SqliteConnections, translated, truncate_log
 from penstock.errors import InvalidText, StoreError
-from penstock.queue.sql import schema
-from penstock.queue.sql.connections import Connections, translated, truncate_log
-from penstock.queue.sql.sqlite_listener import SqliteListener
+from penstock.queue.sqlite.listener import SqliteListener
 
 SQL = load("sqlite")
-SCHEMA = schema.Schema("catalog_migration", migrations("sqlite"))
+SCHEMA = sqlite_schema.SqliteSchema("catalog_migration", migrations("sqlite"))
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class SqliteCatalog(SqlCatalog):
     def __init__(self, path: Path | str, *, synchronous: str = "FULL", busy_timeout_s: float = 60) -> None:
         self.path = Path(path)
         self._busy_timeout_s = busy_timeout_s
-        self._connections = Connections(
+        self._connections = SqliteConnections(
             self.path, synchronous=synchronous, busy_timeout_s=busy_timeout_s, foreign_keys=True
         )
         self._idle_readers: list[str] = []
@@ -46,9 +46,9 @@ class SqliteCatalog(SqlCatalog):
     def _now(self) -> datetime:
         return clock.now()
 
-    def _write(self, work: Callable[[Rows, datetime], T], now: datetime | None = None) -> T:
+    def _write(self, work: Callable[[Statements, datetime], T], now: datetime | None = None) -> T:
         with self._connections.writing() as connection:
-            return work(SqliteRows(connection, SQL), now or clock.now())
+            return work(SqliteStatements(connection, SQL), now or clock.now())
 
     @contextmanager
     def snapshot(self) -> Iterator[SqlSnapshot]:
@@ -59,7 +59,7 @@ class SqliteCatalog(SqlCatalog):
             role = f"snapshot {next(self._readers)}"
         try:
             with self._connections.snapshot(role) as connection:
-                yield SqlSnapshot(SqliteRows(connection, SQL))
+                yield SqlSnapshot(SqliteStatements(connection, SQL))
         except UnicodeEncodeError:
             raise InvalidText("a text that is asked for holds a lone surrogate") from None
         finally:
@@ -70,7 +70,7 @@ class SqliteCatalog(SqlCatalog):
         while True:
             with self._connections.writing() as connection:
                 before = connection.total_changes
-                SqliteRows(connection, SQL).send("merge_words", rank)
+                SqliteStatements(connection, SQL).send("merge_words", rank)
                 merged = connection.total_changes - before
             if merged < 2:
                 break
@@ -83,12 +83,12 @@ class SqliteCatalog(SqlCatalog):
 
     def check(self) -> list[str]:
         with self._connections.reading() as connection:
-            schema.verify(connection, self.path, SCHEMA)
+            sqlite_schema.verify(connection, self.path, SCHEMA)
         return []
 
     def migrate(self) -> None:
         with translated(self.path):
-            schema.migrate(self._connections, self.path, SCHEMA)
+            sqlite_schema.migrate(self._connections, self.path, SCHEMA)
 
     def close(self) -> None:
         self._listener.close()

@@ -92,7 +92,7 @@ def migrations(dialect: str) -> list[tuple[int, str]]:
 Row: TypeAlias = tuple[Any, ...]
 
 
-class Rows(Protocol):
+class Statements(Protocol):
     """The named statements of a dialect, inside one transaction."""
 
     statements: Mapping[str, str]
@@ -134,7 +134,7 @@ class Rows(Protocol):
         """Plan the statements inside for reading whole tables: each table once, joined by hashing."""
 
 
-class SqliteRows:
+class SqliteStatements:
     """In SQLite a transaction that writes is alone: it holds everything."""
 
     references_checked_late = False

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from penstock.catalog.covering import at_and_above
-from penstock.catalog.sql.statements import Rows, listed
+from penstock.catalog.rules.path_scope import at_and_above
+from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.values import Place, Removal
 from penstock.clock import format_time
 
@@ -14,7 +14,7 @@ ALONE = "\x01"
 """How the path of a delete ends that means this path and nothing below it. No path asked for does."""
 
 
-def add(rows: Rows, removal: Removal, at: str) -> None:
+def add(rows: Statements, removal: Removal, at: str) -> None:
     # As ``at_and_above`` names it.
     path = (removal.path.rstrip("/") or "/") if removal.path else ""
     rows.send(
@@ -31,7 +31,7 @@ def add(rows: Rows, removal: Removal, at: str) -> None:
 
 
 def removals(
-    rows: Rows, place: Place, wanted: Iterable[tuple[str, str | None]], since: datetime
+    rows: Statements, place: Place, wanted: Iterable[tuple[str, str | None]], since: datetime
 ) -> list[Removal]:
     """Not older than ``since``, and about these paths, or their sources. Usually none."""
     asked_at = format_time(since)

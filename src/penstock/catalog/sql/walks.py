@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from penstock.catalog.covering import at_and_above, contests
-from penstock.catalog.sql.statements import Row, Rows, listed
+from penstock.catalog.rules.path_scope import at_and_above, contests
+from penstock.catalog.sql.statements import Row, Statements, listed
 from penstock.catalog.values import Place, Removal, Walk
 from penstock.clock import format_time
 
 
-def announce(rows: Rows, walk: Walk) -> None:
+def announce(rows: Statements, walk: Walk) -> None:
     place = walk.place
     # A delete that is under way is waited for: what it removed is seen to be gone, or it hears of this.
     rows.hold("tenant", place.tenant_id)
@@ -18,7 +18,7 @@ def announce(rows: Rows, walk: Walk) -> None:
     rows.send("announce", *where, walk.root, walk.rules, format_time(walk.asked_at))
 
 
-def newer(rows: Rows, removal: Removal) -> tuple[Walk, ...]:
+def newer(rows: Statements, removal: Removal) -> tuple[Walk, ...]:
     """Walks asked for after the delete that have not been heard. Usually none."""
     scope = (removal.collection or "", removal.branch or "")
     found = rows.all("walks_since", removal.tenant_id, format_time(removal.asked_at), *scope)
@@ -35,7 +35,7 @@ def newer(rows: Rows, removal: Removal) -> tuple[Walk, ...]:
     return tuple(walk for walk in wanting if walk not in removal.heard)
 
 
-def at(rows: Rows, place: Place, path: str) -> list[Walk]:
+def at(rows: Statements, place: Place, path: str) -> list[Walk]:
     where = (place.tenant_id, place.collection, place.branch)
     return [_walk(row) for row in rows.all("walks_at", *where, listed(at_and_above(path)))]
 

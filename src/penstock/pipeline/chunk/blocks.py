@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate, chain, islice
 from typing import NamedTuple, TypeAlias
 
-from penstock.pipeline.chunk.cutting import (
+from penstock.pipeline.chunk.boundaries import (
     AFTER_HEADING,
     ANYWHERE,
     HEADING,

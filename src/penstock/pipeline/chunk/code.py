@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from penstock.pipeline.chunk.blocks import refined
-from penstock.pipeline.chunk.cutting import AFTER_HEADING, HEADING, LINE, VERSION, Units, cuts
+from penstock.pipeline.chunk.boundaries import AFTER_HEADING, HEADING, LINE, VERSION, Units, cuts
 from penstock.pipeline.chunk.languages import COMMENTS, GRAMMARS, LARGEST, Grammar
 from penstock.pipeline.chunk.prose import ProseChunker, assembled
 from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.pipeline.chunk.blocks import Headings, outline, rows
-from penstock.pipeline.chunk.cutting import VERSION, cuts
+from penstock.pipeline.chunk.boundaries import VERSION, cuts
 from penstock.pipeline.chunk.headings import FINDERS
 from penstock.pipeline.chunk.protocol import LONGEST_HEADING, Chunk, ChunkSizes
 from penstock.pipeline.extract.protocol import Shape

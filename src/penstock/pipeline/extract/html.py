@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import DocumentDamaged
 from penstock.pipeline.extract import html_cost
-from penstock.pipeline.extract.decoding import clean, decode
-from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Shape
+from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
 from penstock.pipeline.extract.text import decoding_warnings, fence_around, one_page
+from penstock.pipeline.extract.text_encoding import clean, decode
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -43,10 +43,10 @@ class HtmlExtractor:
     def extract(
         self,
         content: Content,
-        kind: Kind,
-        limits: Limits,
+        kind: FileType,
+        limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
-    ) -> Extracted:
+    ) -> ExtractedText:
         from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
         decoded = decode(content.data, _declared_charset(content.data[:4096]))

@@ -12,9 +12,9 @@ from penstock.errors import (
     DocumentTooLarge,
     NoText,
 )
-from penstock.pipeline.extract.decoding import clean
-from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Shape
+from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
 from penstock.pipeline.extract.text import one_page
+from penstock.pipeline.extract.text_encoding import clean
 
 _MOST_MEMBERS = 5_000
 _OLE = b"\xd0\xcf\x11\xe0"
@@ -30,10 +30,10 @@ class OfficeExtractor:
     def extract(
         self,
         content: Content,
-        kind: Kind,
-        limits: Limits,
+        kind: FileType,
+        limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - a Word document is paginated by who prints it
-    ) -> Extracted:
+    ) -> ExtractedText:
         _check_archive(content.data, limits)
         try:
             import kreuzberg
@@ -51,7 +51,7 @@ class OfficeExtractor:
         return one_page(text, kind, limits, shape=Shape.MARKDOWN, title=_title(result.metadata))
 
 
-def _check_archive(data: bytes, limits: Limits) -> None:
+def _check_archive(data: bytes, limits: ExtractLimits) -> None:
     """What the archive says of itself; one that lies meets the memory limit of the child process."""
     if data.startswith(_OLE):
         if _ENCRYPTED in data:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.errors import DocumentDamaged, DocumentEncrypted, DocumentTooLarge
-from penstock.pipeline.extract.decoding import clean
-from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Page, Shape
+from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Page, Shape
+from penstock.pipeline.extract.text_encoding import clean
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfPage
@@ -34,7 +34,9 @@ class PdfExtractor:
     name = "pdf"
     version = "1"
 
-    def extract(self, content: Content, kind: Kind, limits: Limits, pages: range | None = None) -> Extracted:
+    def extract(
+        self, content: Content, kind: FileType, limits: ExtractLimits, pages: range | None = None
+    ) -> ExtractedText:
         with _opened(content.data) as document:
             count = len(document)
             title = _title(document)
@@ -49,7 +51,7 @@ class PdfExtractor:
         if found and all(page.failure for page in found):
             raise DocumentDamaged(f"no page of the PDF can be read: {found[0].failure}")
         failed = [str(page.number) for page in found if page.failure]
-        return Extracted(
+        return ExtractedText(
             pages=tuple(found),
             kind=kind,
             shape=Shape.PROSE,
@@ -76,7 +78,7 @@ def _opened(data: bytes) -> Iterator[PdfDocument]:
         document.close()
 
 
-def _pages(data: bytes, wanted: range, limits: Limits, seconds: float | None) -> list[Page]:
+def _pages(data: bytes, wanted: range, limits: ExtractLimits, seconds: float | None) -> list[Page]:
     """``seconds``: CPU time after which the pages read so far will do."""
     found: list[Page] = []
     chars, until = 0, math.inf if seconds is None else time.process_time() + seconds

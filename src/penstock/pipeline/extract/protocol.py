@@ -22,10 +22,10 @@ class Shape(enum.StrEnum):
     ROWS = "rows"
     """One record a line: a line is never cut while it fits a chunk."""
     CODE = "code"
-    """Source code of ``Extracted.language``."""
+    """Source code of ``ExtractedText.language``."""
 
 
-class Kind(msgspec.Struct, frozen=True):
+class FileType(msgspec.Struct, frozen=True):
     """A type of file: its media type, which extractor reads it, and the language of source code."""
 
     media_type: str
@@ -51,11 +51,11 @@ class Page(msgspec.Struct, frozen=True):
     """Why this page could not be read, while others could."""
 
 
-class Extracted(msgspec.Struct, frozen=True, kw_only=True):
+class ExtractedText(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a file. ``pages`` may be a part of it, see ``page_count``."""
 
     pages: tuple[Page, ...]
-    kind: Kind
+    kind: FileType
     shape: Shape
     page_count: int
     """How many pages the whole document has."""
@@ -75,7 +75,7 @@ class Extracted(msgspec.Struct, frozen=True, kw_only=True):
         return not any(page.text or page.needs_ocr or page.failure for page in self.pages)
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ExtractLimits(msgspec.Struct, frozen=True):
     """What one file may cost."""
 
     file_bytes: int = 64 * 1024 * 1024
@@ -90,7 +90,7 @@ class Limits(msgspec.Struct, frozen=True):
     """CPU time after which a call for a range of pages ends early, with the pages read so far."""
 
     @classmethod
-    def of(cls, file_mb: int, memory_mb: int, seconds: float) -> Limits:
+    def of(cls, file_mb: int, memory_mb: int, seconds: float) -> ExtractLimits:
         return cls(file_bytes=file_mb << 20, parser_memory_bytes=memory_mb << 20, parser_seconds=seconds)
 
     def seconds_for(self, size: int) -> float:
@@ -102,13 +102,15 @@ class Extractor(Protocol):
     """Reads one family of types. Pure but for its libraries: the same bytes give the same pages."""
 
     name: str
-    """The word ``Kind.extractor`` uses."""
+    """The word ``FileType.extractor`` uses."""
     version: str
     """Part of the fingerprint: changes whenever the same bytes may give other text."""
 
-    def extract(self, content: Content, kind: Kind, limits: Limits, pages: range | None = None) -> Extracted:
+    def extract(
+        self, content: Content, kind: FileType, limits: ExtractLimits, pages: range | None = None
+    ) -> ExtractedText:
         """The pages whose numbers are in ``pages``, or all. A call for a range may end after its first pages,
-        see ``Limits.batch_seconds``.
+        see ``ExtractLimits.batch_seconds``.
 
         Raises an ``UnreadableDocument``; nothing else is expected of a damaged file.
         """

@@ -10,9 +10,9 @@ from xml.parsers import expat
 import msgspec
 
 from penstock.errors import DocumentDamaged
-from penstock.pipeline.extract.decoding import clean, decode
-from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Shape
+from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
 from penstock.pipeline.extract.text import decoding_warnings, fence_around, one_page
+from penstock.pipeline.extract.text_encoding import clean, decode
 
 _LONG_LINE = 2000
 _LONGEST_OUTPUT = 2000
@@ -34,10 +34,10 @@ class JsonExtractor:
     def extract(
         self,
         content: Content,
-        kind: Kind,
-        limits: Limits,
+        kind: FileType,
+        limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
-    ) -> Extracted:
+    ) -> ExtractedText:
         decoded = decode(content.data)
         text = clean(decoded.text)
         kept = True
@@ -75,10 +75,10 @@ class NotebookExtractor:
     def extract(
         self,
         content: Content,
-        kind: Kind,
-        limits: Limits,
+        kind: FileType,
+        limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
-    ) -> Extracted:
+    ) -> ExtractedText:
         try:
             notebook = msgspec.json.decode(content.data)
             cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]
@@ -130,10 +130,10 @@ class XmlExtractor:
     def extract(
         self,
         content: Content,
-        kind: Kind,
-        limits: Limits,
+        kind: FileType,
+        limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
-    ) -> Extracted:
+    ) -> ExtractedText:
         declared = re.match(rb"""\s*<\?xml[^>]*?encoding\s*=\s*["']([\w:.-]+)""", content.data[:1024])
         decoded = decode(content.data, declared[1].decode("ascii") if declared else None)
         text = clean(decoded.text)

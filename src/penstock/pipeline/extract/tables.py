@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 
-from penstock.pipeline.extract.decoding import clean, decode
-from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Shape
+from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
 from penstock.pipeline.extract.text import decoding_warnings, one_page
+from penstock.pipeline.extract.text_encoding import clean, decode
 
 _DELIMITERS = ",;\t|"
 _SAMPLED_LINES = 50
@@ -23,10 +23,10 @@ class TableExtractor:
     def extract(
         self,
         content: Content,
-        kind: Kind,
-        limits: Limits,
+        kind: FileType,
+        limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
-    ) -> Extracted:
+    ) -> ExtractedText:
         decoded = decode(content.data)
         text = clean(decoded.text)
         delimiter = "\t" if kind.media_type == "text/tab-separated-values" else _delimiter(text)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from penstock.errors import DocumentTooLarge
-from penstock.pipeline.extract.decoding import Decoded, clean, decode
-from penstock.pipeline.extract.protocol import Content, Extracted, Kind, Limits, Page, Shape
+from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Page, Shape
+from penstock.pipeline.extract.text_encoding import Decoded, clean, decode
 
 _SHAPES = {"markdown": Shape.MARKDOWN, "code": Shape.CODE, "rows": Shape.ROWS}
 _SHAPES_OF_TYPE = {"text/x-rst": Shape.RST, "text/asciidoc": Shape.ASCIIDOC, "text/x-org": Shape.ORG}
@@ -27,10 +27,10 @@ class TextExtractor:
     def extract(
         self,
         content: Content,
-        kind: Kind,
-        limits: Limits,
+        kind: FileType,
+        limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
-    ) -> Extracted:
+    ) -> ExtractedText:
         decoded = decode(content.data)
         text = clean(decoded.text)
         return one_page(
@@ -46,19 +46,19 @@ class TextExtractor:
 
 def one_page(
     text: str,
-    kind: Kind,
-    limits: Limits,
+    kind: FileType,
+    limits: ExtractLimits,
     *,
     shape: Shape,
     title: str | None = None,
     line_numbers: bool = False,
     warnings: tuple[str, ...] = (),
-) -> Extracted:
+) -> ExtractedText:
     """A document without pages of its own is one page; white space alone is an empty one."""
     if len(text) > limits.text_chars:
         raise DocumentTooLarge(f"the text has {len(text):,} characters; the limit is {limits.text_chars:,}")
     page = Page(1, text if text.strip() else "")
-    return Extracted(
+    return ExtractedText(
         pages=(page,),
         kind=kind,
         shape=shape,

@@ -65,7 +65,7 @@ BINDING = frozenset(
 """Rules that no request can turn off: what they leave out is not the folder's any more."""
 
 
-class Found(msgspec.Struct, frozen=True, gc=False):
+class FoundFile(msgspec.Struct, frozen=True, gc=False):
     """A file worth reading. ``path`` is ``/``-separated and relative to the root."""
 
     path: str
@@ -101,7 +101,7 @@ class Repository(msgspec.Struct, frozen=True, gc=False):
     path: str
 
 
-Report: TypeAlias = Found | Skipped | Unreadable | Repository
+Report: TypeAlias = FoundFile | Skipped | Unreadable | Repository
 
 
 class WalkRules(msgspec.Struct, frozen=True, kw_only=True):

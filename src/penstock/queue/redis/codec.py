@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.job import Claim, Event, FollowUp, Held, Job, NewJob, Settlement, Status
+from penstock.job import Claim, FollowUp, Held, Job, JobEvent, NewJob, Settlement, Status
 from penstock.transitions import NOTE_LIMIT
 
 STATUSES = tuple(Status)
@@ -244,7 +244,7 @@ def _history(raw: bytes | None) -> str | None:
     if raw is None:
         return None
     events = [
-        Event(EPOCH + timedelta(microseconds=int(at)), what, note or None, worker_id or None)
+        JobEvent(EPOCH + timedelta(microseconds=int(at)), what, note or None, worker_id or None)
         for at, what, note, worker_id in msgspec.msgpack.decode(raw)
     ]
     return _encode_json(events).decode()

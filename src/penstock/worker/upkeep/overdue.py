@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from penstock import lifecycle
 from penstock.job import Job, JobQuery, Status
 from penstock.queue.protocol import Queue
-from penstock.worker import paging
+from penstock.worker import job_pages
 
 IN_PROGRESS = frozenset({Status.IN_PROGRESS})
 
@@ -18,7 +18,7 @@ log = logging.getLogger("penstock.upkeep")
 class OverdueEnder:
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self._rounds = paging.Rounds(queue, JobQuery(statuses=IN_PROGRESS))
+        self._rounds = job_pages.JobPages(queue, JobQuery(statuses=IN_PROGRESS))
 
     def step(self) -> bool:
         page, more = self._rounds.next_page()
@@ -39,7 +39,7 @@ class OverdueEnder:
 
     def _moves_below(self, job: Job, timeout_s: int, now: datetime) -> bool:
         """A child that ends touches its parent's row only, so a tree is asked level by level."""
-        below = paging.every(self._queue, JobQuery(statuses=IN_PROGRESS, parent_id=job.queue_id))
+        below = job_pages.every(self._queue, JobQuery(statuses=IN_PROGRESS, parent_id=job.queue_id))
         return any(
             not _silent(child, timeout_s, now) or self._moves_below(child, timeout_s, now)
             for child in below

@@ -12,7 +12,7 @@ from penstock import lifecycle
 from penstock.catalog.protocol import Catalog
 from penstock.queue.protocol import Queue
 from penstock.worker import failed_files
-from penstock.worker.rota import AWAY
+from penstock.worker.schedule import AWAY
 
 REAP_AT_ONCE = 100
 DRIFT_S = 5.0

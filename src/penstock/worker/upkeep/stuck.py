@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from penstock import clock
 from penstock.job import Job, JobQuery, Status
 from penstock.queue.protocol import Queue
-from penstock.worker.paging import Rounds
+from penstock.worker.job_pages import JobPages
 
 STUCK_AFTER = timedelta(minutes=30)
 
@@ -18,7 +18,7 @@ log = logging.getLogger("penstock.upkeep")
 class StuckWarner:
     def __init__(self, queue: Queue, *, after: timedelta = STUCK_AFTER) -> None:
         self._queue = queue
-        self._rounds = Rounds(queue, JobQuery(statuses=frozenset({Status.IN_PROGRESS})))
+        self._rounds = JobPages(queue, JobQuery(statuses=frozenset({Status.IN_PROGRESS})))
         self._after = after
         self._warned: dict[str, datetime] = {}
         self._seen: dict[str, datetime] = {}

@@ -6,9 +6,9 @@ import logging
 from datetime import timedelta
 
 from penstock import clock
-from penstock.catalog import outcomes
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import EntryKind
+from penstock.catalog.rules import outcomes
+from penstock.catalog.values import OutboxEntryKind
 
 AT_ONCE = 100
 KEPT = timedelta(days=7)
@@ -22,7 +22,7 @@ class Sweeper:
         self._catalog = catalog
 
     def clear_leftovers(self) -> bool:
-        entries = self._catalog.outbox(EntryKind.LEFTOVER, limit=AT_ONCE)
+        entries = self._catalog.outbox(OutboxEntryKind.LEFTOVER, limit=AT_ONCE)
         if not entries:
             return False
         over = self._catalog.clear([entry.entry_id for entry in entries])

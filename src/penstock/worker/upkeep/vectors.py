@@ -15,12 +15,12 @@ from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING
 
 from penstock import clock
-from penstock.catalog.protocol import Catalog, Snapshot
-from penstock.pipeline.vectors.shelf import Shelf
+from penstock.catalog.protocol import Catalog, CatalogSnapshot
+from penstock.pipeline.vectors.cache_directory import CacheDirectory
 from penstock.worker.spawn import start_context
 
 if TYPE_CHECKING:
-    from penstock.pipeline.vectors.copies import Copy
+    from penstock.pipeline.vectors.cache import SpaceCache
 
 ROUNDS = 10
 """Rounds of upkeep between two looks at a catalog that changes all the time."""
@@ -38,7 +38,7 @@ class VectorKeeper:
     """The supervisor's side: sweeps, and sees to it that at most one process of its keeps the files."""
 
     def __init__(
-        self, catalog: Catalog, open_catalog: Callable[[], Catalog], shelf: Shelf, start_method: str
+        self, catalog: Catalog, open_catalog: Callable[[], Catalog], shelf: CacheDirectory, start_method: str
     ) -> None:
         self._catalog = catalog
         self._open_catalog = open_catalog
@@ -102,7 +102,7 @@ class VectorKeeper:
             self._process = None
 
 
-def worth_a_file(snapshot: Snapshot, shelf: Shelf) -> Iterator[tuple[str, str, int]]:
+def worth_a_file(snapshot: CatalogSnapshot, shelf: CacheDirectory) -> Iterator[tuple[str, str, int]]:
     """Tenants, spaces and dimensions."""
     for tenant_id in sorted({each.tenant_id for each in snapshot.tenants()}):
         for space in snapshot.spaces(tenant_id):
@@ -110,7 +110,7 @@ def worth_a_file(snapshot: Snapshot, shelf: Shelf) -> Iterator[tuple[str, str, i
                 yield tenant_id, space.name, space.dimension
 
 
-def keep(open_catalog: Callable[[], Catalog], shelf: Shelf, parent_pid: int) -> None:
+def keep(open_catalog: Callable[[], Catalog], shelf: CacheDirectory, parent_pid: int) -> None:
     """What the process does, until everything is as it should be or its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.nice(NICENESS)
@@ -121,16 +121,16 @@ def keep(open_catalog: Callable[[], Catalog], shelf: Shelf, parent_pid: int) -> 
         catalog.close()
 
 
-def keep_all(catalog: Catalog, shelf: Shelf, stop: Callable[[], bool] = lambda: False) -> None:
-    from penstock.pipeline.vectors.copies import Copy
-    from penstock.pipeline.vectors.graph import usearch_installed
+def keep_all(catalog: Catalog, shelf: CacheDirectory, stop: Callable[[], bool] = lambda: False) -> None:
+    from penstock.pipeline.vectors.ann_index import usearch_installed
+    from penstock.pipeline.vectors.cache import SpaceCache
 
     with catalog.snapshot() as snapshot:
         large = list(worth_a_file(snapshot, shelf))
     for tenant_id, space, dimension in large:
         if stop():
             return
-        copy = Copy(tenant_id, space, dimension, shelf)
+        copy = SpaceCache(tenant_id, space, dimension, shelf)
         with catalog.snapshot() as snapshot:
             copy.follow(snapshot, tidy=_old(shelf, tenant_id, space))
         rows = copy.base.label.rows if copy.base is not None else 0
@@ -143,7 +143,7 @@ def keep_all(catalog: Catalog, shelf: Shelf, stop: Callable[[], bool] = lambda: 
             log.info("%d vectors of a tenant; the extra `usearch` would make searching them quicker", rows)
 
 
-def _old(shelf: Shelf, tenant_id: str, space: str) -> bool:
+def _old(shelf: CacheDirectory, tenant_id: str, space: str) -> bool:
     try:
         written = shelf.vectors(tenant_id, space).stat().st_mtime
     except OSError:
@@ -151,9 +151,11 @@ def _old(shelf: Shelf, tenant_id: str, space: str) -> bool:
     return clock.now().timestamp() - written > TIDY_AFTER.total_seconds() / 2
 
 
-def _draw_on(copy: Copy, shelf: Shelf, tenant_id: str, space: str, stop: Callable[[], bool]) -> bool:
+def _draw_on(
+    copy: SpaceCache, shelf: CacheDirectory, tenant_id: str, space: str, stop: Callable[[], bool]
+) -> bool:
     """One slice; whether there is more to draw."""
-    from penstock.pipeline.vectors.graph import draw, drawn_so_far
+    from penstock.pipeline.vectors.ann_index import draw, drawn_so_far
 
     rows, path = copy.base, shelf.graph(tenant_id, space)
     if rows is None or stop():

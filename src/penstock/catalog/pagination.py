@@ -1,0 +1,35 @@
+"""Long readings, a page at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.catalog.protocol import BATCH, Catalog
+from penstock.catalog.values import FailedFile, Place
+from penstock.catalog.views import KnownSource
+
+
+def known_below(
+    catalog: Catalog, place: Place, folder: str | None = None, after: str = ""
+) -> Iterator[KnownSource]:
+    """All sources of a place, or at and below a folder, in the order of their paths."""
+    while True:
+        # A snapshot each time: it takes long, and an old one would keep the log from shrinking.
+        with catalog.snapshot() as snapshot:
+            page = snapshot.known(place, folder, after=after)
+        yield from page
+        if len(page) < BATCH:
+            return
+        after = page[-1].path
+
+
+def remembered_below(catalog: Catalog, place: Place, folder: str | None = None) -> Iterator[FailedFile]:
+    """All files at and below a folder that failed for good, in the order of their paths."""
+    after = ""
+    while True:
+        with catalog.snapshot() as snapshot:
+            page = snapshot.remembered(place, folder, after=after)
+        yield from page
+        if len(page) < BATCH:
+            return
+        after = page[-1].path

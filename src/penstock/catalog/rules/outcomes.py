@@ -1,0 +1,109 @@
+"""How a claimed task can end, each way a function named after what happened. Pure: no store, no clock."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Protocol
+
+from penstock.catalog.values import Failure, FailureKind, NewPage, Phase, TaskOutcome, TaskStatus
+from penstock.retry import JOB_BACKOFF, Classification, delay
+
+LOST = Failure("ERR_WORKER_LOST", "the worker was lost")
+
+
+class TaskClaim(Protocol):
+    """A ``Task`` or a ``Claimed``."""
+
+    @property
+    def lane(self) -> Phase: ...
+    @property
+    def task_id(self) -> int: ...
+    @property
+    def claim_number(self) -> int: ...
+    @property
+    def retry_count(self) -> int: ...
+    @property
+    def max_retries(self) -> int: ...
+
+
+def completed_page(task: TaskClaim, page: NewPage) -> TaskOutcome:
+    """The page's text is there; ``page.chunks`` become its chunks."""
+    return _ended(task, TaskStatus.COMPLETED, page=page)
+
+
+def completed_vector(task: TaskClaim, vector: bytes | None) -> TaskOutcome:
+    """None: the vector was written to an outside store."""
+    return _ended(task, TaskStatus.COMPLETED, vector=vector)
+
+
+def completed_graph(task: TaskClaim, entities: int, relationships: int) -> TaskOutcome:
+    return _ended(task, TaskStatus.COMPLETED, entities=entities, relationships=relationships)
+
+
+def failed_attempt(task: TaskClaim, why: Classification, message: str, *, jitter: float = 0) -> TaskOutcome:
+    """Something went wrong: try again later if that may help and retries are left."""
+    if why.kind != "transient":
+        return failed(task, Failure(why.code, message))
+    if task.retry_count >= task.max_retries:
+        return failed(task, Failure(why.code, message, FailureKind.OUTAGE))
+    wait = why.retry_after or delay(JOB_BACKOFF, task.retry_count + 1, jitter=jitter)
+    return _ended(
+        task,
+        TaskStatus.FAILED,
+        retry_count=task.retry_count,
+        retry_after=wait,
+        code=why.code,
+        message=message,
+    )
+
+
+def failed(task: TaskClaim, failure: Failure) -> TaskOutcome:
+    """For good, whatever retries are left."""
+    return _ended(
+        task,
+        TaskStatus.FAILED,
+        retry_count=task.max_retries,
+        code=failure.code,
+        message=failure.message,
+        fault=failure.fault,
+    )
+
+
+def lost(task: TaskClaim) -> TaskOutcome:
+    """Its worker is gone. It spends a retry, is due at once and claimed alone: it may be what kills them."""
+    if task.retry_count >= task.max_retries:
+        return failed(task, LOST)
+    return _ended(
+        task,
+        TaskStatus.FAILED,
+        retry_count=task.retry_count,
+        retry_after=timedelta(0),
+        suspect=True,
+        code=LOST.code,
+        message=LOST.message,
+    )
+
+
+def released(task: TaskClaim) -> TaskOutcome:
+    """Given back unspent: as it was before the claim, due now."""
+    if task.retry_count == 0:
+        return _ended(task, TaskStatus.PENDING)
+    # A claimed task with a count came from the retry pool, and the claim had added one.
+    return _ended(
+        task, TaskStatus.FAILED, retry_count=task.retry_count - 1, retry_after=timedelta(0), code=None
+    )
+
+
+def skipped(task: TaskClaim, reason: str) -> TaskOutcome:
+    """Not wanted or not possible here."""
+    return _ended(task, TaskStatus.SKIPPED, message=reason)
+
+
+def _ended(task: TaskClaim, status: TaskStatus, **what: object) -> TaskOutcome:
+    return TaskOutcome(
+        lane=task.lane,
+        task_id=task.task_id,
+        claim_number=task.claim_number,
+        status=status,
+        **what,  # type: ignore[arg-type]
+    )

@@ -1,0 +1,56 @@
+"""When a generation becomes the one that search sees. Pure."""
+
+from __future__ import annotations
+
+import enum
+from datetime import datetime
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
+
+from penstock.catalog.values import SETTLED, TaskStatus
+
+REMOVED_WHILE_INDEXING = "removed while indexing"
+SUPERSEDED = "a later reading is published"
+NOTHING_USABLE = "no page could be read"
+NO_VECTORS = "no chunk could be embedded"
+
+
+class Verdict(enum.Enum):
+    WAIT = "wait"
+    PUBLISH = "publish"
+    KEEP_BACK = "keep back"
+
+
+class GenerationFacts(NamedTuple):
+    """How a generation stands: ocr and vector, the pages and chunks that came through, and parts that failed
+    for reasons outside the document."""
+
+    ocr: TaskStatus
+    vector: TaskStatus
+    pages: int
+    pages_read: int
+    chunks_embedded: int
+    outages: int
+
+
+@lru_cache(1024)
+def verdict(facts: GenerationFacts) -> tuple[Verdict, str | None]:
+    """Publish once ocr and vector are settled: without what failed by its own fault, but not while an outage
+    is what is missing, and never in place of something when nothing came through. The text: why not."""
+    if facts.ocr not in SETTLED or facts.vector not in SETTLED:
+        return Verdict.WAIT, None
+    if facts.outages:
+        return Verdict.KEEP_BACK, f"{facts.outages} of its parts failed for reasons outside the document"
+    if facts.pages and not facts.pages_read:
+        return Verdict.KEEP_BACK, NOTHING_USABLE
+    if facts.vector is TaskStatus.FAILED and not facts.chunks_embedded:
+        return Verdict.KEEP_BACK, NO_VECTORS
+    return Verdict.PUBLISH, None
+
+
+Moment = TypeVar("Moment", str, datetime)
+
+
+def superseded(read_at: Moment, published_read_at: Moment | None) -> bool:
+    """What was read earlier never replaces what was read later. (Times as text have a fixed width.)"""
+    return published_read_at is not None and published_read_at > read_at

@@ -1,0 +1,342 @@
+"""Writing generations: whole ones are published by the same transaction, the others get tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock import clock
+from penstock.catalog.rules import initial_state
+from penstock.catalog.rules.initial_state import InitialDocument, InitialPage, WantedPhases
+from penstock.catalog.rules.path_scope import covered
+from penstock.catalog.rules.publication import superseded
+from penstock.catalog.rules.turns import turns
+from penstock.catalog.sql import generations as building
+from penstock.catalog.sql.chunks import (
+    ChunkOwner,
+    ChunkRows,
+    PreparedChunks,
+    RowNumbers,
+    Spaces,
+    find,
+    prepare,
+)
+from penstock.catalog.sql.retry import restart
+from penstock.catalog.sql.row_templates import RowTemplates
+from penstock.catalog.sql.statements import Statements, listed
+from penstock.catalog.sql.tombstones import removals
+from penstock.catalog.values import Gate, NewGeneration, Outcome, Place, Removal, StoreResult
+from penstock.clock import format_time
+
+
+class SourceRow(NamedTuple):
+    key: int
+    source_id: str
+    published_id: int | None
+    building_id: int | None
+    read_at: str | None
+
+
+def store(rows: Statements, new: Sequence[NewGeneration], now: datetime) -> list[StoreResult]:
+    if not new:
+        return []
+    return GenerationStore(rows, new, format_time(now)).run()
+
+
+class GenerationStore:
+    """One call of ``store``. Rows are collected over all generations and written table by table."""
+
+    def __init__(self, rows: Statements, new: Sequence[NewGeneration], at: str) -> None:
+        self._rows = rows
+        self._new = new
+        self._at = at
+        self._numbers = RowNumbers(rows, sum(4 + len(g.pages) + 2 * _chunk_count(g) for g in new))
+        self._spaces = Spaces(rows)
+        self._chunks = ChunkRows(rows, self._numbers, at)
+        self._change = rows.numbers("change", len(new))[0]
+        self._pages: list[tuple[Any, ...]] = []
+        self._whole_pages: list[tuple[Any, ...]] = []
+        self._texts: list[tuple[int, str]] = []
+        self._documents: list[tuple[Any, ...]] = []
+        self._whole_documents: list[tuple[Any, ...]] = []
+        self._sources: list[tuple[Any, ...]] = []
+        self._published: list[tuple[Any, ...]] = []
+        self._paths: list[tuple[str, str, str, str]] = []
+        self._written: set[tuple[Place, str]] = set()
+        self._alike = RowTemplates(at)
+        self._ids: list[str] = []
+        self._found: dict[tuple[Place, str], SourceRow] = {}
+        self._removals: list[Removal] = []
+
+    def run(self) -> list[StoreResult]:
+        earliest = min(new.asked_at for new in self._new)
+        for tenant_id in sorted({new.place.tenant_id for new in self._new}):
+            self._rows.hold("tenant_shared", tenant_id)
+        by_place: dict[Place, list[NewGeneration]] = {}
+        for new in self._new:
+            by_place.setdefault(new.place, []).append(new)
+        for place, some in sorted(by_place.items()):
+            self._look_up(place, [new.path for new in some])
+            named = [(new.path, self._source_id(new)) for new in some]
+            self._removals += removals(self._rows, place, named, earliest)
+        begun = [source.building_id for source in self._found.values() if source.building_id is not None]
+        if begun:
+            self._rows.hold("documents", listed(begun))
+        for space in sorted({new.space for new in self._new if new.space is not None}):
+            self._spaces.number(space, _vectors(new for new in self._new if new.space == space))
+        answers = [self._store(new) for new in self._new]
+        self._flush()
+        if self._paths and self._rows.value("any_ledger"):
+            self._rows.many("unnote", self._paths)
+        return answers
+
+    def _source_id(self, new: NewGeneration) -> str | None:
+        found = self._found.get((new.place, new.path))
+        return found.source_id if found is not None else new.source_id
+
+    def _look_up(self, place: Place, paths: list[str]) -> None:
+        where = (place.tenant_id, place.collection, place.branch)
+        for path, *row in self._rows.all("sources_at", *where, listed(paths)):
+            self._found[place, path] = SourceRow(*row)
+
+    def _flush(self) -> None:
+        self._flush_parts()
+        self._flush_as("add_source", self._sources)
+        self._flush_as("publish", self._published)
+
+    def _flush_parts(self) -> None:
+        """All but what others wait for: the number of a change is held from its writing to the commit."""
+        if not self._rows.references_checked_late:
+            self._flush_as("add_source", self._sources)
+        self._flush_as("add_whole_document", self._whole_documents)
+        self._flush_as("add_document", self._documents)
+        self._flush_as("add_whole_page", self._whole_pages)
+        self._flush_as("add_page", self._pages)
+        self._flush_as("add_page_text", self._texts)
+        self._chunks.flush()
+
+    def _flush_as(self, name: str, rows: list[Any]) -> None:
+        self._rows.many(name, rows)
+        rows.clear()
+
+    def _store(self, new: NewGeneration) -> StoreResult:
+        where = (new.place, new.path)
+        if where in self._written:
+            # Once more in the same batch: the rows of the first are needed now.
+            self._flush()
+            self._look_up(new.place, [new.path])
+        source = self._found.get(where)
+        source_id = source.source_id if source is not None else new.source_id
+        if self._removals and covered(self._removals, *where, source_id, new.asked_at):
+            return StoreResult(outcome=Outcome.REMOVED, source_id=source_id)
+        if source is not None:
+            earlier = self._earlier(new, source)
+            if earlier is not None:
+                return earlier
+        self._written.add(where)
+        return self._write(new, source, source_id or self._new_id())
+
+    def _new_id(self) -> str:
+        if not self._ids:
+            self._ids = clock.new_uuids(len(self._new))[::-1]
+        return self._ids.pop()
+
+    def _earlier(self, new: NewGeneration, source: SourceRow) -> StoreResult | None:
+        """The answer when something the source has already stands in the way of a new generation."""
+        other_id = new.source_id not in (None, source.source_id)
+        published_read_at = source.read_at if source.published_id is not None else None
+        if other_id or superseded(format_time(new.read_at), published_read_at):
+            return StoreResult(outcome=Outcome.SUPERSEDED, source_id=source.source_id)
+        if source.building_id is None:
+            return None
+        if building.adopt_equal(self._rows, source.building_id, new, self._at):
+            restart(self._rows, source.building_id, self._at)
+            return StoreResult(
+                outcome=Outcome.BUILDING,
+                source_id=source.source_id,
+                document_id=source.building_id,
+                adopted=True,
+            )
+        building.drop(self._rows, source.building_id, "replaced by a newer generation", self._at)
+        return None
+
+    def _write(self, new: NewGeneration, source: SourceRow | None, source_id: str) -> StoreResult:
+        owner = self._owner(new, source, source_id)
+        chunks = [chunk for page in new.pages for chunk in page.chunks or ()]
+        prepared = prepare(owner, chunks, find(self._rows, owner, chunks))
+        unread = sum([page.chunks is None and page.failure is None for page in new.pages])
+        missing = 0 if owner.space_id is None else sum([_to_embed(part) for part in prepared.parts])
+        tasks = len(chunks) if new.graph else missing
+        first, chunk_turns = 0, [0] * len(chunks)
+        if tasks:
+            self._hold(new, owner, source, unread=unread, missing=missing)
+            first, chunk_turns = turns(0, 0, self._rows.value("head_vector", new.priority), len(chunks))
+        page_turns = [0] * len(new.pages)
+        if unread:
+            _, page_turns = turns(0, 0, self._rows.value("head_ocr", new.priority), len(new.pages))
+        standings = self._write_pages(new, owner, prepared, page_turns, chunk_turns)
+        standing = initial_state.document(standings, new.pages, len(chunks))
+        given = len(chunks) if tasks else 0
+        outcome = self._write_document(new, owner, source, standing, (first, given))
+        return StoreResult(
+            outcome=outcome,
+            source_id=source_id,
+            document_id=owner.document_id,
+            chunks=len(chunks),
+            kept=prepared.kept,
+            failed=standing.failed,
+        )
+
+    def _owner(self, new: NewGeneration, source: SourceRow | None, source_id: str) -> ChunkOwner:
+        relatives = () if source is None else (source.published_id, source.building_id)
+        return ChunkOwner(
+            document_id=self._numbers.next(),
+            source_key=source.key if source else self._numbers.next(),
+            source_id=source_id,
+            tenant_id=new.place.tenant_id,
+            space_id=self._spaces.number(new.space),
+            graph=new.graph,
+            graphrag_fingerprint=new.fingerprints.graphrag,
+            priority=new.priority,
+            max_retries=new.max_retries,
+            relatives=tuple([number for number in relatives if number is not None]),
+        )
+
+    def _hold(
+        self, new: NewGeneration, owner: ChunkOwner, source: SourceRow | None, *, unread: int, missing: int
+    ) -> None:
+        if source is not None and self._rows.value("any_leftover", source.key):
+            owner.vector_held = "outbox"
+        if new.gate is Gate.DOCUMENT:
+            if unread:
+                owner.vector_held = "gate"
+            if unread or missing:
+                owner.graphrag_held = "gate"
+
+    def _write_pages(
+        self,
+        new: NewGeneration,
+        owner: ChunkOwner,
+        prepared: PreparedChunks,
+        page_turns: list[int],
+        chunk_turns: list[int],
+    ) -> list[InitialPage]:
+        wanted = WantedPhases(owner.space_id is not None, owner.graph)
+        standings = []
+        parts = iter(zip(prepared.parts, chunk_turns, strict=True))
+        for page, page_turn in zip(new.pages, page_turns, strict=True):
+            page_id = self._numbers.next()
+            kinds = []
+            for index in range(len(page.chunks or ())):
+                (chunk, chunk_id, known), turn = next(parts)
+                kinds.append(self._chunks.add(owner, page_id, index, chunk, chunk_id, known, turn))
+            standing = initial_state.page(
+                page, wanted, [kind[0] for kind in kinds], [kind[1] for kind in kinds]
+            )
+            standings.append(standing)
+            own = (page_id, owner.document_id, page.number, page.file_path, len(kinds))
+            shared = self._alike.page(new, standing, page_turn)
+            (self._whole_pages if shared.whole else self._pages).append(own + shared.values)
+            if page.text is not None:
+                self._texts.append((page_id, page.text))
+        return standings
+
+    def _write_document(
+        self,
+        new: NewGeneration,
+        owner: ChunkOwner,
+        source: SourceRow | None,
+        standing: InitialDocument,
+        numbering: tuple[int, int],
+    ) -> Outcome:
+        outcome, shared = self._alike.document(new, owner.space_id, standing, numbering)
+        published = outcome is Outcome.PUBLISHED
+        own = (
+            owner.document_id,
+            owner.source_key,
+            new.path.rpartition("/")[2] or new.path,
+            new.content_hash,
+            new.job_id,
+            format_time(new.asked_at),
+            format_time(new.read_at),
+        )
+        if shared.whole:
+            self._whole_documents.append(own + shared.values)
+        else:
+            described = None if published else building.describe(new)
+            self._documents.append((*own, described, *shared.values))
+        if published:
+            self._publish(new, owner, source, standing)
+            return outcome
+        if source is None:
+            self._flush_bare(new, owner)
+        self._flush_parts()
+        self._rows.tell()
+        self._rows.send("set_building", owner.document_id, self._at, owner.source_key)
+        return outcome
+
+    def _flush_bare(self, new: NewGeneration, owner: ChunkOwner) -> None:
+        place = new.place
+        self._rows.send(
+            "add_bare_source",
+            owner.source_key,
+            owner.source_id,
+            place.tenant_id,
+            place.collection,
+            place.branch,
+            new.path,
+            self._at,
+        )
+
+    def _publish(
+        self, new: NewGeneration, owner: ChunkOwner, source: SourceRow | None, standing: InitialDocument
+    ) -> None:
+        place = new.place
+        seen = (
+            owner.document_id,
+            owner.space_id,
+            int(standing.failed > 0),
+            new.size,
+            new.mtime_ns,
+            standing.pages,
+            standing.chunks,
+            new.content_hash,
+            *msgspec.structs.astuple(new.fingerprints),
+            format_time(new.asked_at),
+            format_time(new.read_at),
+            self._at,
+            self._change,
+            self._at,
+            new.file_type,
+            new.title,
+            building.encode_tags(new.tags),
+            new.metadata,
+        )
+        self._change += 1
+        where = (place.tenant_id, place.collection, place.branch, new.path)
+        self._paths.append(where)
+        if source is None:
+            self._sources.append((owner.source_key, owner.source_id, *where, self._at, *seen))
+            return
+        self._published.append((*seen, owner.source_key))
+        if source.published_id is not None:
+            chunks, job_id = standing.chunks, new.job_id
+            building.replace(
+                self._rows, source.published_id, owner.source_key, self._at, chunks=chunks, job_id=job_id
+            )
+
+
+def _chunk_count(new: NewGeneration) -> int:
+    return sum([len(page.chunks) for page in new.pages if page.chunks])
+
+
+def _vectors(generations: Iterable[NewGeneration]) -> Iterator[bytes | None]:
+    return (chunk.vector for new in generations for page in new.pages for chunk in page.chunks or ())
+
+
+def _to_embed(part: tuple[Any, Any, Any]) -> bool:
+    chunk, _, known = part
+    return chunk.vector is None and not (known is not None and known.embedded)

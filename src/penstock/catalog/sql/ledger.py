@@ -1,0 +1,76 @@
+"""What is kept beside the documents: the ledger, the vector cache, fingerprints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from penstock.catalog.sql.chunks import Spaces
+from penstock.catalog.sql.statements import Statements, listed, readable
+from penstock.catalog.values import LedgerEntry, Phase, Place, Touch
+from penstock.clock import format_time
+from penstock.errors import FingerprintMismatch
+
+
+def note(rows: Statements, entries: Sequence[LedgerEntry], at: str) -> None:
+    rows.many(
+        "note",
+        [
+            (
+                entry.place.tenant_id,
+                entry.place.collection,
+                entry.place.branch,
+                entry.path,
+                entry.kind,
+                entry.rule,
+                readable(entry.cause),
+                entry.remedy,
+                entry.job_id,
+                at if entry.at is None else format_time(entry.at),
+                entry.size,
+                entry.mtime_ns,
+                entry.made_with,
+            )
+            for entry in entries
+        ],
+    )
+
+
+def touch(rows: Statements, touches: Sequence[Touch]) -> list[bool]:
+    rows.many(
+        "touch",
+        [
+            (
+                one.size,
+                one.mtime_ns,
+                one.source_id,
+                None if one.asked_at is None else format_time(one.asked_at),
+            )
+            for one in touches
+        ],
+    )
+    live = {source_id for (source_id,) in rows.all("live_sources", listed(one.source_id for one in touches))}
+    return [one.source_id in live for one in touches]
+
+
+def expect(rows: Statements, arrivals: Sequence[tuple[Place, str, str]], at: str) -> None:
+    rows.many(
+        "expect",
+        [
+            (place.tenant_id, place.collection, place.branch, path, read_from, at)
+            for place, path, read_from in arrivals
+        ],
+    )
+
+
+def remember(rows: Statements, tenant_id: str, space: str, vectors: Mapping[str, bytes], at: str) -> None:
+    space_id = Spaces(rows).number(space, vectors.values())
+    rows.many("remember", [(tenant_id, space_id, text, at, vector) for text, vector in vectors.items()])
+
+
+def set_fingerprints(rows: Statements, fingerprints: Mapping[Phase, str], *, replace: bool) -> None:
+    rows.hold("fingerprints")
+    known: dict[str, str] = dict(rows.all("fingerprints"))
+    for phase, fingerprint in fingerprints.items():
+        if known.get(phase, fingerprint) != fingerprint and not replace:
+            raise FingerprintMismatch(f"{phase} is done with {known[phase]} here, not with {fingerprint}")
+        rows.send("set_fingerprint", phase, fingerprint)

@@ -1,0 +1,186 @@
+"""Deletes and renames: what is seen changes at once, rows go later through the outbox."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any
+
+from penstock.catalog.rules.path_scope import below, covered, moved, span
+from penstock.catalog.rules.publication import REMOVED_WHILE_INDEXING
+from penstock.catalog.sql import generations, tombstones, walks
+from penstock.catalog.sql.history import remember
+from penstock.catalog.sql.statements import Statements, listed
+from penstock.catalog.values import Move, Place, Removal, RemovalResult, Rename, RenameResult
+from penstock.clock import format_time
+from penstock.errors import InvalidRequest
+
+PARKED = "\x01"
+"""How the path of a source begins whose place was taken, until it is swept. No path asked for does."""
+
+
+def remove(rows: Statements, removal: Removal, limit: int, at: str) -> RemovalResult:
+    asked_at = format_time(removal.asked_at)
+    scope = (removal.tenant_id, removal.collection or "", removal.branch or "")
+    path = removal.path or ""
+    # Nothing lies between the two of a path that means itself alone.
+    first, last = span(path) if removal.below else (path + tombstones.ALONE,) * 2
+    # What is being added meanwhile is waited for, or finds the tombstone.
+    rows.hold("tenant", removal.tenant_id)
+    tombstones.add(rows, removal, at)
+    newer = walks.newer(rows, removal)
+    if newer:
+        return RemovalResult(0, True, newer)
+    found = rows.all(
+        _statement(removal), *scope, path, first, last, asked_at, limit + 1, removal.source_id or ""
+    )
+    rows.hold("documents", listed(row[2] for row in found[:limit] if row[2] is not None))
+    for key, published_id, building_id, published_asked_at in found[:limit]:
+        if building_id is not None and rows.value("asked_at_of", building_id) <= asked_at:
+            generations.drop(rows, building_id, REMOVED_WHILE_INDEXING, at, inform=True)
+        if published_id is not None and published_asked_at <= asked_at:
+            hide(rows, key, published_id, at)
+    if len(found) <= limit and removal.source_id is None:
+        rows.send("unnote_below", *scope, path, first, last, asked_at)
+        rows.send("unexpect", *scope, path, first, last, asked_at)
+        if removal.below:
+            rows.send("retract", *scope, path, first, last, asked_at)
+    return RemovalResult(min(len(found), limit), len(found) > limit)
+
+
+def _statement(removal: Removal) -> str:
+    if removal.source_id is not None:
+        return "doomed_source"
+    narrow = removal.collection and removal.branch and removal.path
+    return "doomed_by_path" if narrow else "doomed"
+
+
+def hide(rows: Statements, key: int, published_id: int | None, at: str) -> None:
+    """One update makes a source invisible, whatever its size."""
+    if published_id is not None:
+        remember(rows, key, "removed", at)
+    rows.send("hide", rows.numbers("change", 1)[0], at, key)
+    if published_id is not None:
+        generations.leave(rows, published_id, key, at)
+
+
+def rename(rows: Statements, change: Rename, limit: int, at: str) -> RenameResult:
+    place = change.place
+    if change.folder and below(change.old, change.new):
+        raise InvalidRequest(f"{change.old[:200]} cannot be moved into itself")
+    first, last = span(change.old)
+    asked_at = format_time(change.asked_at)
+    rows.hold("tenant", place.tenant_id)
+    tombstones.add(rows, _left(place, change.old, change.asked_at, below=change.folder), at)
+    found = rows.all(
+        "sources_below_shortest" if below(change.new, change.old) else "sources_below",
+        place.tenant_id,
+        place.collection,
+        place.branch,
+        change.old,
+        first,
+        last,
+        int(change.folder),
+        limit + 1,
+        asked_at,
+    )
+    replaced = 0
+    paths = [row[1] for row in found[:limit]]
+    targets = [moved(change.old, change.new, path) for path in paths]
+    for name in ("paths", "documents_at"):
+        rows.hold(name, place.tenant_id, place.collection, place.branch, listed(paths + targets))
+    for (key, _, published_id, building_id), target in zip(found, targets, strict=False):
+        replaced += _make_room(rows, place, target, key, at)
+        _move(rows, place, key, target, (published_id, building_id), asked_at, at)
+    return RenameResult(min(len(found), limit), replaced, len(found) > limit)
+
+
+def _left(place: Place, path: str, asked_at: datetime, *, below: bool) -> Removal:
+    """What the old path is no longer: what was read there before, and is still on its way, comes too late."""
+    return Removal(
+        tenant_id=place.tenant_id,
+        collection=place.collection,
+        branch=place.branch,
+        path=path,
+        below=below,
+        asked_at=asked_at,
+        reason="renamed",
+    )
+
+
+def _move(
+    rows: Statements,
+    place: Place,
+    key: int,
+    target: str,
+    generations_of_it: tuple[int | None, int | None],
+    asked_at: str,
+    at: str,
+) -> None:
+    remember(rows, key, "renamed", at, note=target)
+    rows.send("move_source", target, asked_at, at, key)
+    for document_id in generations_of_it:
+        if document_id is not None:
+            rows.send("move_document", asked_at, PurePosixPath(target).name, document_id)
+    rows.send("unnote", place.tenant_id, place.collection, place.branch, target)
+
+
+def move(rows: Statements, place: Place, moves: Sequence[Move], asked_at: datetime, at: str) -> list[bool]:
+    where = (place.tenant_id, place.collection, place.branch)
+    rows.hold("tenant", place.tenant_id)
+    paths = listed([path for move in moves for path in (move.old, move.new)])
+    there = {path: row for path, *row in rows.all("sources_at", *where, paths)}
+    rows.hold("documents_at", *where, paths)
+    tombs = tombstones.removals(rows, place, [(one.new, one.source_id) for one in moves], asked_at)
+    answers = []
+    for one in moves:
+        found = there.get(one.old)
+        movable = (
+            found is not None
+            and (found[1], found[2]) == (one.source_id, one.published_id)
+            and _is_free(there.get(one.new))
+            and not covered(tombs, place, one.new, one.source_id, asked_at)
+        )
+        if found is not None and movable:
+            tombstones.add(rows, _left(place, one.old, asked_at, below=False), at)
+            if one.new in there:
+                _make_room(rows, place, one.new, found[0], at)
+            _move(rows, place, found[0], one.new, (found[2], found[3]), format_time(asked_at), at)
+            there[one.new] = there.pop(one.old)
+        answers.append(movable)
+    moved_ones = (one for one, done in zip(moves, answers, strict=True) if done)
+    rows.many("touch", [(one.size, one.mtime_ns, one.source_id, None) for one in moved_ones])
+    return answers
+
+
+def _is_free(found: list[Any] | None) -> bool:
+    """Nothing stands at the path, or only what is about to be swept."""
+    return found is None or found[2:4] == [None, None]
+
+
+def _make_room(rows: Statements, place: Place, target: str, key: int, at: str) -> int:
+    """What stood at the new path is removed; its row keeps out of the way until it is swept."""
+    found = rows.one("source_at", place.tenant_id, place.collection, place.branch, target)
+    if found is None or found[0] == key:
+        return 0
+    other, _, published_id, building_id, _ = found
+    if building_id is not None:
+        generations.drop(rows, building_id, "another source has its path now", at, inform=True)
+    hide(rows, other, published_id, at)
+    rows.send("set_path", f"{PARKED}{other}", other)
+    if published_id is None and building_id is None:
+        forget_source(rows, other, at)
+    return 1 if published_id is not None else 0
+
+
+def forget_source(rows: Statements, key: int, at: str) -> bool:
+    """The row goes when nothing of the source is left; caches will learn of it."""
+    gone = rows.one("gone_source", key)
+    if gone is None:
+        return False
+    tenant_id, change_seq = gone
+    if change_seq:
+        rows.send("add_gone", change_seq, tenant_id, key, at)
+    rows.send("delete_source", key)
+    return True

@@ -1,0 +1,127 @@
+"""What a search reads. Only published generations are seen, all of one moment."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from penstock.catalog.rules.query_terms import phrases
+from penstock.catalog.sql import row_decoders
+from penstock.catalog.sql.statements import Statements, listed
+from penstock.catalog.views import (
+    ChunkView,
+    Filters,
+    KeywordHit,
+    SourceMark,
+    Space,
+    VectorBatch,
+    VectorChanges,
+)
+
+VECTORS_AT_ONCE = 4_096
+OVERFETCH = 8
+"""How many times more ranks are looked at when too many of the first were of others or not published."""
+
+
+class SearchReads:
+    def __init__(self, rows: Statements) -> None:
+        self._rows = rows
+
+    def _match(self, query: str) -> str:
+        """A person's words for the store's keyword index; nothing in them is an operator."""
+        return match_expression(query)
+
+    def _filters(self, filters: Filters) -> tuple[str | None, ...]:
+        return (
+            filters.tenant_id,
+            filters.collection,
+            filters.branch,
+            filters.path,
+            filters.file_type,
+            filters.tag,
+        )
+
+    def _space(self, name: str) -> int | None:
+        found = self._rows.one("space", name)
+        return found[0] if found else None
+
+    def keyword(
+        self,
+        query: str,
+        filters: Filters,
+        *,
+        limit: int = 10,
+        marks: tuple[str, str] = ("", ""),
+        snippets: int | None = None,
+    ) -> list[KeywordHit]:
+        words = self._match(query)
+        if not words or limit < 1:
+            return []
+        looked_at = 2 * limit + 20
+        while True:
+            ranked = self._rows.all("ranked", words, looked_at)
+            ids = listed(row[0] for row in ranked)
+            seen = {row[0] for row in self._rows.all("visible", *self._filters(filters), ids)}
+            hits = [row for row in ranked if row[0] in seen][:limit]
+            if len(hits) == limit or len(ranked) < looked_at:
+                break
+            looked_at *= OVERFETCH
+        texts = self._snippets(words, marks, [row[0] for row in hits[:snippets]])
+        return [KeywordHit(number, -rank, texts.get(number, "")) for number, rank in hits]
+
+    def _snippets(self, words: str, marks: tuple[str, str], ids: list[int]) -> dict[int, str]:
+        return dict(self._rows.all("snippets", words, *marks, listed(ids)))
+
+    def matching(self, filters: Filters) -> list[int] | None:
+        if self._filters(filters)[1:] == (None,) * 5:
+            return None
+        return [row[0] for row in self._rows.all("matching", *self._filters(filters))]
+
+    def spaces(self, tenant_id: str | None) -> list[Space]:
+        found = self._rows.all("all_spaces") if tenant_id is None else self._rows.all("spaces", tenant_id)
+        return [Space(*row) for row in found]
+
+    def changes(self, tenant_id: str, since: int | None = None) -> VectorChanges:
+        sequence: int = self._rows.value("sequence", "change")
+        if since is None or since < self._rows.value("sequence", "forgotten"):
+            return VectorChanges(sequence, True)
+        changed = self._rows.all("changed_sources", tenant_id, since)
+        gone = tuple(row[0] for row in self._rows.all("gone_sources", tenant_id, since))
+        return VectorChanges(
+            sequence,
+            False,
+            stale=gone + tuple(key for key, _ in changed),
+            fresh=tuple(key for key, published in changed if published),
+        )
+
+    def witnesses(self, tenant_id: str, until: int, *, limit: int = 32) -> list[SourceMark]:
+        return [SourceMark(*row) for row in self._rows.all("witnesses", tenant_id, until, limit)]
+
+    def load(
+        self, tenant_id: str, space: str, source_keys: Collection[int] | None = None
+    ) -> Iterator[VectorBatch]:
+        space_id = self._space(space)
+        if space_id is None:
+            return
+        name: str = "load_vectors"
+        values: tuple[Any, ...] = (tenant_id, space_id)
+        if source_keys is not None:
+            name, values = "load_some_vectors", (*values, listed(source_keys))
+        for batch in self._rows.batches(name, VECTORS_AT_ONCE, *values):
+            content_ids, keys, vectors = zip(*batch, strict=True)
+            yield VectorBatch(
+                array("q", content_ids).tobytes(), array("q", keys).tobytes(), b"".join(vectors)
+            )
+
+    def hydrate(self, content_ids: Sequence[int]) -> list[ChunkView | None]:
+        found = {row[0]: row_decoders.chunk(row) for row in self._rows.all("hydrate", listed(content_ids))}
+        return [found.get(number) for number in content_ids]
+
+    def locate(self, source_id: str, chunk_ids: Sequence[str]) -> dict[str, int]:
+        return dict(self._rows.all("locate", source_id, listed(chunk_ids)))
+
+
+def match_expression(query: str) -> str:
+    """A person's words for FTS5; nothing in them is an operator."""
+    return " OR ".join(f'"{phrase}"' for phrase in phrases(query))

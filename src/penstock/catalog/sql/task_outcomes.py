@@ -1,0 +1,293 @@
+"""Ending claims: outcomes, what follows from them for later phases, pages, documents, and publishing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from penstock.catalog.rules import initial_state
+from penstock.catalog.rules.initial_state import GATE_OCR, GATE_VECTOR
+from penstock.catalog.rules.rollup import COMPLETED, FAILED, PROCESSING, SKIPPED, WAITING, WORDS, kind
+from penstock.catalog.rules.turns import turns
+from penstock.catalog.sql.chunks import (
+    ChunkOwner,
+    ChunkRows,
+    ExistingChunks,
+    RowNumbers,
+    Spaces,
+    find,
+    prepare,
+)
+from penstock.catalog.sql.generations import DocumentRow
+from penstock.catalog.sql.rollup import Rollup
+from penstock.catalog.sql.statements import Statements, listed, readable
+from penstock.catalog.values import FailureKind, Gate, NewChunk, NewPage, Phase, TaskOutcome, TaskStatus
+from penstock.clock import format_time
+
+
+class FencedClaim(NamedTuple):
+    """A claim that still holds."""
+
+    page_id: int
+    document_id: int
+    claim_number: int
+
+
+def settle(rows: Statements, outcomes: Sequence[TaskOutcome], now: datetime) -> list[TaskStatus | None]:
+    settling = TaskSettlement(rows, now)
+    answers: dict[int, TaskStatus | None] = {}
+    by_lane = {lane: [each for each in enumerate(outcomes) if each[1].lane is lane] for lane in Phase}
+    for lane, mine in by_lane.items():
+        if mine:
+            rows.hold(lane, listed(outcome.task_id for _, outcome in mine))
+    fenced = {lane: settling.fence(lane, mine) for lane, mine in by_lane.items() if mine}
+    settling.load(fenced.values())
+    for lane, claims in fenced.items():
+        answers |= settling.lane(lane, by_lane[lane], claims)
+    settling.finish()
+    return [answers[index] for index in range(len(outcomes))]
+
+
+class TaskSettlement:
+    def __init__(self, rows: Statements, now: datetime) -> None:
+        self._rows = rows
+        self._now = now
+        self._at = format_time(now)
+        self._numbers = RowNumbers(rows, 256)
+        self._chunks = ChunkRows(rows, self._numbers, self._at)
+        self._spaces = Spaces(rows)
+        self._bubbling = Rollup(rows, self._at)
+        self._unwritten: dict[int, list[str]] = {}
+        self._owners: dict[int, ChunkOwner] = {}
+        self._found: dict[int, ExistingChunks] = {}
+        self._heads: dict[int, int | None] = {}
+        self._standings: list[tuple[object, ...]] = []
+        self._texts: list[tuple[int, str]] = []
+
+    def finish(self) -> None:
+        self._rows.many("read_page", self._standings)
+        self._rows.many("add_page_text", self._texts)
+        self._chunks.flush()
+        self._bubbling.apply()
+
+    def fence(self, lane: Phase, outcomes: list[tuple[int, TaskOutcome]]) -> dict[int, FencedClaim]:
+        found = self._rows.all(f"fenced_{lane}", listed(outcome.task_id for _, outcome in outcomes))
+        return {row[0]: FencedClaim(*row[1:]) for row in found}
+
+    def load(self, fenced: Iterable[dict[int, FencedClaim]]) -> None:
+        self._bubbling.load(claim.document_id for claims in fenced for claim in claims.values())
+
+    def lane(
+        self, lane: Phase, outcomes: list[tuple[int, TaskOutcome]], fenced: dict[int, FencedClaim]
+    ) -> dict[int, TaskStatus | None]:
+        answers: dict[int, TaskStatus | None] = {}
+        held: list[tuple[TaskOutcome, FencedClaim]] = []
+        for index, outcome in outcomes:
+            claim = fenced.get(outcome.task_id)
+            answers[index] = None
+            if claim is None or claim.claim_number != outcome.claim_number:
+                continue
+            if self._bubbling.documents[claim.document_id].state == "dropped":
+                continue
+            # The second of two equal outcomes finds the claim ended.
+            del fenced[outcome.task_id]
+            held.append((outcome, claim))
+            self._bubbling.touch(claim.document_id)
+            answers[index] = outcome.status
+        self._end(lane, held)
+        if lane is not Phase.GRAPHRAG or any(o.status is not TaskStatus.COMPLETED for o, _ in held):
+            self._rows.tell()
+        if lane is Phase.OCR:
+            self._look_up(held)
+            for outcome, claim in held:
+                self._page_ended(outcome, claim)
+        elif lane is Phase.VECTOR:
+            self._vectors_ended(held)
+        else:
+            self._graphs_ended(held)
+        return answers
+
+    def _end(self, lane: Phase, held: list[tuple[TaskOutcome, FencedClaim]]) -> None:
+        self._rows.many(
+            f"end_{lane}",
+            [
+                (
+                    outcome.status.value,
+                    outcome.retry_count,
+                    None if outcome.retry_after is None else format_time(self._now + outcome.retry_after),
+                    int(outcome.suspect),
+                    _error(outcome),
+                    self._at,
+                    outcome.task_id,
+                )
+                for outcome, _ in held
+            ],
+        )
+
+    def _count_failure(self, document: DocumentRow, outcome: TaskOutcome) -> None:
+        document.failed_count += 1
+        document.outage_count += outcome.fault is FailureKind.OUTAGE
+
+    def _page_ended(self, outcome: TaskOutcome, claim: FencedClaim) -> None:
+        document = self._bubbling.documents[claim.document_id]
+        after = _kind(outcome)
+        self._bubbling.page_moved(Phase.OCR, document.id, PROCESSING, after)
+        if after == COMPLETED and outcome.page is not None:
+            self._read(document, claim.page_id, outcome.page)
+        elif after in (FAILED, SKIPPED):
+            if after == FAILED:
+                self._count_failure(document, outcome)
+                document.errors = {**document.errors, "ocr": _error(outcome) or ""}
+            reason = GATE_OCR if after == FAILED else _error(outcome)
+            self._skip_page(document, claim.page_id, reason)
+
+    def _look_up(self, held: list[tuple[TaskOutcome, FencedClaim]]) -> None:
+        """What is there of the pages' chunks already, once a document."""
+        chunks: dict[int, list[NewChunk]] = {}
+        for outcome, claim in held:
+            if outcome.page is not None and outcome.status is TaskStatus.COMPLETED:
+                chunks.setdefault(claim.document_id, []).extend(outcome.page.chunks or ())
+        for document_id, some in chunks.items():
+            document = self._bubbling.documents[document_id]
+            owner = self._owners[document_id] = self._owner(document, some)
+            self._found[document_id] = find(self._rows, owner, some)
+            if document.priority not in self._heads:
+                self._heads[document.priority] = self._rows.value("head_vector", document.priority)
+
+    def _read(self, document: DocumentRow, page_id: int, page: NewPage) -> None:
+        """The page's chunks are written by the transaction that ends its ocr: the gate in person."""
+        chunks = page.chunks or ()
+        owner = self._owners[document.id]
+        unwritten = self._unwritten.setdefault(document.id, [])
+        prepared = prepare(owner, chunks, self._found[document.id], unwritten)
+        unwritten += [chunk.text_hash for chunk in chunks]
+        head = self._heads[document.priority]
+        document.turn, numbers = turns(document.turn, document.given, head, len(chunks))
+        document.given += len(chunks)
+        kinds = [
+            self._chunks.add(owner, page_id, index, chunk, chunk_id, known, turn)
+            for index, ((chunk, chunk_id, known), turn) in enumerate(
+                zip(prepared.parts, numbers, strict=True)
+            )
+        ]
+        standing = initial_state.page(
+            page, document.wanted, [kind[0] for kind in kinds], [kind[1] for kind in kinds]
+        )
+        self._write_standing(document, page_id, page, standing)
+        if page.text is not None:
+            self._texts.append((page_id, page.text))
+        document.chunk_count += len(chunks)
+        document.vector_chunks += standing.vector_chunks.completed
+        document.graphrag_chunks += standing.graphrag_chunks.completed
+        document.embedded = True
+
+    def _owner(self, document: DocumentRow, chunks: Iterable[NewChunk]) -> ChunkOwner:
+        held = None
+        if document.gate == Gate.DOCUMENT:
+            held = "gate"
+        elif self._rows.value("any_leftover", document.source_key):
+            held = "outbox"
+        if document.space_id is not None:
+            space = self._rows.value("space_name", document.space_id)
+            self._spaces.number(space, (chunk.vector for chunk in chunks))
+        relatives = {document.id, document.published_id} - {None}
+        return ChunkOwner(
+            document_id=document.id,
+            source_key=document.source_key,
+            source_id=document.source_id,
+            tenant_id=document.place.tenant_id,
+            space_id=document.space_id,
+            graph=document.graph,
+            graphrag_fingerprint=document.fingerprints[2],
+            priority=document.priority,
+            max_retries=document.max_retries,
+            relatives=tuple(number for number in relatives if number is not None),
+            vector_held=held,
+            graphrag_held="gate" if document.gate == Gate.DOCUMENT else None,
+        )
+
+    def _skip_page(self, document: DocumentRow, page_id: int, reason: str | None) -> None:
+        standing = initial_state.InitialPage(
+            ocr=FAILED, vector=SKIPPED, graphrag=SKIPPED, vector_error=reason, graphrag_error=reason
+        )
+        self._write_standing(document, page_id, None, standing)
+
+    def _write_standing(
+        self, document: DocumentRow, page_id: int, page: NewPage | None, standing: initial_state.InitialPage
+    ) -> None:
+        before = initial_state.unread_page(document.wanted)
+        self._standings.append(
+            (
+                page.file_path if page else None,
+                len((page.chunks if page else None) or ()),
+                WORDS[standing.vector],
+                standing.vector_error,
+                WORDS[standing.graphrag],
+                standing.graphrag_error,
+                *standing.vector_chunks,
+                *standing.graphrag_chunks,
+                self._at,
+                page_id,
+            )
+        )
+        self._bubbling.page_moved(Phase.VECTOR, document.id, before.vector, standing.vector)
+        self._bubbling.page_moved(Phase.GRAPHRAG, document.id, before.graphrag, standing.graphrag)
+
+    def _vectors_ended(self, held: list[tuple[TaskOutcome, FencedClaim]]) -> None:
+        if not held:
+            return
+        about = {
+            row[0]: row[1:]
+            for row in self._rows.all("content_of", listed(outcome.task_id for outcome, _ in held))
+        }
+        vectors: list[tuple[int, int, bytes]] = []
+        skipped: list[tuple[str, str, int]] = []
+        for outcome, claim in held:
+            document = self._bubbling.documents[claim.document_id]
+            content_id, graphrag, _ = about[outcome.task_id]
+            after = _kind(outcome)
+            self._bubbling.chunk_moved(Phase.VECTOR, claim.page_id, PROCESSING, after)
+            if after == COMPLETED:
+                document.vector_chunks += 1
+                document.embedded = True
+                if outcome.vector and document.space_id is not None:
+                    vectors.append((content_id, document.space_id, outcome.vector))
+            elif after in (FAILED, SKIPPED):
+                reason = GATE_VECTOR if after == FAILED else _error(outcome) or ""
+                if after == FAILED:
+                    self._count_failure(document, outcome)
+                    self._bubbling.failed(Phase.VECTOR, claim.page_id, _error(outcome) or "")
+                if kind(graphrag) == WAITING:
+                    skipped.append((reason, self._at, outcome.task_id))
+                    self._bubbling.chunk_moved(Phase.GRAPHRAG, claim.page_id, WAITING, SKIPPED)
+        self._check_lengths(vectors)
+        self._rows.many("put_vector", vectors)
+        self._rows.many("skip_graphrag", skipped)
+
+    def _check_lengths(self, vectors: list[tuple[int, int, bytes]]) -> None:
+        for space_id in {space_id for _, space_id, _ in vectors}:
+            name = self._rows.value("space_name", space_id)
+            self._spaces.number(name, (vector for _, owner, vector in vectors if owner == space_id))
+
+    def _graphs_ended(self, held: list[tuple[TaskOutcome, FencedClaim]]) -> None:
+        found: list[tuple[int, int, int]] = []
+        for outcome, claim in held:
+            after = _kind(outcome)
+            self._bubbling.chunk_moved(Phase.GRAPHRAG, claim.page_id, PROCESSING, after)
+            if after == COMPLETED:
+                self._bubbling.documents[claim.document_id].graphrag_chunks += 1
+                found.append((outcome.entities, outcome.relationships, outcome.task_id))
+            elif after == FAILED:
+                self._bubbling.failed(Phase.GRAPHRAG, claim.page_id, _error(outcome) or "")
+        self._rows.many("end_extraction", found)
+
+
+def _kind(outcome: TaskOutcome) -> int:
+    return kind(outcome.status, outcome.retry_after is not None)
+
+
+def _error(outcome: TaskOutcome) -> str | None:
+    if outcome.code is None:
+        return outcome.message and readable(outcome.message)
+    return readable(f"{outcome.code}: {outcome.message}")

@@ -1,0 +1,282 @@
+"""The values the catalog answers with: known sources, documents and their progress, hits of a search."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from penstock.catalog.values import (
+    SETTLED,
+    Fingerprints,
+    GenerationState,
+    LedgerEntry,
+    Phase,
+    Place,
+    TaskStatus,
+)
+
+
+class KnownSource(msgspec.Struct, frozen=True, gc=False):
+    """What a walk compares a file with. ``published_id`` None: nothing of it can be found (yet)."""
+
+    source_id: str
+    path: str
+    size: int
+    mtime_ns: int
+    content_hash: str
+    ocr_fingerprint: str
+    vector_fingerprint: str
+    graphrag_fingerprint: str
+    published_id: int | None
+    building_id: int | None
+    chunk_count: int
+    partial: bool
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """A source and its current generation. ``content_hash`` and what follows describe the published one."""
+
+    source_id: str
+    place: Place
+    path: str
+    title: str
+    file_type: str
+    tags: tuple[str, ...]
+    metadata: str
+    size: int
+    mtime_ns: int
+    content_hash: str
+    fingerprints: Fingerprints
+    published_id: int | None
+    building_id: int | None
+    partial: bool
+    page_count: int
+    chunk_count: int
+    created_at: datetime
+    asked_at: datetime | None
+    read_at: datetime | None
+    published_at: datetime | None
+    sweeping: bool
+    """Leftovers of it are still in the outbox: whoever writes to outside stores clears them first."""
+
+    @property
+    def live(self) -> bool:
+        """Of one that was removed the row stays until its parts are swept."""
+        return self.published_id is not None or self.building_id is not None
+
+
+class PhaseState(msgspec.Struct, frozen=True, kw_only=True):
+    status: TaskStatus
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    error: str | None = None
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """One generation. ``current``: it is the published one of its source. ``note``: why it was dropped or is
+    kept back. ``failed_count``: pages and chunks that failed for good, ``outage``: not all by their content.
+    """
+
+    document_id: int
+    source_id: str
+    place: Place
+    path: str
+    state: GenerationState
+    current: bool
+    note: str | None
+    content_hash: str
+    fingerprints: Fingerprints
+    space: str | None
+    job_id: str | None
+    priority: int
+    partial: bool
+    page_count: int
+    chunk_count: int
+    failed_count: int
+    outage: bool
+    ocr: PhaseState
+    vector: PhaseState
+    graphrag: PhaseState
+    created_at: datetime
+    asked_at: datetime
+    read_at: datetime
+    published_at: datetime | None
+
+    @property
+    def settled(self) -> bool:
+        """Ocr and vector have nothing left to do."""
+        return self.ocr.status in SETTLED and self.vector.status in SETTLED
+
+
+class DocumentEvent(msgspec.Struct, frozen=True):
+    """``updated``: ``note`` says to how much; ``renamed``: where to; ``removed``: when it was first indexed.
+    ``path``: where it was."""
+
+    at: datetime
+    what: Literal["updated", "renamed", "removed"]
+    path: str
+    note: str
+    job_id: str | None = None
+
+
+class MissingPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A page or chunk (``chunk_index`` None: the whole page) that failed for good."""
+
+    phase: Phase
+    page_number: int
+    chunk_index: int | None
+    error: str
+
+
+class PageState(msgspec.Struct, frozen=True, kw_only=True):
+    """A page in a document's tree."""
+
+    page_id: int
+    number: int
+    chunk_count: int
+    ocr: PhaseState
+    vector: PhaseState
+    graphrag: PhaseState
+
+
+class ChunkState(msgspec.Struct, frozen=True, kw_only=True):
+    """A chunk in a document's tree. ``held``: why its vector task cannot be claimed now."""
+
+    chunk_id: str
+    chunk_index: int
+    content_id: int
+    text_hash: str
+    held: str | None
+    vector: PhaseState
+    vector_retry_count: int
+    graphrag: PhaseState
+    graphrag_retry_count: int
+    entities: int
+    relationships: int
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a document is, in the terms of the task queue's specification."""
+
+    document_id: int
+    filename: str
+    ocr_status: TaskStatus
+    vector_index_status: TaskStatus
+    graphrag_index_status: TaskStatus
+    total_pages: int
+    ocr_completed_pages: int
+    ocr_failed_pages: int
+    total_chunks: int
+    vector_completed_chunks: int
+    graphrag_completed_chunks: int
+
+
+class ChunkOrigins(msgspec.Struct, frozen=True):
+    """What went into a document: chunks that came by tasks of its own, which embedded them or found them
+    embedded, and the characters of all its chunks."""
+
+    embedded: int
+    characters: int
+
+
+class TenantCount(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a tenant's collection can be found now."""
+
+    tenant_id: str
+    collection: str
+    branch: str
+    sources: int
+    partial: int
+    pages: int
+    chunks: int
+
+
+class Filters(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search is narrowed to. ``path``: a glob as SQLite and fnmatch read it, ``*`` crosses slashes.
+    ``tag``: itself and all below it."""
+
+    tenant_id: str
+    collection: str | None = None
+    branch: str | None = None
+    path: str | None = None
+    file_type: str | None = None
+    tag: str | None = None
+
+
+class KeywordHit(msgspec.Struct, frozen=True, gc=False):
+    """``score``: higher is better. ``snippet``: a window around the terms, each between the marks given."""
+
+    content_id: int
+    score: float
+    snippet: str
+
+
+class ChunkView(msgspec.Struct, frozen=True, kw_only=True):
+    """A published chunk as a hit shows it."""
+
+    content_id: int
+    chunk_id: str
+    source_id: str
+    source_key: int
+    place: Place
+    path: str
+    title: str
+    file_type: str
+    tags: tuple[str, ...]
+    page_number: int
+    page_count: int
+    chunk_index: int
+    start: int
+    end: int
+    first_line: int | None
+    last_line: int | None
+    heading_path: str
+    symbols: str
+    text: str
+
+
+class VectorBatch(msgspec.Struct, frozen=True):
+    """Vectors of published chunks, ready for ``numpy.frombuffer``: ``content_ids`` and ``source_keys`` as
+    int64, ``vectors`` as float32, one row after the other."""
+
+    content_ids: bytes
+    source_keys: bytes
+    vectors: bytes
+
+
+class VectorChanges(msgspec.Struct, frozen=True):
+    """What changed after a sequence number: forget all vectors of the sources in ``stale``, then load the
+    sources in ``fresh``. ``reload``: too much time has passed, or nothing was known: forget everything."""
+
+    sequence: int
+    reload: bool
+    stale: tuple[int, ...] = ()
+    fresh: tuple[int, ...] = ()
+
+
+class SourceMark(NamedTuple):
+    """A source as its last change left it: ``mark`` is of that publishing and of no other."""
+
+    source_key: int
+    sequence: int
+    mark: str
+
+
+class Space(msgspec.Struct, frozen=True):
+    """A vector space that holds published chunks of a tenant."""
+
+    name: str
+    dimension: int
+    chunks: int
+
+
+class PathReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the catalog knows of one path. The words for it are the service's."""
+
+    source: Source | None
+    published: Document | None
+    building: Document | None
+    missing: tuple[MissingPart, ...]
+    ledger: LedgerEntry | None

@@ -1,0 +1,208 @@
+"""``penstock queue list``, ``show`` and ``stats``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.arguments import all_words
+from penstock.cli.job_views import (
+    details_as_json,
+    job_as_json,
+    spoken,
+    stats_as_json,
+    status_and_held,
+    target,
+)
+from penstock.cli.output import age, emit, emit_json, fields, span, table
+from penstock.cli.session import Session, json_option
+from penstock.vocabulary import how_many
+
+if TYPE_CHECKING:
+    from penstock.config import Settings
+    from penstock.job import Job, WorkerReport
+    from penstock.service.responses import Details, Stats
+
+
+@click.command("list")
+@click.option(
+    "--status", multiple=True, metavar="STATUS", help="Only this status; repeat, or join by commas."
+)
+@click.option("--tenant", metavar="NAME", help="Only this tenant.")
+@click.option("--collection", metavar="NAME", help="Only this collection.")
+@click.option("--type", "item_type", metavar="TYPE", help="Only this item type.")
+@click.option("--limit", type=click.IntRange(1, 999), default=20, show_default=True, help="At most so many.")
+@click.option("--after", metavar="ID", help="Go on after the last job of the page before.")
+@json_option
+@click.pass_obj
+def list_jobs(
+    session: Session,
+    status: tuple[str, ...],
+    tenant: str | None,
+    collection: str | None,
+    item_type: str | None,
+    limit: int,
+    after: str | None,
+) -> None:
+    """Jobs, newest first."""
+    found = session.jobs.jobs(
+        status=all_words(status) or None,
+        tenant_id=tenant,
+        collection=collection,
+        item_type=item_type,
+        after=after,
+        limit=limit + 1,
+    )
+    page = found[:limit]
+    following = page[-1].queue_id if len(found) > limit else None
+    if session.as_json:
+        emit_json({"jobs": [job_as_json(job) for job in page], "next": following})
+        return
+    print_jobs(session, page)
+    if following:
+        click.echo(f"There are more: add --after {following}", err=True)
+
+
+def print_jobs(session: Session, page: list[Job]) -> None:
+    if session.as_json:
+        emit_json({"jobs": [job_as_json(job) for job in page]})
+        return
+    emit(_listed(page, session.settings) if page else "No jobs match.")
+
+
+def _listed(page: list[Job], settings: Settings) -> str:
+    usual = (settings.tenant_id, settings.collection)
+    # Where there is only one tenant and collection, a column of its name would only push the rest out.
+    others = any((job.tenant_id, job.collection) != usual for job in page)
+    rows = [
+        (
+            job.queue_id,
+            status_and_held(job),
+            age(job.created_at),
+            *([f"{job.tenant_id}/{job.collection}"] if others else []),
+            f"{job.item_type} {job.op} {target(job)}",
+        )
+        for job in page
+    ]
+    return table(["job", "status", "added", *(["tenant"] if others else []), "what"], rows)
+
+
+@click.command()
+@click.argument("job_id", metavar="ID")
+@json_option
+@click.pass_obj
+def show(session: Session, job_id: str) -> None:
+    """One job, why it is not running, and what happened to it.
+
+    ID is an id, or any prefix that only one id has.
+    """
+    details = session.jobs.details(job_id)
+    if session.as_json:
+        emit_json(details_as_json(details))
+        return
+    emit(fields(_facts(details)))
+    history = [(age(entry.at), entry.what, entry.worker_id, entry.note) for entry in details.history]
+    emit("\n" + table(["when", "what", "worker", "note"], history))
+
+
+def _facts(details: Details) -> Iterator[tuple[str, object]]:
+    job = details.job
+    yield "Job", job.queue_id
+    yield "Status", status_and_held(job)
+    yield "Reason", details.reason
+    yield "Error", f"{job.error_code}: {job.error_message}" if job.error_code else None
+    yield "What", f"{job.item_type} {job.op} {target(job)}".strip()
+    yield "Tenant", f"{job.tenant_id}, collection {job.collection}, branch {job.branch}"
+    yield "Priority", job.priority
+    if details.queue_position is not None:
+        yield "Position", f"{details.queue_position + 1:,} of {details.queue_length:,}"
+    yield "Run", f"{job.run}, retries {job.retry_count} of {job.max_retries}, timeout {span(job.timeout_s)}"
+    yield "Not before", f"{job.run_at:%Y-%m-%d %H:%M:%S} UTC ({age(job.run_at)})" if job.run_at else None
+    if job.lease_until is not None:
+        yield "Worker", f"{job.worker_id}, lease ends {age(job.lease_until)}"
+    yield "Lock", job.lock_key and f"{job.lock_key}{', held by this job' if job.lock_held else ''}"
+    yield "Parent", job.parent_id
+    if job.children_open or job.children_failed:
+        yield "Children", f"{job.children_open:,} open, {job.children_failed:,} failed"
+    yield "Progress", job.progress_json
+    yield "Result", job.result_json
+    yield "Follow-up", "asked for again while it ran; one more run follows" if job.followup_json else None
+    yield "Metadata", _own_metadata(job)
+    yield "Payload", _shortened(job.payload_json)
+
+
+def _own_metadata(job: Job) -> str | None:
+    """What the caller gave; the time of the request is told above."""
+    import msgspec
+
+    given = {key: value for key, value in msgspec.json.decode(job.metadata).items() if key != "asked_at"}
+    return msgspec.json.encode(given).decode() if given else None
+
+
+def _shortened(text: str, longest: int = 400) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters; --json has all)"
+
+
+@click.command()
+@json_option
+@click.pass_obj
+def stats(session: Session) -> None:
+    """How many jobs stand where, what is paused, and who works."""
+    found = session.jobs.stats()
+    if session.as_json:
+        emit_json(stats_as_json(found))
+        return
+    print_stats(found)
+
+
+def print_stats(found: Stats) -> None:
+    statuses = list(found.by_status)
+    rows = [
+        [name, *(counts.get(status, "") for status in statuses)]
+        for name, counts in found.by_item_type.items()
+    ]
+    rows.append(["total", *found.by_status.values()])
+    emit(table(["", *(spoken(status) for status in statuses)], rows))
+    facts = list(_circumstances(found))
+    if facts:
+        emit("\n" + fields(facts))
+
+
+def _circumstances(found: Stats) -> Iterator[tuple[str, object]]:
+    if not found.exact:
+        yield "Counts", "above 1,000 estimated from a sample"
+    held = [f"{number:,} by {reason}" for reason, number in found.by_held.items() if number]
+    yield "Held", ", ".join(held)
+    yield "Oldest pending", age(found.oldest_pending_at)
+    paused = [f"tenant {scope.tenant_id}, collection {scope.collection}" for scope in found.paused]
+    yield "Paused", "; ".join(paused)
+    for worker in found.workers:
+        yield "Worker", _worker(worker)
+        for service, state in worker.info.get("services", {}).items():
+            yield "Service", f"{service} is {_BREAKER.get(state, state)} ({worker.worker_id})"
+    for warning in found.warnings:
+        yield "Warning", warning
+
+
+_DID = {
+    "processes": ("process", "processes"),
+    "executed": ("job run", "jobs run"),
+    "refused": ("late result refused", "late results refused"),
+    "stuck": ("job without progress", "jobs without progress"),
+    "deaths": ("process died", "processes died"),
+}
+_BREAKER = {
+    "closed": "failing now and then",
+    "open": "down; jobs that need it wait",
+    "half-open": "being tried again",
+}
+
+
+def _worker(worker: WorkerReport) -> str:
+    info = worker.info
+    parts = [f"{worker.worker_id} on {worker.host}, seen {age(worker.seen_at)}"]
+    parts += [how_many(info[name], *words) for name, words in _DID.items() if info.get(name)]
+    last_death = info.get("last_death")
+    return ", ".join(parts) + (f" (last: {last_death})" if last_death else "")

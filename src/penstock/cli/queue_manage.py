@@ -1,0 +1,206 @@
+"""``penstock queue cancel``, ``retry``, ``purge``, ``pause`` and ``resume``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from penstock.cli.arguments import all_words, duration
+from penstock.cli.exit_codes import REFUSED, exit_code
+from penstock.cli.job_views import spoken
+from penstock.cli.output import emit, emit_error, emit_json, span
+from penstock.cli.session import Command, Session, json_option
+from penstock.errors import InvalidRequest, PenstockError
+from penstock.vocabulary import how_many
+
+
+@click.command()
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@json_option
+@click.pass_context
+def cancel(context: click.Context, ids: tuple[str, ...]) -> None:
+    """Stop jobs, and the jobs they expanded into.
+
+    A pending job is cancelled at once; a running one is asked to stop at its next checkpoint.
+    """
+    session = context.find_object(Session)
+    assert session is not None
+
+    def one(job_id: str) -> tuple[dict[str, Any], str]:
+        answer = session.jobs.cancel(job_id)
+        record = {"job_id": answer.job_id, "status": answer.status, "message": answer.message}
+        return record, f"{answer.job_id}: {answer.message}"
+
+    _each(context, session, ids, one)
+
+
+@click.command()
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("--all-failed", is_flag=True, help="Every failed job that matches the options below.")
+@click.option("--tenant", metavar="NAME", help="With --all-failed: only this tenant.")
+@click.option("--collection", metavar="NAME", help="With --all-failed: only this collection.")
+@click.option("--type", "item_type", metavar="TYPE", help="With --all-failed: only this item type.")
+@json_option
+@click.pass_context
+def retry(
+    context: click.Context,
+    ids: tuple[str, ...],
+    all_failed: bool,
+    tenant: str | None,
+    collection: str | None,
+    item_type: str | None,
+) -> None:
+    """Put failed or cancelled jobs back, with all their retries.
+
+    Of a folder only the files that failed are done again, of a document only the pages and chunks that did; a
+    job that left a document partial counts as failed here.
+    """
+    session = context.find_object(Session)
+    assert session is not None
+    if bool(ids) is all_failed:
+        raise click.UsageError("Give ids, or --all-failed.")
+    if ids and (tenant or collection or item_type):
+        raise click.UsageError("--tenant, --collection and --type go with --all-failed.")
+    if ids:
+
+        def one(job_id: str) -> tuple[dict[str, Any], str]:
+            job = session.documents.retry(job_id)
+            return {
+                "job_id": job.queue_id,
+                "status": spoken(job.status),
+                "run": job.run,
+            }, f"{job.queue_id}: put back"
+
+        _each(context, session, ids, one)
+        return
+    answer = session.jobs.retry_failed(tenant_id=tenant, collection=collection, item_type=item_type)
+    if session.as_json:
+        emit_json({"retried": answer.retried, "twins": answer.twins})
+        return
+    emit(f"{how_many(answer.retried, 'job')} put back")
+    for job_id, twin in answer.twins.items():
+        emit(f"{job_id}: left alone, live job {twin} does the same")
+
+
+def _each(
+    context: click.Context,
+    session: Session,
+    ids: tuple[str, ...],
+    one: Callable[[str], tuple[dict[str, Any], str]],
+) -> None:
+    """One after the other. A refusal does not stop the rest; the first one's exit code is answered."""
+    records: list[dict[str, Any]] = []
+    refused: list[PenstockError] = []
+    for job_id in ids:
+        try:
+            record, told = one(job_id)
+        except PenstockError as error:
+            if len(ids) == 1:
+                raise
+            refused.append(error)
+            records.append({"id": job_id, "error": {"code": error.code, "message": error.message}})
+            told = ""
+            if not session.as_json:
+                emit_error(error, as_json=False)
+        else:
+            records.append(record)
+        if told and not session.as_json:
+            emit(told)
+    if session.as_json:
+        emit_json(records[0] if len(ids) == 1 else records)
+    if refused:
+        context.exit(exit_code(refused[0]))
+
+
+@click.command()
+@click.option(
+    "--status",
+    multiple=True,
+    metavar="STATUS",
+    required=True,
+    help="Which jobs: done, failed, cancelled; repeat, or join by commas.",
+)
+@click.option(
+    "--older-than",
+    metavar="DURATION",
+    default="0s",
+    callback=duration,
+    help="Only what ended longer ago: 12h, 7d.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@click.pass_obj
+def purge(session: Session, status: tuple[str, ...], older_than: timedelta, yes: bool) -> None:
+    """Remove ended jobs for good, their children with them."""
+    words = all_words(status)
+    if not yes and not _agreed(words, older_than):
+        emit("Nothing was removed.")
+        raise click.exceptions.Exit(REFUSED)
+    removed = session.jobs.purge(status=words, older_than=older_than)
+    if session.as_json:
+        emit_json({"removed": removed})
+    else:
+        emit(f"{how_many(removed, 'job')} removed")
+
+
+def _agreed(words: list[str], older_than: timedelta) -> bool:
+    if not sys.stdin.isatty():
+        raise InvalidRequest(
+            "purge asks before it removes, and nobody is there to answer", remedy="Add --yes."
+        )
+    since = f" that ended more than {span(older_than.total_seconds())} ago" if older_than else ""
+    return click.confirm(f"Remove all {' and '.join(words)} jobs{since} for good?", err=True)
+
+
+def _scope_options(command: Command) -> Command:
+    for option in (
+        click.option("--all", "everything", is_flag=True, help="Everything."),
+        click.option("--collection", metavar="NAME", help="This collection, of one tenant or of all."),
+        click.option("--tenant", metavar="NAME", help="This tenant."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@_scope_options
+@json_option
+@click.pass_obj
+def pause(session: Session, tenant: str | None, collection: str | None, everything: bool) -> None:
+    """Stop claiming from a tenant, a collection, or both together. What runs goes on."""
+    scope = session.jobs.pause(tenant_id=_tenant(tenant, collection, everything), collection=collection)
+    if session.as_json:
+        emit_json({"paused": {"tenant_id": scope.tenant_id, "collection": scope.collection}})
+    else:
+        emit(f"Paused: {_named(scope.tenant_id, scope.collection)}")
+
+
+@click.command()
+@_scope_options
+@json_option
+@click.pass_obj
+def resume(session: Session, tenant: str | None, collection: str | None, everything: bool) -> None:
+    """Undo a pause: name what was named there."""
+    tenant = _tenant(tenant, collection, everything)
+    released = session.jobs.resume(tenant_id=tenant, collection=collection)
+    if session.as_json:
+        emit_json({"released": released})
+    else:
+        emit(f"Resumed: {_named(tenant or '*', collection or '*')}; {how_many(released, 'job')} released")
+
+
+def _tenant(tenant: str | None, collection: str | None, everything: bool) -> str | None:
+    if everything is bool(tenant or collection):
+        raise click.UsageError("Give --tenant, --collection or both, or else --all.")
+    return "*" if everything else tenant
+
+
+def _named(tenant_id: str, collection: str) -> str:
+    if (tenant_id, collection) == ("*", "*"):
+        return "everything"
+    parts = [("tenant", tenant_id), ("collection", collection)]
+    return ", ".join(f"{kind} {name}" for kind, name in parts if name != "*")

@@ -1,0 +1,183 @@
+"""PostgreSQL connections of one process: a few that work, one that listens, none across a fork.
+
+A pool of our own instead of psycopg_pool: that one opens connections in threads of its own, so a wrong
+password shows only as a timeout, and a forked child inherits a pool without the threads that serve it.
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import psycopg
+from psycopg import pq
+from psycopg.adapt import Buffer, Loader
+from psycopg.conninfo import conninfo_to_dict
+
+from penstock.database.postgres_errors import one_line, ours
+from penstock.database.postgres_url import split_schema
+from penstock.errors import InvalidSetting, StoreUnavailable
+from penstock.queue import fork_hooks
+from penstock.url_mask import SPECIAL, masked_text, masked_url
+
+Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+
+CONNECT_TIMEOUT_S = 10
+_PLANS = {"enable_seqscan": "off", "plan_cache_mode": "force_generic_plan"}
+"""Every statement has its index whatever the values: planning it once is enough, and a plan made while the
+table was small, or had no statistics, must not be one that reads it all when it has grown."""
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+class UtcLoader(Loader):
+    """A time as the server sends it, in UTC whatever zone the session has: that is the pooler's to choose."""
+
+    format = pq.Format.BINARY
+
+    def load(self, data: Buffer) -> datetime:
+        return _EPOCH + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
+
+
+class PostgresConnections:
+    def __init__(
+        self,
+        url: str,
+        *,
+        size: int,
+        pooled: bool,
+        timeout_s: float,
+        plans: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """``plans``: more that sessions are told, such as ``enable_hashjoin``: ``off``."""
+        address, self.schema = split_schema(url)
+        self._told = {"statement_timeout": str(int(timeout_s * 1000)), **_PLANS, **plans}
+        self.name = masked_url(address).partition("?")[0]
+        if self.schema is not None:
+            self._told["search_path"] = self.schema
+            self.name += f" (schema {self.schema})"
+        self.pooled = pooled
+        self.timeout_s = timeout_s
+        self._size = size
+        self._parameters = self._read(address)
+        self._reset()
+        fork_hooks.watch(self)
+
+    def _read(self, url: str) -> dict[str, Any]:
+        try:
+            parameters = conninfo_to_dict(url)
+        except psycopg.ProgrammingError as error:
+            # The driver may quote the URL, and with it the password.
+            raise self._not_a_url(masked_text(one_line(error), url)) from None
+        authority, _, rest = url.partition("?")[0].partition("://")[2].partition("/")
+        if "@" in str(parameters.get("host") or "") or ("@" in rest and "@" not in authority):
+            raise self._not_a_url("it is not clear where the password ends")
+        for port in str(parameters.get("port") or "0").split(","):
+            if not port.isdecimal():
+                raise self._not_a_url("what follows the colon of the host is no port")
+        parameters.setdefault("connect_timeout", CONNECT_TIMEOUT_S)
+        parameters.setdefault("application_name", "penstock")
+        if not self.pooled:
+            # A pooler refuses what it cannot keep for others; there every transaction says it for itself.
+            own = [f"-c{name}={value}" for name, value in self._told.items()]
+            # The last one counts, so the user's own come after ours; but a schema is named once, by us.
+            after = own.pop() if self.schema is not None else ""
+            given = str(parameters.get("options") or "")
+            parameters["options"] = " ".join(filter(None, [*own, given, after]))
+        return parameters
+
+    @property
+    def telling(self) -> str:
+        """What a transaction behind a pooler begins with: the session, and what it was told, are others'."""
+        told = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in self._told.items())
+        return f"SELECT {told}"
+
+    def _not_a_url(self, why: str) -> InvalidSetting:
+        remedy = f"Write postgresql://USER:PASSWORD@HOST:PORT/DATABASE. {SPECIAL}"
+        return InvalidSetting(f"{self.name}: {why}", remedy=remedy)
+
+    def _reset(self) -> None:
+        self._idle: list[Connection] = []
+        self._room = threading.BoundedSemaphore(self._size)
+
+    def after_fork(self) -> None:
+        # The driver closes nothing that another process opened, so the parent's sessions go on.
+        self._reset()
+
+    def connect(self) -> Connection:
+        try:
+            connection: Connection = psycopg.connect(
+                **self._parameters, autocommit=True, prepare_threshold=None if self.pooled else 5
+            )
+        except psycopg.Error as error:
+            raise ours(error, self.name) or error from error
+        connection.adapters.register_loader("timestamptz", UtcLoader)
+        return connection
+
+    @contextmanager
+    def borrowed(self) -> Iterator[Connection]:
+        """A connection that nobody else uses, given back if it is still good for anything."""
+        room = self._room
+        if not room.acquire(timeout=self.timeout_s or None):
+            raise StoreUnavailable(
+                f"all {self._size} connections to {self.name} stayed busy for {self.timeout_s:g} s",
+                remedy="Raise PENSTOCK_POSTGRES_POOL_SIZE, or use fewer threads.",
+            )
+        try:
+            connection = self._kept() or self.connect()
+            try:
+                yield connection
+            finally:
+                self._give_back(connection)
+        finally:
+            room.release()
+
+    @contextmanager
+    def session(self) -> Iterator[Connection]:
+        """Borrow a connection that has our settings; behind a pooler, where they last no longer, for one
+        transaction. The server's errors come as ours."""
+        with self.borrowed() as connection:
+            try:
+                if not self.pooled:
+                    yield connection
+                    return
+                with connection.transaction():
+                    connection.execute(self.telling.encode())
+                    yield connection
+            except psycopg.Error as error:
+                raise ours(error, self.name) or error from error
+
+    def _kept(self) -> Connection | None:
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return None
+            if not _ended_meanwhile(connection):
+                return connection
+            connection.close()
+
+    def _give_back(self, connection: Connection) -> None:
+        if connection.info.transaction_status is pq.TransactionStatus.IDLE:
+            self._idle.append(connection)
+        else:
+            with suppress(psycopg.Error):
+                connection.close()
+
+    def close(self) -> None:
+        """What is borrowed is closed when it comes back; a later call opens connections again."""
+        while self._idle:
+            self._idle.pop().close()
+
+
+def _ended_meanwhile(connection: Connection) -> bool:
+    """An idle session has nothing to say, so what can be read is its end: the server was restarted."""
+    if connection.closed:
+        return True
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))

@@ -1,0 +1,152 @@
+"""Bringing a PostgreSQL database to this version's schema, whoever else is doing the same."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from psycopg import sql
+
+from penstock.database.postgres_connections import Connection
+from penstock.database.postgres_errors import OWN_SCHEMA, RESTORE
+from penstock.database.schema_objects import created
+from penstock.errors import SchemaMismatch
+from penstock.queue.sql.statements import JOB_COLUMNS, migrations
+
+
+class PostgresSchema(NamedTuple):
+    """Numbered scripts, oldest first, the table that says which of them a database has had, and a statement
+    that fails where something else has their names."""
+
+    ledger: str
+    scripts: list[tuple[int, str]]
+    probe: str
+
+    @property
+    def newest(self) -> int:
+        return self.scripts[-1][0]
+
+    def after(self, applied: int) -> list[tuple[int, str]]:
+        return [(number, script) for number, script in self.scripts if number > applied]
+
+
+_LOCK = b"SELECT pg_advisory_xact_lock(hashtextextended('penstock migration in ' || current_schema(), 0))"
+_CREATE_LOCK = b"SELECT pg_advisory_xact_lock(hashtextextended('penstock schema ' || %s::text, 0))"
+_THERE = b"SELECT to_regnamespace(%s::text) IS NOT NULL"
+_LEDGER = """
+CREATE TABLE IF NOT EXISTS {} (
+    number      integer     NOT NULL PRIMARY KEY,
+    applied_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+)
+"""
+# Read from the catalog's table: to_regclass may answer from before the lock was waited for.
+_LEDGER_THERE = b"""
+SELECT 1 FROM pg_catalog.pg_tables
+WHERE tablename = %s AND schemaname = ANY(current_schemas(false))
+"""
+QUEUE = PostgresSchema(
+    "penstock_migration",
+    migrations("postgres"),
+    f"SELECT {', '.join(JOB_COLUMNS)} FROM unified_queue LIMIT 0",
+)
+
+
+def migrate(connection: Connection, name: str, schema: PostgresSchema = QUEUE) -> None:
+    if _applied(connection, name, schema) >= schema.newest:
+        # Also the way in for a replica, which may be read but not written.
+        _refuse_incomplete(connection, name, schema)
+        return
+    with connection.transaction():
+        connection.execute(b"SET LOCAL statement_timeout = 0")
+        connection.execute(_LOCK)
+        applied = _applied(connection, name, schema)
+        if applied == 0:
+            connection.execute(_LEDGER.format(schema.ledger).encode())
+        _refuse_foreign(connection, name, schema, applied)
+        for number, script in schema.after(applied):
+            connection.execute(script.encode())
+            entry = f"INSERT INTO {schema.ledger} (number) VALUES (%s)"
+            connection.execute(entry.encode(), (number,))
+
+
+_PRESENT = """
+WITH place AS (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = ANY({}))
+SELECT relname, CASE relkind WHEN 'v' THEN 'a view' WHEN 'm' THEN 'a view' WHEN 'i' THEN 'an index'
+                             WHEN 'S' THEN 'a sequence' WHEN 'c' THEN 'a type' ELSE 'a table' END
+FROM pg_catalog.pg_class JOIN place ON place.oid = relnamespace WHERE relname = ANY(%(names)s)
+UNION ALL
+SELECT typname, 'a type' FROM pg_catalog.pg_type JOIN place ON place.oid = typnamespace
+WHERE typrelid = 0 AND typname = ANY(%(names)s)
+UNION ALL
+SELECT proname, 'a function' FROM pg_catalog.pg_proc JOIN place ON place.oid = pronamespace
+WHERE proname = ANY(%(names)s)
+UNION ALL
+SELECT cfgname, 'a text search configuration' FROM pg_catalog.pg_ts_config
+JOIN place ON place.oid = cfgnamespace WHERE cfgname = ANY(%(names)s)
+UNION ALL
+SELECT dictname, 'a text search dictionary' FROM pg_catalog.pg_ts_dict
+JOIN place ON place.oid = dictnamespace WHERE dictname = ANY(%(names)s)
+"""
+_IN_THE_WAY = _PRESENT.format("ARRAY[current_schema()]").encode()
+_IN_REACH = _PRESENT.format("current_schemas(false)").encode()
+
+
+def _refuse_foreign(connection: Connection, name: str, schema: PostgresSchema, applied: int) -> None:
+    """Before anything is created: a name that is taken belongs to another program, or to half a migration."""
+    names = created(script for _, script in schema.after(applied))
+    present: dict[str, str] = dict(connection.execute(_IN_THE_WAY, {"names": names}).fetchall())
+    taken = next((each for each in names if each in present), None)
+    if taken is None:
+        return
+    whose = "is not Penstock's" if not applied else f"is of a later schema than {applied}, the last recorded"
+    raise SchemaMismatch(f"{name} already has {present[taken]} named {taken} that {whose}", remedy=OWN_SCHEMA)
+
+
+def _refuse_incomplete(connection: Connection, name: str, schema: PostgresSchema) -> None:
+    names = created(script for _, script in schema.scripts)
+    present: dict[str, str] = dict(connection.execute(_IN_REACH, {"names": names}).fetchall())
+    missing = next((each for each in names if each not in present), None)
+    if missing is not None:
+        raise SchemaMismatch(
+            f"{name} lacks {missing}, which is in schema {schema.newest}: applied in part, or changed",
+            remedy=RESTORE,
+        )
+
+
+def create(connection: Connection, namespace: str | None) -> None:
+    """Create the schema that the URL names, unless it is there. One opener at a time."""
+    if namespace is None or connection.execute(_THERE, (namespace,)).fetchone() == (True,):
+        return
+    with connection.transaction():
+        connection.execute(_CREATE_LOCK, (namespace,))
+        connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(namespace)))
+
+
+def verify(connection: Connection, name: str, schema: PostgresSchema = QUEUE) -> None:
+    applied = _applied(connection, name, schema)
+    if applied < schema.newest:
+        raise SchemaMismatch(
+            f"{name} has schema {applied}, this version needs {schema.newest}",
+            remedy="Open it once with a user that may create tables.",
+        )
+    connection.execute(schema.probe.encode())
+    _refuse_incomplete(connection, name, schema)
+
+
+def channel(connection: Connection) -> str:
+    """Where news of this queue are told: each schema of a database can hold one."""
+    found = connection.execute(b"SELECT current_schema(), 'penstock_' || md5(current_schema())").fetchone()
+    if found is None or found[0] is None:
+        remedy = "Create the schema named in search_path."
+        raise SchemaMismatch("there is no schema to work in", remedy=remedy)
+    return str(found[1])
+
+
+def _applied(connection: Connection, name: str, schema: PostgresSchema) -> int:
+    if connection.execute(_LEDGER_THERE, (schema.ledger,)).fetchone() is None:
+        return 0
+    asked = f"SELECT coalesce(max(number), 0) FROM {schema.ledger}"
+    latest = connection.execute(asked.encode()).fetchone()
+    applied = int(latest[0]) if latest else 0
+    if applied > schema.newest:
+        raise SchemaMismatch(f"{name} has schema {applied}, this version knows up to {schema.newest}")
+    return applied

@@ -1,0 +1,250 @@
+"""SQLite connections of one process: one that writes, one that reads, one that listens.
+
+Each is used by one thread at a time. SQLite would allow more, but a statement that one thread has not read to
+its end keeps a write of another from the newest state, and the write fails at once as busy.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from penstock.database import sqlite_file
+from penstock.errors import (
+    DiskFull,
+    SchemaMismatch,
+    StateDamaged,
+    StoreDenied,
+    StoreError,
+    StoreReadOnly,
+    StoreUnavailable,
+    TooManyFiles,
+)
+from penstock.queue import fork_hooks
+
+DESCRIPTORS = 4
+"""Files that an open store needs at once: the database, its log, its index, and a temporary one."""
+
+
+def truncate_log(path: Path, busy_timeout_s: float) -> None:
+    """Copy the write-ahead log back into the database file and empty it. A reader that takes too long leaves
+    it as it is. On a connection of its own: others may be in the middle of a transaction."""
+    with closing(sqlite3.connect(path, timeout=busy_timeout_s, isolation_level=None)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+class SqliteConnections:
+    def __init__(
+        self, path: Path, *, synchronous: str, busy_timeout_s: float, foreign_keys: bool = False
+    ) -> None:
+        self.path = path
+        self.file = sqlite_file.SqliteFile(path)
+        self._synchronous = synchronous
+        self._busy_timeout_s = busy_timeout_s
+        self._foreign_keys = foreign_keys
+        self._inherited: list[dict[str, sqlite3.Connection]] = []
+        self._reset()
+        fork_hooks.watch(self)
+
+    def _reset(self) -> None:
+        self._write_lock = threading.RLock()
+        self._read_lock = threading.Lock()
+        self._listen_lock = threading.Lock()
+        self._opening = threading.Lock()
+        self._open: dict[str, sqlite3.Connection] = {}
+
+    def after_fork(self) -> None:
+        # A connection carried across fork corrupts the file, also by being closed: keep it and open our own.
+        self._inherited.append(self._open)
+        self._reset()
+
+    def get(self, role: str) -> sqlite3.Connection:
+        """The connection of a role. Only for the thread that has the role to itself."""
+        connection = self._open.get(role)
+        if connection is None or self.file.written_since(role):
+            with self._opening:
+                if connection is not None:
+                    connection.close()
+                connection = self._open[role] = self._connect(role)
+        return connection
+
+    def _connect(self, role: str) -> sqlite3.Connection:
+        self.file.refuse_vanished()
+        try:
+            connection = self._prepared(self.file.connected(self._busy_timeout_s), role)
+        except sqlite3.OperationalError as error:
+            connection = self.file.connected_read_only(role, self._busy_timeout_s, error)
+            self._told(connection, role)
+        self.file.opened()
+        return connection
+
+    def _prepared(self, connection: sqlite3.Connection, role: str) -> sqlite3.Connection:
+        try:
+            _use_wal(connection, self._busy_timeout_s)
+            self._told(connection, role)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _told(self, connection: sqlite3.Connection, role: str) -> None:
+        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        connection.execute("PRAGMA cache_size = -32768")
+        # Hot pages are copied back once for many commits; the log stays below 32 MB.
+        connection.execute("PRAGMA wal_autocheckpoint = 8000")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        if self._foreign_keys:
+            connection.execute("PRAGMA foreign_keys = 1")
+        if role != "write":
+            connection.execute("PRAGMA query_only = 1")
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction, begun as a writer so that it can never fail to become one.
+
+        It is not committed to a file that has lost its name: nobody would ever read it.
+        """
+        with self._write_lock:
+            connection: sqlite3.Connection | None = None
+            try:
+                connection = self.get("write")
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                self.file.refuse_vanished()
+                connection.execute("COMMIT")
+            except BaseException as error:
+                if connection is not None:
+                    with suppress(sqlite3.Error):
+                        connection.execute("ROLLBACK")
+                translation = ours(error, self.path)
+                if translation is None:
+                    raise
+                raise translation from error
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """One snapshot; never waits for a writer."""
+        with self._read_lock, translated(self.path):
+            connection = self._begun("read")
+            try:
+                yield connection
+            finally:
+                connection.execute("ROLLBACK")
+
+    @contextmanager
+    def snapshot(self, role: str) -> Iterator[sqlite3.Connection]:
+        """The same for a role that this thread has to itself."""
+        with translated(self.path):
+            connection = self._begun(role)
+            try:
+                yield connection
+            finally:
+                connection.execute("ROLLBACK")
+
+    def _begun(self, role: str) -> sqlite3.Connection:
+        self.file.refuse_vanished()
+        connection = self.get(role)
+        connection.execute("BEGIN")
+        return connection
+
+    def data_version(self) -> int:
+        """A number that changes with every commit of another connection."""
+        with self._listen_lock, translated(self.path):
+            version: int = self.get("listen").execute("PRAGMA data_version").fetchone()[0]
+            return version
+
+    def close(self) -> None:
+        """Close what is open. A later call opens the file again, also if it is another one by then."""
+        with self._write_lock, self._read_lock, self._listen_lock:
+            for connection in self._open.values():
+                connection.close()
+            self._open.clear()
+            self.file.forget()
+
+
+def _use_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
+    """Switching to WAL does not wait for other openers by itself, so take the write lock first."""
+    if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
+        return
+    for _ in range(max(1, int(timeout_s))):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            # Waits, by the busy handler, until whoever holds the file lets go.
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+    raise StoreUnavailable(f"{connection} stayed busy while it was opened")
+
+
+_BY_CODE: dict[int, tuple[type[StoreError], str]] = {
+    sqlite3.SQLITE_BUSY: (StoreUnavailable, "stayed busy for longer than the timeout"),
+    sqlite3.SQLITE_LOCKED: (StoreUnavailable, "stayed busy for longer than the timeout"),
+    sqlite3.SQLITE_PROTOCOL: (StoreUnavailable, "could not be locked"),
+    sqlite3.SQLITE_READONLY: (StoreReadOnly, "cannot be written"),
+    sqlite3.SQLITE_FULL: (DiskFull, "has no space left"),
+    sqlite3.SQLITE_IOERR: (StoreUnavailable, "met a disk error"),
+    sqlite3.SQLITE_CANTOPEN: (StoreDenied, "cannot be opened"),
+    sqlite3.SQLITE_PERM: (StoreDenied, "cannot be opened"),
+    sqlite3.SQLITE_AUTH: (StoreDenied, "cannot be opened"),
+    sqlite3.SQLITE_CORRUPT: (StateDamaged, "is damaged"),
+    sqlite3.SQLITE_NOTADB: (StateDamaged, "is not a SQLite database"),
+}
+
+
+_OF_ANOTHER_SCHEMA = (
+    "no such table",
+    "no such column",
+    "no such index",
+    "already exists",
+    "has no column named",
+)
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """SQLite's errors as ours. What is not the store's fault goes on as it is."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        translation = ours(error, path)
+        if translation is None:
+            raise
+        raise translation from error
+
+
+def _out_of_descriptors() -> bool:
+    """Whether this process could not open the files of a store: SQLite says only that it failed."""
+    opened: list[int] = []
+    try:
+        opened.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(DESCRIPTORS))
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    return False
+
+
+def ours(error: BaseException, path: Path) -> StoreError | None:
+    """The error as one of ours, with the file named, where it is the store's fault."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_ERROR and any(words in str(error) for words in _OF_ANOTHER_SCHEMA):
+        return SchemaMismatch(
+            f"{path} does not have this version's schema ({error})",
+            remedy="Restore the file from a backup, or choose another file in its URL.",
+        )
+    known = _BY_CODE.get(code)
+    if known is None:
+        return None
+    kind, what = known
+    if kind in (StoreDenied, StoreUnavailable) and _out_of_descriptors():
+        return TooManyFiles(f"{path} cannot be opened: this process has too many open files")
+    return kind(f"{path} {what} ({error})")

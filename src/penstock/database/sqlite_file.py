@@ -1,0 +1,104 @@
+"""The file behind SQLite connections: is it still there, and how is it read where nothing can be written?"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+from penstock.errors import StoreReadOnly, StoreVanished
+
+_CANNOT_WRITE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+
+
+class SqliteFile:
+    """One database file, by its path and by what it was when it was first opened."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._name = os.fspath(path)
+        self._identity: tuple[int, int] | None = None
+        self._read_as: dict[str, tuple[object, ...]] = {}
+        """Of connections that SQLite does not keep in step with writers: the files as they were opened."""
+
+    def opened(self) -> None:
+        """Remember which file it is, unless that is known."""
+        if self._identity is None:
+            self._identity = self._found()
+
+    def forget(self) -> None:
+        self._identity = None
+        self._read_as.clear()
+
+    def refuse_vanished(self) -> None:
+        """Raise when the path does not name the opened file any more. One call of stat."""
+        if self._identity is not None and self._found() != self._identity:
+            name = self._path.name
+            raise StoreVanished(
+                f"{self._path} was replaced by another file while it was open",
+                remedy=f"Stop all that use it, remove {name}-wal and {name}-shm, which are of the old file, "
+                "and start again; or put the old file back.",
+            )
+
+    def _found(self) -> tuple[int, int]:
+        try:
+            found = os.stat(self._name)  # noqa: PTH116 - on every call, and twice as fast
+        except FileNotFoundError:
+            raise StoreVanished(f"{self._path} was removed while it was open") from None
+        except OSError as error:
+            raise StoreVanished(f"{self._path} is out of reach ({error.strerror})") from error
+        return found.st_dev, found.st_ino
+
+    def connected(self, timeout_s: float, name: str = "", *, uri: bool = False) -> sqlite3.Connection:
+        return sqlite3.connect(
+            name or self._name,
+            uri=uri,
+            timeout=timeout_s,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+
+    def connected_read_only(
+        self, role: str, timeout_s: float, refusal: sqlite3.OperationalError
+    ) -> sqlite3.Connection:
+        """A connection to a file whose directory cannot be written; or the ``refusal`` for another reason.
+
+        In WAL mode SQLite wants an index of the log (``-shm``) beside the file. While another process writes,
+        it is there, and this is not called. Where it is missing and cannot be made, nobody writes. Without a
+        log the file is then read as it is; with one, the index is made in memory by a VFS that locks nothing.
+        """
+        if refusal.sqlite_errorcode & 0xFF not in _CANNOT_WRITE or os.access(self._path.parent, os.W_OK):
+            raise refusal
+        if not self._path.exists():
+            raise StoreReadOnly(f"{self._path.parent} cannot be written, and has no {self._path.name} in it")
+        self._read_as[role] = self._files()
+        logged = self._read_as[role][1]
+        query = "mode=ro&vfs=unix-none" if logged else "mode=ro&immutable=1"
+        connection = self.connected(timeout_s, f"file:{quote(self._name)}?{query}", uri=True)
+        try:
+            if logged:
+                connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def written_since(self, role: str) -> bool:
+        """Whether a connection that SQLite does not keep in step was opened before the last write."""
+        before = self._read_as.get(role)
+        if before is None or before == self._files():
+            return False
+        del self._read_as[role]
+        return True
+
+    def _files(self) -> tuple[object, ...]:
+        """Times and sizes of the file and of its log; None for a log with nothing in it."""
+        file = self._path.stat()
+        try:
+            log = os.stat(self._name + "-wal")  # noqa: PTH116
+        except OSError:
+            return (file.st_mtime_ns, file.st_size), None
+        return (file.st_mtime_ns, file.st_size), (log.st_mtime_ns, log.st_size) if log.st_size else None

@@ -1,0 +1,126 @@
+"""Bringing a SQLite database to this version's schema, whoever else is doing the same."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.clock import format_time, now
+from penstock.database.schema_objects import created
+from penstock.database.sqlite_connections import SqliteConnections
+from penstock.errors import SchemaMismatch, StoreDenied
+from penstock.queue.sql.statements import migrations
+
+
+class SqliteSchema(NamedTuple):
+    """Numbered scripts, oldest first, and the table that says which of them a file has had."""
+
+    ledger: str
+    scripts: list[tuple[int, str]]
+
+    @property
+    def newest(self) -> int:
+        return self.scripts[-1][0]
+
+    def after(self, applied: int) -> list[tuple[int, str]]:
+        return [(number, script) for number, script in self.scripts if number > applied]
+
+
+QUEUE = SqliteSchema("penstock_migration", migrations("sqlite"))
+
+
+def migrate(connections: SqliteConnections, path: Path, schema: SqliteSchema = QUEUE) -> None:
+    _make_directory(path.parent)
+    with connections.reading() as connection:
+        if _applied(connection, path, schema) >= schema.newest:
+            # Also the way in for a file that may be read but not written.
+            _refuse_incomplete(connection, path, schema)
+            return
+    with connections.writing() as connection:
+        connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {schema.ledger}"
+            " (number INTEGER NOT NULL PRIMARY KEY, applied_at TEXT NOT NULL)"
+        )
+        applied = _applied(connection, path, schema)
+        _refuse_foreign(connection, path, schema, applied)
+        for number, script in schema.after(applied):
+            for statement in _statements(script):
+                connection.execute(statement)
+            connection.execute(f"INSERT INTO {schema.ledger} VALUES (?, ?)", (number, format_time(now())))
+
+
+def verify(connection: sqlite3.Connection, path: Path, schema: SqliteSchema = QUEUE) -> None:
+    applied = _applied(connection, path, schema)
+    if applied < schema.newest:
+        raise SchemaMismatch(
+            f"{path} has schema {applied}, this version needs {schema.newest}",
+            remedy="Open it once with a user that may write to it.",
+        )
+    _refuse_incomplete(connection, path, schema)
+
+
+def _applied(connection: sqlite3.Connection, path: Path, schema: SqliteSchema) -> int:
+    ledger = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (schema.ledger,)).fetchall()
+    if not ledger:
+        return 0
+    ((applied,),) = connection.execute(f"SELECT coalesce(max(number), 0) FROM {schema.ledger}").fetchall()
+    if not isinstance(applied, int):
+        raise SchemaMismatch(
+            f"{path} has a table {schema.ledger} that is not Penstock's", remedy=_ANOTHER_FILE
+        )
+    if applied > schema.newest:
+        raise SchemaMismatch(f"{path} has schema {applied}, this version knows up to {schema.newest}")
+    return applied
+
+
+_ANOTHER_FILE = "Name another file in its URL (PENSTOCK_URL; for the catalog PENSTOCK_CATALOG_URL)."
+_RESTORE = "Restore the file from a backup, or name another file in its URL."
+
+
+def _refuse_foreign(connection: sqlite3.Connection, path: Path, schema: SqliteSchema, applied: int) -> None:
+    """Before anything is created: a name that is taken belongs to another program, or to half a migration."""
+    present = _present(connection)
+    taken = [name for name in created(script for _, script in schema.after(applied)) if name in present]
+    if taken and applied:
+        raise SchemaMismatch(
+            f"{path} has {taken[0]} of a later schema than {applied}, the last that was recorded",
+            remedy=_RESTORE,
+        )
+    if taken:
+        kind = "an index" if present[taken[0]] == "index" else f"a {present[taken[0]]}"
+        raise SchemaMismatch(
+            f"{path} already has {kind} named {taken[0]} that is not Penstock's", remedy=_ANOTHER_FILE
+        )
+
+
+def _refuse_incomplete(connection: sqlite3.Connection, path: Path, schema: SqliteSchema) -> None:
+    present = _present(connection)
+    missing = [name for name in created(script for _, script in schema.scripts) if name not in present]
+    if missing:
+        raise SchemaMismatch(
+            f"{path} lacks {missing[0]}, which is in schema {schema.newest}: applied in part, or changed",
+            remedy=_RESTORE,
+        )
+
+
+def _present(connection: sqlite3.Connection) -> dict[str, str]:
+    return dict(connection.execute("SELECT name, type FROM sqlite_master").fetchall())
+
+
+def _statements(script: str) -> list[str]:
+    statements: list[str] = []
+    part = ""
+    for line in script.splitlines(keepends=True):
+        part += line
+        if sqlite3.complete_statement(part):
+            statements.append(part)
+            part = ""
+    return statements
+
+
+def _make_directory(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (PermissionError, NotADirectoryError, FileExistsError) as error:
+        raise StoreDenied(f"{directory} cannot be made ({error.strerror})") from error

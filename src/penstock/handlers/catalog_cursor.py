@@ -1,0 +1,48 @@
+"""The catalog's side when a walk compares it with the disk: both are read in the order of their paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.catalog.pagination import known_below, remembered_below
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import FailedFile, Place
+from penstock.catalog.views import KnownSource
+
+
+class CatalogCursor:
+    """Sources below the root. Asked for what comes before a path, then for what is at it."""
+
+    def __init__(self, catalog: Catalog, place: Place, root: str) -> None:
+        self._sources = known_below(catalog, place, root)
+        self._next = next(self._sources, None)
+        self.any = self._next is not None
+
+    def before(self, path: str) -> Iterator[KnownSource]:
+        while self._next is not None and self._next.path < path:
+            yield self._next
+            self._next = next(self._sources, None)
+
+    def at(self, path: str) -> KnownSource | None:
+        if self._next is None or self._next.path != path:
+            return None
+        found, self._next = self._next, next(self._sources, None)
+        return found
+
+    def rest(self) -> Iterator[KnownSource]:
+        while self._next is not None:
+            yield self._next
+            self._next = next(self._sources, None)
+
+
+class FailedFileCursor:
+    """Files below the root that failed for good in an earlier walk. Asked in the order of their paths."""
+
+    def __init__(self, catalog: Catalog, place: Place, root: str) -> None:
+        self._failed = remembered_below(catalog, place, root)
+        self._next: FailedFile | None = next(self._failed, None)
+
+    def at(self, path: str) -> FailedFile | None:
+        while self._next is not None and self._next.path < path:
+            self._next = next(self._failed, None)
+        return self._next if self._next is not None and self._next.path == path else None

@@ -1,0 +1,79 @@
+"""Making documents invisible, whole batches at a time, except for what was asked for again since."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+
+from penstock.catalog.pagination import known_below
+from penstock.catalog.protocol import BATCH, Catalog
+from penstock.catalog.rules.path_scope import below, covers
+from penstock.catalog.values import Place, Removal, Touch, Walk
+from penstock.pipeline.walk.protocol import WalkRules
+from penstock.pipeline.walk.single_path import SinglePathRules
+
+
+def remove_all(catalog: Catalog, removal: Removal) -> int:
+    """Batch after batch, until nothing is left to make invisible; how many sources went."""
+    return sum(removed_in_batches(catalog, removal))
+
+
+def removed_in_batches(catalog: Catalog, removal: Removal) -> Iterator[int]:
+    """How many sources went with each batch. Walks asked for after the delete are heard first: what they want
+    and the disk has is as good as asked for by them."""
+    while True:
+        removed = catalog.remove(removal)
+        if removed.newer:
+            for walk in removed.newer:
+                _keep_what_it_wants(catalog, removal, walk)
+            removal = msgspec.structs.replace(removal, heard=removal.heard.union(removed.newer))
+            continue
+        yield removed.sources
+        if not removed.more:
+            return
+
+
+def _keep_what_it_wants(catalog: Catalog, removal: Removal, walk: Walk) -> None:
+    sight = sight_of(walk)
+    inside = removal.path is not None and below(walk.root, removal.path)
+    wanted: list[Touch] = []
+    for known in known_below(catalog, walk.place, removal.path if inside else walk.root):
+        doomed = covers(removal, walk.place, known.path, known.source_id, removal.asked_at)
+        if doomed and known.published_id is not None and is_wanted(sight, walk.root, known.path):
+            wanted.append(Touch(known.source_id, known.size, known.mtime_ns, walk.asked_at))
+        if len(wanted) >= BATCH:
+            catalog.touch(wanted)
+            wanted = []
+    if wanted:
+        catalog.touch(wanted)
+
+
+def sight_of(walk: Walk) -> SinglePathRules:
+    return SinglePathRules(walk.root, msgspec.json.decode(walk.rules, type=WalkRules))
+
+
+def is_wanted(sight: SinglePathRules, root: str, path: str) -> bool:
+    """A file is there, and the walk would find it."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    if not stat.S_ISREG(found.st_mode) or not path.startswith(root.rstrip("/") + "/"):
+        return False
+    return sight.skipped(path[len(root.rstrip("/")) + 1 :], found.st_size) is None
+
+
+def removal_of_one(place: Place, path: str, asked_at: datetime) -> Removal:
+    """Of this document alone: where a folder has taken its place, what is in it stays."""
+    return Removal(
+        tenant_id=place.tenant_id,
+        collection=place.collection,
+        branch=place.branch,
+        path=path,
+        below=False,
+        asked_at=asked_at,
+    )

@@ -1,0 +1,257 @@
+"""Which type a file is: by its name, held against its first bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from penstock.errors import UnsupportedType
+from penstock.pipeline.extract.protocol import FileType
+from penstock.pipeline.extract.text_encoding import looks_binary
+
+TEXT = FileType("text/plain", "text")
+MARKDOWN = FileType("text/markdown", "markdown")
+HTML = FileType("text/html", "html")
+PDF = FileType("application/pdf", "pdf")
+DOCX = FileType("application/vnd.openxmlformats-officedocument.wordprocessingml.document", "office")
+CSV = FileType("text/csv", "table")
+TSV = FileType("text/tab-separated-values", "table")
+JSON = FileType("application/json", "json")
+JSON_LINES = FileType("application/jsonl", "rows")
+XML = FileType("application/xml", "xml")
+NOTEBOOK = FileType("application/x-ipynb+json", "notebook")
+
+_DOCUMENTS = {
+    TEXT: "txt text log asc tex bib srt vtt po pot diff patch eml mbox vcf ics",
+    MARKDOWN: "md markdown mdown mkd mdx rmd qmd",
+    HTML: "html htm xhtml xht shtml",
+    PDF: "pdf",
+    DOCX: "docx docm",
+    CSV: "csv",
+    TSV: "tsv tab",
+    JSON: "json json5 jsonc geojson webmanifest",
+    JSON_LINES: "jsonl ndjson",
+    XML: "xml rss atom xsd xsl xslt svg plist opml kml gpx wsdl",
+    NOTEBOOK: "ipynb",
+    FileType("text/x-rst", "text"): "rst",
+    FileType("text/asciidoc", "text"): "adoc asciidoc",
+    FileType("text/x-org", "text"): "org",
+    FileType("text/yaml", "text"): "yaml yml",
+    FileType("text/toml", "text"): "toml",
+    FileType("text/x-ini", "text"): "ini cfg conf properties env editorconfig",
+}
+
+_LANGUAGES = {
+    "python": "py pyi pyw",
+    "javascript": "js mjs cjs jsx",
+    "typescript": "ts mts cts",
+    "tsx": "tsx",
+    "go": "go",
+    "rust": "rs",
+    "java": "java",
+    "c": "c h",
+    "cpp": "cc cpp cxx c++ hh hpp hxx h++ ipp inl cu cuh",
+    "csharp": "cs",
+    "kotlin": "kt kts",
+    "scala": "scala sc",
+    "swift": "swift",
+    "ruby": "rb rake gemspec",
+    "php": "php",
+    "perl": "pl pm t",
+    "lua": "lua",
+    "r": "r",
+    "julia": "jl",
+    "haskell": "hs lhs",
+    "ocaml": "ml mli",
+    "elixir": "ex exs",
+    "erlang": "erl hrl",
+    "clojure": "clj cljs cljc edn",
+    "lisp": "lisp cl el scm rkt",
+    "shell": "sh bash zsh fish ksh",
+    "powershell": "ps1 psm1",
+    "batch": "bat cmd",
+    "sql": "sql",
+    "css": "css scss sass less",
+    "vue": "vue svelte astro",
+    "dart": "dart",
+    "zig": "zig",
+    "nim": "nim",
+    "d": "d",
+    "fortran": "f f90 f95 for",
+    "pascal": "pas pp",
+    "ada": "adb ads",
+    "assembly": "s asm",
+    "verilog": "v sv svh vhd vhdl",
+    "protobuf": "proto",
+    "graphql": "graphql gql",
+    "thrift": "thrift",
+    "terraform": "tf tfvars hcl",
+    "nix": "nix",
+    "cmake": "cmake",
+    "make": "mk mak",
+    "gradle": "gradle groovy",
+    "jinja": "j2 jinja jinja2 tmpl",
+}
+
+_NAMES = {
+    "makefile": "make",
+    "gnumakefile": "make",
+    "dockerfile": "docker",
+    "containerfile": "docker",
+    "cmakelists.txt": "cmake",
+    "rakefile": "ruby",
+    "gemfile": "ruby",
+    "jenkinsfile": "gradle",
+    "build.bazel": "python",
+    "sconstruct": "python",
+}
+
+_BINARY_SUFFIXES = frozenset(
+    "png jpg jpeg gif bmp ico webp tif tiff avif heic psd xcf ai eps mp3 wav flac ogg opus m4a aac mp4 "
+    "m4v mkv avi mov webm wmv zip gz tgz bz2 tbz xz txz zst lz4 7z rar tar jar war ear whl egg deb rpm "
+    "apk dmg iso img exe dll so dylib a o obj lib pyc pyo pyd class wasm beam elc node ttf otf woff woff2 "
+    "eot bin dat db sqlite sqlite3 mdb parquet feather arrow orc avro npy npz pt pth onnx safetensors "
+    "gguf h5 hdf5 pkl pickle mo swp swo lockb ds_store pack idx rev gpg pgp p12 pfx jks "
+    "keystore der crt".split()
+)
+
+_OFFICE_SUFFIXES = frozenset("doc ppt pptx xls xlsx odt ods odp rtf epub msg".split())
+"""Documents, but not ones that can be read yet: these are reported, not passed over as binary."""
+
+
+def _code(language: str) -> FileType:
+    return FileType(f"text/x-{language}", "code", language)
+
+
+BY_SUFFIX: Mapping[str, FileType] = MappingProxyType(
+    {suffix: kind for kind, suffixes in _DOCUMENTS.items() for suffix in suffixes.split()}
+    | {suffix: _code(language) for language, suffixes in _LANGUAGES.items() for suffix in suffixes.split()}
+)
+
+_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"%PDF-", "a PDF"),
+    (b"PK\x03\x04", "a ZIP archive"),
+    (b"\x89PNG\r\n", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
+    (b"\x1f\x8b", "gzip data"),
+    (b"BZh", "bzip2 data"),
+    (b"\xfd7zXZ\x00", "xz data"),
+    (b"7z\xbc\xaf", "a 7z archive"),
+    (b"\x7fELF", "an ELF program"),
+    (b"MZ\x90", "a Windows program"),
+    (b"\xca\xfe\xba\xbe", "a Java class or Mach-O program"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an OLE document"),
+    (b"SQLite format 3\x00", "an SQLite database"),
+    (b"OggS", "Ogg media"),
+    (b"ID3", "MP3 audio"),
+    (b"RIFF", "RIFF media"),
+    (b"\x00asm", "WebAssembly"),
+)
+
+
+def suffix_of(name: str) -> str:
+    """Lower-case, without the dot; ``.bashrc`` and ``Makefile`` have none."""
+    head, dot, suffix = name.rpartition("/")[2].rpartition(".")
+    return suffix.lower() if dot and head else ""
+
+
+def by_name(name: str) -> FileType | None:
+    """The type a name promises; None when it promises none."""
+    language = _NAMES.get(name.rpartition("/")[2].lower())
+    return _code(language) if language else BY_SUFFIX.get(suffix_of(name))
+
+
+def known_by_whole_name(name: str) -> bool:
+    """``CMakeLists.txt`` is no text, whatever its suffix promises."""
+    return name.lower() in _NAMES
+
+
+_EXPECTED: Mapping[str, FileType] = MappingProxyType({"pdf": PDF, "txt": TEXT, "md": MARKDOWN, "docx": DOCX})
+
+
+def named_as(name: str, suffix: str) -> str:
+    """A name that promises this type: itself where it does."""
+    expected = _EXPECTED.get(suffix) or BY_SUFFIX.get(suffix)
+    return name if expected is None or by_name(name) == expected else f"{name}.{suffix}"
+
+
+def refuse_other_than(suffix: str, name: str, head: bytes) -> None:
+    """Raises UnsupportedType when the content is not of the type that was promised for it."""
+    found = detect(named_as(name, suffix), head)
+    if found != _EXPECTED[suffix]:
+        raise UnsupportedType(f"{_shown(name)} is {found.media_type}, not {suffix} as it was said to be")
+
+
+def is_binary_name(name: str) -> bool:
+    """The suffix alone says that there is no text in it."""
+    return suffix_of(name) in _BINARY_SUFFIXES
+
+
+def is_unreadable_name(name: str) -> bool:
+    """A document, but of a type nothing here reads."""
+    return suffix_of(name) in _OFFICE_SUFFIXES
+
+
+def is_code_name(name: str) -> bool:
+    kind = by_name(name)
+    return kind is not None and kind.extractor == "code"
+
+
+def detect(name: str, head: bytes) -> FileType:
+    """The type of a file from its name and first bytes. Content decides over a name that lies.
+
+    Raises UnsupportedType: nothing here can read it.
+    """
+    promised = by_name(name)
+    suffix = suffix_of(name)
+    seen = _magic(head)
+    if seen == "a PDF":
+        return PDF
+    if seen == "a ZIP archive" and promised is DOCX:
+        return DOCX
+    if suffix in _OFFICE_SUFFIXES:
+        raise UnsupportedType(f"{_shown(name)}: .{suffix} files cannot be read yet")
+    if promised in (PDF, DOCX):
+        return _misnamed(name, promised, head)
+    if seen is not None or looks_binary(head):
+        raise UnsupportedType(f"{_shown(name)} holds {seen or 'binary data'}, not text")
+    if promised is None:
+        promised = _by_content(head)
+    return promised
+
+
+def _misnamed(name: str, promised: FileType, head: bytes) -> FileType:
+    # Some producers put a line or two before the header, and readers accept it within the first kilobyte.
+    if promised is PDF and b"%PDF-" in head[:1024]:
+        return PDF
+    if head.startswith(b"\xd0\xcf\x11\xe0"):
+        # An encrypted docx is an OLE container; the extractor says so.
+        return promised
+    what = "a PDF" if promised is PDF else "a Word document"
+    raise UnsupportedType(f"{_shown(name)} is not {what}, whatever its name says")
+
+
+def _by_content(head: bytes) -> FileType:
+    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:256].lower()
+    if start.startswith((b"<!doctype html", b"<html")):
+        return HTML
+    if start.startswith(b"<?xml"):
+        return XML
+    if start.startswith(b"#!"):
+        line = start.split(b"\n", 1)[0]
+        for marker, language in ((b"python", "python"), (b"node", "javascript"), (b"sh", "shell")):
+            if marker in line:
+                return _code(language)
+    return TEXT
+
+
+def _magic(head: bytes) -> str | None:
+    for magic, what in _MAGIC:
+        if head.startswith(magic):
+            return what
+    return None
+
+
+def _shown(name: str) -> str:
+    return repr(name.rpartition("/")[2])

@@ -1,0 +1,78 @@
+"""Vectors in memory, and the best of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.catalog.views import VectorBatch
+
+Floats = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+class VectorRows:
+    """One vector a row, of which content and which source. Never changed: a change makes new ones."""
+
+    def __init__(self, ids: Numbers, keys: Numbers, vectors: Floats) -> None:
+        self.ids = ids
+        self.keys = keys
+        self.vectors = vectors
+
+    @classmethod
+    def none(cls, dimension: int) -> VectorRows:
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, dimension), np.float32))
+
+    @classmethod
+    def of(cls, batch: VectorBatch, dimension: int) -> VectorRows:
+        return cls(
+            np.frombuffer(batch.content_ids, np.int64),
+            np.frombuffer(batch.source_keys, np.int64),
+            np.frombuffer(batch.vectors, "<f4").reshape(-1, dimension),
+        )
+
+    @classmethod
+    def joined(cls, parts: Iterable[VectorRows]) -> VectorRows:
+        ids, keys, vectors = zip(*((part.ids, part.keys, part.vectors) for part in parts), strict=True)
+        return cls(np.concatenate(ids), np.concatenate(keys), np.concatenate(vectors))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def without(self, keys: Collection[int]) -> VectorRows:
+        if not keys or not len(self):
+            return self
+        kept = ~of_sources(self.keys, keys)
+        return VectorRows(self.ids[kept], self.keys[kept], self.vectors[kept])
+
+    def scored(self, query: Floats, allowed: Collection[int] | None) -> tuple[Numbers, Floats]:
+        ids, vectors = self.ids, self.vectors
+        if allowed is not None:
+            chosen = of_sources(self.keys, allowed)
+            ids, vectors = ids[chosen], vectors[chosen]
+        return ids, vectors @ query
+
+
+def of_sources(keys: Numbers, some: Collection[int]) -> Mask:
+    """Which rows belong to some sources. Rows of a source stand together: each run of them is looked up once,
+    not each row."""
+    if not len(keys):
+        return np.zeros(0, bool)
+    starts = np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))
+    wanted = np.fromiter(some, np.int64, len(some))
+    return np.repeat(np.isin(keys[starts], wanted), np.diff(np.append(starts, len(keys))))
+
+
+def best(ids: Numbers, scores: Floats, limit: int) -> tuple[Numbers, Floats]:
+    """The highest first; equal ones in the order of their ids, so that the same question has the same
+    answer. What points away, or nowhere, is left out."""
+    chosen = scores > 0
+    if np.count_nonzero(chosen) > limit:
+        # All that are as good as the last one: which of them goes is for the ids to say.
+        chosen = scores >= np.partition(scores, -limit)[-limit]
+    ids, scores = ids[chosen], scores[chosen]
+    order = np.lexsort((ids, -scores))[:limit]
+    return ids[order], scores[order]

@@ -1,0 +1,168 @@
+"""What the rules of a walk say of a path, by its name, its place and the ignore files above it."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from penstock.pipeline.extract import file_types
+from penstock.pipeline.walk import ignore_files
+from penstock.pipeline.walk.ignore_files import Ignores
+from penstock.pipeline.walk.patterns import PatternList
+from penstock.pipeline.walk.protocol import Rule, Skipped, WalkRules
+from penstock.pipeline.walk.repository import find_repository
+
+STATE_DIR = ".penstock"
+_INSIDES = frozenset([".git", ".hg", ".svn", ".jj", "CVS"])
+_GENERATED = frozenset(["node_modules", "bower_components", "__pycache__", "site-packages"])
+_SECRETS = (
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    "*.pem",
+    "*.key",
+    "*.kdbx",
+    ".env",
+    ".env.*",
+    ".netrc",
+)
+
+
+class Directory(NamedTuple):
+    """One level of the way down: what is still to be looked at, last first."""
+
+    path: str
+    """Relative to the root, with a ``/`` at the end; the root is ``""``."""
+    names: list[str]
+    ignores: Ignores
+    depth: int
+
+
+class PathRules:
+    """Of one root."""
+
+    def __init__(self, root: str, rules: WalkRules) -> None:
+        self.root = root
+        self._rules = rules
+        self._include = _patterns(rules.include)
+        self._exclude = _patterns(rules.exclude)
+        self._by_suffix: dict[str, Rule | None] = {}
+        self._states = frozenset(os.path.realpath(path) for path in rules.state_dirs)
+        top = find_repository(root) if rules.use_gitignore else None
+        self._top = top.root if top else root
+        # Ignore files count from the repository's top, reports from the root.
+        self._above = "" if root == self._top else os.path.relpath(root, self._top) + "/"
+
+    def top(self, names: list[str], cursor: Sequence[str] = ()) -> Directory:
+        """The root itself, where judging begins."""
+        above = ignore_files.from_above(self._top, self.root, use_gitignore=self._rules.use_gitignore)
+        return self.entered("", names, above, 1, cursor)
+
+    def entered(
+        self, path: str, names: list[str], ignores: Ignores, depth: int, cursor: Sequence[str] = ()
+    ) -> Directory:
+        full = os.path.join(self.root, path) if path else self.root
+        ignores = ignores.entering(full, self._above + path, names, use_gitignore=self._rules.use_gitignore)
+        if len(cursor) > depth:
+            names = [name for name in names if name >= cursor[depth - 1] + "/"]
+        elif len(cursor) == depth:
+            names = [
+                name for name in names if name.rstrip("/") != cursor[depth - 1] and name > cursor[depth - 1]
+            ]
+        names.sort(reverse=True)
+        return Directory(path, names, ignores, depth)
+
+    def skipped_environment(self, path: str, names: Sequence[str]) -> Skipped | None:
+        """A directory that is told by what is in it."""
+        return Skipped(path, Rule.GENERATED, True, "a Python environment") if "pyvenv.cfg" in names else None
+
+    def skipped_directory(self, parent: Directory, path: str) -> Skipped | None:
+        name = path.rpartition("/")[2]
+        if name == STATE_DIR or f"{self.root}/{path}" in self._states:
+            return Skipped(path, Rule.STATE, True)
+        if name in _INSIDES:
+            return Skipped(path, Rule.REPOSITORY, True)
+        if name.startswith(".") and not self._rules.hidden:
+            return Skipped(path, Rule.HIDDEN, True)
+        if name in _GENERATED:
+            return Skipped(path, Rule.GENERATED, True)
+        ignored = self._ignored(parent.ignores, path + "/")
+        if ignored is not None:
+            return ignored
+        if self._rules.max_depth is not None and parent.depth >= self._rules.max_depth:
+            return Skipped(path, Rule.TOO_DEEP, True, f"more than {self._rules.max_depth} levels")
+        return None
+
+    def skipped_file(self, parent: Directory, name: str, path: str, size: int) -> Skipped | None:
+        by_name = self._rule_of_name(name)
+        if by_name is not None:
+            return Skipped(path, by_name)
+        if parent.ignores.files or self._exclude is not None:
+            ignored = self._ignored(parent.ignores, path)
+            if ignored is not None:
+                return ignored
+        if self._include is not None and not self._include.matches(path):
+            return Skipped(path, Rule.NOT_INCLUDED)
+        if size > self._rules.max_bytes:
+            return Skipped(
+                path, Rule.TOO_LARGE, False, f"{size:,} bytes; the limit is {self._rules.max_bytes:,}"
+            )
+        return None
+
+    def _rule_of_name(self, name: str) -> Rule | None:
+        head, _, suffix = name.rpartition(".")
+        if not head or name[0] == "." or file_types.known_by_whole_name(name):
+            return self._rule_of_whole_name(name)
+        try:
+            return self._by_suffix[suffix]
+        except KeyError:
+            # The same for all files of a suffix: worked out once.
+            rule = self._by_suffix[suffix] = self._rule_of_whole_name(f"x.{suffix}")
+            return rule
+
+    def _rule_of_whole_name(self, name: str) -> Rule | None:
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in _SECRETS):
+            return Rule.SECRET
+        if name.startswith(".") and not self._rules.hidden:
+            return Rule.HIDDEN
+        if file_types.is_binary_name(name):
+            return Rule.BINARY
+        if file_types.is_unreadable_name(name):
+            return Rule.UNSUPPORTED
+        if not self._rules.include_code and file_types.is_code_name(name):
+            return Rule.CODE
+        return None
+
+    def _ignored(self, ignores: Ignores, path: str) -> Skipped | None:
+        shown, directory = path.rstrip("/"), path.endswith("/")
+        ignored = ignores.verdict(self._above + path)
+        if ignored is not None:
+            return Skipped(shown, ignored.rule, directory, ignored.pattern)
+        if self._exclude is not None and self._exclude.matches(path):
+            return Skipped(shown, Rule.EXCLUDED, directory)
+        return None
+
+    def link(self, path: str, full: str) -> Skipped:
+        """No link is followed: what it leads to inside the root is met anyway, and once."""
+        try:
+            os.stat(full)
+        except OSError as error:
+            return Skipped(path, Rule.LINK_BROKEN, False, error.strerror or "")
+        target = os.path.realpath(full)
+        inside = target == self.root or target.startswith(self.root.rstrip("/") + "/")
+        shown = os.fsencode(os.path.relpath(target, self.root) if inside else target)
+        rule = Rule.LINK_REPEATED if inside else Rule.LINK_OUTSIDE
+        return Skipped(path, rule, False, shown.decode("utf-8", "backslashreplace"))
+
+
+def _patterns(globs: tuple[str, ...]) -> PatternList | None:
+    return PatternList(globs) if globs else None
+
+
+def names_in(directory: str) -> list[str]:
+    """What is in it. A directory's name ends in ``/``, so that names sort as the paths below them do."""
+    with os.scandir(directory) as entries:
+        return [entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name for entry in entries]

@@ -1,0 +1,169 @@
+"""Sleeping until files of a directory change: inotify where there is one, else looking again and again."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import select
+import struct
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.queue import fork_hooks
+from penstock.queue.shared_wait import SharedWait
+
+FASTEST_S = 0.002
+SOONEST_S = 0.0003
+"""The first look after a ring: a commit is seen within about a sync of being written."""
+SLOWEST_S = 0.025
+SLOWDOWN = 1.3
+
+LONGEST_S = 1.0
+"""With inotify, look this often all the same: it does not see what another host writes."""
+
+ALERT_S = 1.0
+"""How long to look again and again after a ring: SQLite writes, syncs, and only then lets others see it."""
+FIRST_ALERT_S = 0.05
+"""As long at the start of every wait, for the ring that came just before it."""
+
+_MODIFY, _MOVED_TO, _CREATE = 0x2, 0x80, 0x100
+_IGNORED = 0x8000
+_EVENT = struct.Struct("iIII")
+
+
+class FileWatch:
+    """``changed`` decides whether a wake-up was real; it is asked at least once in every ``wait``."""
+
+    def __init__(self, directory: Path, changed: Callable[[], bool]) -> None:
+        self._directory = directory
+        self._changed = changed
+        self._arming = threading.Lock()
+        self._watch: _Inotify | None = None
+        self._unwatchable = False
+        fork_hooks.watch(self)
+
+    def wait(self, timeout: float) -> bool:
+        """Sleep until something changed, at most ``timeout`` seconds; False when nothing did."""
+        now = time.monotonic()
+        deadline, alert_until, pause = now + timeout, now + FIRST_ALERT_S, SOONEST_S
+        while True:
+            # Armed before it is asked: what happens in between rings, so no change is slept through.
+            watch = self._armed()
+            rings = watch.rings if watch is not None else 0
+            if self._changed():
+                return True
+            now = time.monotonic()
+            left = deadline - now
+            if left <= 0:
+                return False
+            if watch is None:
+                pause = max(pause, FASTEST_S)
+                time.sleep(min(left, pause))
+                pause = min(pause * SLOWDOWN, SLOWEST_S)
+                continue
+            rang = watch.sleep(min(left, pause if now < alert_until else LONGEST_S), rings)
+            if not watch.usable:
+                self._disarm(watch)
+            if rang:
+                alert_until, pause = time.monotonic() + ALERT_S, SOONEST_S
+            else:
+                pause = min(pause * SLOWDOWN, SLOWEST_S)
+
+    def close(self) -> None:
+        """A later ``wait`` arms it again."""
+        self._disarm(self._watch)
+
+    def _disarm(self, watch: _Inotify | None) -> None:
+        with self._arming:
+            if watch is not None and watch is self._watch:
+                self._watch = None
+                watch.close()
+
+    def after_fork(self) -> None:
+        # Events read here would be missing in the parent: both ends share one queue of them.
+        self._arming = threading.Lock()
+        self.close()
+
+    def _armed(self) -> _Inotify | None:
+        with self._arming:
+            if self._watch is None and not self._unwatchable:
+                try:
+                    self._watch = _Inotify(self._directory)
+                except FileNotFoundError:
+                    # May be made again; until then look now and then.
+                    return None
+                except (OSError, AttributeError):
+                    # Not Linux, or the user's allowance of watches is spent.
+                    self._unwatchable = True
+            return self._watch
+
+
+class _Inotify:
+    """An inotify descriptor for one directory. The directory, as files in it are replaced by new ones.
+
+    Users may have few of them (128 by default), so all threads of a doorbell share one.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.usable = True
+        self._shared = SharedWait()
+        libc = ctypes.CDLL(None, use_errno=True)
+        # IN_NONBLOCK and IN_CLOEXEC are the values of O_NONBLOCK and O_CLOEXEC.
+        self._fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._fd < 0:
+            raise _last_error(directory)
+        if libc.inotify_add_watch(self._fd, os.fsencode(directory), _MODIFY | _MOVED_TO | _CREATE) < 0:
+            error = _last_error(directory)
+            self.close()
+            raise error
+        self._poll = select.poll()
+        self._poll.register(self._fd, select.POLLIN)
+
+    @property
+    def rings(self) -> int:
+        return self._shared.events
+
+    def sleep(self, seconds: float, rings: int) -> bool:
+        """Sleep until it rings once more than ``rings`` times; False when it did not in these seconds."""
+        if seconds < 0.001:
+            # poll counts in milliseconds; what rings meanwhile is read the next time.
+            time.sleep(seconds)
+            return False
+        return self._shared.wait(rings, seconds, self._poll_once)
+
+    def _poll_once(self, seconds: float) -> bool:
+        ready = self._poll.poll(math.ceil(seconds * 1000))
+        if ready:
+            broken = ready[0][1] & (select.POLLNVAL | select.POLLERR | select.POLLHUP)
+            self.usable = not broken and self._drain()
+        return bool(ready)
+
+    def _drain(self) -> bool:
+        usable = True
+        while True:
+            try:
+                events = os.read(self._fd, 65536)
+            except BlockingIOError:
+                return usable
+            except OSError:
+                # Closed by another thread.
+                return False
+            position = 0
+            while position < len(events):
+                _, mask, _, name_length = _EVENT.unpack_from(events, position)
+                # The directory is gone, and the watch with it.
+                usable = usable and not mask & _IGNORED
+                position += _EVENT.size + name_length
+
+    def close(self) -> None:
+        # Forgotten before it is closed: a thread may still drain, and the number may be reused at once.
+        closing, self._fd = self._fd, -1
+        os.close(closing)
+
+
+def _last_error(directory: Path) -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number), str(directory))

@@ -1,0 +1,219 @@
+"""The reference engine made durable: a journal of what changed, read by every process that uses it.
+
+Each call takes the file lock, applies what others appended, runs, and appends one line of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from penstock import clock
+from penstock.errors import StoreError
+from penstock.job import WorkerReport
+from penstock.queue.file_watch import FileWatch
+from penstock.queue.jsonl import records, snapshot
+from penstock.queue.jsonl.audit_log import Audit
+from penstock.queue.jsonl.journal import Journal, Tail
+from penstock.queue.jsonl.records import Record, RecordedTable
+from penstock.queue.jsonl.snapshot import JournalState, damaged
+from penstock.queue.memory.queue import FREEING, MemoryQueue
+from penstock.queue.memory.table import Table
+from penstock.queue.rules.pauses import Pause
+
+COMPACT_AFTER = 100
+"""Records before the journal is compacted, or the number of rows if larger: a snapshot writes them all."""
+
+COMPACT_AFTER_BYTES = 64 * 1024 * 1024
+"""The same for few records with much in them; or twice what the last snapshot took."""
+
+MADE_FOR = 100_000
+
+
+class JsonlQueue(MemoryQueue):
+    _table: RecordedTable
+
+    def __init__(self, directory: Path, *, audit: bool = True) -> None:
+        super().__init__()
+        self._journal = Journal(directory / "jobs")
+        self._journal.create()
+        self._audit = Audit(self._journal.directory / "index_queue.log") if audit else None
+        self._doorbell = FileWatch(self._journal.directory, self._news)
+        self._adopt(snapshot.empty())
+        self._retry_compaction_at = 0
+
+    @contextmanager
+    def _writing(self, what: str) -> Iterator[Table]:
+        with self._changed:
+            try:
+                self._journal.lock(exclusive=True)
+                if self._catch_up():
+                    self._journal.cut_torn()
+                try:
+                    yield self._table
+                    self._commit(what)
+                except BaseException:
+                    if self._unwritten():
+                        self._journal.rewind()
+                    raise
+                self._compact_when_due()
+            finally:
+                self._journal.unlock()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Table]:
+        with self._changed:
+            try:
+                self._journal.lock(exclusive=False)
+                self._catch_up()
+            finally:
+                self._journal.unlock()
+            yield self._table
+
+    def _catch_up(self) -> bool:
+        """Apply what is new in the files. Whether the journal ends in half a line."""
+        try:
+            if self._journal.overtaken(self._n):
+                self._adopt(snapshot.parse(self._journal.snapshot, self._journal.read_snapshot()))
+            tail = self._journal.tail()
+            if tail.data:
+                self._replay(tail)
+        except BaseException:
+            self._journal.rewind()
+            raise
+        return tail.torn
+
+    def _adopt(self, state: JournalState) -> None:
+        self._n, self._table, self._workers = state
+        self._version = self._n
+        self._settled_state()
+
+    def _settled_state(self) -> None:
+        """What is in memory is what is in the files."""
+        self._table.forget()
+        self._paused_before = self._table.pauses()
+        self._reported: WorkerReport | None = None
+
+    def _replay(self, tail: Tail) -> None:
+        # A crash after a snapshot may leave what it holds in the journal, but only at the beginning.
+        skipping = tail.first == 1
+        for number, line in enumerate(tail.data[:-1].split(b"\n"), tail.first):
+            try:
+                record = records.decode_record(line)
+                if skipping and record.n <= self._n:
+                    continue
+                skipping = False
+                if record.n != self._n + 1:
+                    raise ValueError(f"record {record.n} cannot follow record {self._n}")
+                self._table.replay(record)
+            except (msgspec.MsgspecError, ValueError) as error:
+                raise damaged(self._journal.path, number, error) from error
+            if record.paused is not None:
+                self._table.adopt_pauses(record.paused)
+            if record.worker is not None:
+                self._workers[record.worker.worker_id] = record.worker
+            self._took_place(record)
+        self._paused_before = self._table.pauses()
+
+    def _took_place(self, record: Record) -> None:
+        self._n = record.n
+        if record.do in FREEING:
+            self._version = record.n
+
+    def _unwritten(self) -> bool:
+        table = self._table
+        touched = bool(table.new or table.changed or table.gone)
+        return touched or table.pauses() != self._paused_before or self._reported is not None
+
+    def _commit(self, what: str) -> None:
+        if not self._unwritten():
+            return
+        record = Record(
+            n=self._n + 1,
+            at=clock.now(),
+            do=what,
+            new=records.as_written(self._table.new),
+            changed=self._table.changed,
+            gone=self._table.gone,
+            paused=self._changed_pauses(),
+            worker=self._reported,
+        )
+        self._journal.append(records.encode_record(record))
+        self._took_place(record)
+        self._settled_state()
+        if self._audit is not None:
+            self._audit.note(record)
+
+    def _changed_pauses(self) -> list[Pause] | None:
+        known = self._table.pauses()
+        return None if known == self._paused_before else records.in_order(known)
+
+    def _compact_when_due(self) -> None:
+        patience = max(COMPACT_AFTER, len(self._table.rows))
+        due = self._n - self._journal.base >= patience or self._journal.overgrown(COMPACT_AFTER_BYTES)
+        if due and self._n >= self._retry_compaction_at:
+            self._retry_compaction_at = self._n + COMPACT_AFTER
+            # What was asked for is done and durable; that the journal stays long is nothing to fail it for.
+            with suppress(StoreError):
+                self._compact()
+                self._retry_compaction_at = 0
+
+    def _compact(self) -> None:
+        state = JournalState(self._n, self._table, self._workers)
+        self._journal.compact(self._n, snapshot.chunks(state))
+
+    def scrub(self) -> None:
+        with self._writing("scrub"):
+            self._compact()
+
+    def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
+        seen = msgspec.structs.replace(worker, seen_at=now or clock.now())
+        with self._writing("report"):
+            self._workers[worker.worker_id] = self._reported = seen
+
+    def wait(self, timeout: float) -> bool:
+        return self._comes_again() or self._doorbell.wait(timeout)
+
+    def _news(self) -> bool:
+        with self._reading():
+            news = self._version != self._seen.version
+            self._seen.version = self._version
+            return news
+
+    def check(self) -> list[str]:
+        with self._reading() as table:
+            if not self._journal.writable:
+                raise self._journal.read_only()
+            live = len(table.rows) - sum(job.ended for job in table.values())
+            records_kept, patience = self._n - self._journal.base, max(COMPACT_AFTER, len(table.rows))
+        warnings = []
+        if live > MADE_FOR:
+            warnings.append(f"{live:,} live jobs: more than {MADE_FOR:,} are better kept in sqlite:///")
+        if records_kept > 2 * patience:
+            warnings.append(f"{self._journal.path} has {records_kept:,} records that could not be compacted")
+        return warnings
+
+    def migrate(self) -> None:
+        with self._reading():
+            if not self._journal.writable and self._journal.snapshot.exists():
+                return
+        with self._writing("migrate"):
+            if not self._journal.snapshot.exists():
+                self._compact()
+
+    def close(self) -> None:
+        with self._changed:
+            self._doorbell.close()
+            self._journal.close()
+            if self._audit is not None:
+                self._audit.close()
+
+    def after_fork(self) -> None:
+        super().after_fork()
+        self._journal.close()
+        if self._audit is not None:
+            self._audit.close()

@@ -1,0 +1,104 @@
+"""The whole state in one file: a header, a line a job, pauses, workers, and a line to say it is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.errors import SchemaMismatch, StateDamaged
+from penstock.job import WorkerReport
+from penstock.queue.jsonl import records
+from penstock.queue.jsonl.records import RecordedTable
+from penstock.queue.rules.pauses import Pause
+
+VERSION = 1
+_CHUNK = 1_000
+
+
+class JournalState(NamedTuple):
+    """Everything up to record ``n``."""
+
+    n: int
+    table: RecordedTable
+    workers: dict[str, WorkerReport]
+
+
+class _Header(msgspec.Struct):
+    snapshot: int
+    rows: int
+    version: int
+
+
+class _Trailer(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """A line after the rows: one of these is set."""
+
+    paused: Pause | None = None
+    worker: WorkerReport | None = None
+    end: int | None = None
+
+
+_encode = msgspec.json.Encoder().encode
+_header = msgspec.json.Decoder(_Header)
+_trailer = msgspec.json.Decoder(_Trailer)
+
+
+def empty() -> JournalState:
+    return JournalState(0, RecordedTable(), {})
+
+
+def chunks(state: JournalState) -> Iterator[bytes]:
+    """The file in pieces, so that a large one is not held twice."""
+    yield _line(_Header(state.n, len(state.table.rows), VERSION))
+    jobs = iter(state.table.rows.values())
+    while part := list(islice(jobs, _CHUNK)):
+        yield records.encode_jobs(part)
+    for pause in records.in_order(state.table.pauses()):
+        yield _line(_Trailer(paused=pause))
+    for worker in state.workers.values():
+        yield _line(_Trailer(worker=worker))
+    yield _line(_Trailer(end=state.n))
+
+
+def _line(value: msgspec.Struct) -> bytes:
+    return _encode(value) + b"\n"
+
+
+def parse(path: Path, lines: Sequence[bytes] | None) -> JournalState:
+    """Raises ``StateDamaged`` with the line, or ``SchemaMismatch`` when a newer version wrote it."""
+    if lines is None:
+        return empty()
+    number = 1
+    try:
+        header = _header.decode(lines[0] if lines else b"")
+        if header.version > VERSION:
+            raise SchemaMismatch(
+                f"{path} has version {header.version}; this Penstock reads up to version {VERSION}"
+            )
+        if header.version != VERSION:
+            raise ValueError(f"there never was a version {header.version}")
+        state = empty()._replace(n=header.snapshot)
+        for number, line in enumerate(lines[1:], 2):
+            if number <= header.rows + 1:
+                state.table.restore([records.decode_job(line)])
+                continue
+            trailer = _trailer.decode(line)
+            if trailer.paused is not None:
+                state.table.set_pause(trailer.paused)
+            elif trailer.worker is not None:
+                state.workers[trailer.worker.worker_id] = trailer.worker
+            elif trailer.end == header.snapshot and number == len(lines):
+                return state
+            else:
+                raise ValueError("this is not the end the first line announces")
+        number = len(lines) + 1
+        raise ValueError("the closing line is missing")
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise damaged(path, number, error) from error
+
+
+def damaged(path: Path, line: int, reason: object) -> StateDamaged:
+    return StateDamaged(f"{path}, line {line}: {reason}")

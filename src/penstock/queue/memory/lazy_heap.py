@@ -1,0 +1,106 @@
+"""An order of rows that need not be told when a row goes elsewhere."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from typing import Generic, TypeVar
+
+from penstock.job import Job
+
+K = TypeVar("K")
+
+_SLACK = 64
+"""Dead entries that are not worth clearing away."""
+
+
+class LazyHeap(Generic[K]):
+    """Rows ordered by key, smallest first. An entry lives as long as its row is that very object.
+
+    A changed row is another object, so nothing has to be taken out: what died is skipped when it surfaces.
+    Most rows come in order. Those stand in a sorted run, where they cost next to nothing; the others in a
+    heap beside it. Nothing is put in its place before somebody reads.
+    """
+
+    def __init__(self, rows: Mapping[str, Job], key: Callable[[Job], K]) -> None:
+        self._rows = rows
+        self._key = key
+        self._fresh: list[Job] = []
+        self._fresh_room = _SLACK
+        self._run: list[tuple[K, int, Job]] = []
+        self._head = 0
+        self._heap: list[tuple[K, int, Job]] = []
+        self._room = _SLACK
+        self._numbers = count()
+
+    def put(self, job: Job) -> None:
+        self._fresh.append(job)
+        if len(self._fresh) > self._fresh_room:
+            self._fresh = [job for job in self._fresh if self._rows.get(job.queue_id) is job]
+            # Room for as many again: so each row pays for a few looks only.
+            self._fresh_room = 2 * len(self._fresh) + _SLACK
+
+    def __bool__(self) -> bool:
+        """False only if it is empty; what is in it may all be dead."""
+        return bool(self._fresh or self._run or self._heap)
+
+    def first(self) -> Job | None:
+        self._settle()
+        heads = self._run[self._head : self._head + 1] + self._heap[:1]
+        return min(heads)[2] if heads else None
+
+    def ordered(self) -> Iterator[Job]:
+        """All rows in order. Do not change any meanwhile."""
+        self._settle()
+        if not self._heap:
+            return (entry[2] for entry in self._running())
+        return (entry[2] for entry in heapq.merge(self._running(), self._popped()))
+
+    def _running(self) -> Iterator[tuple[K, int, Job]]:
+        rows, run = self._rows, self._run
+        for position in range(self._head, len(run)):
+            entry = run[position]
+            if rows.get(entry[2].queue_id) is entry[2]:
+                yield entry
+
+    def _popped(self) -> Iterator[tuple[K, int, Job]]:
+        taken: list[tuple[K, int, Job]] = []
+        try:
+            while self._heap:
+                entry = heapq.heappop(self._heap)
+                if self._lives(entry):
+                    taken.append(entry)
+                    yield entry
+        finally:
+            for entry in taken:
+                heapq.heappush(self._heap, entry)
+
+    def _lives(self, entry: tuple[K, int, Job]) -> bool:
+        return self._rows.get(entry[2].queue_id) is entry[2]
+
+    def _settle(self) -> None:
+        """Put fresh rows in their place, and leave behind what died at the heads of run and heap."""
+        if self._fresh:
+            self._place_fresh()
+        while self._head < len(self._run) and not self._lives(self._run[self._head]):
+            self._head += 1
+        if self._head == len(self._run):
+            self._run, self._head = [], 0
+        while self._heap and not self._lives(self._heap[0]):
+            heapq.heappop(self._heap)
+
+    def _place_fresh(self) -> None:
+        # The number keeps two entries with one key from being ordered by their jobs, which have no order.
+        entries = [(self._key(job), next(self._numbers), job) for job in self._fresh]
+        self._fresh = []
+        for entry in entries:
+            if not self._run or entry > self._run[-1]:
+                self._run.append(entry)
+            else:
+                heapq.heappush(self._heap, entry)
+        if len(self._run) + len(self._heap) > self._room or len(self._heap) > _SLACK + len(self._run) // 8:
+            entries = self._run[self._head :] + self._heap
+            self._run = sorted(entry for entry in entries if self._lives(entry))
+            self._head, self._heap = 0, []
+            self._room = 2 * len(self._run) + _SLACK

@@ -1,0 +1,261 @@
+"""The reference engine: every rule over plain dictionaries. Nothing outlives the process."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import chain, groupby, islice, takewhile
+from typing import Any, TypeVar
+
+import msgspec
+
+from penstock import clock, row_counts, transitions
+from penstock.errors import InvalidRequest
+from penstock.job import (
+    Beat,
+    Claim,
+    ClaimRequest,
+    Held,
+    Job,
+    JobQuery,
+    Position,
+    RenewResult,
+    Scope,
+    Status,
+    WorkerReport,
+)
+from penstock.queue import fork_hooks
+from penstock.queue.engine import Engine
+from penstock.queue.memory.table import Table
+from penstock.queue.protocol import COUNTABLE, POSITION_CAP
+from penstock.queue.rules import locks, pause_batches, pauses
+from penstock.queue.rules.candidates import HELD_BACK_AT_ONCE, ROUNDS, choose
+from penstock.queue.rules.next_jobs import first_of_each_lock
+from penstock.queue.rules.row_order import claim_order
+
+FREEING = frozenset({"add", "settle", "exchange", "cancel", "requeue", "resume", "reconcile", "purge"})
+"""Writes after which more can be claimed. A claim is none: an idle worker would wake itself for ever."""
+
+
+class _Taken(msgspec.Struct):
+    """``list[Claim]`` for ``convert``, which works out a struct once but a list on every call."""
+
+    claims: list[Claim]
+
+
+T = TypeVar("T")
+
+
+class _SeenVersion(threading.local):
+    """The version each thread was told of last: what one thread hears, the others have not heard."""
+
+    version = 0
+
+
+class MemoryQueue(Engine[Table]):
+    def __init__(self) -> None:
+        self._table = Table()
+        self._workers: dict[str, WorkerReport] = {}
+        self._changed = threading.Condition(threading.RLock())
+        self._version = 0
+        self._seen = _SeenVersion()
+        self.rows_read = 0
+        """Candidates the last claim looked at: what its cost depends on."""
+        fork_hooks.watch(self)
+
+    def _write(self, what: str, work: Callable[[Table], T]) -> T:
+        with self._writing(what) as table:
+            return work(table)
+
+    @contextmanager
+    def _writing(self, what: str) -> Iterator[Table]:
+        with self._changed:
+            yield self._table
+            if what in FREEING:
+                self._version += 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Table]:
+        with self._changed:
+            yield self._table
+
+    def _claim(self, rows: Table, request: ClaimRequest, now: datetime) -> list[Claim] | None:
+        table = rows
+        known = table.pauses()
+        self._resuming = pauses.under_way(known) is not None
+        self.rows_read = 0
+        if pauses.shut(known):
+            return []
+        paused = pauses.held_scopes(known)
+        for job in table.due(now):
+            table.change(job, {"held": None, "run_at": None, "updated_at": now})
+        taken: list[Job] = []
+        locked = table.lock_holders
+        size = request.limit
+        for number in range(ROUNDS):
+            batch = self._candidates(table, size, oldest=request.oldest and number == 0)
+            self.rows_read += len(batch)
+            choice = choose(batch, request.limit - len(taken), first=not taken, locked=locked, paused=paused)
+            for _, alike in groupby(choice.take, _what_a_claim_looks_at):
+                jobs = list(alike)
+                taken += table.change_alike(jobs, transitions.claimed(jobs[0], request, now))
+            for job, reason in choice.hold:
+                table.change(job, pause_batches.held_back(job, reason, now))
+                if reason is Held.PAUSE and job.lock_key and not job.lock_held:
+                    locks.wake(table, [job.lock_key], now)
+            if choice.closed or not choice.hold:
+                break
+            size = max(request.limit, HELD_BACK_AT_ONCE)
+        else:
+            if not taken:
+                return None
+        return msgspec.convert({"claims": taken}, _Taken, from_attributes=True).claims
+
+    def _candidates(self, table: Table, limit: int, *, oldest: bool) -> list[Job]:
+        ordered: Iterator[Job] = table.claimable()
+        if oldest:
+            heads = sorted(table.priority_heads(), key=lambda job: (job.created_at, job.queue_id))
+            if heads and not table.parked_before(heads[0]):
+                rest = (job for job in ordered if job.queue_id != heads[0].queue_id)
+                ordered = chain(heads[:1], rest)
+        return list(islice(ordered, limit))
+
+    def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[RenewResult]:
+        moment = now or clock.now()
+        with self._writing("renew") as table:
+            return [self._renew(table, beat, moment) for beat in beats]
+
+    def _renew(self, table: Table, beat: Beat, now: datetime) -> RenewResult:
+        job = table.rows.get(beat.queue_id)
+        if job is None or job.claim_number != beat.claim_number or job.lease_until is None:
+            return RenewResult(held=False)
+        changes = transitions.renewed(beat, now)
+        if changes:
+            table.change(job, changes)
+        return RenewResult(held=True, cancel_requested=job.cancel_requested)
+
+    def upcoming(
+        self, *, item_type: str | None = None, limit: int = 100, now: datetime | None = None
+    ) -> list[Job]:
+        with self._reading() as table:
+            rows = table.upcoming(item_type, now or clock.now())
+            ids = first_of_each_lock(([row] for row in rows), limit, table.pauses())
+            return [table.rows[queue_id] for queue_id in ids]
+
+    def pauses(self) -> list[pauses.Pause]:
+        with self._reading() as table:
+            return table.pauses()
+
+    def paused(self) -> frozenset[Scope]:
+        return pauses.paused_scopes(self.pauses())
+
+    def get(self, queue_id: str) -> Job | None:
+        with self._reading() as table:
+            return table.rows.get(queue_id)
+
+    def find(self, query: JobQuery) -> list[Job]:
+        with self._reading() as table:
+            found = [job for job in table.values() if _matches(query, job)]
+        found.sort(key=lambda job: job.queue_id, reverse=query.newest_first)
+        if query.after is not None:
+            found = [job for job in found if (job.queue_id < query.after) is query.newest_first]
+            found = [job for job in found if job.queue_id != query.after]
+        return found[: query.limit]
+
+    def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
+        unknown = set(by) - COUNTABLE
+        if unknown:
+            raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
+        with self._reading() as table:
+            if row_counts.can_answer(query, by):
+                return row_counts.answer(table.tallies, query, by)
+            matching = (job for job in table.values() if _matches(query, job))
+            return dict(Counter(tuple(getattr(job, name) for name in by) for job in matching))
+
+    def position(self, queue_id: str) -> Position | None:
+        with self._reading() as table:
+            job = table.rows.get(queue_id)
+            if job is None or job.status is not Status.PENDING:
+                return None
+            own = claim_order(job)
+            before = takewhile(lambda other: claim_order(other) < own, table.claimable())
+            length = sum(table.backlog_counts.values()) + table.pending_children
+            return Position(sum(1 for _ in islice(before, POSITION_CAP)), min(length, POSITION_CAP))
+
+    def tally(self) -> row_counts.RowCounts:
+        with self._reading() as table:
+            return row_counts.RowCounts({kind: number for kind, number in table.tallies.items() if number})
+
+    def oldest(self) -> datetime | None:
+        with self._reading() as table:
+            return min((job.created_at for job in table.next_in_line()), default=None)
+
+    def backlog(self, *, functions: bool, cap: int) -> int:
+        with self._reading() as table:
+            return table.backlog(functions=functions, tenant_id=None, cap=cap)
+
+    def busy(self, *, documents: bool = True, now: datetime | None = None) -> bool:
+        moment = now or clock.now()
+        with self._reading() as table:
+            claimable = not pauses.shut(table.pauses()) and next(table.claimable(), None) is not None
+            return claimable or table.busy(moment, documents=documents)
+
+    def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
+        moment = now or clock.now()
+        with self._reading() as table:
+            return table.expired(moment)[:limit]
+
+    def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
+        seen = msgspec.structs.replace(worker, seen_at=now or clock.now())
+        with self._writing("report"):
+            self._workers[worker.worker_id] = seen
+
+    def workers(self) -> list[WorkerReport]:
+        with self._reading():
+            return sorted(self._workers.values(), key=lambda worker: worker.worker_id)
+
+    def wait(self, timeout: float) -> bool:
+        if self._comes_again():
+            return True
+        with self._changed:
+            woken = self._changed.wait_for(lambda: self._version != self._seen.version, timeout)
+            self._seen.version = self._version
+            return woken
+
+    def check(self) -> list[str]:
+        return ["memory:// keeps nothing when the process ends"]
+
+    def migrate(self) -> None:
+        """Nothing to bring up to date: the rows are this version's own values."""
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def after_fork(self) -> None:
+        self._changed = threading.Condition(threading.RLock())
+
+
+def _what_a_claim_looks_at(job: Job) -> tuple[str, int, bool]:
+    """Jobs that are alike in this change alike, see ``transitions.claimed``."""
+    return job.item_type, job.claim_number, job.lock_key is None
+
+
+_EQUAL = (
+    "item_type op tenant_id collection branch held worker_id lock_key idempotency_key "
+    "parent_id root_id waiting_for"
+).split()
+
+
+def _matches(query: JobQuery, job: Job) -> bool:
+    if query.statuses and job.status not in query.statuses:
+        return False
+    if query.top_level is not None and query.top_level is not (job.parent_id is None):
+        return False
+    if query.prefix is not None and not job.queue_id.startswith(query.prefix):
+        return False
+    wanted = ((name, getattr(query, name)) for name in _EQUAL)
+    return all(value is None or getattr(job, name) == value for name, value in wanted)

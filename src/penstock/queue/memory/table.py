@@ -1,0 +1,395 @@
+"""The rows of an in-memory queue with the same indexes the SQL engines have, kept on every change."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import chain, groupby, islice, takewhile
+
+import msgspec
+
+from penstock import transitions
+from penstock.errors import DuplicateId
+from penstock.job import CHILDREN, Changes, Held, Job, NewJob, Scope, Settlement, Status
+from penstock.queue.memory.lazy_heap import LazyHeap
+from penstock.queue.rules.next_jobs import NextJob
+from penstock.queue.rules.pauses import ClaimPosition, Pause, RowPosition
+from penstock.queue.rules.row_order import Order, backwards, claim_order, order, place
+from penstock.queue.rules.rows import ChildCount, Finished
+from penstock.row_counts import Class, class_of
+
+HIGHEST = 10
+
+FEW = 64
+
+
+class Table:
+    def __init__(self) -> None:
+        self.rows: dict[str, Job] = {}
+        self.live_keys: dict[tuple[str, str, str], str] = {}
+        self.lock_holders: dict[str, str] = {}
+        self.leased: dict[str, None] = {}
+        self.waiting: dict[str, None] = {}
+        self.backlog_counts: Counter[tuple[bool, str]] = Counter()
+        self.pending_children = 0
+        self.tallies: Counter[Class] = Counter()
+        self.known_pauses: dict[Scope, Pause] = {}
+        self._returned = [LazyHeap(self.rows, order) for _ in range(HIGHEST + 1)]
+        self._numbered = [LazyHeap(self.rows, order) for _ in range(HIGHEST + 1)]
+        self._scheduled = LazyHeap(self.rows, lambda job: (job.run_at, job.queue_id))
+        self._ended_roots = LazyHeap(self.rows, lambda job: (job.finished_at, job.queue_id))
+        self._last_turns: dict[tuple[str, int], LazyHeap[int]] = {}
+        self._flows_room = FEW
+        self._parked: dict[str, LazyHeap[tuple[int, Order]]] = {}
+        self._front: defaultdict[str, set[str]] = defaultdict(set)
+        """Claimable rows with a turn below zero, by the lock they want."""
+        self._paused = LazyHeap(self.rows, claim_order)
+        self._children: defaultdict[tuple[str, int | None], dict[str, str]] = defaultdict(dict)
+        self._trees: defaultdict[str, dict[str, None]] = defaultdict(dict)
+
+    # Changing rows.
+
+    def refuse_taken(self, new: Sequence[NewJob], parent: Job | None = None) -> None:
+        siblings = self._children.get((parent.queue_id, parent.run), {}) if parent else {}
+        ids: set[str] = set()
+        keys = set(siblings)
+        for item in new:
+            if parent is not None and item.idempotency_key in keys:
+                continue
+            if item.queue_id in self.rows or item.queue_id in ids:
+                raise DuplicateId(f"a job with id {item.queue_id} exists already")
+            ids.add(item.queue_id)
+            keys.add(item.idempotency_key)
+
+    def try_insert(self, job: Job) -> bool:
+        if job.parent_id is not None:
+            taken = job.idempotency_key in self._children.get((job.parent_id, job.parent_run), ())
+        else:
+            taken = job.dedupe and (job.tenant_id, job.branch, job.idempotency_key) in self.live_keys
+        if not taken and job.queue_id in self.rows:
+            raise DuplicateId(f"a job with id {job.queue_id} exists already")
+        if not taken:
+            self.insert(job)
+        return not taken
+
+    def insert(self, job: Job) -> None:
+        self.rows[job.queue_id] = job
+        if job.parent_id is not None:
+            self._children[job.parent_id, job.parent_run][job.idempotency_key] = job.queue_id
+        self._trees[job.root_id or job.queue_id][job.queue_id] = None
+        self._enter(job)
+        self._enter_key(job)
+        if job.lock_held:
+            self._pass_lock(job)
+
+    def change(self, job: Job, changes: Changes) -> Job:
+        changed = msgspec.structs.replace(job, **changes)
+        self.rows[job.queue_id] = changed
+        self._leave(job)
+        self._enter(changed)
+        if changed.finished_at is not job.finished_at:
+            (self._leave_key if job.finished_at is None else self._enter_key)(changed)
+        if changed.lock_held is not job.lock_held:
+            self._pass_lock(changed)
+        return changed
+
+    def change_alike(self, jobs: Sequence[Job], changes: Changes) -> list[Job]:
+        return [self.change(job, changes) for job in jobs]
+
+    def finish(self, settlements: Sequence[Settlement], now: datetime) -> Finished:
+        if self._parked:
+            # Every ending must be asked for its lock, which only the general path does.
+            return Finished([False] * len(settlements))
+        plain = [self._plain(settlement) for settlement in settlements]
+        claims = [(job, each) for job, each in zip(plain, settlements, strict=True) if job is not None]
+        # Claims that are alike in this end alike, see ``transitions.settled``.
+        for _, group in groupby(claims, key=lambda claim: (claim[0].lost_count, claim[1].result_json)):
+            alike = list(group)
+            self.change_alike([job for job, _ in alike], transitions.settled(*alike[0], now))
+        parents = [(job.parent_id, job.parent_run) for job, _ in claims if job.parent_id is not None]
+        return Finished([job is not None for job in plain], parents=parents)
+
+    def _plain(self, settlement: Settlement) -> Job | None:
+        job = self.rows.get(settlement.queue_id)
+        if (
+            job is None
+            or job.status is not Status.IN_PROGRESS
+            or job.claim_number != settlement.claim_number
+            or job.followup_json is not None
+            or job.children_open
+            or settlement.children
+        ):
+            return None
+        return job
+
+    def delete(self, ids: Sequence[str]) -> None:
+        for queue_id in ids:
+            self._delete(queue_id)
+
+    def _delete(self, queue_id: str) -> None:
+        job = self.rows.pop(queue_id)
+        self._leave(job)
+        if job.finished_at is None:
+            self._leave_key(job)
+        if job.lock_held and job.lock_key is not None:
+            self.lock_holders.pop(job.lock_key, None)
+        if job.parent_id is not None:
+            siblings = self._children[job.parent_id, job.parent_run]
+            del siblings[job.idempotency_key]
+            if not siblings:
+                del self._children[job.parent_id, job.parent_run]
+        root = job.root_id or queue_id
+        del self._trees[root][queue_id]
+        if not self._trees[root]:
+            del self._trees[root]
+
+    def _enter(self, job: Job) -> None:
+        self.tallies[class_of(job)] += 1
+        if job.status is Status.PENDING:
+            self._enter_pending(job)
+        elif job.status is Status.IN_PROGRESS:
+            (self.waiting if job.lease_until is None else self.leased)[job.queue_id] = None
+        elif job.parent_id is None and job.finished_at is not None:
+            self._ended_roots.put(job)
+
+    def _enter_pending(self, job: Job) -> None:
+        self._flow(job).put(job)
+        self._count_pending(job, 1)
+        if job.held is None:
+            heaps = self._numbered if job.turn >= 0 else self._returned
+            heaps[job.priority].put(job)
+            if job.turn < 0 and job.lock_key is not None:
+                self._front[job.lock_key].add(job.queue_id)
+        elif job.held is Held.TIME:
+            if job.run_at is not None:
+                self._scheduled.put(job)
+        elif job.held is Held.PAUSE:
+            self._paused.put(job)
+        elif job.lock_key is not None:
+            self._parked.setdefault(job.lock_key, LazyHeap(self.rows, claim_order)).put(job)
+
+    def _flow(self, job: Job) -> LazyHeap[int]:
+        flow = self._last_turns.get((job.tenant_id, job.priority))
+        if flow is None:
+            if len(self._last_turns) > self._flows_room:
+                # Tenants that left; asked for only now, as leaving must cost nothing.
+                self._last_turns = {key: flow for key, flow in self._last_turns.items() if flow.first()}
+                self._flows_room = 2 * len(self._last_turns) + FEW
+            flow = self._last_turns[job.tenant_id, job.priority] = LazyHeap(self.rows, backwards)
+        return flow
+
+    def _count_pending(self, job: Job, number: int) -> None:
+        if job.parent_id is None:
+            self.backlog_counts[job.item_type == "function", job.tenant_id] += number
+        else:
+            self.pending_children += number
+
+    def _leave(self, job: Job) -> None:
+        """The row is changed or gone by now, so the heaps know already."""
+        self.tallies[class_of(job)] -= 1
+        if job.status is Status.PENDING:
+            self._count_pending(job, -1)
+            if job.held is Held.LOCK and job.lock_key is not None:
+                self._forget_empty(job.lock_key)
+            elif job.held is None and job.turn < 0 and job.lock_key is not None:
+                self._leave_front(job.lock_key, job.queue_id)
+        elif job.status is Status.IN_PROGRESS:
+            del (self.waiting if job.lease_until is None else self.leased)[job.queue_id]
+
+    def _forget_empty(self, lock_key: str) -> None:
+        if self._parked[lock_key].first() is None:
+            del self._parked[lock_key]
+
+    def _leave_front(self, lock_key: str, queue_id: str) -> None:
+        front = self._front[lock_key]
+        front.discard(queue_id)
+        if not front:
+            del self._front[lock_key]
+
+    def _enter_key(self, job: Job) -> None:
+        if job.finished_at is None and job.parent_id is None and job.dedupe:
+            self.live_keys[job.tenant_id, job.branch, job.idempotency_key] = job.queue_id
+
+    def _leave_key(self, job: Job) -> None:
+        if job.parent_id is None and job.dedupe:
+            self.live_keys.pop((job.tenant_id, job.branch, job.idempotency_key), None)
+
+    def _pass_lock(self, job: Job) -> None:
+        if job.lock_key is not None and job.lock_held:
+            self.lock_holders[job.lock_key] = job.queue_id
+        elif job.lock_key is not None:
+            self.lock_holders.pop(job.lock_key, None)
+
+    # Reading through the indexes.
+
+    def get(self, queue_id: str) -> Job | None:
+        return self.rows.get(queue_id)
+
+    peek = get
+
+    def hold(self, ids: Collection[str]) -> None:
+        """The transaction holds the whole table."""
+
+    def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
+        queue_id = self.live_keys.get((tenant_id, branch, key))
+        return self.rows[queue_id] if queue_id is not None else None
+
+    def backlog(self, *, functions: bool, tenant_id: str | None, cap: int) -> int:
+        if tenant_id is not None:
+            return min(self.backlog_counts[functions, tenant_id], cap)
+        return min(sum(n for (kind, _), n in self.backlog_counts.items() if kind is functions), cap)
+
+    def claimable(self) -> Iterator[Job]:
+        """In claim order. Do not change rows while reading."""
+        for priority in range(HIGHEST, -1, -1):
+            for heap in (self._returned[priority], self._numbered[priority]):
+                if heap:
+                    yield from heap.ordered()
+
+    def upcoming(self, item_type: str | None, now: datetime) -> Iterator[NextJob]:
+        """In claim order; due rows first, which the next claim takes up. Do not change rows while reading."""
+        for job in chain(self.due(now), self.claimable()):
+            holder = self.lock_holders.get(job.lock_key) if job.lock_key is not None else None
+            if item_type in (None, job.item_type) and holder in (None, job.queue_id):
+                yield NextJob(job.queue_id, job.lock_key, job.tenant_id, job.collection)
+
+    def is_locked(self, lock_key: str) -> bool:
+        return lock_key in self.lock_holders
+
+    def priority_heads(self) -> Iterator[Job]:
+        for priority in range(HIGHEST, -1, -1):
+            first = self._returned[priority].first() or self._numbered[priority].first()
+            if first is not None:
+                yield first
+
+    def head_turn(self, priority: int) -> int | None:
+        """Smallest turn >= 0 that can be claimed now."""
+        first = self._numbered[priority].first()
+        return first.turn if first else None
+
+    def last_turn(self, tenant_id: str, priority: int) -> int | None:
+        """Largest turn of the tenant's pending rows, held ones included."""
+        flow = self._last_turns.get((tenant_id, priority))
+        last = flow.first() if flow else None
+        return last.turn if last else None
+
+    def first_parked(self, lock_keys: Collection[str]) -> list[Job]:
+        heaps = [self._parked.get(key) for key in lock_keys if key not in self.lock_holders]
+        parked = [heap.first() for heap in heaps if heap]
+        return [job for job in parked if job is not None and not self._follows(job)]
+
+    def _follows(self, parked: Job) -> bool:
+        """Whether a row of its lock with a turn below zero comes before it and can be claimed."""
+        front = self._front.get(parked.lock_key or "", ())
+        return any(claim_order(self.rows[queue_id]) < claim_order(parked) for queue_id in front)
+
+    def parked_before(self, job: Job) -> bool:
+        """Whether a row of the same lock and priority is parked and comes before this one."""
+        if job.lock_key is None or job.lock_held or job.lock_key not in self._parked:
+            return False
+        ahead = takewhile(
+            lambda parked: parked.priority >= job.priority, self._parked[job.lock_key].ordered()
+        )
+        return any(parked.priority == job.priority and order(parked) < order(job) for parked in ahead)
+
+    def due(self, now: datetime) -> list[Job]:
+        return list(
+            takewhile(lambda job: job.run_at is not None and job.run_at <= now, self._scheduled.ordered())
+        )
+
+    def next_in_line(self) -> Iterator[Job]:
+        """The first row of each priority, and of what is held by each reason."""
+        yield from self.priority_heads()
+        firsts = [self._paused.first(), self._scheduled.first()]
+        firsts += [heap.first() for heap in islice(self._parked.values(), 1)]
+        yield from (job for job in firsts if job is not None)
+
+    def busy(self, now: datetime, *, documents: bool) -> bool:
+        """Something runs, waits for a document (where those count), is due, or is in back-off."""
+        waiting = self.waiting if documents else ()
+        if self.leased or any(self.rows[queue_id].waiting_for != CHILDREN for queue_id in waiting):
+            return True
+        return any(job.retry_count or (job.run_at and job.run_at <= now) for job in self._scheduled.ordered())
+
+    def expired(self, now: datetime) -> list[Job]:
+        """Few are in progress at a time, so a look at each is cheaper than an order kept at every claim."""
+        leased = ((self.rows[queue_id].lease_until, queue_id) for queue_id in self.leased)
+        late = sorted((until, queue_id) for until, queue_id in leased if until is not None and until < now)
+        return [self.rows[queue_id] for _, queue_id in late]
+
+    def pauses(self, *, to_change: bool = False) -> list[Pause]:  # noqa: ARG002 - nobody else changes them
+        return list(self.known_pauses.values())
+
+    def may_move(self) -> bool:
+        return True
+
+    def set_pause(self, pause: Pause) -> None:
+        self.known_pauses[pause.scope] = pause
+
+    def drop_pause(self, scope: Scope) -> None:
+        self.known_pauses.pop(scope, None)
+
+    def paused_rows(self, limit: int, after: ClaimPosition | None) -> list[Job]:
+        rows = self._paused.ordered()
+        return list(islice((job for job in rows if after is None or place(job) > after.key), limit))
+
+    def claimable_rows(self, limit: int, after: ClaimPosition | None) -> list[RowPosition]:
+        rows = (job for job in self.claimable() if after is None or place(job) > after.key)
+        return [
+            RowPosition(job.queue_id, job.tenant_id, job.collection, job.priority, job.turn, job.created_at)
+            for job in islice(rows, limit)
+        ]
+
+    def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
+        ids = self._children.get((parent.queue_id, parent.run), {})
+        found = (self.rows[queue_id] for queue_id in sorted(ids.values()))
+        wanted = (
+            job
+            for job in found
+            if job.status in statuses and not (job.status is Status.IN_PROGRESS and job.cancel_requested)
+        )
+        return list(islice(wanted, limit))
+
+    def child_count(self, parent: Job) -> ChildCount:
+        ids = self._children.get((parent.queue_id, parent.run), {})
+        statuses = Counter(self.rows[queue_id].status for queue_id in ids.values())
+        opened = statuses[Status.PENDING] + statuses[Status.IN_PROGRESS]
+        return ChildCount(len(ids), opened, statuses[Status.FAILED])
+
+    def idle_locks(self, limit: int) -> list[str]:
+        claimable = {job.lock_key for job in self.claimable()}
+        idle = (key for key in sorted(self._parked) if key not in claimable and key not in self.lock_holders)
+        return list(islice(idle, limit))
+
+    def doubtful_parents(self, limit: int) -> list[Job]:
+        waiting = (self.rows[queue_id] for queue_id in sorted(self.waiting))
+        doubtful = (job for job in waiting if job.waiting_for == CHILDREN and self._doubtful(job))
+        return list(islice(doubtful, limit))
+
+    def _doubtful(self, job: Job) -> bool:
+        count = self.child_count(job)
+        counted = (job.children_open, job.children_failed) == (count.open, count.failed)
+        return job.cancel_requested or not counted or not job.children_open
+
+    def ended_trees(
+        self, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int
+    ) -> list[Job]:
+        meant = (
+            job for job in self._ended_roots.ordered() if item_type is None or job.item_type == item_type
+        )
+        old = (job for job in meant if self._prunable(job, ended_before))
+        return list(islice(old, limit))
+
+    def _prunable(self, root: Job, ended_before: Mapping[Status, datetime]) -> bool:
+        before = ended_before.get(root.status)
+        if before is None or root.finished_at is None or root.finished_at >= before:
+            return False
+        return all(self.rows[queue_id].ended for queue_id in self._trees[root.queue_id])
+
+    def tree(self, root_id: str, limit: int) -> list[str]:
+        ids = sorted(self._trees[root_id], key=lambda queue_id: (queue_id == root_id, queue_id))
+        return ids[:limit]
+
+    def values(self) -> Iterator[Job]:
+        return iter(self.rows.values())

@@ -1,0 +1,284 @@
+"""One claim on PostgreSQL: look and lock, choose, take, hold back.
+
+Locks of jobs follow a protocol, as several claimers look at once: each key is tried as an advisory lock by
+the look itself (failing means park, never wait); whether it is held, and whether the row is the head of its
+key's line, is asked by a later statement; and after the commit whoever freed a key or parked for it looks
+once more (``wake``), so that no row waits for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, TypeAlias
+
+import psycopg
+
+from penstock.database.postgres_connections import PostgresConnections
+from penstock.database.postgres_errors import AGAIN
+from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope
+from penstock.queue.postgres.rows import PostgresRows
+from penstock.queue.postgres.transaction import refusal
+from penstock.queue.postgres.values import as_pause, texts, times
+from penstock.queue.rules import locks
+from penstock.queue.rules.candidates import HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
+from penstock.queue.rules.pauses import held_scopes, shut, under_way
+from penstock.queue.sql.statements import CLAIM_COLUMNS, LOCK_CAP
+
+_OWN = 5
+"""Columns of a candidate before those of its claim: id, turn, lock_key, whether it holds the lock, got it."""
+_TENANT_AT = _OWN + CLAIM_COLUMNS.index("tenant_id")
+_COLLECTION_AT = _OWN + CLAIM_COLUMNS.index("collection")
+_TYPE_AT = _OWN + CLAIM_COLUMNS.index("item_type")
+Row: TypeAlias = tuple[Any, ...]
+Cursor: TypeAlias = psycopg.Cursor[Row]
+
+
+class Candidates(NamedTuple):
+    """What was sent and not read yet."""
+
+    promoted: Cursor
+    pauses: Cursor
+    candidates: Cursor
+
+
+class FastClaim(NamedTuple):
+    """The same in the hope of the usual case: one statement looks and takes, or says that it did not."""
+
+    answer: Cursor
+    until: datetime
+
+
+class ClaimResult:
+    """What was asked for; what came of it is known once the transaction is over."""
+
+    def __init__(self, claims: list[Claim], update: Cursor | None = None, *, complete: bool = True) -> None:
+        self._claims = claims
+        self._update = update
+        self.complete = complete
+        """Nothing was held back, so that there is nothing to fill up."""
+
+    def claims(self) -> list[Claim]:
+        if self._update is not None:
+            ids = {queue_id for (queue_id,) in self._update.fetchall()}
+            self.complete = len(ids) == len(self._claims)
+            self._claims = [claim for claim in self._claims if claim.queue_id in ids]
+            self._update = None
+        return self._claims
+
+
+class PostgresClaim:
+    def __init__(self, rows: PostgresRows, request: ClaimRequest, now: datetime, *, before: int = 0) -> None:
+        """``before``: how many this claim has taken already, in a transaction before."""
+        self._rows = rows
+        self._request = request
+        self._now = now
+        self._before = before
+        self.rows_read = 0
+        self.keyed = 0
+        """How many of the rows of a look wanted a lock."""
+        self.plain = True
+        """Whether there was nothing to choose, as far as was seen."""
+        self._locks = LOCK_CAP
+        """How many keys this transaction may still try: it keeps their advisory locks until it ends."""
+        self._oldest: str | None = None
+        """The row that this claim starts with because it is the oldest."""
+        self.shut = False
+        """Whether everything is paused."""
+        self.resuming = False
+        """Whether rows that a pause held back are being released."""
+
+    def grasp(self) -> FastClaim:
+        """Sent together with what comes before it."""
+        until = self._now + self._request.lease
+        values = {"now": self._now, "until": until, "worker_id": self._request.worker_id}
+        return FastClaim(self._rows.send("take_plain", **values, limit=self._request.limit), until)
+
+    def grasped(self, grasp: FastClaim) -> list[Claim] | None:
+        """None where there was something to choose: then nothing is taken yet."""
+        found = grasp.answer.fetchall()
+        claims = [_claim(row, grasp.until, own=2) for row in found if row[1]]
+        # What was locked is taken; if not, the long way finds out why.
+        self.plain = found[0][0] and (bool(claims) or found[0][2] is None)
+        self.rows_read += len(claims)
+        return claims if self.plain else None
+
+    def look(self, most: int) -> Candidates:
+        """Sent together with what comes before it; where a claim starts with the oldest, it looks later."""
+        promoted = self._rows.send("promote", now=self._now)
+        pauses = self._rows.send("pauses")
+        limit = min(most, self._request.limit)
+        return Candidates(promoted, pauses, self._rows.send("candidates", limit=limit, locks=self._locks))
+
+    def take(self, look: Candidates) -> ClaimResult | None:
+        """What was found is taken or held back, all of it: whoever claims meanwhile passes over it.
+
+        None where nothing was taken and there is more to look at.
+        """
+        paused = self._read(look.promoted, look.pauses)
+        candidates = look.candidates.fetchall()
+        if self.shut:
+            return ClaimResult([])
+        found, cut = self._tried(candidates)
+        self.plain = self.plain and not (paused or self.keyed) and all(row[1] != SUSPECT for row in found)
+        if not paused and self._simple(found):
+            # The answer is read after the commit: until then it is not known which rows were refused.
+            return self._take(found)
+        claims = self._rounds(paused, (found, cut))
+        return None if claims is None else ClaimResult(claims, complete=self._locks > 0)
+
+    def run(self) -> list[Claim] | None:
+        promoted = self._rows.send("promote", now=self._now)
+        paused = self._read(promoted, self._rows.send("pauses"))
+        return [] if self.shut else self._rounds(paused, None)
+
+    def _read(self, promoted: Cursor, pauses: Cursor) -> frozenset[Scope]:
+        ((number,),) = promoted.fetchall()
+        self.plain = not number
+        self._rows.news = self._rows.news or number > self._request.limit
+        known = [as_pause(*row) for row in pauses.fetchall()]
+        self.shut = shut(known)
+        self.resuming = under_way(known) is not None
+        return held_scopes(known)
+
+    # The usual case, in which there is nothing to choose.
+
+    def _simple(self, found: list[Row]) -> bool:
+        if any(row[1] == SUSPECT or not row[4] for row in found):
+            return False
+        wanted = [row[2] for row in found if row[2] is not None and not row[3]]
+        return len(set(wanted)) == len(wanted)
+
+    # The general case.
+
+    def _rounds(self, paused: frozenset[Scope], looked: tuple[list[Row], bool] | None) -> list[Claim] | None:
+        taken: list[Claim] = []
+        room = self._request.limit - self._before
+        # As many rows as the other engines look at in their rounds.
+        most = self._request.limit + (ROUNDS - 1) * HELD_BACK_AT_ONCE
+        while looked or (self.rows_read < most and self._locks > 0):
+            first = not taken and not self._before
+            found, cut = looked or self._candidates(room, oldest=self._request.oldest and not self.rows_read)
+            looked = None
+            choice = self._choose(found, room, paused, first=first)
+            by_id = {row[0]: row for row in found}
+            # What is paused leaves the line of its lock before the next in line is taken. Only then may a row
+            # held back wake another: not for a lock that is taken now.
+            paused = self._hold_for_pause(choice.hold, paused)
+            took = self._take([by_id[candidate.row] for candidate in choice.take]).claims()
+            taken += took
+            room -= len(took)
+            self._hold(choice.hold)
+            refused = len(took) < len(choice.take)
+            if (choice.closed and not refused) or not (choice.hold or cut or refused) or (cut and taken):
+                return taken
+            if not took:
+                self._clear_away(room, paused)
+        return taken or None
+
+    def _clear_away(self, room: int, paused: frozenset[Scope]) -> None:
+        """Hold back many at once. Not by ``_candidates``: what that finds is locked, and whoever claims
+        meanwhile would have to pass over it.
+        """
+        ahead = [Candidate(*row) for row in self._rows.ask("ahead_rows", limit=HELD_BACK_AT_ONCE)]
+        self.rows_read += len(ahead)
+        locked = self._held({each.lock_key for each in ahead if each.lock_key and not each.lock_held})
+        choice = choose(ahead, room, first=False, locked=locked, paused=paused)
+        held = [each for each in choice.hold if each[1] is Held.PAUSE or each[0].lock_key in locked]
+        self._hold_for_pause(held, paused)
+        self._hold(held)
+
+    def _candidates(self, size: int, *, oldest: bool) -> tuple[list[Row], bool]:
+        first = self._rows.ask("priority_head") if oldest else []
+        found = self._rows.ask("candidates", limit=size, locks=self._locks - len(first))
+        if first:
+            self._oldest = first[0][0]
+            found = [*first, *(row for row in found if row[0] != first[0][0])][:size]
+        return self._tried(found)
+
+    def _tried(self, found: list[Row]) -> tuple[list[Row], bool]:
+        """Up to the first whose lock was not even tried; whether that has cut some off."""
+        untried = next((place for place, row in enumerate(found) if row[4] is None), len(found))
+        self.rows_read += untried
+        keyed = sum(row[2] is not None and not row[3] for row in found[:untried])
+        self.keyed = max(self.keyed, keyed)
+        self._locks -= keyed
+        return found[:untried], untried < len(found)
+
+    def _choose(self, found: Sequence[Row], room: int, paused: frozenset[Scope], *, first: bool) -> Choice:
+        candidates = [
+            Candidate(row[0], row[1], row[2], row[3], row[_TENANT_AT], row[_COLLECTION_AT]) for row in found
+        ]
+        locked = {row[2] for row in found if not row[4]}
+        wanted = {row[2] for row in found if row[2] is not None and not row[3]} - locked
+        locked |= self._held(wanted)
+        return choose(candidates, room, first=first, locked=locked, paused=paused)
+
+    def _held(self, keys: Collection[str]) -> set[str]:
+        found = self._rows.ask("held_locks", keys=texts(keys)) if keys else []
+        return {key for (key,) in found}
+
+    def _hold_for_pause(
+        self, held: Sequence[tuple[Candidate, Held]], paused: frozenset[Scope]
+    ) -> frozenset[Scope]:
+        """Hold back what is paused. What is paused by now: the pause may have ended meanwhile."""
+        ids = [str(each.row) for each, reason in held if reason is Held.PAUSE]
+        if ids and len(self._rows.ask("hold_for_pause", now=self._now, ids=texts(ids))) < len(ids):
+            return held_scopes(as_pause(*row) for row in self._rows.ask("pauses"))
+        return paused
+
+    def _hold(self, held: Sequence[tuple[Candidate, Held]]) -> None:
+        rows = self._rows
+        for_lock = [each for each, reason in held if reason is Held.LOCK]
+        for_pause = [each for each, reason in held if reason is Held.PAUSE]
+        if for_lock:
+            rows.send("hold_for_lock", now=self._now, ids=texts(str(each.row) for each in for_lock))
+            rows.to_wake.update(each.lock_key for each in for_lock if each.lock_key is not None)
+        if for_pause:
+            # Each of them may have been the one woken to take its lock next.
+            keys = [each.lock_key for each in for_pause if each.lock_key is not None and not each.lock_held]
+            rows.to_wake.update(keys)
+            if keys and rows.scalar("any_parked"):
+                for key in keys:
+                    locks.wake(rows, [key], self._now)
+
+    def _take(self, found: Sequence[Row]) -> ClaimResult:
+        if not found:
+            return ClaimResult([])
+        keys = [None if row[3] else row[2] for row in found]
+        # A row that is refused is parked, and whoever parks looks again.
+        self._rows.to_wake.update(key for key in keys if key is not None)
+        leases = {
+            item_type: self._now + self._request.lease_of(item_type)
+            for item_type in {row[_TYPE_AT] for row in found}
+        }
+        update = self._rows.send(
+            "take",
+            now=self._now,
+            worker_id=self._request.worker_id,
+            ids=texts(row[0] for row in found),
+            leases=times(leases[row[_TYPE_AT]] for row in found),
+            keys=texts(keys),
+            oldest=self._oldest,
+        )
+        return ClaimResult([_claim(row, leases[row[_TYPE_AT]]) for row in found], update)
+
+
+def take_alone(
+    connections: PostgresConnections, request: ClaimRequest, now: datetime
+) -> tuple[list[Claim] | None, int]:
+    """A claim that is a single statement and its own transaction; as ``grasped``. Also how many were read."""
+    with connections.borrowed() as connection:
+        try:
+            claim = PostgresClaim(PostgresRows(connection), request, now)
+            return claim.grasped(claim.grasp()), claim.rows_read
+        except AGAIN:
+            return None, 0
+        except psycopg.Error as error:
+            raise refusal(error, connections, in_doubt=connection.broken) from error
+
+
+def _claim(row: Row, until: datetime, *, own: int = _OWN) -> Claim:
+    """``own``: columns that stand before those of the claim."""
+    values = (*row[own:], until)
+    return Claim(*values)

@@ -1,0 +1,75 @@
+"""Adding inside somebody else's transaction: a psycopg connection, or SQLAlchemy's over one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import pq
+from psycopg.rows import tuple_row
+
+from penstock.database.postgres_connections import Connection, PostgresConnections
+from penstock.database.postgres_errors import ours
+from penstock.errors import DuplicateId, InvalidRequest
+from penstock.queue.postgres.rows import PostgresRows
+
+_SEARCH = b"SELECT set_config('search_path', %s, %s)"
+
+
+@contextmanager
+def joined(connection: Any, connections: PostgresConnections, channel: str) -> Iterator[PostgresRows]:
+    """Rows of the caller's transaction. It commits or rolls back as it likes; nothing is undone here."""
+    driver = driver_connection(connection)
+    rows = PostgresRows(driver)
+    rows.joined = True
+    try:
+        with _searched(driver, connections.schema):
+            yield rows
+            rows.flush()
+            if rows.news:
+                # Told when, and only if, the caller commits.
+                rows.execute("SELECT pg_notify(%(channel)s, '')", {"channel": channel})
+    except psycopg.errors.UniqueViolation as error:
+        raise DuplicateId(f"a job with that id exists already ({error.diag.message_detail})") from error
+    except psycopg.Error as error:
+        raise ours(error, connections.name) or error from error
+
+
+@contextmanager
+def _searched(connection: Connection, schema: str | None) -> Iterator[None]:
+    """The queue's schema in the place of the caller's search path, which it has again afterwards."""
+    if schema is None:
+        yield
+        return
+    in_transaction = connection.info.transaction_status is pq.TransactionStatus.INTRANS
+    local = in_transaction or not connection.autocommit
+    with connection.cursor(row_factory=tuple_row) as cursor:
+        found = cursor.execute(b"SELECT current_setting('search_path')").fetchone()
+        before = found[0] if found else ""
+        cursor.execute(_SEARCH, (schema, local))
+        try:
+            yield
+        finally:
+            # After an error the server undoes it by itself, and takes no statement until then.
+            if connection.info.transaction_status is not pq.TransactionStatus.INERROR:
+                cursor.execute(_SEARCH, (before, local))
+
+
+def driver_connection(given: Any) -> psycopg.Connection[tuple[Any, ...]]:
+    """Told by what it can do, so that SQLAlchemy need not be installed."""
+    if isinstance(given, psycopg.Connection):
+        return given
+    asked = getattr(given, "connection", None)
+    if callable(asked) and hasattr(given, "in_transaction"):
+        given = asked()
+    if hasattr(given, "in_transaction") and not given.in_transaction():
+        # Its commit would otherwise not know of what is written here.
+        given.begin()
+    driver = getattr(getattr(given, "connection", None), "driver_connection", None)
+    if not isinstance(driver, psycopg.Connection):
+        raise InvalidRequest(
+            "connection= must be a psycopg.Connection to the queue's own database, or SQLAlchemy's over one"
+        )
+    return driver

@@ -1,0 +1,104 @@
+"""Sleeping until a PostgreSQL queue has news: LISTEN on a connection of its own, else a look now and then."""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+import psycopg
+from psycopg import sql
+
+from penstock.database.postgres_connections import Connection, PostgresConnections
+from penstock.queue import fork_hooks
+from penstock.queue.shared_wait import SharedWait
+
+LOOK_EVERY_S = 0.1
+"""Behind a pooler, where nobody can listen."""
+
+
+class _SeenEvents(threading.local):
+    """The count of events at the end of a thread's last wait; a thread's first wait counts as news."""
+
+    events = -1
+
+
+class PostgresListener:
+    def __init__(
+        self, connections: PostgresConnections, channel: Callable[[], str], anything: Callable[[], bool]
+    ) -> None:
+        self._connections = connections
+        self._channel = channel
+        self._anything = anything
+        self._connection: Connection | None = None
+        self.after_fork()
+        fork_hooks.watch(self)
+
+    def wait(self, timeout: float) -> bool:
+        if self._connections.pooled:
+            return self._look(timeout)
+        self._listen()
+        told = self._shared.wait(self._seen.events, timeout, self._watch)
+        self._seen.events = self._shared.events
+        return told
+
+    def _listen(self) -> None:
+        with self._connecting:
+            if self._connection is None:
+                connection = self._connections.connect()
+                connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel())))
+                self._connection = connection
+                # What was told before is not known, so this counts as news.
+                self._shared.add_event()
+
+    def _watch(self, timeout: float) -> bool:
+        connection = self._connection
+        try:
+            return connection is None or self._told(connection, timeout)
+        except psycopg.OperationalError:
+            # The session is gone, and with it what it was told. Whoever looks now finds out more.
+            self._forget()
+            return True
+
+    def _told(self, connection: Connection, left: float) -> bool:
+        """Reads the socket itself: the driver's own generator looks again and again while it waits."""
+        connected, deadline = connection.pgconn, time.monotonic() + left
+        poll = select.poll()
+        poll.register(connected.socket, select.POLLIN)
+        while True:
+            connected.consume_input()
+            told = False
+            while connected.notifies() is not None:
+                told = True
+            left = deadline - time.monotonic()
+            if told or left <= 0:
+                return told
+            poll.poll(left * 1000)
+
+    def _look(self, timeout: float) -> bool:
+        deadline = time.monotonic() + timeout
+        while True:
+            if self._anything():
+                return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(left, LOOK_EVERY_S))
+
+    def _forget(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
+
+    def close(self) -> None:
+        self._forget()
+
+    def after_fork(self) -> None:
+        # Not closed: it is the parent's session.
+        self._connection = None
+        self._connecting = threading.Lock()
+        self._shared = SharedWait()
+        self._seen = _SeenEvents()

@@ -1,0 +1,356 @@
+"""The PostgreSQL engine: many hosts, one server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, TypeVar
+
+from penstock import transitions
+from penstock.database import postgres_schema
+from penstock.database.postgres_clock import ServerClock
+from penstock.database.postgres_connections import PostgresConnections
+from penstock.errors import InvalidRequest, StoreError
+from penstock.job import (
+    AddResult,
+    Beat,
+    Claim,
+    ClaimRequest,
+    Exchange,
+    Job,
+    JobQuery,
+    NewJob,
+    Position,
+    QueueLimits,
+    RenewResult,
+    Scope,
+    Settlement,
+    Status,
+    WorkerReport,
+)
+from penstock.queue.engine import Engine
+from penstock.queue.postgres.addition import add_plain
+from penstock.queue.postgres.claim import ClaimResult, PostgresClaim, take_alone
+from penstock.queue.postgres.joined_transaction import joined
+from penstock.queue.postgres.listener import PostgresListener
+from penstock.queue.postgres.row_counts import tally
+from penstock.queue.postgres.rows import PostgresRows
+from penstock.queue.postgres.transaction import transact
+from penstock.queue.postgres.values import as_pause, column_value, decoded
+from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
+from penstock.queue.rules import addition, cancellation, pauses, settlement
+from penstock.queue.rules.next_jobs import first_of_each_lock
+from penstock.queue.rules.storable_text import refuse_unstorable, storable
+from penstock.queue.sql import filters
+from penstock.queue.sql.statements import LOCK_CAP
+from penstock.row_counts import RowCounts
+
+T = TypeVar("T")
+
+MOST_AT_ONCE = 10_000
+"""Rows that one look of a claim asks for at most."""
+
+_PLANS = {"enable_bitmapscan": "off"}
+"""A bitmap is made of all rows that match before a LIMIT is asked."""
+
+OPEN_TOO_LONG_S = 300
+"""Nothing that ended meanwhile can be removed while an older transaction may still look at it."""
+
+
+class PostgresQueue(Engine[PostgresRows]):
+    def __init__(self, url: str, *, pool_size: int = 4, pooled: bool = False, timeout_s: float = 60) -> None:
+        self.rows_read = 0
+        self._connections = PostgresConnections(
+            url, size=pool_size, pooled=pooled, timeout_s=timeout_s, plans=_PLANS
+        )
+        self._clock = ServerClock(self._connections)
+        self._channel = ""
+        self._most = MOST_AT_ONCE
+        self._plain = True
+        """Whether the last claim found nothing to choose, so that the next may hope for the same."""
+        self._listener = PostgresListener(self._connections, lambda: self._channel, self._anything)
+        self._shut = False
+        """Whether the last claim found everything paused, so that the next asks before it looks."""
+        try:
+            self.migrate()
+        except StoreError:
+            self._connections.close()
+            raise
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    def _write(self, what: str, work: Callable[[PostgresRows], T]) -> T:  # noqa: ARG002 - as the engine's
+        return transact(self._connections, self._channel, PostgresRows, work)
+
+    @contextmanager
+    def _reading(self) -> Iterator[PostgresRows]:
+        with self._connections.session() as connection:
+            yield PostgresRows(connection)
+
+    def add(
+        self,
+        new: Sequence[NewJob],
+        *,
+        limits: QueueLimits = NO_LIMITS,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[AddResult]:
+        moment = now or self.now()
+        if connection is None:
+            alone = len(new) == 1 and self._add_alone(new[0], limits, moment)
+            return [alone] if alone else super().add(new, limits=limits, now=moment)
+        if any(item.dedupe for item in new):
+            raise InvalidRequest("a job that joins a transaction must have dedupe=False")
+        with joined(connection, self._connections, self._channel) as rows:
+            return addition.add(rows, new, limits, moment)
+
+    def _add_alone(self, new: NewJob, limits: QueueLimits, now: datetime) -> AddResult | None:
+        """None: the general path has to be taken."""
+        refuse_unstorable([new])
+        job = transitions.added(new, now, 0)
+        # Behind a pooler a transaction begins with what is to hold for it.
+        if job.held is not None or self._connections.pooled:
+            return None
+        if not add_plain(self._connections, self._channel, job, limits):
+            return None
+        return AddResult(job.queue_id, Status.PENDING)
+
+    def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
+        return self.exchange([], request, now=now).claims
+
+    def exchange(
+        self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
+    ) -> Exchange:
+        moment = now or self.now()
+        if not settlements and self._hopes_for_plain(request) and not self._connections.pooled:
+            alone, self.rows_read = take_alone(self._connections, request, moment)
+            self._plain = alone is not None
+            if alone is not None:
+                self._resuming = False
+                return Exchange([], alone)
+
+        def work(rows: PostgresRows) -> tuple[list[Status | None], list[str], ClaimResult | None]:
+            return self._settle_and_take(rows, settlements, request, moment)
+
+        answers, parents, taken = self._write("exchange", work)
+        self._cascade(parents, moment, cancellation.stop_children, "cancel")
+        claims = taken.claims() if taken is not None else []
+        if taken is None or not taken.complete:
+            claims = self._filled_up(claims, request, moment)
+        if self._goes_on(claims, moment):
+            claims = self._filled_up(claims, request, moment)
+        return Exchange(answers, claims)
+
+    def _filled_up(self, claims: list[Claim], request: ClaimRequest, now: datetime) -> list[Claim]:
+        """The rest of a claim that had to hold rows back."""
+        before = len(claims)
+        if before == request.limit:
+            return claims
+        more = self._write("claim", lambda rows: self._claim(rows, request, now, before=before))
+        self._unfinished = self._unfinished or more is None
+        return claims + (more or [])
+
+    def _settle_and_take(
+        self, rows: PostgresRows, settlements: Sequence[Settlement], request: ClaimRequest, now: datetime
+    ) -> tuple[list[Status | None], list[str], ClaimResult | None]:
+        """In two round trips where all that ends is plain and all that is found can be had."""
+        done = all(each.status is Status.DONE for each in settlements) and settlement.each_once(settlements)
+        if not done or request.oldest or self._shut:
+            answers, parents = settlement.settle(rows, settlements, now)
+            return answers, parents, self._more(rows, request, now, [])
+        sent = rows.send_finish("finish_and_wake", settlements, now) if settlements else None
+        claim = PostgresClaim(rows, request, now)
+        grasp = claim.grasp() if self._hopes_for_plain(request) else None
+        look = claim.look(self._most) if grasp is None else None
+        finished = rows.read_finished(sent, settlements) if sent else {}
+        claims: list[Claim] | None = None
+        if grasp is not None:
+            claims = claim.grasped(grasp)
+            self._plain, self.rows_read = claim.plain, claim.rows_read
+            self._resuming = False
+        if len(finished) < len(settlements) or any(end.parent_id is not None for end in finished.values()):
+            answers, parents = settlement.settle(rows, settlements, now)
+            return answers, parents, self._more(rows, request, now, claims or [])
+        rows.to_wake.update(end.lock_key for end in finished.values() if end.lock_key is not None)
+        answers = [Status.DONE] * len(settlements)
+        if claims is not None:
+            return answers, [], ClaimResult(claims)
+        taken = claim.take(look or claim.look(self._most))
+        self._plain, self.rows_read = claim.plain, claim.rows_read
+        self._shut, self._resuming = claim.shut, claim.resuming
+        # Where every row wants a lock, more would be kept from others than can be had.
+        self._most = LOCK_CAP if claim.keyed >= LOCK_CAP else MOST_AT_ONCE
+        return answers, [], taken
+
+    def _hopes_for_plain(self, request: ClaimRequest) -> bool:
+        return self._plain and not request.oldest and not request.lease_by_type
+
+    def _more(
+        self, rows: PostgresRows, request: ClaimRequest, now: datetime, claims: list[Claim]
+    ) -> ClaimResult | None:
+        """What there is beside the ``claims`` that this transaction has taken already."""
+        if len(claims) == request.limit:
+            return ClaimResult(claims)
+        more = self._claim(rows, request, now, before=len(claims))
+        return ClaimResult(claims + (more or [])) if claims or more is not None else None
+
+    def _claim(
+        self, rows: PostgresRows, request: ClaimRequest, now: datetime, *, before: int = 0
+    ) -> list[Claim] | None:
+        claim = PostgresClaim(rows, request, now, before=before)
+        claims = claim.run()
+        self.rows_read = claim.rows_read
+        self._shut, self._resuming = claim.shut, claim.resuming
+        return claims
+
+    def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[RenewResult]:
+        moment = now or self.now()
+        return self._write("renew", lambda rows: rows.renew(beats, moment))
+
+    def upcoming(
+        self, *, item_type: str | None = None, limit: int = 100, now: datetime | None = None
+    ) -> list[Job]:
+        moment = now or self.now()
+        with self._reading() as rows:
+            rows.execute("BEGIN READ ONLY", {})
+            try:
+                # Without statistics the planner takes the queue for short, and sorts all of it.
+                rows.execute("SET LOCAL enable_sort = off", {})
+                pages = rows.upcoming(item_type, moment)
+                # Without a lock on them, which cannot be had by who only reads.
+                known = [as_pause(*row) for row in rows.ask("pauses")]
+                return rows.jobs_of(first_of_each_lock(pages, limit, known))
+            finally:
+                rows.execute("COMMIT", {})
+
+    def paused(self) -> frozenset[Scope]:
+        with self._reading() as rows:
+            return pauses.paused_scopes(as_pause(*row) for row in rows.ask("pauses"))
+
+    def get(self, queue_id: str) -> Job | None:
+        if not storable([queue_id]):
+            return None
+        with self._reading() as rows:
+            return rows.peek(queue_id)
+
+    def find(self, query: JobQuery) -> list[Job]:
+        statement, values = filters.find(query)
+        return [decoded(row) for row in self._select(statement, values)]
+
+    def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
+        unknown = set(by) - COUNTABLE
+        if unknown:
+            raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
+        statement, values = filters.count(query, by)
+        named = (
+            (tuple(column_value(name, value) for name, value in zip(by, row, strict=False)), row[-1])
+            for row in self._select(statement, values)
+        )
+        return {group: number for group, number in named if number}
+
+    def _select(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        if not storable(values):
+            return []
+        with self._reading() as rows, rows.connection.pipeline():
+            # A person may ask for what no index has.
+            if not self._connections.pooled:
+                rows.execute("BEGIN READ ONLY", {})
+            rows.execute("SET LOCAL enable_seqscan = on", {})
+            rows.execute("SET LOCAL enable_bitmapscan = on", {})
+            rows.execute("SET LOCAL plan_cache_mode = auto", {})
+            found = rows.execute(statement.replace("?", "%s"), values)
+            if not self._connections.pooled:
+                rows.execute("COMMIT", {})
+        return found.fetchall()
+
+    def position(self, queue_id: str) -> Position | None:
+        job = self.get(queue_id)
+        if job is None or job.status is not Status.PENDING:
+            return None
+        place = {"priority": job.priority, "turn": job.turn, "created_at": job.created_at}
+        with self._reading() as rows:
+            ahead: int = rows.scalar("ahead_above", priority=job.priority, cap=POSITION_CAP)
+            ahead += rows.scalar("ahead_within", **place, queue_id=queue_id, cap=POSITION_CAP - ahead)
+            return Position(ahead, rows.scalar("pending", cap=POSITION_CAP))
+
+    def tally(self) -> RowCounts:
+        with self._reading() as rows:
+            return tally(rows)
+
+    def oldest(self) -> datetime | None:
+        with self._reading() as rows:
+            oldest: datetime | None = rows.scalar("oldest")
+            return oldest
+
+    def backlog(self, *, functions: bool, cap: int) -> int:
+        with self._reading() as rows:
+            return rows.backlog(functions=functions, tenant_id=None, cap=cap)
+
+    def busy(self, *, documents: bool = True, now: datetime | None = None) -> bool:
+        moment = now or self.now()
+        with self._reading() as rows:
+            return (
+                bool(rows.scalar("any_claimable"))
+                or bool(rows.scalar("any_leased"))
+                or (documents and bool(rows.scalar("any_waiting")))
+                or bool(rows.scalar("any_returning", now=moment))
+            )
+
+    def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
+        moment = now or self.now()
+        with self._reading() as rows:
+            return [decoded(row) for row in rows.ask("expired", now=moment, limit=limit)]
+
+    def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
+        values = {
+            "worker_id": worker.worker_id,
+            "host": worker.host,
+            "pid": worker.pid,
+            "started_at": worker.started_at,
+            "seen_at": now or self.now(),
+            "info_json": worker.info_json,
+        }
+        self._write("report", lambda rows: rows.send("report", **values))
+
+    def workers(self) -> list[WorkerReport]:
+        with self._reading() as rows:
+            found = rows.ask("workers")
+        names = "worker_id host pid started_at seen_at info_json".split()
+        return [WorkerReport(**dict(zip(names, row, strict=True))) for row in found]
+
+    def wait(self, timeout: float) -> bool:
+        if self._comes_again():
+            return True
+        return self._listener.wait(timeout)
+
+    def _anything(self) -> bool:
+        with self._reading() as rows:
+            return bool(rows.scalar("any_claimable"))
+
+    def check(self) -> list[str]:
+        with self._reading() as rows:
+            postgres_schema.verify(rows.connection, self._connections.name)
+            settings: dict[str, str] = dict(rows.ask("durability"))
+            left_open = rows.ask("open_transactions", seconds=OPEN_TOO_LONG_S)
+        name = self._connections.name
+        return [
+            f"{name} runs with {setting} = off: a power cut can lose what was acknowledged"
+            for setting, value in sorted(settings.items())
+            if value == "off"
+        ] + [
+            f"{name} has a transaction open for {seconds // 60} minutes (process {pid}): "
+            "claims slow down until it ends"
+            for pid, seconds in left_open
+        ]
+
+    def migrate(self) -> None:
+        with self._reading() as rows:
+            postgres_schema.create(rows.connection, self._connections.schema)
+            self._channel = postgres_schema.channel(rows.connection)
+            postgres_schema.migrate(rows.connection, self._connections.name)
+
+    def close(self) -> None:
+        self._listener.close()
+        self._connections.close()

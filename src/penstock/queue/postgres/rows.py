@@ -1,0 +1,398 @@
+"""The rows of a PostgreSQL queue, inside one transaction, as the rules see them.
+
+What the rules read they read locked, once, and what they write is kept here until somebody has to see it: a
+batch of settlements is one SELECT and one UPDATE however many rows it has. Several processes may do the same,
+so every row is locked before it is decided upon, and a decision that met another's commit is taken again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+import psycopg
+from psycopg.rows import tuple_row
+
+from penstock.database.postgres_connections import Connection
+from penstock.errors import DuplicateId
+from penstock.job import Beat, Changes, Job, NewJob, RenewResult, Scope, Settlement, Status
+from penstock.queue.postgres.flow_turns import FlowTurns
+from penstock.queue.postgres.values import as_pause, changed, decoded, inserted, numbers, texts, times
+from penstock.queue.rules.next_jobs import LARGEST_PAGE, NextJob, pages
+from penstock.queue.rules.pauses import ABOVE_ALL, ClaimPosition, Pause, RowPosition
+from penstock.queue.rules.rows import ChildCount, Finished
+from penstock.queue.rules.storable_text import storable
+from penstock.queue.sql.statements import load
+
+SQL = load("postgres")
+
+Key: TypeAlias = tuple[str, str, str]
+Found: TypeAlias = list[tuple[Any, ...]]
+Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
+INSERTED_AT_ONCE = 500
+_IN_CLAIM_INDEX = frozenset({"status", "held", "turn", "priority"})
+
+
+class Ended(NamedTuple):
+    """What has to be known of a claim that the plain path has ended."""
+
+    lock_key: str | None
+    parent_id: str | None
+    parent_run: int | None
+
+
+class PostgresRows:
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.news = False
+        """Whether anything can be claimed now that could not before."""
+        self.to_wake: set[str] = set()
+        """Locks to look at once more after the commit."""
+        self._known: dict[str, Job | None] = {}
+        self._new: dict[str, Job] = {}
+        self._changed: dict[str, Job] = {}
+        self._live: dict[Key, str | None] = {}
+        self._siblings: dict[tuple[str, int], set[str]] = {}
+        self._turns = FlowTurns()
+        self._finished: dict[tuple[str, int], Ended] | None = None
+        self.joined = False
+        """Whether the transaction is the caller's own."""
+        self._pauses: list[Pause] | None = None
+        self._pauses_sent: Cursor | None = None
+
+    # Statements. In a pipeline, one that is sent only does not wait for its answer.
+
+    def send(self, name: str, **values: object) -> Cursor:
+        self.flush()
+        return self.execute(SQL[name], values)
+
+    def execute(self, statement: str, values: Mapping[str, object] | Sequence[object]) -> Cursor:
+        # A plain cursor: the caller's own connection may build its rows differently.
+        cursor = psycopg.Cursor(self.connection, row_factory=tuple_row)
+        return cursor.execute(statement.encode(), values, binary=True)
+
+    def ask(self, name: str, **values: object) -> Found:
+        return self.send(name, **values).fetchall()
+
+    def scalar(self, name: str, **values: object) -> Any:
+        found = self.ask(name, **values)
+        return found[0][0] if found else None
+
+    def flush(self) -> None:
+        """Write what is kept, so that the next statement sees it."""
+        if self._new:
+            # A key or an id that somebody has taken since it was looked for fails the whole transaction; done
+            # again, it finds it.
+            new, self._new = list(self._new.values()), {}
+            name, values = inserted(new)
+            self.execute(SQL[name], values)
+        if self._changed:
+            jobs = [self._changed[queue_id] for queue_id in sorted(self._changed)]
+            self._changed = {}
+            self.execute(SQL["update"], changed(jobs))
+
+    # Reading and changing.
+
+    def get(self, queue_id: str) -> Job | None:
+        if queue_id not in self._known:
+            self.hold([queue_id])
+        return self._known[queue_id]
+
+    def peek(self, queue_id: str) -> Job | None:
+        if queue_id in self._known:
+            return self._known[queue_id]
+        found = self.ask("get", queue_id=queue_id)
+        return decoded(found[0]) if found else None
+
+    def hold(self, ids: Iterable[str]) -> None:
+        missing = {queue_id for queue_id in ids if queue_id not in self._known}
+        if missing:
+            self._known.update(dict.fromkeys(missing))
+            self._learn(self.ask("hold", ids=texts(each for each in missing if storable([each]))))
+
+    def _learn(self, found: Found) -> list[Job]:
+        jobs = [decoded(row) for row in found]
+        self._known.update({job.queue_id: job for job in jobs})
+        return jobs
+
+    def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
+        own = (tenant_id, branch, key)
+        if own not in self._live:
+            self._read_live(self._send_live([own]))
+        queue_id = self._live[own]
+        return None if queue_id is None else self.get(queue_id)
+
+    def _send_live(self, keys: Collection[Key]) -> Cursor:
+        tenants, branches, own = zip(*keys, strict=True)
+        self._live.update(dict.fromkeys(keys))
+        return self.send("live", tenants=texts(tenants), branches=texts(branches), keys=texts(own))
+
+    def _read_live(self, sent: Cursor) -> None:
+        for job in self._learn(sent.fetchall()):
+            self._live[job.tenant_id, job.branch, job.idempotency_key] = job.queue_id
+
+    def refuse_taken(self, new: Sequence[NewJob], parent: Job | None = None) -> None:
+        """Looks up at once all that the new rows can meet: pauses, ids, live keys or siblings, turns."""
+        if not new:
+            return
+        if self._pauses is None:
+            self._pauses_sent = self._send_pauses()
+        live = {_key(item) for item in new if item.dedupe} if parent is None else set()
+        sent = self._send_live(sorted(live)) if live else None
+        keys = [item.idempotency_key for item in new]
+        siblings = self._look_for_siblings(parent, keys) if parent is not None else set()
+        taken = self._look_around([item.queue_id for item in new], {_flow(item) for item in new})
+        if sent is not None:
+            self._read_live(sent)
+        self._refuse(new, parent, siblings, taken)
+
+    def _refuse(
+        self, new: Sequence[NewJob], parent: Job | None, siblings: Collection[str], taken: set[str]
+    ) -> None:
+        keys = set(siblings)
+        for item in new:
+            if parent is not None and item.idempotency_key in keys:
+                continue
+            if item.queue_id in taken:
+                raise DuplicateId(f"a job with id {item.queue_id} exists already")
+            taken.add(item.queue_id)
+            keys.add(item.idempotency_key)
+        self._known.update({item.queue_id: None for item in new if item.queue_id not in self._known})
+
+    def _look_for_siblings(self, parent: Job, keys: list[str]) -> set[str]:
+        found = self.ask("known_children", parent_id=parent.queue_id, parent_run=parent.run, keys=texts(keys))
+        siblings = self._siblings.setdefault((parent.queue_id, parent.run), set())
+        siblings |= {key for (key,) in found}
+        return siblings
+
+    def _look_around(self, ids: Collection[str], flows: Collection[tuple[str, int]]) -> set[str]:
+        """Learns where the flows stand; which of the ids are taken."""
+        tenants, priorities = zip(*flows, strict=True)
+        taken: set[str] = set()
+        for tenant_id, priority, head, last, found in self.ask(
+            "surroundings", ids=texts(ids), tenants=texts(tenants), priorities=numbers(priorities)
+        ):
+            self._turns.heads[priority] = head
+            self._turns.lasts[tenant_id, priority] = last
+            taken.update(found)
+        return taken
+
+    def try_insert(self, job: Job) -> bool:
+        if job.parent_id is not None:
+            siblings = self._siblings[job.parent_id, job.parent_run or 0]
+            if job.idempotency_key in siblings:
+                return False
+            siblings.add(job.idempotency_key)
+        elif job.dedupe:
+            key = _key(job)
+            if self.live(*key) is not None:
+                return False
+            self._live[key] = job.queue_id
+        if self._known.get(job.queue_id) is not None:
+            raise DuplicateId(f"a job with id {job.queue_id} exists already")
+        self._new[job.queue_id] = self._known[job.queue_id] = job
+        self._turns.note(None, job)
+        self.news = self.news or job.held is None
+        if len(self._new) == INSERTED_AT_ONCE:
+            # The server writes them while the next are made.
+            self.flush()
+        return True
+
+    def change(self, job: Job, changes: Changes) -> Job:
+        after = msgspec.structs.replace(job, **changes)
+        self._known[job.queue_id] = after
+        kept = self._new if job.queue_id in self._new else self._changed
+        kept[job.queue_id] = after
+        if changes.keys() & _IN_CLAIM_INDEX:
+            self._turns.note(job, after)
+            self.news = self.news or (after.status is Status.PENDING and after.held is None)
+        if after.ended is not job.ended:
+            self._live.pop(_key(job), None)
+        return after
+
+    def finish(self, settlements: Sequence[Settlement], now: datetime) -> Finished:
+        if self._finished is None:
+            self.read_finished(self.send_finish("finish", settlements, now), settlements)
+        finished = self._finished or {}
+        over = [(each.queue_id, each.claim_number) in finished for each in settlements]
+        freed = {end.lock_key for end in finished.values() if end.lock_key is not None}
+        parents = [(end.parent_id, end.parent_run) for end in finished.values() if end.parent_id is not None]
+        return Finished(over, freed, parents)
+
+    def send_finish(self, name: str, settlements: Sequence[Settlement], now: datetime) -> Cursor:
+        return self.send(
+            name,
+            now=now,
+            ids=texts(each.queue_id for each in settlements),
+            numbers=numbers(each.claim_number for each in settlements),
+            results=texts(each.result_json for each in settlements),
+        )
+
+    def read_finished(
+        self, sent: Cursor, settlements: Sequence[Settlement]
+    ) -> Mapping[tuple[str, int], Ended]:
+        """Each that is over."""
+        asked = {each.queue_id: each.claim_number for each in settlements}
+        found = sent.fetchall()
+        self._finished = {(queue_id, asked[queue_id]): Ended(*end) for queue_id, *end, _ in found}
+        self.news = self.news or any(row[-1] for row in found[:1])
+        for queue_id, _ in self._finished:
+            self._known.pop(queue_id, None)
+        return self._finished
+
+    def renew(self, beats: Sequence[Beat], now: datetime) -> list[RenewResult]:
+        found = self.ask(
+            "renew",
+            now=now,
+            ids=texts(beat.queue_id for beat in beats),
+            numbers=numbers(beat.claim_number for beat in beats),
+            leases=times(None if beat.lease is None else now + beat.lease for beat in beats),
+            progress=texts(beat.progress_json for beat in beats),
+        )
+        held = {(queue_id, number): asked for queue_id, number, asked in found}
+        return [
+            RenewResult(claim in held, held.get(claim, False))
+            for claim in ((beat.queue_id, beat.claim_number) for beat in beats)
+        ]
+
+    # Looking around.
+
+    def pauses(self, *, to_change: bool = False) -> list[Pause]:
+        if to_change:
+            return [as_pause(*row) for row in self.ask("hold_pauses")]
+        if self._pauses is None:
+            sent, self._pauses_sent = self._pauses_sent or self._send_pauses(), None
+            self._pauses = [as_pause(*row) for row in sent.fetchall()]
+        return self._pauses
+
+    def _send_pauses(self) -> Cursor:
+        # The caller's own transaction may last: nobody should have to wait for it to end a pause.
+        return self.send("pauses" if self.joined else "keep_pauses")
+
+    def may_move(self) -> bool:
+        return bool(self.scalar("resume_alone"))
+
+    def set_pause(self, pause: Pause) -> None:
+        at = {"priority": None, "turn": None, "created_at": None, "queue_id": None}
+        tenant_id, collection = pause.order
+        self.send(
+            "set_pause",
+            **at | ({} if pause.at is None else _place(pause.at)),
+            tenant_id=tenant_id,
+            collection=collection,
+            phase=pause.phase.value,
+        )
+
+    def drop_pause(self, scope: Scope) -> None:
+        self.send("drop_pause", tenant_id=scope.tenant_id, collection=scope.collection)
+
+    def backlog(self, *, functions: bool, tenant_id: str | None, cap: int) -> int:
+        if functions:
+            return int(self.scalar("backlog_functions", cap=cap))
+        if tenant_id is None:
+            return int(self.scalar("backlog_indexing", cap=cap))
+        return int(self.scalar("backlog_indexing_of_tenant", tenant_id=tenant_id, cap=cap))
+
+    def head_turn(self, priority: int) -> int | None:
+        heads = self._turns.heads
+        if priority not in heads:
+            # Of nobody: the head is everybody's.
+            self._look_around((), [("", priority)])
+        return heads[priority]
+
+    def last_turn(self, tenant_id: str, priority: int) -> int | None:
+        flow, lasts = (tenant_id, priority), self._turns.lasts
+        if flow not in lasts:
+            self._look_around((), [flow])
+        return lasts[flow]
+
+    def is_locked(self, lock_key: str) -> bool:
+        return self.scalar("lock_holder", lock_key=lock_key) is not None
+
+    def upcoming(self, item_type: str | None, now: datetime) -> Iterator[list[NextJob]]:
+        due = self.ask("upcoming_due", now=now, item_type=item_type, limit=LARGEST_PAGE)
+        yield [NextJob(*row) for row in due]
+        for start, size in pages():
+            found = self.ask("upcoming", item_type=item_type, limit=size, start=start)
+            yield [NextJob(*row) for row in found]
+            if len(found) < size:
+                return
+
+    def jobs_of(self, ids: Sequence[str]) -> list[Job]:
+        """In the order of the ids."""
+        found = {job.queue_id: job for job in map(decoded, self.ask("jobs_of", ids=texts(ids)))}
+        return [found[queue_id] for queue_id in ids if queue_id in found]
+
+    def first_parked(self, lock_keys: Collection[str]) -> list[Job]:
+        self.to_wake.update(lock_keys)
+        if not lock_keys or not self.scalar("any_parked"):
+            return []
+        return self._learn(self.ask("first_parked", keys=texts(lock_keys)))
+
+    def idle_locks(self, limit: int) -> list[str]:
+        return [key for (key,) in self.ask("idle_locks", limit=limit)]
+
+    def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
+        wanted = texts(status.value for status in statuses)
+        found = self.ask(
+            "children", parent_id=parent.queue_id, parent_run=parent.run, statuses=wanted, limit=limit
+        )
+        return [decoded(row) for row in found]
+
+    def child_count(self, parent: Job) -> ChildCount:
+        return ChildCount(*self.ask("child_count", parent_id=parent.queue_id, parent_run=parent.run)[0])
+
+    def doubtful_parents(self, limit: int) -> list[Job]:
+        ids = [queue_id for (queue_id,) in self.ask("doubtful_parents", limit=limit)]
+        self.hold(ids)
+        held = [self._known[queue_id] for queue_id in ids]
+        # What was doubtful may have been put right while its lock was waited for.
+        return [job for job in held if job is not None and job.waiting]
+
+    def paused_rows(self, limit: int, after: ClaimPosition | None) -> list[Job]:
+        return self._learn(self._after("paused", limit, after))
+
+    def claimable_rows(self, limit: int, after: ClaimPosition | None) -> list[RowPosition]:
+        return [RowPosition(*row) for row in self._after("claimable", limit, after)]
+
+    def _after(self, which: str, limit: int, after: ClaimPosition | None) -> Found:
+        found = [] if after is None else self.ask(f"{which}_from", **_place(after), limit=limit)
+        if len(found) < limit:
+            below = ABOVE_ALL if after is None else after.priority
+            found += self.ask(f"{which}_below", priority=below, limit=limit - len(found))
+        return found
+
+    def ended_trees(
+        self, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int
+    ) -> list[Job]:
+        ends = {end.value: ended_before.get(end) for end in (Status.DONE, Status.FAILED, Status.CANCELLED)}
+        return self._learn(self.ask("ended_trees", **ends, item_type=item_type, limit=limit))
+
+    def tree(self, root_id: str, limit: int) -> list[str]:
+        found = self.ask("descendants", root_id=root_id, limit=limit)
+        if any(lives for _, lives in found):
+            return []
+        ids = [queue_id for queue_id, _ in found]
+        return ids if len(ids) == limit else [*ids, root_id]
+
+    def delete(self, ids: Sequence[str]) -> None:
+        self.send("delete", ids=texts(ids))
+
+
+def _place(place: ClaimPosition) -> dict[str, object]:
+    return {
+        "priority": place.priority,
+        "turn": place.turn,
+        "created_at": place.created_at,
+        "queue_id": place.queue_id,
+    }
+
+
+def _flow(item: NewJob) -> tuple[str, int]:
+    return item.tenant_id, item.priority
+
+
+def _key(item: NewJob | Job) -> Key:
+    return item.tenant_id, item.branch, item.idempotency_key

@@ -1,0 +1,152 @@
+"""One transaction on PostgreSQL, sent as a pipeline and done again where it met another."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Protocol, TypeVar
+
+import psycopg
+from psycopg import pq
+
+from penstock.database.postgres_connections import Connection, PostgresConnections
+from penstock.database.postgres_errors import AGAIN, one_line, ours
+from penstock.errors import StoreUnavailable
+from penstock.queue.postgres.rows import SQL, Cursor
+from penstock.queue.postgres.values import texts
+
+T = TypeVar("T")
+
+ATTEMPTS = 10
+WAKE_ATTEMPTS = 3
+LONGEST_PAUSE_S = 0.2
+_MET_ANOTHER = (*AGAIN, psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation)
+
+
+class PipelinedRows(Protocol):
+    """What a transaction asks of the rows it is made of."""
+
+    news: bool
+    """Whether anybody should be told of the commit."""
+    to_wake: set[str]
+
+    def execute(self, statement: str, values: Mapping[str, object], /) -> Cursor: ...
+    def flush(self) -> None: ...
+
+
+R = TypeVar("R", bound=PipelinedRows)
+
+
+def transact(
+    connections: PostgresConnections, channel: str, make: Callable[[Connection], R], work: Callable[[R], T]
+) -> T:
+    """One transaction of ``work`` with the rows that ``make`` makes of a connection."""
+    for attempt in range(ATTEMPTS):
+        with connections.borrowed() as connection:
+            transaction = _Transaction(connection, connections, channel)
+            try:
+                return transaction.run(make(connection), work)
+            except _MET_ANOTHER as error:
+                if attempt == ATTEMPTS - 1:
+                    raise _given_up(error, connections.name) from error
+            except psycopg.Error as error:
+                # A session that ended while nobody used it; nothing of this transaction can have happened.
+                stale = connection.broken and not transaction.committing and attempt == 0
+                if not stale:
+                    in_doubt = transaction.committing and connection.broken
+                    raise refusal(error, connections, in_doubt=in_doubt) from error
+        # Not at once: those who met would meet again.
+        time.sleep(random.uniform(0, min(LONGEST_PAUSE_S, 0.002 * 2**attempt)))
+    raise AssertionError("the last attempt returns or raises")
+
+
+class _Transaction:
+    def __init__(self, connection: Connection, connections: PostgresConnections, channel: str) -> None:
+        self._connection = connection
+        self._connections = connections
+        self._channel = channel
+        self.committing = False
+
+    def run(self, rows: R, work: Callable[[R], T]) -> T:
+        commit: Cursor | None = None
+        waking: Cursor | None = None
+        try:
+            with _pipeline(self._connection):
+                rows.execute("BEGIN", {})
+                if self._connections.pooled:
+                    rows.execute(self._connections.telling, {})
+                result = work(rows)
+                rows.flush()
+                if rows.news:
+                    rows.execute("SELECT pg_notify(%(channel)s, '')", {"channel": self._channel})
+                self.committing = True
+                commit = rows.execute("COMMIT", {})
+                if rows.to_wake:
+                    waking = self._wake(rows)
+            if waking is not None:
+                self._wake_locked(rows, waking)
+        except psycopg.Error:
+            if commit is None or commit.statusmessage != "COMMIT":
+                self._roll_back()
+                if not self._connection.broken:
+                    # What the pipeline had in it after the error was never done, though the driver may count
+                    # a statement among it as prepared: every later transaction would ask for it in vain.
+                    self._connection.close()
+                raise
+            # What was to be done is done. A lock not passed on now is passed on by the next reconcile.
+            for _ in range(WAKE_ATTEMPTS):
+                with suppress(psycopg.Error):
+                    self._wake_locked(rows, self._wake(rows))
+                    break
+        except BaseException:
+            self._roll_back()
+            raise
+        return result
+
+    def _wake(self, rows: PipelinedRows) -> Cursor:
+        keys = texts(sorted(rows.to_wake))
+        return rows.execute(SQL["wake"], {"keys": keys, "channel": self._channel})
+
+    def _wake_locked(self, rows: PipelinedRows, waking: Cursor) -> None:
+        """Wake the heads that other transactions had locked, each in a transaction of its own."""
+        for (key,) in waking.fetchall():
+            rows.execute(SQL["wake_one"], {"key": key, "channel": self._channel})
+
+    def _roll_back(self) -> None:
+        if self._connection.info.transaction_status is not pq.TransactionStatus.IDLE:
+            with suppress(psycopg.Error):
+                self._connection.execute(b"ROLLBACK")
+
+
+def refusal(error: psycopg.Error, connections: PostgresConnections, *, in_doubt: bool) -> Exception:
+    """``in_doubt``: the commit was asked for and not answered."""
+    if in_doubt:
+        return StoreUnavailable(
+            f"{connections.name} went away before it answered a COMMIT ({one_line(error)}); "
+            "it may have been done",
+            remedy="Once the store is back, look whether it was done, or ask again with the same key.",
+        )
+    return ours(error, connections.name) or error
+
+
+@contextmanager
+def _pipeline(connection: Connection) -> Iterator[None]:
+    """The driver's own, but without a line in the log for every error that is raised anyway."""
+    pipeline = connection.pipeline()
+    pipeline.__enter__()
+    try:
+        yield
+    except BaseException:
+        with suppress(psycopg.Error):
+            pipeline.__exit__(None, None, None)
+        raise
+    pipeline.__exit__(None, None, None)
+
+
+def _given_up(error: psycopg.Error, name: str) -> Exception:
+    translation = ours(error, name)
+    return translation or StoreUnavailable(
+        f"{name} stayed busy: {ATTEMPTS} attempts met another writer ({one_line(error)})"
+    )

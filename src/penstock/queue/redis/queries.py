@@ -1,0 +1,270 @@
+"""Finding and counting: ids from the narrowest index there is, then rows, a bounded number at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from heapq import merge
+from typing import Any
+
+import msgspec
+
+from penstock.job import Held, Job, JobQuery, Scope, Status
+from penstock.queue.redis import codec
+from penstock.queue.redis.server import Server
+from penstock.queue.rules.next_jobs import FIRST_PAGE, NextJob
+from penstock.queue.rules.pauses import Pause, PauseState
+from penstock.row_counts import Class
+
+AT_ONCE = 1_000
+"""Rows one call looks at: some milliseconds of the server's time."""
+
+FEW = 10_000
+"""An index in another order is read whole up to this size, and not used above it."""
+
+_HOMES = {
+    Status.PENDING: "live",
+    Status.IN_PROGRESS: "live",
+    Status.DONE: "all",
+    Status.FAILED: "failed",
+    Status.CANCELLED: "cancelled",
+}
+_EQUAL = (
+    "item_type op tenant_id collection branch worker_id lock_key idempotency_key parent_id root_id "
+    "waiting_for top_level"
+).split()
+_COUNTED = ("status", "held", "item_type")
+"""What the counters tell apart, in their order."""
+
+
+def find(server: Server, query: JobQuery) -> list[Job]:
+    filters = _filters(query)
+    found: list[Job] = []
+    for ids in _pages(server, query, AT_ONCE if filters else min(AT_ONCE, query.limit)):
+        found += _rows(server, filters, ids, query.limit - len(found))
+        if len(found) >= query.limit:
+            break
+    return found
+
+
+def count(server: Server, query: JobQuery, by: Sequence[str]) -> dict[tuple[Any, ...], int]:
+    filters = _filters(query)
+    if set(by) <= set(_COUNTED) and filters.keys() <= {"statuses", "held", "item_type"} and not query.prefix:
+        return _tallied(server, filters, by)
+    everything = msgspec.structs.replace(query, after=None, newest_first=False)
+    counts: Counter[tuple[Any, ...]] = Counter()
+    for ids in _pages(server, everything, AT_ONCE):
+        answer = server.run("scan", codec.encode((filters, list(by), _texts(ids), 0)))
+        for group, number in zip(answer[::2], answer[1::2], strict=True):
+            counts[_named(by, msgspec.msgpack.decode(group))] += number
+    return dict(counts)
+
+
+def rows_of(server: Server, ids: Sequence[str]) -> list[Job]:
+    """Those of them that are there."""
+    return _rows(server, {}, [queue_id.encode() for queue_id in ids], len(ids)) if ids else []
+
+
+def upcoming(server: Server, item_type: str, now: int) -> Iterator[list[NextJob]]:
+    """Due rows, then claimable ones in claim order, a page at a time."""
+    first, due, size = 0, True, FIRST_PAGE
+    while True:
+        read, *rows = server.run("upcoming", codec.encode((item_type, first, size, due)), now)
+        texts = [text.decode() for text in rows]
+        yield [
+            NextJob(texts[at], texts[at + 1] or None, texts[at + 2], texts[at + 3])
+            for at in range(0, len(texts), 4)
+        ]
+        if not due:
+            if read < size:
+                return
+            first, size = first + read, AT_ONCE
+        due = False
+
+
+def expired(server: Server, now: int, limit: int) -> list[Job]:
+    late = server.call("ZRANGEBYSCORE", server.key("lease"), "-inf", f"({now}", "LIMIT", 0, limit)
+    jobs = _rows(server, {"statuses": {codec.NUMBER_OF[Status.IN_PROGRESS]: True}}, late, limit)
+    # One may have been renewed since.
+    return [job for job in jobs if 0 < codec.micros(job.lease_until) < now]
+
+
+def ended_roots(
+    server: Server, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int
+) -> list[tuple[str, int, int]]:
+    """Top-level rows without a live descendant, oldest end first: id, status, time to have ended before."""
+    found: list[tuple[float, bytes, int, int]] = []
+    for status, before in ended_before.items():
+        cut, number, at, mine = codec.micros(before), codec.NUMBER_OF[status], 0, 0
+        key = server.key(f"ended:{status}")
+        while mine < limit:
+            batch = server.call(
+                "ZRANGEBYSCORE", key, "-inf", f"({cut}", "WITHSCORES", "LIMIT", at, min(limit, AT_ONCE)
+            )
+            roots = list(zip(batch[::2], map(float, batch[1::2]), strict=True))
+            kept = _prunable(server, [queue_id for queue_id, _ in roots], item_type)
+            found += [(score, queue_id, number, cut) for queue_id, score in roots if queue_id in kept]
+            mine, at = mine + len(kept), at + len(roots)
+            if len(roots) < min(limit, AT_ONCE):
+                break
+    return [(queue_id.decode(), number, cut) for _, queue_id, number, cut in sorted(found)[:limit]]
+
+
+def pauses(server: Server) -> list[Pause]:
+    known = _pairs(server.call("HGETALL", server.key("pauses")))
+    return [
+        Pause(Scope(*scope.decode().split("\n")), PauseState(msgspec.msgpack.decode(state)[0]))
+        for scope, state in known
+    ]
+
+
+def tally(server: Server) -> dict[Class, int]:
+    counts: dict[Class, int] = {}
+    for field, number in _pairs(server.call("HGETALL", server.key("counts"))):
+        status, held, item_type = field.decode().split(":", 2)
+        if int(number):
+            counts[codec.STATUSES[int(status) - 1], codec.HELD[int(held)], item_type] = int(number)
+    return counts
+
+
+def _prunable(server: Server, ids: Sequence[bytes], item_type: str | None) -> set[bytes]:
+    prefix = server.prefix.encode()
+    asked: list[tuple[Any, ...]] = []
+    for each in ids:
+        asked += [("ZCOUNT", prefix + b"tree:" + each, 0, 0), ("HGET", prefix + b"job:" + each, "id")]
+    answers = server.calls(asked)
+    return {
+        queue_id
+        for queue_id, alive, who in zip(ids, answers[::2], answers[1::2], strict=True)
+        if not alive and who and (item_type is None or codec.texts(who[1:])[0] == item_type)
+    }
+
+
+def _filters(query: JobQuery) -> dict[str, Any]:
+    named = {name: getattr(query, name) for name in _EQUAL}
+    filters = {name: value for name, value in named.items() if value is not None}
+    if query.statuses:
+        filters["statuses"] = {codec.NUMBER_OF[status]: True for status in query.statuses}
+    if query.held is not None:
+        filters["held"] = codec.HELD_NUMBER[query.held]
+    return filters
+
+
+def _texts(ids: Sequence[bytes]) -> list[str]:
+    return [queue_id.decode() for queue_id in ids]
+
+
+def _rows(server: Server, filters: Mapping[str, Any], ids: Sequence[bytes], limit: int) -> list[Job]:
+    if not ids:
+        return []
+    answer = server.run("scan", codec.encode((filters, "", _texts(ids), limit)))
+    made = (
+        codec.job(queue_id.decode(), dict(zip(codec.FIELDS, fields, strict=True)))
+        for queue_id, fields in zip(answer[::2], answer[1::2], strict=True)
+    )
+    return [job for job in made if job is not None]
+
+
+def _tallied(server: Server, filters: Mapping[str, Any], by: Sequence[str]) -> dict[tuple[Any, ...], int]:
+    counts: Counter[tuple[Any, ...]] = Counter()
+    answer = server.call("HGETALL", server.key("counts"))
+    for field, number in _pairs(answer):
+        status, held, item_type = field.decode().split(":", 2)
+        values = {"status": int(status), "held": int(held), "item_type": item_type}
+        wanted = (
+            filters.get("statuses", {}).get(values["status"], not filters.get("statuses"))
+            and filters.get("held", values["held"]) == values["held"]
+            and filters.get("item_type", item_type) == item_type
+        )
+        if wanted and int(number):
+            counts[_named(by, [values[name] for name in by])] += int(number)
+    return dict(counts)
+
+
+def _pairs(answer: Any) -> list[tuple[bytes, bytes]]:
+    if isinstance(answer, dict):
+        return list(answer.items())
+    return list(zip(answer[::2], answer[1::2], strict=True))
+
+
+def _named(by: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
+    """Values of columns as a job has them."""
+    return tuple(_value(name, value) for name, value in zip(by, values, strict=True))
+
+
+def _value(name: str, value: Any) -> Any:
+    if name == "status":
+        return codec.STATUSES[value - 1]
+    if name == "held":
+        return codec.HELD[value]
+    return None if value == "" else value
+
+
+# Ids in order, a page at a time.
+
+
+def _pages(server: Server, query: JobQuery, size: int) -> Iterator[list[bytes]]:
+    few = _few(server, query)
+    if few is not None:
+        ordered = sorted({each for each in few if _in_range(query, each)}, reverse=query.newest_first)
+        yield from (ordered[at : at + size] for at in range(0, len(ordered), size))
+        return
+    homes = sorted({_HOMES[status] for status in query.statuses or {Status.DONE}})
+    homes = ["all"] if "all" in homes else homes
+    after = query.after
+    while True:
+        low, high = _bounds(query, after)
+        verb, first, last = (
+            ("ZREVRANGEBYLEX", high, low) if query.newest_first else ("ZRANGEBYLEX", low, high)
+        )
+        commands = [(verb, server.key(home), first, last, "LIMIT", 0, size) for home in homes]
+        # At one moment: a row that moves from one to the other in between must not be missed.
+        found = server.run("together", codec.encode(commands))
+        page = list(merge(*found, reverse=query.newest_first))[:size]
+        if page:
+            yield page
+        if len(page) < size:
+            return
+        after = page[-1].decode()
+
+
+def _bounds(query: JobQuery, after: str | None) -> tuple[str, str]:
+    prefix, last = query.prefix or "", (query.prefix or "") + "\U0010ffff"
+    low, high = ("[" + prefix, "(" + last) if prefix else ("-", "+")
+    if after is not None and query.newest_first and (not prefix or after < last):
+        high = "(" + after
+    if after is not None and not query.newest_first and after >= prefix:
+        low = "(" + after
+    return low, high
+
+
+def _in_range(query: JobQuery, queue_id: bytes) -> bool:
+    if query.prefix and not queue_id.startswith(query.prefix.encode()):
+        return False
+    if query.after is None:
+        return True
+    after = query.after.encode()
+    return queue_id < after if query.newest_first else queue_id > after
+
+
+def _few(server: Server, query: JobQuery) -> list[bytes] | None:
+    """All ids that can match, from an index that is not in their order; None where none is small enough."""
+    if query.root_id is not None:
+        return _whole(server, [f"tree:{query.root_id}"], [query.root_id.encode()])
+    if query.parent_id is not None:
+        parents = rows_of(server, [query.parent_id])
+        return _whole(server, [f"tree:{parents[0].root_id}"]) if parents else []
+    if query.held is Held.TIME:
+        return _whole(server, ["later"])
+    if query.statuses == {Status.IN_PROGRESS}:
+        return _whole(server, ["lease", "waiting"])
+    return None
+
+
+def _whole(server: Server, names: Sequence[str], others: Sequence[bytes] = ()) -> list[bytes] | None:
+    keys = [server.key(name) for name in names]
+    if sum(server.calls([("ZCARD", key) for key in keys])) > FEW:
+        return None
+    found = server.run("together", codec.encode([("ZRANGE", key, 0, -1) for key in keys]))
+    return [*others, *(each for ids in found for each in ids)]

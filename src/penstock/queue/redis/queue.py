@@ -1,0 +1,355 @@
+"""The Redis engine: many hosts, one server, one script for each change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from penstock.errors import DuplicateId, InvalidRequest, QueueFull, StoreError
+from penstock.job import (
+    AddResult,
+    Beat,
+    CancelResult,
+    Claim,
+    ClaimRequest,
+    Exchange,
+    Job,
+    JobQuery,
+    NewJob,
+    Position,
+    QueueLimits,
+    RenewResult,
+    RequeueResult,
+    Scope,
+    Settlement,
+    Status,
+    WorkerReport,
+)
+from penstock.queue import fork_hooks
+from penstock.queue.protocol import CASCADE_BATCH, COUNTABLE, NO_LIMITS, POSITION_CAP
+from penstock.queue.redis import codec, queries, server_check
+from penstock.queue.redis.server import Server
+from penstock.queue.redis.subscription import Subscriptions
+from penstock.queue.rules import pauses
+from penstock.queue.rules.next_jobs import claim_of, first_of_each_lock
+from penstock.queue.rules.pauses import PauseState
+from penstock.queue.rules.storable_text import refuse_unstorable, storable
+from penstock.row_counts import RowCounts
+
+WHOLE, RESUMING = 1, 2
+"""Flags of a claim's answer: it did not meet its bound; a resume is under way."""
+
+
+class RedisQueue:
+    def __init__(self, url: str, *, timeout_s: float = 60) -> None:
+        self._server = Server(url, timeout_s=timeout_s)
+        self._bell = Subscriptions(self._server)
+        self.rows_read = 0
+        self._unfinished = False
+        """The last claim or resume of this process met its bound: there is more to do at once."""
+        self._resuming = False
+        """The last claim saw a resume that is still releasing rows."""
+        self._looked_at = ("", "")
+        """How far the search for rows that a pause forgot has come."""
+        try:
+            self.migrate()
+        except StoreError:
+            self.close()
+            raise
+        fork_hooks.watch(self)
+
+    def now(self) -> datetime:
+        seconds, micros = self._server.call("TIME")
+        return codec.EPOCH + timedelta(seconds=int(seconds), microseconds=int(micros))
+
+    def add(
+        self,
+        new: Sequence[NewJob],
+        *,
+        limits: QueueLimits = NO_LIMITS,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[AddResult]:
+        if connection is not None:
+            raise InvalidRequest(
+                "this engine has no transactions to join",
+                remedy="Leave out connection=, or use a sqlite:/// store.",
+            )
+        refuse_unstorable(new)
+        most = (limits.functions, limits.indexing, limits.per_tenant)
+        tenants: set[str] = set()
+        if limits.per_tenant is not None:
+            tenants = {each.tenant_id for each in new if each.item_type != "function"}
+        asked = (
+            [-1 if each is None else each for each in most],
+            sorted(tenants),
+            list(map(codec.new_job, new)),
+        )
+        what, *answer = self._run("add", asked, now)
+        if what == b"full":
+            raise QueueFull(answer[0])
+        self._refuse_taken(what, answer)
+        return [
+            AddResult(
+                answer[at].decode(), codec.STATUSES[answer[at + 1] - 1], answer[at + 2], answer[at + 3] == 1
+            )
+            for at in range(0, len(answer), 4)
+        ]
+
+    def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
+        claims = self._claims(self._run("claim", _asked(request), now))
+        return self._filled_up(claims, request, now)
+
+    def _filled_up(
+        self, claims: list[Claim] | None, request: ClaimRequest, now: datetime | None
+    ) -> list[Claim]:
+        """After a claim: note that it met its bound, move a batch of a resume, claim what that released."""
+        released = self._advance(now, 1) if self._resuming else 0
+        if not claims and released:
+            claims = self._claims(self._run("claim", _asked(request), now))
+        self._unfinished = self._unfinished or claims is None
+        return claims or []
+
+    def upcoming(
+        self, *, item_type: str | None = None, limit: int = 100, now: datetime | None = None
+    ) -> list[Job]:
+        pages = queries.upcoming(self._server, item_type or "", codec.micros(now))
+        ids = first_of_each_lock(pages, limit, queries.pauses(self._server))
+        found = {job.queue_id: job for job in queries.rows_of(self._server, ids)}
+        return [found[queue_id] for queue_id in ids if queue_id in found]
+
+    def start(self, queue_id: str, request: ClaimRequest, *, now: datetime | None = None) -> Claim | None:
+        job = self.get(queue_id)
+        if job is None:
+            return None
+        asked = (queue_id, request.worker_id, codec.duration(request.lease_of(job.item_type)))
+        number = self._run("start", asked, now)
+        started = self.get(queue_id) if number else None
+        return claim_of(started) if started is not None and started.claim_number == number else None
+
+    def settle(
+        self, settlements: Sequence[Settlement], *, now: datetime | None = None
+    ) -> list[Status | None]:
+        what, *answer = self._run("settle", _settlements(settlements), now)
+        self._refuse_taken(what, answer)
+        self._cascade("stop_children", answer[1], now)
+        return [_status(number) for number in answer[0]]
+
+    def exchange(
+        self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
+    ) -> Exchange:
+        asked = (_settlements(settlements), _asked(request))
+        what, *answer = self._run("exchange", asked, now)
+        self._refuse_taken(what, answer)
+        self._cascade("stop_children", answer[1], now)
+        claims = self._claims(answer[2])
+        settled = [_status(number) for number in answer[0]]
+        return Exchange(settled, self._filled_up(claims, request, now))
+
+    def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[RenewResult]:
+        asked = [
+            (
+                beat.queue_id,
+                beat.claim_number,
+                -1 if beat.lease is None else codec.duration(beat.lease),
+                False if beat.progress_json is None else beat.progress_json,
+            )
+            for beat in beats
+        ]
+        return [RenewResult(flag >= 0, flag == 1) for flag in self._run("renew", asked, now)]
+
+    def cancel(self, ids: Sequence[str], *, now: datetime | None = None) -> list[CancelResult]:
+        statuses, parents = self._run("cancel", _askable(ids), now)
+        self._cascade("stop_children", parents, now)
+        pairs = zip(ids, statuses[::2], statuses[1::2], strict=True)
+        return [CancelResult(queue_id, _status(was), _status(after)) for queue_id, was, after in pairs]
+
+    def requeue(
+        self, ids: Sequence[str], *, keep_retries: bool = False, now: datetime | None = None
+    ) -> list[RequeueResult]:
+        answer, parents = self._run("requeue", (_askable(ids), keep_retries), now)
+        self._cascade("return_children", parents, now)
+        triples = zip(ids, answer[::3], answer[1::3], answer[2::3], strict=True)
+        return [
+            RequeueResult(queue_id, _status(was), _status(after), twin.decode() or None)
+            for queue_id, was, after, twin in triples
+        ]
+
+    def _cascade(self, step: str, parents: Sequence[bytes], now: datetime | None) -> None:
+        """Work through children in batches of their own, so that no script grows with the tree."""
+        waiting = [parent.decode() for parent in parents]
+        while waiting:
+            last, more = self._run(step, (waiting[0], CASCADE_BATCH), now)
+            waiting = (waiting[1:] if last else waiting) + [queue_id.decode() for queue_id in more]
+
+    def prune(
+        self,
+        ended_before: Mapping[Status, datetime],
+        *,
+        item_type: str | None = None,
+        limit: int = CASCADE_BATCH,
+    ) -> int:
+        roots = queries.ended_roots(self._server, ended_before, item_type, limit)
+        gone: int = self._run("prune", (roots, limit)) if roots else 0
+        return gone
+
+    def purge(self, jobs: Sequence[Job], *, now: datetime | None = None) -> int:
+        asked = [(job.queue_id, codec.micros(job.updated_at)) for job in jobs]
+        gone: int = self._run("purge", asked, now)
+        return gone
+
+    def scrub(self) -> None:
+        """A key that was deleted is gone."""
+
+    def pause(self, scope: Scope, *, now: datetime | None = None) -> None:  # noqa: ARG002 - as the protocol
+        state = codec.encode((PauseState.PAUSED.value,))
+        self._server.call("HSET", self._server.key("pauses"), _field(scope), state)
+
+    def resume(self, scope: Scope, *, now: datetime | None = None) -> int:
+        _, more = self._run("resume", (pauses.MOVED_AT_ONCE, _field(scope)), now)
+        return self._advance(now, pauses.RESUME_STEPS) if more else 0
+
+    def _advance(self, now: datetime | None, steps: int) -> int:
+        """Move so many batches of the resume that is under way; how many rows that released."""
+        released = 0
+        for _ in range(steps):
+            batch, more = self._run("step", (pauses.MOVED_AT_ONCE,), now)
+            released += int(batch)
+            if not more:
+                return released
+        self._unfinished = True
+        return released
+
+    def paused(self) -> frozenset[Scope]:
+        return pauses.paused_scopes(queries.pauses(self._server))
+
+    def get(self, queue_id: str) -> Job | None:
+        jobs = queries.rows_of(self._server, [queue_id]) if storable([queue_id]) else []
+        return jobs[0] if jobs else None
+
+    def find(self, query: JobQuery) -> list[Job]:
+        return queries.find(self._server, query) if _askable_query(query) else []
+
+    def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
+        unknown = set(by) - COUNTABLE
+        if unknown:
+            raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
+        return queries.count(self._server, query, by) if _askable_query(query) else {}
+
+    def position(self, queue_id: str) -> Position | None:
+        if not storable([queue_id]):
+            return None
+        ahead, *length = self._server.run("position", queue_id)
+        if ahead < 0:
+            return None
+        return Position(min(ahead, POSITION_CAP), min(length[0], POSITION_CAP))
+
+    def tally(self) -> RowCounts:
+        return RowCounts(queries.tally(self._server))
+
+    def oldest(self) -> datetime | None:
+        # Our own ids sort by time; of ids that doors brought, the first after ours is looked at as well.
+        pending = JobQuery(statuses=frozenset({Status.PENDING}), limit=1)
+        found = self.find(pending) + self.find(msgspec.structs.replace(pending, after="job_g"))
+        return min((job.created_at for job in found), default=None)
+
+    def backlog(self, *, functions: bool, cap: int) -> int:
+        count = self._server.call("HGET", self._server.key("backlog"), "f" if functions else "i")
+        return min(int(count or 0), cap)
+
+    def busy(self, *, documents: bool = True, now: datetime | None = None) -> bool:
+        busy: int = self._server.run("busy", "documents" if documents else "", codec.micros(now))
+        return busy == 1
+
+    def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
+        return queries.expired(self._server, self._moment(now), limit)
+
+    def reconcile(self, *, now: datetime | None = None, limit: int = 100) -> int:
+        repaired: int
+        repaired, to_stop, to_return = self._server.run("reconcile", str(limit), codec.micros(now))
+        self._cascade("stop_children", to_stop, now)
+        self._cascade("return_children", to_return, now)
+        return repaired + self._advance(now, pauses.RESUME_STEPS) + self._release_stranded(now)
+
+    def _release_stranded(self, now: datetime | None) -> int:
+        stranded: int
+        asked = (pauses.MOVED_AT_ONCE, *self._looked_at)
+        stranded, score, member = self._run("stranded", asked, now)
+        self._looked_at = (score.decode(), member.decode())
+        return stranded
+
+    def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
+        seen = msgspec.structs.replace(worker, seen_at=codec.moment(self._moment(now)))
+        self._server.call("HSET", self._server.key("workers"), worker.worker_id, msgspec.json.encode(seen))
+
+    def workers(self) -> list[WorkerReport]:
+        reports = self._server.call("HVALS", self._server.key("workers"))
+        found = [msgspec.json.decode(report, type=WorkerReport) for report in reports]
+        return sorted(found, key=lambda worker: worker.worker_id)
+
+    def wait(self, timeout: float) -> bool:
+        again, self._unfinished = self._unfinished, False
+        return again or self._bell.wait(timeout)
+
+    def check(self) -> list[str]:
+        return server_check.warnings(self._server)
+
+    def migrate(self) -> None:
+        server_check.prepare(self._server)
+
+    def close(self) -> None:
+        self._bell.close()
+        self._server.close()
+
+    def after_fork(self) -> None:
+        self._server.after_fork()
+        self._bell.after_fork()
+
+    def _run(self, name: str, asked: object, now: datetime | None = None) -> Any:
+        return self._server.run(name, codec.encode(asked), codec.micros(now))
+
+    def _claims(self, answer: Sequence[Any]) -> list[Claim] | None:
+        flags, self.rows_read = answer[0], answer[1]
+        self._resuming = bool(flags & RESUMING)
+        return codec.claims(answer[2:]) if flags & WHOLE else None
+
+    def _refuse_taken(self, what: bytes, answer: Sequence[Any]) -> None:
+        if what == b"taken":
+            raise DuplicateId(f"a job with id {answer[0].decode()} exists already")
+
+    def _moment(self, now: datetime | None) -> int:
+        if now is not None:
+            return codec.micros(now)
+        seconds, micros = self._server.call("TIME")
+        return int(seconds) * 1_000_000 + int(micros)
+
+
+def _field(scope: Scope) -> str:
+    return f"{scope.tenant_id}\n{scope.collection}"
+
+
+def _asked(request: ClaimRequest) -> tuple[object, ...]:
+    leases = {item_type: codec.duration(lease) for item_type, lease in request.lease_by_type.items()}
+    return request.worker_id, request.limit, codec.duration(request.lease), request.oldest, leases
+
+
+def _status(number: int) -> Status | None:
+    return codec.STATUSES[number - 1] if number else None
+
+
+def _settlements(settlements: Sequence[Settlement]) -> list[Any]:
+    for settlement in settlements:
+        refuse_unstorable(settlement.children)
+    return [codec.settlement(each) for each in settlements]
+
+
+def _askable(ids: Sequence[str]) -> list[str]:
+    """An id that cannot be written is nobody's; nor is the empty one, which can."""
+    return [queue_id if storable([queue_id]) else "" for queue_id in ids]
+
+
+def _askable_query(query: JobQuery) -> bool:
+    return storable(getattr(query, name) for name in query.__struct_fields__)

@@ -1,0 +1,159 @@
+"""Adding jobs: dedupe against live rows, backpressure, turns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from penstock import transitions
+from penstock.errors import DuplicateId, QueueFull
+from penstock.job import AddResult, Changes, Held, Job, NewJob, QueueLimits, Status
+from penstock.queue.rules.locks import wake
+from penstock.queue.rules.pauses import born_held, raised
+from penstock.queue.rules.rows import Rows
+from penstock.queue.rules.storable_text import refuse_unstorable
+
+MICROSECOND = timedelta(microseconds=1)
+
+
+class Turns:
+    """Turn numbers for rows added in one transaction, reading each flow's state from the rows once."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._heads: dict[int, int | None] = {}
+        self._lasts: dict[tuple[str, int], int | None] = {}
+
+    def next(self, tenant_id: str, priority: int) -> int:
+        flow = (tenant_id, priority)
+        if priority not in self._heads:
+            self._heads[priority] = self._rows.head_turn(priority)
+        if flow not in self._lasts:
+            self._lasts[flow] = self._rows.last_turn(tenant_id, priority)
+        return transitions.next_turn(self._heads[priority], self._lasts[flow])
+
+    def took(self, job: Job) -> None:
+        head = self._heads.get(job.priority)
+        last = self._lasts.get((job.tenant_id, job.priority))
+        if job.held is None and job.turn >= 0:
+            self._heads[job.priority] = job.turn if head is None else min(head, job.turn)
+        self._lasts[job.tenant_id, job.priority] = job.turn if last is None else max(last, job.turn)
+
+    def forget(self) -> None:
+        self._heads.clear()
+        self._lasts.clear()
+
+
+def numbered(rows: Rows, job: Job, changes: Changes) -> Changes:
+    """Changes with a new turn where they ask for one."""
+    if changes.get("turn", 0) is not None:
+        return changes
+    priority = changes.get("priority", job.priority)
+    return changes | {"turn": Turns(rows).next(job.tenant_id, priority)}
+
+
+def replaced(rows: Rows, job: Job, changes: Changes) -> Changes:
+    """Changes to a row that may begin a new run: at the end of its line, or held back like a new row."""
+    if changes.get("turn", 0) is not None:
+        return changes
+    after = msgspec.structs.replace(job, **changes | {"turn": 0})
+    if born_held(after, rows.pauses()).held is Held.PAUSE:
+        return changes | {"held": Held.PAUSE, "turn": 0}
+    return numbered(rows, job, changes)
+
+
+def add(rows: Rows, new: Sequence[NewJob], limits: QueueLimits, now: datetime) -> list[AddResult]:
+    refuse_unstorable(new)
+    rows.refuse_taken(new)
+    _refuse_when_full(rows, new, limits)
+    turns = Turns(rows)
+    return [_add_one(rows, turns, item, moment) for item, moment in zip(new, moments(new, now), strict=True)]
+
+
+def moments(new: Sequence[NewJob], now: datetime) -> list[datetime]:
+    """Times of creation for new rows, in their order: a microsecond later where the ids are in another.
+
+    A resume releases rows by created_at and id, and callers may choose ids without order.
+    """
+    found, moment = [], now
+    for number, item in enumerate(new):
+        if number and item.queue_id < new[number - 1].queue_id:
+            moment += MICROSECOND
+        found.append(moment)
+    return found
+
+
+def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> AddResult:
+    turn = turns.next(new.tenant_id, new.priority)
+    job = born_held(transitions.added(new, now, turn), rows.pauses())
+    if rows.try_insert(job):
+        turns.took(job)
+        return AddResult(job.queue_id, Status.PENDING)
+    twin = rows.live(new.tenant_id, new.branch, new.idempotency_key)
+    if twin is None:
+        raise AssertionError(f"insert of {new.idempotency_key} met a live row that is not there")
+    if rows.get(new.queue_id) is not None:
+        raise DuplicateId(f"a job with id {new.queue_id} exists already")
+    changes = raised(twin, transitions.coalesced(twin, new, now), rows.pauses())
+    rows.change(twin, numbered(rows, twin, changes))
+    if "priority" in changes and twin.held is Held.LOCK and twin.lock_key is not None:
+        # It may be first of its lock now, before the row that was woken to take the lock next.
+        wake(rows, [twin.lock_key], now)
+    if changes.keys() & {"turn", "priority", "held"}:
+        turns.forget()
+    run = changes.get("run", twin.run + 1 if twin.status is Status.IN_PROGRESS else twin.run)
+    return AddResult(twin.queue_id, twin.status, run, dedupe_hit=True)
+
+
+def add_children(rows: Rows, parent: Job, children: Sequence[NewJob], now: datetime) -> int:
+    """How many the parent's run did not have yet: a crashed expansion repeats harmlessly."""
+    turns = Turns(rows)
+    return sum(
+        _add_child(rows, turns, parent, child, moment)
+        for child, moment in zip(children, moments(children, now), strict=True)
+    )
+
+
+def _add_child(rows: Rows, turns: Turns, parent: Job, new: NewJob, now: datetime) -> bool:
+    turn = turns.next(new.tenant_id, new.priority)
+    job = born_held(transitions.added(new, now, turn, parent), rows.pauses())
+    inserted = rows.try_insert(job)
+    if inserted:
+        turns.took(job)
+    return inserted
+
+
+def _refuse_when_full(rows: Rows, new: Sequence[NewJob], limits: QueueLimits) -> None:
+    functions = [item for item in new if item.item_type == "function"]
+    indexing = [item for item in new if item.item_type != "function"]
+    _fits(rows, functions, limits.functions, functions=True)
+    _fits(rows, indexing, limits.indexing, functions=False)
+    if limits.per_tenant is not None:
+        for tenant_id in sorted(Counter(item.tenant_id for item in indexing)):
+            own = [item for item in indexing if item.tenant_id == tenant_id]
+            _fits(rows, own, limits.per_tenant, functions=False, tenant_id=tenant_id)
+
+
+def _fits(
+    rows: Rows, new: Sequence[NewJob], limit: int | None, *, functions: bool, tenant_id: str | None = None
+) -> None:
+    if limit is None or not new:
+        return
+    pending = rows.backlog(functions=functions, tenant_id=tenant_id, cap=limit + 1)
+    if pending + len(new) > limit and pending + _count_fresh(rows, new) > max(limit, pending):
+        raise QueueFull(rows.backlog(functions=functions, tenant_id=tenant_id, cap=1_000_000))
+
+
+def _count_fresh(rows: Rows, new: Sequence[NewJob]) -> int:
+    """How many would be rows of their own; dedupe hits are answered even when the queue is full."""
+    fresh = 0
+    seen: set[tuple[str, str, str]] = set()
+    for item in new:
+        key = (item.tenant_id, item.branch, item.idempotency_key)
+        if not item.dedupe or (key not in seen and rows.live(*key) is None):
+            fresh += 1
+        seen.add(key)
+    return fresh

@@ -1,0 +1,51 @@
+"""Cancelling: the job itself in one step, its children in batches after it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from penstock import transitions
+from penstock.job import CancelResult, Job, Status
+from penstock.queue.rules.rows import Rows
+from penstock.queue.rules.settlement import Aftermath
+
+STOPPABLE = frozenset({Status.PENDING, Status.IN_PROGRESS})
+
+
+def cancel(rows: Rows, ids: list[str], now: datetime) -> tuple[list[CancelResult], list[str]]:
+    """What was done to each, and parents whose children are to be stopped next."""
+    aftermath = Aftermath(rows, now)
+    answers = []
+    rows.hold(ids)
+    for queue_id in ids:
+        job = rows.get(queue_id)
+        after = _cancel_one(rows, job, now, aftermath) if job is not None and not job.ended else job
+        answers.append(CancelResult(queue_id, job.status if job else None, after.status if after else None))
+    aftermath.apply()
+    return answers, aftermath.to_stop
+
+
+def stop_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tuple[bool, list[str]]:
+    """One batch. Whether it was the last, and children that are parents with children to be stopped."""
+    # Children before their parent, as everybody else: two transactions must not wait for each other.
+    parent = rows.peek(parent_id)
+    if parent is None or parent.ended:
+        return True, []
+    aftermath = Aftermath(rows, now)
+    batch = [child.queue_id for child in rows.children(parent, STOPPABLE, limit)]
+    rows.hold(batch)
+    for queue_id in batch:
+        child = rows.get(queue_id)
+        if child is not None and not child.ended:
+            _cancel_one(rows, child, now, aftermath)
+    aftermath.apply()
+    return len(batch) < limit, [queue_id for queue_id in aftermath.to_stop if queue_id != parent_id]
+
+
+def _cancel_one(rows: Rows, job: Job, now: datetime, aftermath: Aftermath) -> Job:
+    after = rows.change(job, transitions.cancelled(job, now))
+    aftermath.note(job, after)
+    if job.status is Status.PENDING and not job.lock_held:
+        # It may have been the one woken to take the lock next.
+        aftermath.unblock(job.lock_key)
+    return after

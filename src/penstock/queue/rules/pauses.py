@@ -1,0 +1,150 @@
+"""Pauses and what they hold back: the states of a pause, and the order in which a resume releases rows.
+
+A pause starts as ``PAUSED``. A resume turns it into ``GATHERING``: rows of its scope that can still be
+claimed are held back as well, in batches, so that none of them runs before an older one that a claim has held
+back. Then it is ``RELEASING``: the rows go back in the order of priority, created_at and queue_id, with new
+turns, so that the tenant neither loses its order nor passes the others. Rows added meanwhile are held back
+when they are added. A stop at any point loses nothing: the state and the place reached are in the store.
+
+A pause of everything holds back no row: a claim that finds it takes nothing and looks at nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.job import Changes, Held, Job, Scope
+
+EVERYTHING = Scope()
+
+ABOVE_ALL = 11
+"""A priority that no row has: every place is below it."""
+
+MOVED_AT_ONCE = 1_000
+"""Rows that one transaction of a resume looks at."""
+
+RESUME_STEPS = 3
+"""Batches that one call of ``resume`` moves itself; claims and upkeep move the others."""
+
+
+class PauseState(enum.StrEnum):
+    """How far a pause is on its way from ``pause`` to the end of its ``resume``."""
+
+    PAUSED = "paused"
+    GATHERING = "gathering"
+    RELEASING = "releasing"
+
+
+class ClaimPosition(msgspec.Struct, frozen=True, array_like=True):
+    """A place in the claim order, whether or not a row is there."""
+
+    priority: int
+    turn: int
+    created_at: datetime
+    queue_id: str
+
+    @property
+    def key(self) -> tuple[int, int, datetime, str]:
+        return (-self.priority, self.turn, self.created_at, self.queue_id)
+
+
+class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One scope that was paused, and (``at``) the last place its resume has looked at."""
+
+    scope: Scope
+    phase: PauseState = PauseState.PAUSED
+    at: ClaimPosition | None = None
+
+    @property
+    def order(self) -> tuple[str, str]:
+        return (self.scope.tenant_id, self.scope.collection)
+
+    def covers(self, tenant_id: str, collection: str) -> bool:
+        return self.scope != EVERYTHING and self.scope.covers(tenant_id, collection)
+
+    def passed(self, place: ClaimPosition) -> bool:
+        """The release has come by this place."""
+        return self.phase is PauseState.RELEASING and self.at is not None and place.key <= self.at.key
+
+
+class RowPosition(NamedTuple):
+    """What a resume needs to know of a claimable row before it is locked."""
+
+    queue_id: str
+    tenant_id: str
+    collection: str
+    priority: int
+    turn: int
+    created_at: datetime
+
+    @property
+    def place(self) -> ClaimPosition:
+        return ClaimPosition(self.priority, self.turn, self.created_at, self.queue_id)
+
+
+def place_of(job: Job) -> ClaimPosition:
+    return ClaimPosition(job.priority, job.turn, job.created_at, job.queue_id)
+
+
+def shut(pauses: Iterable[Pause]) -> bool:
+    """Everything is paused."""
+    return any(pause.scope == EVERYTHING for pause in pauses)
+
+
+def held_scopes(pauses: Iterable[Pause]) -> frozenset[Scope]:
+    """Scopes whose rows a claim holds back."""
+    return frozenset(
+        pause.scope
+        for pause in pauses
+        if pause.phase is not PauseState.RELEASING and pause.scope != EVERYTHING
+    )
+
+
+def paused_scopes(pauses: Iterable[Pause]) -> frozenset[Scope]:
+    return frozenset(pause.scope for pause in pauses if pause.phase is PauseState.PAUSED)
+
+
+def under_way(pauses: Iterable[Pause]) -> Pause | None:
+    """The resume to go on with: one at a time."""
+    return min(
+        (pause for pause in pauses if pause.phase is not PauseState.PAUSED),
+        key=lambda pause: pause.order,
+        default=None,
+    )
+
+
+def born_held(job: Job, pauses: Collection[Pause]) -> Job:
+    """A new row, held back if a resume of its scope has still to release older ones."""
+    if not pauses or job.held is not None:
+        return job
+    parked = msgspec.structs.replace(job, held=Held.PAUSE, turn=0)
+    resumes = [pause for pause in pauses if pause.phase is not PauseState.PAUSED]
+    return parked if kept(parked, resumes) else job
+
+
+def raised(job: Job, changes: Changes, pauses: Collection[Pause]) -> Changes:
+    """Changes to a row that may be held back: one raised to where a resume has passed is let go."""
+    if job.held is not Held.PAUSE or "priority" not in changes:
+        return changes
+    if kept(msgspec.structs.replace(job, priority=changes["priority"]), pauses):
+        return changes
+    return changes | let_go(job)
+
+
+def kept(job: Job, pauses: Iterable[Pause]) -> bool:
+    """Some pause holds the row back, or has still to come to it."""
+    place = place_of(job)
+    return any(pause.covers(job.tenant_id, job.collection) and not pause.passed(place) for pause in pauses)
+
+
+def let_go(job: Job) -> Changes:
+    """A row that was held back can be claimed again, at the end of its tenant's line."""
+    changes: Changes = {"held": None}
+    if job.turn >= 0:
+        changes["turn"] = None
+    return changes

@@ -1,0 +1,90 @@
+"""Putting failed and cancelled jobs back."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from penstock import transitions
+from penstock.job import CHILDREN, Changes, Job, RequeueResult, Status
+from penstock.queue.rules.addition import replaced
+from penstock.queue.rules.rows import Rows
+
+RETRYABLE = frozenset({Status.FAILED, Status.CANCELLED})
+
+
+def requeue(
+    rows: Rows, ids: list[str], now: datetime, *, keep_retries: bool = False
+) -> tuple[list[RequeueResult], list[str]]:
+    """What was done to each, and parents whose children are to be put back next."""
+    answers, parents = [], []
+    # Before any row is locked, in the order in which a resume locks them.
+    rows.pauses()
+    rows.hold(ids)
+    for queue_id in ids:
+        answer, job = _requeue_one(rows, queue_id, now, keep_retries)
+        answers.append(answer)
+        if job is not None and job.status is Status.IN_PROGRESS:
+            parents.append(queue_id)
+    return answers, parents
+
+
+def return_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tuple[bool, list[str]]:
+    """One batch. Whether it was the last, and children that are parents with children to be put back."""
+    parent = rows.peek(parent_id)
+    if parent is None or parent.ended:
+        return True, []
+    batch = rows.children(parent, RETRYABLE, limit)
+    _, parents = requeue(rows, [child.queue_id for child in batch], now)
+    return len(batch) < limit, parents
+
+
+def _requeue_one(
+    rows: Rows, queue_id: str, now: datetime, keep_retries: bool
+) -> tuple[RequeueResult, Job | None]:
+    job = rows.get(queue_id)
+    if job is None or job.status not in RETRYABLE:
+        status = job.status if job else None
+        return RequeueResult(queue_id, status, status), None
+    twin = _twin(rows, job)
+    if twin is not None:
+        return RequeueResult(queue_id, job.status, job.status, twin), None
+    was_waiting = job.waiting_for == CHILDREN and (
+        job.children_open > 0 or bool(rows.children(job, RETRYABLE, 1))
+    )
+    if was_waiting:
+        changes = transitions.reopened(job, now)
+    else:
+        changes = transitions.requeued(job, now, keep_retries=keep_retries)
+    after = rows.change(job, replaced(rows, job, changes))
+    _reopen_parent(rows, job, now)
+    return RequeueResult(queue_id, job.status, after.status), after
+
+
+def _twin(rows: Rows, job: Job) -> str | None:
+    """A live row with the key of the job, or of the top of the failed tree it would re-open."""
+    top = job
+    while top.parent_id is not None:
+        parent = rows.get(top.parent_id)
+        if parent is None or not _reopens(parent, top):
+            return None
+        top = parent
+    live = rows.live(top.tenant_id, top.branch, top.idempotency_key) if top.dedupe else None
+    return live.queue_id if live else None
+
+
+def _reopens(parent: Job, child: Job) -> bool:
+    return parent.status is Status.FAILED and parent.run == child.parent_run
+
+
+def _reopen_parent(rows: Rows, child: Job, now: datetime) -> None:
+    """Count the child as open again, all the way up."""
+    parent = rows.get(child.parent_id) if child.parent_id is not None else None
+    if parent is None or parent.run != child.parent_run:
+        return
+    changes: Changes = transitions.reopened(parent, now) if _reopens(parent, child) else {"updated_at": now}
+    changes["children_open"] = parent.children_open + 1
+    if child.status is Status.FAILED:
+        changes["children_failed"] = parent.children_failed - 1
+    rows.change(parent, changes)
+    if _reopens(parent, child):
+        _reopen_parent(rows, parent, now)

@@ -1,0 +1,181 @@
+"""Ending claims: outcomes and their children, then parents, then locks, all in one transaction."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from penstock import transitions
+from penstock.job import CHILDREN, Changes, Job, Settlement, Status
+from penstock.queue.rules.addition import add_children, replaced
+from penstock.queue.rules.locks import wake
+from penstock.queue.rules.requeue import RETRYABLE
+from penstock.queue.rules.rows import Rows
+from penstock.queue.rules.storable_text import refuse_unstorable
+
+NAMED_FAILURES = 3
+
+
+class Aftermath:
+    """What changed rows mean for others: parents to count, locks to pass on, children to stop."""
+
+    def __init__(self, rows: Rows, now: datetime) -> None:
+        self._rows = rows
+        self._now = now
+        self._ended: defaultdict[tuple[str, int | None], list[int]] = defaultdict(lambda: [0, 0])
+        self._freed: set[str] = set()
+        self.to_stop: list[str] = []
+
+    def note(self, before: Job, after: Job) -> None:
+        if before.lock_held and not after.lock_held and before.lock_key is not None:
+            self._freed.add(before.lock_key)
+        if after.ended and not before.ended and after.parent_id is not None:
+            self.count(after.parent_id, after.parent_run, 1, int(after.status is Status.FAILED))
+        if after.waiting and after.waiting_for == CHILDREN:
+            if after.children_open == 0:
+                self.count(after.queue_id, after.run, 0, 0)
+            elif after.cancel_requested:
+                self.to_stop.append(after.queue_id)
+
+    def unblock(self, lock_key: str | None) -> None:
+        """A row that could have taken this lock next no longer can."""
+        if lock_key is not None:
+            self._freed.add(lock_key)
+
+    def apply(self) -> None:
+        while self._ended:
+            # In id order, so that two transactions never wait for each other.
+            parents, self._ended = sorted(self._ended.items(), key=_by_parent), defaultdict(lambda: [0, 0])
+            for (parent_id, run), (ended, failed) in parents:
+                self._children_ended(parent_id, run, ended, failed)
+        wake(self._rows, sorted(self._freed), self._now)
+
+    def count(self, parent_id: str, run: int | None, ended: int, failed: int) -> None:
+        """So many children of a parent's run are over now."""
+        counts = self._ended[parent_id, run]
+        counts[0] += ended
+        counts[1] += failed
+
+    def _children_ended(self, parent_id: str, run: int | None, ended: int, failed: int) -> None:
+        parent = self._rows.get(parent_id)
+        if parent is None or parent.run != run:
+            return
+        counted = {
+            "children_open": parent.children_open - ended,
+            "children_failed": parent.children_failed + failed,
+            "updated_at": self._now,
+        }
+        updated = msgspec.structs.replace(parent, **counted)
+        if updated.waiting and updated.waiting_for == CHILDREN and updated.children_open == 0:
+            counted |= replaced(self._rows, updated, self._finish(updated))
+        self.note(parent, self._rows.change(parent, counted))
+
+    def _finish(self, parent: Job) -> Changes:
+        if not parent.children_failed:
+            return transitions.children_ended(parent, self._now, 0, [])
+        named = self._rows.children(parent, {Status.FAILED}, NAMED_FAILURES)
+        total = self._rows.child_count(parent).total
+        return transitions.children_ended(parent, self._now, total, [child.queue_id for child in named])
+
+
+def settle(
+    rows: Rows, settlements: Sequence[Settlement], now: datetime
+) -> tuple[list[Status | None], list[str]]:
+    """New statuses (None: the claim was lost), and parents whose children are to be stopped next."""
+    for settlement in settlements:
+        if settlement.children and (parent := _held(rows, settlement)):
+            refuse_unstorable(settlement.children)
+            rows.refuse_taken(settlement.children, parent)
+    aftermath = Aftermath(rows, now)
+    finished = _finish_plain(rows, settlements, now, aftermath)
+    rows.hold([each.queue_id for index, each in enumerate(settlements) if index not in finished])
+    answers = [
+        Status.DONE if index in finished else _settle_one(rows, settlement, now, aftermath)
+        for index, settlement in enumerate(settlements)
+    ]
+    aftermath.apply()
+    return answers, aftermath.to_stop
+
+
+def _finish_plain(
+    rows: Rows, settlements: Sequence[Settlement], now: datetime, aftermath: Aftermath
+) -> set[int]:
+    """Which of them are over already, by the engine's shortcut."""
+    done = [index for index, settlement in enumerate(settlements) if settlement.status is Status.DONE]
+    # Two settlements of one job must meet in the order given: only the general path does that.
+    if not done or not each_once(settlements):
+        return set()
+    finished = rows.finish([settlements[index] for index in done], now)
+    for key in finished.freed:
+        aftermath.unblock(key)
+    for (parent_id, run), ended in Counter(finished.parents).items():
+        aftermath.count(parent_id, run, ended, 0)
+    return {index for index, over in zip(done, finished.over, strict=True) if over}
+
+
+def each_once(settlements: Sequence[Settlement]) -> bool:
+    return len({each.queue_id for each in settlements}) == len(settlements)
+
+
+def _settle_one(rows: Rows, settlement: Settlement, now: datetime, aftermath: Aftermath) -> Status | None:
+    job = _held(rows, settlement)
+    if job is None:
+        return None
+    counted = job
+    if settlement.children:
+        fresh = add_children(rows, job, settlement.children, now)
+        counted = msgspec.structs.replace(job, children_open=job.children_open + fresh)
+    changes = transitions.settled(counted, settlement, now)
+    changes.setdefault("children_open", counted.children_open)
+    after = rows.change(job, replaced(rows, counted, changes))
+    aftermath.note(job, after)
+    return after.status
+
+
+def _held(rows: Rows, settlement: Settlement) -> Job | None:
+    """The job, if the claim still counts."""
+    job = rows.get(settlement.queue_id)
+    if (
+        job is None
+        or job.status is not Status.IN_PROGRESS
+        or job.claim_number != settlement.claim_number
+        or (job.lease_until is None and settlement.keep_lease)
+    ):
+        return None
+    return job
+
+
+class RepairCounts(NamedTuple):
+    rows: int
+    to_stop: list[str]
+    """Parents whose children are to be stopped next."""
+    to_return: list[str]
+    """Parents whose children are to be put back next."""
+
+
+def reconcile(rows: Rows, now: datetime, limit: int) -> RepairCounts:
+    repaired = wake(rows, rows.idle_locks(limit), now)
+    aftermath = Aftermath(rows, now)
+    to_return: list[str] = []
+    for parent in rows.doubtful_parents(limit):
+        count = rows.child_count(parent)
+        counted = parent
+        if (parent.children_open, parent.children_failed) != (count.open, count.failed):
+            counted = rows.change(parent, {"children_open": count.open, "children_failed": count.failed})
+            repaired += 1
+        if not count.open and not parent.cancel_requested and rows.children(parent, RETRYABLE, 1):
+            # It waits for nobody: a requeue was cut short before it came to the children.
+            to_return.append(parent.queue_id)
+        else:
+            aftermath.note(parent, counted)
+    aftermath.apply()
+    return RepairCounts(repaired + len(to_return), aftermath.to_stop, to_return)
+
+
+def _by_parent(entry: tuple[tuple[str, int | None], list[int]]) -> tuple[str, int]:
+    parent_id, run = entry[0]
+    return parent_id, run or 0

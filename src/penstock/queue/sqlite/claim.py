@@ -1,0 +1,123 @@
+"""One claim on SQLite: look, choose, take, hold back; a few rounds in one short transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+from penstock.clock import format_time
+from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope
+from penstock.queue.rules import locks
+from penstock.queue.rules.candidates import HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
+from penstock.queue.sql.statements import CLAIM_COLUMNS
+from penstock.queue.sqlite.rows import SQL, SqliteRows, as_list
+
+_OWN = 4
+"""Columns of a candidate before those of its claim: rowid, turn, lock_key, whether it holds the lock."""
+_ID_AT = _OWN + CLAIM_COLUMNS.index("queue_id")
+_TENANT_AT = _OWN + CLAIM_COLUMNS.index("tenant_id")
+_COLLECTION_AT = _OWN + CLAIM_COLUMNS.index("collection")
+_TYPE_AT = _OWN + CLAIM_COLUMNS.index("item_type")
+_PRIORITY_AT = _OWN + CLAIM_COLUMNS.index("priority")
+_CREATED_AT = _OWN + CLAIM_COLUMNS.index("created_at")
+_PAYLOAD_AT = _OWN + CLAIM_COLUMNS.index("payload_json")
+
+
+class SqliteClaim:
+    def __init__(self, cursor: sqlite3.Cursor, request: ClaimRequest, now: datetime) -> None:
+        self._cursor = cursor
+        self._request = request
+        self._now = now
+        self._at = format_time(now)
+        self.rows_read = 0
+
+    def run(self, rows: SqliteRows, paused: frozenset[Scope]) -> list[Claim] | None:
+        if rows.scalar("any_due", self._at):
+            self._cursor.execute(SQL["promote"], (self._at,))
+        taken: list[Claim] = []
+        size = self._request.limit
+        for number in range(ROUNDS):
+            found = self._candidates(size, oldest=self._request.oldest and number == 0)
+            if not paused and not taken and self._all_free(found):
+                return self._take(rows, found)
+            choice = self._choose(found, len(taken), paused)
+            by_row = {row[0]: row for row in found}
+            # First what is taken: a row held back must not wake another for a lock that is taken now.
+            taken += self._take(rows, [by_row[candidate.row] for candidate in choice.take])
+            self._hold(rows, choice)
+            if choice.closed or not choice.hold:
+                return taken
+            size = max(self._request.limit, HELD_BACK_AT_ONCE)
+        return taken or None
+
+    def _candidates(self, size: int, *, oldest: bool) -> list[tuple[Any, ...]]:
+        found = self._cursor.execute(SQL["candidates"], (size,)).fetchall()
+        if oldest and found:
+            heads = [self._cursor.execute(SQL["priority_head"], (p,)).fetchone() for p in range(10, -1, -1)]
+            first = min((head for head in heads if head), key=lambda row: (row[_CREATED_AT], row[_ID_AT]))
+            if not self._parked_before(first):
+                found = [first, *(row for row in found if row[0] != first[0])][:size]
+        self.rows_read += len(found)
+        return found
+
+    def _parked_before(self, row: tuple[Any, ...]) -> bool:
+        """Whether a row of the same lock and priority is parked and comes before this one."""
+        if row[2] is None or row[3] == 1:
+            return False
+        place = (row[2], row[_PRIORITY_AT], row[1], row[_CREATED_AT], row[_ID_AT])
+        return self._cursor.execute(SQL["parked_before"], place).fetchone() is not None
+
+    def _all_free(self, found: list[tuple[Any, ...]]) -> bool:
+        """The usual case, in which there is nothing to choose: no suspect, and every lock can be had."""
+        if len(found) > self._request.limit or any(row[1] == SUSPECT for row in found):
+            return False
+        keys = [row[2] for row in found if row[2] is not None and not row[3]]
+        return not keys or (len(set(keys)) == len(keys) and not self._held_locks(keys))
+
+    def _choose(self, found: list[tuple[Any, ...]], taken: int, paused: frozenset[Scope]) -> Choice:
+        candidates = [
+            Candidate(row[0], row[1], row[2], row[3] == 1, row[_TENANT_AT], row[_COLLECTION_AT])
+            for row in found
+        ]
+        return choose(
+            candidates,
+            self._request.limit - taken,
+            first=not taken,
+            locked=self._locked(candidates),
+            paused=paused,
+        )
+
+    def _locked(self, candidates: Sequence[Candidate]) -> set[str]:
+        keys = {each.lock_key for each in candidates if each.lock_key is not None and not each.lock_held}
+        return self._held_locks(keys) if keys else set()
+
+    def _held_locks(self, keys: Collection[str]) -> set[str]:
+        if len(keys) == 1:
+            return {key for key in keys if self._cursor.execute(SQL["lock_holder"], (key,)).fetchone()}
+        return {key for (key,) in self._cursor.execute(SQL["held_locks"], (as_list(keys),)).fetchall()}
+
+    def _hold(self, rows: SqliteRows, choice: Choice) -> None:
+        for candidate, reason in choice.hold:
+            name = "hold_for_lock" if reason is Held.LOCK else "hold_for_pause"
+            self._cursor.execute(SQL[name], (self._at, candidate.row))
+            if reason is Held.PAUSE and candidate.lock_key is not None and not candidate.lock_held:
+                # It may have been the one woken to take the lock next.
+                locks.wake(rows, [candidate.lock_key], self._now)
+
+    def _take(self, rows: SqliteRows, found: list[tuple[Any, ...]]) -> list[Claim]:
+        request, at = self._request, self._at
+        types = {row[_TYPE_AT] for row in found}
+        leases = {item_type: self._now + request.lease_of(item_type) for item_type in types}
+        untils = {item_type: format_time(until) for item_type, until in leases.items()}
+        taken = [(request.worker_id, untils[row[_TYPE_AT]], at, at, row[0]) for row in found]
+        self._cursor.executemany(SQL["take"], taken)
+        return [_claim(row, leases[row[_TYPE_AT]], rows) for row in found]
+
+
+def _claim(row: tuple[Any, ...], until: datetime, rows: SqliteRows) -> Claim:
+    """The payload and the time it was made stand last in a claim, before the end of its lease."""
+    payload = row[_PAYLOAD_AT] or rows.payload(row[_ID_AT])
+    values = (*row[_OWN:_PAYLOAD_AT], payload, datetime.fromisoformat(row[_CREATED_AT]), until)
+    return Claim(*values)

@@ -1,0 +1,34 @@
+"""Wait for commits to a SQLite file: the directory is watched, and ``data_version`` decides."""
+
+from __future__ import annotations
+
+import threading
+
+from penstock.database.sqlite_connections import SqliteConnections
+from penstock.queue.file_watch import FileWatch
+
+
+class _SeenDataVersion(threading.local):
+    """The version each thread was told of last."""
+
+    version = -1
+
+
+class SqliteListener:
+    def __init__(self, connections: SqliteConnections) -> None:
+        self._connections = connections
+        self._doorbell = FileWatch(connections.path.parent, self._changed)
+        self._seen = _SeenDataVersion()
+
+    def wait(self, timeout: float) -> bool:
+        return self._doorbell.wait(timeout)
+
+    def _changed(self) -> bool:
+        """Whether there was a commit since this thread last asked; the listening connection makes none."""
+        version = self._connections.data_version()
+        changed = version != self._seen.version
+        self._seen.version = version
+        return changed
+
+    def close(self) -> None:
+        self._doorbell.close()

@@ -1,0 +1,239 @@
+"""The SQLite engine: many processes on one machine, one file, no server."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from penstock import clock
+from penstock.clock import format_time
+from penstock.database import sqlite_schema
+from penstock.database.sqlite_connections import SqliteConnections, translated, truncate_log
+from penstock.errors import InvalidRequest, StoreError
+from penstock.job import (
+    AddResult,
+    Beat,
+    Claim,
+    ClaimRequest,
+    Job,
+    JobQuery,
+    NewJob,
+    Position,
+    QueueLimits,
+    RenewResult,
+    Scope,
+    Status,
+    WorkerReport,
+)
+from penstock.queue.engine import Engine
+from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
+from penstock.queue.rules import addition, pauses
+from penstock.queue.rules.next_jobs import first_of_each_lock
+from penstock.queue.rules.storable_text import storable
+from penstock.queue.sql import filters
+from penstock.queue.sqlite.claim import SqliteClaim
+from penstock.queue.sqlite.listener import SqliteListener
+from penstock.queue.sqlite.row_counts import tally
+from penstock.queue.sqlite.rows import SQL, SqliteRows, column_value
+from penstock.row_counts import RowCounts
+
+T = TypeVar("T")
+
+
+class SqliteQueue(Engine[SqliteRows]):
+    def __init__(self, path: Path | str, *, synchronous: str = "FULL", busy_timeout_s: float = 60) -> None:
+        self.path = Path(path)
+        self.rows_read = 0
+        self._busy_timeout_s = busy_timeout_s
+        self._connections = SqliteConnections(
+            self.path, synchronous=synchronous, busy_timeout_s=busy_timeout_s
+        )
+        self._listener = SqliteListener(self._connections)
+        try:
+            self.migrate()
+        except StoreError:
+            self._connections.close()
+            raise
+
+    @contextmanager
+    def _writing(self, what: str) -> Iterator[SqliteRows]:  # noqa: ARG002 - SQLite keeps its own record
+        with self._connections.writing() as connection:
+            yield SqliteRows(connection)
+
+    def _write(self, what: str, work: Callable[[SqliteRows], T]) -> T:
+        with self._writing(what) as rows:
+            return work(rows)
+
+    @contextmanager
+    def _reading(self) -> Iterator[SqliteRows]:
+        with self._connections.reading() as connection:
+            yield SqliteRows(connection)
+
+    def add(
+        self,
+        new: Sequence[NewJob],
+        *,
+        limits: QueueLimits = NO_LIMITS,
+        connection: Any = None,
+        now: datetime | None = None,
+    ) -> list[AddResult]:
+        if connection is None:
+            return super().add(new, limits=limits, now=now)
+        self._refuse_foreign(connection)
+        if any(item.dedupe for item in new):
+            raise InvalidRequest("a job that joins a transaction must have dedupe=False")
+        with translated(self.path):
+            return addition.add(SqliteRows(connection), new, limits, now or clock.now())
+
+    def _refuse_foreign(self, connection: Any) -> None:
+        """Another file may have tables of the same names; the call would be lost in there."""
+        try:
+            own = isinstance(connection, sqlite3.Connection) and self._is_own(connection)
+        except (sqlite3.ProgrammingError, OSError) as error:
+            raise InvalidRequest(f"connection= cannot be used: {error}") from error
+        if not own:
+            raise InvalidRequest("connection= must be a sqlite3.Connection to the queue's own database file")
+
+    def _is_own(self, connection: sqlite3.Connection) -> bool:
+        cursor = connection.cursor()
+        cursor.row_factory = None  # the caller's may make anything of a row
+        files = {schema: file for _, schema, file in cursor.execute("PRAGMA database_list")}
+        return bool(files["main"]) and self.path.samefile(files["main"])
+
+    def _claim(self, rows: SqliteRows, request: ClaimRequest, now: datetime) -> list[Claim] | None:
+        known = rows.pauses()
+        self._resuming = pauses.under_way(known) is not None
+        self.rows_read = 0
+        if pauses.shut(known):
+            return []
+        claim = SqliteClaim(rows.cursor, request, now)
+        claims = claim.run(rows, pauses.held_scopes(known))
+        self.rows_read = claim.rows_read
+        return claims
+
+    def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[RenewResult]:
+        moment = now or clock.now()
+        with self._writing("renew") as rows:
+            return [rows.renew(beat, moment) for beat in beats]
+
+    def upcoming(
+        self, *, item_type: str | None = None, limit: int = 100, now: datetime | None = None
+    ) -> list[Job]:
+        with self._reading() as rows:
+            pages = rows.upcoming(item_type, now or clock.now())
+            return rows.jobs_of(first_of_each_lock(pages, limit, rows.pauses()))
+
+    def scrub(self) -> None:
+        with translated(self.path):
+            truncate_log(self.path, self._busy_timeout_s)
+
+    def paused(self) -> frozenset[Scope]:
+        with self._reading() as rows:
+            return pauses.paused_scopes(rows.pauses())
+
+    def get(self, queue_id: str) -> Job | None:
+        with self._reading() as rows:
+            return rows.get(queue_id)
+
+    def find(self, query: JobQuery) -> list[Job]:
+        statement, values = filters.find(query)
+        if not storable(values):
+            return []
+        with self._reading() as rows:
+            return rows.select(statement, values)
+
+    def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
+        unknown = set(by) - COUNTABLE
+        if unknown:
+            raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
+        statement, values = filters.count(query, by)
+        if not storable(values):
+            return {}
+        with self._reading() as rows:
+            found = rows.cursor.execute(statement, values).fetchall()
+        named = (
+            (tuple(column_value(name, value) for name, value in zip(by, row, strict=False)), row[-1])
+            for row in found
+        )
+        return {group: number for group, number in named if number}
+
+    def position(self, queue_id: str) -> Position | None:
+        with self._reading() as rows:
+            job = rows.get(queue_id)
+            if job is None or job.status is not Status.PENDING:
+                return None
+            ahead = rows.scalar("ahead_above", job.priority, POSITION_CAP)
+            place = (job.priority, job.turn, format_time(job.created_at), job.queue_id)
+            ahead += rows.scalar("ahead_within", *place, POSITION_CAP - ahead)
+            return Position(ahead, rows.scalar("pending", POSITION_CAP))
+
+    def tally(self) -> RowCounts:
+        with self._reading() as rows:
+            return tally(rows)
+
+    def oldest(self) -> datetime | None:
+        with self._reading() as rows:
+            text = rows.scalar("oldest")
+        return datetime.fromisoformat(text) if text else None
+
+    def backlog(self, *, functions: bool, cap: int) -> int:
+        with self._reading() as rows:
+            return rows.backlog(functions=functions, tenant_id=None, cap=cap)
+
+    def busy(self, *, documents: bool = True, now: datetime | None = None) -> bool:
+        at = format_time(now or clock.now())
+        with self._reading() as rows:
+            return (
+                (bool(rows.scalar("any_claimable")) and not pauses.shut(rows.pauses()))
+                or bool(rows.scalar("any_leased"))
+                or (documents and bool(rows.scalar("any_waiting")))
+                or bool(rows.scalar("any_due", at))
+                or bool(rows.scalar("any_backing_off"))
+            )
+
+    def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
+        with self._reading() as rows:
+            return rows.select(SQL["expired"], (format_time(now or clock.now()), limit))
+
+    def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
+        started, seen = format_time(worker.started_at), format_time(now or clock.now())
+        values = (worker.worker_id, worker.host, worker.pid, started, seen, worker.info_json)
+        with self._writing("report") as rows:
+            rows.cursor.execute(SQL["report"], values)
+
+    def workers(self) -> list[WorkerReport]:
+        with self._reading() as rows:
+            found = rows.cursor.execute(SQL["workers"]).fetchall()
+        return [
+            WorkerReport(
+                worker_id=worker_id,
+                host=host,
+                pid=pid,
+                started_at=datetime.fromisoformat(started),
+                seen_at=datetime.fromisoformat(seen) if seen else None,
+                info_json=info,
+            )
+            for worker_id, host, pid, started, seen, info in found
+        ]
+
+    def wait(self, timeout: float) -> bool:
+        if self._comes_again():
+            return True
+        return self._listener.wait(timeout)
+
+    def check(self) -> list[str]:
+        with self._connections.reading() as connection:
+            sqlite_schema.verify(connection, self.path)
+        return []
+
+    def migrate(self) -> None:
+        with translated(self.path):
+            sqlite_schema.migrate(self._connections, self.path)
+
+    def close(self) -> None:
+        self._listener.close()
+        self._connections.close()

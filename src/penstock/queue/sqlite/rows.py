@@ -1,0 +1,341 @@
+"""The rows of a SQLite queue, inside one transaction, as the rules see them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+
+from penstock.clock import format_time
+from penstock.errors import DuplicateId
+from penstock.job import (
+    Beat,
+    Changes,
+    Held,
+    Job,
+    NewJob,
+    RenewResult,
+    Scope,
+    Settlement,
+    Status,
+)
+from penstock.queue.rules.next_jobs import LARGEST_PAGE, NextJob, pages
+from penstock.queue.rules.pauses import ABOVE_ALL, ClaimPosition, Pause, PauseState, RowPosition
+from penstock.queue.rules.rows import ChildCount, Finished
+from penstock.queue.rules.storable_text import storable
+from penstock.queue.sql.statements import CHANGING_COLUMNS, INSERTED_COLUMNS, JOB_COLUMNS, load
+
+SQL = load("sqlite")
+
+SPILL_OVER = 2_048
+"""Longer payloads are kept beside the row, which SQLite rewrites whole at each change."""
+
+_TIMES = ("created_at", "updated_at", "run_at", "lease_until", "started_at", "finished_at", "last_error_at")
+_TIME_AT = tuple(JOB_COLUMNS.index(name) for name in _TIMES)
+_FLAG_AT = tuple(JOB_COLUMNS.index(name) for name in ("dedupe", "lock_held", "cancel_requested"))
+_STATUS_AT = JOB_COLUMNS.index("status")
+_HELD_AT = JOB_COLUMNS.index("held")
+_PAYLOAD_AT = JOB_COLUMNS.index("payload_json")
+_STATUSES = {status.value: status for status in Status}
+_HELD = {held.value: held for held in Held}
+_ENCODED = {True: 1, False: 0}
+_inserted = attrgetter(*INSERTED_COLUMNS)
+_CREATED_IN, _UPDATED_IN, _RUN_IN, _HELD_IN, _DEDUPE_IN, _PAYLOAD_IN = map(
+    INSERTED_COLUMNS.index, ("created_at", "updated_at", "run_at", "held", "dedupe", "payload_json")
+)
+
+
+class SqliteRows:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.cursor = connection.cursor()
+        # The caller's own connection may build its rows differently.
+        self.cursor.row_factory = None
+        self._known_pauses: list[Pause] | None = None
+
+    def _one(self, name: str, *values: object) -> Job | None:
+        row = self.cursor.execute(SQL[name], values).fetchone()
+        return self._job(row) if row else None
+
+    def _many(self, name: str, *values: object) -> list[Job]:
+        return self.select(SQL[name], values)
+
+    def select(self, statement: str, values: Sequence[object]) -> list[Job]:
+        return [self._job(row) for row in self.cursor.execute(statement, values).fetchall()]
+
+    def scalar(self, name: str, *values: object) -> Any:
+        row = self.cursor.execute(SQL[name], values).fetchone()
+        return row[0] if row else None
+
+    def _job(self, row: tuple[Any, ...]) -> Job:
+        return decoded(row, self.payload)
+
+    def payload(self, queue_id: str) -> str:
+        text: str = self.scalar("load_payload", queue_id)
+        return text
+
+    def get(self, queue_id: str) -> Job | None:
+        return self._one("get", queue_id) if storable([queue_id]) else None
+
+    peek = get
+
+    def hold(self, ids: Collection[str]) -> None:
+        """The transaction holds the whole file."""
+
+    def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
+        return self._one("live", tenant_id, branch, key)
+
+    def refuse_taken(self, new: Sequence[NewJob], parent: Job | None = None) -> None:
+        """The primary key refuses them, and the transaction is rolled back."""
+
+    def try_insert(self, job: Job) -> bool:
+        statement = SQL["insert_job"] if job.parent_id is None else SQL["insert_child"]
+        try:
+            inserted = self.cursor.execute(statement, as_new(job)).rowcount == 1
+        except sqlite3.IntegrityError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
+                raise
+            raise DuplicateId(f"a job with id {job.queue_id} exists already") from error
+        if inserted and len(job.payload_json) > SPILL_OVER:
+            self.cursor.execute(SQL["save_payload"], (job.queue_id, job.payload_json))
+        return inserted
+
+    def change(self, job: Job, changes: Changes) -> Job:
+        changed = msgspec.structs.replace(job, **changes)
+        row = dict(zip(JOB_COLUMNS, encoded(changed), strict=True))
+        values = [row[name] for name in CHANGING_COLUMNS]
+        self.cursor.execute(SQL["update"], (*values, job.queue_id))
+        if changed.payload_json != job.payload_json and len(changed.payload_json) > SPILL_OVER:
+            self.cursor.execute(SQL["save_payload"], (job.queue_id, changed.payload_json))
+        return changed
+
+    def finish(self, settlements: Sequence[Settlement], now: datetime) -> Finished:
+        if self.scalar("any_parked"):
+            # Every ending must be asked for its lock, which only the general path does.
+            return Finished([False] * len(settlements))
+        over = self._finish(settlements, now)
+        ended = [each.queue_id for each, is_over in zip(settlements, over, strict=True) if is_over]
+        return Finished(over, parents=self.cursor.execute(SQL["parents_of"], (as_list(ended),)).fetchall())
+
+    def _finish(self, settlements: Sequence[Settlement], now: datetime) -> list[bool]:
+        at, run = format_time(now), self.cursor.execute
+        rows = [(each.result_json, at, at, each.queue_id, each.claim_number) for each in settlements]
+        if len(rows) > 1:
+            # All in one call; only when some row is not plain does it matter which.
+            run("SAVEPOINT finish")
+            whole = self.cursor.executemany(SQL["finish"], rows).rowcount == len(rows)
+            if not whole:
+                run("ROLLBACK TO finish")
+            run("RELEASE finish")
+            if whole:
+                return [True] * len(rows)
+        return [run(SQL["finish"], row).rowcount == 1 for row in rows]
+
+    def renew(self, beat: Beat, now: datetime) -> RenewResult:
+        claim = (beat.queue_id, beat.claim_number)
+        row = self.cursor.execute(SQL["claim_state"], claim).fetchone()
+        if row is None:
+            return RenewResult(held=False)
+        if beat.lease is not None:
+            self.cursor.execute(SQL["renew_lease"], (format_time(now + beat.lease), *claim))
+        if beat.progress_json is not None:
+            self.cursor.execute(SQL["renew_progress"], (beat.progress_json, format_time(now), *claim))
+        return RenewResult(held=True, cancel_requested=row[0] == 1)
+
+    def pauses(self, *, to_change: bool = False) -> list[Pause]:  # noqa: ARG002 - the file is held
+        if self._known_pauses is None:
+            self._known_pauses = [_pause(*row) for row in self.cursor.execute(SQL["pauses"]).fetchall()]
+        return self._known_pauses
+
+    def may_move(self) -> bool:
+        return True
+
+    def set_pause(self, pause: Pause) -> None:
+        at = (None,) * 4 if pause.at is None else _place(pause.at)
+        self._known_pauses = None
+        self.cursor.execute(SQL["set_pause"], (*pause.order, pause.phase.value, *at))
+
+    def drop_pause(self, scope: Scope) -> None:
+        self._known_pauses = None
+        self.cursor.execute(SQL["drop_pause"], (scope.tenant_id, scope.collection))
+
+    def backlog(self, *, functions: bool, tenant_id: str | None, cap: int) -> int:
+        if functions:
+            return int(self.scalar("backlog_functions", cap))
+        if tenant_id is None:
+            return int(self.scalar("backlog_indexing", cap))
+        return int(self.scalar("backlog_indexing_of_tenant", tenant_id, cap))
+
+    def head_turn(self, priority: int) -> int | None:
+        turn, paused = self.cursor.execute(SQL["head_turn"], (priority,)).fetchone()
+        self._known_pauses = None if paused else []
+        head: int | None = turn
+        return head
+
+    def last_turn(self, tenant_id: str, priority: int) -> int | None:
+        turn: int | None = self.scalar("last_turn", tenant_id, priority)
+        return turn
+
+    def is_locked(self, lock_key: str) -> bool:
+        return self.scalar("lock_holder", lock_key) is not None
+
+    def upcoming(self, item_type: str | None, now: datetime) -> Iterator[list[NextJob]]:
+        run = self.cursor.execute
+        due = run(SQL["upcoming_due"], (format_time(now), item_type, LARGEST_PAGE))
+        yield [NextJob(*row) for row in due.fetchall()]
+        for start, size in pages():
+            found = run(SQL["upcoming"], (item_type, size, start)).fetchall()
+            yield [NextJob(*row) for row in found]
+            if len(found) < size:
+                return
+
+    def jobs_of(self, ids: Sequence[str]) -> list[Job]:
+        """In the order of the ids."""
+        found = {job.queue_id: job for job in self._many("jobs_of", as_list(ids))}
+        return [found[queue_id] for queue_id in ids if queue_id in found]
+
+    def first_parked(self, lock_keys: Collection[str]) -> list[Job]:
+        free = [key for key in lock_keys if self.scalar("lock_holder", key) is None]
+        parked = [self._one("first_parked", key) for key in free]
+        return [job for job in parked if job is not None and not self._follows(job)]
+
+    def _follows(self, parked: Job) -> bool:
+        """Whether a row of its lock with a turn below zero comes before it and can be claimed."""
+        place = (
+            parked.lock_key,
+            parked.priority,
+            parked.turn,
+            format_time(parked.created_at),
+            parked.queue_id,
+        )
+        return self.scalar("in_front", *place) is not None
+
+    def idle_locks(self, limit: int) -> list[str]:
+        return [key for (key,) in self.cursor.execute(SQL["idle_locks"], (limit,)).fetchall()]
+
+    def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
+        return self._many("children", parent.queue_id, parent.run, as_list(sorted(statuses)), limit)
+
+    def child_count(self, parent: Job) -> ChildCount:
+        row = self.cursor.execute(SQL["child_count"], (parent.queue_id, parent.run)).fetchone()
+        return ChildCount(*row)
+
+    def doubtful_parents(self, limit: int) -> list[Job]:
+        return self._many("doubtful_parents", limit)
+
+    def paused_rows(self, limit: int, after: ClaimPosition | None) -> list[Job]:
+        return [self._job(row) for row in self._after("paused", limit, after)]
+
+    def claimable_rows(self, limit: int, after: ClaimPosition | None) -> list[RowPosition]:
+        found = self._after("claimable", limit, after)
+        return [
+            RowPosition(queue_id, tenant_id, collection, priority, turn, datetime.fromisoformat(created))
+            for queue_id, tenant_id, collection, priority, turn, created in found
+        ]
+
+    def _after(self, which: str, limit: int, after: ClaimPosition | None) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = []
+        if after is not None:
+            found = self.cursor.execute(SQL[f"{which}_from"], (*_place(after), limit)).fetchall()
+        if len(found) < limit:
+            below = (ABOVE_ALL if after is None else after.priority, limit - len(found))
+            found += self.cursor.execute(SQL[f"{which}_below"], below).fetchall()
+        return found
+
+    def ended_trees(
+        self, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int
+    ) -> list[Job]:
+        ends = (Status.DONE, Status.FAILED, Status.CANCELLED)
+        # The empty text sorts before every time: nothing ended before it.
+        before = [format_time(ended_before[end]) if end in ended_before else "" for end in ends]
+        return self._many("ended_trees", *before, item_type, limit)
+
+    def tree(self, root_id: str, limit: int) -> list[str]:
+        found = self.cursor.execute(SQL["descendants"], (root_id, limit)).fetchall()
+        ids = [queue_id for (queue_id,) in found]
+        return ids if len(ids) == limit else [*ids, root_id]
+
+    def delete(self, ids: Sequence[str]) -> None:
+        rows = [(queue_id,) for queue_id in ids]
+        self.cursor.executemany(SQL["delete"], rows)
+        self.cursor.executemany(SQL["delete_payload"], rows)
+
+
+def _pause(
+    tenant_id: str, collection: str, phase: str, priority: int | None, turn: int, created: str, queue_id: str
+) -> Pause:
+    at = (
+        None if priority is None else ClaimPosition(priority, turn, datetime.fromisoformat(created), queue_id)
+    )
+    return Pause(Scope(tenant_id, collection), PauseState(phase), at)
+
+
+def _place(place: ClaimPosition) -> tuple[int, int, str, str]:
+    return place.priority, place.turn, format_time(place.created_at), place.queue_id
+
+
+def column_value(name: str, value: Any) -> Any:
+    """A column's text as the value the job has."""
+    if value is None:
+        return None
+    return _STATUSES[value] if name == "status" else _HELD[value] if name == "held" else value
+
+
+def as_list(values: Collection[str]) -> str:
+    return msgspec.json.encode(list(values)).decode()
+
+
+def as_new(job: Job) -> list[Any]:
+    """A row that was just added: the columns it brings, the others begin with their defaults."""
+    values = list(_inserted(job))
+    values[_CREATED_IN] = values[_UPDATED_IN] = format_time(job.created_at)
+    values[_DEDUPE_IN] = _ENCODED[job.dedupe]
+    if job.held is not None:
+        values[_HELD_IN] = job.held.value
+        values[_RUN_IN] = None if job.run_at is None else format_time(job.run_at)
+    if len(job.payload_json) > SPILL_OVER:
+        values[_PAYLOAD_IN] = ""
+    return values
+
+
+def encoded(job: Job) -> tuple[Any, ...]:
+    """The job as SQLite keeps it, in column order."""
+    values = list(msgspec.structs.astuple(job))
+    created, text = job.created_at, format_time(job.created_at)
+    for at in _TIME_AT:
+        moment = values[at]
+        if moment is not None:
+            values[at] = text if moment is created else format_time(moment)
+    values[_STATUS_AT] = job.status.value
+    if job.held is not None:
+        values[_HELD_AT] = job.held.value
+    dedupe_at, lock_at, cancel_at = _FLAG_AT
+    values[dedupe_at] = _ENCODED[job.dedupe]
+    values[cancel_at] = _ENCODED[job.cancel_requested]
+    # The lock's own name, so that a unique index can refuse a second holder.
+    values[lock_at] = job.lock_key if job.lock_held else None
+    if len(job.payload_json) > SPILL_OVER:
+        values[_PAYLOAD_AT] = ""
+    return tuple(values)
+
+
+def decoded(row: tuple[Any, ...], payload: Any) -> Job:
+    """``payload`` fetches what was too long for the row."""
+    values = list(row)
+    for at in _TIME_AT:
+        text = values[at]
+        if text is not None:
+            values[at] = datetime.fromisoformat(text)
+    values[_STATUS_AT] = _STATUSES[values[_STATUS_AT]]
+    held = values[_HELD_AT]
+    values[_HELD_AT] = None if held is None else _HELD[held]
+    dedupe_at, lock_at, cancel_at = _FLAG_AT
+    values[dedupe_at] = values[dedupe_at] == 1
+    values[lock_at] = values[lock_at] is not None
+    values[cancel_at] = values[cancel_at] == 1
+    if values[_PAYLOAD_AT] == "":
+        values[_PAYLOAD_AT] = payload(row[0])
+    return Job(**dict(zip(JOB_COLUMNS, values, strict=True)))

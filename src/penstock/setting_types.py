@@ -1,0 +1,120 @@
+"""The types a setting can have: what each allows, in words, and how a value becomes one."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from penstock.items import ITEM_TYPES, NameKind, validate_name
+
+
+class SettingType(NamedTuple):
+    """A type of setting: what it allows, in words, and how a value is read; ``read`` raises ValueError."""
+
+    allowed: str
+    read: Callable[[Any], Any]
+
+
+def whole(low: int, high: int) -> SettingType:
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not re.fullmatch(r"[+-]?[0-9]{1,18}", str(value).strip()):
+            raise ValueError
+        return int(_within(int(value), low, high))
+
+    return SettingType(f"a whole number from {low} to {high}", read)
+
+
+def whole_or_none(low: int, high: int) -> SettingType:
+    number = whole(low, high)
+    return SettingType(
+        f"{number.allowed}, or none for no limit",
+        lambda value: None if str(value).strip().lower() == "none" else number.read(value),
+    )
+
+
+def seconds(low: float, high: float) -> SettingType:
+    def read(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise ValueError
+        return _within(float(value), low, high)
+
+    return SettingType(f"seconds from {low:g} to {high:g}", read)
+
+
+def _within(number: float, low: float, high: float) -> float:
+    # Not `number < low or number > high`: NaN would pass that.
+    if not low <= number <= high:
+        raise ValueError
+    return number
+
+
+def _yes_or_no(value: Any) -> bool:
+    words = {"true": True, "yes": True, "on": True, "1": True}
+    words |= {"false": False, "no": False, "off": False, "0": False}
+    answer = words.get(str(value).strip().lower())
+    if answer is None:
+        raise ValueError
+    return answer
+
+
+def word(*words: str) -> SettingType:
+    def read(value: Any) -> str:
+        said = str(value).strip().upper()
+        if said not in words:
+            raise ValueError
+        return said
+
+    return SettingType(" or ".join(words), read)
+
+
+def lower_word(*words: str) -> SettingType:
+    upper = word(*(each.upper() for each in words))
+    return SettingType(" or ".join(words), lambda value: upper.read(value).lower())
+
+
+def name(kind: NameKind) -> SettingType:
+    return SettingType("1 to 255 printable characters", lambda value: validate_name(kind, value))
+
+
+def _directory(value: Any) -> str:
+    text = os.fspath(value)
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise ValueError
+    return text
+
+
+def _url(value: Any) -> str:
+    if not isinstance(value, str) or not re.match(r"[a-z][a-z0-9+.-]*://", value) or not value.isprintable():
+        raise ValueError
+    return value
+
+
+LEASE = seconds(1, 7 * 86_400)
+
+
+def _leases(value: Any) -> Mapping[str, float]:
+    if isinstance(value, str):
+        value = dict(_lease_pair(pair) for pair in value.split(",") if pair.strip())
+    if not isinstance(value, Mapping) or not set(value) <= set(ITEM_TYPES):
+        raise ValueError
+    return MappingProxyType({item_type: LEASE.read(lease) for item_type, lease in value.items()})
+
+
+def _lease_pair(pair: str) -> tuple[str, str]:
+    item_type, equals, lease = pair.partition("=")
+    if not equals:
+        raise ValueError
+    return item_type.strip(), lease.strip()
+
+
+URL = SettingType(
+    "a URL such as sqlite:///PATH, postgresql://…, redis://HOST, jsonl://DIRECTORY or memory://", _url
+)
+CATALOG_URL = SettingType("a URL such as sqlite:///PATH or postgresql://HOST/DATABASE", _url)
+DIRECTORY = SettingType("a directory", _directory)
+FILE = SettingType("a file", _directory)
+SWITCH = SettingType("true or false", _yes_or_no)
+LEASES = SettingType(f"item types and {LEASE.allowed}, such as file=600,folder=900", _leases)

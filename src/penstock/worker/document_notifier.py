@@ -1,0 +1,147 @@
+"""Tells jobs that wait for a document how it ended.
+
+The outbox only names jobs to look at. Whoever looks reads the row, checks that it waits for that document,
+and settles under the claim number just read: told twice, or by two at once, the second finds nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from penstock import clock, lifecycle
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import GenerationState, OutboxEntryKind
+from penstock.catalog.views import ChunkOrigins, Document, MissingPart
+from penstock.handlers.generation_batch import EMBEDDED
+from penstock.handlers.phases import BEGIN_ANEW
+from penstock.job import CHILDREN, Job, JobQuery, Settlement, Status
+from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN
+from penstock.queue.protocol import Queue
+from penstock.vocabulary import how_many
+from penstock.worker.job_pages import JobPages
+
+FAILURE_CODES = {
+    "ERR_OUTAGE": "Parts of the document failed while something was down; the former version stays.",
+}
+
+QUIET = timedelta(seconds=60)
+"""A job that waits for so long without a word is looked at, whatever the outbox says."""
+NAMED = 3
+AT_ONCE = 100
+
+
+class DocumentNotifier:
+    def __init__(self, queue: Queue, catalog: Catalog) -> None:
+        self._queue = queue
+        self._catalog = catalog
+        self._after = 0
+        self._rounds = JobPages(queue, JobQuery(statuses=frozenset({Status.IN_PROGRESS})))
+
+    def step(self) -> bool:
+        """What the outbox names; True when there may be more."""
+        entries = self._catalog.outbox(OutboxEntryKind.JOB, after=self._after, limit=AT_ONCE)
+        told = []
+        for entry in entries:
+            job = self._queue.get(entry.job_id) if entry.job_id else None
+            if job is not None and _running(job):
+                # Its document was quicker: it is about to say that it waits, and is looked at again.
+                continue
+            if job is not None:
+                self._tell(job)
+            told.append(entry.entry_id)
+        if told:
+            # Afterwards: whoever dies in between leaves the entries to the next.
+            self._catalog.clear(told)
+        more = len(entries) == AT_ONCE
+        self._after = entries[-1].entry_id if more else 0
+        return more
+
+    def look_around(self) -> bool:
+        """Jobs that were cancelled while they waited, and jobs nobody told of for long."""
+        page, more = self._rounds.next_page()
+        now = clock.now()
+        for job in page:
+            if _document_of(job) is not None and (job.cancel_requested or now - job.updated_at > QUIET):
+                self._tell(job)
+        return more
+
+    def _tell(self, job: Job) -> None:
+        document_id = _document_of(job)
+        if document_id is None:
+            return
+        if job.cancel_requested:
+            self._catalog.drop(document_id, "cancelled")
+            self._queue.settle([lifecycle.cancelled_by_flag(job)])
+            return
+        with self._catalog.snapshot() as snapshot:
+            document = snapshot.document(document_id)
+            missing = snapshot.missing(document_id, limit=NAMED) if document else []
+            settlement = ending(job, document, missing, lambda: snapshot.made(document_id))
+        if settlement is not None:
+            self._queue.settle([settlement])
+
+
+def ending(
+    job: Job, document: Document | None, missing: list[MissingPart], made: Callable[[], ChunkOrigins]
+) -> Settlement | None:
+    """How the job ends, given its document; None: not yet."""
+    if document is None:
+        return lifecycle.released(job, "its document is gone; it is read anew")
+    if document.state is GenerationState.DROPPED:
+        if document.note in BEGIN_ANEW:
+            return lifecycle.released(job, document.note)
+        return lifecycle.done(job, result_json=_json({"outcome": document.note or "superseded"}))
+    if document.state is GenerationState.PUBLISHED and document.settled:
+        return lifecycle.done(job, result_json=_json(_result(job, document, missing, made())))
+    if not document.settled:
+        return None
+    code = "ERR_OUTAGE" if document.outage else "ERR_NO_TEXT"
+    return lifecycle.failed(job, code, _failures(document, missing))
+
+
+def _result(job: Job, document: Document, missing: list[MissingPart], made: ChunkOrigins) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "outcome": "indexed",
+        "pages": document.page_count,
+        "chunks": document.chunk_count,
+        "embedded": made.embedded + (job.progress or {}).get(EMBEDDED, 0),
+        "tokens": -(-made.characters // CHARS_PER_TOKEN),
+    }
+    if document.partial:
+        result |= {
+            "partial": True,
+            "failed": document.failed_count,
+            "missing": [_said(one) for one in missing],
+        }
+    return result
+
+
+def _failures(document: Document, missing: list[MissingPart]) -> str:
+    named = "; ".join(_said(one) for one in missing)
+    more = document.failed_count - len(missing)
+    kept = " The former version stays." if document.outage else ""
+    failed = how_many(document.failed_count, "part")
+    return f"{failed} failed: {named}{f' and {more:,} more' if more > 0 else ''}.{kept}"
+
+
+def _said(missing: MissingPart) -> str:
+    part = "" if missing.chunk_index is None else f", chunk {missing.chunk_index}"
+    return f"page {missing.page_number}{part}: {missing.error}"
+
+
+def _running(job: Job) -> bool:
+    return job.status is Status.IN_PROGRESS and not job.waiting
+
+
+def _document_of(job: Job) -> int | None:
+    if not job.waiting or job.waiting_for in (None, CHILDREN):
+        return None
+    return int(job.waiting_for) if job.waiting_for.isdecimal() else None
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,100 @@
+"""A worker as processes of its own, killed at a named point: ``python -m tests.documents.killed_worker``.
+
+Arguments: the point (or ``-``), the settings as JSON, and the job to end with. Points are patched into this
+process; its children are forked, and so have them too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock import config
+from penstock.catalog.sql.catalog import SqlCatalog
+from penstock.catalog.values import OutboxEntryKind, Outcome
+from penstock.worker import launch
+from penstock.worker.document_notifier import DocumentNotifier
+from tests.worker.worker_processes import ROOT, children_of
+
+_OLDEST = os.getpid()
+
+
+def die() -> None:
+    """All processes at once, as a power cut would."""
+    for pid in [_OLDEST, *children_of(_OLDEST)]:
+        if pid != os.getpid():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _after_store() -> None:
+    """The generation is stored; its job does not wait for it yet."""
+    store = SqlCatalog.store
+
+    def stored(self: SqlCatalog, *given: Any, **more: Any) -> Any:
+        answers = store(self, *given, **more)
+        if any(answer.outcome is Outcome.BUILDING for answer in answers):
+            die()
+        return answers
+
+    SqlCatalog.store = stored  # type: ignore[method-assign]
+
+
+def _before_telling() -> None:
+    """It is published; nobody has told the job."""
+    step = DocumentNotifier.step
+
+    def told(self: DocumentNotifier) -> bool:
+        if self._catalog.outbox(OutboxEntryKind.JOB):
+            die()
+        return step(self)
+
+    DocumentNotifier.step = told  # type: ignore[method-assign]
+
+
+def _before_clearing() -> None:
+    """The job is told; the outbox still names it."""
+    clear = SqlCatalog.clear
+
+    def cleared(self: SqlCatalog, entry_ids: Any, **more: Any) -> bool:
+        if {entry.entry_id for entry in self.outbox(OutboxEntryKind.JOB)} & set(entry_ids):
+            die()
+        return clear(self, entry_ids, **more)
+
+    SqlCatalog.clear = cleared  # type: ignore[method-assign]
+
+
+POINTS: dict[str, Callable[[], None]] = {
+    "stored, not waiting": _after_store,
+    "published, not told": _before_telling,
+    "told, not cleared": _before_clearing,
+    "-": lambda: None,
+}
+
+
+def served(settings: config.Settings, job_id: str, point: str = "-", timeout: float = 60.0) -> int:
+    """Run a worker until the job has ended, or the point was reached: its exit code."""
+    values = msgspec.json.encode(launch.plain(settings), enc_hook=str).decode()
+    command = [sys.executable, "-m", "tests.documents.killed_worker", point, values, job_id]
+    return subprocess.run(command, cwd=ROOT, timeout=timeout, check=False).returncode
+
+
+def main() -> None:
+    point, values, job_id = sys.argv[1:]
+    POINTS[point]()
+    given = msgspec.json.decode(values)
+    settings = config.load({}, **given | {"state_dir": Path(given["state_dir"])})
+    launch.Worker(settings, processes=1, until_job=job_id, start_method="fork").run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""A catalog with vectors worth a file, and what is asked of it by the tests of files and graphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from penstock.catalog.rules.identity import text_hash
+from penstock.catalog.sql.sqlite import SqliteCatalog
+from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Place
+from penstock.clock import now
+from penstock.pipeline.vectors.ann_index import IndexStamp
+from penstock.pipeline.vectors.cache import VectorCache
+from penstock.pipeline.vectors.cache_directory import CacheDirectory, Sizes
+from penstock.pipeline.vectors.footer import unseal
+from penstock.pipeline.vectors.mmap_rows import Label
+
+SPACE, DIMENSION = "static-16-00000000", 16
+SIZES = Sizes(worth_a_file=100, most_drift=20, worth_a_graph=100)
+ROWS = 400
+CHANCE = np.random.default_rng(7)
+# Some subjects, and what is said of each: vectors of texts stand together, unlike those of chance.
+SUBJECTS = CHANCE.normal(size=(12, DIMENSION))
+
+
+def drawn_vectors(count: int, seed: int = 1) -> np.ndarray:
+    chance = np.random.default_rng(seed)
+    made = SUBJECTS[chance.integers(0, len(SUBJECTS), count)] + chance.normal(size=(count, DIMENSION)) / 2
+    return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True), "<f4")
+
+
+def store(catalog: SqliteCatalog, vectors: np.ndarray, tenant: str = "acme", name: str = "a") -> None:
+    """Ten vectors a document."""
+    made = []
+    for start in range(0, len(vectors), 10):
+        chunks = tuple(
+            NewChunk(text=text, text_hash=text_hash(text), start=0, end=1, vector=row.tobytes())
+            for at, row in enumerate(vectors[start : start + 10])
+            for text in [f"{name} {start} {at}"]
+        )
+        made.append(
+            NewGeneration(
+                place=Place(tenant, "docs"),
+                path=f"/{name}{start}.md",
+                content_hash=f"{name} {start} {now()}",
+                asked_at=now(),
+                read_at=now(),
+                pages=(NewPage(number=1, chunks=chunks),),
+                space=SPACE,
+            )
+        )
+    catalog.store(made)
+
+
+def ask(
+    catalog: SqliteCatalog, shelf: CacheDirectory | None, tenant: str = "acme", limit: int = 10
+) -> list[list[int]]:
+    """What a new process answers to some questions."""
+    copies = VectorCache(shelf)
+    with catalog.snapshot() as snapshot:
+        return [
+            [near.content_id for near in copies.nearest(snapshot, tenant, SPACE, each, limit=limit)]
+            for each in drawn_vectors(20, seed=99)
+        ]
+
+
+def label(shelf: CacheDirectory) -> Label:
+    sealed = unseal(shelf.vectors("acme", SPACE), Label)
+    assert sealed is not None
+    return sealed.meta
+
+
+def drawing(shelf: CacheDirectory) -> IndexStamp | None:
+    sealed = unseal(shelf.graph("acme", SPACE), IndexStamp)
+    return sealed.meta if sealed is not None else None
+
+
+def flip(path: Path, at: int) -> None:
+    whole = bytearray(path.read_bytes())
+    whole[at] ^= 0x41
+    path.write_bytes(whole)
+
+
+def cut(path: Path, to: int) -> None:
+    path.write_bytes(path.read_bytes()[:to])

@@ -1,0 +1,79 @@
+"""How a claim goes to a PostgreSQL server: the usual case in one statement, and the way back to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from penstock import lifecycle
+from penstock.job import Claim, ClaimRequest, Scope
+from penstock.queue.postgres.queue import PostgresQueue
+from tests.servers import postgres
+from tests.stores.new_jobs import T0
+from tests.stores.new_jobs import call as new
+
+
+@pytest.fixture
+def queue() -> Iterator[PostgresQueue]:
+    queue = PostgresQueue(postgres.fresh_store())
+    yield queue
+    queue.close()
+
+
+def _claimed(queue: PostgresQueue, limit: int = 10, held: list[Claim] | None = None) -> list[str]:
+    settled = [lifecycle.done(claim) for claim in held or []]
+    return [claim.queue_id for claim in queue.exchange(settled, ClaimRequest("w", limit), now=T0).claims]
+
+
+def _hopes(queue: PostgresQueue) -> bool:
+    """For the usual case, at its next claim."""
+    return queue._plain
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_usual_case_comes_back_after_a_lock(queue: PostgresQueue, ends: bool) -> None:
+    queue.add([new(1), new(2, lock_key="a"), new(3)], now=T0)
+    held = queue.claim(ClaimRequest("w", 3), now=T0)
+    assert not _hopes(queue)
+
+    queue.add([new(4), new(5)], now=T0)
+    first = _claimed(queue, 1, held if ends else None)
+    assert _hopes(queue)
+    assert ["job_000004", "job_000005"] == first + _claimed(queue, 1)
+
+
+def test_an_empty_queue_is_the_usual_case(queue: PostgresQueue) -> None:
+    assert [] == _claimed(queue)
+    assert _hopes(queue)
+
+
+def test_what_is_paused_stays(queue: PostgresQueue) -> None:
+    queue.add([new(1), new(2, tenant_id="other")], now=T0)
+    assert ["job_000001"] == _claimed(queue, 1)
+    queue.pause(Scope("other"))
+    assert [] == _claimed(queue)
+    assert not _hopes(queue)
+    queue.resume(Scope("other"), now=T0)
+    assert ["job_000002"] == _claimed(queue)
+    assert [] == _claimed(queue)
+    assert _hopes(queue)
+
+
+def test_what_is_due_comes_in_its_turn(queue: PostgresQueue) -> None:
+    queue.add([new(1, run_at=T0 + timedelta(seconds=1)), new(2)], now=T0)
+    later = queue.claim(ClaimRequest("w", 1), now=T0 + timedelta(seconds=2))
+    assert ["job_000001"] == [claim.queue_id for claim in later]
+    assert ["job_000002"] == _claimed(queue)
+
+
+def test_what_has_an_end_of_its_own_does_not_hold_up_what_was_taken(queue: PostgresQueue) -> None:
+    """A follow-up is met only once the next jobs are taken with it."""
+    queue.add([new(1)], now=T0)
+    held = queue.claim(ClaimRequest("w", 1), now=T0)
+    queue.add([new(9, idempotency_key=new(1).idempotency_key), new(2)], now=T0)
+    exchange = queue.exchange([lifecycle.done(claim) for claim in held], ClaimRequest("w", 2), now=T0)
+
+    assert ["pending"] == exchange.settled
+    assert {"job_000001", "job_000002"} == {claim.queue_id for claim in exchange.claims}

@@ -1,0 +1,95 @@
+"""The order of rows, against a plain sort of what is there."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from random import Random
+
+import msgspec
+import pytest
+
+from penstock import transitions
+from penstock.job import Job, NewJob
+from penstock.queue.memory.lazy_heap import LazyHeap
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def row(number: int, turn: int) -> Job:
+    new = NewJob(
+        queue_id=f"job_{number:04d}",
+        item_type="file",
+        op="ingest",
+        tenant_id="t",
+        collection="c",
+        idempotency_key=str(number),
+        payload_json="{}",
+    )
+    return transitions.added(new, T0, turn)
+
+
+def by_turn(job: Job) -> tuple[int, str]:
+    return job.turn, job.queue_id
+
+
+class Rows:
+    def __init__(self) -> None:
+        self.rows: dict[str, Job] = {}
+        self.heap = LazyHeap(self.rows, by_turn)
+
+    def put(self, job: Job) -> None:
+        self.rows[job.queue_id] = job
+        self.heap.put(job)
+
+    def expected(self) -> list[Job]:
+        return sorted(self.rows.values(), key=by_turn)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_come_in_order_whatever_came_and_went(seed: int):
+    random, rows = Random(seed), Rows()
+    for number in range(400):
+        rows.put(row(number, number if random.random() < 0.8 else random.randrange(400)))
+        if random.random() < 0.5:
+            moved = rows.rows[random.choice(list(rows.rows))]
+            rows.put(msgspec.structs.replace(moved, turn=random.randrange(400)))
+        if random.random() < 0.3:
+            # Gone, from the head as often as from elsewhere; the heap is not told.
+            gone = rows.expected()[0].queue_id if random.random() < 0.5 else random.choice(list(rows.rows))
+            del rows.rows[gone]
+        if random.random() < 0.2:
+            assert rows.expected() == list(rows.heap.ordered())
+            assert rows.heap.first() is next(iter(rows.expected()), None)
+    assert rows.expected() == list(rows.heap.ordered())
+
+
+def test_a_reader_that_stops_early_takes_nothing_away():
+    rows = Rows()
+    for number in range(100):
+        rows.put(row(number, number * 7 % 10))
+    first = next(iter(rows.heap.ordered()))
+
+    assert first is rows.expected()[0]
+    assert rows.expected() == list(rows.heap.ordered())
+
+
+def test_a_row_put_again_unchanged_comes_once():
+    rows = Rows()
+    job = row(1, 1)
+    rows.put(job)
+    rows.put(msgspec.structs.replace(job))
+
+    assert [rows.rows["job_0001"]] == list(rows.heap.ordered())
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_what_died_does_not_pile_up(read: bool):
+    rows = Rows()
+    rows.put(row(0, 0))
+    for number in range(10_000):
+        rows.put(row(1, number))
+        if read:
+            rows.heap.first()
+    kept = len(rows.heap._fresh) + len(rows.heap._run) + len(rows.heap._heap)
+
+    assert kept < 500

@@ -1,0 +1,293 @@
+"""Handlers that do what handlers in the field do to their workers, chosen by the job's payload."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock import clock
+from penstock.errors import PermanentFailure, ServiceUnavailable, TransientFailure
+from penstock.handlers.context import Context
+from penstock.handlers.registry import Registry, Wait
+from penstock.job import NewJob
+from penstock.worker import breaker
+from tests.worker.leaking_functions import (
+    leak_descriptors,
+    leak_many_threads,
+    leak_memory,
+    shout,
+    shout_behind,
+    state,
+    tamper,
+    tamper_for_good,
+)
+from tests.worker.misbehaving_functions import (
+    catastrophe,
+    chdir,
+    close_all,
+    close_stdin,
+    close_stdout,
+    exit_hard,
+    fork,
+    fork_and_stay,
+    garbage,
+    hoard,
+    hostile,
+    interrupt,
+    keep_the_logs_lock,
+    kill_self,
+    leak_a_hog,
+    leak_threads,
+    leave_a_timer,
+    mute_stdout,
+    no_text,
+    print_much,
+    read_stdin,
+    regex,
+    start_a_program,
+    stop_the_clock,
+    surrogates,
+    sys_exit,
+    too_large,
+    unspeakable,
+    where,
+)
+
+
+def record(context: Context, what: str) -> None:
+    """A side effect anybody can count: one line a call, whole whatever happens."""
+    path = context.payload.get("record")
+    if path:
+        line = f"{what} {context.job_id} {context.claim.claim_number} {os.getpid()} {time.monotonic():.6f}\n"
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.write(fd, line.encode())
+        os.close(fd)
+
+
+def noop(context: Context) -> Any:
+    return {"ran": context.attempt}
+
+
+def sleep(context: Context) -> None:
+    time.sleep(context.payload["seconds"])
+
+
+def sleep_unless_retried(context: Context) -> int:
+    """Long the first time, quick ever after."""
+    if context.claim.claim_number == 1:
+        time.sleep(context.payload["seconds"])
+    return context.claim.claim_number
+
+
+def compute(context: Context) -> None:
+    """Done after so many seconds on a core, however long that takes."""
+    until = time.process_time() + context.payload["seconds"]
+    while time.process_time() < until:
+        pass
+
+
+def busy(context: Context) -> None:
+    while True:
+        pass
+
+
+def digest(context: Context) -> str:
+    """One C call of minutes that gives the interpreter away."""
+    huge = bytearray(1 << 20)
+    return hashlib.pbkdf2_hmac("sha512", huge, b"salt", 1 << 30).hex()
+
+
+def stubborn(context: Context) -> None:
+    """Swallows whatever is raised to stop it."""
+    while True:
+        with suppress(BaseException):
+            time.sleep(60)
+
+
+def checkpoints(context: Context) -> None:
+    while True:
+        context.progress(3, 4, "three of four", files=3)
+        time.sleep(0.01)
+
+
+def tidy(context: Context) -> None:
+    """Cleans up behind itself when it is stopped."""
+    try:
+        time.sleep(60)
+    finally:
+        record(context, "tidied")
+
+
+def down(context: Context) -> None:
+    raise ServiceUnavailable("qdrant")
+
+
+def down_for_a_moment(context: Context) -> None:
+    """The same, in a process that asks again soon."""
+    breaker.FIRST_PROBE_S = 0.5
+    raise ServiceUnavailable("qdrant")
+
+
+def up_when_there(context: Context) -> str:
+    with context.service("qdrant"):
+        if not Path(context.payload["there"]).exists():
+            raise ServiceUnavailable("qdrant")
+    return "stored"
+
+
+def parent(context: Context) -> Wait:
+    child = NewJob(
+        queue_id=clock.new_id(),
+        item_type="content",
+        op="ingest",
+        tenant_id="acme",
+        collection="docs",
+        idempotency_key="child",
+        payload_json=msgspec.json.encode(context.payload["child"]).decode(),
+        priority=4,
+    )
+    return Wait((child,))
+
+
+def parent_at_second_try(context: Context) -> Wait:
+    if context.attempt == 1:
+        raise TransientFailure("not yet", retry_after=timedelta(seconds=0.3))
+    time.sleep(1.0)
+    return parent(context)
+
+
+def expand(context: Context) -> Wait:
+    """Three pages of children, dying after the first page of the first attempt."""
+    for page in range(context.cursor or 0, 3):
+        context.expand([_child(context, f"{page}-{number}") for number in range(5)], cursor=page + 1)
+        context.progress(page + 1, 3)
+        if context.attempt == 1:
+            kill_self(context)
+    return Wait()
+
+
+def _child(context: Context, key: str) -> NewJob:
+    return NewJob(
+        queue_id=clock.new_id(),
+        item_type="content",
+        op="ingest",
+        tenant_id="acme",
+        collection="docs",
+        idempotency_key=key,
+        payload_json=msgspec.json.encode({"do": "noop", "record": context.payload["record"]}).decode(),
+        priority=4,
+    )
+
+
+def taken_child(context: Context) -> Wait:
+    """A child under an id that another job has: the store refuses the whole answer."""
+    child = NewJob(
+        queue_id=context.job_id,
+        item_type="content",
+        op="ingest",
+        tenant_id="acme",
+        collection="docs",
+        idempotency_key="child",
+        payload_json="{}",
+    )
+    return Wait((child,))
+
+
+HANDLERS: dict[str, Callable[[Context], Any]] = {
+    handler.__name__: handler
+    for handler in (
+        noop,
+        sleep,
+        sleep_unless_retried,
+        compute,
+        busy,
+        regex,
+        digest,
+        stubborn,
+        checkpoints,
+        tidy,
+        kill_self,
+        exit_hard,
+        sys_exit,
+        catastrophe,
+        interrupt,
+        unspeakable,
+        surrogates,
+        fork,
+        fork_and_stay,
+        start_a_program,
+        print_much,
+        close_stdout,
+        close_all,
+        close_stdin,
+        read_stdin,
+        chdir,
+        where,
+        leak_threads,
+        leave_a_timer,
+        stop_the_clock,
+        leak_a_hog,
+        mute_stdout,
+        keep_the_logs_lock,
+        hoard,
+        garbage,
+        hostile,
+        too_large,
+        no_text,
+        down,
+        down_for_a_moment,
+        up_when_there,
+        parent,
+        parent_at_second_try,
+        expand,
+        taken_child,
+        state,
+        tamper,
+        tamper_for_good,
+        leak_descriptors,
+        leak_many_threads,
+        leak_memory,
+        shout,
+        shout_behind,
+    )
+}
+
+
+def run(context: Context) -> Any:
+    record(context, "began")
+    answer = HANDLERS[context.payload["do"]](context)
+    record(context, "ended")
+    return answer
+
+
+def together(contexts: Sequence[Context]) -> Any:
+    """A batch handler: each job's own outcome, and how many came with it."""
+    for context in contexts:
+        if context.payload.get("do") == "kill_self":
+            kill_self(context)
+        if context.payload.get("do") == "garbage":
+            return "not a list of results"
+    return [
+        PermanentFailure("asked to fail") if context.payload.get("do") == "fail" else len(contexts)
+        for context in contexts
+    ]
+
+
+def registry() -> Registry:
+    handlers = Registry()
+    handlers.register("content", "ingest", run)
+    handlers.register("function", "run", run)
+    handlers.register("content", "update", together, batch=10)
+    return handlers
+
+
+def broken_registry() -> Registry:
+    raise ImportError("no module named 'their_tasks'")

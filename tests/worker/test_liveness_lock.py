@@ -1,0 +1,129 @@
+"""How the living know who died: by locks on files, whatever became of the process numbers."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from penstock.job import ClaimRequest, Settlement, Status
+from penstock.worker.liveness_lock import LivenessLock, release_dead, slot_path
+from penstock.worker.shared_state import _LAYOUT, _RESULTS, ExecutingJob, SharedState
+from tests.worker.worker_processes import WorkerHost
+
+
+def died(field: WorkerHost, *, executing: int | None, results: int = 0, name: str = "dead") -> list[str]:
+    """A supervisor whose child held three jobs; which of them it executed, how many it had finished."""
+    ids = field.put_many(3)
+    directory = field.place / "workers"
+    life = LivenessLock(directory, name)
+    life.adopt(f"{name}-1")
+    slot = SharedState.create(slot_path(directory, f"{name}-1"))
+    claims = field.queue.claim(ClaimRequest(f"{name}-1", 3))
+    if executing is not None:
+        slot.begin((ExecutingJob(ids[executing], claims[executing].claim_number, 60),), 1.0)
+    slot.keep(
+        [
+            Settlement(queue_id=claim.queue_id, claim_number=1, status=Status.DONE, what="done")
+            for claim in claims[:results]
+        ]
+    )
+    slot.close()
+    life.close(remove=False)
+    return ids
+
+
+def test_what_a_dead_supervisor_held_is_settled_as_its_slots_say(field: WorkerHost):
+    ids = died(field, executing=1, results=1)
+
+    assert 2 == release_dead(field.queue, field.place / "workers")
+
+    jobs = [field.job(job_id) for job_id in ids]
+    assert [Status.DONE, Status.PENDING, Status.PENDING] == [job.status for job in jobs]
+    assert [0, 1, 0] == [job.retry_count for job in jobs]
+    assert [] == list((field.place / "workers").iterdir())
+    assert 0 == release_dead(field.queue, field.place / "workers")
+
+
+def test_a_slot_that_cannot_be_read_is_settled_without_it(field: WorkerHost):
+    """Torn by a power cut, or written by another version: the jobs go on, and so do later workers."""
+    torn, foreign = died(field, executing=1, name="torn"), died(field, executing=1, name="foreign")
+    directory = field.place / "workers"
+    page = bytearray(slot_path(directory, "torn-1").read_bytes())
+    page[_RESULTS * 8 : _RESULTS * 8 + 8] = (200).to_bytes(8, "little")
+    slot_path(directory, "torn-1").write_bytes(page)
+    page = bytearray(slot_path(directory, "foreign-1").read_bytes())
+    page[_LAYOUT * 8] += 1
+    slot_path(directory, "foreign-1").write_bytes(page)
+
+    assert 6 == release_dead(field.queue, directory)
+
+    assert 6 == field.count(Status.PENDING)
+    assert [0, 1, 0] == [field.job(job_id).retry_count for job_id in torn]
+    assert [0, 0, 0] == [field.job(job_id).retry_count for job_id in foreign]
+    assert [] == list(directory.iterdir())
+
+
+def test_a_file_that_cannot_be_opened_is_passed_over_with_one_warning(
+    field: WorkerHost, caplog: pytest.LogCaptureFixture
+):
+    """Another user's, for one. Here it is a loop of links, which not even root can open."""
+    ids = died(field, executing=None)
+    directory = field.place / "workers"
+    unreadable = directory / "another.worker"
+    unreadable.symlink_to(unreadable)
+
+    assert [3, 0] == [release_dead(field.queue, directory) for _ in range(2)]
+
+    assert {Status.PENDING} == {field.job(job_id).status for job_id in ids}
+    assert 1 == caplog.text.count("another.worker cannot be told")
+
+
+def test_a_slot_that_cannot_be_opened_does_not_keep_the_others(field: WorkerHost):
+    died(field, executing=None, name="bad")
+    ids = died(field, executing=None, name="good")
+    directory = field.place / "workers"
+    slot = slot_path(directory, "bad-1")
+    slot.unlink()
+    slot.symlink_to(slot)
+
+    release_dead(field.queue, directory)
+
+    assert {Status.PENDING} == {field.job(job_id).status for job_id in ids}
+
+
+def test_the_living_are_left_alone(field: WorkerHost):
+    directory = field.place / "workers"
+    life = LivenessLock(directory, "alive")
+    life.adopt("alive-1")
+    field.put()
+    field.queue.claim(ClaimRequest("alive-1"))
+
+    assert 0 == release_dead(field.queue, directory)
+
+    assert 1 == field.count(Status.IN_PROGRESS)
+    life.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_forked_child_does_not_keep_its_dead_supervisor_alive(field: WorkerHost):
+    directory = field.place / "workers"
+    life = LivenessLock(directory, "dead")
+    running, write_running = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(write_running, b".")
+        signal.pause()
+    try:
+        os.read(running, 1)
+        life.close(remove=False)
+
+        release_dead(field.queue, directory)
+
+        assert [] == list(directory.iterdir())
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(running)
+        os.close(write_running)

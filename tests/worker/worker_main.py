@@ -1,0 +1,119 @@
+"""A worker as a process of its own: ``python -m tests.worker.worker_main URL PLACE NAME TERMS``.
+
+NAME is the host it plays: workers of one name share a directory. TERMS is JSON.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import random
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from penstock import clock, config
+from penstock.errors import StoreUnavailable
+from penstock.job import Held, Job, JobQuery
+from penstock.queue.factory import open_queue
+from penstock.queue.protocol import Queue
+from penstock.worker.supervisor import Supervisor, WorkerOptions
+from tests.worker import sample_handlers
+
+
+def opened(url: str) -> Queue:
+    # What a power cut does is not asked here, and the sync is most of a commit's cost.
+    return open_queue(config.load({}, url=url, sqlite_synchronous="NORMAL"))
+
+
+class Flaky:
+    """A store that is away for every few calls, or goes away before it could answer a claim."""
+
+    def __init__(self, queue: Queue, away: float, unanswered: float) -> None:
+        self._queue = queue
+        self._away = away
+        self._unanswered = unanswered
+        self._chance = random.Random(os.getpid())
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._queue, name)
+        if name in ("wait", "close"):
+            return found
+        chance = self._chance.random()
+
+        def call(*given: object, **named: object) -> Any:
+            if chance < self._away:
+                raise StoreUnavailable("the network is down")
+            answer = found(*given, **named)
+            if name == "exchange" and chance > 1 - self._unanswered:
+                raise StoreUnavailable("the network went down; it may have been done")
+            return answer
+
+        return call
+
+
+class Slow:
+    """A store that lists jobs held for later slowly: what was counted before has changed by then."""
+
+    def __init__(self, queue: Queue, seconds: float) -> None:
+        self._queue = queue
+        self._seconds = seconds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+    def find(self, query: JobQuery) -> list[Job]:
+        if query.held is Held.TIME:
+            time.sleep(self._seconds)
+        return self._queue.find(query)
+
+
+def slow(url: str, seconds: float) -> Queue:
+    return cast("Queue", Slow(opened(url), seconds))
+
+
+def flaky(url: str, away: float, unanswered: float) -> Queue:
+    return cast("Queue", Flaky(opened(url), away, unanswered))
+
+
+def terms(url: str, place: Path, name: str, given: dict[str, Any]) -> WorkerOptions:
+    lease_s = given.pop("lease_s", 30.0)
+    registry = sample_handlers.broken_registry if given.pop("broken", 0) else sample_handlers.registry
+    retention = {status: timedelta(seconds=kept) for status, kept in given.pop("retention", {}).items()}
+    away, unanswered = given.pop("away", 0.0), given.pop("unanswered", 0.0)
+    opening = functools.partial(opened, url)
+    if find_s := given.pop("find_s", 0.0):
+        opening = functools.partial(slow, url, find_s)
+    if away or unanswered:
+        opening = functools.partial(flaky, url, away, unanswered)
+    return WorkerOptions(
+        open_queue=opening,
+        registry=registry,
+        directory=place / name,
+        lease=timedelta(seconds=lease_s),
+        retention=retention,
+        **{"heartbeat_s": lease_s / 3, "start_method": "fork", "poll_s": 0.25} | given,
+    )
+
+
+def set_clock_off(seconds: float) -> None:
+    """As on a host whose time is wrong."""
+    right = clock.now
+    clock.now = lambda: right() + timedelta(seconds=seconds)
+
+
+def main() -> None:
+    url, place, name, told = sys.argv[1:]
+    given = msgspec.json.decode(told)
+    set_clock_off(given.pop("clock_off_s", 0))
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    Supervisor(terms(url, Path(place), name, given)).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,294 @@
+"""Real workers, started, watched and killed from outside, and the queue they share with the test."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+import psycopg
+import redis
+
+from penstock.job import Job, JobQuery, NewJob, Status
+from penstock.queue.protocol import Queue
+from tests import signals
+from tests.servers import redis as redis_servers
+from tests.servers.stores import store_url
+from tests.worker.worker_main import opened
+
+ROOT = Path(__file__).resolve().parents[2]
+T = TypeVar("T")
+
+
+def until(condition: Callable[[], T], timeout: float = 30.0) -> T:
+    """What the condition answers as soon as that is true; fails when it is not within the time."""
+    deadline = time.monotonic() + timeout
+    while not (answer := condition()):
+        assert time.monotonic() < deadline, f"not within {timeout} s"
+        time.sleep(0.01)
+    return answer
+
+
+def children_of(pid: int) -> list[int]:
+    """All descendants of a process, as the kernel knows them now."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            fields = _stat(int(entry.name)).rpartition(")")[2].split()
+            if fields and fields[0] != "Z":
+                parents.setdefault(int(fields[1]), []).append(int(entry.name))
+    found, look = [], [pid]
+    while look:
+        below = parents.get(look.pop(), [])
+        found += below
+        look += below
+    return found
+
+
+def within(limit: float, took: float) -> bool:
+    """Whether that was in time, on a machine that is not busy with something else.
+
+    Starting interpreters is most of what is timed, so on a busy one their own delay is allowed on top.
+    """
+    if took < limit:
+        return True
+    began = time.monotonic()
+    subprocess.run(
+        [sys.executable, "-c", "import penstock.worker.launch, penstock.worker.supervisor"], check=True
+    )
+    delay = time.monotonic() - began - 0.2
+    return took < limit + 6 * delay
+
+
+def _stat(pid: int) -> str:
+    """The kernel's line on a process; empty when there is none."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text()
+    return ""
+
+
+def alive(pids: Iterable[int]) -> list[int]:
+    return [pid for pid in pids if (stat := _stat(pid)) and ") Z " not in stat]
+
+
+def seconds_on_a_core(pids: list[int]) -> float:
+    """From the scheduler itself, in nanoseconds; all threads."""
+    tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+def wake_ups(pids: list[int]) -> int:
+    """How often their threads slept of their own accord. Unlike time on a core, no other work changes it."""
+    tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
+    lines = [line for task in tasks for line in (task / "status").read_text().splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+
+
+class Worker:
+    """One supervisor and its children."""
+
+    def __init__(self, field: WorkerHost, name: str, given: dict[str, Any]) -> None:
+        cwd, piped = given.pop("cwd", ROOT), given.pop("piped", False)
+        self._log = field.place / f"{name}-{time.monotonic_ns()}.log"
+        command = [sys.executable, "-m", "tests.worker.worker_main", field.url, str(field.place), name]
+        dispositions = signals.ignore if given.pop("ignoring", False) else signals.hear
+        path = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, sys.path)])
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*command, msgspec.json.encode(given).decode()],
+                cwd=cwd,
+                env=os.environ | {"PYTHONPATH": path},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if piped else None,
+                stderr=log,
+                preexec_fn=dispositions,
+            )
+        self.pid = self.process.pid
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def children(self) -> list[int]:
+        return children_of(self.pid)
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def tree(self, number: int) -> None:
+        """To the supervisor first, then to whoever is left of its descendants."""
+        below = self.children()
+        self.signal(number)
+        for pid in below:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def ended(self, timeout: float = 30.0) -> int:
+        return self.process.wait(timeout)
+
+    def kill(self) -> None:
+        below = [] if self.process.poll() is not None else self.children()
+        for pid in [self.pid, *below]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+
+class Begun(NamedTuple):
+    pid: int
+    at: float
+
+
+class WorkerHost:
+    """A store, the jobs in it, and the workers on it."""
+
+    def __init__(self, engine: str, place: Path, url: str | None = None) -> None:
+        self.engine = engine
+        self.place = place
+        self._closing = ExitStack()
+        self.url = url or self._store_url()
+        self.queue: Queue = opened(self.url)
+        self.record = place / "record"
+        self._workers: list[Worker] = []
+        self._numbers = count(1)
+
+    def _store_url(self) -> str:
+        if self.engine == "redis" and redis_servers.GIVEN is None:
+            # Its own, as a test may bring it to a standstill.
+            return self._closing.enter_context(redis_servers.own_server(self.place / "redis")).url
+        return store_url(self.engine, self.place)
+
+    def worker(self, name: str = "here", **given: Any) -> Worker:
+        self._workers.append(Worker(self, name, given))
+        return self._workers[-1]
+
+    def new(self, do: str = "noop", *, payload: dict[str, Any] | None = None, **fields: Any) -> NewJob:
+        number = next(self._numbers)
+        body = {"do": do, "record": str(self.record)} | (payload or {})
+        plain: dict[str, Any] = {
+            "queue_id": f"job_{number:08d}",
+            "item_type": "content",
+            "op": "ingest",
+            "tenant_id": "acme",
+            "collection": "docs",
+            "idempotency_key": f"key {number}",
+            "payload_json": msgspec.json.encode(body).decode(),
+        }
+        return NewJob(**plain | fields)
+
+    def put(self, do: str = "noop", *, payload: dict[str, Any] | None = None, **fields: Any) -> str:
+        new = self.new(do, payload=payload, **fields)
+        self.queue.add([new])
+        return new.queue_id
+
+    def call(self, do: str, **fields: Any) -> str:
+        """Put a call of a function."""
+        return self.put(do, payload={"function_name": do}, item_type="function", op="run", **fields)
+
+    def put_many(self, number: int, do: str = "noop", **fields: Any) -> list[str]:
+        new = [self.new(do, **fields) for _ in range(number)]
+        self.queue.add(new)
+        return [job.queue_id for job in new]
+
+    def job(self, queue_id: str) -> Job:
+        job = self.queue.get(queue_id)
+        assert job is not None
+        return job
+
+    def count(self, status: Status) -> int:
+        return sum(self.queue.count(JobQuery(statuses=frozenset({status}))).values())
+
+    def jobs(self) -> list[Job]:
+        return self.queue.find(JobQuery(limit=1_000_000))
+
+    def ended(self, queue_id: str, timeout: float = 30.0) -> Job:
+        until(lambda: self.job(queue_id).ended, timeout)
+        return self.job(queue_id)
+
+    def recorded(self, what: str, queue_id: str | None = None) -> list[list[str]]:
+        """What handlers wrote down: what, job, claim number, process, time."""
+        if not self.record.exists():
+            return []
+        lines = [line.split() for line in self.record.read_text().splitlines()]
+        return [line for line in lines if line[0] == what and queue_id in (None, line[1])]
+
+    def recorded_bytes(self) -> int:
+        return self.record.stat().st_size if self.record.exists() else 0
+
+    def began(self, queue_id: str, times: int = 1) -> Begun:
+        """Wait until the job was begun that often: when that was, and in which process."""
+        until(lambda: len(self.recorded("began", queue_id)) >= times)
+        line = self.recorded("began", queue_id)[times - 1]
+        return Begun(int(line[3]), float(line[4]))
+
+    def info(self, key: str) -> list[Any]:
+        return [msgspec.json.decode(report.info_json).get(key) for report in self.queue.workers()]
+
+    def freeze(self, worker: Worker) -> None:
+        """Stop all its processes, but not in the middle of a write: that would stop everybody."""
+        while True:
+            worker.tree(signal.SIGSTOP)
+            until(lambda: all(") T " in _stat(pid) for pid in [worker.pid, *worker.children()]))
+            if self._writable():
+                return
+            worker.tree(signal.SIGCONT)
+
+    def _writable(self) -> bool:
+        try:
+            with self.locked():
+                return True
+        except (sqlite3.OperationalError, BlockingIOError, psycopg.errors.LockNotAvailable):
+            return False
+
+    @contextmanager
+    def locked(self, timeout: float = 0) -> Iterator[None]:
+        """Nobody else can write meanwhile."""
+        with getattr(self, f"_locked_{self.engine}")(timeout):
+            yield
+
+    @contextmanager
+    def _locked_sqlite(self, timeout: float) -> Iterator[None]:
+        connection = sqlite3.connect(self.place / "queue.db", timeout=timeout, isolation_level=None)
+        with closing(connection):
+            connection.execute("BEGIN IMMEDIATE")
+            yield
+
+    @contextmanager
+    def _locked_jsonl(self, timeout: float) -> Iterator[None]:
+        with (self.place / "queue/jobs/.queue.lock").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if timeout else fcntl.LOCK_NB))
+            yield
+
+    @contextmanager
+    def _locked_postgres(self, timeout: float) -> Iterator[None]:
+        with psycopg.connect(self.url) as connection:
+            connection.execute(f"LOCK TABLE unified_queue {'' if timeout else 'NOWAIT'}".encode())
+            yield
+
+    @contextmanager
+    def _locked_redis(self, timeout: float) -> Iterator[None]:
+        """Its scripts are whole or not at all, so that there is nobody to wait for."""
+        with redis.Redis.from_url(self.url.partition("?")[0]) as client:
+            if timeout:
+                client.client_pause(60_000, all=False)
+            try:
+                yield
+            finally:
+                client.client_unpause()
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+        self.queue.close()
+        self._closing.close()
