@@ -14,7 +14,7 @@ CODE := $(wildcard src tests scripts bench examples)
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check lint type format bench peers chaos hostile versions docs verify clean
+.PHONY: help setup demo tour test check lint type format bench peers chaos hostile versions docs verify figures clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -80,6 +80,9 @@ docs: $(STAMP) ## Regenerate docs/reference
 
 verify: $(STAMP) ## Fail when docs/reference is not current
 	@$(PY) -m scripts.reference --check
+
+figures: $(STAMP) ## Print sizes, names and language of the code base
+	@$(PY) -m scripts.figures $(ARGS)
 
 clean: ## Remove .venv, caches and build results
 	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
