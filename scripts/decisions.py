@@ -22,7 +22,7 @@ SECTIONS = ("**Context.**", "**Decision.**", "**Consequence.**")
 _FILE = re.compile(r"(\d{4})-[a-z0-9-]+\.md")
 _HEADING = re.compile(r"# (\d{4}): (\S.*)")
 _REFERENCE = re.compile(r"(?:\[(?P<label>\d{4})\]\((?P<folder>[./\w-]*))?(?P<file>\d{4}-[a-z0-9-]+\.md)")
-_CITATION = re.compile(r"\b(?P<word>[Dd]ecision) (?P<number>\d{4})\b")
+_CITATION = re.compile(r"\b(?P<word>[Dd]ecision\s+)(?P<number>\d{4})\b")
 _LIST = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 
 
@@ -110,7 +110,7 @@ def _rewritten(text: str, files: dict[str, str], numbers: dict[str, str]) -> str
         return f"[{new[:4]}]({found['folder']}{new}" if found["label"] else new
 
     def citation(found: re.Match[str]) -> str:
-        return f"{found['word']} {numbers.get(found['number'], found['number'])}"
+        return found["word"] + numbers.get(found["number"], found["number"])
 
     return _CITATION.sub(citation, _REFERENCE.sub(reference, text))
 

@@ -66,13 +66,13 @@ def test_a_citation_of_no_note_is_found(root: Path):
 
 def test_a_gap_is_closed_and_references_follow(root: Path):
     write(root, "0005-late.md", "# 0005: Late" + BODY)
-    (root / "src" / "module.py").write_text("# Decision 0005, then decision 0002.\n", encoding="utf-8")
+    (root / "src" / "module.py").write_text("# Decision\n0005, then decision 0002.\n", encoding="utf-8")
     (root / "CHANGELOG.md").write_text("[0005](docs/decisions/0005-late.md#late)\n", encoding="utf-8")
 
     assert [] == decisions.renumber(root)
     assert [] == decisions.find_faults(root)
     assert "# 0003: Late" + BODY == read(root, "0003-late.md")
-    assert "# Decision 0003, then decision 0002.\n" == (root / "src" / "module.py").read_text("utf-8")
+    assert "# Decision\n0003, then decision 0002.\n" == (root / "src" / "module.py").read_text("utf-8")
     assert "[0003](docs/decisions/0003-late.md#late)\n" == (root / "CHANGELOG.md").read_text("utf-8")
 
 
