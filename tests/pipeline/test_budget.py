@@ -113,7 +113,7 @@ def test_processes_together_stay_within_the_setting(tmp_path: Path):
 
 
 def test_in_a_thread_nothing_is_enforced(limiter: FileLimiter):
-    """Neither signals nor limits of the process are a thread's to use; see decision 0051."""
+    """Neither signals nor limits of the process are a thread's to use; see decision 0024."""
     made = []
     thread = threading.Thread(
         target=lambda: made.append(
