@@ -2,7 +2,8 @@
 # only python3 (3.11 or newer), make and a package index.
 
 PYTHON  ?= python3
-WORKERS ?= 2
+# Twice the cores of a small machine: tests wait for processes, leases and servers a third of their time.
+WORKERS ?= 4
 ARGS    ?=
 
 PY := .venv/bin/python
@@ -38,7 +39,7 @@ demo: $(STAMP) ## Index the documentation (or DIR=...) and search it
 tour: $(STAMP) ## Watch the queue retry, recover and finish
 	@$(PY) examples/demo_queue.py $(ARGS)
 
-test: $(STAMP) ## Run the tests (ARGS="-k name" narrows, WORKERS=4 widens)
+test: $(STAMP) ## Run the tests (ARGS="-k name" narrows, WORKERS=8 widens)
 	@$(PY) -m pytest -q -n $(WORKERS) $(ARGS)
 
 check: ## Everything CI runs: lint, type, verify, test

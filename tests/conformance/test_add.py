@@ -180,6 +180,14 @@ def test_asking_again_for_later_does_not_delay_a_job_that_is_due(queue):
     assert queue_id == claim_one(queue, at(1)).queue_id
 
 
+def test_a_twin_is_changed_when_it_is_asked_for_again_whatever_the_order_of_ids(queue):
+    """A row made behind one with a larger id is a microsecond younger; a twin was there before."""
+    (twin,) = put(queue, new("twin"))
+    put(queue, new("z", queue_id="job_z"), new("twin", queue_id="job_a"), now=at(1))
+
+    assert at(1) == row(queue, twin).updated_at
+
+
 def test_one_batch_can_ask_twice_for_the_same(queue):
     first, second, other = new(payload_json='{"v":1}'), new(payload_json='{"v":2}'), new("other")
     answers = queue.add([first, other, second], now=T0)

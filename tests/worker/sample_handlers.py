@@ -94,6 +94,12 @@ def compute(context: Context) -> None:
         pass
 
 
+def wait_for(context: Context) -> None:
+    """Done as soon as a file is there."""
+    while not Path(context.payload["there"]).exists():
+        time.sleep(0.01)
+
+
 def busy(context: Context) -> None:
     while True:
         pass
@@ -208,6 +214,7 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         sleep,
         sleep_unless_retried,
         compute,
+        wait_for,
         busy,
         regex,
         digest,
