@@ -10,7 +10,7 @@ SPECIAL = (
 )
 
 _SECRET_OPTION = re.compile(
-    r"((?:^|[?&;\s])[^=&;#\s]*(?:passw|pwd|secret|token|key)[^=&;#\s]*\s*=\s*)('[^']*'|[^&;#\s]*)",
+    r"((?:^|[?&;\s])[^=&;#\s]*(?:passw|pwd|secret|token|key|auth|credential)[^=&;#\s]*\s*=\s*)('[^']*'|[^&;#\s]*)",
     re.IGNORECASE,
 )
 _SCHEME = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|(?:postgres(?:ql)?|rediss?|unix|sqlite|jsonl):?/*)")

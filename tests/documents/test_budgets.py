@@ -21,7 +21,7 @@ BAD = {
     "spin.txt": "ERR_FILE_TIME",
     "native.txt": "ERR_FILE_TIME",
     "hungry.txt": "ERR_FILE_MEMORY",
-    "crash.txt": "ERR_WORKER_LOST",
+    "crash.txt": "ERR_PARSER_FAILED",
 }
 
 
@@ -97,6 +97,19 @@ def test_bad_files_cost_themselves_only_and_are_not_read_again(bench: Bench):
 
     assert ["spin.txt"] == list(bench.parsed())
     assert "done" == str(third.status)
+
+
+def test_a_file_that_crashes_its_process_is_tried_twice(bench: Bench):
+    (bench.folder / "crash.txt").write_text("crash is what the parser does")
+    (bench.folder / "good.txt").write_text("honest words")
+    bench.settings = config.load({}, **launch.plain(bench.settings) | {"max_retries": 3})
+
+    bench.index()
+
+    assert {"crash.txt": 2, "good.txt": 1} == bench.parsed()
+    with Penstock(settings=bench.settings) as app:
+        reason = app.documents.why(str(bench.folder / "crash.txt"))
+    assert ("failed", True) == (reason.verdict, "crashed (SIGSEGV)" in reason.cause)
 
 
 def test_another_budget_is_another_try(bench: Bench):

@@ -7,7 +7,6 @@ password shows only as a timeout, and a forked child inherits a pool without the
 from __future__ import annotations
 
 import select
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -19,6 +18,7 @@ from psycopg import pq
 from psycopg.adapt import Buffer, Loader
 from psycopg.conninfo import conninfo_to_dict
 
+from penstock.database.fair_semaphore import FairSemaphore
 from penstock.database.postgres_errors import one_line, ours
 from penstock.database.postgres_url import split_schema
 from penstock.errors import InvalidSetting, StoreUnavailable
@@ -102,7 +102,7 @@ class PostgresConnections:
 
     def _reset(self) -> None:
         self._idle: list[Connection] = []
-        self._room = threading.BoundedSemaphore(self._size)
+        self._room = FairSemaphore(self._size)
 
     def after_fork(self) -> None:
         # The driver closes nothing that another process opened, so the parent's sessions go on.
@@ -150,6 +150,10 @@ class PostgresConnections:
                     yield connection
             except psycopg.Error as error:
                 raise ours(error, self.name) or error from error
+
+    def has_waiting(self) -> bool:
+        """Whether a thread waits for a connection."""
+        return self._room.has_waiting()
 
     def _kept(self) -> Connection | None:
         while True:

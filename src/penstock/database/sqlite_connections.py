@@ -10,9 +10,10 @@ import errno
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from penstock.database import sqlite_file
 from penstock.errors import (
@@ -40,13 +41,21 @@ def truncate_log(path: Path, busy_timeout_s: float) -> None:
 
 class SqliteConnections:
     def __init__(
-        self, path: Path, *, synchronous: str, busy_timeout_s: float, foreign_keys: bool = False
+        self,
+        path: Path,
+        *,
+        synchronous: str,
+        busy_timeout_s: float,
+        foreign_keys: bool = False,
+        functions: Mapping[str, Callable[[Any, Any], bool]] | None = None,
     ) -> None:
+        """``functions``: SQL functions of two arguments, also in place of SQLite's own."""
         self.path = path
         self.file = sqlite_file.SqliteFile(path)
         self._synchronous = synchronous
         self._busy_timeout_s = busy_timeout_s
         self._foreign_keys = foreign_keys
+        self._functions = functions or {}
         self._inherited: list[dict[str, sqlite3.Connection]] = []
         self._reset()
         fork_hooks.watch(self)
@@ -102,6 +111,8 @@ class SqliteConnections:
             connection.execute("PRAGMA foreign_keys = 1")
         if role != "write":
             connection.execute("PRAGMA query_only = 1")
+        for name, function in self._functions.items():
+            connection.create_function(name, 2, function, deterministic=True)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:

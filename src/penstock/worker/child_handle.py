@@ -170,7 +170,8 @@ class ChildHandle:
             return lifecycle.released(job, "its batch was stopped")
         if self._dismissed:
             return lifecycle.released(job, "worker stopped")
-        return dead_workers.unless_executing(executing, self.slot.file_run(executing.number))(job)
+        run = self.slot.file_run(executing.number)
+        return dead_workers.after_crash(executing, run, self.process.exitcode)(job)
 
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError, PermissionError):

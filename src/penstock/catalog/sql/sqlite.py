@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock import clock
+from penstock.catalog import path_glob
 from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import SqliteStatements, Statements, load, migrations
@@ -32,7 +33,11 @@ class SqliteCatalog(SqlCatalog):
         self.path = Path(path)
         self._busy_timeout_s = busy_timeout_s
         self._connections = SqliteConnections(
-            self.path, synchronous=synchronous, busy_timeout_s=busy_timeout_s, foreign_keys=True
+            self.path,
+            synchronous=synchronous,
+            busy_timeout_s=busy_timeout_s,
+            foreign_keys=True,
+            functions={"glob": path_glob.matches},
         )
         self._idle_readers: list[str] = []
         self._readers = count(1)
