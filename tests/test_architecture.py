@@ -43,6 +43,7 @@ GROUPS = {
     "catalog.values": "rules",
     "catalog.rules": "rules",
     "catalog.views": "rules",
+    "catalog.portions": "rules",
     "pipeline": "pipeline",
     "handlers": "handlers",
     "worker": "worker",
