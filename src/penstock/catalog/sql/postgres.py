@@ -100,7 +100,11 @@ class PostgresCatalog(SqlCatalog):
     def _now(self) -> datetime:
         return self._clock.now()
 
-    def _write(self, work: Callable[[Statements, datetime], T], now: datetime | None = None) -> T:
+    def _write(
+        self, work: Callable[[Statements, datetime], T], now: datetime | None = None, *, synced: bool = True
+    ) -> T:
+        # Every commit is synced: writers do not wait for each other's here.
+        del synced
         moment = now or self._now()
         return transact(self._writers, self._channel, PostgresStatements, lambda rows: work(rows, moment))
 
