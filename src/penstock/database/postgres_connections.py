@@ -62,6 +62,8 @@ class PostgresConnections:
             self.name += f" (schema {self.schema})"
         self.pooled = pooled
         self.timeout_s = timeout_s
+        self.parked = False
+        """Whether rows were parked for a lock when somebody last looked: a guess of what comes next."""
         self._size = size
         self._parameters = self._read(address)
         self._reset()

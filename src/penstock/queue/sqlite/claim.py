@@ -33,8 +33,13 @@ class SqliteClaim:
         self._at = format_time(now)
         self.rows_read = 0
 
-    def run(self, rows: SqliteRows, paused: frozenset[Scope]) -> list[Claim] | None:
-        if rows.scalar("any_due", self._at):
+    def ahead(self) -> tuple[bool, bool]:
+        """Whether there is any pause, and whether a row that waits for a time is due."""
+        paused, due = self._cursor.execute(SQL["before_claim"], (self._at,)).fetchone()
+        return paused == 1, due == 1
+
+    def run(self, rows: SqliteRows, paused: frozenset[Scope], *, due: bool) -> list[Claim] | None:
+        if due:
             self._cursor.execute(SQL["promote"], (self._at,))
         taken: list[Claim] = []
         size = self._request.limit

@@ -1,4 +1,9 @@
--- An update that finds nothing still opens every index; a look is a quarter of its price.
+-- An update that finds nothing still opens every index; a look is a quarter of its price. Asked together with whether
+-- there is any pause: most of a short statement's price is its start.
+-- name: before_claim
+SELECT EXISTS (SELECT 1 FROM queue_pause),
+       EXISTS (SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_scheduled WHERE held = 'time' AND run_at <= ?)
+
 -- name: any_due
 SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_scheduled WHERE held = 'time' AND run_at <= ? LIMIT 1
 
