@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 from penstock import setting_types as kinds
 from penstock.errors import InvalidName, InvalidSetting
 from penstock.url_mask import masked_url as masked_url
+from penstock.url_mask import resolved_url
 
 ARGUMENT = "argument"
 DEFAULT = "default"
@@ -363,6 +364,16 @@ def _check_together(settings: Settings) -> None:
                 f"heartbeat_s = {settings.heartbeat_s:g}: expected less than {name} = {lease:g}",
                 remedy="Shorten PENSTOCK_HEARTBEAT_S or lengthen the lease; a third of it is a good value.",
             )
+
+
+def portable_values(settings: Settings) -> dict[str, Any]:
+    """The settings as keyword arguments of ``load``, for another process in any working directory.
+
+    Paths of stores are resolved, so that all workers of a store agree on its URL however it was spelled.
+    """
+    values = {setting.name: getattr(settings, setting.name) for setting in SETTINGS}
+    plain = {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+    return plain | {"url": resolved_url(settings.url), "catalog_url": resolved_url(settings.catalog_url)}
 
 
 def describe(settings: Settings) -> list[SettingReport]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 MASK = "***"
 SPECIAL = (
@@ -62,3 +63,10 @@ def _hidden(url: str) -> tuple[int, int]:
         # A user without a password, unless there is not even a scheme to tell them apart.
         return (0, 0) if found else (start, start + at)
     return start + colon + 1, start + at
+
+
+def resolved_url(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    if scheme == "sqlite":
+        return f"sqlite:///{Path(rest[1:]).expanduser().resolve()}"
+    return f"jsonl://{Path(rest).expanduser().resolve()}" if scheme == "jsonl" else url

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock, config
+from penstock.assembly import Assembly
 from penstock.catalog.rules.single_host import HOUSED, IN_A_FILE
 from penstock.catalog_host import refuse_second_host
 from penstock.config import Settings
 from penstock.errors import DocumentsElsewhere
 from penstock.job import WorkerReport
-from penstock.worker.launch import Worker
 from tests.servers.stores import ON_SERVERS, given_back, store_url
 
 
@@ -55,7 +55,7 @@ def test_a_second_host_is_refused_by_name(app: Penstock) -> None:
     with pytest.raises(DocumentsElsewhere):
         app.search("gate")
     with pytest.raises(DocumentsElsewhere):
-        Worker(app.settings).run()
+        Assembly(app.settings).worker().run()
     assert app.jobs() == []
 
 
@@ -76,12 +76,12 @@ def test_a_worker_says_that_it_has_documents_once_it_has_some(app: Penstock, tmp
     def said() -> set[str | None]:
         return {worker.info.get(HOUSED) for worker in app.queue.workers()}
 
-    Worker(app.settings, until_idle=True).run()
+    Assembly(app.settings).worker(until_idle=True).run()
     assert said() == {None}
     (tmp_path / "mill.md").write_text("The gate sticks when it freezes.")
     app.index(tmp_path / "mill.md")
 
-    Worker(app.settings, until_idle=True).run()
+    Assembly(app.settings).worker(until_idle=True).run()
 
     assert said() == {None, IN_A_FILE}
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import click
 
 from penstock.cli.output import emit, emit_json
 from penstock.cli.session import Session, json_option
+from penstock.log_output import log_to_stderr
 
 if TYPE_CHECKING:
     from penstock.cli.session import Command
-    from penstock.config import Settings
 
 SHOWN = 8
 
@@ -23,16 +24,6 @@ def config_option(command: Command) -> Command:
         metavar="FILE",
         help="The YAML file that says which RAGs there are, instead of PENSTOCK_RAG_CONFIG.",
     )(command)
-
-
-def contract_settings(session: Session, url: str | None, rag_config: str | None) -> Settings:
-    """The settings with what the command line says of the contract."""
-    import dataclasses
-
-    from penstock import config
-
-    given = config.load(contract_url=url, rag_config=rag_config)
-    return dataclasses.replace(session.settings, contract_url=given.contract_url, rag_config=given.rag_config)
 
 
 @click.command()
@@ -49,7 +40,9 @@ def gateway(session: Session, redis_url: str | None, rag_config: str | None) -> 
     \b
     penstock gateway redis://broker:6379/0 --config rags.yaml
     """
-    made = session.make_gateway(contract_settings(session, redis_url, rag_config))
+    log_to_stderr(logging.INFO)
+    session.overrides.update(contract_url=redis_url, rag_config=rag_config)
+    made = session.assembly.gateway
 
     def tell() -> None:
         if session.as_json:
