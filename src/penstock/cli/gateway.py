@@ -44,17 +44,13 @@ def gateway(session: Session, redis_url: str | None, rag_config: str | None) -> 
     session.overrides.update(contract_url=redis_url, rag_config=rag_config)
     made = session.assembly.gateway
 
+    store = session.settings.store.masked
+
     def tell() -> None:
         if session.as_json:
-            emit_json({"rags": made.serves, "redis": made.where, "store": _store(session)})
+            emit_json({"rags": made.serves, "redis": made.where, "store": store})
             return
         named = ", ".join(made.serves[:SHOWN]) + (", …" if len(made.serves) > SHOWN else "")
-        emit(f"Taking messages for {named} from {made.where} into {_store(session)}.")
+        emit(f"Taking messages for {named} from {made.where} into {store}.")
 
     made.run(tell)
-
-
-def _store(session: Session) -> str:
-    from penstock.config import masked_url
-
-    return masked_url(session.settings.url)

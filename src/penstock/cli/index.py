@@ -98,7 +98,7 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
 
 def _claimed_elsewhere(session: Session, job_id: str) -> bool:
     """Whether a worker on another host takes it. Stores in files have none: their workers are known here."""
-    if session.settings.url.startswith(("sqlite:", "jsonl:")):
+    if session.settings.store.is_file:
         return False
     if session.assembly.jobs.job(job_id).status != "pending":
         # From an earlier request; whoever took it may be dead, and nobody would notice. Two may work on it.

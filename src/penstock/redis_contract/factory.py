@@ -12,7 +12,7 @@ from penstock.errors import DriverMissing, InvalidSetting
 from penstock.redis_contract import rags as configuration
 from penstock.redis_contract.contract import Contract
 from penstock.redis_contract.rags import Rags
-from penstock.url_mask import resolved_url
+from penstock.store_url import StoreUrl
 
 if TYPE_CHECKING:
     from penstock.queue.redis.server import Server
@@ -43,7 +43,7 @@ def make_gateway(settings: Settings, jobs: Jobs, documents: Documents) -> Gatewa
             remedy="Give --config FILE or set PENSTOCK_RAG_CONFIG; docs/guides/redis-contract.md shows one.",
         )
     rags = configuration.load(Path(settings.rag_config))
-    house = hashlib.sha256(resolved_url(settings.url).encode()).hexdigest()[:8]
+    house = hashlib.sha256(settings.store.resolved.encode()).hexdigest()[:8]
     own = Jobs(jobs.queue, settings, door="redis")
     server = _server(settings, rags)
     return Gateway(server, own, documents, rags, house=house, check=lambda: _check(server))
@@ -62,7 +62,7 @@ def _server(settings: Settings, rags: Rags | None) -> Server:
     url = settings.contract_url or (rags.redis_url if rags is not None else None)
     if url is None:
         raise InvalidSetting("nothing says on which Redis server the contract lives", remedy=_HOW)
-    if not url.startswith(("redis://", "rediss://", "unix://")):
+    if not StoreUrl(url).is_redis_server:
         raise InvalidSetting("the Redis contract needs a redis:// URL", remedy=_HOW)
     try:
         from penstock.queue.redis.server import Server

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 
 from penstock import config
 from penstock.application import load_app
-from penstock.catalog.rules.single_host import needs_one_host
 from penstock.catalog.values import Phase
-from penstock.catalog_host import refuse_second_host
-from penstock.config import Settings, masked_url
+from penstock.catalog_host import needs_one_host, refuse_second_host
+from penstock.config import Settings
 from penstock.errors import (
     DocumentsElsewhere,
     InvalidSetting,
@@ -30,7 +29,7 @@ from penstock.handlers.registry import Registry
 from penstock.log_output import log_to_stderr
 from penstock.pipeline.budget import MemoryShare
 from penstock.queue.protocol import Queue
-from penstock.url_mask import resolved_url
+from penstock.store_url import StoreUrl
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
@@ -61,7 +60,7 @@ class Worker:
     ) -> None:
         loaded = load_app(app) if app is not None else None
         settings = _common(assembly.settings, loaded.settings) if loaded else assembly.settings
-        if settings.url.startswith("memory://"):
+        if settings.store.engine == "memory":
             raise InvalidSetting(
                 "memory:// lives in one process, a worker has several",
                 remedy="Use a sqlite:/// or jsonl:// store, or app.worker_thread() in a test.",
@@ -81,7 +80,7 @@ class Worker:
         self._start_method = start_method
         # Told not to claim, it still keeps the queue healthy.
         self.processes = processes if settings.queue_enabled else 0
-        self.where = masked_url(settings.url)
+        self.where = settings.store.masked
         self.serves = _served(loaded, self._lanes)
 
     def with_stores(self) -> Worker:
@@ -132,7 +131,7 @@ class Worker:
             open_documents=functools.partial(assembly.open_document_tools, memory=memory) if housed else None,
             takes_jobs=JOBS in self._lanes,
             lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS) if housed else (),
-            one_host=needs_one_host(settings.url, settings.catalog_url),
+            one_host=needs_one_host(settings),
             start_method=self._start_method,
         )
 
@@ -193,7 +192,7 @@ def _common(given: Settings, own: Settings) -> Settings:
     """The application says where its queue is; a command line that says otherwise is a mistake."""
     for name, variable in (("url", "PENSTOCK_URL"), ("state_dir", "PENSTOCK_STATE")):
         if given.sources.get(name) == config.ARGUMENT and getattr(given, name) != getattr(own, name):
-            said = masked_url(str(getattr(own, name)))
+            said = StoreUrl(str(getattr(own, name))).masked
             raise InvalidSetting(
                 f"the application has {name} = {said}, not what was asked for",
                 remedy=f"Leave it out; an application that names no place of its own follows {variable}.",
@@ -217,7 +216,7 @@ def _retention(settings: Settings) -> dict[str, timedelta]:
 def _own_directory(settings: Settings) -> Path:
     """One for each store: a worker gives back what dead ones left, and knows only its own store."""
     directory = (
-        settings.state_dir / "workers" / hashlib.sha256(resolved_url(settings.url).encode()).hexdigest()[:12]
+        settings.state_dir / "workers" / hashlib.sha256(settings.store.resolved.encode()).hexdigest()[:12]
     )
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

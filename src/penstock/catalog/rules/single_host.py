@@ -11,10 +11,6 @@ HOUSED = "documents"
 IN_A_FILE = "in a file"
 
 
-def needs_one_host(queue_url: str, catalog_url: str) -> bool:
-    return catalog_url.startswith("sqlite:") and queue_url.startswith(("redis", "postgres"))
-
-
 def housed_elsewhere(
     workers: Iterable[WorkerReport], here: str, heard_since: datetime
 ) -> WorkerReport | None:
