@@ -201,7 +201,15 @@ class Assembly:
         pipeline = self._pipeline(memory)
         own_queue = open_queue or (lambda: closing(self.open_queue()))
         never_indexed = (str(self.settings.state_dir),)
-        documents.register(registry, catalog, pipeline, never_indexed, self.vector_files, own_queue)
+        documents.register(
+            registry,
+            catalog,
+            pipeline,
+            never_indexed,
+            self.vector_files,
+            own_queue,
+            checkpoint_interval=self.settings.checkpoint_interval,
+        )
         return DocumentTools(catalog, Phases(catalog, pipeline))
 
     def _pipeline(self, memory: MemoryShare | None = None) -> Pipeline:

@@ -143,7 +143,10 @@ class Settings:
         kinds.LEASES, MappingProxyType({}), "Other leases for some item types."
     )
     task_lease_s: float = _setting(
-        kinds.LEASE, 120.0, "The lease of a page or chunk task.", aliases=("STALE_TASK_TIMEOUT",)
+        kinds.LEASE,
+        120.0,
+        "How long a claimed page or chunk task stays its worker's without a sign of life.",
+        aliases=("STALE_TASK_TIMEOUT",),
     )
     heartbeat_s: float = _setting(
         kinds.seconds(0.1, _DAY_S),
@@ -179,7 +182,7 @@ class Settings:
     checkpoint_interval: int = _setting(
         kinds.whole(1, 1_000_000),
         50,
-        "Files between two progress reports of one job.",
+        "Files that a folder walk compares between two progress reports; a cancel counts there.",
         aliases=("AGENT_BRAIN_CHECKPOINT_INTERVAL",),
     )
     retention_days: int = _setting(

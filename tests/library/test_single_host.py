@@ -13,11 +13,10 @@ import pytest
 
 from penstock import Penstock, config
 from penstock.assembly import Assembly
-from penstock.catalog.rules.single_host import HOUSED, IN_A_FILE
 from penstock.catalog_host import refuse_second_host
 from penstock.config import Settings
 from penstock.errors import DocumentsElsewhere
-from penstock.job import WorkerReport
+from penstock.job import DOCUMENT_FILE, WorkerReport
 from tests.servers.stores import ON_SERVERS, given_back, store_url
 
 
@@ -41,7 +40,7 @@ def app(url: str, tmp_path: Path) -> Iterator[Penstock]:
 def tell(app: Penstock, host: str, *, housed: bool = True, ago_s: float = 0) -> None:
     """As a worker of that host would."""
     now = app.queue.now()
-    info = json.dumps({HOUSED: IN_A_FILE} if housed else {})
+    info = json.dumps(dict(DOCUMENT_FILE) if housed else {})
     report = WorkerReport(worker_id=f"{host}-1", host=host, pid=1, started_at=now, info_json=info)
     app.queue.report(report, now=now - timedelta(seconds=ago_s))
 
@@ -73,17 +72,17 @@ def test_a_catalog_on_a_server_has_no_host(app: Penstock, tmp_path: Path) -> Non
 
 
 def test_a_worker_says_that_it_has_documents_once_it_has_some(app: Penstock, tmp_path: Path) -> None:
-    def said() -> set[str | None]:
-        return {worker.info.get(HOUSED) for worker in app.queue.workers()}
+    def has_file() -> set[bool]:
+        return {worker.has_document_file for worker in app.queue.workers()}
 
     Assembly(app.settings).worker(until_idle=True).run()
-    assert said() == {None}
+    assert has_file() == {False}
     (tmp_path / "mill.md").write_text("The gate sticks when it freezes.")
     app.index(tmp_path / "mill.md")
 
     Assembly(app.settings).worker(until_idle=True).run()
 
-    assert said() == {None, IN_A_FILE}
+    assert has_file() == {False, True}
 
 
 def test_functions_run_on_every_host(app: Penstock, tmp_path: Path) -> None:

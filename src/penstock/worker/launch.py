@@ -96,12 +96,12 @@ class Worker:
         """
         from penstock.worker.supervisor import Supervisor
 
-        supervisor = Supervisor(self._terms()) if self.processes or not self._until_idle else None
+        supervisor = Supervisor(self._options()) if self.processes or not self._until_idle else None
         tell()
         if supervisor is not None:
             supervisor.run()
 
-    def _terms(self) -> WorkerOptions:
+    def _options(self) -> WorkerOptions:
         from penstock.worker.supervisor import WorkerOptions
 
         assembly, settings = self._assembly, self._assembly.settings
@@ -116,6 +116,7 @@ class Worker:
             processes=self.processes,
             lease=timedelta(seconds=settings.lease_s),
             lease_by_type=leases(settings),
+            task_lease=timedelta(seconds=settings.task_lease_s),
             heartbeat_s=settings.heartbeat_s,
             poll_s=settings.poll_s,
             upkeep_s=settings.upkeep_s,
@@ -154,11 +155,8 @@ def worker_alive(settings: Settings, queue: Queue) -> bool:
 
     if anybody_alive(_own_directory(settings)):
         return True
-    here, recently = socket.gethostname(), queue.now() - timedelta(seconds=2 * settings.heartbeat_s)
-    return any(
-        worker.host != here and worker.seen_at is not None and worker.seen_at > recently
-        for worker in queue.workers()
-    )
+    here, now = socket.gethostname(), queue.now()
+    return any(worker.host != here and worker.alive(now, settings.heartbeat_s) for worker in queue.workers())
 
 
 def load_handlers(app: str | None, level: int) -> Registry:

@@ -28,8 +28,9 @@ class Sweeper:
         over = self._catalog.clear([entry.entry_id for entry in entries])
         return not over or len(entries) == AT_ONCE
 
-    def take_back(self) -> bool:
-        late = self._catalog.expired(limit=AT_ONCE)
+    def take_back(self, lease: timedelta) -> bool:
+        """Give up tasks whose worker showed no sign of life for longer than ``lease``."""
+        late = self._catalog.expired(lease=lease, limit=AT_ONCE)
         if late:
             log.warning("%d tasks are taken back: their workers gave no sign of life", len(late))
             self._catalog.settle([outcomes.lost(claim) for claim in late])
