@@ -33,7 +33,7 @@ from penstock.catalog.values import (
     TaskOutcome,
     TaskRequest,
 )
-from tests.catalog.conftest import CATALOGS, VECTOR, chunk
+from tests.catalog.conftest import CATALOGS, VECTOR, chunk, completed_graph
 
 LIFETIME_S = 60
 """It ends by itself when nobody kills it."""
@@ -122,7 +122,7 @@ class Victim:
             return outcomes.completed_page(task, self._read(task.page_number))
         if task.lane is Phase.VECTOR:
             return outcomes.completed_vector(task, VECTOR)
-        return outcomes.completed_graph(task, 1, 1)
+        return completed_graph(task, 1, 1)
 
     def _sweep(self) -> None:
         entries = self._catalog.outbox(limit=5)

@@ -18,7 +18,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import Phase, Place, TaskRequest
-from tests.catalog.conftest import CATALOGS, VECTOR, found, page, put
+from tests.catalog.conftest import CATALOGS, VECTOR, completed_graph, found, page, put
 from tests.conformance.durable_engines import given_back
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -83,6 +83,6 @@ def _do(catalog: Catalog, lane: Phase) -> None:
         done = {
             Phase.OCR: lambda task: outcomes.completed_page(task, page("done", number=task.page_number)),
             Phase.VECTOR: lambda task: outcomes.completed_vector(task, VECTOR),
-            Phase.GRAPHRAG: lambda task: outcomes.completed_graph(task, 1, 1),
+            Phase.GRAPHRAG: lambda task: completed_graph(task, 1, 1),
         }[lane]
         catalog.settle([done(task) for task in tasks])

@@ -13,7 +13,6 @@ import pytest
 
 from penstock import config
 from penstock.catalog.factory import open_catalog
-from penstock.catalog.rules import outcomes
 from penstock.catalog.sql.postgres import PostgresCatalog
 from penstock.catalog.sql.postgres_rows import PostgresStatements
 from penstock.catalog.sql.statements import load
@@ -22,7 +21,20 @@ from penstock.catalog.values import Outcome, Phase, Removal, TaskStatus
 from penstock.catalog.views import Filters
 from penstock.errors import InvalidText, SchemaMismatch, StoreUnavailable
 from penstock.queue.factory import open_queue
-from tests.catalog.conftest import at, begin, embed, found, generation, page, put, read, settle, source, take
+from tests.catalog.conftest import (
+    at,
+    begin,
+    completed_graph,
+    embed,
+    found,
+    generation,
+    page,
+    put,
+    read,
+    settle,
+    source,
+    take,
+)
 from tests.catalog.test_sqlite_file import INDEXES, SPECIFIED
 from tests.conformance.durable_engines import given_back
 from tests.servers import postgres
@@ -167,7 +179,7 @@ def test_behind_a_pooler_nothing_outlives_a_transaction(place: Path):
     assert catalog.wait(0)
     read(catalog, "mill", "water")
     assert 4 == embed(catalog)
-    done = [outcomes.completed_graph(task, 1, 1) for task in take(catalog, Phase.GRAPHRAG)]
+    done = [completed_graph(task, 1, 1) for task in take(catalog, Phase.GRAPHRAG)]
     assert [TaskStatus.COMPLETED] * 4 == settle(catalog, done)
 
     assert {"1 water", "2 water"} == found(catalog, "water")

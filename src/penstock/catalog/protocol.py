@@ -68,9 +68,6 @@ BATCH = 1_000
 SWEPT = 256
 """Chunks swept in one transaction unless told otherwise: others wait meanwhile."""
 
-TASK_LEASE = timedelta(seconds=120)
-"""A task without a sign of life for this long is lost."""
-
 
 class CatalogSnapshot(Protocol):
     """One moment of the catalog. Not for several threads at once."""
@@ -117,9 +114,6 @@ class CatalogSnapshot(Protocol):
     def content(self, document_id: int) -> tuple[NewPage, ...]:
         """The pages of a generation that was read to its end, as they would be stored again, without
         vectors."""
-
-    def page_text(self, page_id: int) -> str | None:
-        """The text of a page, where it was kept."""
 
     def missing(self, document_id: int, *, limit: int = 100) -> list[MissingPart]:
         """What failed for good in ocr or vector."""
@@ -246,17 +240,13 @@ class Catalog(Protocol):
         vectors, later phases skipped behind a gate that failed for good, pages and documents brought up to
         their parts, publishing. Each applies only while its claim number holds; None: the claim was lost."""
 
-    def unfinished(
-        self, *, silent: timedelta = TASK_LEASE, now: datetime | None = None, limit: int = 100
-    ) -> list[int]:
+    def unfinished(self, *, silent: timedelta, now: datetime | None = None, limit: int = 100) -> list[int]:
         """Large generations whose next part has not come for longer than ``silent``, for ``drop``."""
 
     def renew(self, claims: Sequence[HeldTask | Task], *, now: datetime | None = None) -> list[bool]:
         """A sign of life for claims still held; False where the claim was lost."""
 
-    def expired(
-        self, *, lease: timedelta = TASK_LEASE, now: datetime | None = None, limit: int = 100
-    ) -> list[HeldTask]:
+    def expired(self, *, lease: timedelta, now: datetime | None = None, limit: int = 100) -> list[HeldTask]:
         """Claims without a sign of life for longer than the lease, for ``outcomes.lost`` and ``settle``."""
 
     def held(self, worker_id: str) -> list[HeldTask]:
@@ -302,10 +292,6 @@ class Catalog(Protocol):
     ) -> list[OutboxEntry]:
         """What is left to do after transactions that are over, oldest first."""
 
-    def leftovers(self, entry_id: int, *, limit: int = BATCH) -> list[str]:
-        """``chunk_id`` of a leftover that no live generation of its source has: to be deleted in outside
-        stores before ``clear``. Parts that a live generation kept are not among them."""
-
     def clear(self, entry_ids: Sequence[int], *, limit: int = SWEPT, now: datetime | None = None) -> bool:
         """Job entries go. Of leftovers, up to ``limit`` chunks are removed with text, keyword entry and
         vector (which goes to the cache); the entry goes with the last. True: nothing of these is left.
@@ -313,9 +299,6 @@ class Catalog(Protocol):
 
     def note(self, entries: Sequence[LedgerEntry], *, now: datetime | None = None) -> None:
         """Record why paths are not indexed. A later ``store`` or ``remove`` of the path takes it back."""
-
-    def unnote(self, place: Place, paths: Sequence[str]) -> None:
-        """Take records back: the paths are gone."""
 
     def remember(
         self, tenant_id: str, space: str, vectors: Mapping[str, bytes], *, now: datetime | None = None

@@ -20,10 +20,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from penstock.database.fair_semaphore import FairSemaphore
 from penstock.database.postgres_errors import one_line, ours
-from penstock.database.postgres_url import split_schema
 from penstock.errors import InvalidSetting, StoreUnavailable
 from penstock.queue import fork_hooks
-from penstock.url_mask import SPECIAL, masked_text, masked_url
+from penstock.store_url import ENCODE_PASSWORD, StoreUrl
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
@@ -54,9 +53,9 @@ class PostgresConnections:
         plans: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """``plans``: more that sessions are told, such as ``enable_hashjoin``: ``off``."""
-        address, self.schema = split_schema(url)
+        address, self.schema = StoreUrl(url).split_schema()
         self._told = {"statement_timeout": str(int(timeout_s * 1000)), **_PLANS, **plans}
-        self.name = masked_url(address).partition("?")[0]
+        self.name = StoreUrl(address).masked.partition("?")[0]
         if self.schema is not None:
             self._told["search_path"] = self.schema
             self.name += f" (schema {self.schema})"
@@ -74,8 +73,8 @@ class PostgresConnections:
             parameters = conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
             # The driver may quote the URL, and with it the password.
-            raise self._not_a_url(masked_text(one_line(error), url)) from None
-        authority, _, rest = url.partition("?")[0].partition("://")[2].partition("/")
+            raise self._not_a_url(StoreUrl(url).mask_in(one_line(error))) from None
+        authority, _, rest = StoreUrl(url.partition("?")[0]).rest.partition("/")
         if "@" in str(parameters.get("host") or "") or ("@" in rest and "@" not in authority):
             raise self._not_a_url("it is not clear where the password ends")
         for port in str(parameters.get("port") or "0").split(","):
@@ -99,7 +98,7 @@ class PostgresConnections:
         return f"SELECT {told}"
 
     def _not_a_url(self, why: str) -> InvalidSetting:
-        remedy = f"Write postgresql://USER:PASSWORD@HOST:PORT/DATABASE. {SPECIAL}"
+        remedy = f"Write postgresql://USER:PASSWORD@HOST:PORT/DATABASE. {ENCODE_PASSWORD}"
         return InvalidSetting(f"{self.name}: {why}", remedy=remedy)
 
     def _reset(self) -> None:

@@ -10,7 +10,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 
 from penstock import clock
@@ -147,9 +146,9 @@ class Gateway:
         if not self._reconciled:
             self._mirror.add(self._mirror.untold())
             self._reconciled = True
-        recently = clock.now() - timedelta(seconds=2 * self._jobs.settings.heartbeat_s)
-        seen = [worker.seen_at for worker in self._jobs.queue.workers()]
-        self._workers = sum(1 for moment in seen if moment is not None and moment > recently)
+        queue, heartbeat_s = self._jobs.queue, self._jobs.settings.heartbeat_s
+        now = queue.now()
+        self._workers = sum(worker.alive(now, heartbeat_s) for worker in queue.workers())
 
     def _put_right(self) -> None:
         expired = self._intake.expire()

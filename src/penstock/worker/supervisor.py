@@ -19,9 +19,8 @@ import msgspec
 
 from penstock import clock, lifecycle
 from penstock.catalog.rules import outcomes
-from penstock.catalog.rules.single_host import HOUSED, IN_A_FILE
 from penstock.errors import WorkerFailed
-from penstock.job import Beat, Job, WorkerReport
+from penstock.job import DOCUMENT_FILE, Beat, Job, WorkerReport
 from penstock.worker import dead_workers, until_idle
 from penstock.worker.child_handle import ChildHandle, free_one
 from penstock.worker.document_notifier import DocumentNotifier
@@ -172,8 +171,8 @@ class Supervisor:
             rota.add(TIDY_S, teller.step)
             rota.add(LOOK_S, teller.look_around)
             rota.add(TIDY_S, sweeper.clear_leftovers)
-            rota.add(terms.upkeep_s, sweeper.take_back, spread=SPREAD)
-            rota.add(terms.upkeep_s, sweeper.drop_unfinished, spread=SPREAD)
+            rota.add(terms.upkeep_s, lambda: sweeper.take_back(terms.task_lease), spread=SPREAD)
+            rota.add(terms.upkeep_s, lambda: sweeper.drop_unfinished(terms.task_lease), spread=SPREAD)
             rota.add(terms.upkeep_s, sweeper.forget, spread=SPREAD)
         if self._keeper is not None:
             rota.add(terms.upkeep_s, self._keeper.step, spread=SPREAD)
@@ -330,7 +329,7 @@ class Supervisor:
         if not self._houses:
             with self._catalog.snapshot() as snapshot:
                 self._houses = bool(snapshot.tenants())
-        return {HOUSED: IN_A_FILE} if self._houses else {}
+        return dict(DOCUMENT_FILE) if self._houses else {}
 
     def _report(self) -> None:
         news = self._news()

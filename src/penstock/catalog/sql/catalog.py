@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from penstock import clock
-from penstock.catalog.protocol import BATCH, SWEPT, TASK_LEASE
+from penstock.catalog.protocol import BATCH, SWEPT
 from penstock.catalog.rules.portions import Portions, Slice
 from penstock.catalog.sql import (
     generation_store,
@@ -117,9 +117,7 @@ class SqlCatalog(ABC):
     ) -> Written:
         return self._write(lambda rows, at: write_part(rows, new, part, so_far, at), now, synced=synced)
 
-    def unfinished(
-        self, *, silent: timedelta = TASK_LEASE, now: datetime | None = None, limit: int = 100
-    ) -> list[int]:
+    def unfinished(self, *, silent: timedelta, now: datetime | None = None, limit: int = 100) -> list[int]:
         before = format_time((now or self._now()) - silent)
         with self.snapshot() as snapshot:
             return snapshot.unfinished(before, limit)
@@ -154,9 +152,7 @@ class SqlCatalog(ABC):
     def _renewed(self, rows: Statements, claims: Sequence[HeldTask | Task], at: str) -> list[bool]:
         return [rows.run(f"renew_{c.lane}", at, c.task_id, c.claim_number) == 1 for c in claims]
 
-    def expired(
-        self, *, lease: timedelta = TASK_LEASE, now: datetime | None = None, limit: int = 100
-    ) -> list[HeldTask]:
+    def expired(self, *, lease: timedelta, now: datetime | None = None, limit: int = 100) -> list[HeldTask]:
         before = format_time((now or self._now()) - lease)
         with self.snapshot() as snapshot:
             return snapshot.claims("expired", before, limit)[:limit]
@@ -194,10 +190,6 @@ class SqlCatalog(ABC):
         with self.snapshot() as snapshot:
             return snapshot.outbox(kind, after, limit)
 
-    def leftovers(self, entry_id: int, *, limit: int = BATCH) -> list[str]:
-        with self.snapshot() as snapshot:
-            return snapshot.leftovers(entry_id, limit)
-
     def clear(self, entry_ids: Sequence[int], *, limit: int = SWEPT, now: datetime | None = None) -> bool:
         began = clock.elapsed_s()
         over = self._write(lambda rows, at: outbox.clear(rows, entry_ids, limit, format_time(at)), now)
@@ -207,10 +199,6 @@ class SqlCatalog(ABC):
 
     def note(self, entries: Sequence[LedgerEntry], *, now: datetime | None = None) -> None:
         self._write(lambda rows, at: ledger.note(rows, entries, format_time(at)), now)
-
-    def unnote(self, place: Place, paths: Sequence[str]) -> None:
-        where = (place.tenant_id, place.collection, place.branch)
-        self._write(lambda rows, _: rows.many("unnote", [(*where, path) for path in paths]))
 
     def remember(
         self, tenant_id: str, space: str, vectors: Mapping[str, bytes], *, now: datetime | None = None

@@ -25,17 +25,6 @@ def outbox(rows: Statements, kind: OutboxEntryKind | None, after: int, limit: in
     ]
 
 
-def leftovers(rows: Statements, entry_id: int, limit: int) -> list[str]:
-    entry = rows.one("entry", entry_id)
-    if entry is None or entry[0] != OutboxEntryKind.LEFTOVER:
-        return []
-    _, document_id, source_key, space_id = entry
-    siblings = rows.all("siblings", source_key, document_id)
-    # In another space the same chunk is another point.
-    same_space = [number for number, space in siblings if space == space_id]
-    return [row[0] for row in rows.all("parts_gone", document_id, listed(same_space), limit)]
-
-
 def clear(rows: Statements, entry_ids: Sequence[int], limit: int, at: str) -> bool:
     """Whether nothing of these entries is left."""
     room = limit

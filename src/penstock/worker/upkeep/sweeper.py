@@ -32,16 +32,17 @@ class Sweeper:
         over = any(self._catalog.clear(ids) for _ in range(SWEEPS))
         return not over or len(entries) == AT_ONCE
 
-    def take_back(self) -> bool:
-        late = self._catalog.expired(limit=AT_ONCE)
+    def take_back(self, lease: timedelta) -> bool:
+        """Give up tasks whose worker showed no sign of life for longer than ``lease``."""
+        late = self._catalog.expired(lease=lease, limit=AT_ONCE)
         if late:
             log.warning("%d tasks are taken back: their workers gave no sign of life", len(late))
             self._catalog.settle([outcomes.lost(claim) for claim in late])
         return len(late) == AT_ONCE
 
-    def drop_unfinished(self) -> bool:
-        """Generations whose writer died between two parts, where no later reading has replaced them."""
-        unfinished = self._catalog.unfinished(limit=AT_ONCE)
+    def drop_unfinished(self, lease: timedelta) -> bool:
+        """Drop large generations whose writer wrote no part for longer than ``lease``."""
+        unfinished = self._catalog.unfinished(silent=lease, limit=AT_ONCE)
         for document_id in unfinished:
             if self._catalog.drop(document_id, UNFINISHED):
                 log.warning("generation %d is dropped: %s", document_id, UNFINISHED)

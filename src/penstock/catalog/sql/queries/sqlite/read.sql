@@ -90,9 +90,6 @@ LEFT JOIN task_queue_chunk c INDEXED BY idx_tqc_page ON c.page_id = p.id
 LEFT JOIN catalog_content t ON t.id = c.content_id
 WHERE p.document_id = ? ORDER BY p.page_number, c.chunk_index
 
--- name: page_text
-SELECT text FROM catalog_page_text WHERE page_id = ?
-
 -- name: missing
 SELECT 'ocr', page_number, NULL, coalesce(ocr_error, '')
 FROM task_queue_page INDEXED BY idx_tqp_ocr_failed
