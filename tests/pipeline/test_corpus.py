@@ -12,9 +12,9 @@ import pytest
 
 from penstock.errors import UnreadableDocument
 from penstock.pipeline.chunk.factory import chunk_page
+from penstock.pipeline.extract.charset import decode
 from penstock.pipeline.extract.protocol import Content, ExtractedText
 from penstock.pipeline.extract.sandbox import Sandbox
-from penstock.pipeline.extract.text_encoding import decode
 from tests.pipeline.conftest import CORPUS
 
 Entry = dict[str, Any]

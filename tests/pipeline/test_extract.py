@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from penstock import retry
 from penstock.errors import DocumentDamaged, DocumentTooLarge, UnreadableDocument, UnsupportedType
 from penstock.pipeline.extract import file_types
+from penstock.pipeline.extract.charset import decode
 from penstock.pipeline.extract.factory import EXTRACTORS, extract, extractor
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Shape
-from penstock.pipeline.extract.text_encoding import decode
 from tests.pipeline.sample_documents import docx, paragraph, pdf
 
 NOTEBOOK = b'{"cells": [{"cell_type": "markdown", "source": ["# Mill\\n", "words"]}]}'

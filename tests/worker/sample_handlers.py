@@ -57,6 +57,7 @@ from tests.worker.misbehaving_functions import (
     surrogates,
     sys_exit,
     too_large,
+    total,
     unspeakable,
     where,
 )
@@ -210,6 +211,7 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         compute,
         busy,
         regex,
+        total,
         digest,
         stubborn,
         checkpoints,

@@ -6,8 +6,8 @@ import importlib
 
 from penstock.errors import DocumentTooLarge
 from penstock.pipeline.extract import file_types
+from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor
-from penstock.pipeline.extract.text_encoding import SNIFFED
 
 BOXED = frozenset(["pdf", "office"])
 """Extractors whose libraries may crash, hang or eat the memory: they run in a child process."""

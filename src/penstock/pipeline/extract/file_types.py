@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from penstock.errors import UnsupportedType
+from penstock.pipeline.extract.charset import looks_binary
 from penstock.pipeline.extract.protocol import FileType
-from penstock.pipeline.extract.text_encoding import looks_binary
 
 TEXT = FileType("text/plain", "text")
 MARKDOWN = FileType("text/markdown", "markdown")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import DocumentDamaged
 from penstock.pipeline.extract import html_cost
+from penstock.pipeline.extract.charset import clean, decode
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
 from penstock.pipeline.extract.text import decoding_warnings, fence_around, one_page
-from penstock.pipeline.extract.text_encoding import clean, decode
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode

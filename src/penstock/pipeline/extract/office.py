@@ -12,9 +12,9 @@ from penstock.errors import (
     DocumentTooLarge,
     NoText,
 )
+from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
 from penstock.pipeline.extract.text import one_page
-from penstock.pipeline.extract.text_encoding import clean
 
 _MOST_MEMBERS = 5_000
 _OLE = b"\xd0\xcf\x11\xe0"

@@ -24,9 +24,9 @@ from penstock.pipeline import budget
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.draft import Draft, drafted
 from penstock.pipeline.extract import file_types
+from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.factory import BOXED, check_size, extract, extractor
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType
-from penstock.pipeline.extract.text_encoding import SNIFFED
 
 FILES_PER_CHILD = 500
 """Then it is replaced: what parsers leak stays bounded."""

@@ -10,9 +10,9 @@ from xml.parsers import expat
 import msgspec
 
 from penstock.errors import DocumentDamaged
+from penstock.pipeline.extract.charset import clean, decode
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
 from penstock.pipeline.extract.text import decoding_warnings, fence_around, one_page
-from penstock.pipeline.extract.text_encoding import clean, decode
 
 _LONG_LINE = 2000
 _LONGEST_OUTPUT = 2000

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 
+from penstock.pipeline.extract.charset import clean, decode
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
 from penstock.pipeline.extract.text import decoding_warnings, one_page
-from penstock.pipeline.extract.text_encoding import clean, decode
 
 _DELIMITERS = ",;\t|"
 _SAMPLED_LINES = 50

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from penstock.errors import DocumentTooLarge
+from penstock.pipeline.extract.charset import Decoded, clean, decode
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Page, Shape
-from penstock.pipeline.extract.text_encoding import Decoded, clean, decode
 
 _SHAPES = {"markdown": Shape.MARKDOWN, "code": Shape.CODE, "rows": Shape.ROWS}
 _SHAPES_OF_TYPE = {"text/x-rst": Shape.RST, "text/asciidoc": Shape.ASCIIDOC, "text/x-org": Shape.ORG}

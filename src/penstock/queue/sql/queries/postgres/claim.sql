@@ -1,10 +1,13 @@
 -- Where nothing is due this is one look into an index. It waits for nobody: what another has locked, another
--- promotes.
+-- promotes. Bounded, as a statement over a million due rows would meet the timeout, in every claim again. While everything is paused
+-- a claim touches nothing; it is sent before the answer to that is known.
 -- name: promote
 WITH promoted AS (
     UPDATE unified_queue SET held = NULL, run_at = NULL, updated_at = %(now)s
     WHERE queue_id = ANY(ARRAY(
-        SELECT queue_id FROM unified_queue WHERE held = 'time' AND run_at <= %(now)s FOR UPDATE SKIP LOCKED))
+        SELECT queue_id FROM unified_queue WHERE held = 'time' AND run_at <= %(now)s
+          AND (SELECT count(*) FROM queue_pause WHERE tenant_id = '*' AND collection = '*') = 0
+        ORDER BY run_at LIMIT %(most)s FOR UPDATE SKIP LOCKED))
     RETURNING 1
 )
 SELECT count(*) FROM promoted
