@@ -289,12 +289,13 @@ class CancelResult(msgspec.Struct, frozen=True):
 
 
 class RequeueResult(msgspec.Struct, frozen=True):
-    """What a requeue did: refused when the job has not ended badly, or has a live twin."""
+    """What a requeue did: refused when the job has not ended badly, or when a live job stands in its way."""
 
     queue_id: str
     was: Status | None
     now: Status | None
     twin: str | None = None
+    """The live job in its way: one with the same key, or the holder of a lock that it would need at once."""
 
     @property
     def refused(self) -> bool:

@@ -83,7 +83,7 @@ def retry(
         return
     emit(f"{how_many(answer.retried, 'job')} put back")
     for job_id, twin in answer.twins.items():
-        emit(f"{job_id}: left alone, live job {twin} does the same")
+        emit(f"{job_id}: left alone, live job {twin} does the same or holds its lock")
 
 
 def _each(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from itertools import count
 from typing import Any, NamedTuple, TypeAlias
 
 import psycopg
@@ -21,7 +22,7 @@ from penstock.queue.postgres.rows import PostgresRows
 from penstock.queue.postgres.transaction import refusal
 from penstock.queue.postgres.values import as_pause, texts, times
 from penstock.queue.rules import locks
-from penstock.queue.rules.candidates import HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
+from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
 from penstock.queue.rules.pauses import held_scopes, shut, under_way
 from penstock.queue.sql.statements import CLAIM_COLUMNS, LOCK_CAP
 
@@ -30,6 +31,9 @@ _OWN = 5
 _TENANT_AT = _OWN + CLAIM_COLUMNS.index("tenant_id")
 _COLLECTION_AT = _OWN + CLAIM_COLUMNS.index("collection")
 _TYPE_AT = _OWN + CLAIM_COLUMNS.index("item_type")
+MOST_ROUNDS = 12
+"""Looks of one transaction. Where a pause meets lines of locks, a look finds the head of each line only, and
+a resume waits for the transaction."""
 Row: TypeAlias = tuple[Any, ...]
 Cursor: TypeAlias = psycopg.Cursor[Row]
 
@@ -148,7 +152,8 @@ class PostgresClaim:
         return found[0][0], held_scopes(known)
 
     def _promote(self) -> None:
-        number = self._rows.scalar("promote", now=self._now)
+        most = max(self._request.limit, DUE_AT_ONCE)
+        number = self._rows.scalar("promote", now=self._now, most=most)
         self._rows.news = self._rows.news or number > self._request.limit
 
     # The usual case, in which there is nothing to choose.
@@ -166,7 +171,8 @@ class PostgresClaim:
         room = self._request.limit - self._before
         # As many rows as the other engines look at in their rounds.
         most = self._request.limit + (ROUNDS - 1) * HELD_BACK_AT_ONCE
-        while looked or (self.rows_read < most and self._locks > 0):
+        rounds = count()
+        while looked or (self.rows_read < most and self._locks > 0 and next(rounds) < MOST_ROUNDS):
             first = not taken and not self._before
             found, cut = looked or self._candidates(room, oldest=self._request.oldest and not self.rows_read)
             looked = None
@@ -246,11 +252,9 @@ class PostgresClaim:
             rows.to_wake.update(each.lock_key for each in for_lock if each.lock_key is not None)
         if for_pause:
             # Each of them may have been the one woken to take its lock next.
-            keys = [each.lock_key for each in for_pause if each.lock_key is not None and not each.lock_held]
+            keys = {each.lock_key for each in for_pause if each.lock_key is not None and not each.lock_held}
             rows.to_wake.update(keys)
-            if keys and rows.scalar("any_parked"):
-                for key in keys:
-                    locks.wake(rows, [key], self._now)
+            locks.wake(rows, sorted(keys), self._now)
 
     def _take(self, found: Sequence[Row]) -> ClaimResult:
         if not found:

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.clock import format_time
 from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope
 from penstock.queue.rules import locks
-from penstock.queue.rules.candidates import HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
+from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
 from penstock.queue.sql.statements import CLAIM_COLUMNS
 from penstock.queue.sqlite.rows import SQL, SqliteRows, as_list
 
@@ -40,7 +40,7 @@ class SqliteClaim:
 
     def run(self, rows: SqliteRows, paused: frozenset[Scope], *, due: bool) -> list[Claim] | None:
         if due:
-            self._cursor.execute(SQL["promote"], (self._at,))
+            self._cursor.execute(SQL["promote"], (self._at, max(self._request.limit, DUE_AT_ONCE)))
         taken: list[Claim] = []
         size = self._request.limit
         for number in range(ROUNDS):

@@ -178,8 +178,9 @@ class SqliteRows:
         turn: int | None = self.scalar("last_turn", tenant_id, priority)
         return turn
 
-    def is_locked(self, lock_key: str) -> bool:
-        return self.scalar("lock_holder", lock_key) is not None
+    def lock_holder(self, lock_key: str) -> str | None:
+        holder: str | None = self.scalar("lock_holder", lock_key)
+        return holder
 
     def upcoming(self, item_type: str | None, now: datetime) -> Iterator[list[NextJob]]:
         run = self.cursor.execute

@@ -4,12 +4,14 @@ SELECT due.found, p.tenant_id, p.collection, p.phase, p.at_priority, p.at_turn, 
 FROM (SELECT EXISTS (SELECT 1 FROM unified_queue WHERE held = 'time' AND run_at <= %(now)s) AS found) AS due
 LEFT JOIN queue_pause p ON true
 
--- It waits for nobody: what another has locked, another promotes.
+-- Rows that another transaction has locked are promoted by that one. Bounded: a statement over a million due
+-- rows would exceed the timeout, in every claim again.
 -- name: promote
 WITH promoted AS (
     UPDATE unified_queue SET held = NULL, run_at = NULL, updated_at = %(now)s
     WHERE queue_id = ANY(ARRAY(
-        SELECT queue_id FROM unified_queue WHERE held = 'time' AND run_at <= %(now)s FOR UPDATE SKIP LOCKED))
+        SELECT queue_id FROM unified_queue WHERE held = 'time' AND run_at <= %(now)s
+        ORDER BY run_at LIMIT %(most)s FOR UPDATE SKIP LOCKED))
     RETURNING 1
 )
 SELECT count(*) FROM promoted

@@ -9,7 +9,9 @@ SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_scheduled WHERE held = 
 
 -- name: promote
 UPDATE unified_queue SET held = NULL, run_at = NULL, updated_at = ?1
-WHERE held = 'time' AND run_at <= ?1
+WHERE rowid IN (
+    SELECT rowid FROM unified_queue INDEXED BY idx_unified_queue_scheduled
+    WHERE held = 'time' AND run_at <= ?1 ORDER BY run_at LIMIT ?2)
 
 -- name: candidates
 SELECT rowid, turn, lock_key, lock_held IS NOT NULL, {claim}
