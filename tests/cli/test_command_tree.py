@@ -10,8 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from penstock.cli.global_options import OPTIONS
 from penstock.cli.main import cli
+from penstock.cli.session import OPTIONS
 
 
 def commands(command: click.Command, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:

@@ -176,7 +176,7 @@ def test_retry_reads_only_what_failed(run: Run, ask: Ask, troubled: Path):
     job = ask("index", str(troubled), "--wait", code=1)["job_id"]
     (troubled / "liar.txt").write_text("Nothing but the truth.")
 
-    assert f"{job}: put back\n" == run("retry", job).stdout
+    assert f"{job}: queued again\n" == run("retry", job).stdout
     again = ask("index", str(troubled), "--wait")
 
     assert (job, "done", 0) == (again["job_id"], again["status"], again["counts"]["failed"])
@@ -277,7 +277,7 @@ def test_a_terminal_shows_how_far_it_is_and_ctrl_c_leaves_work_to_the_next_run(
         assert 130 == terminal.ended()
     finally:
         terminal.close()
-    assert "Stopped. The same command goes on where it was" in terminal.seen()
+    assert "Stopped. The same command continues" in terminal.seen()
     assert "Traceback" not in terminal.seen()
     until(lambda: not alive(below))
     (job,) = ask("jobs")["jobs"]

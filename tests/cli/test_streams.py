@@ -50,7 +50,7 @@ def shell(place: Path, line: str) -> tuple[int, str, str]:
                 1,
                 "",
                 "error: --payload: standard input is empty or closed (ERR_INVALID_PAYLOAD). "
-                "Pipe a JSON object into it, or give @FILE.\n",
+                "Pipe a JSON object into the command, or give @FILE.\n",
             ),
         ),
     ],

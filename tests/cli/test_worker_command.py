@@ -239,7 +239,7 @@ def test_told_not_to_claim_it_claims_nothing(app: Penstock, start: Start, tmp_pa
     tasks.write_text(asleep)
     out, _ = finished(start("worker", "--app", "mypkg.tasks:app", "--until-idle"))
 
-    assert "nothing is claimed, since queue_enabled is false" in out
+    assert "no job is claimed, because queue_enabled is false" in out
     assert Status.PENDING is app.job(receipt.job_id).status
 
 
@@ -292,7 +292,7 @@ def test_an_application_that_cannot_be_loaded_is_one_line_and_exit_code_3(
     [
         ("nowhere:app", "Name it as MODULE:NAME"),
         ("needy:app", "Install it, or `python -c 'import needy'` shows the whole traceback."),
-        ("broken:app", "Mend the module; `python -c 'import broken'` shows the whole traceback."),
+        ("broken:app", "Correct the module; `python -c 'import broken'` shows the whole traceback."),
     ],
 )
 def test_what_to_do_depends_on_why_it_cannot_be_loaded(start: Start, name: str, remedy: str):

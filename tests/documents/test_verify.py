@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from penstock import Penstock
-from penstock.service.verification import Difference, Verifier
+from penstock.service.verification import Difference
 from tests.documents.conftest import IndexedFolder
 from tests.servers import postgres
 
@@ -40,7 +40,7 @@ def test_every_difference_is_listed_and_put_right(desk: IndexedFolder, tmp_path:
         desk.put(f"{name}.md", f"Text about {name} and water.")
     desk.index()
     desk.run("content", "ingest", {"content": "A note about water."})
-    verifier = Verifier(desk.app.documents.catalog, desk.app)
+    verifier = desk.app.verifier
     assert [] == list(verifier.differences())
 
     words, vector = (
@@ -91,7 +91,7 @@ def test_what_cannot_be_repaired_is_named_and_can_be_made_anew(desk: IndexedFold
     desk.index()
     behind(desk.app, tmp_path, *["DELETE FROM catalog_content"] * 2)
     behind(desk.app, tmp_path, *["UPDATE documents SET chunk_count = 7"] * 2)
-    verifier = Verifier(desk.app.documents.catalog, desk.app)
+    verifier = desk.app.verifier
 
     verifier.repair()
 

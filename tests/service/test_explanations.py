@@ -27,7 +27,7 @@ def test_the_reason_of_a_job_in_line(app: Penstock):
 def test_the_reason_of_a_delayed_job(app: Penstock):
     receipt = note(app, run_at="2030-01-31T12:00:00Z")
 
-    assert "held until 2030-01-31 12:00:00 UTC, as asked" == reason(app, receipt)
+    assert "held until 2030-01-31 12:00:00 UTC, as requested" == reason(app, receipt)
 
 
 def test_the_reason_of_a_job_in_back_off(app: Penstock):
