@@ -40,7 +40,7 @@ class Backoff(msgspec.Struct, frozen=True):
         # 2**exponent is not computed beyond the cap: callers choose the number of retries.
         return self.cap if exponent >= self.cap.bit_length() else min(2**exponent, self.cap)
 
-    def __str__(self) -> str:
+    def summary(self) -> str:
         """The first three delays and the longest, such as ``1, 2, 4 … 300``."""
         return f"{', '.join(str(self.seconds(number)) for number in (1, 2, 3))} … {self.cap}"
 

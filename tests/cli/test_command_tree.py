@@ -1,4 +1,4 @@
-"""Every command of the tree: the global options, before it and after it."""
+"""Global options before and after every command."""
 
 from __future__ import annotations
 

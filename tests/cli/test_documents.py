@@ -220,7 +220,7 @@ def _take_terminal() -> None:
 
 
 class Terminal:
-    """A command on a terminal of its own, with whoever sits before it."""
+    """A command on a pseudo-terminal, with simulated key presses."""
 
     def __init__(self, state: Path, *arguments: str) -> None:
         self._master, slave = pty.openpty()
@@ -285,7 +285,7 @@ def test_a_terminal_shows_how_far_it_is_and_ctrl_c_leaves_work_to_the_next_run(
 
     again = ask("index", str(many), "--wait")
 
-    # Asked for again while it ran, it looks once more at the end.
+    # Submitted again during the run: one more run follows.
     assert (job["job_id"], "done", 4_000) == (again["job_id"], again["status"], again["counts"]["unchanged"])
     assert 4_000 == ask("status")["documents"]["tenants"][0]["sources"]
     assert json.loads(run("--json", "search", "3999", "--mode", "keyword").stdout)["hits"]

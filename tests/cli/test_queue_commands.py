@@ -1,4 +1,4 @@
-"""``penstock queue``: what each command prints, and what it answers in JSON."""
+"""``penstock queue``: text and JSON output of each command."""
 
 from __future__ import annotations
 

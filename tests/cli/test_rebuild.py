@@ -1,4 +1,4 @@
-"""``rebuild``, and what other commands say while the settings name another model than the documents have."""
+"""``rebuild``, and other commands while settings and documents have different models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cli.conftest import Run
 
 @pytest.fixture
 def indexed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two documents of one model, in an environment that names the other."""
+    """Two documents with the hashing model, and settings with the static model."""
     monkeypatch.setenv("PENSTOCK_SQLITE_SYNCHRONOUS", "NORMAL")
     monkeypatch.setenv("PENSTOCK_EMBEDDER", "hashing")
     folder = tmp_path / "docs"

@@ -196,9 +196,9 @@ def why(session: Session, path: str, collection: str | None, tenant: str | None)
         return
     facts: list[tuple[str, object]] = [
         ("Path", reason.path),
-        ("Verdict", reason.verdict),
-        ("Because", reason.cause),
-        ("What to do", reason.remedy),
+        ("State", reason.verdict),
+        ("Reason", reason.cause),
+        ("Remedy", reason.remedy),
         ("Job", reason.job_id),
     ]
     facts += [("Missing", part) for part in reason.missing]
@@ -208,7 +208,7 @@ def why(session: Session, path: str, collection: str | None, tenant: str | None)
             (one.verdict, _shortened(os.path.relpath(one.path, reason.path)), one.cause)
             for one in reason.below
         ]
-        emit("\n" + table(["", "below it", "because"], rows))
+        emit("\n" + table(["state", "path", "reason"], rows))
 
 
 def _shortened(path: str, longest: int = 80) -> str:

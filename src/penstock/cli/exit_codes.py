@@ -17,7 +17,7 @@ EXIT_CODES: dict[int, str] = {
     USAGE: "The command line is wrong; for `ingest submit`: Redis did not accept the job.",
     3: "The configuration cannot be used.",
     4: "No job has this id, or several ids begin with it.",
-    5: "The job is not in a state that allows this.",
+    5: "The status of the job does not allow this.",
     6: "The queue is full. Try again later.",
     7: "The store cannot be reached, written or read, or is damaged.",
     INTERRUPTED: "Interrupted from the keyboard.",

@@ -141,7 +141,7 @@ def _print_result(session: Session, job_id: str, seconds: float) -> None:
         if failures:
             root = str(job.payload.get("folder_path") or job.payload.get("project_root") or "/")
             rows = [(os.path.relpath(_path(child), root), _cause(child)) for child in failures]
-            emit("\n" + table(["failed", "because"], rows))
+            emit("\n" + table(["failed", "error"], rows))
             more = f" ({job.children_failed - len(rows):,} more)" if job.children_failed > len(rows) else ""
             emit(f"Full list{more}: penstock why {printable(root)}. Try again: penstock retry {job_id}")
     if not job.ended:
