@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.catalog.values import Fingerprints, Place
 from penstock.catalog.views import Source
-from penstock.delivered_file import DeliveredFile, arrival_of
+from penstock.delivered_file import DeliveredFile, delivered_file_of
 from penstock.handlers.context import Context
 from penstock.handlers.file_reader import FileContent, read_file
 from penstock.payloads import FilePayload
@@ -39,7 +39,7 @@ class FileRequest(NamedTuple):
         payload = _payload(context.claim.payload_json)
         metadata = context.metadata
         sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
-        path, arrival = payload.identifier, arrival_of(metadata)
+        path, arrival = payload.identifier, delivered_file_of(metadata)
         said = arrival.source_type if arrival is not None else None
         name = file_types.named_as(path, said) if said is not None else path
         return cls(
