@@ -175,12 +175,12 @@ class Penstock(FunctionJobs):
 
     @_OpenedOnce
     def _search(self) -> Search:
-        from penstock.pipeline.embed.factory import open_space
+        from penstock.pipeline.embed import open_space
         from penstock.pipeline.vectors.cache import VectorCache
-        from penstock.pipeline.vectors.cache_directory import open_shelf
+        from penstock.pipeline.vectors.cache_directory import open_cache_directory
         from penstock.service.search import Search
 
-        vectors = VectorCache(open_shelf(self.settings))
+        vectors = VectorCache(open_cache_directory(self.settings))
         return Search(self.documents.catalog, self.settings, open_space, vectors)
 
     @_OpenedOnce

@@ -63,14 +63,14 @@ class Parser:
         self.name, self.version = self._real.name, self._real.version
 
     def extract(
-        self, content: Content, kind: FileType, limits: ExtractLimits, pages: range | None = None
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         with self._journal.open("a") as journal:
             journal.write(f"{Path(content.name).name}\n")
         does = DOES.get(content.data.split(b" ")[0])
         if does is not None:
             does()
-        return self._real.extract(content, kind, limits, pages)
+        return self._real.extract(content, file_type, limits, pages)
 
 
 def use_parser(journal: Path) -> None:
@@ -91,13 +91,13 @@ def watch_pages(journal: Path) -> None:
     real = sandbox.Sandbox.extract
 
     def extract(
-        box: sandbox.Sandbox, content: Content, *, pages: range | None = None, **more: Any
+        instance: sandbox.Sandbox, content: Content, *, pages: range | None = None, **more: Any
     ) -> ExtractedText:
         if pages is not None and pages.start > 1:
             with journal.open("a") as lines:
                 lines.write(f"{Path(content.name).name} {pages.start}-{pages.stop - 1}\n")
             time.sleep(2 * LOOK_S + 0.5)
-        return real(box, content, pages=pages, **more)
+        return real(instance, content, pages=pages, **more)
 
     sandbox.Sandbox.extract = extract  # type: ignore[method-assign, assignment]
 

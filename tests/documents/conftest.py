@@ -31,7 +31,7 @@ from penstock.worker.executor import Executor
 from penstock.worker.lanes import still_wanted
 from penstock.worker.upkeep.sweeper import Sweeper
 from tests.conformance.durable_engines import given_back
-from tests.documents.paused_catalog import Stops
+from tests.documents.paused_catalog import PausedCatalog
 
 WAIT_S = 30.0
 OPEN = (TaskStatus.PENDING, TaskStatus.PROCESSING)
@@ -44,24 +44,24 @@ def book(parts: int) -> str:
     )
 
 
-class Hand:
+class ManualWorker:
     """A worker that does one thing at a time, when the test says so."""
 
-    def __init__(self, app: Penstock, recipe: Pipeline) -> None:
-        self.stops = Stops(open_catalog(app.settings))
-        self.catalog = cast("Catalog", self.stops)
-        self.phases = Phases(self.catalog, recipe)
+    def __init__(self, app: Penstock, pipeline: Pipeline) -> None:
+        self.paused = PausedCatalog(open_catalog(app.settings))
+        self.catalog = cast("Catalog", self.paused)
+        self.phases = Phases(self.catalog, pipeline)
         self._app = app
-        self._recipe = recipe
+        self._pipeline = pipeline
         registry = Registry()
-        documents.register(registry, self.catalog, recipe, ())
+        documents.register(registry, self.catalog, pipeline, ())
         self._executor = Executor(registry, Breakers())
 
     def _context(self, _: int, claim: Claim) -> Context:
         return Context(
             claim,
-            tell=lambda _: None,
-            asked_to_stop=lambda: False,
+            report=lambda _: None,
+            stop_requested=lambda: False,
             settle=lambda settlement: self._app.queue.settle([settlement])[0],
         )
 
@@ -77,7 +77,7 @@ class Hand:
 
     def files(self, claims: Sequence[Claim]) -> list[Any]:
         """The answers of the handler for files, settled by nobody."""
-        return Files(self.catalog, self._recipe).ingest([self._context(0, claim) for claim in claims])
+        return Files(self.catalog, self._pipeline).ingest([self._context(0, claim) for claim in claims])
 
     def run(self, claim: Claim) -> Any:
         """What the handler of a job claimed before answers; it is settled as done."""
@@ -91,8 +91,8 @@ class Hand:
         statuses = []
         while claims:
             size = self._executor.batch_size(claims[0])
-            kind = (claims[0].item_type, claims[0].op)
-            same = takewhile(lambda claim: (claim.item_type, claim.op) == kind, claims[:size])  # noqa: B023
+            lane = (claims[0].item_type, claims[0].op)
+            same = takewhile(lambda claim: (claim.item_type, claim.op) == lane, claims[:size])  # noqa: B023
             now = list(same)
             statuses += self._app.queue.settle(self._executor.run(now, self._context))
             del claims[: len(now)]
@@ -156,31 +156,31 @@ class IndexedFolder:
             return self.app.wait(job_id, timeout=WAIT_S)
 
     @contextmanager
-    def by_hand(
+    def manual_worker(
         self, embedder: Embedder | None = None, limits: ExtractLimits | None = None
-    ) -> Iterator[Hand]:
-        recipe = Pipeline(embedder or HashingEmbedder(), limits=limits)
-        hand = Hand(self.app, recipe)
+    ) -> Iterator[ManualWorker]:
+        pipeline = Pipeline(embedder or HashingEmbedder(), limits=limits)
+        worker = ManualWorker(self.app, pipeline)
         try:
-            yield hand
+            yield worker
         finally:
-            hand.catalog.close()
-            recipe.close()
+            worker.catalog.close()
+            pipeline.close()
 
-    def unsettled(self, hand: Hand) -> list[str]:
+    def unsettled(self, worker: ManualWorker) -> list[str]:
         """Tasks that are neither done nor given up, by their words."""
-        with hand.catalog.snapshot() as snapshot:
+        with worker.catalog.snapshot() as snapshot:
             settled = (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
             return [
-                f"{kind} {status}"
-                for (kind, status), n in snapshot.statistics().items()
+                f"{lane} {status}"
+                for (lane, status), n in snapshot.statistics().items()
                 if n and status not in settled
             ]
 
     def open_tasks(self) -> list[str]:
         with self.app.documents.catalog.snapshot() as snapshot:
             counts = snapshot.statistics()
-        return [f"{kind} {status}" for (kind, status), number in counts.items() if number and status in OPEN]
+        return [f"{lane} {status}" for (lane, status), number in counts.items() if number and status in OPEN]
 
     def found(self, query: str, **options: Any) -> list[str]:
         """Names of the files whose chunks answer, each once, best first."""
@@ -212,7 +212,7 @@ QUEUES: dict[str, Callable[[Path], str]] = {
 
 
 @pytest.fixture(params=QUEUES)
-def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexedFolder]:
+def docs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexedFolder]:
     """With a queue in SQLite or PostgreSQL and the catalog in the same file or database; and with one in
     JSONL or Redis and the catalog in a SQLite file beside it."""
     settings = config.load(

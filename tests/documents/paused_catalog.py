@@ -8,7 +8,7 @@ from typing import Any
 from penstock.catalog.protocol import Catalog
 
 
-class Stops:
+class PausedCatalog:
     """Stands before a catalog. ``before`` and ``after`` name a call; the action runs at its first one."""
 
     def __init__(self, catalog: Catalog) -> None:

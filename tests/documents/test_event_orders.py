@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from penstock.catalog.views import Filters
 from penstock.service.requests import Submission
-from tests.documents.conftest import Hand, IndexedFolder
+from tests.documents.conftest import IndexedFolder, ManualWorker
 
-pytestmark = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
 
 FILES = ("a.md", "b.md", "p/a.md", "p/b.md", "q/a.md")
 FOLDERS = ("p", "q", "r")
@@ -33,13 +33,13 @@ tellings = st.tuples(changes, st.integers(0, 3), st.integers(0, 10), st.booleans
 class EventFolder:
     """A folder and tenant of an example's own, in a catalog that others share."""
 
-    def __init__(self, desk: IndexedFolder, hand: Hand) -> None:
+    def __init__(self, docs: IndexedFolder, worker: ManualWorker) -> None:
         self._number = next(_numbers)
-        self._hand = hand
-        self._app = desk.app
+        self._hand = worker
+        self._app = docs.app
         self._texts = count(1)
         self.tenant_id = f"t{self._number}"
-        self.root = desk.folder / str(self._number)
+        self.root = docs.folder / str(self._number)
         self.root.mkdir()
 
     def write(self, name: str) -> list[Submission]:
@@ -104,9 +104,9 @@ def _rename(old: Path, new: Path, *, folder: bool) -> Submission:
     return {"item_type": "rename", "op": "update", "payload": payload}
 
 
-def play(desk: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]) -> None:
-    with desk.by_hand() as hand:
-        field = EventFolder(desk, hand)
+def play(docs: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]) -> None:
+    with docs.manual_worker() as worker:
+        field = EventFolder(docs, worker)
         for name in FILES[:4]:
             field.write(name)
         field.index()
@@ -118,10 +118,10 @@ def play(desk: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
                     field.tell(events, urgency)
             waiting = [one for one in waiting if one[0] > now]
             if run:
-                hand.run_jobs()
+                worker.run_jobs()
         for _, priority, events in waiting:
             field.tell(events, priority)
-        hand.drain()
+        worker.drain()
         assert field.on_disk() == field.indexed()
 
 
@@ -132,9 +132,9 @@ def play(desk: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
 )
 @given(told=st.lists(tellings, min_size=1, max_size=6))
 def test_events_in_any_order_end_as_the_disk_is(
-    desk: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
+    docs: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
 ):
-    play(desk, told)
+    play(docs, told)
 
 
 @pytest.mark.chaos
@@ -146,18 +146,18 @@ def test_events_in_any_order_end_as_the_disk_is(
 )
 @given(told=st.lists(tellings, min_size=1, max_size=12))
 def test_many_events_in_any_order_end_as_the_disk_is(
-    desk: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
+    docs: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
 ):
-    play(desk, told)
+    play(docs, told)
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
-def test_a_chain_of_renames_told_in_every_order(desk: IndexedFolder, is_folder: bool):
+def test_a_chain_of_renames_told_in_every_order(docs: IndexedFolder, is_folder: bool):
     """Three in a row: whatever the order, and whether jobs run in between."""
-    with desk.by_hand() as hand:
+    with docs.manual_worker() as worker:
         for order in permutations(range(3)):
             for together in (True, False):
-                field = EventFolder(desk, hand)
+                field = EventFolder(docs, worker)
                 field.write("p/a.md")
                 field.index()
                 steps = [("p", "q"), ("q", "r"), ("r", "s")]
@@ -168,6 +168,6 @@ def test_a_chain_of_renames_told_in_every_order(desk: IndexedFolder, is_folder: 
                 for number in order:
                     field.tell(events[number], priority=number if together else 5)
                     if not together:
-                        hand.drain()
-                hand.drain()
+                        worker.drain()
+                worker.drain()
                 assert field.on_disk() == field.indexed()

@@ -14,7 +14,7 @@ from tests.documents.conftest import WAIT_S, IndexedFolder
 from tests.documents.search_reader import EVERYWHERE, complaint, marked, reader
 from tests.documents.test_model_change import changed, rebuild
 
-pytestmark = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
 
 SMALL, PARTS, LONG_PARTS = 12, 4, 300
 LASTING = list(range(SMALL + 1))
@@ -24,8 +24,8 @@ FLEETING = range(100, 110)
 class Library:
     """Short documents, one long enough for tasks, and some that come and go."""
 
-    def __init__(self, desk: IndexedFolder) -> None:
-        self._desk = desk
+    def __init__(self, docs: IndexedFolder) -> None:
+        self._desk = docs
         self.home = "a"
 
     def write(self, version: int) -> None:
@@ -75,11 +75,11 @@ CHANGES: list[Callable[[Library, int], None]] = [edited, renamed, moved_untold, 
 """Each is done some times under the reader's eyes."""
 
 
-def watched(desk: IndexedFolder, change: Callable[[Library, int], None], turns: int) -> int:
-    library = Library(desk)
+def watched(docs: IndexedFolder, change: Callable[[Library, int], None], turns: int) -> int:
+    library = Library(docs)
     library.write(1)
-    desk.index()
-    with desk.app.worker_thread(), reader(desk.app.settings, LASTING) as eyes:
+    docs.index()
+    with docs.app.worker_thread(), reader(docs.app.settings, LASTING) as eyes:
         for turn in range(2, turns + 2):
             change(library, turn)
             assert eyes.alive, eyes.stopped()
@@ -88,28 +88,28 @@ def watched(desk: IndexedFolder, change: Callable[[Library, int], None], turns: 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_no_reader_sees_a_document_missing_doubled_or_mixed(
-    desk: IndexedFolder, change: Callable[[Library, int], None]
+    docs: IndexedFolder, change: Callable[[Library, int], None]
 ):
-    assert watched(desk, change, 1)
+    assert watched(docs, change, 1)
 
 
-def test_no_reader_sees_the_model_change(desk: IndexedFolder):
+def test_no_reader_sees_the_model_change(docs: IndexedFolder):
     """It keeps the former model, as a process does that was started before."""
-    Library(desk).write(1)
-    desk.index()
-    with reader(desk.app.settings, LASTING) as eyes, changed(desk) as app:
+    Library(docs).write(1)
+    docs.index()
+    with reader(docs.app.settings, LASTING) as eyes, changed(docs) as app:
         _, jobs = rebuild(app)
 
         assert {Status.DONE} == {job.status for job in jobs}
         assert eyes.stopped()
 
 
-def test_a_reader_complains_of_what_is_wrong(desk: IndexedFolder):
+def test_a_reader_complains_of_what_is_wrong(docs: IndexedFolder):
     """The eyes themselves: of documents that are there, and one that is not, doubled, or half an edit."""
-    library = Library(desk)
+    library = Library(docs)
     library.write(1)
-    desk.index()
-    hits = desk.app.search(EVERYWHERE, mode="keyword", limit=1_000, per_source=None)
+    docs.index()
+    hits = docs.app.search(EVERYWHERE, mode="keyword", limit=1_000, per_source=None)
     changed = msgspec.structs.replace(hits[0], text=hits[0].text.replace("version1", "version2"))
 
     assert None is complaint(hits, LASTING)
@@ -120,5 +120,5 @@ def test_a_reader_complains_of_what_is_wrong(desk: IndexedFolder):
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_no_reader_sees_any_of_many_changes(desk: IndexedFolder, change: Callable[[Library, int], None]):
-    assert watched(desk, change, 30) > 10
+def test_no_reader_sees_any_of_many_changes(docs: IndexedFolder, change: Callable[[Library, int], None]):
+    assert watched(docs, change, 30) > 10

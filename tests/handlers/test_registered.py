@@ -25,5 +25,5 @@ def test_every_pair_of_the_matrix_has_a_handler(tmp_path: Path):
         for op in ops
         if item_type not in ELSEWHERE
     }
-    assert wanted == set(registry.kinds())
+    assert wanted == set(registry.pairs())
     catalog.close()

@@ -29,5 +29,5 @@ def catalog(tmp_path: Path) -> Iterator[SqliteCatalog]:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> CacheDirectory:
+def directory(tmp_path: Path) -> CacheDirectory:
     return CacheDirectory(tmp_path / "vectors", "one", SIZES)

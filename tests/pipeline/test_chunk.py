@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.pipeline.chunk.factory import chunk_page, chunker
 from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes, estimated_tokens
+from penstock.pipeline.draft import chunk_page, chunker
 from penstock.pipeline.extract.protocol import Shape
 
 WORDS = [a + b + c for a in ("mill", "weir", "gate") for b in ("stone", "race", "") for c in "aeiouxyz"]

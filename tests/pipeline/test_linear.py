@@ -10,7 +10,7 @@ import pytest
 
 from penstock.catalog.sql.tsquery import expression, terms
 from penstock.errors import UnreadableDocument
-from penstock.pipeline.chunk.factory import chunk_page
+from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.factory import extract
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.walk.protocol import WalkRules
@@ -62,7 +62,7 @@ def read(name: str, data: bytes) -> None:
     except UnreadableDocument:
         return
     for page in extracted.pages:
-        for chunk in chunk_page(page.text, extracted.shape, extracted.kind.language):
+        for chunk in chunk_page(page.text, extracted.shape, extracted.file_type.language):
             " > ".join(chunk.headings)
             " ".join(chunk.symbols)
 

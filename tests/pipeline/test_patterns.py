@@ -129,4 +129,4 @@ def test_an_ignore_file_longer_than_the_limit_is_said_to_be(tmp_path: Path, capl
     found = [report.path for report in walk(str(tmp_path)) if isinstance(report, FoundFile)]
 
     assert ["b.md"] == found
-    assert ".penstockignore: only the patterns in its first 16,777,216 bytes count" in caplog.text
+    assert ".penstockignore: only the patterns in the first 16,777,216 bytes are used" in caplog.text

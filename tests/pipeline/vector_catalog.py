@@ -13,11 +13,11 @@ from penstock.clock import now
 from penstock.pipeline.vectors.ann_index import IndexStamp
 from penstock.pipeline.vectors.cache import VectorCache
 from penstock.pipeline.vectors.cache_directory import CacheDirectory, Sizes
-from penstock.pipeline.vectors.footer import unseal
+from penstock.pipeline.vectors.footer import read_footer
 from penstock.pipeline.vectors.mmap_rows import Label
 
 SPACE, DIMENSION = "static-16-00000000", 16
-SIZES = Sizes(worth_a_file=100, most_drift=20, worth_a_graph=100)
+SIZES = Sizes(file_from=100, max_drift=20, index_from=100)
 ROWS = 400
 CHANCE = np.random.default_rng(7)
 # Some subjects, and what is said of each: vectors of texts stand together, unlike those of chance.
@@ -54,10 +54,10 @@ def store(catalog: SqliteCatalog, vectors: np.ndarray, tenant: str = "acme", nam
 
 
 def ask(
-    catalog: SqliteCatalog, shelf: CacheDirectory | None, tenant: str = "acme", limit: int = 10
+    catalog: SqliteCatalog, directory: CacheDirectory | None, tenant: str = "acme", limit: int = 10
 ) -> list[list[int]]:
     """What a new process answers to some questions."""
-    copies = VectorCache(shelf)
+    copies = VectorCache(directory)
     with catalog.snapshot() as snapshot:
         return [
             [near.content_id for near in copies.nearest(snapshot, tenant, SPACE, each, limit=limit)]
@@ -65,15 +65,15 @@ def ask(
         ]
 
 
-def label(shelf: CacheDirectory) -> Label:
-    sealed = unseal(shelf.vectors("acme", SPACE), Label)
-    assert sealed is not None
-    return sealed.meta
+def label(directory: CacheDirectory) -> Label:
+    footer = read_footer(directory.vectors("acme", SPACE), Label)
+    assert footer is not None
+    return footer.meta
 
 
-def drawing(shelf: CacheDirectory) -> IndexStamp | None:
-    sealed = unseal(shelf.graph("acme", SPACE), IndexStamp)
-    return sealed.meta if sealed is not None else None
+def drawing(directory: CacheDirectory) -> IndexStamp | None:
+    footer = read_footer(directory.index("acme", SPACE), IndexStamp)
+    return footer.meta if footer is not None else None
 
 
 def flip(path: Path, at: int) -> None:

@@ -106,12 +106,12 @@ class _House:
         return Documents(open_catalog(settings), jobs, settings)
 
     def search(self, settings: Settings, documents: Documents) -> Search:
-        from penstock.pipeline.embed.factory import open_space
+        from penstock.pipeline.embed import open_space
         from penstock.pipeline.vectors.cache import VectorCache
-        from penstock.pipeline.vectors.cache_directory import open_shelf
+        from penstock.pipeline.vectors.cache_directory import open_cache_directory
         from penstock.service.search import Search
 
-        return Search(documents.catalog, settings, open_space, VectorCache(open_shelf(settings)))
+        return Search(documents.catalog, settings, open_space, VectorCache(open_cache_directory(settings)))
 
     def verifier(self, documents: Documents, jobs: Jobs) -> Verifier:
         from penstock.service.verification import Verifier
@@ -119,7 +119,7 @@ class _House:
         return Verifier(documents.catalog, jobs)
 
     def rebuilder(self, settings: Settings, documents: Documents, jobs: Jobs) -> Rebuilder:
-        from penstock.pipeline.embed.factory import open_embedder
+        from penstock.pipeline.embed import open_embedder
         from penstock.pipeline.pipeline import Pipeline
         from penstock.service.rebuild import Rebuilder
 

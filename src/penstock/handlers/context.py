@@ -48,9 +48,9 @@ class Context:
         self,
         claim: Claim,
         *,
-        tell: Callable[[str], None],
-        asked_to_stop: Callable[[], bool],
-        calling: Callable[[str], AbstractContextManager[None]] = nullcontext,  # type: ignore[assignment]
+        report: Callable[[str], None],
+        stop_requested: Callable[[], bool],
+        guard_service: Callable[[str], AbstractContextManager[None]] = nullcontext,  # type: ignore[assignment]
         settle: Callable[[Settlement], Status | None] = _refuse,
         mark: Callable[[FileMark | None], None] = _ignore,
         index: int = 0,
@@ -59,15 +59,15 @@ class Context:
         self.job_id = claim.queue_id
         self.attempt = claim.retry_count + 1
         self.metadata: dict[str, Any] = msgspec.json.decode(claim.metadata)
-        self._tell = tell
-        self._asked_to_stop = asked_to_stop
-        self._calling = calling
+        self._report = report
+        self._stop_requested = stop_requested
+        self._guard_service = guard_service
         self._settle = settle
         self._mark = mark
         self._index = index
         self.cursor: Any = (claim.progress or {}).get(_CURSOR) if claim.progress_json else None
         """Where ``expand`` had come to, in an earlier attempt or this one."""
-        self.told: str | None = None
+        self.last_progress: str | None = None
         """The last progress said, as it is stored."""
 
     @cached_property
@@ -86,8 +86,8 @@ class Context:
     @property
     def asked_at(self) -> datetime:
         """When the newest of the requests came in that this job answers for."""
-        said = self.metadata.get(items.ASKED_AT)
-        return _moment(said) if isinstance(said, str) else self.claim.created_at
+        text = self.metadata.get(items.ASKED_AT)
+        return _moment(text) if isinstance(text, str) else self.claim.created_at
 
     def progress(
         self, current: int, total: int | None = None, message: str | None = None, **counts: int
@@ -97,9 +97,15 @@ class Context:
         if message is not None:
             # It may quote a file's name, which need not be text.
             message = lifecycle.printable(str(message)[:PROGRESS_LIMIT])
-        said = {"current": current, "total": total, "percent": percent, "message": message, "counts": counts}
-        self.told = self._with_cursor(said)
-        self._tell(self.told)
+        progress = {
+            "current": current,
+            "total": total,
+            "percent": percent,
+            "message": message,
+            "counts": counts,
+        }
+        self.last_progress = self._with_cursor(progress)
+        self._report(self.last_progress)
         self.checkpoint()
 
     def expand(self, children: Sequence[NewJob], cursor: Any) -> None:
@@ -116,18 +122,18 @@ class Context:
             raise LeaseLost(f"job {self.job_id} was taken away from this worker")
         self.checkpoint()
 
-    def _with_cursor(self, said: dict[str, Any]) -> str:
+    def _with_cursor(self, progress: dict[str, Any]) -> str:
         """Beside the progress, not in its place: whoever writes one keeps the other."""
         if self.cursor is not None:
-            said = said | {_CURSOR: self.cursor}
-        encoded = msgspec.json.encode(said)
+            progress = progress | {_CURSOR: self.cursor}
+        encoded = msgspec.json.encode(progress)
         if len(encoded) > PROGRESS_LIMIT:
-            encoded = msgspec.json.encode(said | {"message": None, "counts": {}})
+            encoded = msgspec.json.encode(progress | {"message": None, "counts": {}})
         return encoded.decode()
 
     def checkpoint(self) -> None:
         """Stop here if somebody cancelled the job. Call it wherever stopping is safe."""
-        if self._asked_to_stop():
+        if self._stop_requested():
             raise Cancelled("the job was cancelled")
 
     @contextmanager
@@ -147,4 +153,4 @@ class Context:
 
         While it is known to be down the block is not entered: the job waits, and spends no retry.
         """
-        return self._calling(name)
+        return self._guard_service(name)

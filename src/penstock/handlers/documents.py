@@ -18,14 +18,14 @@ BATCH = 100
 def register(
     registry: Registry,
     catalog: Catalog,
-    recipe: Pipeline,
+    pipeline: Pipeline,
     state_dirs: tuple[str, ...],
-    shelf: CacheDirectory | None = None,
+    cache_directory: CacheDirectory | None = None,
     open_queue: OpenQueue | None = None,
 ) -> None:
     """``open_queue`` gives the queue to deletes of tenants, which remove jobs as well."""
-    files, notes = Files(catalog, recipe), Notes(catalog, recipe)
-    folders = Folders(catalog, recipe, state_dirs)
+    files, notes = Files(catalog, pipeline), Notes(catalog, pipeline)
+    folders = Folders(catalog, pipeline, state_dirs)
     handlers: dict[tuple[str, str], tuple[Handler | BatchHandler, int]] = {
         ("file", "ingest"): (files.ingest, BATCH),
         ("file", "update"): (files.ingest, BATCH),
@@ -34,7 +34,7 @@ def register(
         ("content", "update"): (notes.update, 0),
         ("content", "delete"): (notes.delete, 0),
     }
-    moves = Moves(catalog, shelf, open_queue)
+    moves = Moves(catalog, cache_directory, open_queue)
     handlers["rename", "update"] = (moves.rename, 0)
     handlers["delete_document", "delete"] = (moves.delete_document, 0)
     handlers["delete_tenant", "delete"] = (moves.delete_tenant, 0)

@@ -13,7 +13,7 @@ from penstock.errors import DocumentTooLarge, PermanentFailure, UnsupportedType
 
 # Not blocking: what was a file when it was found may be a pipe by now.
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-_PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_TRAVERSE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FileContent(NamedTuple):
@@ -25,16 +25,16 @@ class FileContent(NamedTuple):
 
 
 def read_file(
-    path: str, most_bytes: int, unwanted: Callable[[os.stat_result], bool], *, links: bool = True
+    path: str, most_bytes: int, skip: Callable[[os.stat_result], bool], *, links: bool = True
 ) -> FileContent | None:
     """None: ``unwanted`` said so, by what the system tells of the open file. The file itself is no link, as a
     walk would not follow it; ``links``: folders on the way may be."""
-    fd = _opened(path) if links else _opened_without_links(path)
+    fd = _open(path) if links else _open_without_links(path)
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise UnsupportedType(f"{path} is no regular file")
-        if unwanted(status):
+        if skip(status):
             return None
         if status.st_size > most_bytes:
             raise DocumentTooLarge(f"{path} has {status.st_size:,} bytes; the limit is {most_bytes:,}")
@@ -62,7 +62,7 @@ def hash_of(path: str) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _opened(path: str) -> int:
+def _open(path: str) -> int:
     try:
         return os.open(path, _READ | os.O_NOFOLLOW)
     except OSError as error:
@@ -73,19 +73,19 @@ def _opened(path: str) -> int:
         ) from None
 
 
-def _opened_without_links(path: str) -> int:
+def _open_without_links(path: str) -> int:
     """From folder to folder: whoever puts a link in the way, at whatever moment, leads nobody elsewhere."""
     *folders, name = path.strip("/").split("/")
-    at = os.open("/", _PASS)
+    folder_fd = os.open("/", _TRAVERSE)
     try:
         for folder in folders:
-            below = os.open(folder, _PASS, dir_fd=at)
-            os.close(at)
-            at = below
-        return os.open(name, _READ | os.O_NOFOLLOW, dir_fd=at)
+            next_fd = os.open(folder, _TRAVERSE, dir_fd=folder_fd)
+            os.close(folder_fd)
+            folder_fd = next_fd
+        return os.open(name, _READ | os.O_NOFOLLOW, dir_fd=folder_fd)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
         raise PermanentFailure(f"{path} has become a link", code="ERR_OUTSIDE_RAG") from None
     finally:
-        os.close(at)
+        os.close(folder_fd)

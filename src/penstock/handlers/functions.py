@@ -75,7 +75,7 @@ class Functions:
         timeout: int | None = None,
         backoff: BackoffGiven | None = None,
     ) -> Function:
-        _refuse_flawed_name("function name", name)
+        _check_name("function name", name)
         if name in self._functions:
             raise InvalidRequest(
                 f"a function named {name!r} is registered already", remedy="Choose another name."
@@ -116,7 +116,7 @@ class Functions:
     # Entities.
 
     def add_entity_type(self, name: str, exists: Exists | None = None) -> None:
-        _refuse_flawed_name("entity type", name)
+        _check_name("entity type", name)
         if ":" in name:
             # It ends at the colon in the lock's name.
             raise InvalidName(f"entity type must not contain ':', got {name[:80]!r}")
@@ -140,14 +140,14 @@ class Functions:
 
     def handle(self, context: Context) -> Any:
         """The handler of function jobs. The payload is checked again: the code may be newer than the job."""
-        asked = read_payload(FunctionPayload, "run", context.payload, label=LABEL)
-        assert isinstance(asked, FunctionPayload)
-        function = self.find(asked.function_name)
+        request = read_payload(FunctionPayload, "run", context.payload, label=LABEL)
+        assert isinstance(request, FunctionPayload)
+        function = self.find(request.function_name)
         if function is None:
             raise NotHandledHere(
-                f"no function {asked.function_name!r} here (this worker runs {self._listed()})"
+                f"no function {request.function_name!r} here (this worker runs {self._listed()})"
             )
-        payload = asked.payload or {}
+        payload = request.payload or {}
         function.check(payload)
         return function.run(payload, context)
 
@@ -156,7 +156,7 @@ class Functions:
         return function.backoff if function else FUNCTION_BACKOFF
 
 
-def _refuse_flawed_name(what: str, name: object) -> None:
+def _check_name(what: str, name: object) -> None:
     if not isinstance(name, str) or not 1 <= len(name) <= 255:
         raise InvalidName(f"{what} must be text of 1 to 255 characters, got {str(name)[:80]!a}")
     if not name.isprintable() or name != name.strip():
@@ -200,16 +200,18 @@ def _whole(name: str, what: str, value: int | None, low: int, high: int) -> int 
     return value
 
 
-def _backoff(name: str, given: BackoffGiven | None) -> Backoff:
-    if given is None:
+def _backoff(name: str, backoff: BackoffGiven | None) -> Backoff:
+    if backoff is None:
         return FUNCTION_BACKOFF
-    steps = given.steps if isinstance(given, Backoff) else (given,) if isinstance(given, int) else given
+    steps = (
+        backoff.steps if isinstance(backoff, Backoff) else (backoff,) if isinstance(backoff, int) else backoff
+    )
     whole = isinstance(steps, Sequence) and all(
         isinstance(step, int) and not isinstance(step, bool) and 0 <= step <= MAX_BACKOFF_S for step in steps
     )
     if not whole or not steps:
         raise InvalidRequest(
-            f"function {name}: backoff must be seconds, or a list of them, got {str(given)[:80]!r}",
+            f"function {name}: backoff must be seconds, or a list of them, got {str(backoff)[:80]!r}",
             remedy="Use 5 for 5, 8, 16 … seconds, or [5, 60, 600].",
         )
-    return given if isinstance(given, Backoff) else Backoff(tuple(steps), cap=max(300, *steps))
+    return backoff if isinstance(backoff, Backoff) else Backoff(tuple(steps), cap=max(300, *steps))

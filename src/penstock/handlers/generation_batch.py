@@ -56,24 +56,24 @@ class DraftedGeneration(msgspec.Struct, frozen=True, kw_only=True):
 class GenerationBatch:
     """Collects what jobs of one call have drafted. What does not fit is added after a ``write``."""
 
-    def __init__(self, catalog: Catalog, recipe: Pipeline) -> None:
+    def __init__(self, catalog: Catalog, pipeline: Pipeline) -> None:
         self._catalog = catalog
-        self._recipe = recipe
+        self._pipeline = pipeline
         self._waiting: list[DraftedGeneration] = []
         self._embedded: list[tuple[PageOwner, Sequence[NewPage]]] = []
         self._texts = self._chars = 0
 
-    def fits(self, filed: DraftedGeneration) -> bool:
+    def fits(self, drafted: DraftedGeneration) -> bool:
         some = len(self._waiting) < MOST_DOCUMENTS and self._chars < MOST_CHARS
-        return some and self._texts + filed.embedded_here <= MOST_TEXTS
+        return some and self._texts + drafted.embedded_here <= MOST_TEXTS
 
-    def add(self, filed: DraftedGeneration) -> None:
-        self._waiting.append(filed)
-        self._chars += filed.chars
-        texts = filed.embedded_here
+    def add(self, drafted: DraftedGeneration) -> None:
+        self._waiting.append(drafted)
+        self._chars += drafted.chars
+        texts = drafted.embedded_here
         if texts:
             self._texts += texts
-            self._embedded.append((filed.owner, filed.generation.pages))
+            self._embedded.append((drafted.owner, drafted.generation.pages))
 
     def write(self) -> list[Any]:
         """Store everything added since; each one's answer, as a handler gives it."""
@@ -81,14 +81,14 @@ class GenerationBatch:
         wanted, self._embedded = self._embedded, []
         if not waiting:
             return []
-        vectors = embed(self._catalog, self._recipe, wanted)
+        vectors = embed(self._catalog, self._pipeline, wanted)
         ready = [
-            msgspec.structs.replace(filed.generation, pages=vectors.given_to(filed.generation.pages))
-            for filed in waiting
+            msgspec.structs.replace(drafted.generation, pages=vectors.add_to(drafted.generation.pages))
+            for drafted in waiting
         ]
         return [
-            stored if isinstance(stored, Exception) else _answer(filed, stored, vectors.made)
-            for filed, stored in zip(waiting, self._store(ready), strict=True)
+            stored if isinstance(stored, Exception) else _result(drafted, stored, vectors.new_hashes)
+            for drafted, stored in zip(waiting, self._store(ready), strict=True)
         ]
 
     def _store(self, ready: list[NewGeneration]) -> Sequence[StoreResult | Exception]:
@@ -103,30 +103,30 @@ class GenerationBatch:
         return [stored for one in ready for stored in self._store([one])]
 
 
-def _answer(filed: DraftedGeneration, stored: StoreResult, embedded: set[str]) -> Any:
-    made = len(embedded & {chunk.text_hash for chunk in filed.chunks})
+def _result(drafted: DraftedGeneration, stored: StoreResult, embedded: set[str]) -> Any:
+    embedded_count = len(embedded & {chunk.text_hash for chunk in drafted.chunks})
     if stored.outcome is Outcome.BUILDING:
         # Whoever tells the job of its end counts what tasks embedded; this came before them.
-        progress = msgspec.json.encode({EMBEDDED: made}).decode() if made else None
+        progress = msgspec.json.encode({EMBEDDED: embedded_count}).decode() if embedded_count else None
         return Wait(waiting_for=str(stored.document_id), progress_json=progress)
     if stored.outcome is Outcome.REMOVED:
         return {"outcome": "removed while indexing"}
     if stored.outcome is Outcome.SUPERSEDED:
         return {"outcome": "superseded"}
     if stored.outcome is Outcome.KEPT_BACK:
-        return NoText(f"none of {how_many(len(filed.generation.pages), 'page')} could be read")
-    answer = {
+        return NoText(f"none of {how_many(len(drafted.generation.pages), 'page')} could be read")
+    result = {
         "outcome": "indexed",
-        "pages": len(filed.generation.pages),
+        "pages": len(drafted.generation.pages),
         "chunks": stored.chunks,
         "kept": stored.kept,
-        "embedded": made,
-        "tokens": filed.tokens,
+        "embedded": embedded_count,
+        "tokens": drafted.tokens,
     }
     if stored.failed:
-        answer |= {"partial": True, "failed": stored.failed}
+        result |= {"partial": True, "failed": stored.failed}
     if not stored.chunks and not stored.failed:
-        answer["note"] = "blank"
-    if filed.warnings:
-        answer["warnings"] = list(filed.warnings[:10])
-    return answer
+        result["note"] = "blank"
+    if drafted.warnings:
+        result["warnings"] = list(drafted.warnings[:10])
+    return result

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 
-from penstock.handlers.move_detection import gone_for_sure
-
 CAREFUL = "careful"
 """In a job's metadata: nobody said that the file is gone; it is removed only if it is for sure."""
+_NOT_FOUND = (errno.ENOENT, errno.ENOTDIR)
 
 
-def doubt(path: str, roots: Iterable[str]) -> str | None:
+def maybe_unmounted(path: str, roots: Iterable[str]) -> str | None:
     """Why a file that cannot be found need not be gone, as a walk of the folders it was found in (``roots``)
     would see it; None: it is gone."""
     folders = sorted(set(roots))
@@ -27,3 +27,29 @@ def doubt(path: str, roots: Iterable[str]) -> str | None:
     if folders or gone_for_sure(path):
         return None
     return f"the folder of {path} is empty, away or closed to this user"
+
+
+def missing(path: str) -> bool:
+    """Nothing is there. A folder that may not be looked into says nothing of what is in it."""
+    try:
+        os.lstat(path)
+    except OSError as error:
+        return error.errno in _NOT_FOUND
+    return False
+
+
+def gone_for_sure(path: str) -> bool:
+    """As before, and the first folder above it that is there holds something: an empty one may be the place
+    of a disk that is not mounted."""
+    if not missing(path):
+        return False
+    folder = path
+    while folder not in ("", "/"):
+        folder = folder.rpartition("/")[0] or "/"
+        try:
+            with os.scandir(folder) as entries:
+                return any(True for _ in entries)
+        except OSError as error:
+            if error.errno not in _NOT_FOUND:
+                return False
+    return False

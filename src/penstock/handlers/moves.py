@@ -16,7 +16,7 @@ from penstock.errors import UnknownDocument
 from penstock.handlers.child_jobs import MOVED_AWAY, child_job
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Wait
-from penstock.handlers.removal import removed_in_batches, sight_of
+from penstock.handlers.removal import removed_in_batches, single_path_rules
 from penstock.handlers.tenant_jobs import OpenQueue, Purged, purge_jobs
 from penstock.job import NewJob
 from penstock.payloads import DeleteDocumentPayload, DeleteTenantPayload, RenamePayload
@@ -26,35 +26,38 @@ from penstock.pipeline.walk.protocol import BINDING, Skipped
 
 class Moves:
     def __init__(
-        self, catalog: Catalog, shelf: CacheDirectory | None = None, open_queue: OpenQueue | None = None
+        self,
+        catalog: Catalog,
+        cache_directory: CacheDirectory | None = None,
+        open_queue: OpenQueue | None = None,
     ) -> None:
         self._catalog = catalog
-        self._shelf = shelf
+        self._cache_directory = cache_directory
         self._open_queue = open_queue
 
     def rename(self, context: Context) -> Any:
         """Make the index equal the disk at both paths, whatever the order in which events came in."""
         payload, place = msgspec.convert(context.payload, RenamePayload), context.place
-        old_is_there, new_is_there = _is_there(payload.old_path), _is_there(payload.new_path)
-        if payload.is_folder and old_is_there and new_is_there and not _holds_anything(payload.old_path):
+        old_exists, new_exists = _exists(payload.old_path), _exists(payload.new_path)
+        if payload.is_folder and old_exists and new_exists and not _holds_anything(payload.old_path):
             # Made anew after the move, and emptied: to a walk it would be a disk that is not mounted.
-            old_is_there = False
-        if payload.is_folder and not old_is_there and not new_is_there:
+            old_exists = False
+        if payload.is_folder and not old_exists and not new_exists:
             # A walk would take it for a disk that is not mounted; but it was moved, and then moved on.
-            removal = _below(context, payload.old_path, folder=True)
+            removal = _path_removal(context, payload.old_path, folder=True)
             return {"outcome": "removed", "removed": self._remove(removal, context)}
-        left_out = self._left_out(context, payload) if new_is_there else None
-        if left_out is not None:
-            return self._leave_out(context, payload, left_out, old_is_there=old_is_there)
-        if not new_is_there:
+        skipped = self._skip_rule(context, payload) if new_exists else None
+        if skipped is not None:
+            return self._remove_skipped(context, payload, skipped, old_exists=old_exists)
+        if not new_exists:
             # Moved on, or deleted: the old path says what is true of it.
-            return Wait((_look_at(context, payload.old_path, folder=payload.is_folder),))
-        if old_is_there:
+            return Wait((_ingest_job(context, payload.old_path, folder=payload.is_folder),))
+        if old_exists:
             # Copied, or made anew: both are to be looked at.
             return Wait(
                 (
-                    _look_at(context, payload.old_path, folder=payload.is_folder),
-                    _look_at(context, payload.new_path, folder=payload.is_folder),
+                    _ingest_job(context, payload.old_path, folder=payload.is_folder),
+                    _ingest_job(context, payload.new_path, folder=payload.is_folder),
                 )
             )
         renamed = self._rename_all(
@@ -69,33 +72,38 @@ class Moves:
         )
         context.progress(renamed, renamed, "renamed", renamed=renamed)
         # It may have been edited on the way; unchanged costs next to nothing.
-        child = _look_at(context, payload.new_path, folder=payload.is_folder)
-        return Wait((child,), progress_json=context.told)
+        child = _ingest_job(context, payload.new_path, folder=payload.is_folder)
+        return Wait((child,), progress_json=context.last_progress)
 
-    def _left_out(self, context: Context, payload: RenamePayload) -> Skipped | None:
+    def _skip_rule(self, context: Context, payload: RenamePayload) -> Skipped | None:
         """The rule by which the next walk would not find it at its new path. What no walk had found at the
         old one was asked for by its name, and only a rule that counts for all leaves it out."""
-        said = self._said(context.place, payload.new_path, folder=payload.is_folder)
-        if not said or None in said:
+        decisions = self._walk_decisions(context.place, payload.new_path, folder=payload.is_folder)
+        if not decisions or None in decisions:
             return None
-        before = self._said(context.place, payload.old_path, folder=payload.is_folder)
+        before = self._walk_decisions(context.place, payload.old_path, folder=payload.is_folder)
         return next(
-            (one for one in said if one is not None and (None in before or one.rule in BINDING)), None
+            (
+                decision
+                for decision in decisions
+                if decision is not None and (None in before or decision.rule in BINDING)
+            ),
+            None,
         )
 
-    def _said(self, place: Place, path: str, *, folder: bool) -> list[Skipped | None]:
+    def _walk_decisions(self, place: Place, path: str, *, folder: bool) -> list[Skipped | None]:
         """By each walk that covers the path, whatever is there now; None: it is taken."""
         with self._catalog.snapshot() as snapshot:
             walks = snapshot.walks(place, path)
         return [
-            sight_of(walk).skipped(path[len(walk.root.rstrip("/")) + 1 :], folder=folder)
+            single_path_rules(walk).skipped(path[len(walk.root.rstrip("/")) + 1 :], folder=folder)
             if walk.root != path
             else None
             for walk in walks
         ]
 
-    def _leave_out(
-        self, context: Context, payload: RenamePayload, rule: Skipped, *, old_is_there: bool
+    def _remove_skipped(
+        self, context: Context, payload: RenamePayload, rule: Skipped, *, old_exists: bool
     ) -> Any:
         cause = f"{rule.rule.meaning} ({rule.detail})" if rule.detail else rule.rule.meaning
         note = LedgerEntry(
@@ -107,9 +115,9 @@ class Moves:
             job_id=context.job_id,
         )
         self._catalog.note([note])
-        if old_is_there:
-            return Wait((_look_at(context, payload.old_path, folder=payload.is_folder),))
-        removed = self._remove(_below(context, payload.old_path, folder=payload.is_folder), context)
+        if old_exists:
+            return Wait((_ingest_job(context, payload.old_path, folder=payload.is_folder),))
+        removed = self._remove(_path_removal(context, payload.old_path, folder=payload.is_folder), context)
         return {"outcome": "removed", "removed": removed, "note": f"{payload.new_path}: {cause}"}
 
     def _rename_all(self, rename: Rename, context: Context) -> int:
@@ -130,7 +138,7 @@ class Moves:
                 raise UnknownDocument(f"no document {payload.identifier} of tenant {place.tenant_id}")
             own = snapshot.locate(source.source_id, payload.point_ids)
         foreign = [point for point in payload.point_ids if point not in own]
-        removed = self._remove(_removal(source, context), context)
+        removed = self._remove(_source_removal(source, context), context)
         return {"outcome": "removed", "removed": removed} | ({"not_its_own": foreign} if foreign else {})
 
     def delete_tenant(self, context: Context) -> dict[str, Any]:
@@ -147,10 +155,10 @@ class Moves:
         while not self._catalog.forget(removal.tenant_id, asked_before=until):
             context.checkpoint()
         self._catalog.scrub()
-        if self._shelf is not None:
+        if self._cache_directory is not None:
             with self._catalog.snapshot() as snapshot:
                 sequence = snapshot.changes(removal.tenant_id).sequence
-            self._shelf.forget(removal.tenant_id, sequence)
+            self._cache_directory.remove_tenant(removal.tenant_id, sequence)
         context.log.info("tenant %s deleted: %d documents, %d jobs", removal.tenant_id, removed, purged.jobs)
         return {"outcome": "removed", "removed": removed, "jobs": purged.jobs}
 
@@ -181,7 +189,7 @@ class Moves:
             after = entries[-1].entry_id
 
 
-def _is_there(path: str) -> bool:
+def _exists(path: str) -> bool:
     """Raises when the system will not say."""
     try:
         Path(path).lstat()
@@ -198,7 +206,7 @@ def _holds_anything(path: str) -> bool:
         return True
 
 
-def _below(context: Context, path: str, *, folder: bool) -> Removal:
+def _path_removal(context: Context, path: str, *, folder: bool) -> Removal:
     place = context.place
     return Removal(
         tenant_id=place.tenant_id,
@@ -210,11 +218,11 @@ def _below(context: Context, path: str, *, folder: bool) -> Removal:
     )
 
 
-def _removal(source: Source, context: Context) -> Removal:
+def _source_removal(source: Source, context: Context) -> Removal:
     return Removal(tenant_id=source.place.tenant_id, source_id=source.source_id, asked_at=context.asked_at)
 
 
-def _look_at(context: Context, path: str, *, folder: bool) -> NewJob:
+def _ingest_job(context: Context, path: str, *, folder: bool) -> NewJob:
     """A child that makes the index equal the disk at one path."""
     body = {"folder_path" if folder else "file_path": path}
     # A folder that is gone, or empty now, is no failure of the rename.

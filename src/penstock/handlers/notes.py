@@ -26,7 +26,7 @@ from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 
 _TYPE = "md"
-TRY_AGAIN = timedelta(seconds=2)
+RETRY_DELAY = timedelta(seconds=2)
 
 
 def note_path(text: str) -> str:
@@ -34,42 +34,42 @@ def note_path(text: str) -> str:
 
 
 class Notes:
-    def __init__(self, catalog: Catalog, recipe: Pipeline) -> None:
+    def __init__(self, catalog: Catalog, pipeline: Pipeline) -> None:
         self._catalog = catalog
-        self._recipe = recipe
-        self._model = ModelCheck(catalog, recipe.embedder)
+        self._pipeline = pipeline
+        self._model = ModelCheck(catalog, pipeline.embedder)
 
     def ingest(self, contexts: Sequence[Context]) -> list[Any]:
-        self._model.refuse_another()
-        filing = GenerationBatch(self._catalog, self._recipe)
+        self._model.check()
+        batch = GenerationBatch(self._catalog, self._pipeline)
         answers: list[Any] = [None] * len(contexts)
-        filed: list[int] = []
+        batched: list[int] = []
 
         def write() -> None:
-            for index, answer in zip(filed, filing.write(), strict=True):
+            for index, answer in zip(batched, batch.write(), strict=True):
                 answers[index] = answer
-            filed.clear()
+            batched.clear()
 
         for index, context in enumerate(contexts):
             try:
-                with context.file(self._recipe.limits.seconds_for(len(context.claim.payload_json)), 0):
-                    note = self._filed(context)
+                with context.file(self._pipeline.limits.seconds_for(len(context.claim.payload_json)), 0):
+                    note = self._draft(context)
             except MemoryInUse as wait:
-                answers[index] = Later(str(wait), TRY_AGAIN)
+                answers[index] = Later(str(wait), RETRY_DELAY)
                 continue
             except Exception as error:  # noqa: BLE001 - one note's trouble is not the others'
                 answers[index] = error
                 continue
-            if not filing.fits(note):
+            if not batch.fits(note):
                 write()
-            filing.add(note)
-            filed.append(index)
+            batch.add(note)
+            batched.append(index)
         write()
         return answers
 
     def update(self, context: Context) -> Any:
         """Another text for a note that is known by its id; its history stays one."""
-        self._model.refuse_another()
+        self._model.check()
         payload = _payload(context)
         place = context.place
         source = self._source(place, payload)
@@ -77,9 +77,9 @@ class Notes:
         if source.path != path:
             asked_at = context.asked_at
             self._catalog.rename(Rename(place=place, old=source.path, new=path, asked_at=asked_at))
-        filing = GenerationBatch(self._catalog, self._recipe)
-        filing.add(self._filed(context))
-        (answer,) = filing.write()
+        batch = GenerationBatch(self._catalog, self._pipeline)
+        batch.add(self._draft(context))
+        (answer,) = batch.write()
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -104,11 +104,11 @@ class Notes:
             )
         return found
 
-    def _filed(self, context: Context) -> DraftedGeneration:
+    def _draft(self, context: Context) -> DraftedGeneration:
         payload = _payload(context)
         text = payload.content or ""
         sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
-        draft = self._recipe.draft(Content("note.md", text.encode("utf-8", "backslashreplace")), sizes)
+        draft = self._pipeline.draft(Content("note.md", text.encode("utf-8", "backslashreplace")), sizes)
         tag = payload.full_tag or payload.main_tag
         generation = NewGeneration(
             place=context.place,
@@ -117,8 +117,8 @@ class Notes:
             asked_at=context.asked_at,
             read_at=clock.now(),
             pages=_with_text(draft.pages, text),
-            space=self._recipe.space,
-            fingerprints=self._recipe.fingerprints("note.md", sizes),
+            space=self._pipeline.space,
+            fingerprints=self._pipeline.fingerprints("note.md", sizes),
             size=len(text.encode()),
             file_type=_TYPE,
             title=draft.title or _first_line(text),

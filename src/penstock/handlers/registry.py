@@ -89,5 +89,5 @@ class Registry:
     def find(self, item_type: str, op: str) -> Registered | None:
         return self._handlers.get((item_type, op))
 
-    def kinds(self) -> list[str]:
+    def pairs(self) -> list[str]:
         return sorted(f"{item_type}/{op}" for item_type, op in self._handlers)

@@ -59,29 +59,29 @@ def from_catalog(
     return DraftedGeneration(generation=generation, tokens=tokens, known_id=source.source_id)
 
 
-def why_outdated(known: KnownSource, recipe: Pipeline) -> str | None:
+def why_outdated(known: KnownSource, pipeline: Pipeline) -> str | None:
     """``reading`` or ``model``: what of it would be done otherwise now; None: nothing. How it is cut was its
     request's to say, and stays."""
     made = Fingerprints(known.ocr_fingerprint, known.vector_fingerprint, known.graphrag_fingerprint)
     name = "note.md" if known.path.startswith(NOTES) else known.path
-    return outdated(made, recipe.fingerprints(name, sizes_of(made) or ChunkSizes()))
+    return outdated(made, pipeline.fingerprints(name, sizes_of(made) or ChunkSizes()))
 
 
 class Reindex:
     """One job's: a child for every source below a path that is outdated."""
 
-    def __init__(self, catalog: Catalog, recipe: Pipeline, context: Context, path: str) -> None:
+    def __init__(self, catalog: Catalog, pipeline: Pipeline, context: Context, path: str) -> None:
         self._catalog = catalog
-        self._recipe = recipe
+        self._pipeline = pipeline
         self._context = context
         self._folder = None if path == "/" else path
 
     def run(self) -> Any:
-        sent = looked_at = 0
+        sent = examined = 0
         children: list[NewJob] = []
         for known in known_below(self._catalog, self._context.place, self._folder):
-            looked_at += 1
-            if known.published_id is None or why_outdated(known, self._recipe) is None:
+            examined += 1
+            if known.published_id is None or why_outdated(known, self._pipeline) is None:
                 continue
             sent += 1
             children.append(self._child(known))
@@ -91,9 +91,9 @@ class Reindex:
         if children:
             self._context.expand(children, cursor="")
         if not sent:
-            return {"outcome": "unchanged", "seen": looked_at}
-        self._context.progress(looked_at, looked_at, "looked at", seen=looked_at, changed=sent)
-        return Wait(progress_json=self._context.told)
+            return {"outcome": "unchanged", "seen": examined}
+        self._context.progress(examined, examined, "looked at", seen=examined, changed=sent)
+        return Wait(progress_json=self._context.last_progress)
 
     def _child(self, known: KnownSource) -> NewJob:
         if known.path.startswith(NOTES):
@@ -114,8 +114,8 @@ def _note(snapshot: CatalogSnapshot, known: KnownSource) -> tuple[str, dict[str,
     if text is None:
         text = "\n\n".join(chunk.text for page in pages for chunk in page.chunks or ())
     body: dict[str, Any] = {"content": text, "document_id": known.source_id}
-    if source is not None and "source_type" in (said := msgspec.json.decode(source.metadata)):
-        body["source_type"] = said["source_type"]
+    if source is not None and "source_type" in (metadata := msgspec.json.decode(source.metadata)):
+        body["source_type"] = metadata["source_type"]
     if source is not None and source.tags:
         body |= {"main_tag": source.tags[0].partition("/")[0], "full_tag": source.tags[0]}
     return "update", body

@@ -29,7 +29,7 @@ def removed_in_batches(catalog: Catalog, removal: Removal) -> Iterator[int]:
         removed = catalog.remove(removal)
         if removed.newer:
             for walk in removed.newer:
-                _keep_what_it_wants(catalog, removal, walk)
+                _touch_wanted(catalog, removal, walk)
             removal = msgspec.structs.replace(removal, heard=removal.heard.union(removed.newer))
             continue
         yield removed.sources
@@ -37,13 +37,13 @@ def removed_in_batches(catalog: Catalog, removal: Removal) -> Iterator[int]:
             return
 
 
-def _keep_what_it_wants(catalog: Catalog, removal: Removal, walk: Walk) -> None:
-    sight = sight_of(walk)
+def _touch_wanted(catalog: Catalog, removal: Removal, walk: Walk) -> None:
+    path_rules = single_path_rules(walk)
     inside = removal.path is not None and below(walk.root, removal.path)
     wanted: list[Touch] = []
     for known in known_below(catalog, walk.place, removal.path if inside else walk.root):
-        doomed = covers(removal, walk.place, known.path, known.source_id, removal.asked_at)
-        if doomed and known.published_id is not None and is_wanted(sight, walk.root, known.path):
+        covered = covers(removal, walk.place, known.path, known.source_id, removal.asked_at)
+        if covered and known.published_id is not None and is_wanted(path_rules, walk.root, known.path):
             wanted.append(Touch(known.source_id, known.size, known.mtime_ns, walk.asked_at))
         if len(wanted) >= BATCH:
             catalog.touch(wanted)
@@ -52,11 +52,11 @@ def _keep_what_it_wants(catalog: Catalog, removal: Removal, walk: Walk) -> None:
         catalog.touch(wanted)
 
 
-def sight_of(walk: Walk) -> SinglePathRules:
+def single_path_rules(walk: Walk) -> SinglePathRules:
     return SinglePathRules(walk.root, msgspec.json.decode(walk.rules, type=WalkRules))
 
 
-def is_wanted(sight: SinglePathRules, root: str, path: str) -> bool:
+def is_wanted(path_rules: SinglePathRules, root: str, path: str) -> bool:
     """A file is there, and the walk would find it."""
     try:
         found = os.lstat(path)
@@ -64,7 +64,7 @@ def is_wanted(sight: SinglePathRules, root: str, path: str) -> bool:
         return False
     if not stat.S_ISREG(found.st_mode) or not path.startswith(root.rstrip("/") + "/"):
         return False
-    return sight.skipped(path[len(root.rstrip("/")) + 1 :], found.st_size) is None
+    return path_rules.skipped(path[len(root.rstrip("/")) + 1 :], found.st_size) is None
 
 
 def removal_of_one(place: Place, path: str, asked_at: datetime) -> Removal:

@@ -17,12 +17,12 @@ from penstock.queue.protocol import Queue
 
 OpenQueue: TypeAlias = Callable[[], AbstractContextManager[Queue]]
 
-AT_ONCE = 500
+BATCH_JOBS = 500
 """Jobs read, and removed, in one step: no transaction grows with the queue."""
-PATIENCE_S = 30.0
+STOP_TIMEOUT_S = 30.0
 """How long running jobs may take to stop. After that they are removed under their workers' hands; what these
 still write is refused by the tombstone of the tenant."""
-LOOK_AGAIN_S = 0.2
+POLL_S = 0.2
 
 
 class Purged(NamedTuple):
@@ -46,26 +46,28 @@ def purge_jobs(queue: Queue, tenant_id: str, context: Context) -> Purged:
 
     What no worker has in its hands goes at once. What runs is cancelled, and goes when it has stopped.
     """
-    deadline, pause, gone = clock.elapsed_s() + PATIENCE_S, threading.Event(), 0
+    deadline, pause, removed = clock.elapsed_s() + STOP_TIMEOUT_S, threading.Event(), 0
     while True:
-        patient = clock.elapsed_s() < deadline
-        found = _one_pass(queue, tenant_id, context, patient=patient)
-        gone += found.removed
+        waiting = clock.elapsed_s() < deadline
+        found = _one_pass(queue, tenant_id, context, waiting=waiting)
+        removed += found.removed
         if not found.running and not found.missed:
-            return Purged(gone, found.kept)
-        context.progress(gone, None, f"waiting for {found.running} running jobs of the tenant", jobs=gone)
-        if patient:
-            pause.wait(LOOK_AGAIN_S)
+            return Purged(removed, found.kept)
+        context.progress(
+            removed, None, f"waiting for {found.running} running jobs of the tenant", jobs=removed
+        )
+        if waiting:
+            pause.wait(POLL_S)
 
 
-def _one_pass(queue: Queue, tenant_id: str, context: Context, *, patient: bool) -> _Pass:
+def _one_pass(queue: Queue, tenant_id: str, context: Context, *, waiting: bool) -> _Pass:
     removed, running, missed, kept = 0, 0, 0, False
-    for page in _pages(queue, JobQuery(tenant_id=tenant_id, limit=AT_ONCE)):
+    for page in _pages(queue, JobQuery(tenant_id=tenant_id, limit=BATCH_JOBS)):
         earlier = [job for job in page if _is_earlier(job, context.asked_at)]
         kept = kept or len(earlier) < len(page)
         own = [job for job in earlier if job.queue_id != context.job_id]
-        busy = [job for job in own if job.lease_until is not None] if patient else []
-        idle = [job for job in own if not patient or job.lease_until is None]
+        busy = [job for job in own if job.lease_until is not None] if waiting else []
+        idle = [job for job in own if not waiting or job.lease_until is None]
         if busy:
             queue.cancel([job.queue_id for job in busy])
         went = queue.purge(idle) if idle else 0
@@ -84,13 +86,13 @@ def _pages(queue: Queue, query: JobQuery) -> Iterator[list[Job]]:
 
 def _is_earlier(job: Job, asked_at: datetime) -> bool:
     """Whether all that a job answers for was asked before the delete."""
-    asked = [_asked_at(job.metadata) or job.created_at]
+    times = [_asked_at(job.metadata) or job.created_at]
     if job.followup_json is not None:
         followup = msgspec.json.decode(job.followup_json)
-        asked.append(_asked_at(followup.get("metadata") or "{}") or asked_at)
-    return max(asked) <= asked_at
+        times.append(_asked_at(followup.get("metadata") or "{}") or asked_at)
+    return max(times) <= asked_at
 
 
 def _asked_at(metadata: str) -> datetime | None:
-    said = msgspec.json.decode(metadata).get(items.ASKED_AT)
-    return datetime.fromisoformat(said) if isinstance(said, str) else None
+    text = msgspec.json.decode(metadata).get(items.ASKED_AT)
+    return datetime.fromisoformat(text) if isinstance(text, str) else None

@@ -17,7 +17,7 @@ from penstock.catalog.values import Phase, Place
 from penstock.catalog.views import Document, Filters, PageState, Progress, Source, TenantCount
 from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
-from penstock.handlers.model_check import differs
+from penstock.handlers.model_check import model_mismatch
 from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.pipeline.walk.protocol import FoundFile, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.walker import walk
@@ -222,7 +222,7 @@ class Documents:
             said = snapshot.fingerprints().get(Phase.VECTOR)
             named = said is None or said.startswith(f"{self._settings.embedder}-")
             if said is not None and not named and snapshot.tenants():
-                raise differs(said, self._settings.embedder)
+                raise model_mismatch(said, self._settings.embedder)
 
     def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:
         """Whether a path is found by a search, and why not; of a folder, what became of all below it."""

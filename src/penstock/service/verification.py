@@ -15,9 +15,9 @@ from penstock.catalog.values import Place
 from penstock.catalog.views import KnownSource
 from penstock.delivered_file import arrival_of
 from penstock.handlers.file_reader import hash_of
-from penstock.handlers.missing_files import CAREFUL, doubt
+from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
 from penstock.items import validate_name
-from penstock.pipeline.vectors.cache_directory import open_shelf
+from penstock.pipeline.vectors.cache_directory import open_cache_directory
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
@@ -41,7 +41,7 @@ class Verifier:
     def __init__(self, catalog: Catalog, jobs: Jobs) -> None:
         self._catalog = catalog
         self._jobs = jobs
-        self._shelf = open_shelf(jobs.settings)
+        self._shelf = open_cache_directory(jobs.settings)
 
     def differences(self, tenant_id: str | None = None, *, checksum: bool = False) -> Iterator[Difference]:
         """``checksum``: read every file, also those whose size and time are as they were.
@@ -154,7 +154,9 @@ def _differs(known: KnownSource, place: Place, roots: _Roots, *, checksum: bool)
         if checksum and hash_of(known.path) != known.content_hash:
             return difference("has another content than was indexed, of the same size and time", content=True)
     except (FileNotFoundError, NotADirectoryError):
-        return difference("is indexed, but gone from the disk", doubt(known.path, roots.above(known.path)))
+        return difference(
+            "is indexed, but gone from the disk", maybe_unmounted(known.path, roots.above(known.path))
+        )
     except OSError as error:
         why = os.strerror(error.errno or 0)
         return difference(f"is indexed, but cannot be looked at: {why}", "what is there nobody knows")

@@ -30,7 +30,7 @@ from penstock.errors import (
 )
 from penstock.handlers.registry import Registry
 from penstock.pipeline.budget import MemoryShare
-from penstock.pipeline.vectors.cache_directory import open_shelf
+from penstock.pipeline.vectors.cache_directory import open_cache_directory
 from penstock.queue.factory import open_queue
 from penstock.queue.protocol import Queue
 
@@ -130,7 +130,7 @@ class Worker:
             until_idle=self._until_idle,
             until_job=self._until_job,
             open_catalog=functools.partial(open_catalog_again, values) if housed else None,
-            shelf=open_shelf(config.load({}, **values)),
+            shelf=open_cache_directory(config.load({}, **values)),
             open_documents=functools.partial(open_documents, values, memory=memory) if housed else None,
             takes_jobs=JOBS in self._lanes,
             lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS) if housed else (),
@@ -183,7 +183,7 @@ def open_documents(
     ``memory``: what its files may use."""
     from penstock.handlers import documents
     from penstock.handlers.phases import Phases
-    from penstock.pipeline.embed.factory import open_embedder
+    from penstock.pipeline.embed import open_embedder
     from penstock.pipeline.extract.protocol import ExtractLimits
     from penstock.pipeline.pipeline import Pipeline
     from penstock.worker.lanes import DocumentTools
@@ -193,7 +193,7 @@ def open_documents(
     limits = ExtractLimits.of(settings.max_file_mb, settings.file_memory_mb, settings.file_time_s)
     recipe = Pipeline(open_embedder(settings.embedder), limits=limits, memory=memory)
     queue, state = open_own_queue or (lambda: closing(open_again(values))), (str(settings.state_dir),)
-    documents.register(registry, catalog, recipe, state, open_shelf(settings), queue)
+    documents.register(registry, catalog, recipe, state, open_cache_directory(settings), queue)
     return DocumentTools(catalog, Phases(catalog, recipe))
 
 
@@ -209,7 +209,7 @@ def _served(app: Penstock | None, lanes: Sequence[str]) -> list[str]:
     served = [] if lanes == (JOBS,) else ["documents"]
     if app is not None:
         served += [f"function {name}" for name in app.functions.names()]
-        served += [kind for kind in app.handlers().kinds() if kind != "function/run"]
+        served += [kind for kind in app.handlers().pairs() if kind != "function/run"]
     return served
 
 
