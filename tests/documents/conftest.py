@@ -1,4 +1,4 @@
-"""Documents through the whole of Penstock: a folder, a worker in a thread, and what a search finds then."""
+"""Fixtures for documents in a complete Penstock: a folder, a worker, and the results of searches."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ OPEN = (TaskStatus.PENDING, TaskStatus.PROCESSING)
 
 
 def book(parts: int) -> str:
-    """Markdown with a chunk a part, about."""
+    """Markdown with about one chunk per part."""
     return "\n\n".join(
         f"# Part {number}\n\n" + f"Sentence about subject{number}. " * 60 for number in range(parts)
     )
 
 
 class ManualWorker:
-    """A worker that does one thing at a time, when the test says so."""
+    """A worker that is driven step by step by the test."""
 
     def __init__(self, app: Penstock, pipeline: Pipeline) -> None:
         self.paused = PausedCatalog(open_catalog(app.settings))
@@ -66,7 +66,7 @@ class ManualWorker:
         )
 
     def exhaust(self, lane: Phase) -> None:
-        """Try what failed again until no retry is left, however long that would take."""
+        """Retry failed tasks until no retry is left, with a clock set forward."""
         now = clock.now()
         for _ in range(10):
             now += timedelta(days=1)
@@ -76,17 +76,17 @@ class ManualWorker:
         DocumentNotifier(self._app.queue, self.catalog).step()
 
     def files(self, claims: Sequence[Claim]) -> list[Any]:
-        """The answers of the handler for files, settled by nobody."""
+        """Answers of the handler for files, without settling the jobs."""
         return Files(self.catalog, self._pipeline).ingest([self._context(0, claim) for claim in claims])
 
     def run(self, claim: Claim) -> Any:
-        """What the handler of a job claimed before answers; it is settled as done."""
+        """Run a claimed job, settle it, and return its result."""
         answer = self._executor.run([claim], self._context)
         self._app.queue.settle(answer)
         return self._app.job(claim.queue_id).result
 
     def run_jobs(self, limit: int = 100) -> Status | None:
-        """One claim of jobs, as many in one call as their handler takes: how the first was settled."""
+        """Claim and run jobs in batches; returns the status of the first."""
         claims = self._app.queue.claim(ClaimRequest("hand", limit, timedelta(seconds=60)))
         statuses = []
         while claims:
@@ -103,7 +103,7 @@ class ManualWorker:
         return still_wanted(self._app.queue, self.catalog, claimed)
 
     def drain(self) -> None:
-        """All there is to do, until nothing is."""
+        """Run jobs and tasks until nothing is left."""
         while self.run_jobs() is not None or self._tasks_left():
             self.run_tasks()
 
@@ -113,7 +113,7 @@ class ManualWorker:
         return left or bool(self.catalog.outbox())
 
     def run_tasks(self, *, again: bool = True, embedding: bool = True) -> None:
-        """Tasks until there are none, then all that the outbox says."""
+        """Run all tasks, then process the outbox."""
         worked = True
         while worked:
             worked = False
@@ -128,7 +128,7 @@ class ManualWorker:
 
 
 class IndexedFolder:
-    """A folder of files beside an application that indexes it."""
+    """A folder of files and an application to index it."""
 
     def __init__(self, app: Penstock, folder: Path) -> None:
         self.app = app
@@ -141,7 +141,7 @@ class IndexedFolder:
         return path
 
     def index(self, path: Path | None = None, **options: Any) -> Job:
-        """Index the folder, or one path, and answer the job when all of it has ended."""
+        """Index the folder or one path; returns the finished job."""
         with self.app.worker_thread():
             receipt = self.app.index(path or self.folder, **options)
             return self.app.wait(receipt.job_id, timeout=WAIT_S)
@@ -168,7 +168,7 @@ class IndexedFolder:
             pipeline.close()
 
     def unsettled(self, worker: ManualWorker) -> list[str]:
-        """Tasks that are neither done nor given up, by their words."""
+        """Lane and status of tasks that are neither done nor skipped."""
         with worker.catalog.snapshot() as snapshot:
             settled = (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
             return [
@@ -183,7 +183,7 @@ class IndexedFolder:
         return [f"{lane} {status}" for (lane, status), number in counts.items() if number and status in OPEN]
 
     def found(self, query: str, **options: Any) -> list[str]:
-        """Names of the files whose chunks answer, each once, best first."""
+        """Names of the files found by a search, each once, best first."""
         hits = self.app.search(query, **options)
         return list(dict.fromkeys(Path(hit.path).name for hit in hits))
 
@@ -213,8 +213,10 @@ QUEUES: dict[str, Callable[[Path], str]] = {
 
 @pytest.fixture(params=QUEUES)
 def docs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexedFolder]:
-    """With a queue in SQLite or PostgreSQL and the catalog in the same file or database; and with one in
-    JSONL or Redis and the catalog in a SQLite file beside it."""
+    """An indexed folder, for each queue engine.
+
+    The catalog is in the same database for SQLite and PostgreSQL, and in a SQLite file for JSONL and Redis.
+    """
     settings = config.load(
         {},
         url=QUEUES[request.param](tmp_path),

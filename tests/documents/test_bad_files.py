@@ -1,4 +1,4 @@
-"""Files that are not what they seem, cannot be read, or change under the reader: the rest is indexed."""
+"""Misleading, unreadable and changing files: all other files are indexed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOBODY = 65534
 
 @pytest.fixture
 def trouble(docs: IndexedFolder, tmp_path: Path) -> Iterator[dict[str, tuple[str, str]]]:
-    """Names in the folder, and what `why` is to say of them."""
+    """Names in the folder, and the answer of `why` for each."""
     folder = docs.folder
     docs.put("good.md", "Water drives the wheel.")
     docs.put("empty.md", b"")
@@ -145,7 +145,7 @@ print(json.dumps(answers))
 
 
 def test_what_may_not_be_read_is_listed_and_nothing_below_it_removed():
-    """As a user without privileges, since root may read anything."""
+    """Run as a user without privileges, since root may read anything."""
     place = Path(tempfile.mkdtemp(prefix="penstock-unprivileged-"))
     try:
         folder = place / "files"
@@ -174,7 +174,7 @@ def test_what_may_not_be_read_is_listed_and_nothing_below_it_removed():
 
 @pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
 def test_words_of_any_length_fit_into_the_largest_chunk(docs: IndexedFolder):
-    """In PostgreSQL the words of a chunk are one entry of at most 1 MB; what folding makes of them counts."""
+    """PostgreSQL limits the folded words of a chunk to one entry of 1 MB."""
     words = {
         "one": "x" * 100_000,
         "many": " ".join(f"{number:x}" for number in range(12_000)),

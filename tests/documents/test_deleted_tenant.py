@@ -1,4 +1,4 @@
-"""A deleted tenant leaves one audit line and nothing else, in no file, table or key."""
+"""A deleted tenant leaves one audit line and no other trace in files, tables or keys."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.documents.conftest import WAIT_S, IndexedFolder
 from tests.servers.redis import contents
 
 SECRETS = ("zebraxylo", "marmosetine", "secretname", "walrusfail", "quokkaterm", "axolotlarg")
-"""Words that only the tenant's data has: in texts, notes, names of files, errors, arguments."""
+"""Words that occur only in the tenant's data: texts, notes, file names, errors, arguments."""
 
 
 def remnants(docs: IndexedFolder, tmp_path: Path) -> dict[str, list[str]]:
-    """The secrets by where they are still found."""
+    """The secrets that are still found, by place."""
     places = dict(files(tmp_path))
     url = docs.app.settings.url
     if url.startswith("postgresql"):
@@ -32,7 +32,7 @@ def remnants(docs: IndexedFolder, tmp_path: Path) -> dict[str, list[str]]:
 
 
 def files(tmp_path: Path) -> dict[str, bytes]:
-    """Databases as a VACUUM leaves them, everything else as it is."""
+    """Bytes of all files, databases after a VACUUM."""
     held = {}
     for path in (each for each in tmp_path.rglob("*") if each.is_file() and "files" not in each.parts):
         if path.suffix == ".db":
@@ -61,8 +61,8 @@ def tables(url: str) -> dict[str, bytes]:
         }
 
 
-def live_a_life(docs: IndexedFolder, tenant_id: str) -> None:
-    """Documents, notes, failures, edits, renames, deletes, functions that ran, failed, wait or are parked."""
+def fill_tenant(docs: IndexedFolder, tenant_id: str) -> None:
+    """Fill the tenant: documents, notes, failures, edits, renames, deletes, and functions in all states."""
     docs.app.function("keep")(lambda payload: payload)
     docs.app.function("fail")(_fail)
     docs.put("secretname/one.md", "The zebraxylo drives the wheel.\n\n# Two\n\nquokkaterm here.")
@@ -103,7 +103,7 @@ def delete(docs: IndexedFolder, **fields: Any) -> Any:
 def test_nothing_of_a_deleted_tenant_is_left_anywhere(docs: IndexedFolder, tmp_path: Path, own: bool):
     docs.put("keeper.md", "Walrus of the others.")
     docs.index(tenant_id="other")
-    live_a_life(docs, "acme")
+    fill_tenant(docs, "acme")
     assert remnants(docs, tmp_path)
 
     job = delete(docs, **({"tenant_id": "acme"} if own else {}))
@@ -117,7 +117,7 @@ def test_nothing_of_a_deleted_tenant_is_left_anywhere(docs: IndexedFolder, tmp_p
 
 
 def test_what_is_asked_for_after_the_delete_stays(docs: IndexedFolder, tmp_path: Path):
-    live_a_life(docs, "acme")
+    fill_tenant(docs, "acme")
     docs.app.pause(tenant_id="acme")
     receipt = docs.app.submit(item_type="delete_tenant", op="delete", payload={"tenant_id_to_delete": "acme"})
     docs.put("later/new.md", "A new beginning of giraffes.")
@@ -137,8 +137,8 @@ def test_what_is_asked_for_after_the_delete_stays(docs: IndexedFolder, tmp_path:
 def test_a_job_that_runs_while_its_tenant_is_deleted_brings_nothing_back(
     docs: IndexedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """One that stops when it is asked to, and one whose worker is gone for good."""
-    live_a_life(docs, "acme")
+    """A job that stops on request, and a job whose worker is dead."""
+    fill_tenant(docs, "acme")
     monkeypatch.setattr("penstock.handlers.tenant_jobs.STOP_TIMEOUT_S", 0.5)
     path = docs.put("secretname/slow.md", "zebraxylo " * 50)
     with docs.manual_worker() as worker:

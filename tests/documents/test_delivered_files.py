@@ -1,4 +1,4 @@
-"""Files that somebody brought: read where they lie now, known by where they will lie."""
+"""Delivered files: read at the current path, indexed under the final path."""
 
 from __future__ import annotations
 

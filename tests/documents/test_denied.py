@@ -1,4 +1,4 @@
-"""What the system will not show is not taken for gone: a walk by a user without rights removes nothing."""
+"""Unreadable folders are not taken for deleted: a walk without permissions removes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from penstock import Penstock, config
 from penstock.job import Status
 from tests.documents.conftest import QUEUES, IndexedFolder
-from tests.documents.index_contents import shown
+from tests.documents.index_contents import read_index
 from tests.servers.stores import given_back
 
 NOBODY = 65534
@@ -22,7 +22,7 @@ NOBODY = 65534
 
 @contextmanager
 def nobody() -> Iterator[None]:
-    """Without a right to anything of ours, if we have all; who has few runs the tests as they are."""
+    """Drop privileges if the tests run as root; otherwise run as the current user."""
     if os.geteuid() != 0:
         yield
         return
@@ -34,8 +34,8 @@ def nobody() -> Iterator[None]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def open_desk(request: pytest.FixtureRequest) -> Iterator[IndexedFolder]:
-    """In a place that another user can reach, unlike pytest's own."""
+def open_docs(request: pytest.FixtureRequest) -> Iterator[IndexedFolder]:
+    """A directory that another user can reach, unlike pytest's."""
     place = Path(tempfile.mkdtemp(prefix="penstock-test-"))
     place.chmod(0o777)
     folder = place / "files"
@@ -56,12 +56,12 @@ def readable(place: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o400, 0o444], ids=["nothing", "list", "list by all"])
-def test_a_folder_that_may_not_be_looked_into_keeps_what_is_known_of_it(open_desk: IndexedFolder, mode: int):
-    docs = open_desk
+def test_a_folder_that_may_not_be_looked_into_keeps_what_is_known_of_it(open_docs: IndexedFolder, mode: int):
+    docs = open_docs
     for name in ("a.md", "locked/b.md", "locked/deep/c.md", "z.md"):
         docs.put(name, f"Words of {name}.")
     docs.index()
-    before = shown(docs.app.documents.catalog, docs.folder)
+    before = read_index(docs.app.documents.catalog, docs.folder)
     gone = docs.put("z.md", "Other words.")
     gone.unlink()
     readable(docs.folder.parent)
@@ -73,15 +73,15 @@ def test_a_folder_that_may_not_be_looked_into_keeps_what_is_known_of_it(open_des
             worker.drain()
     (docs.folder / "locked").chmod(0o755)
 
-    after = shown(docs.app.documents.catalog, docs.folder)
+    after = read_index(docs.app.documents.catalog, docs.folder)
     job = docs.app.job(receipt.job_id)
     assert Status.DONE is job.status, job.error_message
     assert ["a.md", "locked/b.md", "locked/deep/c.md", "z.md"] == before.paths
     assert ["a.md", "locked/b.md", "locked/deep/c.md"] == after.paths
 
 
-def test_a_root_that_may_not_be_looked_into_removes_nothing(open_desk: IndexedFolder):
-    docs = open_desk
+def test_a_root_that_may_not_be_looked_into_removes_nothing(open_docs: IndexedFolder):
+    docs = open_docs
     docs.put("a.md", "Words of a.")
     docs.index()
     readable(docs.folder.parent)
@@ -94,11 +94,11 @@ def test_a_root_that_may_not_be_looked_into_removes_nothing(open_desk: IndexedFo
     docs.folder.chmod(0o755)
 
     assert "ERR_PERMISSION" == docs.app.job(receipt.job_id).error_code
-    assert ["a.md"] == shown(docs.app.documents.catalog, docs.folder).paths
+    assert ["a.md"] == read_index(docs.app.documents.catalog, docs.folder).paths
 
 
-def test_a_file_that_may_not_be_read_keeps_its_last_version(open_desk: IndexedFolder):
-    docs = open_desk
+def test_a_file_that_may_not_be_read_keeps_its_last_version(open_docs: IndexedFolder):
+    docs = open_docs
     path = docs.put("a.md", "Words of a.")
     docs.index()
     path.write_text("Other words, longer than before.")
@@ -112,5 +112,5 @@ def test_a_file_that_may_not_be_read_keeps_its_last_version(open_desk: IndexedFo
     path.chmod(0o644)
 
     assert Status.FAILED is docs.app.job(receipt.job_id).status
-    (piece,) = shown(docs.app.documents.catalog, docs.folder).pieces
+    (piece,) = read_index(docs.app.documents.catalog, docs.folder).pieces
     assert "Words of a." == piece.text

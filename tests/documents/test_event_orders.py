@@ -1,4 +1,4 @@
-"""Events of changes on the disk, told late and in any order: in the end the index shows what the disk has."""
+"""Events of changes on disk, reported late and in any order: in the end the index equals the disk."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ changes = st.one_of(
     st.tuples(st.just("write"), st.sampled_from(FILES)),
     st.tuples(st.just("remove"), st.sampled_from(FILES)),
 )
-tellings = st.tuples(changes, st.integers(0, 3), st.integers(0, 10), st.booleans())
-"""A change; how many changes later it is told; how urgently; and whether jobs run before the next."""
+reported_changes = st.tuples(changes, st.integers(0, 3), st.integers(0, 10), st.booleans())
+"""A change, the delay of its event, the priority, and whether jobs run before the next change."""
 
 
 class EventFolder:
-    """A folder and tenant of an example's own, in a catalog that others share."""
+    """A separate folder and tenant for each example, in a shared catalog."""
 
     def __init__(self, docs: IndexedFolder, worker: ManualWorker) -> None:
         self._number = next(_numbers)
-        self._hand = worker
+        self._worker = worker
         self._app = docs.app
         self._texts = count(1)
         self.tenant_id = f"t{self._number}"
@@ -77,7 +77,7 @@ class EventFolder:
 
     def index(self) -> None:
         self._app.index(self.root, tenant_id=self.tenant_id, allow_empty=True)
-        self._hand.drain()
+        self._worker.drain()
 
     def on_disk(self) -> dict[str, str]:
         return {str(path): path.read_text() for path in self.root.rglob("*") if path.is_file()}
@@ -86,7 +86,7 @@ class EventFolder:
         return dict(self._shown())
 
     def _shown(self) -> Iterator[tuple[str, str]]:
-        with self._hand.catalog.snapshot() as snapshot:
+        with self._worker.catalog.snapshot() as snapshot:
             for source in snapshot.sources(Filters(tenant_id=self.tenant_id), limit=100):
                 assert source.published_id is not None
                 (page,) = snapshot.pages(source.published_id)
@@ -130,7 +130,7 @@ def play(docs: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(told=st.lists(tellings, min_size=1, max_size=6))
+@given(told=st.lists(reported_changes, min_size=1, max_size=6))
 def test_events_in_any_order_end_as_the_disk_is(
     docs: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
 ):
@@ -144,7 +144,7 @@ def test_events_in_any_order_end_as_the_disk_is(
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(told=st.lists(tellings, min_size=1, max_size=12))
+@given(told=st.lists(reported_changes, min_size=1, max_size=12))
 def test_many_events_in_any_order_end_as_the_disk_is(
     docs: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
 ):
@@ -153,7 +153,7 @@ def test_many_events_in_any_order_end_as_the_disk_is(
 
 @pytest.mark.parametrize("is_folder", [False, True])
 def test_a_chain_of_renames_told_in_every_order(docs: IndexedFolder, is_folder: bool):
-    """Three in a row: whatever the order, and whether jobs run in between."""
+    """Three events in any order, with or without jobs in between."""
     with docs.manual_worker() as worker:
         for order in permutations(range(3)):
             for together in (True, False):

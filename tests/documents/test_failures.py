@@ -1,4 +1,4 @@
-"""What fails costs what failed, and nothing else: in a batch, in a document, at a retry."""
+"""Failures stay local: in a batch, in a document, and at a retry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.pipeline.sample_documents import PIXEL, pdf
 
 
 class Picky(HashingEmbedder):
-    """Refuses every batch with a text that has one of these words in it; counts what it embedded."""
+    """Refuses every batch with one of these words; counts the embedded texts."""
 
     def __init__(self, word: str, error: Exception) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ def test_what_passes_is_tried_again_and_what_stays_is_an_outage_that_hides_nothi
         receipt = docs.app.index(path, priority=5)
         worker.run_jobs()
         worker.run_tasks()
-        # One chunk waits for its next try; the others are done.
+        # One chunk waits for its retry; the others are done.
         assert Status.IN_PROGRESS is docs.app.job(receipt.job_id).status
         assert ["vector_chunks failed"] == docs.unsettled(worker)
         worker.exhaust(Phase.VECTOR)
@@ -169,7 +169,7 @@ def test_files_that_would_add_tasks_wait_while_there_are_many(
 
 
 def test_a_note_that_cannot_be_kept_is_nobody_elses_trouble(docs: IndexedFolder):
-    # Such a size is refused; but it may have been queued by an older version.
+    # This size is refused today, but an older version may have queued it.
     payloads = [{"content": "Good."}, {"content": "Bad.", "chunk_size": 8}, {"content": "Fine."}]
     jobs = docs.app.queue.add(
         [

@@ -1,4 +1,4 @@
-"""What happened to a document, from its first indexing to its end."""
+"""History of a document, from the first indexing to the deletion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.catalog.values import OutboxEntryKind
 from penstock.errors import UnknownDocument
 from tests.documents.conftest import IndexedFolder, book
 
-# The queue has no part in it: one with each catalog is enough.
+# The queue does not matter here: one per catalog is enough.
 pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
 
 

@@ -1,4 +1,4 @@
-"""Files and folders: what is indexed, what is left alone, and what goes."""
+"""Files and folders: indexed, unchanged and removed files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_folder_becomes_searchable(docs: IndexedFolder):
 def test_the_second_time_nothing_is_read(docs: IndexedFolder):
     path = docs.put("mill.md", "Water drives the wheel.")
     docs.index()
-    # Could it be read, it would be: the same size and time say that it need not.
+    # The unreadable file is not read: size and time are unchanged.
     before = path.stat()
     path.write_text("Water drives the WHEEL.")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))

@@ -1,4 +1,4 @@
-"""Somebody else acts at a named point of an ingest: the index ends as the disk is, or as it was told."""
+"""Interleaved requests: another request runs at a named point of an ingest."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import pytest
 
 from penstock.catalog.values import Phase
 from tests.documents.conftest import IndexedFolder, ManualWorker, book
-from tests.documents.index_contents import Shown, fresh, settled, shown
+from tests.documents.index_contents import IndexContents, fresh_index, read_index, settled
 from tests.pipeline.sample_documents import pdf
 
 on_both = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
 
-NOTHING = Shown([], {})
+NOTHING = IndexContents([], {})
 POINTS = [
     ("before", "store"),
     ("after", "store"),
     ("after", "claim"),
     ("before", "settle"),
 ]
-"""A generation is read but not stored; is stored; its tasks are claimed; are done but not settled."""
+"""Points: generation read but not stored; stored; tasks claimed; tasks done but not settled."""
 
 MEETINGS = [pytest.param("sqlite", point, id=f"sqlite {' '.join(point)}") for point in POINTS] + [
-    # Who takes which lock when is decided where generations and results are written.
+    # The order of locks is decided where generations and results are written.
     pytest.param(
         "postgres",
         point,
@@ -36,7 +36,7 @@ MEETINGS = [pytest.param("sqlite", point, id=f"sqlite {' '.join(point)}") for po
 
 
 def folder(docs: IndexedFolder) -> None:
-    """One for the short path, and one with tasks for pages and then for vectors."""
+    """A small file, and one with tasks for pages and vectors."""
     docs.put("sub/small.md", "Water drives the wheel.")
     docs.put("sub/paper.pdf", pdf(*(f"Words of page {number}." for number in range(34))))
 
@@ -87,7 +87,7 @@ def index_below(docs: IndexedFolder) -> None:
 
 
 def index_files(docs: IndexedFolder) -> None:
-    """A job for each file against the walk of their folder."""
+    """A job for each file and a walk of their folder."""
     for path in (docs.folder / "sub").iterdir():
         docs.app.index(path)
 
@@ -112,14 +112,14 @@ ACTIONS: list[Callable[[IndexedFolder], None]] = [
 
 
 def begun(docs: IndexedFolder, worker: ManualWorker) -> None:
-    """The walk is over, its files are next."""
+    """The walk is done; the jobs of its files come next."""
     docs.app.index(docs.folder)
     worker.run_jobs()
 
 
-def compare(docs: IndexedFolder, expected: Shown) -> None:
+def compare(docs: IndexedFolder, expected: IndexContents) -> None:
     settled(docs.app)
-    assert expected == shown(docs.app.documents.catalog, docs.folder)
+    assert expected == read_index(docs.app.documents.catalog, docs.folder)
 
 
 @pytest.mark.parametrize(("docs", "point"), MEETINGS, indirect=["docs"])
@@ -140,7 +140,7 @@ def test_a_first_ingest_is_met_by_another_request(
         assert [point] == worker.paused.reached
 
     wanted = action not in (delete_folder, delete_tenant)
-    compare(docs, fresh(tmp_path, docs.folder) if wanted else NOTHING)
+    compare(docs, fresh_index(tmp_path, docs.folder) if wanted else NOTHING)
 
 
 @on_both
@@ -153,12 +153,12 @@ def test_an_edit_taken_back_before_the_old_is_swept_loses_nothing(docs: IndexedF
             docs.app.index(path)
             while worker.run_jobs() is not None:
                 continue
-            # Tasks, but no sweep: what the outbox is to delete stays for the end.
+            # Tasks only: deletions in the outbox wait for the end.
             while tasks := [task for lane in Phase for task in worker.claim(lane)]:
                 worker.catalog.settle(worker.phases.run(tasks[0].lane, tasks))
         worker.drain()
 
-    compare(docs, fresh(tmp_path, docs.folder))
+    compare(docs, fresh_index(tmp_path, docs.folder))
 
 
 @on_both
@@ -173,7 +173,7 @@ def test_a_file_that_became_a_folder_or_a_link_is_forgotten(docs: IndexedFolder,
 
     docs.index()
 
-    compare(docs, fresh(tmp_path, docs.folder))
+    compare(docs, fresh_index(tmp_path, docs.folder))
 
 
 @on_both
@@ -187,7 +187,7 @@ def test_a_folder_that_became_a_file_is_forgotten(docs: IndexedFolder, tmp_path:
 
     docs.index()
 
-    compare(docs, fresh(tmp_path, docs.folder))
+    compare(docs, fresh_index(tmp_path, docs.folder))
 
 
 @on_both
@@ -205,4 +205,4 @@ def test_another_suffix_is_another_kind_of_file(docs: IndexedFolder, tmp_path: P
 
     docs.index()
 
-    compare(docs, fresh(tmp_path, docs.folder))
+    compare(docs, fresh_index(tmp_path, docs.folder))

@@ -9,7 +9,7 @@ import pytest
 from penstock.job import Status
 from tests.documents.conftest import IndexedFolder
 
-# The queue has no part in it: one with each catalog is enough.
+# The queue does not matter here: one per catalog is enough.
 pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
 
 

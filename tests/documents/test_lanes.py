@@ -1,4 +1,4 @@
-"""Task lanes over a store that goes away in the middle: nothing is done twice, nothing stays held."""
+"""Task lanes with a store that disconnects: nothing is done twice, nothing stays claimed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock.worker.shared_state import SharedState
 
 
 class Away:
-    """A catalog whose connection breaks during one call: before it was heard, or after it was done."""
+    """A catalog that disconnects during one call: before or after the call took effect."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -50,7 +50,7 @@ def catalog(tmp_path: Path) -> Iterator[SqliteCatalog]:
 
 
 def begin(catalog: Catalog, pipeline: Pipeline, chunks: int) -> int:
-    """A document whose chunks are still to be embedded."""
+    """A document with chunks to embed."""
     texts = [f"Sentence number {number}." for number in range(chunks)]
     made = [NewChunk(text=text, text_hash=text_hash(text), start=0, end=len(text)) for text in texts]
     now = clock.now()

@@ -1,4 +1,4 @@
-"""What the next walk would leave out is left out by a rename that is told, and by a file's own job."""
+"""Skipped paths: a rename or a file's own job applies the same rules as the next walk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=Tr
 
 
 def moved(docs: IndexedFolder, old: str, new: str, *, folder: bool = False) -> Job:
-    """On the disk, and told."""
+    """Move a file on disk and report the rename."""
     here, there = docs.folder / old, docs.folder / new
     there.parent.mkdir(parents=True, exist_ok=True)
     here.rename(there)
@@ -46,7 +46,7 @@ def test_a_file_moved_to_where_no_walk_finds_it_goes_with_the_reason(
     assert [] == docs.found("wheel", mode="keyword")
     why = docs.app.documents.why(docs.folder / new)
     assert ("skipped", True) == (why.verdict, rule in why.cause)
-    # As a walk sees it, too.
+    # A walk decides the same.
     docs.index(exclude=["narrow/"], allow_empty=True)
     assert [] == docs.found("wheel", mode="keyword")
 
@@ -108,7 +108,7 @@ def test_a_job_for_a_link_reads_nothing_through_it(docs: IndexedFolder, tmp_path
     assert (Status.FAILED, "ERR_UNSUPPORTED_TYPE") == (job.status, job.error_code)
     assert "is a link" in (job.error_message or "")
     assert [] == docs.found("wheel", mode="keyword")
-    # By its name a person means what it leads to.
+    # A link named by a user means its target.
     docs.index(link)
     assert [str(outside)] == [hit.path for hit in docs.app.search("wheel", mode="keyword")]
 

@@ -1,4 +1,4 @@
-"""Another model, or another way to read: what must be is done again, and nothing is mixed unnoticed."""
+"""A new model or extractor: only outdated work is repeated, and models are never mixed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.catalog.conftest import page as new_page
 from tests.documents.conftest import WAIT_S, IndexedFolder, book
 from tests.documents.killed_worker import served
 
-# The queue has no part in it: one with each catalog is enough.
+# The queue does not matter here: one per catalog is enough.
 pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
 
 OLD, NEW = space_of(open_embedder("hashing")), space_of(open_embedder("static"))
@@ -33,7 +33,7 @@ OLD, NEW = space_of(open_embedder("hashing")), space_of(open_embedder("static"))
 
 @contextmanager
 def changed(docs: IndexedFolder) -> Iterator[Penstock]:
-    """The same store, as somebody sees it whose settings name another model."""
+    """The same store, opened with settings for another model."""
     with Penstock(settings=dataclasses.replace(docs.app.settings, embedder="static")) as app:
         yield app
 
@@ -109,7 +109,7 @@ def test_a_document_of_many_chunks_is_embedded_by_tasks_of_the_lowest_priority(d
             assert chunks == snapshot.open_tasks(Phase.VECTOR)
             assert 0 == snapshot.open_tasks(Phase.OCR)
 
-        # Whoever has the former model gets none of them; what is published is still asked for by it.
+        # A worker with the old model gets none of the tasks; searches still use it for published vectors.
         with pytest.raises(FingerprintMismatch):
             old.catalog.claim(TaskRequest(Phase.VECTOR, "old", 1, old.phases.fingerprint(Phase.VECTOR)))
         assert {OLD: chunks} == spaces(docs)
@@ -160,7 +160,7 @@ def test_notes_change_their_model_too_and_keep_id_tags_and_text(docs: IndexedFol
 
 
 def read_otherwise(docs: IndexedFolder, name: str, text: str) -> None:
-    """What an earlier version, which read the file in another way, would have left."""
+    """A source as left by an earlier version with another extractor."""
     place = Place(docs.app.settings.tenant_id, docs.app.settings.collection)
     with docs.app.documents.catalog.snapshot() as snapshot:
         source = snapshot.find(place, str(docs.folder / name))
@@ -187,7 +187,7 @@ def test_what_was_read_in_another_way_is_read_again_and_unchanged_texts_keep_the
     mill(docs)
     path = docs.put("long.md", book(4))
     docs.index()
-    # How it is cut was its request's to say, and is not outdated.
+    # The chunk sizes come from the request and are not outdated.
     docs.index(path, chunk_size=64)
     read_otherwise(docs, "mill.md", "Water drives the wheel.")
 

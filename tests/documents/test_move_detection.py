@@ -1,4 +1,4 @@
-"""Files that were moved on the disk without a word: a walk finds out, and the source stays what it is."""
+"""Files moved without notice: a walk detects the move, and the source is kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.handlers.move_detection import MoveDetection, unknown_at
 from penstock.job import Job
 from tests.documents.conftest import IndexedFolder, book
 
-# The queue has no part in it: one with each catalog is enough.
+# The queue does not matter here: one per catalog is enough.
 pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
 
 

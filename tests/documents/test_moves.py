@@ -1,4 +1,4 @@
-"""Renames and deletes: the index shows what the disk has, and nothing is embedded again."""
+"""Renames and deletes: the index equals the disk, and nothing is embedded again."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_rename_that_is_overtaken_ends_as_the_disk_is(docs: IndexedFolder):
     (docs.folder / "a.md").rename(docs.folder / "c.md")
     docs.index()
 
-    # Told late, and of a place it passed on its way.
+    # Reported late, for an intermediate path.
     rename(docs, "a.md", "b.md")
 
     assert ["c.md"] == paths(docs)
@@ -136,7 +136,7 @@ def test_a_tenant_goes_with_everything_and_leaves_the_others(docs: IndexedFolder
 
 
 def test_what_is_asked_for_again_after_a_deletion_comes_back(docs: IndexedFolder):
-    """One live job answers for both requests; the deletion came between them."""
+    """One live job serves both requests; the deletion came between them."""
     path = docs.put("a.md", "Water drives the wheel.")
     docs.app.pause(tenant_id="acme")
     docs.app.index(path, tenant_id="acme")

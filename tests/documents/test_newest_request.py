@@ -1,4 +1,4 @@
-"""Of a delete and an index the one asked for last has the last word, whichever of them runs last."""
+"""The newest request wins: of a delete and an index, the one requested last decides, in any order of runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def walks(docs: IndexedFolder) -> list[Walk]:
 
 
 def claimed(docs: IndexedFolder) -> Claim:
-    """The delete is another worker's, who takes his time."""
+    """A delete that runs slowly in another worker."""
     (claim,) = docs.app.queue.claim(ClaimRequest("slow", 1, timedelta(seconds=60)))
     return claim
 

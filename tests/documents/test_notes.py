@@ -1,4 +1,4 @@
-"""Notes: text that comes with the job."""
+"""Notes: texts in the payload of a job."""
 
 from __future__ import annotations
 

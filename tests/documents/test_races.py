@@ -1,4 +1,4 @@
-"""What two things at once, or a crash between two steps, must not break."""
+"""Races: two actions at once, or a crash between two steps."""
 
 from __future__ import annotations
 
@@ -113,13 +113,13 @@ def test_a_job_given_up_while_it_waits_takes_its_document_along(docs: IndexedFol
 
         assert docs.app.job(receipt.job_id).ended
         assert [] == docs.open_tasks()
-    # What was published before stays.
+    # The published generation stays.
     assert ["mill.md"] == docs.found("wheel", mode="keyword")
     assert [] == docs.found("subject7", mode="keyword")
 
 
 class Meanwhile(HashingEmbedder):
-    """Does something between reading and storing."""
+    """Run an action between reading and storing."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ def test_a_file_that_leaves_while_it_is_read_is_not_found_where_it_was(docs: Ind
             old.unlink(missing_ok=True)
         elif old.exists():
             old.rename(docs.folder / "new.md")
-            # Somebody walks right now, and finds nothing to remove.
+            # A walk at this moment finds nothing to remove.
             docs.index()
 
     with docs.manual_worker(Meanwhile(leave)) as worker:

@@ -1,4 +1,4 @@
-"""A search at any moment of a change shows each document once, whole, and of one version."""
+"""Readers during changes: each document appears once, whole, and in one version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLEETING = range(100, 110)
 
 
 class Library:
-    """Short documents, one long enough for tasks, and some that come and go."""
+    """Short documents, one long enough for tasks, and some temporary ones."""
 
     def __init__(self, docs: IndexedFolder) -> None:
         self._desk = docs
@@ -59,8 +59,8 @@ def renamed(library: Library, turn: int) -> None:
     library.done("rename", "update", **paths, is_folder=True)
 
 
-def moved_untold(library: Library, turn: int) -> None:
-    """What a walk finds by itself may be missing until it has: the fleeting ones move."""
+def moved_unreported(library: Library, turn: int) -> None:
+    """Move the temporary documents: until a walk finds them, they may be missing."""
     for path in list((library.folder / "fleeting").iterdir()):
         path.rename(path.with_name(f"turn{turn}-{path.name[-6:]}"))
     library.index()
@@ -71,19 +71,19 @@ def deleted(library: Library, turn: int) -> None:
     library.index()
 
 
-CHANGES: list[Callable[[Library, int], None]] = [edited, renamed, moved_untold, deleted]
-"""Each is done some times under the reader's eyes."""
+CHANGES: list[Callable[[Library, int], None]] = [edited, renamed, moved_unreported, deleted]
+"""Each change is repeated while the reader runs."""
 
 
 def watched(docs: IndexedFolder, change: Callable[[Library, int], None], turns: int) -> int:
     library = Library(docs)
     library.write(1)
     docs.index()
-    with docs.app.worker_thread(), reader(docs.app.settings, LASTING) as eyes:
+    with docs.app.worker_thread(), reader(docs.app.settings, LASTING) as search_reader:
         for turn in range(2, turns + 2):
             change(library, turn)
-            assert eyes.alive, eyes.stopped()
-        return eyes.stopped()
+            assert search_reader.alive, search_reader.stopped()
+        return search_reader.stopped()
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
@@ -94,18 +94,18 @@ def test_no_reader_sees_a_document_missing_doubled_or_mixed(
 
 
 def test_no_reader_sees_the_model_change(docs: IndexedFolder):
-    """It keeps the former model, as a process does that was started before."""
+    """The reader keeps the old model, like a process started before."""
     Library(docs).write(1)
     docs.index()
-    with reader(docs.app.settings, LASTING) as eyes, changed(docs) as app:
+    with reader(docs.app.settings, LASTING) as search_reader, changed(docs) as app:
         _, jobs = rebuild(app)
 
         assert {Status.DONE} == {job.status for job in jobs}
-        assert eyes.stopped()
+        assert search_reader.stopped()
 
 
 def test_a_reader_complains_of_what_is_wrong(docs: IndexedFolder):
-    """The eyes themselves: of documents that are there, and one that is not, doubled, or half an edit."""
+    """Check of the reader itself: missing, doubled and half-edited documents are found."""
     library = Library(docs)
     library.write(1)
     docs.index()

@@ -1,4 +1,4 @@
-"""Small jobs beside a large document: a child runs what it claimed before the next piece of tasks."""
+"""Small jobs beside a large document: claimed jobs run before the next slice of tasks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ After: TypeAlias = Callable[[int], object]
 
 
 class Recorded(Phases):
-    """Writes down each piece, and calls ``after`` with the number of pieces so far."""
+    """Records each slice, and calls ``after`` with the number of slices so far."""
 
     def __init__(self, docs: CallLog, catalog: SqliteCatalog, pipeline: Pipeline, after: After) -> None:
         super().__init__(catalog, pipeline)
@@ -47,7 +47,7 @@ class Recorded(Phases):
 
 
 class CallLog:
-    """A document of many chunks to embed, and one child process that works on it and on small jobs."""
+    """A document with many chunks to embed, and one child process for tasks and small jobs."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
@@ -87,7 +87,7 @@ class CallLog:
         self.queue.add([new])
 
     def work(self, after: After) -> list[str]:
-        """Run a child until the third job asks it to leave; what was done, in order."""
+        """Run a child until the third job stops it; returns the work done, in order."""
         child = multiprocessing.get_context("fork").Process(target=self._run, args=(after,), daemon=True)
         child.start()
         child.join(60)
@@ -137,14 +137,14 @@ def docs(tmp_path: Path) -> Iterator[CallLog]:
 
 
 def test_a_job_runs_before_the_next_piece_of_a_batch_of_tasks(docs: CallLog):
-    """Three jobs, each added while a piece runs; the batch they interrupt has many pieces."""
+    """Three jobs, each added during a slice; the interrupted batch has many slices."""
     docs.add_job()
 
     events = docs.work(lambda pieces: docs.add_job() if pieces in (1, 3) else None)
 
     assert AT_ONCE[Phase.VECTOR] > 3 * SMALLEST[Phase.VECTOR]
     assert ["job", "tasks", "job"] == events[:3]
-    # Between two jobs, tasks have their turn; they never wait for more than one piece.
+    # Tasks get a turn between two jobs; jobs never wait for more than one slice.
     assert "job" in events[3:6]
     assert all(not job.history and job.status is Status.DONE for job in docs.jobs())
 

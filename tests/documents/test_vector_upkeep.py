@@ -1,4 +1,4 @@
-"""Files of vectors in a whole installation: searches make them, workers keep them, a deletion ends them."""
+"""Vector files in a whole installation: created by searches, maintained by workers, deleted with a tenant."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MODEL = HashingEmbedder(32)
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A state directory with a few more chunks than are read from the catalog every time."""
+    """A state directory with just enough chunks for a vector file."""
     place = tmp_path_factory.mktemp("filled")
     with Penstock(state_dir=place) as app:
         for start in range(0, DOCUMENTS, 20):
@@ -116,40 +116,40 @@ def keeper(app: Penstock, directory: CacheDirectory) -> VectorKeeper:
     return VectorKeeper(app.documents.catalog, again, directory, "spawn")
 
 
-def drawn(directory: CacheDirectory) -> IndexStamp | None:
+def index_stamp(directory: CacheDirectory) -> IndexStamp | None:
     footer = read_footer(directory.index("acme", space_of(MODEL)), IndexStamp)
     return footer.meta if footer is not None else None
 
 
 def test_a_worker_keeps_file_and_index_in_a_process_of_its_own(app: Penstock):
     directory = open_cache_directory(app.settings)
-    duty = keeper(app, directory)
+    vector_keeper = keeper(app, directory)
     try:
-        assert not duty.step()
+        assert not vector_keeper.step()
         assert [] == directory.files()
-        duty.step()
+        vector_keeper.step()
         deadline = time.monotonic() + 120
-        while drawn(directory) is None and time.monotonic() < deadline:
+        while index_stamp(directory) is None and time.monotonic() < deadline:
             time.sleep(0.05)
     finally:
-        duty.close()
-    found = drawn(directory)
+        vector_keeper.close()
+    found = index_stamp(directory)
     assert found is not None
     assert DOCUMENTS * CHUNKS == found.covered
 
 
 def test_a_worker_that_ends_does_not_wait_for_it(app: Penstock):
     directory = open_cache_directory(app.settings)
-    duty = keeper(app, directory)
-    duty.step()
-    duty.step()
+    vector_keeper = keeper(app, directory)
+    vector_keeper.step()
+    vector_keeper.step()
 
-    duty.close()
+    vector_keeper.close()
     wanted = hits(app)
     assert 10 == len(wanted)
     for _ in range(ROUNDS):
-        duty.step()
-    duty.close()
+        vector_keeper.step()
+    vector_keeper.close()
 
 
 def test_a_worker_sweeps_files_of_tenants_that_are_gone(app: Penstock):
@@ -159,13 +159,13 @@ def test_a_worker_sweeps_files_of_tenants_that_are_gone(app: Penstock):
     made.rename(directory.vectors("nobody", "static"))
     stray = directory.vectors("nobody", "static")
     stray.write_bytes(b"half a file")
-    duty = keeper(app, directory)
+    vector_keeper = keeper(app, directory)
     try:
-        duty.step()
-        duty.step()
+        vector_keeper.step()
+        vector_keeper.step()
         assert not stray.exists()
     finally:
-        duty.close()
+        vector_keeper.close()
 
 
 def test_the_size_from_which_usearch_is_used_is_a_setting(tmp_path: Path):

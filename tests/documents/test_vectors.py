@@ -1,4 +1,4 @@
-"""When texts are embedded: with the page they are read from, and never too many between two writes."""
+"""Time of embedding: together with the page, and never too many texts between two writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=Tr
 
 
 class Counting(HashingEmbedder):
-    """How many texts each call brought."""
+    """Counts the texts of each call."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The index beside the disk and beside itself: every difference is listed, and put right when asked."""
+"""Verification of the index: every difference is listed, and repaired on request."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from penstock.service.verification import Difference, Verifier
 from tests.documents.conftest import IndexedFolder
 from tests.servers import postgres
 
-# The queue has no part in it: one with each catalog is enough.
+# The queue does not matter here: one per catalog is enough.
 pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
 
 
 def behind(app: Penstock, place: Path, sqlite: str, postgresql: str) -> None:
-    """A statement behind the catalog's back."""
+    """Change the database directly, without the catalog."""
     if app.settings.url.startswith("sqlite"):
         connection: Any = sqlite3.connect(place / "queue.db", isolation_level=None)
         statement = sqlite
@@ -95,7 +95,7 @@ def test_what_cannot_be_repaired_is_named_and_can_be_made_anew(docs: IndexedFold
 
     verifier.repair()
 
-    # The count is put right; a text that is gone cannot be.
+    # The count is repaired; a lost text cannot be.
     (left,) = [one.what for one in verifier.differences()]
     assert left.endswith(f" of {path} has no text")
     docs.run("delete_document", "delete", {"document_id": str(path)})
@@ -127,7 +127,7 @@ def test_what_is_away_with_its_root_is_left_alone(docs: IndexedFolder, how: Call
     docs.put("gate.md", "Another wheel.")
     docs.index()
     how(docs.folder)
-    # Something else is beside it: by that alone the files would be gone.
+    # Another file is present: by that alone the missing files would count as gone.
     (docs.folder.parent / "other.md").write_text("Something else.")
 
     found = list(docs.app.verifier.differences())
@@ -174,7 +174,7 @@ def test_what_cannot_be_looked_at_is_left_alone(docs: IndexedFolder):
     folder = docs.folder / "deep"
     (folder / "mill.md").unlink()
     folder.rmdir()
-    # A loop of links: nobody, not even root, can look at what is in it.
+    # A loop of links: not even root can read it.
     folder.symlink_to(folder)
 
     (found,) = docs.app.verifier.differences()

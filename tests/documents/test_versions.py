@@ -1,4 +1,4 @@
-"""A tree that becomes its next version in place: the index equals a fresh one, and costs what changed."""
+"""A tree updated to its next version: the index equals a fresh one, for the cost of the changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from tests.documents.conftest import IndexedFolder, ManualWorker
-from tests.documents.index_contents import Shown, fresh, settled, shown
+from tests.documents.index_contents import IndexContents, fresh_index, read_index, settled
 from tests.documents.random_folder import Tree
 from tests.pipeline.sample_documents import pdf
 
@@ -30,11 +30,11 @@ CATALOGS = ["sqlite", "postgres"]
 pytestmark = pytest.mark.parametrize("docs", CATALOGS, indirect=True)
 
 TOOL = "PENSTOCK_VERSIONS_TOOL"
-"""Names a program that makes two releases of projects: ``TARGET --step``, then ``TARGET --apply NAME``."""
+"""Program that creates two releases of projects: ``TARGET --step``, then ``TARGET --apply NAME``."""
 
 
 class Counting(HashingEmbedder):
-    """Remembers what it was asked to embed."""
+    """Records the texts to embed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,27 +46,27 @@ class Counting(HashingEmbedder):
 
 
 class Run:
-    """A folder indexed by hand, and what that had embedded. ``before``: what it showed the first time."""
+    """An indexed folder with a count of embedded texts. ``before``: contents of the first index."""
 
     def __init__(self, docs: IndexedFolder, worker: ManualWorker, embedder: Counting, folder: Path) -> None:
         self._desk = docs
-        self._hand = worker
+        self._worker = worker
         self._embedder = embedder
         self.folder = folder
         self.engine = "postgres" if docs.app.settings.url.startswith("postgres") else "sqlite"
         assert self.index()
-        self.before = self.shown()
+        self.before = self.read_index()
 
     def index(self) -> int:
-        """How many texts had to be embedded."""
+        """Number of embedded texts."""
         self._embedder.texts.clear()
         self._desk.app.index(self.folder, include_code=True)
-        self._hand.drain()
+        self._worker.drain()
         return len(self._embedder.texts)
 
-    def shown(self) -> Shown:
+    def read_index(self) -> IndexContents:
         settled(self._desk.app)
-        return shown(self._desk.app.documents.catalog, self.folder)
+        return read_index(self._desk.app.documents.catalog, self.folder)
 
 
 @contextmanager
@@ -76,8 +76,8 @@ def indexed(docs: IndexedFolder, folder: Path) -> Iterator[Run]:
         yield Run(docs, worker, embedder, folder)
 
 
-def changed(before: Shown, after: Shown, renamed: Mapping[str, str]) -> int:
-    """Chunks that their file, under whatever name, did not have."""
+def changed(before: IndexContents, after: IndexContents, renamed: Mapping[str, str]) -> int:
+    """Chunks that are new for their file, under any name."""
     old: dict[str, Counter[str]] = {}
     for piece in before.pieces:
         old.setdefault(renamed.get(piece.path, piece.path), Counter())[piece.text] += 1
@@ -88,10 +88,10 @@ def changed(before: Shown, after: Shown, renamed: Mapping[str, str]) -> int:
 
 
 def step(run: Run, tmp_path: Path, renamed: Mapping[str, str]) -> tuple[int, int]:
-    """What the second run embedded, and how much was new; equal to a fresh index in any case."""
+    """Texts embedded by the second run, and new chunks; the result must equal a fresh index."""
     embedded = run.index()
-    after = run.shown()
-    assert fresh(tmp_path, run.folder, engine=run.engine, include_code=True) == after
+    after = run.read_index()
+    assert fresh_index(tmp_path, run.folder, engine=run.engine, include_code=True) == after
     return embedded, changed(run.before, after, renamed)
 
 
@@ -127,7 +127,7 @@ def paragraphs(number: int, words: int) -> list[str]:
 
 
 def long_pdf(texts: list[str]) -> bytes:
-    """A page a paragraph, in lines."""
+    """A PDF with a page per paragraph."""
     pages = []
     for text in texts:
         words = text.split()
@@ -146,7 +146,7 @@ def long_pdf(texts: list[str]) -> bytes:
 def test_an_edited_paragraph_costs_a_few_chunks(
     docs: IndexedFolder, tmp_path: Path, name: str, number: int, words: int, most: int
 ):
-    """500 pages have some 1,500 paragraphs of 120 words; or, as a PDF, as many pages."""
+    """About 1,500 paragraphs of 120 words (500 pages), or a PDF with as many pages."""
     texts = paragraphs(number, words)
     folder = tmp_path / "tree"
     folder.mkdir()
@@ -161,7 +161,7 @@ def test_an_edited_paragraph_costs_a_few_chunks(
             texts[at] = f"Another beginning. {texts[at]}"
             write()
             assert 0 < run.index() <= most
-        assert fresh(tmp_path, folder, include_code=True) == run.shown()
+        assert fresh_index(tmp_path, folder, include_code=True) == run.read_index()
 
 
 def many(folder: Path, number: int) -> None:
@@ -172,7 +172,7 @@ def many(folder: Path, number: int) -> None:
 
 
 def renamed_folder(docs: IndexedFolder, folder: Path, *, told: bool) -> tuple[int, int]:
-    """What a rename of a folder embedded, and how many transactions moved sources."""
+    """Texts embedded by a folder rename, and number of transactions."""
     embedder = Counting()
     with docs.manual_worker(embedder) as worker:
         docs.app.index(folder)
@@ -190,7 +190,7 @@ def renamed_folder(docs: IndexedFolder, folder: Path, *, told: bool) -> tuple[in
             docs.app.index(folder)
         calls = worker.paused.counted("rename" if told else "move")
         worker.drain()
-        assert {"new"} == {Path(path).parts[0] for path in shown(worker.catalog, folder, words=0).paths}
+        assert {"new"} == {Path(path).parts[0] for path in read_index(worker.catalog, folder, words=0).paths}
         return len(embedder.texts), calls()
 
 
@@ -212,7 +212,7 @@ def test_a_folder_of_ten_thousand_files_is_renamed_in_ten_transactions(
 
 
 def releases(tmp_path: Path) -> Path:
-    """Two real releases of five projects, by a tool beside the project and the package index."""
+    """Two real releases of five projects, from the package index."""
     target = Path(os.environ.get("PENSTOCK_VERSIONS_DIR", tmp_path / "versions"))
     if not target.exists():
         subprocess.run([sys.executable, os.environ[TOOL], str(target), "--step"], check=True)

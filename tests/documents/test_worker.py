@@ -77,7 +77,7 @@ def test_a_running_folder_is_cancelled_with_what_is_in_hand_and_what_is_there_ca
         for status, n in docs.app.stats().by_status.items()
         if n and status in ("pending", "in_progress")
     }
-    # A batch each process has read, and one it had claimed by then.
+    # Per process, one batch read and one claimed.
     assert 0 < published(docs) <= then + 2 * MOST_MEMBERS * PROCESSES
     assert [] == docs.audit()
 
@@ -88,7 +88,7 @@ def test_a_running_folder_is_cancelled_with_what_is_in_hand_and_what_is_there_ca
 
 
 def test_the_same_command_goes_on_with_what_a_dead_worker_left_waiting(docs: IndexedFolder):
-    """The folder waits for its file, the file for its tasks: both look as if somebody had them in hand."""
+    """The folder waits for its file, and the file for its tasks: both appear to be in progress."""
     docs.put("book.md", book(260))
     docs.app.index(docs.folder)
     with docs.manual_worker() as worker:
@@ -118,7 +118,7 @@ def test_a_file_that_takes_too_long_ends_with_that_reason_and_others_go_on(docs:
 
 
 def test_tenants_take_turns(docs: IndexedFolder):
-    """The small folders of four tenants do not wait for the large one that came before them."""
+    """The small folders of four tenants do not wait for the large one before them."""
     large = docs.app.index(many(docs, 1_500), tenant_id="large")
     small = [docs.app.index(many(docs, 20, f"small{n}"), tenant_id=f"small{n}") for n in range(4)]
     with worker(docs, 1):
@@ -131,7 +131,7 @@ def test_tenants_take_turns(docs: IndexedFolder):
 
 
 def test_a_worker_of_some_lanes_ends_when_these_are_empty(docs: IndexedFolder):
-    """Whatever is left in the others: a document's vectors, or another job."""
+    """The other lanes still have work: vectors of a document, or another job."""
     receipt = docs.app.index(docs.put("book.md", book(260)))
 
     until_idle(docs, "jobs")

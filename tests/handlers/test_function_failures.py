@@ -1,4 +1,4 @@
-"""Functions that raise, answer what cannot be kept, or are not there."""
+"""Functions that raise, return something unstorable, or are missing."""
 
 from __future__ import annotations
 

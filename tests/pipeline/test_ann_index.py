@@ -1,4 +1,4 @@
-"""usearch over a file of vectors: it only proposes, and what it says is checked before it is believed."""
+"""The approximate index over a vector file: candidates only, and checked before use."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from tests.pipeline.vector_catalog import (
     SIZES,
     SPACE,
     ask,
-    drawing,
-    drawn_vectors,
     flip,
+    index_stamp,
     label,
+    sample_vectors,
     store,
 )
 
@@ -65,19 +65,19 @@ def test_holes_move_up_when_there_are_many(catalog: SqliteCatalog, directory: Ca
     assert (ROWS - 120, 0) == (label(directory).rows, label(directory).holes)
     assert first.lineage != label(directory).lineage
     assert ask(catalog, None) == ask(catalog, directory)
-    found = drawing(directory)
+    found = index_stamp(directory)
     assert found is not None
     assert (label(directory).lineage, ROWS - 120) == (found.lineage, found.covered)
 
 
 def test_a_graph_finds_nearly_all_and_what_it_does_not_cover_is_found_too(tmp_path: Path):
-    """Questions that reach 400 of 4,000 rows; chance is fixed."""
+    """Queries with 400 candidates of 4,000 rows, with a fixed seed."""
     catalog = SqliteCatalog(tmp_path / "catalog.db", synchronous="NORMAL")
     directory = CacheDirectory(tmp_path / "vectors", "one", SIZES)
-    store(catalog, drawn_vectors(4_000))
+    store(catalog, sample_vectors(4_000))
     keep_all(catalog, directory)
-    store(catalog, drawn_vectors(100, seed=2), name="behind")
-    found = drawing(directory)
+    store(catalog, sample_vectors(100, seed=2), name="behind")
+    found = index_stamp(directory)
     assert found is not None
     assert 4_000 == found.covered
     assert ann_index.GOOD <= found.found
@@ -92,7 +92,7 @@ def test_a_graph_that_finds_too_little_is_not_used(
 ):
     monkeypatch.setattr(ann_index, "REACHES", (1, 2))
     keep_all(catalog, directory)
-    found = drawing(directory)
+    found = index_stamp(directory)
 
     assert found is not None
     assert (0, ROWS) == (found.reach, found.covered)
@@ -108,4 +108,4 @@ def test_without_usearch_everything_is_looked_at(
     assert ask(catalog, None) == ask(catalog, directory)
     directory.index("acme", SPACE).unlink()
     keep_all(catalog, directory)
-    assert None is drawing(directory)
+    assert None is index_stamp(directory)

@@ -1,4 +1,4 @@
-"""Budgets of files: interrupted when they take too long, refused the memory they may not have."""
+"""File budgets: files are interrupted after their CPU time and refused more memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def allocate(mib: int) -> int:
 
 
 def only_here(call: Callable[[int | None], Any]) -> Work[Any]:
-    """Work that says so when it is sent to the sandbox."""
+    """Work with a mark if the sandbox was used."""
     return Work(call, lambda memory_bytes: ("sandbox", memory_bytes))
 
 
@@ -66,7 +66,7 @@ def test_a_regular_expression_is_interrupted(limiter: FileLimiter):
 
 
 def test_a_budget_is_the_files_own(limiter: FileLimiter):
-    """Ten that take half of it each."""
+    """Ten files with half the budget each."""
 
     def half(_: int | None) -> int:
         return sum(range(1_000_000))
@@ -113,7 +113,7 @@ def test_processes_together_stay_within_the_setting(tmp_path: Path):
 
 
 def test_in_a_thread_nothing_is_enforced(limiter: FileLimiter):
-    """Neither signals nor limits of the process are a thread's to use; see decision 0024."""
+    """A thread can use neither signals nor process limits; see decision 0024."""
     made = []
     thread = threading.Thread(
         target=lambda: made.append(
@@ -142,7 +142,7 @@ def test_an_honest_file_beyond_its_time_fails_alone(pipeline: Pipeline):
 
 
 def large_recipe(tmp_path: Path, memory_mb: int) -> Pipeline:
-    """One for which every file is large."""
+    """A pipeline for which every file is large."""
     share = MemoryShare(0, memory_mb * MIB, str(tmp_path / "lock"))
     return Pipeline(HashingEmbedder(), limits=ExtractLimits(parser_seconds=10.0), memory=share)
 

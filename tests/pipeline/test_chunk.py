@@ -1,4 +1,4 @@
-"""What every chunker promises, and where the cuts fall."""
+"""Guarantees of every chunker, and the places of cuts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def cut(paragraphs: list[str], size: int = 2048) -> list[Chunk]:
 
 
 def covered(text: str, chunks: list[Chunk]) -> str:
-    """The text with everything outside the chunks taken away."""
+    """The text without everything outside the chunks."""
     kept = []
     reached = 0
     for chunk in chunks:

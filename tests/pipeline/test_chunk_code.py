@@ -1,4 +1,4 @@
-"""Source code: whole definitions, their names, and lines where there are none."""
+"""Chunks of source code: whole definitions with their names, or lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real documents of every class, held against what their manifest says is right."""
+"""Real documents of every class, compared with the expectations in their manifest."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_text_layer_is_read_page_by_page(entry: Entry, sandbox: Sandbox):
     reference = entry["ref"]
     assert reference["pages"] == len(extracted.pages) == extracted.page_count
     assert not extracted.needs_ocr
-    # The reference counts marks of direction and the boxes of a form, which are no words.
+    # The reference also counts direction marks and form boxes, which are not words.
     least = 0.9 if entry["class"] in ("form", "nonlatin") else 0.95
     assert len("".join(joined(extracted).split())) >= least * reference["chars"]
     assert "(cid:" not in joined(extracted)

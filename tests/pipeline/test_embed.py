@@ -1,4 +1,4 @@
-"""What every embedder promises."""
+"""Guarantees of every embedder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every extractor promises, and the types that are text already."""
+"""Guarantees of every extractor, and the text formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a phase has to run again, and what is loaded before it does."""
+"""Fingerprints: when a phase must run again, and which libraries are loaded for the check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ignore patterns mean what they mean to git."""
+"""Ignore patterns have the same meaning as for git."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def pattern(rng: random.Random) -> str:
         return rng.choice([glob, glob, rng.choice(NAMES), "**", "*"])
 
     segments = [segment() for _ in range(rng.choice([1, 1, 1, 2, 2, 3]))]
-    # A pattern that ends in /** leaves the folder out as well, and ignore files in it are not read.
+    # A pattern that ends in /** excludes the folder as well, and ignore files in it are not read.
     if segments[-1] == "**":
         segments[-1] = "*"
     end = rng.choice(["", "", "", "/", "/*", " ", "\\ ", "  ", "\r", "\t"])

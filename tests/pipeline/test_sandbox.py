@@ -1,4 +1,4 @@
-"""The child process that reads what may kill its reader."""
+"""The sandbox: a child process for parsers that may crash."""
 
 from __future__ import annotations
 

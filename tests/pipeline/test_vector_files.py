@@ -1,4 +1,4 @@
-"""Files of vectors: whatever becomes of them, answers stay those of the catalog."""
+"""Vector files: whatever happens to them, answers agree with the catalog."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from tests.pipeline.vector_catalog import (
     SPACE,
     ask,
     cut,
-    drawing,
-    drawn_vectors,
     flip,
+    index_stamp,
     label,
+    sample_vectors,
     store,
 )
 
@@ -50,7 +50,7 @@ def test_a_search_leaves_what_it_read_for_the_next_one(catalog: SqliteCatalog, d
 
 def test_little_is_read_from_the_catalog_every_time(tmp_path: Path, directory: CacheDirectory):
     catalog = SqliteCatalog(tmp_path / "small.db", synchronous="NORMAL")
-    store(catalog, drawn_vectors(90))
+    store(catalog, sample_vectors(90))
 
     assert ask(catalog, None) == ask(catalog, directory)
     assert [] == directory.files()
@@ -99,7 +99,7 @@ def test_a_wrong_vector_is_not_carried_on(catalog: SqliteCatalog, directory: Cac
     ask(catalog, directory)
     flip(directory.vectors("acme", SPACE), 3)
     assert damaged(directory.vectors("acme", SPACE))
-    store(catalog, drawn_vectors(50, seed=5), name="more")
+    store(catalog, sample_vectors(50, seed=5), name="more")
 
     assert ask(catalog, None) == ask(catalog, directory)
     assert not damaged(directory.vectors("acme", SPACE))
@@ -108,7 +108,7 @@ def test_a_wrong_vector_is_not_carried_on(catalog: SqliteCatalog, directory: Cac
 def test_a_file_of_another_tenant_or_catalog_is_not_used(
     catalog: SqliteCatalog, directory: CacheDirectory, tmp_path: Path
 ):
-    store(catalog, drawn_vectors(ROWS, seed=3), tenant="other")
+    store(catalog, sample_vectors(ROWS, seed=3), tenant="other")
     wanted, others = ask(catalog, None), ask(catalog, None, "other")
     ask(catalog, directory, "other")
     shutil.copy(directory.vectors("other", SPACE), directory.vectors("acme", SPACE))
@@ -134,8 +134,8 @@ A, B, C = SourceMark(1, 10, "a"), SourceMark(2, 20, "b"), SourceMark(3, 30, "c")
         ([B, C], [A, B], [3], True),  # changed since
         ([B, C], [A], [2, 3], True),
         ([B, C], [A, B], [], False),  # lost
-        ([B, C], [B, SourceMark(3, 30, "x")], [], False),  # published otherwise under the same number
-        ([B, C], [A, SourceMark(4, 25, "d")], [2, 3], False),  # one that was not there
+        ([B, C], [B, SourceMark(3, 30, "x")], [], False),  # another change under the same number
+        ([B, C], [A, SourceMark(4, 25, "d")], [2, 3], False),  # a new source
         ([], [A], [], False),
     ],
 )
@@ -144,22 +144,22 @@ def test_a_file_is_believed_if_its_witnesses_agree(then, now, changed, believed)
 
 
 def again(catalog: SqliteCatalog) -> None:
-    """Some sources, written over and over: their changes come by the file's number."""
+    """A few sources, written repeatedly until their change numbers pass the file's number."""
     for seed in range(4, 9):
-        store(catalog, drawn_vectors(100, seed=seed), name="since")
+        store(catalog, sample_vectors(100, seed=seed), name="since")
 
 
 def others(catalog: SqliteCatalog) -> None:
-    """The old sources, edited, then as many new ones as were lost: they have the numbers of those."""
+    """The old sources, edited, then as many new ones as were lost, which get the same numbers."""
     for seed in (4, 5):
-        store(catalog, drawn_vectors(200, seed=seed))
-    store(catalog, drawn_vectors(400, seed=6), name="since")
+        store(catalog, sample_vectors(200, seed=seed))
+    store(catalog, sample_vectors(400, seed=6), name="since")
 
 
 SINCE: dict[str, Callable[[SqliteCatalog], None]] = {
     "nothing": lambda catalog: None,
-    "little": lambda catalog: store(catalog, drawn_vectors(30, seed=4), name="since"),
-    "much": lambda catalog: store(catalog, drawn_vectors(500, seed=4), name="since"),
+    "little": lambda catalog: store(catalog, sample_vectors(30, seed=4), name="since"),
+    "much": lambda catalog: store(catalog, sample_vectors(500, seed=4), name="since"),
     "again and again": again,
     "others": others,
 }
@@ -169,14 +169,14 @@ SINCE: dict[str, Callable[[SqliteCatalog], None]] = {
 def test_a_catalog_that_was_restored_does_not_get_answers_of_what_it_lost(
     tmp_path: Path, directory: CacheDirectory, since: Callable[[SqliteCatalog], None]
 ):
-    """Restored, it counts its changes on from an earlier number, and comes by the file's again."""
+    """A restored catalog continues from an earlier change number and passes the file's number again."""
     place = tmp_path / "catalog.db"
     catalog = SqliteCatalog(place, synchronous="NORMAL")
-    store(catalog, drawn_vectors(200))
+    store(catalog, sample_vectors(200))
     catalog.close()
     saved = place.read_bytes()
     catalog = SqliteCatalog(place, synchronous="NORMAL")
-    store(catalog, drawn_vectors(400, seed=2), name="lost")
+    store(catalog, sample_vectors(400, seed=2), name="lost")
     keep_all(catalog, directory)
     catalog.close()
 
@@ -195,7 +195,7 @@ def test_another_catalog_at_the_same_place_is_not_taken_for_the_old_one(
 ):
     for seed in (1, 2):
         catalog = SqliteCatalog(tmp_path / f"{seed}.db", synchronous="NORMAL")
-        store(catalog, drawn_vectors(ROWS, seed=seed))
+        store(catalog, sample_vectors(ROWS, seed=seed))
 
         assert ask(catalog, None) == ask(catalog, directory)
         catalog.close()
@@ -207,7 +207,7 @@ def test_only_one_process_writes_a_file_at_a_time(catalog: SqliteCatalog, direct
         assert ask(catalog, None) == ask(catalog, directory)
         assert [] == directory.files()
         keep_all(catalog, directory)
-        assert None is drawing(directory)
+        assert None is index_stamp(directory)
     ask(catalog, directory)
     assert 1 == len(directory.files())
 
@@ -224,7 +224,7 @@ def test_a_file_of_its_own_is_no_part_of_the_lineage_of_others(
     copies = [SpaceCache("acme", SPACE, DIMENSION, directory) for _ in range(2)]
     for each in copies:
         follow(each, catalog)
-    store(catalog, drawn_vectors(60, seed=5), name="b")
+    store(catalog, sample_vectors(60, seed=5), name="b")
     with directory.lock("acme", SPACE):
         follow(copies[0], catalog)
     follow(copies[1], catalog)
@@ -248,7 +248,7 @@ def test_a_file_of_which_all_is_gone_is_not_written_again(
     follow(copy, catalog)
 
     assert copy.base is None
-    assert [] == copy.nearest(drawn_vectors(1)[0], 10, None)
+    assert [] == copy.nearest(sample_vectors(1)[0], 10, None)
 
 
 def test_a_process_killed_while_it_writes_leaves_nothing_that_counts(
@@ -304,23 +304,23 @@ def test_files_may_be_deleted_while_they_are_used(catalog: SqliteCatalog, direct
     keep_all(catalog, directory)
     for _ in range(2):
         with catalog.snapshot() as snapshot:
-            for each in drawn_vectors(5, seed=6):
+            for each in sample_vectors(5, seed=6):
                 found = copies.nearest(snapshot, "acme", SPACE, each, limit=5)
                 assert found == VectorCache().nearest(snapshot, "acme", SPACE, each, limit=5)
         shutil.rmtree(directory.vectors("acme", SPACE).parent)
-        store(catalog, drawn_vectors(40, seed=8), name="more")
+        store(catalog, sample_vectors(40, seed=8), name="more")
 
 
 def test_nothing_of_a_tenant_stays_that_is_forgotten(catalog: SqliteCatalog, directory: CacheDirectory):
-    store(catalog, drawn_vectors(ROWS, seed=3), tenant="other")
+    store(catalog, sample_vectors(ROWS, seed=3), tenant="other")
     keep_all(catalog, directory)
     with catalog.snapshot() as before:
         before.changes("acme")
         catalog.remove(Removal(tenant_id="acme", asked_at=now()))
         with catalog.snapshot() as after:
             directory.remove_tenant("acme", after.changes("acme").sequence)
-        # One that still reads the moment before may not bring it back.
-        asked = drawn_vectors(1)[0]
+        # A reader of the earlier snapshot must not restore the file.
+        asked = sample_vectors(1)[0]
         found = VectorCache(directory).nearest(before, "acme", SPACE, asked, limit=5)
 
     assert 5 == len(found)
@@ -344,7 +344,7 @@ def test_nothing_of_a_tenant_stays_where_not_even_a_note_can_be_written(
 
 
 def test_files_of_spaces_that_are_no_more_are_swept(catalog: SqliteCatalog, directory: CacheDirectory):
-    store(catalog, drawn_vectors(ROWS, seed=3), tenant="other")
+    store(catalog, sample_vectors(ROWS, seed=3), tenant="other")
     keep_all(catalog, directory)
 
     assert 0 == directory.sweep(lambda _: {SPACE})
@@ -360,11 +360,11 @@ def test_a_copy_that_has_begun_takes_up_what_others_write(catalog: SqliteCatalog
         copy.follow(snapshot)
     assert copy.base is not None
     first = copy.base.stamp
-    store(catalog, drawn_vectors(10, seed=4), name="a")
+    store(catalog, sample_vectors(10, seed=4), name="a")
     catalog.remove(Removal(tenant_id="acme", path="/a0.md", asked_at=now()))
     with catalog.snapshot() as snapshot:
         SpaceCache("acme", SPACE, DIMENSION, directory).follow(snapshot, compact=True)
-    store(catalog, drawn_vectors(10, seed=5), name="b")
+    store(catalog, sample_vectors(10, seed=5), name="b")
     with catalog.snapshot() as snapshot:
         copy.follow(snapshot)
 

@@ -1,4 +1,4 @@
-"""The handlers that keep the index equal to its sources, registered."""
+"""Registration of the document handlers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def register(
     cache_directory: CacheDirectory | None = None,
     open_queue: OpenQueue | None = None,
 ) -> None:
-    """``open_queue`` gives the queue to deletes of tenants, which remove jobs as well."""
+    """Register all document handlers. ``open_queue``: for deleting the jobs of a deleted tenant."""
     files, notes = Files(catalog, pipeline), Notes(catalog, pipeline)
     folders = Folders(catalog, pipeline, state_dirs)
     handlers: dict[tuple[str, str], tuple[Handler | BatchHandler, int]] = {
@@ -43,6 +43,6 @@ def register(
         handlers[item_type, "scan"] = (folders.scan, 0)
         handlers[item_type, "delete"] = (folders.delete, 0)
     for (item_type, op), (handler, batch) in handlers.items():
-        # An application that has a handler of its own for something keeps it.
+        # A handler registered by the application takes precedence.
         if registry.find(item_type, op) is None:
             registry.register(item_type, op, handler, batch=batch)

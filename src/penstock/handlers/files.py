@@ -1,6 +1,6 @@
-"""Jobs of item type ``file``: make the index equal the file as it is when the job runs.
+"""Jobs of item type ``file``: bring the index to the state of the file when the job runs.
 
-A call takes many jobs, so that small files share a write. What is wrong with one of them is its own answer.
+A call takes many jobs, so that small files share a write. An error in one file affects only its own job.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ from penstock.pipeline.fingerprints import outdated
 from penstock.pipeline.pipeline import Pipeline
 
 PAGES_PER_CALL = 32
-"""Pages of a document read within its job; the others are tasks."""
+"""Pages of a document that are read in its job; the others become tasks."""
 MAX_OPEN_TASKS = 5_000
-"""While more are to be done, files that would add to them wait. Others go on: they add none."""
+"""While more tasks are open, files that would add tasks wait. Small files continue."""
 RETRY_DELAY = timedelta(seconds=2)
 UNCHANGED = {"outcome": "unchanged"}
 
@@ -67,19 +67,19 @@ class Files:
         self._model = ModelCheck(catalog, pipeline.embedder)
 
     def ingest(self, contexts: Sequence[Context]) -> list[Any]:
-        """One answer a job: what became of its file, or the exception that says why nothing did."""
+        """Index files: one result or exception per job."""
         self._model.check()
         return _IngestCall(self._catalog, self._pipeline, contexts).answers()
 
     def delete(self, context: Context) -> dict[str, Any]:
-        """Whatever the disk says."""
+        """Remove a file from the index, whatever the state of the disk."""
         place, path = context.place, normal_path(context.payload["file_path"])
         removed = remove_all(self._catalog, removal_of_one(place, path, context.asked_at))
         return {"outcome": "removed" if removed else "was not indexed", "removed": removed}
 
 
 class _IngestCall:
-    """One call of the batch handler: answers are filled in as they come."""
+    """One call of the batch handler. Answers are filled in one by one."""
 
     def __init__(self, catalog: Catalog, pipeline: Pipeline, contexts: Sequence[Context]) -> None:
         self._catalog = catalog
@@ -93,7 +93,7 @@ class _IngestCall:
         self._ledger_entries: list[LedgerEntry] = []
         self._expected: list[tuple[Place, str, str]] = []
         self._file_states: dict[int, tuple[int, int, str]] = {}
-        """Size, time and ``made_with`` of files that were read: remembered should they fail."""
+        """Size, time and failure fingerprint of each file read, to record if it fails."""
 
     def answers(self) -> list[Any]:
         requests = [self._request(context) for context in self._contexts]
@@ -108,7 +108,7 @@ class _IngestCall:
                 self._answers[index] = self._ingest_one(
                     index, context, request, known.get((request.place, request.path))
                 )
-            except Exception as error:  # noqa: BLE001 - one file's trouble is not the others'
+            except Exception as error:  # noqa: BLE001 - an error in one file must not fail the others
                 self._answers[index] = error
         self._write()
         for index, (context, answer) in enumerate(zip(self._contexts, self._answers, strict=True)):
@@ -120,18 +120,20 @@ class _IngestCall:
         return self._answers
 
     def _touch(self) -> None:
-        """What is unchanged was asked for again all the same: a delete asked for before that leaves it."""
+        """Record the new request for unchanged files: an older delete must not remove them."""
         if not self._touched:
             return
         live = self._catalog.touch([touch for _, touch in self._touched])
         for (index, touch), found in zip(self._touched, live, strict=True):
             if not found and touch.asked_at is not None and self._answers[index] == UNCHANGED:
-                self._answers[index] = Later("it was removed while it was looked at", RETRY_DELAY)
+                self._answers[index] = Later(
+                    "the document was removed while its file was checked", RETRY_DELAY
+                )
 
     def _request(self, context: Context) -> FileRequest | Exception:
         try:
             return FileRequest.from_job(context, self._pipeline)
-        except Exception as error:  # noqa: BLE001 - one job's trouble is not the others'
+        except Exception as error:  # noqa: BLE001 - an error in one job must not fail the others
             return error
 
     def _known(self, requests: Sequence[FileRequest | Exception]) -> dict[tuple[Place, str], Source]:
@@ -149,7 +151,7 @@ class _IngestCall:
     def _move_unknown(
         self, requests: Sequence[FileRequest | Exception], known: dict[tuple[Place, str], Source]
     ) -> bool:
-        """Rename what is known under a path where it is no more. A walk has looked for its own files."""
+        """Rename known sources moved to these paths. Children of a walk were checked by the walk."""
         unknown: dict[Place, list[Context]] = {}
         for context, request in zip(self._contexts, requests, strict=True):
             if context.claim.parent_id is not None or isinstance(request, Exception):
@@ -171,7 +173,7 @@ class _IngestCall:
         except UnsupportedType:
             if known is None or request.delivered is not None:
                 raise
-            return self._remove(context, request.path, "it is no file any more")
+            return self._remove(context, request.path, "it is no longer a file")
         if read is None and known is not None:
             return self._reuse_text(index, context, request, known, (known.size, known.mtime_ns))
         assert read is not None
@@ -203,7 +205,9 @@ class _IngestCall:
         except MemoryInUse as wait:
             return Later(str(wait), RETRY_DELAY)
         if _needs_tasks(draft) and self._too_many_tasks():
-            return Later("there are many tasks to be done before it", RETRY_DELAY)
+            return Later(
+                f"waiting: more than {MAX_OPEN_TASKS:,} page and chunk tasks are pending", RETRY_DELAY
+            )
         tags, metadata = request.tags_and_metadata(known)
         generation = NewGeneration(
             place=request.place,
@@ -235,7 +239,7 @@ class _IngestCall:
         return self._add_to_batch(index, drafted, request.path if request.delivered is None else None)
 
     def _add_to_batch(self, index: int, drafted: DraftedGeneration, read_from: str | None = None) -> None:
-        """Its answer comes with the write."""
+        """Add a generation to the batch. The answer comes with the write."""
         if not self._batch.fits(drafted):
             self._write()
         self._batch.add(drafted)
@@ -244,9 +248,8 @@ class _IngestCall:
     def _reuse_text(
         self, index: int, context: Context, request: FileRequest, known: Source, state: tuple[int, int]
     ) -> Any:
-        """Its text is in the catalog, cut as it should be; at most its vectors are another model's. ``seen``:
-        size and time of the file."""
-        # Whoever has an old model replaced does not ask for the file.
+        """Keep the stored chunks, with new vectors for a new model. ``state``: size and time of the file."""
+        # A reindex for a new model is not a request for the file.
         asked_at = None if context.metadata.get(OUTDATED) else context.asked_at
         self._touched.append((index, Touch(known.source_id, *state, asked_at)))
         if outdated(known.fingerprints, request.fingerprints) is None:
@@ -256,18 +259,21 @@ class _IngestCall:
             return adopted
         drafted = from_catalog(self._catalog, known, context, request.fingerprints, self._space)
         if drafted is None or (drafted.texts > MOST_TEXTS and self._too_many_tasks()):
-            return Later("it has just changed, or many tasks are to be done before it", RETRY_DELAY)
+            return Later(
+                f"waiting: the document has just changed, or more than {MAX_OPEN_TASKS:,} tasks are pending",
+                RETRY_DELAY,
+            )
         return self._add_to_batch(index, drafted)
 
     def _draft(self, request: FileRequest, read: FileContent) -> Draft:
-        """A long document is read only in part; its other pages become tasks."""
+        """Draft a file. Of a long document only the first pages; the others become tasks."""
         content = Content(request.name, read.data)
         paged = file_types.by_name(request.name) == file_types.PDF
         draft = self._pipeline.draft(
             content, request.sizes, pages=range(1, PAGES_PER_CALL + 1) if paged else None
         )
         if len(draft.pages) >= draft.page_count:
-            # Once more without a range: only the whole can be judged to have no text at all.
+            # Once more without a range: only a complete document can be refused for having no text.
             return self._pipeline.draft(content, request.sizes) if paged and not draft.chunks else draft
         elsewhere = request.read_from if request.read_from != request.path else None
         numbers = range(len(draft.pages) + 1, draft.page_count + 1)
@@ -275,8 +281,7 @@ class _IngestCall:
         return msgspec.structs.replace(draft, pages=draft.pages + rest)
 
     def _adopt(self, context: Context, known: Source, request: FileRequest, content_hash: str) -> Wait | None:
-        """A generation of this very content that is being built, or of which parts had failed: only what
-        is missing is done, and nothing read again."""
+        """Adopt an unfinished or partial generation of the same content: only missing parts are done."""
         for document_id in filter(None, (known.building_id, known.published_id if known.partial else None)):
             with self._catalog.snapshot() as snapshot:
                 document = snapshot.document(document_id)
@@ -300,13 +305,13 @@ class _IngestCall:
 
     def _missing(self, index: int, context: Context, request: FileRequest, known: Source | None) -> Any:
         if request.delivered is not None:
-            # Somebody said that it lies there. What is indexed under its name came from elsewhere and stays.
-            raise PermanentFailure(f"{request.read_from} is not there", code="ERR_FILE_NOT_FOUND")
+            # The sender named this file. A document indexed under its name came from elsewhere and stays.
+            raise PermanentFailure(f"{request.read_from} does not exist", code="ERR_FILE_NOT_FOUND")
         if known is not None and context.metadata.get(OUTDATED):
-            # Nobody asked whether the file is there: its disk may be away.
+            # A reindex does not ask whether the file exists: its disk may be unmounted.
             if request.is_up_to_date(known, known.content_hash):
                 return self._reuse_text(index, context, request, known, (known.size, known.mtime_ns))
-            return {"outcome": "kept", "note": "the file is not there; what was made of it stays"}
+            return {"outcome": "kept", "note": "the file does not exist; its document is kept"}
         if known is not None and self._awaits_move(context, known):
             return {"outcome": "kept", "note": "its file is about to be moved here"}
         if known is not None:
@@ -316,10 +321,10 @@ class _IngestCall:
             return self._remove(context, request.path, "the file is gone")
         if context.claim.parent_id is not None or context.claim.submitted_by == "watcher":
             return {"outcome": "vanished"}
-        raise PermanentFailure(f"{request.path} is not there", code="ERR_FILE_NOT_FOUND")
+        raise PermanentFailure(f"{request.path} does not exist", code="ERR_FILE_NOT_FOUND")
 
     def _awaits_move(self, context: Context, known: Source) -> bool:
-        """It was read where somebody had put it, and still lies there."""
+        """Whether the file was read at another path and is still there, to be moved here."""
         with self._catalog.snapshot() as snapshot:
             read_from = snapshot.expected(context.place, known.path)
         try:
@@ -343,24 +348,24 @@ class _IngestCall:
             if expected:
                 self._catalog.expect(expected)
             answers = self._batch.write()
-        except Exception as error:  # noqa: BLE001 - the store is away: all of them try again
+        except Exception as error:  # noqa: BLE001 - the store is unavailable: all jobs try again
             answers = [error] * len(batched)
         for (index, read_from), answer in zip(batched, answers, strict=True):
             self._answers[index] = answer
             if read_from is not None and isinstance(answer, dict) and not os.path.lexists(read_from):
-                # A walk that came in between found it nowhere, or elsewhere, and nothing here to remove.
+                # A walk in between found the file missing or moved, and nothing here to remove.
                 self._answers[index] = self._remove(
-                    self._contexts[index], read_from, "it went while it was read"
+                    self._contexts[index], read_from, "it was deleted while it was read"
                 )
 
     def _record_failure(self, index: int, context: Context, error: Exception) -> None:
-        """Only what will not be tried again: `why` shows it until the file is indexed or gone."""
+        """Record a final failure, to be shown by `why` until the file is indexed or gone."""
         classified = retry.classify(error)
         if classified.kind != "permanent" and context.claim.retry_count < context.claim.max_retries:
             return
         if classified.kind == "cancelled":
             return
-        # By its content: what else may be wrong, a look at the file tomorrow may find mended.
+        # Only failures of the content are bound to it; any other cause may be gone at the next walk.
         by_content = isinstance(error, UnreadableDocument) and not isinstance(error, ComponentMissing)
         about = self._file_states.get(index) if by_content else None
         size, mtime_ns, made_with = about or (None, None, None)

@@ -1,6 +1,6 @@
-"""Jobs of item types ``folder`` and ``project``: compare the disk with the catalog, and send what differs.
+"""Jobs of item types ``folder`` and ``project``: compare the disk with the catalog, one child per difference.
 
-Both are read in the order of their paths, side by side, so that a million files need no more memory than ten.
+Both sides are read in the order of paths, so that a million files need no more memory than ten.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ PROGRESS_EVERY = 200
 
 
 class WalkCounts(msgspec.Struct):
-    """What a walk found, in the words of its result."""
+    """Counts of a walk, named as in the job's result."""
 
     seen: int = 0
     unchanged: int = 0
     failed_before: int = 0
-    """Failed for good in an earlier walk, and unchanged since: not read again."""
+    """Failed permanently in an earlier walk and unchanged since: not read again."""
     changed: int = 0
     added: int = 0
     moved: int = 0
@@ -59,7 +59,7 @@ class WalkCounts(msgspec.Struct):
     skipped: int = 0
     unreadable: int = 0
     bytes: int = 0
-    """Of the files sent: what is left of them says how long it may take."""
+    """Bytes of the files to read, for an estimate of the remaining time."""
 
     def as_dict(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in self.__struct_fields__}
@@ -79,7 +79,7 @@ class Folders:
         return _FolderWalk(self._catalog, self._pipeline, self._state_dirs, context).run()
 
     def scan(self, context: Context) -> Any:
-        """The same, for later: the children have the priority of a scan."""
+        """Like ``ingest``, but the children have the priority of a scan."""
         self._model.check()
         folder_walk = _FolderWalk(self._catalog, self._pipeline, self._state_dirs, context)
         folder_walk.priority = items.SCAN
@@ -98,7 +98,7 @@ class Folders:
 
 
 class _ChildFile(NamedTuple):
-    """A file to look at, or (``delete``) one that the rules no longer want."""
+    """A file to index, or (``delete``) to remove because of a rule."""
 
     path: str
     op: str
@@ -106,7 +106,7 @@ class _ChildFile(NamedTuple):
 
 
 class _FolderWalk:
-    """One job's walk."""
+    """The walk of one job."""
 
     def __init__(
         self, catalog: Catalog, pipeline: Pipeline, state_dirs: tuple[str, ...], context: Context
@@ -126,15 +126,14 @@ class _FolderWalk:
         self._added: list[FoundFile] = []
         self._root_is_known = False
         self._missing_range: tuple[str, str] | None = None
-        """The first and the last path known but not found; which of those between are gone is asked later."""
+        """First and last path known but not found; those between are read again later, to save memory."""
         self._ledger_entries: list[LedgerEntry] = []
         self._unreadable: set[str] = set()
-        """Folders the system would not show: what is known below them stays."""
+        """Folders that could not be read: known sources below them are kept."""
         self._ignored: set[str] = set()
-        """What a file of rules leaves out, or a link has taken the place of: should it, or what is below it,
-        be known from before, it goes."""
+        """Paths excluded by an ignore file or replaced by a link: known sources there are removed."""
         self._too_large: set[str] = set()
-        """Too large to be read: should it be known from before, its job says so."""
+        """Files above the size limit. A job for a known one reports the failure."""
         self._counts = WalkCounts()
         self.priority = items.child_priority(context.claim.priority)
 
@@ -156,14 +155,14 @@ class _FolderWalk:
                 self._report_progress()
         self._send_added()
         if self._counts.seen or self._counts.skipped or self._metadata.get(MOVED_AWAY):
-            # An empty root removes nothing: it may be a disk that is not mounted.
+            # An empty root removes nothing: it may be an unmounted disk.
             for source in known.rest():
                 self._record_missing(source)
             self._send_vanished()
         self._flush()
         if not self._counts.seen and not had_any and not self._metadata.get("allow_empty"):
             raise NothingToIndex(
-                f"{self._root}: nothing in it can be indexed ({self._counts.skipped:,} skipped)"
+                f"{self._root}: the folder holds nothing to index ({self._counts.skipped:,} skipped)"
             )
         sent = self._counts.changed + self._counts.added + self._counts.vanished
         if not sent:
@@ -172,13 +171,13 @@ class _FolderWalk:
         return Wait(progress_json=self._context.last_progress)
 
     def _announce(self) -> None:
-        """Before the first look: what is found unchanged leaves no other trace that somebody asked for it."""
+        """Record this walk before the start: unchanged files leave no other trace of the request."""
         rules = msgspec.json.encode(self._rules()).decode()
         self._catalog.announce(
             Walk(place=self._place, root=self._root, rules=rules, asked_at=self._context.asked_at)
         )
 
-    # What the disk has.
+    # Files on disk.
 
     def _found(self) -> Iterator[FoundFile]:
         for report in walk(self._root, self._rules()):
@@ -234,7 +233,7 @@ class _FolderWalk:
         if len(self._ledger_entries) >= BATCH:
             self._write_ledger()
 
-    # What differs.
+    # Differences.
 
     def _compare(self, found: FoundFile, known: KnownSource | None) -> None:
         if known is None:
@@ -248,7 +247,7 @@ class _FolderWalk:
             self._send(_ChildFile(found.path, "ingest", found.size))
 
     def _send_added(self) -> None:
-        """What is known under another path, where it is no more, is renamed at once and needs no job."""
+        """Send children for new files. Moved files are renamed at once and need no job."""
         added, self._added = self._added, []
         if not added:
             return
@@ -257,7 +256,7 @@ class _FolderWalk:
             self._place,
             most_bytes=self._pipeline.limits.file_bytes,
             gone=self._gone,
-            # Into a folder that is new here files come by a move, which keeps their times, or are new.
+            # Files in a new folder are new, or moved with their modification times.
             other_times=self._root_is_known,
         )
         files = [UnknownFile(found.path, found.size, found.mtime_ns) for found in added]
@@ -276,11 +275,11 @@ class _FolderWalk:
     def _gone(self, path: str) -> bool:
         if not path.startswith(f"{self._root}/"):
             return gone_for_sure(path)
-        # This root was just walked: it is no disk that is away.
+        # This root was just walked: it is mounted.
         return missing(path) and not _covered(path, self._unreadable)
 
     def _unchanged(self, found: FoundFile, known: KnownSource, *, moved: bool = False) -> bool:
-        """``moved``: its content was just compared."""
+        """Whether a file needs no job. ``moved``: the content was just compared."""
         if self._metadata.get("rebuild") or (self._metadata.get("checksum") and not moved):
             return False
         wanted = self._wanted(found.path)
@@ -295,7 +294,7 @@ class _FolderWalk:
         return same and failed.made_with == self._pipeline.failure_fingerprint(self._wanted(found.path))
 
     def _wanted(self, path: str) -> Fingerprints:
-        """By suffix: asked for once, not once a file."""
+        """Fingerprints for a path, computed once per suffix."""
         name = path.rpartition("/")[2]
         suffix = name.rpartition(".")[2]
         if file_types.known_by_whole_name(name):
@@ -310,8 +309,7 @@ class _FolderWalk:
         self._missing_range = (first, known.path)
 
     def _send_vanished(self) -> None:
-        """Last of all, and asked anew: what turned up elsewhere is not under its old path any more. Only the
-        ends of the stretch are remembered, so that a million files need no more memory than ten."""
+        """Send children for known sources not found. Runs last, after moved files were renamed."""
         if self._missing_range is None:
             return
         first, last = self._missing_range
@@ -321,9 +319,7 @@ class _FolderWalk:
             self._vanished(known)
 
     def _vanished(self, known: KnownSource) -> None:
-        """Known, but not found by the walk. Only what is gone, no file any more, or newly ignored, goes: a
-        request with a narrower filter removes nothing.
-        """
+        """Send a child for a missing, replaced or newly ignored file. A narrower filter removes nothing."""
         if _covered(known.path, self._unreadable):
             return
         try:
@@ -331,7 +327,7 @@ class _FolderWalk:
         except (FileNotFoundError, NotADirectoryError):
             op = "ingest"
         except OSError:
-            # Nobody knows; it may be back tomorrow.
+            # Unknown: the path may be readable again later.
             return
         else:
             if still_a_file and known.path in self._too_large:
@@ -384,13 +380,13 @@ def _payload(context: Context) -> Walked:
 
 
 def _refuse_missing(root: str) -> None:
-    """A root that is gone, or is no directory, removes nothing: it may be a disk that is not mounted."""
+    """Raise OSError for a missing root, maybe an unmounted disk: nothing is removed then."""
     with os.scandir(root):
         return
 
 
 def _covered(path: str, folders: set[str]) -> bool:
-    """Whether the path, or a folder it lies in, is among these."""
+    """Whether the path, or a folder above, is among these."""
     while path:
         if path in folders:
             return True

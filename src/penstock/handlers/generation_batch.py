@@ -1,4 +1,4 @@
-"""Drafts on their way into the catalog: unknown texts are embedded, and generations stored, in batches."""
+"""Batches of drafted documents: new texts are embedded and generations stored together."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from penstock.vocabulary import how_many
 
 MOST_DOCUMENTS = 100
 MOST_CHARS = 8 << 20
-"""Characters of chunks that wait to be written: with more the batch is written early, to bound its memory."""
+"""Characters of waiting chunks above which the batch is written early, to bound its memory."""
 EMBEDDED = "embedded"
 
 
 class DraftedGeneration(msgspec.Struct, frozen=True, kw_only=True):
-    """A generation to store, and what its job tells of it."""
+    """A generation to store, with details for the result of the job."""
 
     generation: NewGeneration
     tokens: int
     warnings: tuple[str, ...] = ()
     known_id: str | None = None
-    """Of the source, where there is one already."""
+    """Id of the source, if it exists already."""
 
     @property
     def owner(self) -> PageOwner:
@@ -48,13 +48,13 @@ class DraftedGeneration(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def embedded_here(self) -> int:
-        """How many texts are; one that brings too many leaves all of them to tasks."""
+        """Number of texts to embed in the job; 0 if the document has too many and leaves them to tasks."""
         texts = self.texts
         return texts if texts <= MOST_TEXTS else 0
 
 
 class GenerationBatch:
-    """Collects what jobs of one call have drafted. What does not fit is added after a ``write``."""
+    """Collects the drafts of one call. If ``fits`` is False, call ``write`` before ``add``."""
 
     def __init__(self, catalog: Catalog, pipeline: Pipeline) -> None:
         self._catalog = catalog
@@ -76,7 +76,7 @@ class GenerationBatch:
             self._embedded.append((drafted.owner, drafted.generation.pages))
 
     def write(self) -> list[Any]:
-        """Store everything added since; each one's answer, as a handler gives it."""
+        """Store all added generations; returns the handler's answer for each."""
         waiting, self._waiting, self._texts, self._chars = self._waiting, [], 0, 0
         wanted, self._embedded = self._embedded, []
         if not waiting:
@@ -92,12 +92,12 @@ class GenerationBatch:
         ]
 
     def _store(self, ready: list[NewGeneration]) -> Sequence[StoreResult | Exception]:
-        """Together; but what the catalog refuses is nobody else's trouble."""
+        """Store generations together, or one by one if the catalog refuses one of them."""
         try:
             return self._catalog.store(ready)
         except StoreError:
             raise
-        except Exception as error:  # noqa: BLE001 - one of them is at fault: alone, each shows whether it is
+        except Exception as error:  # noqa: BLE001 - one generation is at fault: stored alone, each shows whether it is
             if len(ready) == 1:
                 return [error]
         return [stored for one in ready for stored in self._store([one])]
@@ -106,7 +106,7 @@ class GenerationBatch:
 def _result(drafted: DraftedGeneration, stored: StoreResult, embedded: set[str]) -> Any:
     embedded_count = len(embedded & {chunk.text_hash for chunk in drafted.chunks})
     if stored.outcome is Outcome.BUILDING:
-        # Whoever tells the job of its end counts what tasks embedded; this came before them.
+        # At the end, only texts embedded by tasks are counted; these were embedded before.
         progress = msgspec.json.encode({EMBEDDED: embedded_count}).decode() if embedded_count else None
         return Wait(waiting_for=str(stored.document_id), progress_json=progress)
     if stored.outcome is Outcome.REMOVED:

@@ -1,4 +1,4 @@
-"""What is not on the disk any more: gone, or only away with its disk."""
+"""Missing files: deleted, or only on an unmounted disk."""
 
 from __future__ import annotations
 
@@ -7,30 +7,32 @@ import os
 from collections.abc import Iterable
 
 CAREFUL = "careful"
-"""In a job's metadata: nobody said that the file is gone; it is removed only if it is for sure."""
+"""In a job's metadata: the file was not reported as deleted. Remove it only if it is certainly gone."""
 _NOT_FOUND = (errno.ENOENT, errno.ENOTDIR)
 
 
 def maybe_unmounted(path: str, roots: Iterable[str]) -> str | None:
-    """Why a file that cannot be found need not be gone, as a walk of the folders it was found in (``roots``)
-    would see it; None: it is gone."""
+    """Reason why a missing file may be on an unmounted disk; None: the file is gone.
+
+    ``roots``: the walked folders that contain the file.
+    """
     folders = sorted(set(roots))
     for root in folders:
         try:
             with os.scandir(root) as entries:
                 if not any(True for _ in entries):
-                    return f"{root} is empty, like the place of a disk that is not mounted"
+                    return f"{root} is empty and may be the mount point of an unmounted disk"
         except (FileNotFoundError, NotADirectoryError):
-            return f"{root} is not there, and may be on a disk that is not mounted"
+            return f"{root} does not exist and may be on an unmounted disk"
         except OSError as error:
-            return f"{root} cannot be looked into: {error.strerror}"
+            return f"{root} cannot be read: {error.strerror}"
     if folders or gone_for_sure(path):
         return None
-    return f"the folder of {path} is empty, away or closed to this user"
+    return f"the folder of {path} is empty, unmounted or not readable"
 
 
 def missing(path: str) -> bool:
-    """Nothing is there. A folder that may not be looked into says nothing of what is in it."""
+    """Whether the path does not exist. False if a folder above cannot be read."""
     try:
         os.lstat(path)
     except OSError as error:
@@ -39,8 +41,10 @@ def missing(path: str) -> bool:
 
 
 def gone_for_sure(path: str) -> bool:
-    """As before, and the first folder above it that is there holds something: an empty one may be the place
-    of a disk that is not mounted."""
+    """Whether the path is missing and the first existing folder above is not empty.
+
+    An empty folder may be the mount point of an unmounted disk.
+    """
     if not missing(path):
         return False
     folder = path

@@ -1,4 +1,4 @@
-"""One model makes all vectors of a catalog, and only a command changes which: none is mixed in unnoticed."""
+"""Model check: one model makes all vectors of a catalog, and only a command changes the model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger("penstock.worker")
 
 
 class ModelCheck:
-    """Ours, beside the catalog's."""
+    """This worker's embedding model, compared with the catalog's."""
 
     def __init__(self, catalog: Catalog, embedder: Embedder) -> None:
         self._catalog = catalog
@@ -22,20 +22,22 @@ class ModelCheck:
         self._logged = ""
 
     def check(self) -> None:
-        """Give the jobs back, no retry spent, for a worker that has the catalog's model."""
+        """Release the jobs, without using a retry, if the catalog has another model."""
         try:
             check_model(self._catalog, self._embedder)
         except FingerprintMismatch as mismatch:
             if mismatch.message != self._logged:
-                log.warning("nothing is indexed here: %s %s", mismatch.message, mismatch.remedy)
+                log.warning("this worker indexes nothing: %s %s", mismatch.message, mismatch.remedy)
             self._logged = mismatch.message
             raise NotHandledHere(f"{mismatch.message}. {mismatch.remedy}") from None
         self._logged = ""
 
 
 def check_model(catalog: Catalog, embedder: Embedder) -> None:
-    """Raises ``FingerprintMismatch`` when the catalog is another model's. The first to come to a catalog
-    that has no documents says whose it is."""
+    """Raise ``FingerprintMismatch`` if the catalog has another model.
+
+    For a catalog without documents, record this model.
+    """
     own_space = space_of(embedder)
     with catalog.snapshot() as snapshot:
         catalog_space = snapshot.fingerprints().get(Phase.VECTOR)
@@ -48,5 +50,5 @@ def check_model(catalog: Catalog, embedder: Embedder) -> None:
 
 def model_mismatch(catalog_space: str, own_space: str) -> FingerprintMismatch:
     return FingerprintMismatch(
-        f"the vectors here are made with {catalog_space}, and this would make them with {own_space}"
+        f"the catalog's vectors are made with {catalog_space}, but the settings here use {own_space}"
     )

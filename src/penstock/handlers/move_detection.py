@@ -1,6 +1,6 @@
-"""Files at paths nobody knows that are known sources all the same: moved on the disk, and nobody said so.
+"""Move detection: a new path with the content of a source at a missing path is the same source.
 
-Such a source is renamed: it keeps its id, its chunks and vectors, and is not removed and made again.
+Such a source is renamed. It keeps its id, chunks and vectors, instead of being removed and indexed again.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from penstock.payloads import normal_path
 from penstock.pipeline.extract.file_types import suffix_of
 
 MAX_SAME_SIZE = 10_000
-"""Sources looked at because of their size alone, for a batch of files."""
+"""Sources compared because of their size alone, for a batch of files."""
 
 
 class UnknownFile(NamedTuple):
-    """A file at a path no source has."""
+    """A file at a path without a source."""
 
     path: str
     size: int
@@ -35,7 +35,7 @@ class UnknownFile(NamedTuple):
 
 
 def unknown_at(path: str) -> list[UnknownFile]:
-    """The file at a path, if there is one."""
+    """The regular file at a path, if any."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -45,7 +45,7 @@ def unknown_at(path: str) -> list[UnknownFile]:
 
 
 class MoveDetection:
-    """Of one place. ``gone`` says whether nothing is at a path any more."""
+    """Finds moved files in one place. ``gone`` decides whether a path is gone."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class MoveDetection:
         gone: Callable[[str], bool] | None = None,
         other_times: bool = True,
     ) -> None:
-        """``other_times``: also files whose time is not the source's, as a copy's is not."""
+        """``other_times``: also match files with another modification time, like a copy."""
         self._catalog = catalog
         self._place = place
         self._most_bytes = most_bytes
@@ -64,7 +64,7 @@ class MoveDetection:
         self._by_size = MAX_SAME_SIZE if other_times else 0
 
     def move(self, files: Sequence[UnknownFile], asked_at: datetime) -> dict[str, KnownSource]:
-        """Rename the sources that these files are, in one transaction: what each was, by its path now."""
+        """Rename the sources of these files in one transaction; returns the old sources by new path."""
         chosen = dict(self._chosen(files)) if files else {}
         if not chosen:
             return {}
@@ -84,11 +84,11 @@ class MoveDetection:
         return {move.new: chosen[move.new] for move, moved in zip(moves, done, strict=True) if moved}
 
     def _chosen(self, files: Sequence[UnknownFile]) -> Iterator[tuple[str, KnownSource]]:
-        """Among files of equal content the name decides, then the time."""
+        """Pairs of new path and source. Among equal contents the name decides, then the time."""
         with self._catalog.snapshot() as snapshot:
             seen = {(file.size, file.mtime_ns) for file in files}
             candidates = snapshot.twins(self._place, seen, limit=self._by_size)
-        # Notes have no file that could be gone.
+        # Notes have no file.
         file_sources = sorted(
             (source for source in candidates if source.path.startswith("/")), key=lambda source: source.path
         )
@@ -96,7 +96,7 @@ class MoveDetection:
         sizes = {source.size for source in gone}
         unclaimed: dict[tuple[str | None, str], list[KnownSource]] = defaultdict(list)
         for source in gone:
-            # Another suffix may be another type, read in another way.
+            # Another suffix may mean another type and extractor.
             unclaimed[source.content_hash, suffix_of(source.path)].append(source)
         for file in files:
             content_hash = self._hash(file) if file.size in sizes else None
@@ -110,7 +110,7 @@ class MoveDetection:
         try:
             read = read_file(file.path, self._most_bytes, lambda _: False)
         except (OSError, PenstockError):
-            # Whoever indexes it will say what is wrong with it.
+            # The job that indexes this file reports the error.
             return None
         same = read is not None and (read.size, read.mtime_ns) == (file.size, file.mtime_ns)
         return hashlib.sha256(read.data).hexdigest() if read is not None and same else None

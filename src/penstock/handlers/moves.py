@@ -1,4 +1,4 @@
-"""Jobs of item types ``rename``, ``delete_document`` and ``delete_tenant``: nothing is embedded again."""
+"""Jobs of item types ``rename``, ``delete_document`` and ``delete_tenant``. Nothing is embedded again."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ class Moves:
         self._open_queue = open_queue
 
     def rename(self, context: Context) -> Any:
-        """Make the index equal the disk at both paths, whatever the order in which events came in."""
+        """Bring the index to the state of the disk at both paths, in any order of events."""
         payload, place = msgspec.convert(context.payload, RenamePayload), context.place
         old_exists, new_exists = _exists(payload.old_path), _exists(payload.new_path)
         if payload.is_folder and old_exists and new_exists and not _holds_anything(payload.old_path):
-            # Made anew after the move, and emptied: to a walk it would be a disk that is not mounted.
+            # Created again after the move, and empty: a walk would take it for an unmounted disk.
             old_exists = False
         if payload.is_folder and not old_exists and not new_exists:
-            # A walk would take it for a disk that is not mounted; but it was moved, and then moved on.
+            # A walk would take this for an unmounted disk, but the folder was moved twice.
             removal = _path_removal(context, payload.old_path, folder=True)
             return {"outcome": "removed", "removed": self._remove(removal, context)}
         skipped = self._skip_rule(context, payload) if new_exists else None
         if skipped is not None:
             return self._remove_skipped(context, payload, skipped, old_exists=old_exists)
         if not new_exists:
-            # Moved on, or deleted: the old path says what is true of it.
+            # Moved on, or deleted: check the old path.
             return Wait((_ingest_job(context, payload.old_path, folder=payload.is_folder),))
         if old_exists:
-            # Copied, or made anew: both are to be looked at.
+            # Copied, or created again: check both.
             return Wait(
                 (
                     _ingest_job(context, payload.old_path, folder=payload.is_folder),
@@ -71,13 +71,15 @@ class Moves:
             context,
         )
         context.progress(renamed, renamed, "renamed", renamed=renamed)
-        # It may have been edited on the way; unchanged costs next to nothing.
+        # The file may have been edited as well; checking an unchanged file is cheap.
         child = _ingest_job(context, payload.new_path, folder=payload.is_folder)
         return Wait((child,), progress_json=context.last_progress)
 
     def _skip_rule(self, context: Context, payload: RenamePayload) -> Skipped | None:
-        """The rule by which the next walk would not find it at its new path. What no walk had found at the
-        old one was asked for by its name, and only a rule that counts for all leaves it out."""
+        """The rule by which the next walk would skip the new path.
+
+        A source that no walk found at its old path was requested by name: only binding rules apply.
+        """
         decisions = self._walk_decisions(context.place, payload.new_path, folder=payload.is_folder)
         if not decisions or None in decisions:
             return None
@@ -92,7 +94,7 @@ class Moves:
         )
 
     def _walk_decisions(self, place: Place, path: str, *, folder: bool) -> list[Skipped | None]:
-        """By each walk that covers the path, whatever is there now; None: it is taken."""
+        """Decision of each walk over the path, existing or not; None: indexed."""
         with self._catalog.snapshot() as snapshot:
             walks = snapshot.walks(place, path)
         return [
@@ -130,7 +132,7 @@ class Moves:
             context.progress(total, None, "renaming", renamed=total)
 
     def delete_document(self, context: Context) -> dict[str, Any]:
-        """By id or by path. Points named that are not the document's are reported, and left alone."""
+        """Delete a document by id or path. Points of other documents are reported and kept."""
         payload, place = msgspec.convert(context.payload, DeleteDocumentPayload), context.place
         with self._catalog.snapshot() as snapshot:
             source = snapshot.get(payload.identifier) or snapshot.find(place, payload.identifier)
@@ -142,14 +144,14 @@ class Moves:
         return {"outcome": "removed", "removed": removed} | ({"not_its_own": foreign} if foreign else {})
 
     def delete_tenant(self, context: Context) -> dict[str, Any]:
-        """Everything of a tenant; done only when nothing of it is left."""
+        """Delete everything of a tenant. The job is done only when nothing is left."""
         payload = msgspec.convert(context.payload, DeleteTenantPayload)
         removal = Removal(
             tenant_id=payload.tenant_id_to_delete, asked_at=context.asked_at, reason=payload.reason
         )
         removed = self._remove(removal, context)
         purged = self._purge(removal.tenant_id, context)
-        # What jobs wrote that were still running then goes as well, unless later ones may have written it.
+        # Also remove what running jobs wrote meanwhile, unless it may come from newer jobs.
         until = context.asked_at if purged.kept else None
         removed += self._remove(removal, context)
         while not self._catalog.forget(removal.tenant_id, asked_before=until):
@@ -171,7 +173,7 @@ class Moves:
         return purged
 
     def _remove(self, removal: Removal, context: Context) -> int:
-        """Invisible first, then gone, in turns: a batch of each keeps both small."""
+        """Hide and then clear documents, batch by batch, to keep transactions small."""
         total = 0
         for removed in removed_in_batches(self._catalog, removal):
             if total:
@@ -190,7 +192,7 @@ class Moves:
 
 
 def _exists(path: str) -> bool:
-    """Raises when the system will not say."""
+    """Whether a path exists; raises OSError if this cannot be determined."""
     try:
         Path(path).lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -223,11 +225,11 @@ def _source_removal(source: Source, context: Context) -> Removal:
 
 
 def _ingest_job(context: Context, path: str, *, folder: bool) -> NewJob:
-    """A child that makes the index equal the disk at one path."""
+    """A child job to bring the index to the state of the disk at one path."""
     body = {"folder_path" if folder else "file_path": path}
-    # A folder that is gone, or empty now, is no failure of the rename.
+    # A missing or empty folder is not a failure of the rename.
     metadata = context.metadata | {"allow_empty": True, MOVED_AWAY: True}
-    # Asked for now: what was asked for up to the rename comes too late for the old path, this must not.
+    # Requested now: older requests come too late for the old path, but this job must not.
     metadata.pop(items.ASKED_AT, None)
     return child_job(
         context,

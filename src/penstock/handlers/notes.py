@@ -1,4 +1,4 @@
-"""Jobs of item type ``content``: notes, whose text is in the payload. The same text is one note."""
+"""Jobs of item type ``content``: notes, with their text in the payload. Equal texts are one note."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Notes:
             except MemoryInUse as wait:
                 answers[index] = Later(str(wait), RETRY_DELAY)
                 continue
-            except Exception as error:  # noqa: BLE001 - one note's trouble is not the others'
+            except Exception as error:  # noqa: BLE001 - an error in one note must not fail the others
                 answers[index] = error
                 continue
             if not batch.fits(note):
@@ -68,7 +68,7 @@ class Notes:
         return answers
 
     def update(self, context: Context) -> Any:
-        """Another text for a note that is known by its id; its history stays one."""
+        """Replace the text of a note, given by id. The history continues."""
         self._model.check()
         payload = _payload(context)
         place = context.place
@@ -85,7 +85,7 @@ class Notes:
         return answer
 
     def delete(self, context: Context) -> dict[str, Any]:
-        """By its id, or by the identical text."""
+        """Delete a note, by id or by the exact text."""
         payload, place = _payload(context), context.place
         source = self._source(place, payload)
         removal = Removal(tenant_id=place.tenant_id, source_id=source.source_id, asked_at=context.asked_at)
@@ -131,7 +131,7 @@ class Notes:
 
 
 def _with_text(pages: tuple[NewPage, ...], text: str) -> tuple[NewPage, ...]:
-    """Kept as it is: there is no file to read it from again."""
+    """Store the text with the first page: there is no file to read again."""
     return (msgspec.structs.replace(pages[0], text=text), *pages[1:]) if pages else ()
 
 

@@ -1,4 +1,4 @@
-"""Sources that were made otherwise than they would be now: what is still right of them is not done again."""
+"""Reindexing of sources after a change of settings or model. Valid parts are reused."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from penstock.pipeline.fingerprints import outdated, sizes_of
 from penstock.pipeline.pipeline import Pipeline
 
 OUTDATED = "outdated"
-"""In the metadata of a job: only what was made otherwise is to be done again, whatever the disk says."""
+"""In a job's metadata: repeat only the outdated work, whatever the state of the disk."""
 NOTES = "note:"
-"""Paths of notes begin so; no file's path does."""
+"""Prefix of the paths of notes. No path of a file begins like this."""
 
 
 def from_catalog(
     catalog: Catalog, known: Source, context: Context, wanted: Fingerprints, space: str
 ) -> DraftedGeneration | None:
-    """The published generation once more, its texts as they are, for another space. None: it is no more."""
+    """The published generation again, with the same texts, for another space. None if removed."""
     with catalog.snapshot() as snapshot:
         source = snapshot.get(known.source_id)
         if source is None or source.read_at is None or source.published_id != known.published_id:
@@ -40,7 +40,7 @@ def from_catalog(
         path=source.path,
         content_hash=source.content_hash,
         asked_at=context.asked_at,
-        # It is as old as what was read then: a later reading goes before it.
+        # The time of the original reading, so that a later reading takes precedence.
         read_at=source.read_at,
         pages=pages,
         space=space,
@@ -60,15 +60,17 @@ def from_catalog(
 
 
 def why_outdated(known: KnownSource, pipeline: Pipeline) -> str | None:
-    """``reading`` or ``model``: what of it would be done otherwise now; None: nothing. How it is cut was its
-    request's to say, and stays."""
+    """The outdated part of a source: ``reading`` or ``model``; None if the source is current.
+
+    The chunk sizes of its request are kept.
+    """
     made = Fingerprints(known.ocr_fingerprint, known.vector_fingerprint, known.graphrag_fingerprint)
     name = "note.md" if known.path.startswith(NOTES) else known.path
     return outdated(made, pipeline.fingerprints(name, sizes_of(made) or ChunkSizes()))
 
 
 class Reindex:
-    """One job's: a child for every source below a path that is outdated."""
+    """One reindex job: a child for every outdated source below a path."""
 
     def __init__(self, catalog: Catalog, pipeline: Pipeline, context: Context, path: str) -> None:
         self._catalog = catalog
@@ -108,7 +110,7 @@ class Reindex:
 
 
 def _note(snapshot: CatalogSnapshot, known: KnownSource) -> tuple[str, dict[str, Any]]:
-    """A note has no file to be read again; its text is kept with it."""
+    """Operation and payload for a note, from the stored text."""
     source, pages = snapshot.get(known.source_id), snapshot.content(known.published_id or 0)
     text = pages[0].text if pages else None
     if text is None:

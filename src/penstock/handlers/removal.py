@@ -1,4 +1,4 @@
-"""Making documents invisible, whole batches at a time, except for what was asked for again since."""
+"""Removal of documents in batches, except those requested again since."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from penstock.pipeline.walk.single_path import SinglePathRules
 
 
 def remove_all(catalog: Catalog, removal: Removal) -> int:
-    """Batch after batch, until nothing is left to make invisible; how many sources went."""
+    """Remove all matching documents; returns the number of sources."""
     return sum(removed_in_batches(catalog, removal))
 
 
 def removed_in_batches(catalog: Catalog, removal: Removal) -> Iterator[int]:
-    """How many sources went with each batch. Walks asked for after the delete are heard first: what they want
-    and the disk has is as good as asked for by them."""
+    """Remove documents batch by batch; yields the number of sources of each batch.
+
+    Walks requested after the delete come first: files on disk that they include count as requested again.
+    """
     while True:
         removed = catalog.remove(removal)
         if removed.newer:
@@ -57,7 +59,7 @@ def single_path_rules(walk: Walk) -> SinglePathRules:
 
 
 def is_wanted(path_rules: SinglePathRules, root: str, path: str) -> bool:
-    """A file is there, and the walk would find it."""
+    """Whether the file exists and would be included by the walk."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -68,7 +70,7 @@ def is_wanted(path_rules: SinglePathRules, root: str, path: str) -> bool:
 
 
 def removal_of_one(place: Place, path: str, asked_at: datetime) -> Removal:
-    """Of this document alone: where a folder has taken its place, what is in it stays."""
+    """Removal of this document alone. If a folder replaced the file, documents in the folder stay."""
     return Removal(
         tenant_id=place.tenant_id,
         collection=place.collection,

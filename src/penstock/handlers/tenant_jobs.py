@@ -1,4 +1,4 @@
-"""The jobs of a tenant that is deleted: those asked for before are stopped, then removed without a trace."""
+"""Jobs of a deleted tenant: those requested before the delete are stopped and removed without a trace."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from penstock.queue.protocol import Queue
 OpenQueue: TypeAlias = Callable[[], AbstractContextManager[Queue]]
 
 BATCH_JOBS = 500
-"""Jobs read, and removed, in one step: no transaction grows with the queue."""
+"""Jobs read and removed per step, to bound the transaction."""
 STOP_TIMEOUT_S = 30.0
-"""How long running jobs may take to stop. After that they are removed under their workers' hands; what these
-still write is refused by the tombstone of the tenant."""
+"""Time for running jobs to stop. Then they are removed while they run; the tombstone of the tenant refuses
+their later writes."""
 POLL_S = 0.2
 
 
 class Purged(NamedTuple):
     jobs: int
     kept: bool
-    """Whether the tenant has jobs that were asked for after the delete."""
+    """Whether the tenant has jobs that were requested after the delete."""
 
 
 class _Pass(NamedTuple):
-    """One look at all jobs of the tenant."""
+    """Result of one pass over all jobs of the tenant."""
 
     removed: int
     running: int
     missed: int
-    """Jobs that changed between the look and the delete."""
+    """Jobs that changed between reading and removal."""
     kept: bool
 
 
 def purge_jobs(queue: Queue, tenant_id: str, context: Context) -> Purged:
-    """Remove all jobs of a tenant that were asked for before the delete, but not the delete itself.
+    """Remove all jobs of a tenant requested before the delete, except the delete itself.
 
-    What no worker has in its hands goes at once. What runs is cancelled, and goes when it has stopped.
+    Jobs without a worker are removed at once. Running jobs are cancelled, and removed when they have stopped.
     """
     deadline, pause, removed = clock.elapsed_s() + STOP_TIMEOUT_S, threading.Event(), 0
     while True:
@@ -85,7 +85,7 @@ def _pages(queue: Queue, query: JobQuery) -> Iterator[list[Job]]:
 
 
 def _is_earlier(job: Job, asked_at: datetime) -> bool:
-    """Whether all that a job answers for was asked before the delete."""
+    """Whether all requests behind a job came before the delete."""
     times = [_asked_at(job.metadata) or job.created_at]
     if job.followup_json is not None:
         followup = msgspec.json.decode(job.followup_json)

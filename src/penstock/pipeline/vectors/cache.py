@@ -63,7 +63,8 @@ class SpaceCache:
     def follow(self, snapshot: VectorSource, *, compact: bool = False) -> SpaceCache:
         """The cache as of a snapshot: this one, brought up to date, or a separate one for an older snapshot.
 
-        ``compact``: rewrite the file even for few changes."""
+        ``compact``: rewrite the file even for few changes.
+        """
         changes = snapshot.changes(self._tenant_id, self.sequence)
         if self.sequence is None or changes.reload:
             self._start(snapshot, changes.sequence)
@@ -226,7 +227,8 @@ class SpaceCache:
         """Write and open a file of these rows; None if writing failed.
 
         It is published for all processes unless another process holds the lock. ``after``: the file with the
-        row numbers to keep."""
+        row numbers to keep.
+        """
         from penstock.pipeline.vectors.mmap_rows import Origin, read_rows, write_rows
 
         assert self._directory is not None
@@ -328,7 +330,8 @@ def _split(
 def same_history(then: Collection[SourceMark], now: Collection[SourceMark], changed: Collection[int]) -> bool:
     """Whether a file was made from the past of this very catalog, not of another or a restored one.
 
-    The file's witnesses must be present or changed since, and no other source may have changed among them."""
+    The file's witnesses must be present or changed since, and no other source may have changed among them.
+    """
     if not then:
         return False
     oldest = min(each.sequence for each in then)

@@ -102,7 +102,8 @@ class CacheDirectory:
     def remove_tenant(self, tenant_id: str, sequence: int) -> None:
         """Remove all files of a tenant, also an older one (before ``sequence``) still being written.
 
-        That process checks the mark written here after it has published the file."""
+        That process checks the mark written here after it has published the file.
+        """
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         # First, to make room for the mark on a full disk.
         self._remove_files(tenant_id)

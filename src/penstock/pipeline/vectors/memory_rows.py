@@ -59,7 +59,8 @@ class VectorRows:
 def of_sources(keys: Numbers, sources: Collection[int]) -> Mask:
     """Mask of the rows of some sources.
 
-    Rows of a source are adjacent, so each run of rows is looked up once."""
+    Rows of a source are adjacent, so each run of rows is looked up once.
+    """
     if not len(keys):
         return np.zeros(0, bool)
     starts = np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))
@@ -70,7 +71,8 @@ def of_sources(keys: Numbers, sources: Collection[int]) -> Mask:
 def best(ids: Numbers, scores: Floats, limit: int) -> tuple[Numbers, Floats]:
     """Best scores first; equal scores in the order of ids, which makes answers reproducible.
 
-    Scores of zero or less are dropped."""
+    Scores of zero or less are dropped.
+    """
     chosen = scores > 0
     if np.count_nonzero(chosen) > limit:
         # Keep all that equal the last score: the ids decide among them.

@@ -32,7 +32,8 @@ class NearVector(NamedTuple):
 class NearestVectors(Protocol):
     """Search over the published vectors of all tenants.
 
-    The rows in the catalog are the truth; everything else is a cache that can be rebuilt."""
+    The rows in the catalog are the truth; everything else is a cache that can be rebuilt.
+    """
 
     def nearest(
         self,
@@ -47,5 +48,6 @@ class NearestVectors(Protocol):
         """The nearest vectors in this snapshot, best first; with ``allowed`` only chunks of these sources.
 
         Vectors with a score of zero or less are dropped. Scores are exact. An approximate index may miss some
-        of the nearest, but never those of sources that changed last."""
+        of the nearest, but never those of sources that changed last.
+        """
         ...
