@@ -19,6 +19,7 @@ from penstock.errors import (
     ParserFailed,
     TimeBudgetExceeded,
 )
+from penstock.interpreter import KEPT_VARIABLES
 from penstock.pipeline.extract import sandbox as sandbox_module
 from penstock.pipeline.extract.factory import extract
 from penstock.pipeline.extract.protocol import Content, ExtractLimits
@@ -167,3 +168,17 @@ def test_variables_of_python_do_not_reach_the_child(
     assert extract(WORDS) == sandbox.extract(WORDS)
 
     assert not (tmp_path / "mark").exists()
+
+
+def test_the_child_gets_no_passwords_from_the_environment(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox):
+    for name in ("PENSTOCK_URL", "PGPASSWORD", "AWS_SECRET_ACCESS_KEY", "HOME", "SSH_AUTH_SOCK"):
+        monkeypatch.setenv(name, "hunter2")
+    monkeypatch.setenv("LC_TIME", "C.UTF-8")
+
+    assert extract(WORDS) == sandbox.extract(WORDS)
+
+    environment = Path(f"/proc/{child_of(sandbox)}/environ").read_bytes()
+    assert b"hunter2" not in environment
+    names = {variable.partition(b"=")[0].decode() for variable in environment.split(b"\0") if variable}
+    assert {"LC_TIME", "PATH"} <= names
+    assert names <= {*KEPT_VARIABLES} | {name for name in names if name.startswith("LC_")}
