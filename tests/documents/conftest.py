@@ -54,7 +54,7 @@ class ManualWorker:
         self._app = app
         self._pipeline = pipeline
         registry = Registry()
-        documents.register(registry, self.catalog, pipeline, ())
+        documents.register(registry, self.catalog, pipeline, (), checkpoint_interval=50)
         self._executor = Executor(registry, Breakers())
 
     def _context(self, _: int, claim: Claim) -> Context:

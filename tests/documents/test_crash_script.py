@@ -87,7 +87,7 @@ class Script:
 def test_an_index_is_right_after_kills_in_the_middle_of_changes(tmp_path: Path, engine: str):
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
-    Script(tmp_path, engine, seed).run(4, 4)
+    Script(tmp_path, engine, seed).run(2, 2)
     given_back(tmp_path)
 
 

@@ -141,14 +141,14 @@ def test_an_honest_file_beyond_its_time_fails_alone(pipeline: Pipeline):
     assert 1 == len(pipeline.draft(Content("b.md", b"words"), ChunkSizes()).chunks)
 
 
-def large_recipe(tmp_path: Path, memory_mb: int) -> Pipeline:
+def large_pipeline(tmp_path: Path, memory_mb: int) -> Pipeline:
     """A pipeline for which every file is large."""
     share = MemoryShare(0, memory_mb * MIB, str(tmp_path / "lock"))
     return Pipeline(HashingEmbedder(), limits=ExtractLimits(parser_seconds=10.0), memory=share)
 
 
 def test_the_sandbox_makes_the_same_of_a_file(tmp_path: Path):
-    plain, large = Pipeline(HashingEmbedder()), large_recipe(tmp_path, 128)
+    plain, large = Pipeline(HashingEmbedder()), large_pipeline(tmp_path, 128)
     texts = [
         Content("a.md", b"# One\n\nwords\n\n# Two\n\n" + b"more words. " * 900),
         Content("b.pdf", pdf("c")),
@@ -165,7 +165,7 @@ def test_the_sandbox_makes_the_same_of_a_file(tmp_path: Path):
 
 @pytest.mark.parametrize("suffix", ["html", "md", "json"])
 def test_a_file_beyond_the_large_share_fails_for_its_memory(tmp_path: Path, suffix: str):
-    pipeline = large_recipe(tmp_path, 48)
+    pipeline = large_pipeline(tmp_path, 48)
     part = {"html": b"<p>ab</p>", "md": b"# a\n\n", "json": b'["a"],'}[suffix]
     try:
         with pytest.raises(MemoryBudgetExceeded):

@@ -5,6 +5,7 @@
 - ``functions``: jobs that run functions of an application
 - ``documents``: registers all handlers below
 - ``files``, ``file_request``, ``file_reader``: jobs for one file
+- ``declared_facts``: details of a file in its request, compared with the disk
 - ``folders``, ``catalog_cursor``: jobs for a folder or project, compared with the catalog
 - ``notes``: jobs for texts without a file
 - ``moves``, ``removal``, ``tenant_jobs``: renames and deletions

@@ -12,7 +12,6 @@ from penstock.handlers.context import Context
 from penstock.job import NewJob
 from penstock.payloads import FilePayload, Payload, encode_payload
 
-MAX_PAYLOAD = 1 << 20
 MOVED_AWAY = "moved_away"
 """In a job's metadata: the folder was renamed, so an empty folder is not an unmounted disk."""
 _encode = msgspec.json.Encoder().encode
@@ -30,7 +29,8 @@ def child_job(
 ) -> NewJob:
     """A child job in the parent's place, by default one priority lower and with the parent's metadata."""
     payload = items.parse_payload(item_type, op, body)
-    encoded = encode_payload(body, max_bytes=MAX_PAYLOAD)
+    # No second limit: the contents of a child were accepted with its parent or its source.
+    encoded = encode_payload(body, max_bytes=None)
     return _child(context, queue_id, (item_type, op), payload, encoded, priority=priority, metadata=metadata)
 
 

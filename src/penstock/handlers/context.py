@@ -108,7 +108,7 @@ class Context:
         self._report(self.last_progress)
         self.checkpoint()
 
-    def expand(self, children: Sequence[NewJob], cursor: Any) -> None:
+    def expand(self, children: Sequence[NewJob], cursor: Any = None) -> None:
         """Add children now. The job keeps running, and later waits for the children with ``Wait()``.
 
         ``cursor``: where the next attempt continues if this one dies. It is stored with the children, in one

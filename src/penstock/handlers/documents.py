@@ -22,10 +22,16 @@ def register(
     state_dirs: tuple[str, ...],
     cache_directory: CacheDirectory | None = None,
     open_queue: OpenQueue | None = None,
+    *,
+    checkpoint_interval: int,
 ) -> None:
-    """Register all document handlers. ``open_queue``: for deleting the jobs of a deleted tenant."""
+    """Register all document handlers.
+
+    ``open_queue``: for deleting the jobs of a deleted tenant. ``checkpoint_interval``: files that a folder
+    walk compares between two progress reports.
+    """
     files, notes = Files(catalog, pipeline), Notes(catalog, pipeline)
-    folders = Folders(catalog, pipeline, state_dirs)
+    folders = Folders(catalog, pipeline, state_dirs, checkpoint_interval)
     handlers: dict[tuple[str, str], tuple[Handler | BatchHandler, int]] = {
         ("file", "ingest"): (files.ingest, BATCH),
         ("file", "update"): (files.ingest, BATCH),

@@ -35,6 +35,7 @@ from penstock.errors import (
 )
 from penstock.handlers.chunk_vectors import MOST_TEXTS
 from penstock.handlers.context import Context
+from penstock.handlers.declared_facts import file_mismatches
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.file_request import FileRequest
 from penstock.handlers.generation_batch import DraftedGeneration, GenerationBatch
@@ -94,6 +95,7 @@ class _IngestCall:
         self._expected: list[tuple[Place, str, str]] = []
         self._file_states: dict[int, tuple[int, int, str]] = {}
         """Size, time and failure fingerprint of each file read, to record if it fails."""
+        self._mismatches: dict[int, list[str]] = {}
 
     def answers(self) -> list[Any]:
         requests = [self._request(context) for context in self._contexts]
@@ -117,6 +119,10 @@ class _IngestCall:
         self._touch()
         if self._ledger_entries:
             self._catalog.note(self._ledger_entries)
+        for index, mismatches in self._mismatches.items():
+            answer = self._answers[index]
+            if mismatches and isinstance(answer, dict):
+                self._answers[index] = answer | {"mismatches": mismatches}
         return self._answers
 
     def _touch(self) -> None:
@@ -175,10 +181,12 @@ class _IngestCall:
                 raise
             return self._remove(context, request.path, "it is no longer a file")
         if read is None and known is not None:
+            self._mismatches[index] = file_mismatches(context, known.size, known.content_hash)
             return self._reuse_text(index, context, request, known, (known.size, known.mtime_ns))
         assert read is not None
         request.refuse_another_type(read)
         content_hash = hashlib.sha256(read.data).hexdigest()
+        self._mismatches[index] = file_mismatches(context, read.size, content_hash)
         if known is not None and not request.rebuild and request.is_up_to_date(known, content_hash):
             return self._reuse_text(index, context, request, known, (read.size, read.mtime_ns))
         if known is not None and not request.rebuild:

@@ -21,6 +21,7 @@ from penstock.errors import NothingToIndex
 from penstock.handlers.catalog_cursor import CatalogCursor, FailedFileCursor
 from penstock.handlers.child_jobs import MOVED_AWAY, file_job
 from penstock.handlers.context import MOST_CHILDREN, Context
+from penstock.handlers.declared_facts import warn_of_mismatches
 from penstock.handlers.missing_files import gone_for_sure, missing
 from penstock.handlers.model_check import ModelCheck
 from penstock.handlers.move_detection import MoveDetection, UnknownFile
@@ -41,8 +42,6 @@ from penstock.pipeline.walk.protocol import (
     WalkRules,
 )
 from penstock.pipeline.walk.walker import walk
-
-PROGRESS_EVERY = 200
 
 
 class WalkCounts(msgspec.Struct):
@@ -66,22 +65,25 @@ class WalkCounts(msgspec.Struct):
 
 
 class Folders:
-    def __init__(self, catalog: Catalog, pipeline: Pipeline, state_dirs: tuple[str, ...] = ()) -> None:
-        self._catalog = catalog
-        self._pipeline = pipeline
-        self._state_dirs = state_dirs
+    def __init__(
+        self, catalog: Catalog, pipeline: Pipeline, state_dirs: tuple[str, ...], checkpoint_interval: int
+    ) -> None:
+        self.catalog = catalog
+        self.pipeline = pipeline
+        self.state_dirs = state_dirs
+        self.checkpoint_interval = checkpoint_interval
         self._model = ModelCheck(catalog, pipeline.embedder)
 
     def ingest(self, context: Context) -> Any:
         self._model.check()
         if context.metadata.get(OUTDATED):
-            return Reindex(self._catalog, self._pipeline, context, _payload(context).identifier).run()
-        return _FolderWalk(self._catalog, self._pipeline, self._state_dirs, context).run()
+            return Reindex(self.catalog, self.pipeline, context, _payload(context).identifier).run()
+        return _FolderWalk(self, context).run()
 
     def scan(self, context: Context) -> Any:
         """Like ``ingest``, but the children have the priority of a scan."""
         self._model.check()
-        folder_walk = _FolderWalk(self._catalog, self._pipeline, self._state_dirs, context)
+        folder_walk = _FolderWalk(self, context)
         folder_walk.priority = items.SCAN
         return folder_walk.run()
 
@@ -94,7 +96,7 @@ class Folders:
             path=root,
             asked_at=context.asked_at,
         )
-        return {"outcome": "removed", "removed": remove_all(self._catalog, removal)}
+        return {"outcome": "removed", "removed": remove_all(self.catalog, removal)}
 
 
 class _ChildFile(NamedTuple):
@@ -108,15 +110,14 @@ class _ChildFile(NamedTuple):
 class _FolderWalk:
     """The walk of one job."""
 
-    def __init__(
-        self, catalog: Catalog, pipeline: Pipeline, state_dirs: tuple[str, ...], context: Context
-    ) -> None:
+    def __init__(self, folders: Folders, context: Context) -> None:
         payload = _payload(context)
-        self._catalog = catalog
-        self._pipeline = pipeline
+        self._catalog = folders.catalog
+        self._pipeline = folders.pipeline
         self._context = context
         self._payload = payload
-        self._state_dirs = state_dirs
+        self._state_dirs = folders.state_dirs
+        self._checkpoint_interval = folders.checkpoint_interval
         self._place = context.place
         self._root = payload.identifier
         self._metadata = context.metadata
@@ -139,6 +140,7 @@ class _FolderWalk:
 
     def run(self) -> Any:
         _refuse_missing(self._root)
+        warn_of_mismatches(self._context, self._payload)
         self._announce()
         known = CatalogCursor(self._catalog, self._place, self._root)
         had_any = self._root_is_known = known.any
@@ -151,7 +153,7 @@ class _FolderWalk:
                 self._counts.failed_before += 1
             else:
                 self._compare(found, before)
-            if self._counts.seen % PROGRESS_EVERY == 0:
+            if self._counts.seen % self._checkpoint_interval == 0:
                 self._report_progress()
         self._send_added()
         if self._counts.seen or self._counts.skipped or self._metadata.get(MOVED_AWAY):
@@ -353,7 +355,7 @@ class _FolderWalk:
         children, self._children = self._children, []
         ids = clock.new_ids(len(children))
         new = [self._job(queue_id, child) for queue_id, child in zip(ids, children, strict=True)]
-        self._context.expand(new, cursor=children[-1].path)
+        self._context.expand(new)
         self._report_progress()
 
     def _job(self, queue_id: str, child: _ChildFile) -> NewJob:

@@ -88,10 +88,10 @@ class Reindex:
             sent += 1
             children.append(self._child(known))
             if len(children) >= MOST_CHILDREN:
-                self._context.expand(children, cursor=known.path)
+                self._context.expand(children)
                 children = []
         if children:
-            self._context.expand(children, cursor="")
+            self._context.expand(children)
         if not sent:
             return {"outcome": "unchanged", "seen": examined}
         self._context.progress(examined, examined, "looked at", seen=examined, changed=sent)

@@ -16,7 +16,7 @@ from typing import BinaryIO
 import msgspec
 
 from penstock import clock
-from penstock.config import Settings, masked_url
+from penstock.config import Settings
 from penstock.pipeline.vectors.footer import read_footer
 
 REMOVED_KEPT_S = 86_400
@@ -158,7 +158,6 @@ def _name(text: str) -> str:
 
 def open_cache_directory(settings: Settings) -> CacheDirectory:
     """Open the directory of a catalog, named by the catalog's URL without the password."""
-    url = masked_url(settings.catalog_url)
-    if url.startswith("sqlite:///"):
-        url = f"sqlite:///{Path(url.removeprefix('sqlite:///')).expanduser().resolve()}"
-    return CacheDirectory(settings.state_dir / "vectors", _name(url), Sizes(index_from=settings.usearch_from))
+    url = settings.catalog_store
+    name = _name(url.resolved if url.is_file else url.masked)
+    return CacheDirectory(settings.state_dir / "vectors", name, Sizes(index_from=settings.usearch_from))
