@@ -22,6 +22,13 @@ RESERVED = frozenset(
 )
 """Top-level modules imported by Penstock; an application's directory cannot replace them."""
 
+KEPT_VARIABLES = frozenset(["PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"])
+"""Environment variables of an isolated interpreter, besides ``LC_*``.
+
+It parses hostile files, and other variables may hold passwords. ``LD_LIBRARY_PATH`` is kept because some
+installations of Python do not start without it.
+"""
+
 _ISOLATED = "import sys; sys.path += [path for path in sys.argv[1:] if path not in sys.path]; "
 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -142,8 +149,10 @@ def isolated_command(code: str) -> list[str]:
 
 
 def isolated_environment() -> dict[str, str]:
-    """The environment without the PYTHON* variables."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    """The few variables that an isolated interpreter needs: none that changes Python or holds a password."""
+    return {
+        name: value for name, value in os.environ.items() if name in KEPT_VARIABLES or name.startswith("LC_")
+    }
 
 
 def _relative_entries() -> list[str]:
