@@ -198,9 +198,9 @@ def asks_the_time(source: str, module: str) -> list[str]:
 
 
 def reads_the_environment(source: str, module: str) -> list[str]:
-    # interpreter: the variables of Python itself, for the processes it starts. process_state: puts back what
-    # functions changed of it, and decides nothing by it.
-    own = ("config", "interpreter", "worker.process_state")
+    # interpreter: the variables of Python itself, for the processes it starts. process_guard: puts back
+    # what functions changed of it, and decides nothing by it.
+    own = ("config", "interpreter", "worker.process_guard")
     return [] if module in own else uses(source, module, ENVIRONMENT)
 
 

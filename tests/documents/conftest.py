@@ -29,7 +29,7 @@ from penstock.worker.breaker import Breakers
 from penstock.worker.document_notifier import DocumentNotifier
 from penstock.worker.executor import Executor
 from penstock.worker.lanes import still_wanted
-from penstock.worker.upkeep.sweeper import Sweeper
+from penstock.worker.upkeep import Sweeper
 from tests.conformance.durable_engines import given_back
 from tests.documents.paused_catalog import Stops
 

@@ -20,7 +20,7 @@ from penstock.pipeline.vectors.cache_directory import CacheDirectory, open_shelf
 from penstock.pipeline.vectors.footer import unseal
 from penstock.service.verification import Verifier
 from penstock.worker.launch import open_catalog_again, plain
-from penstock.worker.upkeep.vectors import ROUNDS, VectorKeeper
+from penstock.worker.vector_upkeep import ROUNDS, VectorKeeper
 
 DOCUMENTS, CHUNKS = 60, 100
 MODEL = HashingEmbedder(32)

@@ -15,7 +15,7 @@ from tests.worker.worker_processes import WorkerHost
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if metafunc.function.__annotations__.get("field") == "Field":
+    if metafunc.function.__annotations__.get("field") == "WorkerHost":
         metafunc.parametrize("field", getattr(metafunc.module, "ENGINES", DURABLE), indirect=True)
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from penstock.worker.process_groups import GroupLeader, kill_left_behind
+from penstock.worker.liveness_lock import GroupLeader, kill_left_behind
 from tests.worker.worker_processes import alive, until
 
 LEAVE = "sleep 600 & echo $!; read until_told"

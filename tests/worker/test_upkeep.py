@@ -9,10 +9,7 @@ import pytest
 
 from penstock import clock, lifecycle
 from penstock.job import Claim, ClaimRequest, Scope, Status
-from penstock.worker.upkeep.overdue import OverdueEnder
-from penstock.worker.upkeep.pruner import Pruner
-from penstock.worker.upkeep.reaper import REAP_AT_ONCE, Reaper
-from penstock.worker.upkeep.stuck import StuckWarner
+from penstock.worker.upkeep import REAP_AT_ONCE, OverdueEnder, Pruner, Reaper, StuckWarner
 from tests.worker.worker_processes import WorkerHost
 
 LONG_AGO = timedelta(hours=3)

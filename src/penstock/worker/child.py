@@ -28,15 +28,13 @@ from penstock.job import CHILDREN, Claim, ClaimRequest, Settlement
 from penstock.queue.protocol import Queue
 from penstock.worker.batch_size import BatchSize
 from penstock.worker.breaker import Breakers
-from penstock.worker.error_text import describe
 from penstock.worker.executor import Executor
-from penstock.worker.isolation import REPLACED, Isolation
+from penstock.worker.isolation import REPLACED, Isolation, RecyclePolicy
 from penstock.worker.lanes import DocumentTools, Lanes
+from penstock.worker.log_text import describe
 from penstock.worker.orphans import OrphanedClaims
 from penstock.worker.outbox import Outbox
-from penstock.worker.process_exit import end_process
-from penstock.worker.process_guard import ProcessGuard, Stopped
-from penstock.worker.recycle_policy import RecyclePolicy
+from penstock.worker.process_guard import ProcessGuard, Stopped, end_process
 from penstock.worker.shared_state import MOST_MEMBERS, ExecutingJob, SharedState
 
 SETTLE_AT = 100

@@ -12,7 +12,7 @@ import msgspec
 
 from penstock import lifecycle
 from penstock.job import Job, Settlement
-from penstock.worker import dead_workers, failed_files
+from penstock.worker import orphans
 from penstock.worker.shared_state import Execution, SharedState
 
 
@@ -21,7 +21,7 @@ class Kill(NamedTuple):
 
     number: int
     guilty: frozenset[int]
-    verdict: dead_workers.Verdict
+    verdict: orphans.Verdict
     kill_at: float
 
 
@@ -38,7 +38,7 @@ class ChildHandle:
         self._told: dict[int, tuple[int, str]] = {}
         self._relieved = 0
         self._excused = (0, 0.0)
-        self.parsed: failed_files.Parsed | None = None
+        self.parsed: orphans.Parsed | None = None
         """The file it was parsing when it was stopped, or died."""
 
     @property
@@ -121,11 +121,11 @@ class ChildHandle:
     # The end.
 
     def condemn(
-        self, doing: Execution, guilty: frozenset[int], verdict: dead_workers.Verdict, kill_at: float
+        self, doing: Execution, guilty: frozenset[int], verdict: orphans.Verdict, kill_at: float
     ) -> None:
         self._sentence = Kill(doing.number, guilty, verdict, kill_at)
         # Now: stopped in Python code, it says on its way out that no file is parsed any more.
-        self.parsed = failed_files.parsed_by(self.slot)
+        self.parsed = orphans.parsed_by(self.slot)
         self.slot.condemn(doing.number)
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)
@@ -151,17 +151,17 @@ class ChildHandle:
         # Too young for a group of its own, perhaps.
         self.process.kill()
 
-    def bury(self) -> dead_workers.Verdict:
+    def bury(self) -> orphans.Verdict:
         """After its death: nothing it started stays behind. Answers what becomes of each job it held."""
         self.process.join()
         self._kill_group()
         executing = self.executing
-        self.parsed = self.parsed if self.condemned else failed_files.parsed_by(self.slot)
+        self.parsed = self.parsed if self.condemned else orphans.parsed_by(self.slot)
         return lambda job: self._verdict(job, executing)
 
     def _verdict(self, job: Job, executing: Execution | None) -> Settlement:
-        if not dead_workers.was_executing(job, executing) or executing is None:
-            return dead_workers.given_back(job)
+        if not orphans.was_executing(job, executing) or executing is None:
+            return orphans.given_back(job)
         sentence = self._sentence
         if sentence and sentence.number == executing.number:
             index = [member.queue_id for member in executing.members].index(job.queue_id)
@@ -170,7 +170,7 @@ class ChildHandle:
             return lifecycle.released(job, "its batch was stopped")
         if self._dismissed:
             return lifecycle.released(job, "worker stopped")
-        return dead_workers.unless_executing(executing, self.slot.file_run(executing.number))(job)
+        return orphans.unless_executing(executing, self.slot.file_run(executing.number))(job)
 
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError, PermissionError):

@@ -22,7 +22,7 @@ from penstock.job import CHILDREN, Job, JobQuery, Settlement, Status
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
-from penstock.worker.job_pages import JobPages
+from penstock.worker.orphans import JobPages
 
 FAILURE_CODES = {
     "ERR_OUTAGE": "Parts of the document failed while something was down; the former version stays.",

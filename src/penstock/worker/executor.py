@@ -20,7 +20,7 @@ from penstock.job import Claim, Settlement, Status
 from penstock.payloads import encode_strictly
 from penstock.worker import log_text
 from penstock.worker.breaker import BreakerOpen, Breakers
-from penstock.worker.error_text import describe, loggable, where
+from penstock.worker.log_text import describe, loggable, where
 from penstock.worker.process_guard import Stopped
 
 RESULT_LIMIT = 1 << 20

@@ -1,19 +1,100 @@
-"""Functions of one child process kept apart: what one leaves behind never reaches a job of another.
+"""Isolation between the functions of one child process, and the reasons to replace the process.
 
-The record is compared before another function runs and before more jobs are claimed, not after every job:
+The process is restored before another function runs and before more jobs are claimed, not after every job:
 many calls of one function in a row cost nothing.
 """
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
+import resource
+import threading
+import time
+from pathlib import Path
 
 import msgspec
 
 from penstock.job import Claim
 from penstock.worker.log_text import function_of
 from penstock.worker.process_guard import ProcessGuard
-from penstock.worker.recycle_policy import RecyclePolicy
+
+LOOK_EVERY_S = 1.0
+THREADS, DESCRIPTORS = 64, 1_024
+"""How many more than at its start a child may have. Pools and connections that functions keep are fewer."""
+
+
+class RecyclePolicy:
+    """``most_jobs`` and ``growth_mb`` None: no limit of that kind."""
+
+    def __init__(self, most_jobs: int | None, growth_mb: int | None) -> None:
+        self._jobs = most_jobs
+        self._growth = growth_mb
+        self._memory_at_start = _resident_mb()
+        self._peak = _peak_mb()
+        self._threads = threading.active_count() + THREADS
+        self._descriptors = _descriptor_limit()
+        self._look_at = 0.0
+
+    def left(self, jobs: int) -> int | None:
+        return None if self._jobs is None else self._jobs - jobs
+
+    def out(self, jobs: int) -> str | None:
+        """The reason to replace this process, looked for once a second."""
+        if self._jobs is not None and jobs >= self._jobs:
+            return f"it ran {jobs:,} jobs"
+        if time.monotonic() < self._look_at:
+            return None
+        self._look_at = time.monotonic() + LOOK_EVERY_S
+        return self._grown()
+
+    def leaked(self) -> str | None:
+        """The same after a single job, by what is cheap to ask."""
+        if threading.active_count() > self._threads:
+            return f"more than {THREADS} threads were left running in it"
+        if _lowest_free_descriptor() > self._descriptors:
+            return "too many descriptors were left open in it"
+        peak = _peak_mb()
+        if peak > self._peak:
+            self._peak = peak
+            return self._grown()
+        return None
+
+    def _grown(self) -> str | None:
+        if self._growth is None or _resident_mb() - self._memory_at_start <= self._growth:
+            return None
+        return f"its memory grew by more than {self._growth} MB"
+
+
+def _resident_mb() -> float:
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def _peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+def _descriptor_limit() -> int:
+    """Half of what is left at the start, so that there is room to settle and leave."""
+    used = _lowest_free_descriptor()
+    left = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - used
+    return used + max(min(left // 2, DESCRIPTORS), 4)
+
+
+def _lowest_free_descriptor() -> int:
+    """About as many as are open: the kernel gives out the lowest number first."""
+    try:
+        number = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 0)
+    except OSError:
+        return 1 << 30  # none is left, or standard input was closed, which the guard mends
+    os.close(number)
+    return number
+
 
 REPLACED = "its process was replaced"
 _BEGINS = '{"function_name":'

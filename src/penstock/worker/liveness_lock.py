@@ -1,7 +1,8 @@
-"""A supervisor's life is a lock on its file, not a process number: a number is soon somebody else's.
+"""Liveness locks: a supervisor is alive while it holds the lock on its file.
 
-The file names the supervisor's children. Whoever can lock it knows that the supervisor is dead, reads which
-jobs its children were executing from their slots, and gives their claims back.
+A process id is no proof, since the kernel assigns it again. The file names the supervisor's children. A
+worker that can lock the file knows that the supervisor is dead. Then it kills the processes that the children
+left behind, reads from the shared states which jobs they were executing, and releases their claims.
 """
 
 from __future__ import annotations
@@ -9,16 +10,103 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import signal
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.catalog.protocol import Catalog
 from penstock.queue.protocol import Queue
-from penstock.worker import dead_workers, failed_files, process_groups
+from penstock.worker import orphans
 from penstock.worker.lanes import settle_dead
 from penstock.worker.shared_state import SIZE, SharedState
+
+_PROC = Path("/proc")
+
+
+class ProcessInfo(NamedTuple):
+    """A process as the kernel knows it. ``started`` is counted from the boot, in ticks."""
+
+    pid: int
+    group: int
+    session: int
+    started: int
+
+
+class GroupLeader(NamedTuple):
+    """A child as its supervisor wrote it down: which process it was, of which session, boot and container."""
+
+    pid: int
+    started: int
+    session: int
+    realm: str
+
+    @classmethod
+    def of(cls, pid: int) -> GroupLeader | None:
+        """None where there is no /proc to read it from."""
+        process, realm = _process(pid), _realm()
+        return cls(pid, process.started, process.session, realm) if process and realm else None
+
+    @classmethod
+    def parse(cls, fields: list[str]) -> GroupLeader | None:
+        """From what ``written`` made; None when that is not all there."""
+        try:
+            pid, started, session, realm = fields
+            return cls(int(pid), int(started), int(session), realm)
+        except ValueError:
+            return None
+
+    def written(self) -> str:
+        return " ".join(map(str, self))
+
+
+def kill_left_behind(leader: GroupLeader) -> int:
+    """Kill what is left of the group of a dead supervisor's child; answers how many processes that were."""
+    if leader.pid <= 1 or leader.realm != _realm():
+        return 0
+    members = [process for process in _processes() if process.group == leader.pid]
+    if not members or not all(_belongs(process, leader) for process in members):
+        return 0
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader.pid, signal.SIGKILL)
+        return len(members)
+    return 0
+
+
+def _belongs(process: ProcessInfo, leader: GroupLeader) -> bool:
+    if process.pid == leader.pid:
+        return process.started == leader.started
+    # Whoever took the number over most likely belongs to another session, as another service or terminal.
+    return process.session == leader.session and process.started >= leader.started
+
+
+def _processes() -> Iterator[ProcessInfo]:
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit():
+            process = _process(int(entry.name))
+            if process is not None:
+                yield process
+
+
+def _process(pid: int) -> ProcessInfo | None:
+    try:
+        # The name, in parentheses, may hold anything, blanks and parentheses too.
+        fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        return None if fields[0] == "Z" else ProcessInfo(pid, int(fields[2]), int(fields[3]), int(fields[19]))
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _realm() -> str:
+    """This boot and this container: elsewhere the same numbers are other processes."""
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{(_PROC / 'self/ns/pid').stat().st_ino}"
+    except OSError:
+        return ""
+
 
 SUFFIX = ".worker"
 REWRITE_AT = 1_000
@@ -66,7 +154,7 @@ class LivenessLock:
 
     def identify(self, worker_id: str, pid: int) -> None:
         """Say which process the child is, so that an heir can end what its functions started."""
-        leader = process_groups.GroupLeader.of(pid)
+        leader = GroupLeader.of(pid)
         if leader is not None:
             line = self._children[worker_id] = f"{worker_id} {leader.written()}"
             self._write([line])
@@ -137,8 +225,8 @@ def release_dead(queue: Queue, directory: Path, catalog: Catalog | None = None) 
     for path, fd in _dead(directory):
         try:
             lines = [line.split() for line in _read(fd).splitlines()]
-            for leader in filter(None, (process_groups.GroupLeader.parse(line[1:]) for line in lines)):
-                if left := process_groups.kill_left_behind(leader):
+            for leader in filter(None, (GroupLeader.parse(line[1:]) for line in lines)):
+                if left := kill_left_behind(leader):
                     log.warning("killed %d processes that a dead worker's functions had started", left)
             for worker_id in dict.fromkeys(line[0] for line in lines if line):
                 released += _release_child(queue, catalog, slot_path(directory, worker_id), worker_id)
@@ -178,10 +266,10 @@ def _release_child(queue: Queue, catalog: Catalog | None, slot_file: Path, worke
         if slot.known:
             executing, results = slot.executing(), slot.results()
             run = slot.file_run(executing.number) if executing is not None else None
-            parsed = failed_files.parsed_by(slot)
+            parsed = orphans.parsed_by(slot)
         slot.close()
-    verdict = dead_workers.unless_executing(executing, run)
-    released = dead_workers.settle_dead(queue, worker_id, results, verdict, catalog=catalog, parsed=parsed)
+    verdict = orphans.unless_executing(executing, run)
+    released = orphans.settle_dead(queue, worker_id, results, verdict, catalog=catalog, parsed=parsed)
     if catalog is not None:
         over_tasks = executing is not None and executing.over_tasks
         released += settle_dead(catalog, worker_id, lost=over_tasks)

@@ -1,11 +1,18 @@
-"""How jobs, and what became of them, are told in the log."""
+"""Jobs and errors as text for rows and logs.
+
+A handler may raise an error of any length. Formatting, escaping and logging 50 MB takes minutes, so texts are
+cut before anything else touches them.
+"""
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Iterator
 from contextlib import suppress
 
 import msgspec
 
+from penstock import lifecycle
 from penstock.job import Settlement, Status
 from penstock.lifecycle import Holder, printable
 
@@ -39,3 +46,62 @@ def outcome(settlement: Settlement) -> str:
         return f"ends as {settlement.status.value}"
     seconds = settlement.delay.total_seconds()
     return f"is tried again in {seconds:g} s" if seconds else "is tried again at once"
+
+
+MESSAGE_LIMIT = 4_000
+TRACEBACK_LIMIT = 2_000
+NAME_LIMIT = 200
+QUOTED_LIMIT = 500
+LOGGED_LIMIT = 64_000
+"""Characters of an error and the errors behind it that are logged as they are."""
+BEHIND_LIMIT = 50
+"""Errors behind an error: its causes, and those of a group."""
+
+
+def describe(error: BaseException) -> str:
+    """The error as text that every store can keep."""
+    name, said = type(error).__name__[:NAME_LIMIT], _said(error)[:MESSAGE_LIMIT]
+    text = f"{name}: {said}" if said else name
+    return lifecycle.printable(text)[:MESSAGE_LIMIT]
+
+
+def where(error: BaseException) -> str:
+    """Where it was raised, for whoever looks at the job when its last retry has failed, too."""
+    try:
+        told = "".join(traceback.format_exception(loggable(error, TRACEBACK_LIMIT // 2)))
+    except Exception:  # noqa: BLE001 - as for its text
+        return "(it cannot be shown)"
+    return lifecycle.printable(told[-TRACEBACK_LIMIT:])[-TRACEBACK_LIMIT:]
+
+
+def loggable(error: BaseException, limit: int = LOGGED_LIMIT) -> BaseException:
+    """The error itself, or, where it is too long to be logged, a short one with its name and place."""
+    length = 0
+    for number, each in enumerate(_with_causes(error)):
+        length += len(_said(each)) + len(type(each).__name__)
+        length += sum(len(note) for note in getattr(each, "__notes__", ()) if isinstance(note, str))
+        if length > limit or number >= BEHIND_LIMIT:
+            name = type(error).__name__[:NAME_LIMIT]
+            short: type[Exception] = type(name, (Exception,), {"__module__": "builtins"})
+            return short(_said(error)[:QUOTED_LIMIT]).with_traceback(error.__traceback__)
+    return error
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an error whose text cannot be made is still an error
+        return "(its text cannot be shown)"
+
+
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    left, seen = [error], set[int]()
+    while left:
+        each = left.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        left += [cause for cause in (each.__cause__, each.__context__) if cause is not None]
+        if isinstance(each, BaseExceptionGroup):
+            left += each.exceptions

@@ -1,24 +1,167 @@
-"""Claims whose answer was lost on the way: the store has them, and nobody works on them.
+"""Orphaned claims: jobs held by a dead worker, or claimed without the worker learning of it.
 
-A supervisor renews whatever its child holds, so that such a job would be in progress for ever.
+A job that was executing when its process died counts as lost; a job that was only claimed is released. A
+claim is also orphaned when the store committed it but the response never reached the worker.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection
+import random
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+import msgspec
 
 from penstock import lifecycle
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import LedgerEntry, LedgerKind, Place
+from penstock.job import Job, JobQuery, Settlement, Status
+from penstock.payloads import normal_path
+from penstock.pipeline.budget import FileMark
 from penstock.queue.protocol import Queue
-from penstock.worker import dead_workers
-from penstock.worker.outbox import settle_all
-from penstock.worker.schedule import AWAY
+from penstock.worker import log_text
+from penstock.worker.outbox import AWAY, settle_all
+from penstock.worker.shared_state import Execution, FileRun, SharedState
+
+PAGE = 1_000
+
+
+def every(queue: Queue, query: JobQuery) -> Iterator[Job]:
+    after: str | None = None
+    while True:
+        page = queue.find(msgspec.structs.replace(query, after=after, limit=PAGE))
+        yield from page
+        if len(page) < PAGE:
+            return
+        after = page[-1].queue_id
+
+
+class JobPages:
+    """The same, a page a call, from the start again after the end: for duties that must not take long."""
+
+    def __init__(self, queue: Queue, query: JobQuery) -> None:
+        self._queue = queue
+        self._query = query
+        self._after: str | None = None
+
+    def next_page(self) -> tuple[list[Job], bool]:
+        """Some jobs, and whether more follow in this round."""
+        page = self._queue.find(msgspec.structs.replace(self._query, after=self._after, limit=PAGE))
+        more = len(page) == PAGE
+        self._after = page[-1].queue_id if more else None
+        return page, more
+
+
+log = logging.getLogger("penstock.worker")
+
+Verdict: TypeAlias = Callable[[Job], Settlement]
+
+
+def lost(job: Job) -> Settlement:
+    return lifecycle.lease_lost(job, jitter=random.uniform(-1, 1))
+
+
+def given_back(job: Job) -> Settlement:
+    return lifecycle.released(job, "its worker died")
+
+
+def held_by(queue: Queue, worker_id: str) -> list[Job]:
+    """Everything leased to a worker, as the store knows it: a last claim may just have succeeded."""
+    query = JobQuery(statuses=frozenset({Status.IN_PROGRESS}), worker_id=worker_id)
+    return [job for job in every(queue, query) if job.lease_until is not None]
+
+
+def settle_dead(
+    queue: Queue,
+    worker_id: str,
+    results: list[Settlement],
+    verdict: Verdict,
+    *,
+    catalog: Catalog | None = None,
+    parsed: Parsed | None = None,
+) -> int:
+    """End everything a dead worker held: by the results it had, else as ``verdict`` says. How many it was.
+
+    ``catalog``: where files that fail so are remembered; ``parsed``: the one it was parsing.
+    """
+    settle_all(queue, results)
+    held = held_by(queue, worker_id)
+    settlements = [verdict(job) for job in held]
+    record_failed_files(catalog, held, settlements, parsed)
+    if settlements:
+        queue.settle(settlements)
+    for job, settlement in zip(held, settlements, strict=True):
+        if settlement.what != "released":
+            said = (log_text.named(job), settlement.error_message, log_text.outcome(settlement))
+            log.warning("%s: %s; it %s", *said)
+    return len(settlements)
+
+
+def unless_executing(executing: Execution | None, run: FileRun | None = None) -> Verdict:
+    """The plain verdict on a child that died by itself. While it parses a file, only that job is lost."""
+    mark = run.mark if run is not None else None
+    if executing is not None and mark is not None and mark.member < len(executing.members):
+        executing = executing._replace(members=(executing.members[mark.member],))
+    return lambda job: lost(job) if was_executing(job, executing) else given_back(job)
+
+
+def was_executing(job: Job, executing: Execution | None) -> bool:
+    return executing is not None and any(
+        (job.queue_id, job.claim_number) == member[:2] for member in executing.members
+    )
+
+
+REMEDY = "Look at the file: it may be damaged or hostile. `penstock queue retry ID` tries once more."
+
+
+class Parsed(NamedTuple):
+    """The file that a process was parsing when it ended, and the job it was for."""
+
+    queue_id: str
+    mark: FileMark
+
+
+def parsed_by(slot: SharedState) -> Parsed | None:
+    """From what a dead process left in its slot."""
+    executing = slot.executing()
+    run = slot.file_run(executing.number) if executing is not None else None
+    if executing is None or run is None or run.mark is None or run.mark.member >= len(executing.members):
+        return None
+    return Parsed(executing.members[run.mark.member].queue_id, run.mark)
+
+
+def record_failed_files(
+    catalog: Catalog | None, jobs: Sequence[Job], settlements: Sequence[Settlement], parsed: Parsed | None
+) -> None:
+    """Before they are settled: who dies in between does it again."""
+    failed = [
+        _entry(job, settlement, parsed.mark if parsed and parsed.queue_id == job.queue_id else None)
+        for job, settlement in zip(jobs, settlements, strict=True)
+        if settlement.status is Status.FAILED and job.item_type == "file" and job.op != "delete"
+    ]
+    if failed and catalog is not None:
+        catalog.note(failed)
+
+
+def _entry(job: Job, settlement: Settlement, mark: FileMark | None) -> LedgerEntry:
+    return LedgerEntry(
+        place=Place(job.tenant_id, job.collection, job.branch),
+        path=normal_path(job.payload["file_path"]),
+        kind=LedgerKind.FAILED,
+        rule=settlement.error_code or "ERR_UNKNOWN",
+        cause=(settlement.error_message or "")[:1000],
+        remedy=REMEDY,
+        job_id=job.queue_id,
+        size=mark.size if mark is not None else None,
+        mtime_ns=mark.mtime_ns if mark is not None else None,
+        made_with=mark.made_with if mark is not None else None,
+    )
+
 
 LASTS_S = 60.0
 """A server that was cut off may still do what it was asked for, a while after this side has given up."""
-
-log = logging.getLogger("penstock.worker")
 
 
 class OrphanedClaims:
@@ -48,7 +191,7 @@ class OrphanedClaims:
             self._look_at = self._until if now < self._until else math.inf
 
     def _give_back_all_but(self, known: Collection[tuple[str, int]]) -> None:
-        held = dead_workers.held_by(self._queue, self._worker_id)
+        held = held_by(self._queue, self._worker_id)
         unknown = [job for job in held if (job.queue_id, job.claim_number) not in known]
         reason = "the answer to its claim was lost"
         settle_all(self._queue, [lifecycle.released(job, reason) for job in unknown])

@@ -8,12 +8,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from penstock import lifecycle
-from penstock.errors import PenstockError, StoreError
+from penstock.errors import DiskFull, PenstockError, StoreError, StoreUnavailable
 from penstock.job import Claim, ClaimRequest, Exchange, Settlement, Status
 from penstock.queue.protocol import Queue
 from penstock.worker.shared_state import SharedState
 
 log = logging.getLogger("penstock.worker")
+
+AWAY = (StoreUnavailable, DiskFull)
+"""What passes by itself. Any other error of the store stops the worker."""
 
 
 class Outbox:

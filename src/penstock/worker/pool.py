@@ -1,17 +1,22 @@
-"""Starts children, notices their deaths, and sees to it that the jobs they held go on."""
+"""The process pool: starts children, collects the dead and settles the jobs they held."""
 
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from multiprocessing import context, util
 from multiprocessing.connection import wait as wait_for_any
+from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -21,12 +26,49 @@ from penstock.errors import DiskFull
 from penstock.handlers.registry import Registry
 from penstock.pipeline.vectors.cache_directory import CacheDirectory
 from penstock.queue.protocol import Queue
-from penstock.worker import child, dead_workers
+from penstock.worker import child, orphans
 from penstock.worker.child_handle import ChildHandle
 from penstock.worker.lanes import DocumentTools, settle_dead
 from penstock.worker.liveness_lock import LivenessLock, slot_path
 from penstock.worker.shared_state import SharedState
-from penstock.worker.spawn import start_context
+
+_lock = threading.Lock()
+
+
+@contextmanager
+def _safe_path_flag() -> Iterator[None]:
+    """Give ``-P`` to whatever ``multiprocessing`` starts meanwhile.
+
+    Not the variable PYTHONSAFEPATH: under ``-E`` it would be ignored, and what a job starts would inherit it.
+    """
+    name = "_args_from_interpreter_flags"
+    with _lock:
+        given = getattr(util, name)
+        more = [] if sys.flags.safe_path else ["-P"]
+        setattr(util, name, lambda: [*given(), *more])
+        try:
+            yield
+        finally:
+            setattr(util, name, given)
+
+
+class SafeProcess(context.SpawnProcess):
+    """A spawned process with a safe import path."""
+
+    @staticmethod
+    def _Popen(process_obj: BaseProcess) -> Any:  # noqa: N802 - its name in the library
+        with _safe_path_flag():
+            return context.SpawnProcess._Popen(process_obj)
+
+
+class _SafeSpawn(context.SpawnContext):
+    Process = SafeProcess
+
+
+def start_context(method: str) -> BaseContext:
+    """The ``multiprocessing`` context for ``spawn`` or ``fork``. A forked child keeps its parent's path."""
+    return _SafeSpawn() if method == "spawn" else multiprocessing.get_context(method)
+
 
 CRASH_PAUSE_S = 0.2
 LONGEST_CRASH_PAUSE_S = 10.0
@@ -87,7 +129,7 @@ class ProcessPool:
         self._name = name
         self._context = start_context(terms.start_method)
         self._life = LivenessLock(terms.directory, name)
-        self._unsettled: list[tuple[ChildHandle, dead_workers.Verdict]] = []
+        self._unsettled: list[tuple[ChildHandle, orphans.Verdict]] = []
         self._home = Path("/")
         with suppress(FileNotFoundError):
             self._home = Path.cwd()
@@ -184,7 +226,7 @@ class ProcessPool:
         """End what the dead held. A store that is away is asked again; until then nothing is forgotten."""
         while self._unsettled:
             ward, verdict = self._unsettled[0]
-            held = dead_workers.settle_dead(
+            held = orphans.settle_dead(
                 self._queue,
                 ward.worker_id,
                 ward.slot.results(),

@@ -22,21 +22,24 @@ from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.single_host import HOUSED, IN_A_FILE
 from penstock.errors import WorkerFailed
 from penstock.job import Beat, Job, WorkerReport
-from penstock.worker import dead_workers, until_idle
+from penstock.worker import orphans
 from penstock.worker.child_handle import ChildHandle
 from penstock.worker.document_notifier import DocumentNotifier
-from penstock.worker.lanes import lane_name
+from penstock.worker.lanes import lane_name, lanes_idle
 from penstock.worker.liveness_lock import release_dead
 from penstock.worker.outbox import settle_all
 from penstock.worker.pool import ProcessPool, WorkerOptions
-from penstock.worker.schedule import Schedule, patiently
-from penstock.worker.upkeep.overdue import OverdueEnder
-from penstock.worker.upkeep.pruner import Pruner
-from penstock.worker.upkeep.reaper import Reaper
-from penstock.worker.upkeep.reconciler import Reconciler
-from penstock.worker.upkeep.stuck import StuckWarner
-from penstock.worker.upkeep.sweeper import Sweeper
-from penstock.worker.upkeep.vectors import VectorKeeper
+from penstock.worker.upkeep import (
+    OverdueEnder,
+    Pruner,
+    Reaper,
+    Reconciler,
+    Schedule,
+    StuckWarner,
+    Sweeper,
+    patiently,
+)
+from penstock.worker.vector_upkeep import VectorKeeper
 from penstock.worker.watchdog import TICK_S, Watchdog
 
 LOOK_S = 1.0
@@ -204,7 +207,7 @@ class Supervisor:
         nowhere = set.intersection(*refused) if refused else set()
         lanes = [lane for lane in self._terms.lanes if lane_name(lane) not in nowhere]
         takes_jobs = self._terms.takes_jobs
-        return until_idle.lanes_idle(self._queue, self._catalog, lanes, takes_jobs=takes_jobs)
+        return lanes_idle(self._queue, self._catalog, lanes, takes_jobs=takes_jobs)
 
     def _job_ended(self, job_id: str, now: float) -> bool:
         if now < self._idle_at:
@@ -223,7 +226,7 @@ class Supervisor:
         beats = [
             Beat(job.queue_id, job.claim_number, self._lease_of(job))
             for ward in self._nursery.wards
-            for job in dead_workers.held_by(self._queue, ward.worker_id)
+            for job in orphans.held_by(self._queue, ward.worker_id)
         ]
         if beats:
             self._queue.renew(beats)
@@ -266,10 +269,10 @@ class Supervisor:
             doing = ward.executing
             if doing is None or not ward.starves(doing, STARVES_AFTER_S, now):
                 continue
-            held = dead_workers.held_by(self._queue, ward.worker_id)
+            held = orphans.held_by(self._queue, ward.worker_id)
             if ward.executing != doing:
                 continue
-            behind = [job for job in held if not dead_workers.was_executing(job, doing)]
+            behind = [job for job in held if not orphans.was_executing(job, doing)]
             settle_all(self._queue, ward.slot.results())
             settle_all(self._queue, [lifecycle.released(job, "behind a slow job") for job in behind])
             ward.relieve(doing.number)

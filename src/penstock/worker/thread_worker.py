@@ -22,7 +22,7 @@ from penstock.worker.breaker import Breakers
 from penstock.worker.document_notifier import DocumentNotifier
 from penstock.worker.executor import Executor
 from penstock.worker.lanes import DocumentTools, still_wanted
-from penstock.worker.upkeep.sweeper import Sweeper
+from penstock.worker.upkeep import Sweeper
 
 PAUSE_S = 0.01
 TASKS_AT_ONCE = 64

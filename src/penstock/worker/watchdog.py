@@ -1,6 +1,7 @@
-"""Watches the children's clocks, in a thread of its own: it needs their slots and signals, never the store.
+"""The watchdog: enforces timeouts, CPU budgets and cancels in a thread of the supervisor.
 
-A store that blocks holds up whoever asks it. Jobs that are over their time are stopped all the same.
+It reads the shared states and sends signals, and never touches the store. A store that blocks holds up every
+thread that uses it; jobs that exceed their time are stopped all the same.
 """
 
 from __future__ import annotations
@@ -9,14 +10,60 @@ import logging
 import threading
 import time
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from penstock import lifecycle
+from penstock.job import Job, Settlement
 from penstock.pipeline import budget
-from penstock.worker import culprits
 from penstock.worker.child_handle import ChildHandle
+from penstock.worker.orphans import Verdict
 from penstock.worker.pool import ProcessPool, WorkerOptions
-from penstock.worker.shared_state import Execution
+from penstock.worker.shared_state import Execution, FileRun
+
+BACKSTOP_S = 2.0
+"""CPU time beyond its budget that a file gets: before that, its own process interrupts it."""
+STUCK = "its batch took too long; it runs alone now"
+
+
+class Culprits(NamedTuple):
+    indexes: frozenset[int]
+    verdict: Verdict
+
+
+def late_jobs(
+    doing: Execution, run: FileRun | None, lasted: float, cpu_seconds: float | None
+) -> Culprits | None:
+    """Jobs that exceeded their time. ``lasted``: seconds since ``clock_start``; ``cpu_seconds``: what the
+    process has used."""
+    mark = run.mark if run is not None else None
+    if mark is not None and cpu_seconds is not None:
+        used = cpu_seconds - mark.cpu_started
+        if used > mark.seconds + BACKSTOP_S:
+            return Culprits(frozenset([mark.member]), _over_budget(mark.seconds))
+    found = frozenset(index for index, member in enumerate(doing.members) if lasted > member.timeout_s)
+    if not found:
+        return None
+    if run is None or len(doing.members) == 1:
+        return Culprits(found, lifecycle.timed_out)
+    if mark is None:
+        # Between two files, where all of them are written: alone, each shows whether it is the slow one.
+        return Culprits(frozenset(range(len(doing.members))), lambda job: lifecycle.suspected(job, STUCK))
+    return Culprits(frozenset([mark.member]), lifecycle.timed_out) if mark.member in found else None
+
+
+def clock_start(doing: Execution, run: FileRun | None) -> float:
+    """When the timeout began to count: in a batch of files, with the file or write in hand."""
+    return doing.started if run is None or len(doing.members) == 1 else max(run.since, doing.started)
+
+
+def _over_budget(seconds: float) -> Verdict:
+    error = budget.time_exceeded(seconds)
+
+    def verdict(job: Job) -> Settlement:
+        return lifecycle.failed(job, error.code, f"{type(error).__name__}: {error.message}")
+
+    return verdict
+
 
 TICK_S = 0.1
 TIMEOUT_UNWIND_S, CANCEL_UNWIND_S = 2.0, 0.5
@@ -94,9 +141,9 @@ class Watchdog:
 
     def _judge(self, ward: ChildHandle, doing: Execution, now: float) -> None:
         run = ward.slot.file_run(doing.number)
-        lasted = ward.lasted(doing, culprits.clock_start(doing, run), now)
+        lasted = ward.lasted(doing, clock_start(doing, run), now)
         cpu_seconds = budget.cpu_seconds(ward.pid) if run is not None and run.mark is not None else None
-        late = culprits.late(doing, run, lasted, cpu_seconds)
+        late = late_jobs(doing, run, lasted, cpu_seconds)
         deaf = ward.ignored_stops(doing.number, self._terms.grace_s, now)
         if late is not None:
             ward.condemn(doing, late.indexes, late.verdict, now + TIMEOUT_UNWIND_S)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from penstock import clock
 from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.pipeline.vectors.cache_directory import CacheDirectory
-from penstock.worker.spawn import start_context
+from penstock.worker.pool import start_context
 
 if TYPE_CHECKING:
     from penstock.pipeline.vectors.cache import SpaceCache

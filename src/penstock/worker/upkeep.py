@@ -1,0 +1,239 @@
+"""Upkeep: the periodic duties of a supervisor and their schedule.
+
+Every worker runs all duties; each one is fenced or idempotent. A duty does a bounded piece of work and
+returns whether there is more, since the supervisor has children to watch meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from penstock import clock, lifecycle
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.rules import outcomes
+from penstock.catalog.values import OutboxEntryKind
+from penstock.job import Job, JobQuery, Status
+from penstock.queue.protocol import Queue
+from penstock.worker import orphans
+from penstock.worker.orphans import JobPages
+from penstock.worker.outbox import AWAY
+
+log = logging.getLogger("penstock.upkeep")
+
+
+class _Duty:
+    def __init__(self, every_s: float, do: Callable[[], bool | None], spread: float) -> None:
+        self.every_s = every_s
+        self.do = do
+        self.spread = spread
+        self.due_at = 0.0
+
+
+class Schedule:
+    def __init__(self) -> None:
+        self._duties: list[_Duty] = []
+
+    def add(self, every_s: float, do: Callable[[], bool | None], *, spread: float = 0.0) -> None:
+        """``do`` answers True when there is more to do at once. ``spread`` keeps many workers apart."""
+        self._duties.append(_Duty(every_s, do, spread))
+
+    def run_due(self, now: float) -> None:
+        for duty in self._duties:
+            if now >= duty.due_at:
+                duty.due_at = now + duty.every_s * random.uniform(1 - duty.spread, 1 + duty.spread)
+                if patiently(duty.do):
+                    duty.due_at = now
+
+
+def patiently(do: Callable[[], bool | None]) -> bool | None:
+    """A store that is away fails a duty, not the supervisor; leases outlast a short absence."""
+    try:
+        return do()
+    except AWAY as error:
+        log.warning("the store is away: %s", error)
+        return None
+
+
+REAP_AT_ONCE = 100
+DRIFT_S = 5.0
+
+
+class Reaper:
+    """Leases are read off the store's clock. When that jumps (set by hand, a laptop that slept), all leases
+    seem over at once, though their holders live: then it waits for one lease, in which they renew theirs.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        longest_lease_s: float,
+        *,
+        catalog: Catalog | None = None,
+        wall: Callable[[], float] | None = None,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._queue = queue
+        self._catalog = catalog
+        self._longest_lease_s = longest_lease_s
+        self._wall = wall or (lambda: queue.now().timestamp())
+        self._steady = steady
+        self._offset: float | None = None
+        with suppress(*AWAY):
+            self._offset = self._wall() - steady()
+        self._sits_out_until = 0.0
+
+    def step(self) -> bool:
+        """Settled by claim number, so that a holder that finished meanwhile is not robbed."""
+        if self._must_sit_out():
+            return False
+        late = self._queue.expired(limit=REAP_AT_ONCE)
+        if late:
+            log.warning("%d jobs are taken back: their workers did not renew the leases", len(late))
+            lost = [lifecycle.lease_lost(job, jitter=random.uniform(-1, 1)) for job in late]
+            orphans.record_failed_files(self._catalog, late, lost, None)
+            self._queue.settle(lost)
+        return len(late) == REAP_AT_ONCE
+
+    def _must_sit_out(self) -> bool:
+        now = self._steady()
+        offset = self._wall() - now
+        jumped = 0.0 if self._offset is None else offset - self._offset
+        if abs(jumped) > DRIFT_S:
+            log.warning("the clock jumped by %.0f s: leases count again in a while", jumped)
+            self._sits_out_until = now + self._longest_lease_s
+        self._offset = offset
+        return now < self._sits_out_until
+
+
+class Reconciler:
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def step(self) -> bool:
+        repaired = self._queue.reconcile()
+        if repaired:
+            log.warning("%d rows were put right", repaired)
+        return False
+
+
+IN_PROGRESS = frozenset({Status.IN_PROGRESS})
+
+
+class OverdueEnder:
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._rounds = orphans.JobPages(queue, JobQuery(statuses=IN_PROGRESS))
+
+    def step(self) -> bool:
+        page, more = self._rounds.next_page()
+        now, paused = self._queue.now(), self._queue.paused()
+        overdue = [
+            job
+            for job in page
+            if job.waiting
+            and _silent(job, job.timeout_s, now)
+            and not any(scope.covers(job.tenant_id, job.collection) for scope in paused)
+            and not self._moves_below(job, job.timeout_s, now)
+        ]
+        for job in overdue:
+            log.warning("job %s waited %d s without any part of it ending", job.queue_id, job.timeout_s)
+        if overdue:
+            self._queue.settle([lifecycle.timed_out(job) for job in overdue])
+        return more
+
+    def _moves_below(self, job: Job, timeout_s: int, now: datetime) -> bool:
+        """A child that ends touches its parent's row only, so a tree is asked level by level."""
+        below = orphans.every(self._queue, JobQuery(statuses=IN_PROGRESS, parent_id=job.queue_id))
+        return any(
+            not _silent(child, timeout_s, now) or self._moves_below(child, timeout_s, now)
+            for child in below
+            if child.waiting
+        )
+
+
+def _silent(job: Job, timeout_s: int, now: datetime) -> bool:
+    return now - job.updated_at > timedelta(seconds=timeout_s)
+
+
+class Pruner:
+    def __init__(self, queue: Queue, retention: Mapping[str, timedelta]) -> None:
+        self._queue = queue
+        self._retention = {Status(status): kept for status, kept in retention.items()}
+
+    def step(self) -> bool:
+        """One batch. A status without a retention time is kept for ever."""
+        if not self._retention:
+            return False
+        now = self._queue.now()
+        return self._queue.prune({status: now - kept for status, kept in self._retention.items()}) > 0
+
+
+STUCK_AFTER = timedelta(minutes=30)
+
+
+class StuckWarner:
+    def __init__(self, queue: Queue, *, after: timedelta = STUCK_AFTER) -> None:
+        self._queue = queue
+        self._rounds = JobPages(queue, JobQuery(statuses=frozenset({Status.IN_PROGRESS})))
+        self._after = after
+        self._warned: dict[str, datetime] = {}
+        self._seen: dict[str, datetime] = {}
+
+    @property
+    def stuck(self) -> int:
+        return len(self._warned)
+
+    def step(self) -> bool:
+        page, more = self._rounds.next_page()
+        now = self._queue.now()
+        for job in page:
+            if job.lease_until is not None and now - job.updated_at > self._after:
+                self._warn_once(job)
+        if not more:
+            # What is no longer stuck is forgotten, and warned of anew should it be stuck again.
+            self._warned, self._seen = self._seen, {}
+        return more
+
+    def _warn_once(self, job: Job) -> None:
+        self._seen[job.queue_id] = job.updated_at
+        if self._warned.get(job.queue_id) != job.updated_at:
+            log.warning(
+                "job %s (%s/%s, worker %s) shows no progress since %s",
+                job.queue_id,
+                job.item_type,
+                job.op,
+                job.worker_id,
+                clock.format_time(job.updated_at),
+            )
+
+
+AT_ONCE = 100
+KEPT = timedelta(days=7)
+"""How long tombstones and cached vectors of texts nobody has any more are remembered."""
+
+
+class Sweeper:
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def clear_leftovers(self) -> bool:
+        entries = self._catalog.outbox(OutboxEntryKind.LEFTOVER, limit=AT_ONCE)
+        if not entries:
+            return False
+        over = self._catalog.clear([entry.entry_id for entry in entries])
+        return not over or len(entries) == AT_ONCE
+
+    def take_back(self) -> bool:
+        late = self._catalog.expired(limit=AT_ONCE)
+        if late:
+            log.warning("%d tasks are taken back: their workers gave no sign of life", len(late))
+            self._catalog.settle([outcomes.lost(claim) for claim in late])
+        return len(late) == AT_ONCE
+
+    def forget(self) -> bool:
+        return self._catalog.sweep(clock.now() - KEPT) > 0
