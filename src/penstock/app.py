@@ -145,21 +145,20 @@ class Penstock(FunctionJobs):
         from penstock.worker.launch import leases, open_documents, plain
         from penstock.worker.thread_worker import ThreadWorker
 
-        handlers = self.handlers()
-        documents = open_documents(plain(self.settings), handlers, lambda: nullcontext(self.queue))
         worker = ThreadWorker(
             self.queue,
-            handlers,
+            self.handlers(),
             lease=timedelta(seconds=self.settings.lease_s),
             lease_by_type=leases(self.settings),
-            documents=documents,
+            open_documents=lambda handlers: open_documents(
+                plain(self.settings), handlers, lambda: nullcontext(self.queue)
+            ),
         )
         worker.start()
         try:
             yield
         finally:
             worker.stop()
-            documents.close()
 
     # Documents.
 

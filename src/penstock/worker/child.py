@@ -22,13 +22,12 @@ import msgspec
 from penstock import lifecycle
 from penstock.catalog.values import Phase
 from penstock.errors import DiskFull, PenstockError, StoreError, StoreUnavailable
-from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
 from penstock.job import CHILDREN, Claim, ClaimRequest, Settlement
 from penstock.queue.protocol import Queue
 from penstock.worker.batch_size import BatchSize
 from penstock.worker.breaker import Breakers
-from penstock.worker.executor import Executor
+from penstock.worker.executor import Executor, context_factory
 from penstock.worker.isolation import REPLACED, Isolation, RecyclePolicy
 from penstock.worker.lanes import DocumentTools, Lanes
 from penstock.worker.log_text import describe
@@ -276,24 +275,13 @@ class Child:
         return alike
 
     def _execute(self, claims: list[Claim], started: float) -> list[Settlement]:
-        slot, calling = self._slot, self._breakers.calling
+        slot = self._slot
         members = tuple(ExecutingJob(claim.queue_id, claim.claim_number, claim.timeout_s) for claim in claims)
         self._executing_since = started
         number = slot.begin(members, started)
-
-        def context(index: int, claim: Claim) -> Context:
-            return Context(
-                claim,
-                tell=lambda text: slot.tell(number, index, text),
-                asked_to_stop=lambda: slot.asked_to_stop(number, index),
-                calling=calling,
-                settle=self._outbox.settle_now,
-                mark=lambda mark: slot.mark_file(number, mark, self._now()),
-                index=index,
-            )
-
+        contexts = context_factory(slot, number, self._breakers, self._outbox)
         with self._guard.around(number):
-            settlements = self._executor.run(claims, context)
+            settlements = self._executor.run(claims, contexts)
         if slot.relieved(number):
             # They were given back in our name while we could not.
             with self._lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import logging
 import random
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
@@ -21,7 +22,9 @@ from penstock.payloads import encode_strictly
 from penstock.worker import log_text
 from penstock.worker.breaker import BreakerOpen, Breakers
 from penstock.worker.log_text import describe, loggable, where
+from penstock.worker.outbox import Outbox
 from penstock.worker.process_guard import Stopped
+from penstock.worker.shared_state import SharedState
 
 RESULT_LIMIT = 1 << 20
 FIRST_HANDLER_WAIT = timedelta(seconds=30)
@@ -39,6 +42,29 @@ log = logging.getLogger("penstock.worker")
 _TRIED = "no_handler"
 _NEEDS = "service"
 TRACEBACK = "traceback"
+
+
+# Bound here, out of reach of handlers that replace it in its module and forget to put it back.
+_monotonic = time.monotonic
+
+
+def context_factory(
+    state: SharedState, number: int, breakers: Breakers, outbox: Outbox
+) -> Callable[[int, Claim], Context]:
+    """Make the contexts of one execution: progress and cancel flags go through the shared state."""
+
+    def make(index: int, claim: Claim) -> Context:
+        return Context(
+            claim,
+            tell=lambda text: state.tell(number, index, text),
+            asked_to_stop=lambda: state.asked_to_stop(number, index),
+            calling=breakers.calling,
+            settle=outbox.settle_now,
+            mark=lambda mark: state.mark_file(number, mark, _monotonic()),
+            index=index,
+        )
+
+    return make
 
 
 class Executor:

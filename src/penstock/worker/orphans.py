@@ -28,7 +28,7 @@ from penstock.worker.shared_state import Execution, FileRun, SharedState
 PAGE = 1_000
 
 
-def every(queue: Queue, query: JobQuery) -> Iterator[Job]:
+def all_jobs(queue: Queue, query: JobQuery) -> Iterator[Job]:
     after: str | None = None
     while True:
         page = queue.find(msgspec.structs.replace(query, after=after, limit=PAGE))
@@ -70,7 +70,7 @@ def given_back(job: Job) -> Settlement:
 def held_by(queue: Queue, worker_id: str) -> list[Job]:
     """Everything leased to a worker, as the store knows it: a last claim may just have succeeded."""
     query = JobQuery(statuses=frozenset({Status.IN_PROGRESS}), worker_id=worker_id)
-    return [job for job in every(queue, query) if job.lease_until is not None]
+    return [job for job in all_jobs(queue, query) if job.lease_until is not None]
 
 
 def settle_dead(

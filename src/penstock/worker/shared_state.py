@@ -133,10 +133,10 @@ def _framed(body: bytes) -> bytes:
 
 
 class SharedState:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None = None) -> None:
+        """Map the file. Without a path: memory of this process alone, for a worker in a thread."""
         self.path = path
-        with path.open("r+b") as file:
-            self._page = mmap.mmap(file.fileno(), SIZE)
+        self._page = _mapped(path)
         self._view = memoryview(self._page)
         self._words = self._view.cast("Q")
         self._times = self._view.cast("d")
@@ -354,6 +354,13 @@ class SharedState:
         self._times.release()
         self._view.release()
         self._page.close()
-        if remove:
+        if remove and self.path is not None:
             with suppress(OSError):  # its directory may be gone
                 self.path.unlink()
+
+
+def _mapped(path: Path | None) -> mmap.mmap:
+    if path is None:
+        return mmap.mmap(-1, SIZE)
+    with path.open("r+b") as file:
+        return mmap.mmap(file.fileno(), SIZE)

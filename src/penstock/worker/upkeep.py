@@ -148,7 +148,7 @@ class OverdueEnder:
 
     def _moves_below(self, job: Job, timeout_s: int, now: datetime) -> bool:
         """A child that ends touches its parent's row only, so a tree is asked level by level."""
-        below = orphans.every(self._queue, JobQuery(statuses=IN_PROGRESS, parent_id=job.queue_id))
+        below = orphans.all_jobs(self._queue, JobQuery(statuses=IN_PROGRESS, parent_id=job.queue_id))
         return any(
             not _silent(child, timeout_s, now) or self._moves_below(child, timeout_s, now)
             for child in below
