@@ -45,11 +45,11 @@ def test_a_document_quicker_than_its_jobs_settlement_is_told_of_when_the_job_wai
         (answer,) = hand.files([claim])
         hand.run_tasks()
 
-        DocumentNotifier(desk.app.queue, hand.catalog).step()
+        DocumentNotifier(desk.app.queue, hand.catalog).process_outbox()
         assert 1 == len(hand.catalog.outbox(OutboxEntryKind.JOB))
 
         desk.app.queue.settle([lifecycle.waits(claim, answer.waiting_for)])
-        DocumentNotifier(desk.app.queue, hand.catalog).step()
+        DocumentNotifier(desk.app.queue, hand.catalog).process_outbox()
 
         assert Status.DONE is desk.app.job(claim.queue_id).status
         assert [] == hand.catalog.outbox(OutboxEntryKind.JOB)

@@ -22,7 +22,7 @@ from penstock.pipeline.pipeline import Pipeline
 from penstock.queue.sqlite.queue import SqliteQueue
 from penstock.worker import batch_size
 from penstock.worker.child import Child, ChildOptions
-from penstock.worker.lanes import AT_ONCE, SMALLEST, DocumentTools
+from penstock.worker.lanes import BATCH_LIMITS, SMALLEST_PIECES, DocumentTools
 from penstock.worker.process_guard import ProcessGuard
 from penstock.worker.shared_state import SharedState
 from tests.documents.test_lanes import begin
@@ -53,7 +53,7 @@ class CallLog:
         self._place = place
         self.queue = SqliteQueue(place / "queue.db", synchronous="NORMAL")
         self.catalog = SqliteCatalog(place / "catalog.db", synchronous="NORMAL")
-        self.slot = SharedState.create(place / "w1.slot")
+        self.state = SharedState.create(place / "w1.state")
         self.begin_document()
         self._numbers = iter(range(1_000))
 
@@ -98,9 +98,9 @@ class CallLog:
     def _run(self, after: After) -> None:
         registry = Registry()
         registry.register("function", "run", self._small)
-        terms = ChildOptions(
+        options = ChildOptions(
             worker_id="w1",
-            slot_path=str(self.slot.path),
+            state_path=str(self.state.path),
             parent_pid=os.getppid(),
             lease=timedelta(seconds=60),
             lease_by_type={},
@@ -110,13 +110,13 @@ class CallLog:
         queue = SqliteQueue(self._place / "queue.db", synchronous="NORMAL")
         catalog = SqliteCatalog(self._place / "catalog.db", synchronous="NORMAL")
         documents = DocumentTools(catalog, Recorded(self, catalog, Pipeline(HashingEmbedder()), after))
-        Child(queue, registry, ProcessGuard(self.slot, os.getppid()), self.slot, terms, documents).run()
+        Child(queue, registry, ProcessGuard(self.state, os.getppid()), self.state, options, documents).run()
         os._exit(0)
 
     def _small(self, context: Context) -> None:
         self.record("job")
         if context.job_id == "job_2":
-            self.slot.ask_to_leave()
+            self.state.request_exit()
 
     def jobs(self) -> list[Job]:
         return self.queue.find(JobQuery(limit=100))
@@ -124,7 +124,7 @@ class CallLog:
     def close(self) -> None:
         assert [] == self.catalog.held("w1")
         assert [] == self.catalog.audit()
-        self.slot.close(remove=True)
+        self.state.close(remove=True)
         self.catalog.close()
         self.queue.close()
 
@@ -142,7 +142,7 @@ def test_a_job_runs_before_the_next_piece_of_a_batch_of_tasks(desk: CallLog):
 
     events = desk.work(lambda pieces: desk.add_job() if pieces in (1, 3) else None)
 
-    assert AT_ONCE[Phase.VECTOR] > 3 * SMALLEST[Phase.VECTOR]
+    assert BATCH_LIMITS[Phase.VECTOR] > 3 * SMALLEST_PIECES[Phase.VECTOR]
     assert ["job", "tasks", "job"] == events[:3]
     # Between two jobs, tasks have their turn; they never wait for more than one piece.
     assert "job" in events[3:6]
@@ -153,10 +153,10 @@ def test_a_child_that_is_kept_free_leaves_tasks_to_others_while_small_jobs_come(
     desk: CallLog, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(batch_size, "SMALL_JOBS_S", 1e9)
-    desk.slot.keep_free(True)
+    desk.state.reserve_for_jobs(True)
 
     events = desk.work(lambda _: desk.add_jobs(3))
 
     assert ["tasks", "job", "job", "job"] == events
     with desk.catalog.snapshot() as snapshot:
-        assert CHUNKS - SMALLEST[Phase.VECTOR] == snapshot.open_tasks(Phase.VECTOR)
+        assert CHUNKS - SMALLEST_PIECES[Phase.VECTOR] == snapshot.open_tasks(Phase.VECTOR)

@@ -20,7 +20,7 @@ from penstock.pipeline.vectors.cache_directory import CacheDirectory, open_shelf
 from penstock.pipeline.vectors.footer import unseal
 from penstock.service.verification import Verifier
 from penstock.worker.launch import open_catalog_again, plain
-from penstock.worker.vector_upkeep import ROUNDS, VectorKeeper
+from penstock.worker.vector_upkeep import EVERY_ROUNDS, VectorKeeper
 
 DOCUMENTS, CHUNKS = 60, 100
 MODEL = HashingEmbedder(32)
@@ -125,9 +125,9 @@ def test_a_worker_keeps_file_and_index_in_a_process_of_its_own(app: Penstock):
     shelf = open_shelf(app.settings)
     duty = keeper(app, shelf)
     try:
-        assert not duty.step()
+        assert not duty.run()
         assert [] == shelf.files()
-        duty.step()
+        duty.run()
         deadline = time.monotonic() + 120
         while drawn(shelf) is None and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -141,14 +141,14 @@ def test_a_worker_keeps_file_and_index_in_a_process_of_its_own(app: Penstock):
 def test_a_worker_that_ends_does_not_wait_for_it(app: Penstock):
     shelf = open_shelf(app.settings)
     duty = keeper(app, shelf)
-    duty.step()
-    duty.step()
+    duty.run()
+    duty.run()
 
     duty.close()
     wanted = hits(app)
     assert 10 == len(wanted)
-    for _ in range(ROUNDS):
-        duty.step()
+    for _ in range(EVERY_ROUNDS):
+        duty.run()
     duty.close()
 
 
@@ -161,8 +161,8 @@ def test_a_worker_sweeps_files_of_tenants_that_are_gone(app: Penstock):
     stray.write_bytes(b"half a file")
     duty = keeper(app, shelf)
     try:
-        duty.step()
-        duty.step()
+        duty.run()
+        duty.run()
         assert not stray.exists()
     finally:
         duty.close()

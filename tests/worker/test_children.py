@@ -190,7 +190,7 @@ def test_a_process_that_cannot_be_started_is_tried_again_later(field: WorkerHost
     short = field.put("sleep", payload={"seconds": 1})
     field.began(running)
     field.began(short)
-    before = set(place.glob("*.slot"))
+    before = set(place.glob("*.state"))
     assert 2 == len(before)
     moved = place.rename(field.place / "moved")
     place.touch()

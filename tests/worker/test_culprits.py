@@ -47,15 +47,15 @@ def held(queue_id: str = "job0") -> Job:
     ],
 )
 def test_who_is_late(
-    doing: Execution,
+    execution: Execution,
     run: FileRun | None,
-    lasted: float,
+    elapsed: float,
     cpu: float | None,
     expected: tuple[set[int], str | None] | None,
 ):
-    found = watchdog.late_jobs(doing, run, lasted, cpu)
+    found = watchdog.late_jobs(execution, run, elapsed, cpu)
 
-    assert expected == (found and (set(found.indexes), found.verdict(held()).error_code))
+    assert expected == (found and (set(found.indexes), found.resolve(held()).error_code))
 
 
 def test_a_batch_of_files_counts_from_the_file_in_hand():
@@ -78,8 +78,8 @@ def test_a_suspect_spends_no_retry_and_runs_alone():
 
 def test_only_the_job_of_the_file_being_parsed_is_lost_with_its_process():
     members = tuple(ExecutingJob(f"job{number}", 1, 60) for number in range(3))
-    verdict = orphans.unless_executing(Execution(7, 100.0, members), PARSING)
+    resolve = orphans.resolve_dead(Execution(7, 100.0, members), PARSING)
 
-    ended = [verdict(held(f"job{number}")).what for number in range(3)]
+    ended = [resolve(held(f"job{number}")).what for number in range(3)]
 
     assert ["released", "lost", "released"] == ended

@@ -25,7 +25,7 @@ HOSTS = tuple(f"host-{number}" for number in range(1, 5))
 TERMS = {"processes": 2, "lease_s": 6.0, "upkeep_s": 1.0}
 DURABLE_REDIS = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
 OUTAGES = 3
-AT_ONCE = 10
+BATCH_LIMITS = 10
 """Jobs in one call of the adder."""
 AHEAD = 100
 EACH = 100
@@ -95,7 +95,7 @@ class Adder:
                 continue
             new = [
                 self._field.new("sleep", payload={"seconds": self._seconds}, max_retries=1000)
-                for _ in range(AT_ONCE)
+                for _ in range(BATCH_LIMITS)
             ]
             while True:
                 try:

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from penstock.job import ClaimRequest, Settlement, Status
-from penstock.worker.liveness_lock import LivenessLock, release_dead, slot_path
+from penstock.worker.liveness_lock import LivenessLock, release_dead, state_path
 from penstock.worker.shared_state import _LAYOUT, _RESULTS, ExecutingJob, SharedState
 from tests.worker.worker_processes import WorkerHost
 
@@ -17,20 +17,20 @@ def died(field: WorkerHost, *, executing: int | None, results: int = 0, name: st
     """A supervisor whose child held three jobs; which of them it executed, how many it had finished."""
     ids = field.put_many(3)
     directory = field.place / "workers"
-    life = LivenessLock(directory, name)
-    life.adopt(f"{name}-1")
-    slot = SharedState.create(slot_path(directory, f"{name}-1"))
+    lock = LivenessLock(directory, name)
+    lock.add_child(f"{name}-1")
+    state = SharedState.create(state_path(directory, f"{name}-1"))
     claims = field.queue.claim(ClaimRequest(f"{name}-1", 3))
     if executing is not None:
-        slot.begin((ExecutingJob(ids[executing], claims[executing].claim_number, 60),), 1.0)
-    slot.keep(
+        state.begin((ExecutingJob(ids[executing], claims[executing].claim_number, 60),), 1.0)
+    state.save_results(
         [
             Settlement(queue_id=claim.queue_id, claim_number=1, status=Status.DONE, what="done")
             for claim in claims[:results]
         ]
     )
-    slot.close()
-    life.close(remove=False)
+    state.close()
+    lock.close(remove=False)
     return ids
 
 
@@ -50,12 +50,12 @@ def test_a_slot_that_cannot_be_read_is_settled_without_it(field: WorkerHost):
     """Torn by a power cut, or written by another version: the jobs go on, and so do later workers."""
     torn, foreign = died(field, executing=1, name="torn"), died(field, executing=1, name="foreign")
     directory = field.place / "workers"
-    page = bytearray(slot_path(directory, "torn-1").read_bytes())
+    page = bytearray(state_path(directory, "torn-1").read_bytes())
     page[_RESULTS * 8 : _RESULTS * 8 + 8] = (200).to_bytes(8, "little")
-    slot_path(directory, "torn-1").write_bytes(page)
-    page = bytearray(slot_path(directory, "foreign-1").read_bytes())
+    state_path(directory, "torn-1").write_bytes(page)
+    page = bytearray(state_path(directory, "foreign-1").read_bytes())
     page[_LAYOUT * 8] += 1
-    slot_path(directory, "foreign-1").write_bytes(page)
+    state_path(directory, "foreign-1").write_bytes(page)
 
     assert 6 == release_dead(field.queue, directory)
 
@@ -84,9 +84,9 @@ def test_a_slot_that_cannot_be_opened_does_not_keep_the_others(field: WorkerHost
     died(field, executing=None, name="bad")
     ids = died(field, executing=None, name="good")
     directory = field.place / "workers"
-    slot = slot_path(directory, "bad-1")
-    slot.unlink()
-    slot.symlink_to(slot)
+    state = state_path(directory, "bad-1")
+    state.unlink()
+    state.symlink_to(state)
 
     release_dead(field.queue, directory)
 
@@ -95,21 +95,21 @@ def test_a_slot_that_cannot_be_opened_does_not_keep_the_others(field: WorkerHost
 
 def test_the_living_are_left_alone(field: WorkerHost):
     directory = field.place / "workers"
-    life = LivenessLock(directory, "alive")
-    life.adopt("alive-1")
+    lock = LivenessLock(directory, "alive")
+    lock.add_child("alive-1")
     field.put()
     field.queue.claim(ClaimRequest("alive-1"))
 
     assert 0 == release_dead(field.queue, directory)
 
     assert 1 == field.count(Status.IN_PROGRESS)
-    life.close()
+    lock.close()
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_a_forked_child_does_not_keep_its_dead_supervisor_alive(field: WorkerHost):
     directory = field.place / "workers"
-    life = LivenessLock(directory, "dead")
+    lock = LivenessLock(directory, "dead")
     running, write_running = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -117,7 +117,7 @@ def test_a_forked_child_does_not_keep_its_dead_supervisor_alive(field: WorkerHos
         signal.pause()
     try:
         os.read(running, 1)
-        life.close(remove=False)
+        lock.close(remove=False)
 
         release_dead(field.queue, directory)
 

@@ -81,6 +81,6 @@ def test_it_is_read_back_as_it_was_written():
     leader = GroupLeader.of(os.getpid())
 
     assert leader is not None
-    assert leader == GroupLeader.parse(leader.written().split())
-    assert GroupLeader.parse(leader.written().split()[:-1]) is None
+    assert leader == GroupLeader.parse(leader.to_text().split())
+    assert GroupLeader.parse(leader.to_text().split()[:-1]) is None
     assert GroupLeader.parse([]) is None

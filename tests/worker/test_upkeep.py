@@ -41,7 +41,7 @@ def test_jobs_whose_lease_is_over_are_lost_and_come_back(field: WorkerHost):
     claimed(field, REAP_AT_ONCE + 1)
     duty = reaper(field, Clocks())
 
-    assert [True, False] == [duty.step(), duty.step()]
+    assert [True, False] == [duty.run(), duty.run()]
 
     assert REAP_AT_ONCE + 1 == field.count(Status.PENDING)
     assert {1} == {job.lost_count for job in field.jobs()}
@@ -56,12 +56,12 @@ def test_a_clock_that_jumps_robs_nobody(field: WorkerHost, jump: float):
 
     clocks.pass_by(60)
     clocks.wall += jump
-    duty.step()
+    duty.run()
     clocks.pass_by(299)
-    duty.step()
+    duty.run()
     assert 1 == field.count(Status.IN_PROGRESS)
     clocks.pass_by(2)
-    duty.step()
+    duty.run()
 
     assert 0 == field.count(Status.IN_PROGRESS)
 
@@ -72,10 +72,10 @@ def test_a_clock_that_is_slowly_put_right_changes_nothing(field: WorkerHost):
     for _ in range(10):
         clocks.pass_by(60)
         clocks.wall += 4
-        duty.step()
+        duty.run()
     claimed(field)
 
-    duty.step()
+    duty.run()
 
     assert 0 == field.count(Status.IN_PROGRESS)
 
@@ -86,11 +86,11 @@ def test_each_status_is_kept_for_its_own_time(field: WorkerHost):
     field.queue.settle([lifecycle.done(done), lifecycle.failed(failed, "ERR_PARSE", "bad")], now=moment)
 
     duty = Pruner(field.queue, {"done": timedelta(hours=1), "failed": timedelta(days=1)})
-    while duty.step():
+    while duty.run():
         pass
 
     assert [failed.queue_id] == [job.queue_id for job in field.jobs()]
-    assert not Pruner(field.queue, {}).step()
+    assert not Pruner(field.queue, {}).run()
 
 
 def test_a_job_without_progress_is_warned_of_once(field: WorkerHost, caplog: pytest.LogCaptureFixture):
@@ -99,7 +99,7 @@ def test_a_job_without_progress_is_warned_of_once(field: WorkerHost, caplog: pyt
     duty = StuckWarner(field.queue)
 
     with caplog.at_level(logging.WARNING):
-        assert [False, False] == [duty.step(), duty.step()]
+        assert [False, False] == [duty.run(), duty.run()]
 
     assert 1 == duty.stuck
     assert 1 == len(caplog.messages)
@@ -111,7 +111,7 @@ def test_a_waiting_job_fails_when_nothing_below_it_ends_for_its_timeout(field: W
     child = field.new()
     field.queue.settle([lifecycle.waits(parent, children=(child,))], now=clock.now() - LONG_AGO)
 
-    OverdueEnder(field.queue).step()
+    OverdueEnder(field.queue).run()
 
     job = field.job(parent.queue_id)
     assert (Status.FAILED, "ERR_JOB_TIMEOUT") == (job.status, job.error_code)
@@ -132,6 +132,6 @@ def test_a_waiting_job_with_a_reason_to_wait_goes_on(field: WorkerHost, why: str
     if why == "paused":
         field.queue.pause(Scope(tenant_id="acme"))
 
-    OverdueEnder(field.queue).step()
+    OverdueEnder(field.queue).run()
 
     assert Status.IN_PROGRESS is field.job(parent.queue_id).status

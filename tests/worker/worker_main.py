@@ -81,7 +81,7 @@ def flaky(url: str, away: float, unanswered: float) -> Queue:
     return cast("Queue", Flaky(opened(url), away, unanswered))
 
 
-def terms(url: str, place: Path, name: str, given: dict[str, Any]) -> WorkerOptions:
+def options(url: str, place: Path, name: str, given: dict[str, Any]) -> WorkerOptions:
     lease_s = given.pop("lease_s", 30.0)
     registry = sample_handlers.broken_registry if given.pop("broken", 0) else sample_handlers.registry
     retention = {status: timedelta(seconds=kept) for status, kept in given.pop("retention", {}).items()}
@@ -112,7 +112,7 @@ def main() -> None:
     given = msgspec.json.decode(told)
     set_clock_off(given.pop("clock_off_s", 0))
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    Supervisor(terms(url, Path(place), name, given)).run()
+    Supervisor(options(url, Path(place), name, given)).run()
 
 
 if __name__ == "__main__":

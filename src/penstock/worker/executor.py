@@ -21,7 +21,7 @@ from penstock.job import Claim, Settlement, Status
 from penstock.payloads import encode_strictly
 from penstock.worker import log_text
 from penstock.worker.breaker import BreakerOpen, Breakers
-from penstock.worker.log_text import describe, loggable, where
+from penstock.worker.log_text import error_text, loggable_error, traceback_text
 from penstock.worker.outbox import Outbox
 from penstock.worker.process_guard import Stopped
 from penstock.worker.shared_state import SharedState
@@ -39,8 +39,8 @@ FAILURE_CODES = {
 log = logging.getLogger("penstock.worker")
 
 # Kept among a job's progress between attempts, where other workers find them too.
-_TRIED = "no_handler"
-_NEEDS = "service"
+_ATTEMPTS = "no_handler"
+_SERVICE = "service"
 TRACEBACK = "traceback"
 
 
@@ -56,8 +56,8 @@ def context_factory(
     def make(index: int, claim: Claim) -> Context:
         return Context(
             claim,
-            tell=lambda text: state.tell(number, index, text),
-            asked_to_stop=lambda: state.asked_to_stop(number, index),
+            tell=lambda text: state.write_progress(number, index, text),
+            asked_to_stop=lambda: state.stop_requested(number, index),
             calling=breakers.calling,
             settle=outbox.settle_now,
             mark=lambda mark: state.mark_file(number, mark, _monotonic()),
@@ -96,7 +96,7 @@ class Executor:
 
     def _needed(self, claim: Claim) -> AbstractContextManager[None]:
         """A job that met a service that was down is not tried while it still is."""
-        needs = (claim.progress or {}).get(_NEEDS) if claim.progress_json else None
+        needs = (claim.progress or {}).get(_SERVICE) if claim.progress_json else None
         return self._breakers.calling(needs) if isinstance(needs, str) else nullcontext()
 
     def _settlement(self, claim: Claim, answer: object, handler: Registered) -> Settlement:
@@ -113,10 +113,10 @@ class Executor:
         return failure(claim, error, handler)
 
     def _waits_for_service(self, claim: Claim, error: ServiceUnavailable) -> Settlement:
-        why = "it was down when last asked" if isinstance(error, BreakerOpen) else describe(error)
+        why = "it was down when last asked" if isinstance(error, BreakerOpen) else error_text(error)
         reason = f"waits for {error.service}: {why}"
-        given_back = lifecycle.released(claim, reason, delay=self._breakers.delay(error), code=error.code)
-        return _remembering(given_back, claim, _NEEDS, error.service)
+        released_claim = lifecycle.released(claim, reason, delay=self._breakers.delay(error), code=error.code)
+        return _with_progress(released_claim, claim, _SERVICE, error.service)
 
     def _without_handler(self, claim: Claim) -> Settlement:
         known = ", ".join(self._registry.kinds()) or "nothing"
@@ -127,10 +127,10 @@ class Executor:
 
 def _not_handled(claim: Claim, reason: str) -> Settlement:
     """Another worker may know it: given back unspent, each time for longer, never failed."""
-    tried = (claim.progress or {}).get(_TRIED, 0)
+    tried = (claim.progress or {}).get(_ATTEMPTS, 0)
     wait = min(FIRST_HANDLER_WAIT * 2 ** min(tried, 10), LONGEST_HANDLER_WAIT)
-    given_back = lifecycle.released(claim, reason, delay=wait, code="ERR_NO_HANDLER")
-    return _remembering(given_back, claim, _TRIED, tried + 1)
+    released_claim = lifecycle.released(claim, reason, delay=wait, code="ERR_NO_HANDLER")
+    return _with_progress(released_claim, claim, _ATTEMPTS, tried + 1)
 
 
 def _answers(handler: Registered, contexts: list[Context]) -> Sequence[object]:
@@ -156,10 +156,10 @@ def _succeeded(claim: Claim, answer: object) -> Settlement:
     return lifecycle.done(claim, result_json=encode_result(answer))
 
 
-def _remembering(given_back: Settlement, claim: Claim, key: str, value: object) -> Settlement:
+def _with_progress(released_claim: Settlement, claim: Claim, key: str, value: object) -> Settlement:
     """Beside what the handler keeps there: it may say where to resume."""
     progress = msgspec.json.encode((claim.progress or {}) | {key: value}).decode()
-    return msgspec.structs.replace(given_back, progress_json=progress)
+    return msgspec.structs.replace(released_claim, progress_json=progress)
 
 
 def failure(claim: Claim, error: BaseException, handler: Registered) -> Settlement:
@@ -170,28 +170,28 @@ def failure(claim: Claim, error: BaseException, handler: Registered) -> Settleme
     settlement = lifecycle.failed_attempt(
         claim,
         classified,
-        describe(error),
+        error_text(error),
         schedule=schedule,
         jitter=random.uniform(-1, 1),
     )
     if classified.kind != "cancelled":
-        _tell(claim, error, settlement)
+        _log_failure(claim, error, settlement)
     expected = isinstance(error, JobError | InvalidRequest)
     retried = settlement.status is Status.PENDING and not expected
     # The error record of the Redis contract has a traceback, whatever was raised.
     if retried or (settlement.status is Status.FAILED and claim.submitted_by == "redis"):
-        return _remembering(settlement, claim, TRACEBACK, where(error))
+        return _with_progress(settlement, claim, TRACEBACK, traceback_text(error))
     return settlement
 
 
-def _tell(claim: Claim, error: BaseException, settlement: Settlement) -> None:
+def _log_failure(claim: Claim, error: BaseException, settlement: Settlement) -> None:
     """The row keeps the error's text; where it was raised stands only here. What a handler raised to say that
     it failed needs no such place.
     """
     attempt, most = claim.retry_count + 1, claim.max_retries + 1
-    said = (log_text.named(claim), attempt, most, log_text.outcome(settlement), describe(error))
-    trace = None if isinstance(error, JobError | InvalidRequest) else loggable(error)
-    log.warning("%s failed in attempt %d of %d and %s: %s", *said, exc_info=trace)
+    values = (log_text.job_text(claim), attempt, most, log_text.outcome_text(settlement), error_text(error))
+    trace = None if isinstance(error, JobError | InvalidRequest) else loggable_error(error)
+    log.warning("%s failed in attempt %d of %d and %s: %s", *values, exc_info=trace)
 
 
 def encode_result(result: Any) -> str | None:

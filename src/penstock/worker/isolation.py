@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.job import Claim
-from penstock.worker.log_text import function_of
+from penstock.worker.log_text import function_name
 from penstock.worker.process_guard import ProcessGuard
 
 LOOK_EVERY_S = 1.0
@@ -37,19 +37,19 @@ class RecyclePolicy:
         self._descriptors = _descriptor_limit()
         self._look_at = 0.0
 
-    def left(self, jobs: int) -> int | None:
+    def jobs_left(self, jobs: int) -> int | None:
         return None if self._jobs is None else self._jobs - jobs
 
-    def out(self, jobs: int) -> str | None:
+    def reason(self, jobs: int) -> str | None:
         """The reason to replace this process, looked for once a second."""
         if self._jobs is not None and jobs >= self._jobs:
             return f"it ran {jobs:,} jobs"
         if time.monotonic() < self._look_at:
             return None
         self._look_at = time.monotonic() + LOOK_EVERY_S
-        return self._grown()
+        return self._growth_reason()
 
-    def leaked(self) -> str | None:
+    def leak_reason(self) -> str | None:
         """The same after a single job, by what is cheap to ask."""
         if threading.active_count() > self._threads:
             return f"more than {THREADS} threads were left running in it"
@@ -58,10 +58,10 @@ class RecyclePolicy:
         peak = _peak_mb()
         if peak > self._peak:
             self._peak = peak
-            return self._grown()
+            return self._growth_reason()
         return None
 
-    def _grown(self) -> str | None:
+    def _growth_reason(self) -> str | None:
         if self._growth is None or _resident_mb() - self._memory_at_start <= self._growth:
             return None
         return f"its memory grew by more than {self._growth} MB"
@@ -82,8 +82,8 @@ def _peak_mb() -> float:
 def _descriptor_limit() -> int:
     """Half of what is left at the start, so that there is room to settle and leave."""
     used = _lowest_free_descriptor()
-    left = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - used
-    return used + max(min(left // 2, DESCRIPTORS), 4)
+    jobs_left = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - used
+    return used + max(min(jobs_left // 2, DESCRIPTORS), 4)
 
 
 def _lowest_free_descriptor() -> int:
@@ -97,50 +97,52 @@ def _lowest_free_descriptor() -> int:
 
 
 REPLACED = "its process was replaced"
-_BEGINS = '{"function_name":'
+_PAYLOAD_START = '{"function_name":'
 
 log = logging.getLogger("penstock.worker")
 
 
 class Isolation:
-    def __init__(self, guard: ProcessGuard, wear: RecyclePolicy) -> None:
+    def __init__(self, guard: ProcessGuard, policy: RecyclePolicy) -> None:
         self._guard = guard
-        self._wear = wear
-        self._ran: str | None = None
+        self._policy = policy
+        self._last_function: str | None = None
         """The function that ran since the process was last put back, or the kind of job."""
         self._kind = ("", "")
-        self._begins = ""
-        self._worn: str | None = None
+        self._payload_start = ""
+        self._reason: str | None = None
 
     def jobs_left(self, jobs: int) -> int | None:
         """How many more this process may run; None: no limit."""
-        return self._wear.left(jobs)
+        return self._policy.jobs_left(jobs)
 
-    def lasts(self, jobs: int) -> bool:
+    def may_claim(self, jobs: int) -> bool:
         """Whether this process, after so many jobs, may claim more."""
-        self._worn = self._worn or self._put_back() or self._wear.out(jobs)
-        return self._worn is None
+        self._reason = self._reason or self._restore() or self._policy.reason(jobs)
+        return self._reason is None
 
-    def log_end(self) -> None:
+    def log_replacement(self) -> None:
         """Only once all is settled: a function may have left the lock of the log behind."""
-        if self._worn is not None:
-            log.info("this process is replaced: %s", self._worn)
+        if self._reason is not None:
+            log.info("this process is replaced: %s", self._reason)
 
-    def admits(self, claim: Claim) -> bool:
+    def may_run(self, claim: Claim) -> bool:
         """Whether this job may run here, after the functions that ran before it."""
         # By the text of its payload, which begins with the name: to decode it costs more than all the rest.
-        if claim.payload_json.startswith(self._begins) and (claim.item_type, claim.op) == self._kind:
+        if claim.payload_json.startswith(self._payload_start) and (claim.item_type, claim.op) == self._kind:
             return True
-        runs = function_of(claim)
-        if self._ran not in (None, runs):
-            self._worn = self._put_back()
-        self._ran, self._kind = runs, (claim.item_type, claim.op)
-        self._begins = _BEGINS + msgspec.json.encode(runs).decode() if claim.item_type == "function" else ""
-        return self._worn is None
+        function = function_name(claim)
+        if self._last_function not in (None, function):
+            self._reason = self._restore()
+        self._last_function, self._kind = function, (claim.item_type, claim.op)
+        self._payload_start = (
+            _PAYLOAD_START + msgspec.json.encode(function).decode() if claim.item_type == "function" else ""
+        )
+        return self._reason is None
 
-    def _put_back(self) -> str | None:
-        ran, self._ran, self._kind = self._ran, None, ("", "")
-        if ran is None:
+    def _restore(self) -> str | None:
+        last_function, self._last_function, self._kind = self._last_function, None, ("", "")
+        if last_function is None:
             return None
-        reason = self._guard.restore() or self._wear.leaked()
-        return f"{reason} (last ran: {ran[:80]!a})" if reason else None
+        reason = self._guard.restore() or self._policy.leak_reason()
+        return f"{reason} (last ran: {last_function[:80]!a})" if reason else None

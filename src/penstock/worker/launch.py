@@ -99,12 +99,12 @@ class Worker:
         """
         from penstock.worker.supervisor import Supervisor
 
-        supervisor = Supervisor(self._terms()) if self.processes or not self._until_idle else None
+        supervisor = Supervisor(self._options()) if self.processes or not self._until_idle else None
         tell()
         if supervisor is not None:
             supervisor.run()
 
-    def _terms(self) -> WorkerOptions:
+    def _options(self) -> WorkerOptions:
         from penstock.worker.supervisor import WorkerOptions
 
         settings, values = self._settings, plain(self._settings)
@@ -153,9 +153,9 @@ class Worker:
 
 def worker_alive(settings: Settings, queue: Queue) -> bool:
     """Whether a worker serves the store now: on this host by its lock, on others by what it last said."""
-    from penstock.worker.liveness_lock import anybody_alive
+    from penstock.worker.liveness_lock import any_worker_alive
 
-    if anybody_alive(_own_directory(settings, _resolved(settings.url))):
+    if any_worker_alive(_own_directory(settings, _resolved(settings.url))):
         return True
     here, recently = socket.gethostname(), queue.now() - timedelta(seconds=2 * settings.heartbeat_s)
     return any(

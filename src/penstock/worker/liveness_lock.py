@@ -20,7 +20,7 @@ from typing import NamedTuple
 from penstock.catalog.protocol import Catalog
 from penstock.queue.protocol import Queue
 from penstock.worker import orphans
-from penstock.worker.lanes import settle_dead
+from penstock.worker.lanes import settle_dead_tasks
 from penstock.worker.shared_state import SIZE, SharedState
 
 _PROC = Path("/proc")
@@ -51,14 +51,14 @@ class GroupLeader(NamedTuple):
 
     @classmethod
     def parse(cls, fields: list[str]) -> GroupLeader | None:
-        """From what ``written`` made; None when that is not all there."""
+        """From what ``to_text`` made; None when that is not all there."""
         try:
             pid, started, session, realm = fields
             return cls(int(pid), int(started), int(session), realm)
         except ValueError:
             return None
 
-    def written(self) -> str:
+    def to_text(self) -> str:
         return " ".join(map(str, self))
 
 
@@ -67,7 +67,7 @@ def kill_left_behind(leader: GroupLeader) -> int:
     if leader.pid <= 1 or leader.realm != _realm():
         return 0
     members = [process for process in _processes() if process.group == leader.pid]
-    if not members or not all(_belongs(process, leader) for process in members):
+    if not members or not all(_is_of_group(process, leader) for process in members):
         return 0
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader.pid, signal.SIGKILL)
@@ -75,7 +75,7 @@ def kill_left_behind(leader: GroupLeader) -> int:
     return 0
 
 
-def _belongs(process: ProcessInfo, leader: GroupLeader) -> bool:
+def _is_of_group(process: ProcessInfo, leader: GroupLeader) -> bool:
     if process.pid == leader.pid:
         return process.started == leader.started
     # Whoever took the number over most likely belongs to another session, as another service or terminal.
@@ -120,68 +120,68 @@ class LivenessLock:
         self.path = directory / f"{supervisor_id}{SUFFIX}"
         self._children: dict[str, str] = {}
         self._written = 0
-        self._fd = self._made()
+        self._fd = self._create()
         _open.add(self)
 
-    def _made(self) -> int:
+    def _create(self) -> int:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Locked under another name first: nobody may see it unlocked while its owner lives.
-        young = self.path.with_suffix(".young")
-        fd = os.open(young, os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        temporary = self.path.with_suffix(".young")
+        fd = os.open(temporary, os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            young.rename(self.path)
+            temporary.rename(self.path)
         except BaseException:
             os.close(fd)
             raise
         return fd
 
-    def adopt(self, worker_id: str) -> None:
+    def add_child(self, worker_id: str) -> None:
         """Name a child before it can claim anything."""
-        there = self.path.exists()
-        if not there or self._written > REWRITE_AT:
-            if not there:
+        exists = self.path.exists()
+        if not exists or self._written > REWRITE_AT:
+            if not exists:
                 log.warning("%s was removed; it is made anew", self.path)
             # The old one is locked until then: it may only have been moved, and come back.
-            anew = self._made()
-            self.let_go()
-            self._fd = anew
+            created = self._create()
+            self.release()
+            self._fd = created
             self._written = 0
             self._write(self._children.values())
         self._write([worker_id])
         os.fsync(self._fd)
         self._children[worker_id] = worker_id
 
-    def identify(self, worker_id: str, pid: int) -> None:
+    def record_process(self, worker_id: str, pid: int) -> None:
         """Say which process the child is, so that an heir can end what its functions started."""
         leader = GroupLeader.of(pid)
         if leader is not None:
-            line = self._children[worker_id] = f"{worker_id} {leader.written()}"
+            line = self._children[worker_id] = f"{worker_id} {leader.to_text()}"
             self._write([line])
 
-    def forget(self, worker_id: str) -> None:
+    def remove_child(self, worker_id: str) -> None:
         """All that the child held is settled."""
         self._children.pop(worker_id, None)
 
     def _write(self, lines: Iterable[str]) -> None:
         before = os.fstat(self._fd).st_size
-        whole = [f"{line}\n" for line in lines]
+        written_lines = [f"{line}\n" for line in lines]
         try:
-            os.write(self._fd, "".join(whole).encode())
+            os.write(self._fd, "".join(written_lines).encode())
         except OSError:
             # Half a line would spoil the next one.
             os.ftruncate(self._fd, before)
             raise
-        self._written += len(whole)
+        self._written += len(written_lines)
 
     def close(self, *, remove: bool = True) -> None:
         """Kept, the file says that there are claims to give back."""
         if remove:
             with suppress(OSError):  # its directory may be gone
                 self.path.unlink()
-        self.let_go()
+        self.release()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -190,16 +190,16 @@ class LivenessLock:
 _open: weakref.WeakSet[LivenessLock] = weakref.WeakSet()
 
 
-def _let_go_of_all() -> None:
+def _release_all() -> None:
     # A forked child shares the lock, and would keep its dead supervisor alive with it.
-    for life in list(_open):
-        life.let_go()
+    for lock in list(_open):
+        lock.release()
 
 
-os.register_at_fork(after_in_child=_let_go_of_all)
+os.register_at_fork(after_in_child=_release_all)
 
 
-def anybody_alive(directory: Path) -> bool:
+def any_worker_alive(directory: Path) -> bool:
     """Whether a supervisor lives on this host that works on this directory's store."""
     for path in directory.glob(f"*{SUFFIX}"):
         try:
@@ -215,8 +215,8 @@ def anybody_alive(directory: Path) -> bool:
     return False
 
 
-def slot_path(directory: Path, worker_id: str) -> Path:
-    return directory / f"{worker_id}.slot"
+def state_path(directory: Path, worker_id: str) -> Path:
+    return directory / f"{worker_id}.state"
 
 
 def release_dead(queue: Queue, directory: Path, catalog: Catalog | None = None) -> int:
@@ -229,7 +229,7 @@ def release_dead(queue: Queue, directory: Path, catalog: Catalog | None = None) 
                 if left := kill_left_behind(leader):
                     log.warning("killed %d processes that a dead worker's functions had started", left)
             for worker_id in dict.fromkeys(line[0] for line in lines if line):
-                released += _release_child(queue, catalog, slot_path(directory, worker_id), worker_id)
+                released += _release_child(queue, catalog, state_path(directory, worker_id), worker_id)
             path.unlink(missing_ok=True)
         except OSError as error:
             _warn_once(path, error)
@@ -259,22 +259,24 @@ def _size(path: Path) -> int | None:
         return None
 
 
-def _release_child(queue: Queue, catalog: Catalog | None, slot_file: Path, worker_id: str) -> int:
-    executing, results, run, parsed = None, [], None, None
-    if _size(slot_file) == SIZE:
-        slot = SharedState(slot_file)
-        if slot.known:
-            executing, results = slot.executing(), slot.results()
-            run = slot.file_run(executing.number) if executing is not None else None
-            parsed = orphans.parsed_by(slot)
-        slot.close()
-    verdict = orphans.unless_executing(executing, run)
-    released = orphans.settle_dead(queue, worker_id, results, verdict, catalog=catalog, parsed=parsed)
+def _release_child(queue: Queue, catalog: Catalog | None, state_file: Path, worker_id: str) -> int:
+    executing, results, run, parsed_file = None, [], None, None
+    if _size(state_file) == SIZE:
+        state = SharedState(state_file)
+        if state.same_layout:
+            executing, results = state.executing(), state.results()
+            run = state.file_run(executing.number) if executing is not None else None
+            parsed_file = orphans.file_being_parsed(state)
+        state.close()
+    resolve = orphans.resolve_dead(executing, run)
+    released = orphans.settle_dead_jobs(
+        queue, worker_id, results, resolve, catalog=catalog, parsed_file=parsed_file
+    )
     if catalog is not None:
-        over_tasks = executing is not None and executing.over_tasks
-        released += settle_dead(catalog, worker_id, lost=over_tasks)
+        runs_tasks = executing is not None and executing.runs_tasks
+        released += settle_dead_tasks(catalog, worker_id, lost=runs_tasks)
     # Last: should the store be away, whoever tries again needs to know what was executing.
-    slot_file.unlink(missing_ok=True)
+    state_file.unlink(missing_ok=True)
     return released
 
 

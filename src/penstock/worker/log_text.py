@@ -17,7 +17,7 @@ from penstock.job import Settlement, Status
 from penstock.lifecycle import Holder, printable
 
 
-def named(job: Holder) -> str:
+def job_text(job: Holder) -> str:
     """Such as ``job_01… (function send_mail)``."""
     kind = f"{job.item_type}/{job.op}"
     if job.item_type == "function":
@@ -33,7 +33,7 @@ class _NamedPayload(msgspec.Struct):
 _decode_name = msgspec.json.Decoder(_NamedPayload).decode
 
 
-def function_of(claim: Holder) -> str:
+def function_name(claim: Holder) -> str:
     """The function a job calls; for other jobs their kind."""
     if claim.item_type == "function":
         with suppress(msgspec.DecodeError):
@@ -41,7 +41,7 @@ def function_of(claim: Holder) -> str:
     return f"{claim.item_type}/{claim.op}"
 
 
-def outcome(settlement: Settlement) -> str:
+def outcome_text(settlement: Settlement) -> str:
     if settlement.status is not Status.PENDING:
         return f"ends as {settlement.status.value}"
     seconds = settlement.delay.total_seconds()
@@ -58,36 +58,36 @@ BEHIND_LIMIT = 50
 """Errors behind an error: its causes, and those of a group."""
 
 
-def describe(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The error as text that every store can keep."""
-    name, said = type(error).__name__[:NAME_LIMIT], _said(error)[:MESSAGE_LIMIT]
-    text = f"{name}: {said}" if said else name
+    name, message = type(error).__name__[:NAME_LIMIT], _message(error)[:MESSAGE_LIMIT]
+    text = f"{name}: {message}" if message else name
     return lifecycle.printable(text)[:MESSAGE_LIMIT]
 
 
-def where(error: BaseException) -> str:
+def traceback_text(error: BaseException) -> str:
     """Where it was raised, for whoever looks at the job when its last retry has failed, too."""
     try:
-        told = "".join(traceback.format_exception(loggable(error, TRACEBACK_LIMIT // 2)))
+        text = "".join(traceback.format_exception(loggable_error(error, TRACEBACK_LIMIT // 2)))
     except Exception:  # noqa: BLE001 - as for its text
         return "(it cannot be shown)"
-    return lifecycle.printable(told[-TRACEBACK_LIMIT:])[-TRACEBACK_LIMIT:]
+    return lifecycle.printable(text[-TRACEBACK_LIMIT:])[-TRACEBACK_LIMIT:]
 
 
-def loggable(error: BaseException, limit: int = LOGGED_LIMIT) -> BaseException:
+def loggable_error(error: BaseException, limit: int = LOGGED_LIMIT) -> BaseException:
     """The error itself, or, where it is too long to be logged, a short one with its name and place."""
     length = 0
     for number, each in enumerate(_with_causes(error)):
-        length += len(_said(each)) + len(type(each).__name__)
+        length += len(_message(each)) + len(type(each).__name__)
         length += sum(len(note) for note in getattr(each, "__notes__", ()) if isinstance(note, str))
         if length > limit or number >= BEHIND_LIMIT:
             name = type(error).__name__[:NAME_LIMIT]
             short: type[Exception] = type(name, (Exception,), {"__module__": "builtins"})
-            return short(_said(error)[:QUOTED_LIMIT]).with_traceback(error.__traceback__)
+            return short(_message(error)[:QUOTED_LIMIT]).with_traceback(error.__traceback__)
     return error
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - an error whose text cannot be made is still an error

@@ -22,7 +22,7 @@ from penstock.payloads import normal_path
 from penstock.pipeline.budget import FileMark
 from penstock.queue.protocol import Queue
 from penstock.worker import log_text
-from penstock.worker.outbox import AWAY, settle_all
+from penstock.worker.outbox import OUTAGE, settle_all
 from penstock.worker.shared_state import Execution, FileRun, SharedState
 
 PAGE = 1_000
@@ -56,14 +56,14 @@ class JobPages:
 
 log = logging.getLogger("penstock.worker")
 
-Verdict: TypeAlias = Callable[[Job], Settlement]
+Resolve: TypeAlias = Callable[[Job], Settlement]
 
 
 def lost(job: Job) -> Settlement:
     return lifecycle.lease_lost(job, jitter=random.uniform(-1, 1))
 
 
-def given_back(job: Job) -> Settlement:
+def released(job: Job) -> Settlement:
     return lifecycle.released(job, "its worker died")
 
 
@@ -73,38 +73,38 @@ def held_by(queue: Queue, worker_id: str) -> list[Job]:
     return [job for job in all_jobs(queue, query) if job.lease_until is not None]
 
 
-def settle_dead(
+def settle_dead_jobs(
     queue: Queue,
     worker_id: str,
     results: list[Settlement],
-    verdict: Verdict,
+    resolve: Resolve,
     *,
     catalog: Catalog | None = None,
-    parsed: Parsed | None = None,
+    parsed_file: ParsedFile | None = None,
 ) -> int:
-    """End everything a dead worker held: by the results it had, else as ``verdict`` says. How many it was.
+    """End everything a dead worker held: by the results it had, else as ``resolve`` says. How many it was.
 
-    ``catalog``: where files that fail so are remembered; ``parsed``: the one it was parsing.
+    ``catalog``: where files that fail so are remembered; ``parsed_file``: the one it was parsing.
     """
     settle_all(queue, results)
     held = held_by(queue, worker_id)
-    settlements = [verdict(job) for job in held]
-    record_failed_files(catalog, held, settlements, parsed)
+    settlements = [resolve(job) for job in held]
+    record_failed_files(catalog, held, settlements, parsed_file)
     if settlements:
         queue.settle(settlements)
     for job, settlement in zip(held, settlements, strict=True):
         if settlement.what != "released":
-            said = (log_text.named(job), settlement.error_message, log_text.outcome(settlement))
-            log.warning("%s: %s; it %s", *said)
+            values = (log_text.job_text(job), settlement.error_message, log_text.outcome_text(settlement))
+            log.warning("%s: %s; it %s", *values)
     return len(settlements)
 
 
-def unless_executing(executing: Execution | None, run: FileRun | None = None) -> Verdict:
+def resolve_dead(executing: Execution | None, run: FileRun | None = None) -> Resolve:
     """The plain verdict on a child that died by itself. While it parses a file, only that job is lost."""
     mark = run.mark if run is not None else None
     if executing is not None and mark is not None and mark.member < len(executing.members):
         executing = executing._replace(members=(executing.members[mark.member],))
-    return lambda job: lost(job) if was_executing(job, executing) else given_back(job)
+    return lambda job: lost(job) if was_executing(job, executing) else released(job)
 
 
 def was_executing(job: Job, executing: Execution | None) -> bool:
@@ -116,28 +116,31 @@ def was_executing(job: Job, executing: Execution | None) -> bool:
 REMEDY = "Look at the file: it may be damaged or hostile. `penstock queue retry ID` tries once more."
 
 
-class Parsed(NamedTuple):
+class ParsedFile(NamedTuple):
     """The file that a process was parsing when it ended, and the job it was for."""
 
     queue_id: str
     mark: FileMark
 
 
-def parsed_by(slot: SharedState) -> Parsed | None:
+def file_being_parsed(state: SharedState) -> ParsedFile | None:
     """From what a dead process left in its slot."""
-    executing = slot.executing()
-    run = slot.file_run(executing.number) if executing is not None else None
+    executing = state.executing()
+    run = state.file_run(executing.number) if executing is not None else None
     if executing is None or run is None or run.mark is None or run.mark.member >= len(executing.members):
         return None
-    return Parsed(executing.members[run.mark.member].queue_id, run.mark)
+    return ParsedFile(executing.members[run.mark.member].queue_id, run.mark)
 
 
 def record_failed_files(
-    catalog: Catalog | None, jobs: Sequence[Job], settlements: Sequence[Settlement], parsed: Parsed | None
+    catalog: Catalog | None,
+    jobs: Sequence[Job],
+    settlements: Sequence[Settlement],
+    parsed_file: ParsedFile | None = None,
 ) -> None:
     """Before they are settled: who dies in between does it again."""
     failed = [
-        _entry(job, settlement, parsed.mark if parsed and parsed.queue_id == job.queue_id else None)
+        _ledger_entry(job, settlement, parsed_file)
         for job, settlement in zip(jobs, settlements, strict=True)
         if settlement.status is Status.FAILED and job.item_type == "file" and job.op != "delete"
     ]
@@ -145,7 +148,8 @@ def record_failed_files(
         catalog.note(failed)
 
 
-def _entry(job: Job, settlement: Settlement, mark: FileMark | None) -> LedgerEntry:
+def _ledger_entry(job: Job, settlement: Settlement, parsed_file: ParsedFile | None) -> LedgerEntry:
+    mark = parsed_file.mark if parsed_file and parsed_file.queue_id == job.queue_id else None
     return LedgerEntry(
         place=Place(job.tenant_id, job.collection, job.branch),
         path=normal_path(job.payload["file_path"]),
@@ -160,7 +164,7 @@ def _entry(job: Job, settlement: Settlement, mark: FileMark | None) -> LedgerEnt
     )
 
 
-LASTS_S = 60.0
+SUSPECT_FOR_S = 60.0
 """A server that was cut off may still do what it was asked for, a while after this side has given up."""
 
 
@@ -168,29 +172,29 @@ class OrphanedClaims:
     def __init__(self, queue: Queue, worker_id: str) -> None:
         self._queue = queue
         self._worker_id = worker_id
-        self._until = 0.0
-        self._look_at = math.inf
+        self._suspect_until = 0.0
+        self._check_at = math.inf
 
-    def arises(self, now: float) -> None:
+    def suspect(self, now: float) -> None:
         """A claim failed, and may have happened."""
-        self._until = now + LASTS_S
-        self._look_at = now
+        self._suspect_until = now + SUSPECT_FOR_S
+        self._check_at = now
 
-    def clear_up(self, known: Collection[tuple[str, int]], now: float) -> None:
+    def release_unknown(self, known: Collection[tuple[str, int]], now: float) -> None:
         """Give back what is held and not among the ``known`` claims, id and claim number each: once now, and
         once when nothing more can come of the question.
         """
-        if now < self._look_at:
+        if now < self._check_at:
             return
         try:
-            self._give_back_all_but(known)
-        except AWAY as error:
+            self._release_all_but(known)
+        except OUTAGE as error:
             # No reason to wait with what was claimed. The next claim looks again.
             log.warning("the store is away: %s", error)
         else:
-            self._look_at = self._until if now < self._until else math.inf
+            self._check_at = self._suspect_until if now < self._suspect_until else math.inf
 
-    def _give_back_all_but(self, known: Collection[tuple[str, int]]) -> None:
+    def _release_all_but(self, known: Collection[tuple[str, int]]) -> None:
         held = held_by(self._queue, self._worker_id)
         unknown = [job for job in held if (job.queue_id, job.claim_number) not in known]
         reason = "the answer to its claim was lost"

@@ -15,16 +15,16 @@ from penstock.worker.shared_state import SharedState
 
 log = logging.getLogger("penstock.worker")
 
-AWAY = (StoreUnavailable, DiskFull)
+OUTAGE = (StoreUnavailable, DiskFull)
 """What passes by itself. Any other error of the store stops the worker."""
 
 
 class Outbox:
     """Filled by the main thread, emptied by it or by the sender. What is in it is also kept in the slot."""
 
-    def __init__(self, queue: Queue, slot: SharedState) -> None:
+    def __init__(self, queue: Queue, state: SharedState) -> None:
         self._queue = queue
-        self._slot = slot
+        self._state = state
         self._results: list[Settlement] = []
         self._sent: list[Settlement] = []
         self._lock = threading.Lock()
@@ -38,11 +38,11 @@ class Outbox:
         with self._lock:
             return {(result.queue_id, result.claim_number) for result in self._results + self._sent}
 
-    def put(self, results: Sequence[Settlement]) -> bool:
+    def add(self, results: Sequence[Settlement]) -> bool:
         """False: the slot has no room for them, so they should be sent at once."""
         with self._lock:
             self._results += results
-            return self._slot.keep(results)
+            return self._state.save_results(results)
 
     def send(self) -> None:
         """Settle all there is; on a ``StoreError`` nothing is lost and the next call tries again."""
@@ -87,12 +87,12 @@ class Outbox:
         with self._lock:
             self._sent = []
             if not self._results:
-                self._slot.forget_results()
+                self._state.clear_results()
 
     def _count_refused(self, statuses: Sequence[Status | None]) -> None:
         refused = sum(status is None for status in statuses)
         if refused:
-            self._slot.count_refused(refused)
+            self._state.count_refused(refused)
             log.warning("%d results came too late: the jobs were no longer ours", refused)
 
 

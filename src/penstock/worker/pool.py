@@ -26,10 +26,11 @@ from penstock.errors import DiskFull
 from penstock.handlers.registry import Registry
 from penstock.pipeline.vectors.cache_directory import CacheDirectory
 from penstock.queue.protocol import Queue
-from penstock.worker import child, orphans
+from penstock.worker import child as child_process
+from penstock.worker import orphans
 from penstock.worker.child_handle import ChildHandle
-from penstock.worker.lanes import DocumentTools, settle_dead
-from penstock.worker.liveness_lock import LivenessLock, slot_path
+from penstock.worker.lanes import DocumentTools, settle_dead_tasks
+from penstock.worker.liveness_lock import LivenessLock, state_path
 from penstock.worker.shared_state import SharedState
 
 _lock = threading.Lock()
@@ -116,164 +117,166 @@ class ExitCounts(msgspec.Struct):
     executed: int = 0
     refused: int = 0
     deaths: int = 0
-    stillborn: int = 0
+    failed_starts: int = 0
     """Children in a row that died before they had done anything."""
     last_death: str | None = None
 
 
 class ProcessPool:
-    def __init__(self, queue: Queue, catalog: Catalog | None, terms: WorkerOptions, name: str) -> None:
+    def __init__(self, queue: Queue, catalog: Catalog | None, options: WorkerOptions, name: str) -> None:
         self._queue = queue
         self._catalog = catalog
-        self._terms = terms
+        self._options = options
         self._name = name
-        self._context = start_context(terms.start_method)
-        self._life = LivenessLock(terms.directory, name)
-        self._unsettled: list[tuple[ChildHandle, orphans.Verdict]] = []
-        self._home = Path("/")
+        self._context = start_context(options.start_method)
+        self._liveness = LivenessLock(options.directory, name)
+        self._unsettled: list[tuple[ChildHandle, orphans.Resolve]] = []
+        self._start_directory = Path("/")
         with suppress(FileNotFoundError):
-            self._home = Path.cwd()
-        self._born = 0
+            self._start_directory = Path.cwd()
+        self._spawned = 0
         self._start_at = 0.0
         self.lock = threading.Lock()
         """Held by whoever changes the wards, reaps them or signals them: a number is theirs until reaped."""
-        self.wards: list[ChildHandle] = []
-        self.tally = ExitCounts()
+        self.children: list[ChildHandle] = []
+        self.exit_counts = ExitCounts()
 
-    def fill_up(self, now: float) -> None:
-        while len(self.wards) < self._terms.processes and now >= self._start_at:
+    def fill(self, now: float) -> None:
+        while len(self.children) < self._options.processes and now >= self._start_at:
             with self.lock:
                 try:
-                    self.wards.append(self._bear())
+                    self.children.append(self._spawn())
                 except (OSError, DiskFull) as error:
                     # No room, no memory, no more processes: that may pass, and others are at work.
-                    self._could_not_start(error)
+                    self._record_failed_start(error)
                     return
 
-    def _could_not_start(self, error: OSError | DiskFull) -> None:
-        self.tally.last_death = f"could not be started: {error}"
-        log.warning("a process %s", self.tally.last_death)
-        self._pause_starts(stillborn=True)
+    def _record_failed_start(self, error: OSError | DiskFull) -> None:
+        self.exit_counts.last_death = f"could not be started: {error}"
+        log.warning("a process %s", self.exit_counts.last_death)
+        self._pause_starts(failed=True)
 
-    def _bear(self) -> ChildHandle:
-        self._stand_somewhere()
-        self._born += 1
-        worker_id = f"{self._name}-{self._born}"
-        self._life.adopt(worker_id)
-        slot = SharedState.create(slot_path(self._terms.directory, worker_id))
+    def _spawn(self) -> ChildHandle:
+        self._ensure_working_directory()
+        self._spawned += 1
+        worker_id = f"{self._name}-{self._spawned}"
+        self._liveness.add_child(worker_id)
+        state = SharedState.create(state_path(self._options.directory, worker_id))
         try:
-            process = self._start(worker_id, slot)
+            process = self._start(worker_id, state)
         except BaseException:
-            slot.close(remove=True)
+            state.close(remove=True)
             raise
-        ward = ChildHandle(worker_id, slot, process)
+        child = ChildHandle(worker_id, state, process)
         with suppress(OSError):  # without it, it is only harder to clean up after us
-            self._life.identify(worker_id, ward.pid)
-        return ward
+            self._liveness.record_process(worker_id, child.pid)
+        return child
 
-    def _start(self, worker_id: str, slot: SharedState) -> BaseProcess:
-        terms = child.ChildOptions(
+    def _start(self, worker_id: str, state: SharedState) -> BaseProcess:
+        options = child_process.ChildOptions(
             worker_id=worker_id,
-            slot_path=str(slot.path),
+            state_path=str(state.path),
             parent_pid=os.getpid(),
-            lease=self._terms.lease,
-            lease_by_type=self._terms.lease_by_type,
-            poll_s=self._terms.poll_s,
-            recycle_after=self._terms.recycle_after,
-            recycle_growth_mb=self._terms.recycle_growth_mb,
-            takes_jobs=self._terms.takes_jobs,
-            lanes=self._terms.lanes,
+            lease=self._options.lease,
+            lease_by_type=self._options.lease_by_type,
+            poll_s=self._options.poll_s,
+            recycle_after=self._options.recycle_after,
+            recycle_growth_mb=self._options.recycle_growth_mb,
+            takes_jobs=self._options.takes_jobs,
+            lanes=self._options.lanes,
         )
         process: BaseProcess = self._context.Process(  # type: ignore[attr-defined]
-            target=child.main,
-            args=(terms, self._terms.open_queue, self._terms.registry, self._terms.open_documents),
+            target=child_process.main,
+            args=(options, self._options.open_queue, self._options.registry, self._options.open_documents),
         )
         process.start()
         return process
 
-    def _stand_somewhere(self) -> None:
+    def _ensure_working_directory(self) -> None:
         """A new process is told where its parent stands; in a directory that was removed nobody can say."""
         try:
             Path.cwd()
         except FileNotFoundError:
             log.warning("the directory this worker was started in is gone")
-            os.chdir(self._home if self._home.is_dir() else "/")
+            os.chdir(self._start_directory if self._start_directory.is_dir() else "/")
 
     def wait(self, seconds: float) -> None:
         """Sleep, but not longer than until the next death."""
-        if not self.wards:
+        if not self.children:
             time.sleep(seconds)
             return
-        told = wait_for_any([ward.process.sentinel for ward in self.wards], seconds)
+        ready = wait_for_any([child.process.sentinel for child in self.children], seconds)
         with self.lock:
-            lives = any(ward.process.is_alive() for ward in self.wards if ward.process.sentinel in told)
-        if lives:
+            alive = any(
+                child.process.is_alive() for child in self.children if child.process.sentinel in ready
+            )
+        if alive:
             # It closed the descriptor that tells of its death, and would be told of without end.
             time.sleep(FALSE_ALARM_S)
 
-    def bury(self) -> None:
+    def collect_dead(self) -> None:
         with self.lock:
-            for ward in [ward for ward in self.wards if not ward.process.is_alive()]:
-                self.wards.remove(ward)
-                self._unsettled.append((ward, ward.bury()))
-                self._count(ward)
+            for child in [child for child in self.children if not child.process.is_alive()]:
+                self.children.remove(child)
+                self._unsettled.append((child, child.collect()))
+                self._count_exit(child)
 
     @property
     def unsettled(self) -> bool:
         return bool(self._unsettled)
 
-    def settle(self) -> None:
+    def settle_dead(self) -> None:
         """End what the dead held. A store that is away is asked again; until then nothing is forgotten."""
         while self._unsettled:
-            ward, verdict = self._unsettled[0]
-            held = orphans.settle_dead(
+            child, resolve = self._unsettled[0]
+            held = orphans.settle_dead_jobs(
                 self._queue,
-                ward.worker_id,
-                ward.slot.results(),
-                verdict,
+                child.worker_id,
+                child.state.results(),
+                resolve,
                 catalog=self._catalog,
-                parsed=ward.parsed,
+                parsed_file=child.parsed_file,
             )
             if self._catalog is not None:
-                held += settle_dead(self._catalog, ward.worker_id, lost=ward.lost_tasks)
-            if held and ward.process.exitcode:
+                held += settle_dead_tasks(self._catalog, child.worker_id, lost=child.lost_tasks)
+            if held and child.process.exitcode:
                 log.warning("%d jobs of a dead process were settled", held)
-            ward.slot.close(remove=True)
-            self._life.forget(ward.worker_id)
+            child.state.close(remove=True)
+            self._liveness.remove_child(child.worker_id)
             del self._unsettled[0]
 
-    def _count(self, ward: ChildHandle) -> None:
-        tally, slot = self.tally, ward.slot
-        tally.executed += slot.executed
-        tally.refused += slot.refused
-        if not ward.process.exitcode or ward.stopped:
-            tally.stillborn = 0
+    def _count_exit(self, child: ChildHandle) -> None:
+        counts, state = self.exit_counts, child.state
+        counts.executed += state.executed
+        counts.refused += state.refused
+        if not child.process.exitcode or child.stopped:
+            counts.failed_starts = 0
             return
-        tally.deaths += 1
-        tally.last_death = ward.notes().get("died") or ward.fault or _exit_reason(ward.process.exitcode)
-        log.warning("process %s died: %s", ward.worker_id, tally.last_death)
-        unused = slot.executed == 0 and ward.executing is None
+        counts.deaths += 1
+        counts.last_death = child.message().get("died") or child.fault or _exit_reason(child.process.exitcode)
+        log.warning("process %s died: %s", child.worker_id, counts.last_death)
+        unused = state.executed == 0 and child.executing is None
         # Killed later than at its start it says nothing about the next one.
-        self._pause_starts(stillborn=unused and (not slot.ready or ward.process.exitcode > 0))
+        self._pause_starts(failed=unused and (not state.ready or child.process.exitcode > 0))
 
-    def _pause_starts(self, *, stillborn: bool) -> None:
+    def _pause_starts(self, *, failed: bool) -> None:
         """A child that dies before it did anything may do so for ever; do not spend the machine on it."""
-        self.tally.stillborn = self.tally.stillborn + 1 if stillborn else 0
-        if self.tally.stillborn:
-            pause = min(CRASH_PAUSE_S * 2 ** min(self.tally.stillborn, 10), LONGEST_CRASH_PAUSE_S)
+        self.exit_counts.failed_starts = self.exit_counts.failed_starts + 1 if failed else 0
+        if self.exit_counts.failed_starts:
+            pause = min(CRASH_PAUSE_S * 2 ** min(self.exit_counts.failed_starts, 10), LONGEST_CRASH_PAUSE_S)
             self._start_at = time.monotonic() + pause
 
-    def dismiss(self) -> None:
+    def terminate_all(self) -> None:
         """No more waiting: kill what lives."""
-        for ward in self.wards:
-            ward.dismiss()
-        for ward in self.wards:
-            ward.process.join()
-        self.bury()
+        for child in self.children:
+            child.terminate()
+        for child in self.children:
+            child.process.join()
+        self.collect_dead()
 
     def close(self) -> None:
         """With jobs still unsettled, the next worker on this host finds the file and does it."""
-        self._life.close(remove=not self._unsettled)
+        self._liveness.close(remove=not self._unsettled)
 
 
 def _exit_reason(code: int) -> str:

@@ -178,67 +178,67 @@ class Stopped(BaseException):
 
 
 class ProcessGuard:
-    def __init__(self, slot: SharedState, parent_pid: int) -> None:
-        self._slot = slot
+    def __init__(self, state: SharedState, parent_pid: int) -> None:
+        self._state = state
         self._parent_pid = parent_pid
         self._pid = os.getpid()
         # Held open, it can be returned to whatever became of its name.
-        self._home = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._home_is = _identity(os.fstat(self._home))
+        self._directory = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._directory_identity = _identity(os.fstat(self._directory))
         self._number = 0
         self._stopped = False
-        self._listener = self._heard
+        self._sigterm_handler = self._on_sigterm
         self._streams: dict[int, Any] = {}
-        self._state: ProcessState | None = None
+        self._recorded: ProcessState | None = None
         self._outputs = select.poll()
         for fd in (1, 2):
             self._outputs.register(fd, 0)
-        self.asked_to_leave = False
-        self.robbed = False
+        self.exit_requested = False
+        self.descriptors_lost = False
         """A handler closed the descriptors of this process; the store's are among them."""
 
-    def settle_in(self) -> None:
+    def set_up(self) -> None:
         """Make this process the child of its supervisor and nobody else's."""
         if os.getpid() != os.getpgrp():
             # What a handler starts belongs to its group, and goes when the child goes.
             os.setpgid(0, 0)
         if sys.platform.startswith("linux"):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        self.leave_with_parent()
+        self.exit_with_parent()
         # The supervisor decides when to stop; a terminal's Ctrl-C, or its end, may reach everybody.
-        self._listen()
-        os.register_at_fork(after_in_child=_forget_signals)
-        self._mend_stdin()
-        self.mend_output()
+        self._install_handlers()
+        os.register_at_fork(after_in_child=_reset_signals)
+        self._repair_stdin()
+        self.repair_output()
 
-    def take_stock(self) -> None:
+    def record_state(self) -> None:
         """Remember what this process is like and prints to, once the application is loaded."""
         self._streams = {1: sys.stdout, 2: sys.stderr}
-        self._mend_streams()
-        self._state = ProcessState()
+        self._repair_streams()
+        self._recorded = ProcessState()
 
     def restore(self) -> str | None:
         """Make the process fit for another function; the reason to end it where that is not possible."""
-        return self._state.restore() if self._state is not None else None
+        return self._recorded.restore() if self._recorded is not None else None
 
-    def _listen(self) -> None:
+    def _install_handlers(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, self._listener)
+        signal.signal(signal.SIGTERM, self._sigterm_handler)
 
-    def leave_with_parent(self) -> None:
+    def exit_with_parent(self) -> None:
         if _getppid() != self._parent_pid:
             _exit(1)
 
-    def _heard(self, _number: int, _frame: object) -> None:
+    def _on_sigterm(self, _number: int, _frame: object) -> None:
         """The supervisor's SIGTERM is for one execution; anybody else's asks the whole child to finish."""
-        if self._number and self._slot.condemned(self._number):
+        if self._number and self._state.being_killed(self._number):
             self._stopped = True
             raise Stopped
-        self.asked_to_leave = True
+        self.exit_requested = True
 
     @contextmanager
-    def around(self, number: int) -> Iterator[None]:
+    def execution(self, number: int) -> Iterator[None]:
         """A handler runs in here: it can be stopped, and what it did to the process is mended after it."""
         try:
             self._number = number
@@ -248,79 +248,79 @@ class ProcessGuard:
             if _getpid() != self._pid:
                 # The handler forked and both came back. One of them must not go on claiming.
                 _exit(0)
-            self._mend()
+            self._repair()
         if self._stopped:
             # The handler swallowed it; it does not get to say how the job ended.
             raise Stopped
 
-    def intact(self) -> bool:
+    def descriptors_intact(self) -> bool:
         """Whether the descriptors are still those of this process: one of them stands for all."""
         try:
-            return _identity(_fstat(self._home)) == self._home_is
+            return _identity(_fstat(self._directory)) == self._directory_identity
         except OSError:
             return False
 
-    def _mend(self) -> None:
-        if self._state is not None:
-            self._state.restore_own()
-        if not self.intact():
-            self.robbed = True
+    def _repair(self) -> None:
+        if self._recorded is not None:
+            self._recorded.restore_own()
+        if not self.descriptors_intact():
+            self.descriptors_lost = True
             return
         for timer in _TIMERS:
             # Left running, it would kill the next job's process.
             _set_timer(timer, 0)
-        listening = _getsignal(signal.SIGTERM) is self._listener
+        listening = _getsignal(signal.SIGTERM) is self._sigterm_handler
         if not listening or _getsignal(signal.SIGINT) != signal.SIG_IGN:
-            self._listen()
+            self._install_handlers()
         # Without a look at where it stands: that costs more.
-        _fchdir(self._home)
+        _fchdir(self._directory)
         if sys.stdin is None or sys.stdin.closed:
-            self._mend_stdin()
+            self._repair_stdin()
         out, err = self._streams[1], self._streams[2]
         if sys.stdout is not out or sys.stderr is not err or out.closed or err.closed:
-            self._mend_streams()
+            self._repair_streams()
 
-    def _mend_stdin(self) -> None:
-        _lead_nowhere(0, os.O_RDONLY)
+    def _repair_stdin(self) -> None:
+        _redirect_to_null(0, os.O_RDONLY)
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the life of the process
 
-    def mend_output(self) -> None:
+    def repair_output(self) -> None:
         """Where nobody reads any more, or what was closed: printing must not fail a job, nor hit a file that
         was given the number.
         """
         for fd, _ in self._outputs.poll(0):
-            _lead_nowhere(fd, os.O_WRONLY)
+            _redirect_to_null(fd, os.O_WRONLY)
 
-    def _mend_streams(self) -> None:
-        self.mend_output()
+    def _repair_streams(self) -> None:
+        self.repair_output()
         for fd, stream in self._streams.items():
             if getattr(stream, "closed", True):
                 self._streams[fd] = open(fd, "w", errors="backslashreplace", closefd=False)  # noqa: SIM115
         sys.stdout, sys.stderr = self._streams[1], self._streams[2]
 
 
-def _lead_nowhere(fd: int, flags: int) -> None:
-    nowhere = os.open(os.devnull, flags)
-    if nowhere != fd:
-        os.dup2(nowhere, fd)
-        os.close(nowhere)
+def _redirect_to_null(fd: int, flags: int) -> None:
+    null = os.open(os.devnull, flags)
+    if null != fd:
+        os.dup2(null, fd)
+        os.close(null)
 
 
 def _identity(file: os.stat_result) -> tuple[int, int]:
     return file.st_dev, file.st_ino
 
 
-def _forget_signals() -> None:
+def _reset_signals() -> None:
     # Whoever sends SIGTERM to a process that a handler forked means to end it.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def end_process(slot: SharedState, code: int) -> None:
+def end_process(state: SharedState, code: int) -> None:
     """Exit without returning: that would wait for threads a handler left behind."""
     try:
         # From now on the supervisor does not wait long: a pipe nobody reads, or a lock nobody gives back,
         # would keep this process for ever.
-        slot.say_leaving(time.monotonic())
+        state.set_leaving(time.monotonic())
         with suppress(BaseException):
             logging.shutdown()
         for stream in (sys.stdout, sys.stderr):

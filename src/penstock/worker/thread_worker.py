@@ -55,7 +55,7 @@ class ThreadWorker:
     ) -> None:
         self._queue = queue
         self._registry = registry
-        self._state = SharedState()
+        self._state = SharedState.in_memory()
         self._breakers = Breakers()
         self._executor = Executor(registry, self._breakers)
         self._outbox = Outbox(queue, self._state)
@@ -84,7 +84,7 @@ class ThreadWorker:
             with self._heartbeat():
                 self._run_until_stopped()
             if self._documents is not None:
-                self._documents.lanes.put_down()
+                self._documents.lanes.release_batch()
         except Exception as error:  # noqa: BLE001 - a thread's error is raised where it is stopped
             self._error = error
         finally:
@@ -114,7 +114,7 @@ class ThreadWorker:
         number = self._state.begin((job,), time.monotonic())
         contexts = context_factory(self._state, number, self._breakers, self._outbox)
         settlements = self._executor.run([claim], contexts)
-        self._outbox.put(settlements)
+        self._outbox.add(settlements)
         self._state.end(1)
         self._outbox.send()
         if self._documents is not None and settlements[0].waiting_for not in (None, CHILDREN):
@@ -165,16 +165,16 @@ class ThreadWorker:
 
     def _renew(self, written: tuple[int, str | None]) -> tuple[int, str | None]:
         """Renew the job being executed; ``written`` and the return value: the progress last written."""
-        doing = self._state.executing()
-        if doing is None or doing.over_tasks:
+        execution = self._state.executing()
+        if execution is None or execution.runs_tasks:
             return written
-        (job,) = doing.members
-        progress = self._state.progress(doing.number, 0)
-        fresh = progress if (doing.number, progress) != written else None
+        (job,) = execution.members
+        progress = self._state.progress(execution.number, 0)
+        fresh = progress if (execution.number, progress) != written else None
         (answer,) = self._queue.renew([Beat(job.queue_id, job.claim_number, self._lease, fresh)])
         if answer.cancel_requested or not answer.held:
-            self._state.ask_to_stop(doing.number, 0)
-        return doing.number, progress
+            self._state.request_stop(execution.number, 0)
+        return execution.number, progress
 
 
 class _DocumentWork:
@@ -188,9 +188,9 @@ class _DocumentWork:
 
     def run(self) -> bool:
         """Run one piece of a lane's batch; False: no lane had a task."""
-        worked = self.lanes.step(lambda _: nullcontext())
-        if not self.lanes.at_work:
-            self._notifier.step()
+        worked = self.lanes.run_piece(lambda _: nullcontext())
+        if not self.lanes.has_batch:
+            self._notifier.process_outbox()
             self._sweeper.clear_leftovers()
         return worked
 

@@ -21,15 +21,15 @@ from penstock.job import Job, JobQuery, Status
 from penstock.queue.protocol import Queue
 from penstock.worker import orphans
 from penstock.worker.orphans import JobPages
-from penstock.worker.outbox import AWAY
+from penstock.worker.outbox import OUTAGE
 
 log = logging.getLogger("penstock.upkeep")
 
 
 class _Duty:
-    def __init__(self, every_s: float, do: Callable[[], bool | None], spread: float) -> None:
+    def __init__(self, every_s: float, run: Callable[[], bool | None], spread: float) -> None:
         self.every_s = every_s
-        self.do = do
+        self.run = run
         self.spread = spread
         self.due_at = 0.0
 
@@ -38,23 +38,23 @@ class Schedule:
     def __init__(self) -> None:
         self._duties: list[_Duty] = []
 
-    def add(self, every_s: float, do: Callable[[], bool | None], *, spread: float = 0.0) -> None:
-        """``do`` answers True when there is more to do at once. ``spread`` keeps many workers apart."""
-        self._duties.append(_Duty(every_s, do, spread))
+    def add(self, every_s: float, run: Callable[[], bool | None], *, spread: float = 0.0) -> None:
+        """``run`` answers True when there is more to do at once. ``spread`` keeps many workers apart."""
+        self._duties.append(_Duty(every_s, run, spread))
 
     def run_due(self, now: float) -> None:
         for duty in self._duties:
             if now >= duty.due_at:
                 duty.due_at = now + duty.every_s * random.uniform(1 - duty.spread, 1 + duty.spread)
-                if patiently(duty.do):
+                if skip_on_outage(duty.run):
                     duty.due_at = now
 
 
-def patiently(do: Callable[[], bool | None]) -> bool | None:
+def skip_on_outage(run: Callable[[], bool | None]) -> bool | None:
     """A store that is away fails a duty, not the supervisor; leases outlast a short absence."""
     try:
-        return do()
-    except AWAY as error:
+        return run()
+    except OUTAGE as error:
         log.warning("the store is away: %s", error)
         return None
 
@@ -83,38 +83,38 @@ class Reaper:
         self._wall = wall or (lambda: queue.now().timestamp())
         self._steady = steady
         self._offset: float | None = None
-        with suppress(*AWAY):
+        with suppress(*OUTAGE):
             self._offset = self._wall() - steady()
-        self._sits_out_until = 0.0
+        self._paused_until = 0.0
 
-    def step(self) -> bool:
+    def run(self) -> bool:
         """Settled by claim number, so that a holder that finished meanwhile is not robbed."""
-        if self._must_sit_out():
+        if self._is_paused():
             return False
         late = self._queue.expired(limit=REAP_AT_ONCE)
         if late:
             log.warning("%d jobs are taken back: their workers did not renew the leases", len(late))
             lost = [lifecycle.lease_lost(job, jitter=random.uniform(-1, 1)) for job in late]
-            orphans.record_failed_files(self._catalog, late, lost, None)
+            orphans.record_failed_files(self._catalog, late, lost)
             self._queue.settle(lost)
         return len(late) == REAP_AT_ONCE
 
-    def _must_sit_out(self) -> bool:
+    def _is_paused(self) -> bool:
         now = self._steady()
         offset = self._wall() - now
         jumped = 0.0 if self._offset is None else offset - self._offset
         if abs(jumped) > DRIFT_S:
             log.warning("the clock jumped by %.0f s: leases count again in a while", jumped)
-            self._sits_out_until = now + self._longest_lease_s
+            self._paused_until = now + self._longest_lease_s
         self._offset = offset
-        return now < self._sits_out_until
+        return now < self._paused_until
 
 
 class Reconciler:
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
 
-    def step(self) -> bool:
+    def run(self) -> bool:
         repaired = self._queue.reconcile()
         if repaired:
             log.warning("%d rows were put right", repaired)
@@ -127,10 +127,10 @@ IN_PROGRESS = frozenset({Status.IN_PROGRESS})
 class OverdueEnder:
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self._rounds = orphans.JobPages(queue, JobQuery(statuses=IN_PROGRESS))
+        self._pages = orphans.JobPages(queue, JobQuery(statuses=IN_PROGRESS))
 
-    def step(self) -> bool:
-        page, more = self._rounds.next_page()
+    def run(self) -> bool:
+        page, more = self._pages.next_page()
         now, paused = self._queue.now(), self._queue.paused()
         overdue = [
             job
@@ -138,7 +138,7 @@ class OverdueEnder:
             if job.waiting
             and _silent(job, job.timeout_s, now)
             and not any(scope.covers(job.tenant_id, job.collection) for scope in paused)
-            and not self._moves_below(job, job.timeout_s, now)
+            and not self._has_active_descendant(job, job.timeout_s, now)
         ]
         for job in overdue:
             log.warning("job %s waited %d s without any part of it ending", job.queue_id, job.timeout_s)
@@ -146,11 +146,11 @@ class OverdueEnder:
             self._queue.settle([lifecycle.timed_out(job) for job in overdue])
         return more
 
-    def _moves_below(self, job: Job, timeout_s: int, now: datetime) -> bool:
+    def _has_active_descendant(self, job: Job, timeout_s: int, now: datetime) -> bool:
         """A child that ends touches its parent's row only, so a tree is asked level by level."""
         below = orphans.all_jobs(self._queue, JobQuery(statuses=IN_PROGRESS, parent_id=job.queue_id))
         return any(
-            not _silent(child, timeout_s, now) or self._moves_below(child, timeout_s, now)
+            not _silent(child, timeout_s, now) or self._has_active_descendant(child, timeout_s, now)
             for child in below
             if child.waiting
         )
@@ -165,7 +165,7 @@ class Pruner:
         self._queue = queue
         self._retention = {Status(status): kept for status, kept in retention.items()}
 
-    def step(self) -> bool:
+    def run(self) -> bool:
         """One batch. A status without a retention time is kept for ever."""
         if not self._retention:
             return False
@@ -179,7 +179,7 @@ STUCK_AFTER = timedelta(minutes=30)
 class StuckWarner:
     def __init__(self, queue: Queue, *, after: timedelta = STUCK_AFTER) -> None:
         self._queue = queue
-        self._rounds = JobPages(queue, JobQuery(statuses=frozenset({Status.IN_PROGRESS})))
+        self._pages = JobPages(queue, JobQuery(statuses=frozenset({Status.IN_PROGRESS})))
         self._after = after
         self._warned: dict[str, datetime] = {}
         self._seen: dict[str, datetime] = {}
@@ -188,8 +188,8 @@ class StuckWarner:
     def stuck(self) -> int:
         return len(self._warned)
 
-    def step(self) -> bool:
-        page, more = self._rounds.next_page()
+    def run(self) -> bool:
+        page, more = self._pages.next_page()
         now = self._queue.now()
         for job in page:
             if job.lease_until is not None and now - job.updated_at > self._after:
@@ -213,7 +213,7 @@ class StuckWarner:
 
 
 AT_ONCE = 100
-KEPT = timedelta(days=7)
+KEPT_FOR = timedelta(days=7)
 """How long tombstones and cached vectors of texts nobody has any more are remembered."""
 
 
@@ -228,12 +228,12 @@ class Sweeper:
         over = self._catalog.clear([entry.entry_id for entry in entries])
         return not over or len(entries) == AT_ONCE
 
-    def take_back(self) -> bool:
+    def reclaim_tasks(self) -> bool:
         late = self._catalog.expired(limit=AT_ONCE)
         if late:
             log.warning("%d tasks are taken back: their workers gave no sign of life", len(late))
             self._catalog.settle([outcomes.lost(claim) for claim in late])
         return len(late) == AT_ONCE
 
-    def forget(self) -> bool:
-        return self._catalog.sweep(clock.now() - KEPT) > 0
+    def sweep(self) -> bool:
+        return self._catalog.sweep(clock.now() - KEPT_FOR) > 0

@@ -22,9 +22,9 @@ from penstock.worker.pool import start_context
 if TYPE_CHECKING:
     from penstock.pipeline.vectors.cache import SpaceCache
 
-ROUNDS = 10
+EVERY_ROUNDS = 10
 """Rounds of upkeep between two looks at a catalog that changes all the time."""
-TIDY_AFTER = timedelta(hours=1)
+COMPACT_AFTER = timedelta(hours=1)
 """About how long a vector that was removed may stay in a file, where a worker runs."""
 SLICE = 50_000
 """Rows drawn before the graph is written, or half of what is drawn already if that is more: who is stopped
@@ -38,34 +38,38 @@ class VectorKeeper:
     """The supervisor's side: sweeps, and sees to it that at most one process of its keeps the files."""
 
     def __init__(
-        self, catalog: Catalog, open_catalog: Callable[[], Catalog], shelf: CacheDirectory, start_method: str
+        self,
+        catalog: Catalog,
+        open_catalog: Callable[[], Catalog],
+        directory: CacheDirectory,
+        start_method: str,
     ) -> None:
         self._catalog = catalog
         self._open_catalog = open_catalog
-        self._shelf = shelf
+        self._directory = directory
         self._context = start_context(start_method)
         self._process: BaseProcess | None = None
         self._sequence: int | None = None
-        self._tidy_at = math.inf
+        self._compact_at = math.inf
         self._rounds = 0
 
-    def step(self) -> bool:
+    def run(self) -> bool:
         """Not in the first round: a command that works for a moment has other things to do."""
         self._rounds += 1
-        if self._rounds % ROUNDS != 2 or self._busy():
+        if self._rounds % EVERY_ROUNDS != 2 or self._busy():
             return False
         now = time.monotonic()
         with self._catalog.snapshot() as snapshot:
             sequence = snapshot.changes("").sequence
-            if sequence == self._sequence and now < self._tidy_at:
+            if sequence == self._sequence and now < self._compact_at:
                 return False
             with suppress(OSError):  # files that cannot be removed are no reason to end a worker
-                self._shelf.sweep(lambda tenant_id: {space.name for space in snapshot.spaces(tenant_id)})
-            large = any(True for _ in worth_a_file(snapshot, self._shelf))
+                self._directory.sweep(lambda tenant_id: {space.name for space in snapshot.spaces(tenant_id)})
+            large = any(True for _ in worth_a_file(snapshot, self._directory))
         if large:
             self._start()
         # Once more when files of now are old enough to be tidied, also if nothing changes until then.
-        self._tidy_at = now + TIDY_AFTER.total_seconds() if sequence != self._sequence else math.inf
+        self._compact_at = now + COMPACT_AFTER.total_seconds() if sequence != self._sequence else math.inf
         self._sequence = sequence
         return False
 
@@ -84,7 +88,7 @@ class VectorKeeper:
 
     def _start(self) -> None:
         process: BaseProcess = self._context.Process(  # type: ignore[attr-defined]
-            target=keep, args=(self._open_catalog, self._shelf, os.getpid()), daemon=True
+            target=keep, args=(self._open_catalog, self._directory, os.getpid()), daemon=True
         )
         try:
             process.start()
@@ -102,78 +106,78 @@ class VectorKeeper:
             self._process = None
 
 
-def worth_a_file(snapshot: CatalogSnapshot, shelf: CacheDirectory) -> Iterator[tuple[str, str, int]]:
+def worth_a_file(snapshot: CatalogSnapshot, directory: CacheDirectory) -> Iterator[tuple[str, str, int]]:
     """Tenants, spaces and dimensions."""
     for tenant_id in sorted({each.tenant_id for each in snapshot.tenants()}):
         for space in snapshot.spaces(tenant_id):
-            if space.chunks >= shelf.sizes.worth_a_file and space.dimension:
+            if space.chunks >= directory.sizes.worth_a_file and space.dimension:
                 yield tenant_id, space.name, space.dimension
 
 
-def keep(open_catalog: Callable[[], Catalog], shelf: CacheDirectory, parent_pid: int) -> None:
+def keep(open_catalog: Callable[[], Catalog], directory: CacheDirectory, parent_pid: int) -> None:
     """What the process does, until everything is as it should be or its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.nice(NICENESS)
     catalog = open_catalog()
     try:
-        keep_all(catalog, shelf, lambda: os.getppid() != parent_pid)
+        keep_all(catalog, directory, lambda: os.getppid() != parent_pid)
     finally:
         catalog.close()
 
 
-def keep_all(catalog: Catalog, shelf: CacheDirectory, stop: Callable[[], bool] = lambda: False) -> None:
+def keep_all(catalog: Catalog, directory: CacheDirectory, stop: Callable[[], bool] = lambda: False) -> None:
     from penstock.pipeline.vectors.ann_index import usearch_installed
     from penstock.pipeline.vectors.cache import SpaceCache
 
     with catalog.snapshot() as snapshot:
-        large = list(worth_a_file(snapshot, shelf))
+        large = list(worth_a_file(snapshot, directory))
     for tenant_id, space, dimension in large:
         if stop():
             return
-        copy = SpaceCache(tenant_id, space, dimension, shelf)
+        cache = SpaceCache(tenant_id, space, dimension, directory)
         with catalog.snapshot() as snapshot:
-            copy.follow(snapshot, tidy=_old(shelf, tenant_id, space))
-        rows = copy.base.label.rows if copy.base is not None else 0
-        if rows < shelf.sizes.worth_a_graph:
+            cache.follow(snapshot, tidy=_old(directory, tenant_id, space))
+        rows = cache.base.label.rows if cache.base is not None else 0
+        if rows < directory.sizes.worth_a_graph:
             continue
         if usearch_installed():
-            while _draw_on(copy, shelf, tenant_id, space, stop):
+            while _extend_index(cache, directory, tenant_id, space, stop):
                 continue
         else:
             log.info("%d vectors of a tenant; the extra `usearch` would make searching them quicker", rows)
 
 
-def _old(shelf: CacheDirectory, tenant_id: str, space: str) -> bool:
+def _old(directory: CacheDirectory, tenant_id: str, space: str) -> bool:
     try:
-        written = shelf.vectors(tenant_id, space).stat().st_mtime
+        written = directory.vectors(tenant_id, space).stat().st_mtime
     except OSError:
         return False
-    return clock.now().timestamp() - written > TIDY_AFTER.total_seconds() / 2
+    return clock.now().timestamp() - written > COMPACT_AFTER.total_seconds() / 2
 
 
-def _draw_on(
-    copy: SpaceCache, shelf: CacheDirectory, tenant_id: str, space: str, stop: Callable[[], bool]
+def _extend_index(
+    cache: SpaceCache, directory: CacheDirectory, tenant_id: str, space: str, stop: Callable[[], bool]
 ) -> bool:
     """One slice; whether there is more to draw."""
     from penstock.pipeline.vectors.ann_index import draw, drawn_so_far
 
-    rows, path = copy.base, shelf.graph(tenant_id, space)
+    rows, path = cache.base, directory.graph(tenant_id, space)
     if rows is None or stop():
         return False
     drawn = drawn_so_far(path, rows)
     covered = drawn.covered if drawn is not None else 0
-    if len(rows) - covered <= max(shelf.sizes.most_drift, covered // 20):
+    if len(rows) - covered <= max(directory.sizes.most_drift, covered // 20):
         return False
     until = min(len(rows), covered + max(SLICE, covered // 2))
     try:
-        with shelf.building(tenant_id, space) as alone, shelf.young(path) as (file, young):
+        with directory.building(tenant_id, space) as alone, directory.young(path) as (file, young):
             if not alone or not draw(file, young, rows, path, until, stop):
                 return False
-            shelf.publish(young, path)
+            directory.publish(young, path)
     except OSError as error:
         log.warning("no graph of vectors could be drawn: %s", error)
         return False
-    if not shelf.vectors(tenant_id, space).exists():
+    if not directory.vectors(tenant_id, space).exists():
         # The tenant was deleted meanwhile.
         path.unlink(missing_ok=True)
         return False

@@ -16,7 +16,7 @@ from penstock import lifecycle
 from penstock.job import Job, Settlement
 from penstock.pipeline import budget
 from penstock.worker.child_handle import ChildHandle
-from penstock.worker.orphans import Verdict
+from penstock.worker.orphans import Resolve
 from penstock.worker.pool import ProcessPool, WorkerOptions
 from penstock.worker.shared_state import Execution, FileRun
 
@@ -27,42 +27,44 @@ STUCK = "its batch took too long; it runs alone now"
 
 class Culprits(NamedTuple):
     indexes: frozenset[int]
-    verdict: Verdict
+    resolve: Resolve
 
 
 def late_jobs(
-    doing: Execution, run: FileRun | None, lasted: float, cpu_seconds: float | None
+    execution: Execution, run: FileRun | None, elapsed: float, cpu_seconds: float | None
 ) -> Culprits | None:
-    """Jobs that exceeded their time. ``lasted``: seconds since ``clock_start``; ``cpu_seconds``: what the
+    """Jobs that exceeded their time. ``elapsed``: seconds since ``clock_start``; ``cpu_seconds``: what the
     process has used."""
     mark = run.mark if run is not None else None
     if mark is not None and cpu_seconds is not None:
         used = cpu_seconds - mark.cpu_started
         if used > mark.seconds + BACKSTOP_S:
             return Culprits(frozenset([mark.member]), _over_budget(mark.seconds))
-    found = frozenset(index for index, member in enumerate(doing.members) if lasted > member.timeout_s)
+    found = frozenset(index for index, member in enumerate(execution.members) if elapsed > member.timeout_s)
     if not found:
         return None
-    if run is None or len(doing.members) == 1:
+    if run is None or len(execution.members) == 1:
         return Culprits(found, lifecycle.timed_out)
     if mark is None:
         # Between two files, where all of them are written: alone, each shows whether it is the slow one.
-        return Culprits(frozenset(range(len(doing.members))), lambda job: lifecycle.suspected(job, STUCK))
+        return Culprits(frozenset(range(len(execution.members))), lambda job: lifecycle.suspected(job, STUCK))
     return Culprits(frozenset([mark.member]), lifecycle.timed_out) if mark.member in found else None
 
 
-def clock_start(doing: Execution, run: FileRun | None) -> float:
+def clock_start(execution: Execution, run: FileRun | None) -> float:
     """When the timeout began to count: in a batch of files, with the file or write in hand."""
-    return doing.started if run is None or len(doing.members) == 1 else max(run.since, doing.started)
+    return (
+        execution.started if run is None or len(execution.members) == 1 else max(run.since, execution.started)
+    )
 
 
-def _over_budget(seconds: float) -> Verdict:
+def _over_budget(seconds: float) -> Resolve:
     error = budget.time_exceeded(seconds)
 
-    def verdict(job: Job) -> Settlement:
+    def resolve(job: Job) -> Settlement:
         return lifecycle.failed(job, error.code, f"{type(error).__name__}: {error.message}")
 
-    return verdict
+    return resolve
 
 
 TICK_S = 0.1
@@ -77,12 +79,12 @@ log = logging.getLogger("penstock.worker")
 class Watchdog:
     """Lasts as long as its ``with`` block. ``check`` raises what ended it early."""
 
-    def __init__(self, nursery: ProcessPool, terms: WorkerOptions) -> None:
-        self._nursery = nursery
-        self._terms = terms
+    def __init__(self, pool: ProcessPool, options: WorkerOptions) -> None:
+        self._pool = pool
+        self._options = options
         self._ended = threading.Event()
         self._error: Exception | None = None
-        self._looked_at = self._awake_since = time.monotonic()
+        self._checked_at = self._awake_since = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="penstock-watch", daemon=True)
 
     def __enter__(self) -> Self:
@@ -102,50 +104,50 @@ class Watchdog:
     def _run(self) -> None:
         try:
             while not self._ended.wait(TICK_S):
-                with self._nursery.lock:
-                    self._look(time.monotonic())
+                with self._pool.lock:
+                    self._check_children(time.monotonic())
         except Exception as error:  # noqa: BLE001 - a thread's error is raised where it is asked for
             self._error = error
 
-    def _look(self, now: float) -> None:
-        self._excuse_sleepers(now)
-        for ward in self._nursery.wards:
-            doing = ward.executing
-            if ward.condemned:
-                ward.execute_sentence(doing, now)
-            elif doing is not None and not ward.slot.left_at:
-                self._judge(ward, doing, now)
+    def _check_children(self, now: float) -> None:
+        self._extend_after_freeze(now)
+        for child in self._pool.children:
+            execution = child.executing
+            if child.being_killed:
+                child.enforce_kill(execution, now)
+            elif execution is not None and not child.state.leaving_since:
+                self._check_time(child, execution, now)
             else:
-                self._end_if_hung(ward, now)
+                self._terminate_if_hung(child, now)
 
-    def _excuse_sleepers(self, now: float) -> None:
+    def _extend_after_freeze(self, now: float) -> None:
         """Time in which the whole worker stood still (SIGSTOP, a paused container) is nobody's."""
-        frozen = now - self._looked_at - TICK_S
-        self._looked_at = now
-        if frozen > FROZEN_S:
-            log.warning("this worker stood still for %.1f s; its jobs get as much more time", frozen)
+        frozen_s = now - self._checked_at - TICK_S
+        self._checked_at = now
+        if frozen_s > FROZEN_S:
+            log.warning("this worker stood still for %.1f s; its jobs get as much more time", frozen_s)
             self._awake_since = now
-            for ward in self._nursery.wards:
-                ward.excuse(frozen, now)
+            for child in self._pool.children:
+                child.extend_time(frozen_s, now)
 
-    def _end_if_hung(self, ward: ChildHandle, now: float) -> None:
+    def _terminate_if_hung(self, child: ChildHandle, now: float) -> None:
         """Without a job there is no timeout; but a thread left behind may keep the interpreter, or a lock."""
-        if ward.slot.left_at:
-            since, most, fault = ward.slot.left_at, self._terms.leaving_s, "hung while it left"
-        elif ward.slot.ready:
-            since, most, fault = ward.slot.beat_at, self._terms.silence_s, "hung without a job"
+        if child.state.leaving_since:
+            since, most, fault = child.state.leaving_since, self._options.leaving_s, "hung while it left"
+        elif child.state.ready:
+            since, most, fault = child.state.heartbeat_at, self._options.silence_s, "hung without a job"
         else:
             return
-        if ward.fault is None and now - max(since, self._awake_since) > most:
-            ward.dismiss(fault)
+        if child.fault is None and now - max(since, self._awake_since) > most:
+            child.terminate(fault)
 
-    def _judge(self, ward: ChildHandle, doing: Execution, now: float) -> None:
-        run = ward.slot.file_run(doing.number)
-        lasted = ward.lasted(doing, clock_start(doing, run), now)
-        cpu_seconds = budget.cpu_seconds(ward.pid) if run is not None and run.mark is not None else None
-        late = late_jobs(doing, run, lasted, cpu_seconds)
-        deaf = ward.ignored_stops(doing.number, self._terms.grace_s, now)
+    def _check_time(self, child: ChildHandle, execution: Execution, now: float) -> None:
+        run = child.state.file_run(execution.number)
+        elapsed = child.elapsed(execution, clock_start(execution, run), now)
+        cpu_seconds = budget.cpu_seconds(child.pid) if run is not None and run.mark is not None else None
+        late = late_jobs(execution, run, elapsed, cpu_seconds)
+        ignoring = child.ignored_stops(execution.number, self._options.grace_s, now)
         if late is not None:
-            ward.condemn(doing, late.indexes, late.verdict, now + TIMEOUT_UNWIND_S)
-        elif deaf:
-            ward.condemn(doing, deaf, lifecycle.cancelled_by_flag, now + CANCEL_UNWIND_S)
+            child.stop_execution(execution, late.indexes, late.resolve, now + TIMEOUT_UNWIND_S)
+        elif ignoring:
+            child.stop_execution(execution, ignoring, lifecycle.cancelled_by_flag, now + CANCEL_UNWIND_S)
