@@ -84,7 +84,7 @@ def test_nothing_a_handler_leaves_keeps_its_process_from_ending(field: WorkerHos
 
     pid = field.began(first).pid
     until(lambda: not alive([pid]))
-    assert (do == "keep_the_logs_lock") == ("hung while it left" in worker.log)
+    assert (do == "keep_the_logs_lock") == ("hung while exiting" in worker.log)
 
 
 def test_a_worker_whose_code_cannot_be_loaded_says_so_and_does_not_spin(field: WorkerHost):
@@ -116,7 +116,7 @@ def test_a_store_that_is_away_now_and_then_costs_time_only(field: WorkerHost):
 
     assert 0 == worker.ended()
 
-    assert "the store is away" in worker.log
+    assert "the store is unavailable" in worker.log
     assert (400, 3) == (field.count(Status.DONE), field.count(Status.FAILED))
     assert {0} == {field.job(job_id).retry_count for job_id in ids[:400]}
     assert 400 == len(field.recorded("ended"))

@@ -220,7 +220,7 @@ def outlive(field: WorkerHost, server: Outages, *, kills: int, seconds: float, a
             hosts.restart()
             let_work(field, EACH)
         check(field, finish(field, hosts), adder.acknowledged, endings())
-    assert "the store is away, trying again in" in hosts.log
+    assert "the store is unavailable, next attempt in" in hosts.log
     # Without a server none can be started; but who runs goes on.
     assert kills or not hosts.restarts
     again = len(field.recorded("ended")) - len(adder.acknowledged)

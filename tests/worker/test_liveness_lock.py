@@ -77,7 +77,7 @@ def test_a_file_that_cannot_be_opened_is_passed_over_with_one_warning(
     assert [3, 0] == [release_dead(field.queue, directory) for _ in range(2)]
 
     assert {Status.PENDING} == {field.job(job_id).status for job_id in ids}
-    assert 1 == caplog.text.count("another.worker cannot be told")
+    assert 1 == caplog.text.count("another.worker cannot be read")
 
 
 def test_a_slot_that_cannot_be_opened_does_not_keep_the_others(field: WorkerHost):

@@ -1,7 +1,8 @@
-"""A child process: claim a batch, run it one by one, settle in batches. It owns no lease and no timer.
+"""A child process: claims batches of jobs, runs them one after the other and settles them in batches.
 
-The supervisor renews its leases, watches its clock and kills it if need be; what the child executes stands
-in the shared slot. A thread of its own sends finished results off while a long handler runs.
+A child owns no lease and no timer. The supervisor renews its leases, enforces timeouts and kills the child if
+needed; the shared state tells the supervisor which jobs the child executes. A second thread of the child
+sends finished results while a long handler runs.
 """
 
 from __future__ import annotations
@@ -39,23 +40,23 @@ from penstock.worker.shared_state import MOST_MEMBERS, ExecutingJob, SharedState
 SETTLE_AT = 100
 SETTLE_AFTER_S = 0.05
 RELEASE_AFTER_S = 1.0
-"""How long claimed jobs wait behind a slow one before others may have them."""
+"""Claimed jobs that wait this long behind a slow job are released for other workers."""
 OLDEST_EVERY = 16
 CLAIM_EVERY_S = 0.25
-"""How often to claim between two pieces of tasks where nothing hints at jobs: one may have become due."""
+"""Time between two claims while tasks run and no hint of a job came: a job may have become due."""
 EXIT_CHECK_S = 0.5
-"""How often a child that waits for work looks whether it should leave."""
+"""Time between two checks for a stop request while the child waits for work."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
 LONGEST_OUTAGE_S = 60.0
-"""A store that is away for longer may only be so for this process, so another one takes over."""
+"""After an outage this long the process ends: the outage may be its own, and a new process may recover."""
 HEARTBEAT_S = 1.0
-"""How often a child that waits for work says that it lives."""
+"""Time between two heartbeats of a child that waits for work."""
 
 log = logging.getLogger("penstock.worker")
 
 
 class ChildOptions(msgspec.Struct, frozen=True):
-    """What a child is told at birth."""
+    """Options of one child process, passed at the start."""
 
     worker_id: str
     state_path: str
@@ -70,7 +71,7 @@ class ChildOptions(msgspec.Struct, frozen=True):
 
 
 class Child:
-    # Bound here, out of reach of handlers that replace them in their module and forget to put them back.
+    # Bound here, out of reach of handlers that replace them in their module and do not restore them.
     _now = staticmethod(time.monotonic)
     _sleep = staticmethod(time.sleep)
 
@@ -103,7 +104,7 @@ class Child:
         self._executing_since = 0.0
         self._claimed_at = 0.0
         self._single_claim = False
-        """Whether the last claim had one job only."""
+        """The last claim returned exactly one job."""
         self._busy = threading.Event()
         self._rounds = 0
         self._jobs = 0
@@ -119,20 +120,21 @@ class Child:
             while not self._leaving() and (self._claimed or self._isolation.may_claim(self._jobs)):
                 self._work_once()
         except Stopped:
-            # What becomes of the jobs that were executing, the supervisor says; the others are given back.
+            # The supervisor settles the jobs that were executing; the other claimed jobs are released.
             log.debug("stopped by the supervisor")
         self._leave()
         self._state.set_leaving(self._now())
         self._isolation.log_replacement()
 
     def _work_once(self) -> None:
-        """Jobs that are claimed come first. Tasks take as long as the jobs before them took; in between, and
-        after every piece of them, jobs that wait are claimed.
+        """Run the next claimed job, else a piece of a task batch, else claim.
+
+        Tasks get as much time as the jobs before them. Jobs are claimed between two pieces of a batch.
         """
         if self._claimed:
             self._run_next()
         elif self._batch_size.tasks_due and self._lanes is not None and self._lanes.has_work():
-            # Results do not wait for tasks, but nothing more is claimed before these had their turn.
+            # Send results first. More jobs are claimed only after the tasks had their turn.
             self._retry_on_outage(self._outbox.send)
             if not self._run_tasks():
                 self._batch_size.end_task_turn()
@@ -145,7 +147,7 @@ class Child:
                 self._retry_on_outage(self._wait_for_work)
 
     def _claim_due(self) -> bool:
-        """Whether to claim: between two pieces of a batch of tasks only when there may be jobs."""
+        """Decide whether to claim now: within a batch of tasks only when jobs may be waiting."""
         if self._lanes is None or not self._lanes.has_batch or len(self._outbox):
             return True
         return self._now() - self._claimed_at > CLAIM_EVERY_S or self._queue.wait(0)
@@ -154,21 +156,21 @@ class Child:
         return self._guard.exit_requested or self._state.exit_requested()
 
     def _wait_for_work(self) -> None:
-        """Wait until something may be there, in pieces, so that a long poll does not delay a stop."""
+        """Wait for a hint of work, in short pieces: a long poll must not delay a stop."""
         self._busy.clear()
         self._batch_size.end_task_turn()
         self._state.set_idle(True)
         until = self._now() + self._options.poll_s
         while not self._leaving() and (left := until - self._now()) > 0:
             self._guard.exit_with_parent()
-            # Also with nothing to do: a service that was down may be due for another try.
+            # Also without a job: the breaker of a service may become half-open.
             self._report_services()
             if self._queue.wait(min(left, EXIT_CHECK_S)):
                 break
         self._state.set_idle(False)
 
     def _retry_on_outage(self, attempt: Callable[[], None]) -> None:
-        """A store that is away for a while costs time, not the process."""
+        """Retry until the store is available again. A short outage costs time, not the process."""
         pause, give_up_at = FIRST_PAUSE_S, self._now() + LONGEST_OUTAGE_S
         while True:
             try:
@@ -176,7 +178,7 @@ class Child:
             except (StoreUnavailable, DiskFull) as error:
                 if self._leaving() or self._now() > give_up_at:
                     raise
-                log.warning("the store is away, trying again in %.1f s: %s", pause, error)
+                log.warning("the store is unavailable, next attempt in %.1f s: %s", pause, error)
                 self._sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, LONGEST_PAUSE_S)
 
@@ -226,7 +228,7 @@ class Child:
                 self._claimed.extend(claims)
             self._busy.set()
         with self._lock:
-            # While nothing is executed: then all that this process knows of is waiting, or in the box.
+            # Nothing is being executed here, so every known claim is in the list or in the outbox.
             known = {(claim.queue_id, claim.claim_number) for claim in self._claimed}
         self._orphans.release_unknown(known | self._outbox.claims(), self._now())
 
@@ -243,7 +245,7 @@ class Child:
             self._release_claimed(REPLACED)
             return
         if len(self._outbox) and (claims[0].lost_count or self._batch_size.is_slow(kind)):
-            # Finished work must not hang on a job that may take long, or take the process down.
+            # Send finished results before a job that may take long or kill the process.
             self._retry_on_outage(self._outbox.send)
         if self._lanes is not None and self._lanes.has_batch and self._batch_size.is_slow(kind):
             self._retry_on_outage(self._lanes.release_batch)
@@ -255,7 +257,7 @@ class Child:
         self._finish(settlements, ended)
 
     def _take_next(self) -> list[Claim]:
-        """The next job, with others of its kind when its handler takes many."""
+        """Take the next job, and similar ones for a batch handler."""
         with self._lock:
             if not self._claimed:
                 return []
@@ -287,7 +289,7 @@ class Child:
         with self._guard.execution(number):
             settlements = self._executor.run(claims, contexts)
         if state.jobs_released(number):
-            # They were given back in our name while we could not.
+            # The supervisor released the waiting jobs in this child's name.
             with self._lock:
                 self._claimed.clear()
         if self._lanes is not None and state.tasks_released(number):
@@ -302,7 +304,7 @@ class Child:
             self._exit_without_store(len(results) if kept else 0)
         if not kept:
             self._retry_on_outage(self._outbox.send)
-        # Only now: until its result is in the box, the job counts as being executed.
+        # Only now: until its result is in the outbox, the job counts as being executed.
         self._state.end(len(results))
         self._executing_since = 0.0
         self._jobs += len(results)
@@ -314,7 +316,7 @@ class Child:
             self._retry_on_outage(self._outbox.send)
 
     def _exit_without_store(self, finished: int) -> NoReturn:
-        """The store must not be touched: its numbers may be other files by now. The supervisor settles."""
+        """Exit and leave settling to the supervisor: the store's descriptors may be other files by now."""
         if finished:
             self._state.end(finished)
         reason = "a handler closed the descriptors of its process"
@@ -330,15 +332,16 @@ class Child:
     # Sending.
 
     def _send_while_busy(self) -> None:
-        """Results of quick jobs do not wait for a slow one, nor do the jobs claimed with it. Also says that
-        this process lives: it does not where a thread that was left behind keeps the interpreter.
+        """Send the results of quick jobs, and release claimed jobs, while a slow job runs.
+
+        The heartbeat comes from this thread too. It stops when a leftover thread blocks the interpreter.
         """
         while True:
             if self._busy.wait(HEARTBEAT_S):
                 self._sleep(SETTLE_AFTER_S)
             self._guard.exit_with_parent()
             now, since = self._now(), self._executing_since
-            # From here, not from the main thread: that may have to wait for the store.
+            # Not from the main thread, which may have to wait for the store.
             self._state.heartbeat(now)
             if since and now - since > SETTLE_AFTER_S and self._guard.descriptors_intact():
                 try:
@@ -346,8 +349,8 @@ class Child:
                         self._release_claimed("behind a slow job")
                     self._outbox.send()
                 except (StoreError, MemoryError) as error:
-                    # Kept in the box; the main thread, or the next round, tries again. The memory is missed
-                    # while a file uses up its share.
+                    # The results stay in the outbox; the main thread or the next round sends them.
+                    # MemoryError is possible while a file uses up its share of memory.
                     log.warning("results could not be sent yet: %s", error)
 
     def _release_claimed(self, reason: str) -> None:
@@ -356,7 +359,7 @@ class Child:
         self._outbox.add([lifecycle.released(claim, reason) for claim in claimed])
 
     def _leave(self) -> None:
-        """Everything claimed is settled or given back; nothing is left to a lease."""
+        """Settle or release everything claimed: no job has to wait for the end of a lease."""
         self._release_claimed("worker is stopping")
         self._retry_on_outage(self._outbox.send)
         if self._lanes is not None:
@@ -369,7 +372,7 @@ def main(
     registry: Callable[[], Registry],
     open_documents: Callable[[Registry], DocumentTools] | None = None,
 ) -> None:
-    """The process's whole life. Everything is opened here, in the child."""
+    """Run a child process from start to exit. Queue, handlers and catalog are opened here."""
     state = SharedState(Path(options.state_path))
     code = 1
     try:
@@ -379,7 +382,7 @@ def main(
         documents = open_documents(handlers) if open_documents is not None else None
         Child(open_queue(), handlers, guard, state, options, documents).run()
         code = 0
-    except BaseException as error:  # whatever it is, the supervisor passes it on
+    except BaseException as error:  # the supervisor reports it
         state.write_message(msgspec.json.encode({"died": error_text(error)}).decode())
         state.set_leaving(time.monotonic())
         if isinstance(error, PenstockError):

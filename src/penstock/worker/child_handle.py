@@ -1,4 +1,4 @@
-"""A child as its supervisor sees it: its process, its slot, and what is to become of the jobs it executes."""
+"""The supervisor's view of a child: process, shared state, pending kill, and the outcome of the jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.worker.shared_state import Execution, SharedState
 
 
 class Kill(NamedTuple):
-    """An execution is stopped because of some of its members; the process goes with it."""
+    """A pending kill of a process, because some jobs (``culprits``) of the execution have to be stopped."""
 
     number: int
     culprits: frozenset[int]
@@ -26,6 +26,8 @@ class Kill(NamedTuple):
 
 
 class ChildHandle:
+    """The supervisor's handle on one child."""
+
     def __init__(self, worker_id: str, state: SharedState, process: BaseProcess) -> None:
         self.worker_id = worker_id
         self.state = state
@@ -33,13 +35,13 @@ class ChildHandle:
         self._pending_kill: Kill | None = None
         self._terminated = False
         self.fault: str | None = None
-        """Why it had to be killed, when that is its own doing and no job's."""
+        """Reason for a kill that is the fault of the process and not of a job."""
         self._stop_requests: dict[tuple[int, int], float] = {}
         self._progress_seen: dict[int, tuple[int, str]] = {}
         self._jobs_released = 0
         self._extra_time = (0, 0.0)
         self.parsed_file: orphans.ParsedFile | None = None
-        """The file it was parsing when it was stopped, or died."""
+        """The file that the child was parsing when it was stopped or died."""
 
     @property
     def executing(self) -> Execution | None:
@@ -51,12 +53,12 @@ class ChildHandle:
 
     @property
     def stopped(self) -> bool:
-        """Its death is the supervisor's doing."""
+        """True if the supervisor ended this child."""
         return (self._terminated and self.fault is None) or self.being_killed
 
     @property
     def lost_tasks(self) -> bool:
-        """It died over a batch of tasks, and not because it was told to go."""
+        """True if the child died by itself during a batch of tasks."""
         executing = self.executing
         return executing is not None and executing.runs_tasks and not self._terminated
 
@@ -65,14 +67,14 @@ class ChildHandle:
         try:
             message: dict[str, Any] = msgspec.json.decode(text) if text else {}
         except msgspec.DecodeError:
-            # Cut at the end of its place.
+            # Truncated at the end of its place.
             message = {"died": text}
         return message
 
     # Progress and cancelling.
 
     def new_progress(self, number: int, index: int) -> str | None:
-        """What the member said since last asked."""
+        """Return the progress of a job, or None if unchanged since the last call."""
         progress = self.state.progress(number, index)
         if progress is None or self._progress_seen.get(index) == (number, progress):
             return None
@@ -86,12 +88,12 @@ class ChildHandle:
             self.state.request_stop(number, index)
 
     def ignored_stops(self, number: int, grace_s: float, now: float) -> frozenset[int]:
-        """Members that were asked to stop, and did not within the grace."""
+        """List the jobs of an execution still running after the grace period."""
         requests = self._stop_requests.items()
         return frozenset(index for (which, index), at in requests if which == number and now - at > grace_s)
 
     def is_starving(self, execution: Execution, after_s: float, now: float) -> bool:
-        """A handler that keeps the interpreter to itself: not even the child's own threads can run."""
+        """True if a handler blocks the interpreter: not even the child's own threads can run."""
         overdue = now - execution.started > after_s and now - self.state.heartbeat_at > after_s
         return overdue and self._jobs_released != execution.number
 
@@ -102,7 +104,7 @@ class ChildHandle:
     # Time.
 
     def extend_time(self, seconds: float, now: float) -> None:
-        """Give as much more time: the whole worker stood still that long."""
+        """Allow as much more time: the whole worker was frozen for so long."""
         execution = self.executing
         if execution is not None:
             before = self._extra_time_of(execution)
@@ -124,14 +126,14 @@ class ChildHandle:
         self, execution: Execution, culprits: frozenset[int], resolve: orphans.Resolve, kill_at: float
     ) -> None:
         self._pending_kill = Kill(execution.number, culprits, resolve, kill_at)
-        # Now: stopped in Python code, it says on its way out that no file is parsed any more.
+        # Read now: when stopped in Python code, the child clears the mark on its way out.
         self.parsed_file = orphans.file_being_parsed(self.state)
         self.state.kill_execution(execution.number)
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)
 
     def enforce_kill(self, execution: Execution | None, now: float) -> None:
-        """Only while it is still that execution: whoever finished in time leaves after the job it is at."""
+        """Kill at the planned time, but only the same execution: a job may have finished meanwhile."""
         if self._pending_kill is None or execution is None:
             return
         if execution.number != self._pending_kill.number:
@@ -140,19 +142,19 @@ class ChildHandle:
             self.kill()
 
     def terminate(self, fault: str | None = None) -> None:
-        """Killed for no fault of its jobs: what it executes is given back unspent."""
+        """Kill the child though no job is at fault: the jobs being executed are released, no retry spent."""
         self._terminated = True
         self.fault = fault
         self.kill()
 
     def kill(self) -> None:
-        """Together with whatever its handlers started."""
+        """Kill the child and all processes started by handlers."""
         self._kill_group()
-        # Too young for a group of its own, perhaps.
+        # The child may not have a group of its own yet.
         self.process.kill()
 
     def collect(self) -> orphans.Resolve:
-        """After its death: nothing it started stays behind. Answers what becomes of each job it held."""
+        """Clean up after the child's death; return the rule for settling the jobs."""
         self.process.join()
         self._kill_group()
         executing = self.executing

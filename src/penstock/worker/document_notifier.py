@@ -1,7 +1,7 @@
-"""Tells jobs that wait for a document how it ended.
+"""The document notifier: settles jobs waiting for a document when the document has ended.
 
-The outbox only names jobs to look at. Whoever looks reads the row, checks that it waits for that document,
-and settles under the claim number just read: told twice, or by two at once, the second finds nothing to do.
+The catalog's outbox only names jobs to look at. The notifier reads the row of the job, checks that it waits
+for this document, and settles under the claim number just read. A second notification finds nothing to do.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ from penstock.vocabulary import how_many
 from penstock.worker.orphans import JobPages
 
 FAILURE_CODES = {
-    "ERR_OUTAGE": "Parts of the document failed while something was down; the former version stays.",
+    "ERR_OUTAGE": "Parts of the document failed during an outage; its former version stays.",
 }
 
 RECHECK_AFTER = timedelta(seconds=60)
-"""A job that waits for so long without a word is looked at, whatever the outbox says."""
+"""A waiting job without an update for this long is checked, whether or not the outbox names it."""
 MISSING_NAMED = 3
 AT_ONCE = 100
 
 
 class DocumentNotifier:
+    """Reads the outbox, and in rounds all waiting jobs in case an entry was lost."""
+
     def __init__(self, queue: Queue, catalog: Catalog) -> None:
         self._queue = queue
         self._catalog = catalog
@@ -42,26 +44,26 @@ class DocumentNotifier:
         self._pages = JobPages(queue, JobQuery(statuses=frozenset({Status.IN_PROGRESS})))
 
     def process_outbox(self) -> bool:
-        """What the outbox names; True when there may be more."""
+        """Settle the jobs named by the outbox; True when there may be more."""
         entries = self._catalog.outbox(OutboxEntryKind.JOB, after=self._after, limit=AT_ONCE)
         done = []
         for entry in entries:
             job = self._queue.get(entry.job_id) if entry.job_id else None
             if job is not None and _running(job):
-                # Its document was quicker: it is about to say that it waits, and is looked at again.
+                # The document ended before its job was settled as waiting. The entry is read again.
                 continue
             if job is not None:
                 self._settle(job)
             done.append(entry.entry_id)
         if done:
-            # Afterwards: whoever dies in between leaves the entries to the next.
+            # Cleared last: after a crash in between, another worker finds the entries.
             self._catalog.clear(done)
         more = len(entries) == AT_ONCE
         self._after = entries[-1].entry_id if more else 0
         return more
 
     def check_waiting(self) -> bool:
-        """Jobs that were cancelled while they waited, and jobs nobody told of for long."""
+        """Settle waiting jobs that were cancelled, or had no update for long."""
         page, more = self._pages.next_page()
         now = clock.now()
         for job in page:
@@ -90,9 +92,9 @@ class DocumentNotifier:
 def settlement_for(
     job: Job, document: Document | None, missing: list[MissingPart], made: Callable[[], ChunkOrigins]
 ) -> Settlement | None:
-    """How the job ends, given its document; None: not yet."""
+    """Decide how the job ends, given the document; None: not yet."""
     if document is None:
-        return lifecycle.released(job, "its document is gone; it is read anew")
+        return lifecycle.released(job, "its document is gone; the file is read again")
     if document.state is GenerationState.DROPPED:
         if document.note in BEGIN_ANEW:
             return lifecycle.released(job, document.note)

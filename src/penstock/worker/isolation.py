@@ -20,13 +20,17 @@ from penstock.job import Claim
 from penstock.worker.log_text import function_name
 from penstock.worker.process_guard import ProcessGuard
 
+REPLACED = "its process was replaced"
+_PAYLOAD_START = '{"function_name":'
 LOOK_EVERY_S = 1.0
 THREADS, DESCRIPTORS = 64, 1_024
-"""How many more than at its start a child may have. Pools and connections that functions keep are fewer."""
+"""Threads and descriptors a child may have beyond those at its start. Pools of functions need fewer."""
+
+log = logging.getLogger("penstock.worker")
 
 
 class RecyclePolicy:
-    """``most_jobs`` and ``growth_mb`` None: no limit of that kind."""
+    """Limits after which a process is replaced. ``most_jobs``, ``growth_mb``: None is no limit."""
 
     def __init__(self, most_jobs: int | None, growth_mb: int | None) -> None:
         self._jobs = most_jobs
@@ -41,7 +45,7 @@ class RecyclePolicy:
         return None if self._jobs is None else self._jobs - jobs
 
     def reason(self, jobs: int) -> str | None:
-        """The reason to replace this process, looked for once a second."""
+        """Reason to replace this process after so many jobs; memory is checked once a second."""
         if self._jobs is not None and jobs >= self._jobs:
             return f"it ran {jobs:,} jobs"
         if time.monotonic() < self._look_at:
@@ -50,7 +54,7 @@ class RecyclePolicy:
         return self._growth_reason()
 
     def leak_reason(self) -> str | None:
-        """The same after a single job, by what is cheap to ask."""
+        """Reason to replace this process after a function, found by cheap checks only."""
         if threading.active_count() > self._threads:
             return f"more than {THREADS} threads were left running in it"
         if _lowest_free_descriptor() > self._descriptors:
@@ -80,55 +84,51 @@ def _peak_mb() -> float:
 
 
 def _descriptor_limit() -> int:
-    """Half of what is left at the start, so that there is room to settle and leave."""
+    """Half of the descriptors left at the start: settling and exiting need some."""
     used = _lowest_free_descriptor()
     jobs_left = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - used
     return used + max(min(jobs_left // 2, DESCRIPTORS), 4)
 
 
 def _lowest_free_descriptor() -> int:
-    """About as many as are open: the kernel gives out the lowest number first."""
+    """Approximate number of open descriptors: the kernel assigns the lowest free number."""
     try:
         number = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 0)
     except OSError:
-        return 1 << 30  # none is left, or standard input was closed, which the guard mends
+        return 1 << 30  # no descriptor is free, or standard input was closed, which the guard repairs
     os.close(number)
     return number
 
 
-REPLACED = "its process was replaced"
-_PAYLOAD_START = '{"function_name":'
-
-log = logging.getLogger("penstock.worker")
-
-
 class Isolation:
+    """Restores the process between two functions, and decides when to replace the process."""
+
     def __init__(self, guard: ProcessGuard, policy: RecyclePolicy) -> None:
         self._guard = guard
         self._policy = policy
         self._last_function: str | None = None
-        """The function that ran since the process was last put back, or the kind of job."""
+        """Function, or kind of job, that ran since the process was last restored."""
         self._kind = ("", "")
         self._payload_start = ""
         self._reason: str | None = None
 
     def jobs_left(self, jobs: int) -> int | None:
-        """How many more this process may run; None: no limit."""
+        """Number of jobs this process may still run; None: no limit."""
         return self._policy.jobs_left(jobs)
 
     def may_claim(self, jobs: int) -> bool:
-        """Whether this process, after so many jobs, may claim more."""
+        """True if this process may claim more after so many jobs."""
         self._reason = self._reason or self._restore() or self._policy.reason(jobs)
         return self._reason is None
 
     def log_replacement(self) -> None:
-        """Only once all is settled: a function may have left the lock of the log behind."""
+        """Log why the process is replaced, after all is settled: a function may hold the lock of the log."""
         if self._reason is not None:
             log.info("this process is replaced: %s", self._reason)
 
     def may_run(self, claim: Claim) -> bool:
-        """Whether this job may run here, after the functions that ran before it."""
-        # By the text of its payload, which begins with the name: to decode it costs more than all the rest.
+        """True if this job may run here, after the functions run before."""
+        # The payload starts with the name. Comparing text is cheap; decoding would cost more than the rest.
         if claim.payload_json.startswith(self._payload_start) and (claim.item_type, claim.op) == self._kind:
             return True
         function = function_name(claim)

@@ -1,10 +1,7 @@
-"""[lanes] The task lanes of a child: claim tasks of the catalog, run them, settle them, one batch at a time.
+"""Task lanes: claim tasks of the catalog, run them and settle them, one batch at a time.
 
 A batch is claimed and settled as a whole, but run in short pieces, so that a small job need not wait for it.
-Lanes take turns; one that had nothing is not asked again for a moment, since asking costs more than waiting.
-
-
-[until_idle] The end of ``--until-idle``: nothing is left that this worker could bring forward now.
+Lanes take turns. A lane without tasks is not asked again for a moment, since asking costs more than waiting.
 """
 
 from __future__ import annotations
@@ -30,23 +27,23 @@ from penstock.worker.shared_state import TASKS, ExecutingJob, SharedState
 
 BATCH_LIMITS = {Phase.OCR: 32, Phase.VECTOR: 256, Phase.GRAPHRAG: 64}
 PIECE_S = 0.008
-"""How long one piece of a batch should take: a job that comes meanwhile waits for it."""
+"""Target duration of one piece of a batch: a job that comes meanwhile waits this long."""
 SMALLEST_PIECES = {Phase.OCR: BATCH_LIMITS[Phase.OCR], Phase.VECTOR: 8, Phase.GRAPHRAG: 8}
-"""Tasks in a piece at least: a piece has a cost of its own. Pages are not cut: a piece opens their file."""
+"""Fewest tasks in a piece, since a piece has a fixed cost. Pages are not split: a piece opens their file."""
 NEWEST_SHARE = 0.3
 ASK_AGAIN_S = 0.25
 REFUSED_S = 60.0
 TIMEOUT_S = 900
-"""For one batch. What takes longer is stuck, and its tasks are tried alone."""
+"""Timeout of one piece. A piece that takes longer is stuck; its tasks are tried alone."""
 
 ExecutionGuard: TypeAlias = Callable[[int], AbstractContextManager[None]]
-"""What an execution, named by its number, runs inside."""
+"""Makes the context manager around an execution, given the number of the execution."""
 
 log = logging.getLogger("penstock.worker")
 
 
 class DocumentTools(NamedTuple):
-    """What a child needs to work on documents."""
+    """The catalog and the phases, which a worker needs for documents."""
 
     catalog: Catalog
     phases: Phases
@@ -57,13 +54,15 @@ class DocumentTools(NamedTuple):
 
 
 class TaskBatch(msgspec.Struct):
-    """Claimed tasks of one lane, without those that were run."""
+    """The claimed tasks of one lane not run yet."""
 
     lane: Phase
     left: list[Task]
 
 
 class Lanes:
+    """The lanes of one worker. At most one lane has a batch at a time."""
+
     def __init__(
         self,
         documents: DocumentTools,
@@ -83,25 +82,25 @@ class Lanes:
         self._unsettled: list[TaskOutcome] = []
         self._seconds_a_task = {lane: PIECE_S / SMALLEST_PIECES[lane] for lane in lanes}
         self.refused: dict[str, str] = {}
-        """Lanes not served here, and why: their work is done with something else."""
+        """Lanes not served here, with the reason: the catalog was made with another model."""
         self._uncertain = False
-        """The store failed in the middle: what it had done by then is not known."""
+        """The store failed during a call, so a claim may or may not have been committed."""
 
     def wake(self) -> None:
-        """There may be tasks now."""
+        """Look for tasks at the next turn."""
         self._ask_at = {lane: min(at, time.monotonic()) for lane, at in self._ask_at.items()}
 
     def has_work(self) -> bool:
-        """Whether there is a batch in hand, or it is time to look for one."""
+        """True if a batch is in hand or a lane is due to be asked."""
         return self._batch is not None or any(at <= time.monotonic() for at in self._ask_at.values())
 
     @property
     def has_batch(self) -> bool:
-        """Whether there is a batch in hand."""
+        """True if a batch is in hand."""
         return self._batch is not None
 
     def run_piece(self, guard: ExecutionGuard) -> bool:
-        """One piece of the batch in hand, or of the lane that waited longest; False: no lane had anything."""
+        """Run one piece of the batch, or of the lane due longest. False: no lane had a task."""
         try:
             self._recover()
             return self._run_piece(guard)
@@ -110,7 +109,7 @@ class Lanes:
             raise
 
     def _recover(self) -> None:
-        """Settle what was done, and give back what was claimed without our knowing: nobody else would."""
+        """Settle finished tasks, and release claims without a response: no other worker would."""
         if self._uncertain:
             self._batch = None
             self._settle()
@@ -118,7 +117,7 @@ class Lanes:
             self._uncertain = False
 
     def release_batch(self) -> None:
-        """Settle what is done of the batch in hand and give back the rest: something long comes before it."""
+        """Settle the finished tasks of the batch and release the rest, before something long runs."""
         batch, self._batch = self._batch, None
         if batch is None:
             return
@@ -130,7 +129,7 @@ class Lanes:
             raise
 
     def drop_batch(self) -> None:
-        """Drop the batch in hand: it was given back in this worker's name."""
+        """Forget the batch: the supervisor released all tasks in this worker's name."""
         self._batch, self._unsettled = None, []
 
     def _run_piece(self, guard: ExecutionGuard) -> bool:
@@ -151,7 +150,7 @@ class Lanes:
         return False
 
     def _with_tasks(self, lanes: Sequence[Phase], now: float) -> list[Phase]:
-        """Those that have tasks. Reading disturbs nobody, and the model is not loaded for nothing."""
+        """Select the lanes with tasks. Reading blocks no writer, and no model is loaded for an empty lane."""
         if not lanes:
             return []
         with self._catalog.snapshot() as snapshot:
@@ -179,7 +178,7 @@ class Lanes:
         number = self._state.begin((ExecutingJob(f"{TASKS}:{lane}", 0, TIMEOUT_S),), started)
         with guard(number):
             self._unsettled += self._phases.run(lane, tasks, embedding=Phase.VECTOR in self._ask_at)
-        # Done, whether the store takes it now or later.
+        # The tasks are done, whether the store takes the results now or later.
         self._state.end(0)
         seconds = (time.monotonic() - started) / len(tasks)
         self._seconds_a_task[lane] += (seconds - self._seconds_a_task[lane]) * NEWEST_SHARE
@@ -194,17 +193,16 @@ class Lanes:
         refused = sum(status is None for status in settled)
         if refused:
             self._state.count_refused(refused)
-            log.warning("%d results came too late: the tasks were no longer ours", refused)
+            log.warning("%d results came too late: the tasks had been taken from this worker", refused)
 
 
 def lane_name(lane: Phase) -> str:
-    """The lane as the reports of a worker name it."""
+    """Name of the lane in worker reports."""
     return f"lane {lane}"
 
 
 def drop_unwanted(queue: Queue, catalog: Catalog, tasks: list[Task]) -> list[Task]:
-    """Without the tasks of jobs that were cancelled, or ran out of time, while they waited for them: their
-    generation is dropped, and the tasks with it."""
+    """Drop the generations of jobs cancelled or timed out meanwhile; return the other tasks."""
     unwanted: set[int] = set()
     for document_id, job_id in {(task.source.document_id, task.source.job_id) for task in tasks}:
         job = queue.get(job_id) if job_id is not None else None
@@ -222,7 +220,7 @@ def _was_given_up(job: Job) -> bool:
 
 
 def settle_dead_tasks(catalog: Catalog, worker_id: str, *, lost: bool) -> int:
-    """End what a dead worker held: lost, if it was executing; else given back."""
+    """Settle the tasks of a dead worker: lost if they were being executed, else released."""
     held = catalog.held(worker_id)
     if held:
         catalog.settle([outcomes.lost(claim) if lost else outcomes.released(claim) for claim in held])
@@ -230,9 +228,10 @@ def settle_dead_tasks(catalog: Catalog, worker_id: str, *, lost: bool) -> int:
 
 
 def lanes_idle(queue: Queue, catalog: Catalog | None, lanes: Collection[Phase], *, takes_jobs: bool) -> bool:
-    """The lanes this worker serves have nothing to claim, nothing that runs and nothing in back-off.
+    """True if the lanes of this worker have nothing to claim, nothing running and nothing in back-off.
 
-    Jobs that wait for a document count as work, unless their document waits for a lane served elsewhere.
+    Jobs that wait for a document count as work, unless their document waits for a lane served elsewhere. Jobs
+    that are paused or scheduled for later do not count, nor do parents and lock waiters behind them.
     """
     with_tasks: set[Phase] = set()
     if takes_jobs and queue.busy(documents=False):
@@ -242,15 +241,6 @@ def lanes_idle(queue: Queue, catalog: Catalog | None, lanes: Collection[Phase], 
             with_tasks = {lane for lane in Phase if snapshot.open_tasks(lane)}
     if not with_tasks.isdisjoint(lanes):
         return False
-    # Without a catalog the documents, and all their lanes, are another host's.
-    return not takes_jobs or idle(queue, documents_elsewhere=catalog is None or bool(with_tasks))
-
-
-def idle(queue: Queue, *, documents_elsewhere: bool = False) -> bool:
-    """Nothing can be claimed, nothing runs, and nothing is in back-off.
-
-    Jobs that are paused, scheduled for later or given back for later do not count until that time has come,
-    nor does what only waits for them: parents for their children, jobs for a lock. With
-    ``documents_elsewhere``, neither do jobs that wait for their documents.
-    """
-    return not queue.busy(documents=not documents_elsewhere)
+    # Without a catalog the documents and all their lanes belong to another host.
+    documents_elsewhere = catalog is None or bool(with_tasks)
+    return not takes_jobs or not queue.busy(documents=not documents_elsewhere)

@@ -130,7 +130,7 @@ class Worker:
             until_idle=self._until_idle,
             until_job=self._until_job,
             open_catalog=functools.partial(open_catalog_again, values) if housed else None,
-            shelf=open_shelf(config.load({}, **values)),
+            cache_directory=open_shelf(config.load({}, **values)),
             open_documents=functools.partial(open_documents, values, memory=memory) if housed else None,
             takes_jobs=JOBS in self._lanes,
             lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS) if housed else (),

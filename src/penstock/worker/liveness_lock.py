@@ -1,4 +1,4 @@
-"""Liveness locks: a supervisor is alive while it holds the lock on its file.
+"""Liveness locks: a supervisor is alive while the lock on the supervisor's file is held.
 
 A process id is no proof, since the kernel assigns it again. The file names the supervisor's children. A
 worker that can lock the file knows that the supervisor is dead. Then it kills the processes that the children
@@ -23,11 +23,16 @@ from penstock.worker import orphans
 from penstock.worker.lanes import settle_dead_tasks
 from penstock.worker.shared_state import SIZE, SharedState
 
+SUFFIX = ".worker"
+REWRITE_AT = 1_000
+"""Lines after which the file is rewritten without the children that have ended."""
 _PROC = Path("/proc")
+
+log = logging.getLogger("penstock.worker")
 
 
 class ProcessInfo(NamedTuple):
-    """A process as the kernel knows it. ``started`` is counted from the boot, in ticks."""
+    """A process as /proc shows it. ``started``: ticks since the boot."""
 
     pid: int
     group: int
@@ -36,7 +41,11 @@ class ProcessInfo(NamedTuple):
 
 
 class GroupLeader(NamedTuple):
-    """A child as its supervisor wrote it down: which process it was, of which session, boot and container."""
+    """The process of a child, as recorded by the supervisor, with session, boot and container.
+
+    The kernel does not assign a process id while a group has it. So a group with the id of a child is the
+    child's own, unless all of the group ended and the id was assigned again. The other fields rule that out.
+    """
 
     pid: int
     started: int
@@ -45,13 +54,13 @@ class GroupLeader(NamedTuple):
 
     @classmethod
     def of(cls, pid: int) -> GroupLeader | None:
-        """None where there is no /proc to read it from."""
+        """Read the process from /proc; None where there is none."""
         process, realm = _process(pid), _realm()
         return cls(pid, process.started, process.session, realm) if process and realm else None
 
     @classmethod
     def parse(cls, fields: list[str]) -> GroupLeader | None:
-        """From what ``to_text`` made; None when that is not all there."""
+        """Read the text made by ``to_text``; None for incomplete text."""
         try:
             pid, started, session, realm = fields
             return cls(int(pid), int(started), int(session), realm)
@@ -63,7 +72,7 @@ class GroupLeader(NamedTuple):
 
 
 def kill_left_behind(leader: GroupLeader) -> int:
-    """Kill what is left of the group of a dead supervisor's child; answers how many processes that were."""
+    """Kill the remaining group of a dead supervisor's child; return the number of processes."""
     if leader.pid <= 1 or leader.realm != _realm():
         return 0
     members = [process for process in _processes() if process.group == leader.pid]
@@ -78,7 +87,7 @@ def kill_left_behind(leader: GroupLeader) -> int:
 def _is_of_group(process: ProcessInfo, leader: GroupLeader) -> bool:
     if process.pid == leader.pid:
         return process.started == leader.started
-    # Whoever took the number over most likely belongs to another session, as another service or terminal.
+    # A process that got the id later most likely belongs to the session of another service or terminal.
     return process.session == leader.session and process.started >= leader.started
 
 
@@ -92,7 +101,7 @@ def _processes() -> Iterator[ProcessInfo]:
 
 def _process(pid: int) -> ProcessInfo | None:
     try:
-        # The name, in parentheses, may hold anything, blanks and parentheses too.
+        # The name, in parentheses, may contain blanks and parentheses, too.
         fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
         return None if fields[0] == "Z" else ProcessInfo(pid, int(fields[2]), int(fields[3]), int(fields[19]))
     except (OSError, IndexError, ValueError):
@@ -100,7 +109,7 @@ def _process(pid: int) -> ProcessInfo | None:
 
 
 def _realm() -> str:
-    """This boot and this container: elsewhere the same numbers are other processes."""
+    """Identify this boot and this container: elsewhere the same ids are other processes."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{(_PROC / 'self/ns/pid').stat().st_ino}"
@@ -108,14 +117,9 @@ def _realm() -> str:
         return ""
 
 
-SUFFIX = ".worker"
-REWRITE_AT = 1_000
-"""Lines after which it is written anew, without the children that are gone."""
-
-log = logging.getLogger("penstock.worker")
-
-
 class LivenessLock:
+    """The lock of one supervisor, and the list of children."""
+
     def __init__(self, directory: Path, supervisor_id: str) -> None:
         self.path = directory / f"{supervisor_id}{SUFFIX}"
         self._children: dict[str, str] = {}
@@ -125,7 +129,7 @@ class LivenessLock:
 
     def _create(self) -> int:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Locked under another name first: nobody may see it unlocked while its owner lives.
+        # Locked under a temporary name first: a file visible without a lock means a dead supervisor.
         temporary = self.path.with_suffix(".young")
         fd = os.open(temporary, os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
@@ -137,12 +141,12 @@ class LivenessLock:
         return fd
 
     def add_child(self, worker_id: str) -> None:
-        """Name a child before it can claim anything."""
+        """Name a child, before the child can claim anything."""
         exists = self.path.exists()
         if not exists or self._written > REWRITE_AT:
             if not exists:
-                log.warning("%s was removed; it is made anew", self.path)
-            # The old one is locked until then: it may only have been moved, and come back.
+                log.warning("%s was removed and is created again", self.path)
+            # The old file stays locked until then: it may have been moved only, and may come back.
             created = self._create()
             self.release()
             self._fd = created
@@ -153,14 +157,14 @@ class LivenessLock:
         self._children[worker_id] = worker_id
 
     def record_process(self, worker_id: str, pid: int) -> None:
-        """Say which process the child is, so that an heir can end what its functions started."""
+        """Record the process of a child: another worker may have to kill processes started there."""
         leader = GroupLeader.of(pid)
         if leader is not None:
             line = self._children[worker_id] = f"{worker_id} {leader.to_text()}"
             self._write([line])
 
     def remove_child(self, worker_id: str) -> None:
-        """All that the child held is settled."""
+        """Forget a child after all jobs are settled."""
         self._children.pop(worker_id, None)
 
     def _write(self, lines: Iterable[str]) -> None:
@@ -169,13 +173,13 @@ class LivenessLock:
         try:
             os.write(self._fd, "".join(written_lines).encode())
         except OSError:
-            # Half a line would spoil the next one.
+            # Half a line would corrupt the next one.
             os.ftruncate(self._fd, before)
             raise
         self._written += len(written_lines)
 
     def close(self, *, remove: bool = True) -> None:
-        """Kept, the file says that there are claims to give back."""
+        """Release the lock. A file left behind means unreleased claims."""
         if remove:
             with suppress(OSError):  # its directory may be gone
                 self.path.unlink()
@@ -191,7 +195,7 @@ _open: weakref.WeakSet[LivenessLock] = weakref.WeakSet()
 
 
 def _release_all() -> None:
-    # A forked child shares the lock, and would keep its dead supervisor alive with it.
+    # A forked child shares the lock, and would make its dead supervisor look alive.
     for lock in list(_open):
         lock.release()
 
@@ -200,7 +204,7 @@ os.register_at_fork(after_in_child=_release_all)
 
 
 def any_worker_alive(directory: Path) -> bool:
-    """Whether a supervisor lives on this host that works on this directory's store."""
+    """True if a supervisor for the store of this directory runs on this host."""
     for path in directory.glob(f"*{SUFFIX}"):
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -220,14 +224,14 @@ def state_path(directory: Path, worker_id: str) -> Path:
 
 
 def release_dead(queue: Queue, directory: Path, catalog: Catalog | None = None) -> int:
-    """Give back what supervisors that died on this host left behind; answers how many jobs and tasks."""
+    """Release the claims of dead supervisors on this host; return the number of jobs and tasks."""
     released = 0
     for path, fd in _dead(directory):
         try:
             lines = [line.split() for line in _read(fd).splitlines()]
             for leader in filter(None, (GroupLeader.parse(line[1:]) for line in lines)):
                 if left := kill_left_behind(leader):
-                    log.warning("killed %d processes that a dead worker's functions had started", left)
+                    log.warning("killed %d processes started by functions of a dead worker", left)
             for worker_id in dict.fromkeys(line[0] for line in lines if line):
                 released += _release_child(queue, catalog, state_path(directory, worker_id), worker_id)
             path.unlink(missing_ok=True)
@@ -246,10 +250,10 @@ _warned: set[Path] = set()
 
 
 def _warn_once(path: Path, error: OSError) -> None:
-    """One file, of another user perhaps, must not keep this worker from its duties. Leases run out."""
+    """Warn of an unreadable file, of another user perhaps, and go on: leases end by themselves."""
     if path not in _warned:
         _warned.add(path)
-        log.warning("what became of %s cannot be told: %s", path, error)
+        log.warning("%s cannot be read, its jobs wait until their leases end: %s", path, error)
 
 
 def _size(path: Path) -> int | None:
@@ -275,13 +279,13 @@ def _release_child(queue: Queue, catalog: Catalog | None, state_file: Path, work
     if catalog is not None:
         runs_tasks = executing is not None and executing.runs_tasks
         released += settle_dead_tasks(catalog, worker_id, lost=runs_tasks)
-    # Last: should the store be away, whoever tries again needs to know what was executing.
+    # Removed last: during an outage of the store the next attempt needs it.
     state_file.unlink(missing_ok=True)
     return released
 
 
 def _dead(directory: Path) -> Iterator[tuple[Path, int]]:
-    """The files of dead supervisors, locked: two heirs do not share one."""
+    """Lock and list the files of dead supervisors, each for one worker only."""
     for path in sorted(directory.glob(f"*{SUFFIX}")):
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -296,7 +300,7 @@ def _dead(directory: Path) -> Iterator[tuple[Path, int]]:
             os.close(fd)
             continue
         if os.fstat(fd).st_nlink == 0:
-            # Another heir was quicker.
+            # Another worker has released these claims.
             os.close(fd)
             continue
         yield path, fd

@@ -16,9 +16,18 @@ from penstock import lifecycle
 from penstock.job import Settlement, Status
 from penstock.lifecycle import Holder, printable
 
+MESSAGE_LIMIT = 4_000
+TRACEBACK_LIMIT = 2_000
+NAME_LIMIT = 200
+QUOTED_LIMIT = 500
+LOGGED_LIMIT = 64_000
+"""Characters of an error and its causes that are logged unchanged."""
+BEHIND_LIMIT = 50
+"""Most causes and group members of an error that are logged."""
+
 
 def job_text(job: Holder) -> str:
-    """Such as ``job_01… (function send_mail)``."""
+    """Name a job for the log, such as ``job_01… (function send_mail)``."""
     kind = f"{job.item_type}/{job.op}"
     if job.item_type == "function":
         with suppress(msgspec.DecodeError, AttributeError):  # a payload may be anything
@@ -34,7 +43,7 @@ _decode_name = msgspec.json.Decoder(_NamedPayload).decode
 
 
 def function_name(claim: Holder) -> str:
-    """The function a job calls; for other jobs their kind."""
+    """Return the function a job calls; for other jobs their type and operation."""
     if claim.item_type == "function":
         with suppress(msgspec.DecodeError):
             return _decode_name(claim.payload_json).function_name
@@ -48,34 +57,24 @@ def outcome_text(settlement: Settlement) -> str:
     return f"is tried again in {seconds:g} s" if seconds else "is tried again at once"
 
 
-MESSAGE_LIMIT = 4_000
-TRACEBACK_LIMIT = 2_000
-NAME_LIMIT = 200
-QUOTED_LIMIT = 500
-LOGGED_LIMIT = 64_000
-"""Characters of an error and the errors behind it that are logged as they are."""
-BEHIND_LIMIT = 50
-"""Errors behind an error: its causes, and those of a group."""
-
-
 def error_text(error: BaseException) -> str:
-    """The error as text that every store can keep."""
+    """Format an error as text for any store."""
     name, message = type(error).__name__[:NAME_LIMIT], _message(error)[:MESSAGE_LIMIT]
     text = f"{name}: {message}" if message else name
     return lifecycle.printable(text)[:MESSAGE_LIMIT]
 
 
 def traceback_text(error: BaseException) -> str:
-    """Where it was raised, for whoever looks at the job when its last retry has failed, too."""
+    """Format the traceback, which the row keeps until the last retry has failed, too."""
     try:
         text = "".join(traceback.format_exception(loggable_error(error, TRACEBACK_LIMIT // 2)))
-    except Exception:  # noqa: BLE001 - as for its text
+    except Exception:  # noqa: BLE001 - formatting may run code of the error
         return "(it cannot be shown)"
     return lifecycle.printable(text[-TRACEBACK_LIMIT:])[-TRACEBACK_LIMIT:]
 
 
 def loggable_error(error: BaseException, limit: int = LOGGED_LIMIT) -> BaseException:
-    """The error itself, or, where it is too long to be logged, a short one with its name and place."""
+    """Return the error or, if too long for the log, a short one with the same name and traceback."""
     length = 0
     for number, each in enumerate(_with_causes(error)):
         length += len(_message(each)) + len(type(each).__name__)
@@ -90,7 +89,7 @@ def loggable_error(error: BaseException, limit: int = LOGGED_LIMIT) -> BaseExcep
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - an error whose text cannot be made is still an error
+    except Exception:  # noqa: BLE001 - an error without a text is still an error
         return "(its text cannot be shown)"
 
 

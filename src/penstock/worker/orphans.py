@@ -1,4 +1,4 @@
-"""Orphaned claims: jobs held by a dead worker, or claimed without the worker learning of it.
+"""Orphaned claims: jobs held by a dead worker, or by a worker without its knowledge.
 
 A job that was executing when its process died counts as lost; a job that was only claimed is released. A
 claim is also orphaned when the store committed it but the response never reached the worker.
@@ -25,10 +25,16 @@ from penstock.worker import log_text
 from penstock.worker.outbox import OUTAGE, settle_all
 from penstock.worker.shared_state import Execution, FileRun, SharedState
 
+REMEDY = "Look at the file: it may be damaged or hostile. `penstock queue retry ID` tries once more."
+SUSPECT_FOR_S = 60.0
+"""A disconnected server may still commit a claim for a while after this side gave up."""
 PAGE = 1_000
+
+log = logging.getLogger("penstock.worker")
 
 
 def all_jobs(queue: Queue, query: JobQuery) -> Iterator[Job]:
+    """Read all matching jobs page by page: no response grows with the queue."""
     after: str | None = None
     while True:
         page = queue.find(msgspec.structs.replace(query, after=after, limit=PAGE))
@@ -39,7 +45,7 @@ def all_jobs(queue: Queue, query: JobQuery) -> Iterator[Job]:
 
 
 class JobPages:
-    """The same, a page a call, from the start again after the end: for duties that must not take long."""
+    """Matching jobs, one page a call, in endless rounds: for duties with little time."""
 
     def __init__(self, queue: Queue, query: JobQuery) -> None:
         self._queue = queue
@@ -47,14 +53,12 @@ class JobPages:
         self._after: str | None = None
 
     def next_page(self) -> tuple[list[Job], bool]:
-        """Some jobs, and whether more follow in this round."""
+        """Return some jobs, and whether more follow in this round."""
         page = self._queue.find(msgspec.structs.replace(self._query, after=self._after, limit=PAGE))
         more = len(page) == PAGE
         self._after = page[-1].queue_id if more else None
         return page, more
 
-
-log = logging.getLogger("penstock.worker")
 
 Resolve: TypeAlias = Callable[[Job], Settlement]
 
@@ -68,7 +72,7 @@ def released(job: Job) -> Settlement:
 
 
 def held_by(queue: Queue, worker_id: str) -> list[Job]:
-    """Everything leased to a worker, as the store knows it: a last claim may just have succeeded."""
+    """Read all jobs leased to a worker from the store: a last claim may just have succeeded."""
     query = JobQuery(statuses=frozenset({Status.IN_PROGRESS}), worker_id=worker_id)
     return [job for job in all_jobs(queue, query) if job.lease_until is not None]
 
@@ -82,9 +86,9 @@ def settle_dead_jobs(
     catalog: Catalog | None = None,
     parsed_file: ParsedFile | None = None,
 ) -> int:
-    """End everything a dead worker held: by the results it had, else as ``resolve`` says. How many it was.
+    """Settle everything a dead worker held, by saved results, else by ``resolve``; return the number.
 
-    ``catalog``: where files that fail so are remembered; ``parsed_file``: the one it was parsing.
+    ``catalog``: records files that fail this way; ``parsed_file``: the file the worker was parsing.
     """
     settle_all(queue, results)
     held = held_by(queue, worker_id)
@@ -100,7 +104,7 @@ def settle_dead_jobs(
 
 
 def resolve_dead(executing: Execution | None, run: FileRun | None = None) -> Resolve:
-    """The plain verdict on a child that died by itself. While it parses a file, only that job is lost."""
+    """Rule for a child not killed by the supervisor. During parsing, only the job of the file is lost."""
     mark = run.mark if run is not None else None
     if executing is not None and mark is not None and mark.member < len(executing.members):
         executing = executing._replace(members=(executing.members[mark.member],))
@@ -113,18 +117,15 @@ def was_executing(job: Job, executing: Execution | None) -> bool:
     )
 
 
-REMEDY = "Look at the file: it may be damaged or hostile. `penstock queue retry ID` tries once more."
-
-
 class ParsedFile(NamedTuple):
-    """The file that a process was parsing when it ended, and the job it was for."""
+    """The file being parsed at the end of a process, and the job of the file."""
 
     queue_id: str
     mark: FileMark
 
 
 def file_being_parsed(state: SharedState) -> ParsedFile | None:
-    """From what a dead process left in its slot."""
+    """Read from the shared state of a dead process which file was being parsed."""
     executing = state.executing()
     run = state.file_run(executing.number) if executing is not None else None
     if executing is None or run is None or run.mark is None or run.mark.member >= len(executing.members):
@@ -138,7 +139,11 @@ def record_failed_files(
     settlements: Sequence[Settlement],
     parsed_file: ParsedFile | None = None,
 ) -> None:
-    """Before they are settled: who dies in between does it again."""
+    """Write ledger entries for files of jobs failed by a kill, a timeout or a lost process.
+
+    A handler that fails writes its own entry. Without these entries ``why`` would not know the file, and the
+    next walk would read it again. Written before the settlements: after a crash in between, both are redone.
+    """
     failed = [
         _ledger_entry(job, settlement, parsed_file)
         for job, settlement in zip(jobs, settlements, strict=True)
@@ -164,11 +169,12 @@ def _ledger_entry(job: Job, settlement: Settlement, parsed_file: ParsedFile | No
     )
 
 
-SUSPECT_FOR_S = 60.0
-"""A server that was cut off may still do what it was asked for, a while after this side has given up."""
-
-
 class OrphanedClaims:
+    """Claims committed by the store, perhaps, although the response never reached this worker.
+
+    The supervisor renews every claim of its children, so such a job would stay in progress for ever.
+    """
+
     def __init__(self, queue: Queue, worker_id: str) -> None:
         self._queue = queue
         self._worker_id = worker_id
@@ -176,28 +182,29 @@ class OrphanedClaims:
         self._check_at = math.inf
 
     def suspect(self, now: float) -> None:
-        """A claim failed, and may have happened."""
+        """A claim failed and may have been committed all the same."""
         self._suspect_until = now + SUSPECT_FOR_S
         self._check_at = now
 
     def release_unknown(self, known: Collection[tuple[str, int]], now: float) -> None:
-        """Give back what is held and not among the ``known`` claims, id and claim number each: once now, and
-        once when nothing more can come of the question.
+        """Release held claims other than the ``known`` ones (id and claim number): now, and once more later.
+
+        The second look comes when the server can no longer commit the claim.
         """
         if now < self._check_at:
             return
         try:
             self._release_all_but(known)
         except OUTAGE as error:
-            # No reason to wait with what was claimed. The next claim looks again.
-            log.warning("the store is away: %s", error)
+            # No reason to hold up the jobs just claimed. The next claim tries again.
+            log.warning("the store is unavailable: %s", error)
         else:
             self._check_at = self._suspect_until if now < self._suspect_until else math.inf
 
     def _release_all_but(self, known: Collection[tuple[str, int]]) -> None:
         held = held_by(self._queue, self._worker_id)
         unknown = [job for job in held if (job.queue_id, job.claim_number) not in known]
-        reason = "the answer to its claim was lost"
+        reason = "the response to its claim was lost"
         settle_all(self._queue, [lifecycle.released(job, reason) for job in unknown])
         if unknown:
-            log.warning("gave back %d jobs: %s", len(unknown), reason)
+            log.warning("released %d jobs: %s", len(unknown), reason)

@@ -33,14 +33,21 @@ from penstock.worker.lanes import DocumentTools, settle_dead_tasks
 from penstock.worker.liveness_lock import LivenessLock, state_path
 from penstock.worker.shared_state import SharedState
 
+CRASH_PAUSE_S = 0.2
+LONGEST_CRASH_PAUSE_S = 10.0
+FALSE_ALARM_S = 0.02
 _lock = threading.Lock()
+
+log = logging.getLogger("penstock.worker")
 
 
 @contextmanager
 def _safe_path_flag() -> Iterator[None]:
-    """Give ``-P`` to whatever ``multiprocessing`` starts meanwhile.
+    """Pass ``-P`` to the interpreters started by ``multiprocessing`` in this block.
 
-    Not the variable PYTHONSAFEPATH: under ``-E`` it would be ignored, and what a job starts would inherit it.
+    ``multiprocessing`` starts a child as ``python -c``, which puts the working directory in front of the
+    import path until the child has received its parent's path. The same holds for its resource tracker. The
+    variable PYTHONSAFEPATH is no substitute: ``-E`` ignores it, and processes of a job would inherit it.
     """
     name = "_args_from_interpreter_flags"
     with _lock:
@@ -67,19 +74,12 @@ class _SafeSpawn(context.SpawnContext):
 
 
 def start_context(method: str) -> BaseContext:
-    """The ``multiprocessing`` context for ``spawn`` or ``fork``. A forked child keeps its parent's path."""
+    """The ``multiprocessing`` context for ``spawn`` or ``fork``. A forked child keeps the parent's path."""
     return _SafeSpawn() if method == "spawn" else multiprocessing.get_context(method)
 
 
-CRASH_PAUSE_S = 0.2
-LONGEST_CRASH_PAUSE_S = 10.0
-FALSE_ALARM_S = 0.02
-
-log = logging.getLogger("penstock.worker")
-
-
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker runs. ``open_queue`` and ``registry`` are called again in every child."""
+    """Options of a worker. ``open_queue`` and ``registry`` are called again in every child."""
 
     open_queue: Callable[[], Queue]
     registry: Callable[[], Registry]
@@ -94,9 +94,9 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: float = 10.0
     shutdown_grace_s: float = 30.0
     silence_s: float = 30.0
-    """A child without a job that shows no sign of life for so long hangs."""
+    """A child without a job and without a heartbeat for this long counts as hung."""
     leaving_s: float = 10.0
-    """How long a child may take to end, once all its jobs are settled."""
+    """Time for a child to exit after all its jobs are settled."""
     until_idle: bool = False
     until_job: str | None = None
     recycle_after: int | None = None
@@ -104,25 +104,27 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     start_method: str = "spawn"
     open_catalog: Callable[[], Catalog] | None = None
     open_documents: Callable[[Registry], DocumentTools] | None = None
-    shelf: CacheDirectory | None = None
+    cache_directory: CacheDirectory | None = None
     takes_jobs: bool = True
     lanes: tuple[Phase, ...] = ()
     one_host: bool = False
-    """The catalog is a file of this host, the queue is not."""
+    """The catalog is a file of this host, but the queue is not."""
 
 
 class ExitCounts(msgspec.Struct):
-    """What became of the children so far; those that live count for themselves."""
+    """Totals of the children already ended. Living children have their own counts."""
 
     executed: int = 0
     refused: int = 0
     deaths: int = 0
     failed_starts: int = 0
-    """Children in a row that died before they had done anything."""
+    """Children in a row that died before they ran a job."""
     last_death: str | None = None
 
 
 class ProcessPool:
+    """The children of one supervisor."""
+
     def __init__(self, queue: Queue, catalog: Catalog | None, options: WorkerOptions, name: str) -> None:
         self._queue = queue
         self._catalog = catalog
@@ -137,7 +139,7 @@ class ProcessPool:
         self._spawned = 0
         self._start_at = 0.0
         self.lock = threading.Lock()
-        """Held by whoever changes the wards, reaps them or signals them: a number is theirs until reaped."""
+        """Held while children are added, collected or signalled: a process id is valid until collected."""
         self.children: list[ChildHandle] = []
         self.exit_counts = ExitCounts()
 
@@ -147,7 +149,7 @@ class ProcessPool:
                 try:
                     self.children.append(self._spawn())
                 except (OSError, DiskFull) as error:
-                    # No room, no memory, no more processes: that may pass, and others are at work.
+                    # No disk space, memory or process left: that may pass, and the other children go on.
                     self._record_failed_start(error)
                     return
 
@@ -168,7 +170,7 @@ class ProcessPool:
             state.close(remove=True)
             raise
         child = ChildHandle(worker_id, state, process)
-        with suppress(OSError):  # without it, it is only harder to clean up after us
+        with suppress(OSError):  # only the clean-up after a crash of this supervisor needs it
             self._liveness.record_process(worker_id, child.pid)
         return child
 
@@ -193,7 +195,7 @@ class ProcessPool:
         return process
 
     def _ensure_working_directory(self) -> None:
-        """A new process is told where its parent stands; in a directory that was removed nobody can say."""
+        """Leave a removed working directory: a new process reads the parent's, and would fail."""
         try:
             Path.cwd()
         except FileNotFoundError:
@@ -201,7 +203,7 @@ class ProcessPool:
             os.chdir(self._start_directory if self._start_directory.is_dir() else "/")
 
     def wait(self, seconds: float) -> None:
-        """Sleep, but not longer than until the next death."""
+        """Sleep, but not beyond the next death of a child."""
         if not self.children:
             time.sleep(seconds)
             return
@@ -211,7 +213,7 @@ class ProcessPool:
                 child.process.is_alive() for child in self.children if child.process.sentinel in ready
             )
         if alive:
-            # It closed the descriptor that tells of its death, and would be told of without end.
+            # A living child closed its sentinel, which would be reported without end.
             time.sleep(FALSE_ALARM_S)
 
     def collect_dead(self) -> None:
@@ -226,7 +228,7 @@ class ProcessPool:
         return bool(self._unsettled)
 
     def settle_dead(self) -> None:
-        """End what the dead held. A store that is away is asked again; until then nothing is forgotten."""
+        """Settle the jobs of dead children. During an outage of the store they are kept for the next call."""
         while self._unsettled:
             child, resolve = self._unsettled[0]
             held = orphans.settle_dead_jobs(
@@ -240,7 +242,7 @@ class ProcessPool:
             if self._catalog is not None:
                 held += settle_dead_tasks(self._catalog, child.worker_id, lost=child.lost_tasks)
             if held and child.process.exitcode:
-                log.warning("%d jobs of a dead process were settled", held)
+                log.warning("settled %d jobs of a dead process", held)
             child.state.close(remove=True)
             self._liveness.remove_child(child.worker_id)
             del self._unsettled[0]
@@ -256,18 +258,18 @@ class ProcessPool:
         counts.last_death = child.message().get("died") or child.fault or _exit_reason(child.process.exitcode)
         log.warning("process %s died: %s", child.worker_id, counts.last_death)
         unused = state.executed == 0 and child.executing is None
-        # Killed later than at its start it says nothing about the next one.
+        # A child killed after its start says nothing about the next one.
         self._pause_starts(failed=unused and (not state.ready or child.process.exitcode > 0))
 
     def _pause_starts(self, *, failed: bool) -> None:
-        """A child that dies before it did anything may do so for ever; do not spend the machine on it."""
+        """Delay the next start after failed ones: the cause may last for ever."""
         self.exit_counts.failed_starts = self.exit_counts.failed_starts + 1 if failed else 0
         if self.exit_counts.failed_starts:
             pause = min(CRASH_PAUSE_S * 2 ** min(self.exit_counts.failed_starts, 10), LONGEST_CRASH_PAUSE_S)
             self._start_at = time.monotonic() + pause
 
     def terminate_all(self) -> None:
-        """No more waiting: kill what lives."""
+        """Kill all living children."""
         for child in self.children:
             child.terminate()
         for child in self.children:
@@ -275,7 +277,7 @@ class ProcessPool:
         self.collect_dead()
 
     def close(self) -> None:
-        """With jobs still unsettled, the next worker on this host finds the file and does it."""
+        """Release the liveness lock. With unsettled jobs the file stays, for the next worker on this host."""
         self._liveness.close(remove=not self._unsettled)
 
 

@@ -1,4 +1,4 @@
-"""The state of a child process, protected from its handlers: signals, forks, directories, streams, globals.
+"""The state of a child process, protected from handlers: signals, forks, directories, streams, globals.
 
 An application sets up its process when its module is imported; ``ProcessState`` records the result. Changes
 made by a function last as long as its job. A change that cannot be undone ends the process.
@@ -36,7 +36,7 @@ _LIMITS = tuple(
     for name in ("RLIMIT_AS", "RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_STACK")
 )
 _OWN = (os.getpid, time.monotonic, time.sleep)
-"""What the worker itself calls between two jobs; functions replace it in its module."""
+"""Functions that the worker calls between two jobs, and that handlers sometimes replace."""
 _REPLACED: tuple[tuple[Any, str], ...] = (
     (os, "_exit environ fstat getcwd getppid kill stat"),
     (time, "clock_gettime perf_counter process_time time time_ns"),
@@ -46,9 +46,9 @@ _REPLACED: tuple[tuple[Any, str], ...] = (
     (socket, "create_connection getaddrinfo socket"),
     (subprocess, "Popen"),
 )
-"""Attributes that functions replace in their module, and that others rely on."""
+"""Attributes that handlers sometimes replace in their module, and that other code relies on."""
 
-# Bound here: a function may have replaced them in their modules.
+# Bound here: a handler may have replaced them in their modules.
 _getsignal, _sigmask = _signal.getsignal, _signal.pthread_sigmask
 _umask, _environ = os.umask, cast("Any", os.environ)
 _set_handler, _set_timer = signal.signal, _signal.setitimer
@@ -70,11 +70,11 @@ _VALUES: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
     (lambda: logging.root.manager.disable, logging.disable),
     (partial(os.getpriority, os.PRIO_PROCESS, 0), partial(os.setpriority, os.PRIO_PROCESS, 0)),
 )
-"""How each is read, and written."""
+"""Pairs of a getter and a setter."""
 
 
 class ProcessState:
-    """A record of the process as it is when the application is loaded."""
+    """The recorded state of the process after the application was loaded."""
 
     def __init__(self) -> None:
         self._replaced = _attributes(_REPLACED)
@@ -90,7 +90,7 @@ class ProcessState:
         self._decimal = _decimal_context()
 
     def restore(self) -> str | None:
-        """Put back what was changed; the reason to end this process where that is not possible."""
+        """Undo changes; return the reason to end this process where a change cannot be undone."""
         try:
             self._restore_interpreter()
             self._restore_signals()
@@ -100,12 +100,12 @@ class ProcessState:
             for which, limits in self._limits:
                 if _limit(which) != limits:
                     _set_limit(which, limits)
-        except Exception as error:  # noqa: BLE001 - whatever was done to it, a fresh process is as it should be
-            return f"it cannot be put back as it was ({type(error).__name__})"
+        except Exception as error:  # noqa: BLE001 - whatever a handler did, a new process is clean
+            return f"its state cannot be restored ({type(error).__name__})"
         return None
 
     def restore_own(self) -> None:
-        """Put back what this process needs before its next step, after every job."""
+        """Restore the functions needed by the worker itself; called after every job."""
         if (os.getpid, time.monotonic, time.sleep) != _OWN:
             os.getpid, time.monotonic, time.sleep = _OWN
 
@@ -144,7 +144,7 @@ class ProcessState:
 
     def _restore_signals(self) -> None:
         for timer in _TIMERS:
-            # Left running, it would kill the next job's process.
+            # A timer left running would kill the process of the next job.
             _set_timer(timer, 0)
         for number, handler in self._handlers:
             if _getsignal(number) != handler:
@@ -162,27 +162,29 @@ def _lists() -> tuple[list[Any], ...]:
 
 
 def _decimal_context() -> Any:
-    """The one that all jobs would share; where ``decimal`` is not loaded yet, each job makes its own."""
+    """The decimal context shared by all jobs; before ``decimal`` is loaded, each job makes one."""
     loaded = sys.modules.get("decimal")
     return loaded.getcontext().copy() if loaded is not None else None
 
 
-# Bound here, out of reach of handlers that replace them in their module and forget to put them back.
+# Bound here, out of reach of handlers that replace them in their module and do not restore them.
 _getpid, _getppid, _exit = os.getpid, os.getppid, os._exit
 _fstat, _fchdir = os.fstat, os.fchdir
 _PR_SET_PDEATHSIG = 1
 
 
 class Stopped(BaseException):
-    """The supervisor stops this execution, and says what becomes of its jobs. Not an error: nobody's."""
+    """Raised in a handler when the supervisor stops the execution; the supervisor settles the jobs."""
 
 
 class ProcessGuard:
+    """Keeps the process usable after each handler, and ends the process with the supervisor."""
+
     def __init__(self, state: SharedState, parent_pid: int) -> None:
         self._state = state
         self._parent_pid = parent_pid
         self._pid = os.getpid()
-        # Held open, it can be returned to whatever became of its name.
+        # Kept open, so that the process can return to the directory even after a rename.
         self._directory = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
         self._directory_identity = _identity(os.fstat(self._directory))
         self._number = 0
@@ -195,30 +197,30 @@ class ProcessGuard:
             self._outputs.register(fd, 0)
         self.exit_requested = False
         self.descriptors_lost = False
-        """A handler closed the descriptors of this process; the store's are among them."""
+        """A handler closed descriptors of this process, which may include the store's."""
 
     def set_up(self) -> None:
-        """Make this process the child of its supervisor and nobody else's."""
+        """Give this process a group and signal handlers, and tie its life to the supervisor's."""
         if os.getpid() != os.getpgrp():
-            # What a handler starts belongs to its group, and goes when the child goes.
+            # Processes that a handler starts belong to this group and are killed with it.
             os.setpgid(0, 0)
         if sys.platform.startswith("linux"):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         self.exit_with_parent()
-        # The supervisor decides when to stop; a terminal's Ctrl-C, or its end, may reach everybody.
+        # The supervisor decides when to stop; a Ctrl-C of the terminal, or its end, reaches all processes.
         self._install_handlers()
         os.register_at_fork(after_in_child=_reset_signals)
         self._repair_stdin()
         self.repair_output()
 
     def record_state(self) -> None:
-        """Remember what this process is like and prints to, once the application is loaded."""
+        """Record state and output streams of this process, once the application is loaded."""
         self._streams = {1: sys.stdout, 2: sys.stderr}
         self._repair_streams()
         self._recorded = ProcessState()
 
     def restore(self) -> str | None:
-        """Make the process fit for another function; the reason to end it where that is not possible."""
+        """Restore the process for another function; return the reason to end the process where impossible."""
         return self._recorded.restore() if self._recorded is not None else None
 
     def _install_handlers(self) -> None:
@@ -231,7 +233,7 @@ class ProcessGuard:
             _exit(1)
 
     def _on_sigterm(self, _number: int, _frame: object) -> None:
-        """The supervisor's SIGTERM is for one execution; anybody else's asks the whole child to finish."""
+        """Stop the execution on the supervisor's request; any other SIGTERM asks the child to finish."""
         if self._number and self._state.being_killed(self._number):
             self._stopped = True
             raise Stopped
@@ -239,22 +241,22 @@ class ProcessGuard:
 
     @contextmanager
     def execution(self, number: int) -> Iterator[None]:
-        """A handler runs in here: it can be stopped, and what it did to the process is mended after it."""
+        """Run a handler in this block: the supervisor can stop it, and changes to the process are undone."""
         try:
             self._number = number
             yield
         finally:
             self._number = 0
             if _getpid() != self._pid:
-                # The handler forked and both came back. One of them must not go on claiming.
+                # The handler forked and both processes returned. Only one may go on claiming.
                 _exit(0)
             self._repair()
         if self._stopped:
-            # The handler swallowed it; it does not get to say how the job ended.
+            # The handler caught the exception. The supervisor still decides how the job ends.
             raise Stopped
 
     def descriptors_intact(self) -> bool:
-        """Whether the descriptors are still those of this process: one of them stands for all."""
+        """True if the descriptors still belong to this process; one of them is checked for all."""
         try:
             return _identity(_fstat(self._directory)) == self._directory_identity
         except OSError:
@@ -267,12 +269,12 @@ class ProcessGuard:
             self.descriptors_lost = True
             return
         for timer in _TIMERS:
-            # Left running, it would kill the next job's process.
+            # A timer left running would kill the process of the next job.
             _set_timer(timer, 0)
         listening = _getsignal(signal.SIGTERM) is self._sigterm_handler
         if not listening or _getsignal(signal.SIGINT) != signal.SIG_IGN:
             self._install_handlers()
-        # Without a look at where it stands: that costs more.
+        # Always: finding out where the process stands costs more.
         _fchdir(self._directory)
         if sys.stdin is None or sys.stdin.closed:
             self._repair_stdin()
@@ -285,8 +287,9 @@ class ProcessGuard:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the life of the process
 
     def repair_output(self) -> None:
-        """Where nobody reads any more, or what was closed: printing must not fail a job, nor hit a file that
-        was given the number.
+        """Redirect closed output and pipes without a reader to /dev/null: printing must not fail a job.
+
+        Without this, a file that got the free descriptor would receive the output.
         """
         for fd, _ in self._outputs.poll(0):
             _redirect_to_null(fd, os.O_WRONLY)
@@ -311,15 +314,15 @@ def _identity(file: os.stat_result) -> tuple[int, int]:
 
 
 def _reset_signals() -> None:
-    # Whoever sends SIGTERM to a process that a handler forked means to end it.
+    # A SIGTERM to a process that a handler forked is meant to end it.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def end_process(state: SharedState, code: int) -> None:
-    """Exit without returning: that would wait for threads a handler left behind."""
+    """Exit at once. Returning from ``main`` would wait for threads left running by a handler."""
     try:
-        # From now on the supervisor does not wait long: a pipe nobody reads, or a lock nobody gives back,
-        # would keep this process for ever.
+        # From now on the supervisor waits only briefly: a full pipe, or a lock that is never released, would
+        # keep this process for ever.
         state.set_leaving(time.monotonic())
         with suppress(BaseException):
             logging.shutdown()

@@ -1,7 +1,8 @@
-"""Memory shared by a child and its supervisor: what the child executes, and whether to stop it.
+"""Memory shared by a child and the supervisor: jobs being executed, results, heartbeat, requests.
 
-It is a file, so that it outlives both: a new supervisor reads from it which jobs its dead predecessor's
-children were executing. Every field has one writer. Words are stored whole; what is longer is a ``_Record``.
+The memory is a mapped file, so that it outlives both: another supervisor can read which jobs the children of
+a dead one were executing. Every field has one writer. A word is written at once; longer values are a
+``_Record``.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from penstock.job import Settlement
 from penstock.pipeline.budget import FileMark
 
 MOST_MEMBERS = 100
-"""Jobs that one call of a batch handler can take."""
+"""Most jobs in one call of a batch handler."""
 TASKS = "tasks"
-"""Stands for the jobs of an execution that runs tasks of a lane."""
+"""Prefix of the only member of an execution that runs tasks of a lane."""
 PROGRESS_LIMIT = 4_000
 MESSAGE_LIMIT = 4_000
 _PAGE = 4096
@@ -35,9 +36,9 @@ _READY, _EXECUTED, _REFUSED, _HEARTBEAT_AT, _IDLE, _RESULTS, _LEAVING_SINCE = ra
 _EXIT, _JOBS_RELEASED, _BEING_KILLED, _TASKS_RELEASED, _RESERVED_FOR_JOBS = range(16, 21)
 _LAYOUT = 63
 LAYOUT = 2
-"""Raised whenever what is where changes: an heir may be of another version than the dead."""
+"""Version of the layout: a worker may read the file of a dead worker of another version."""
 _STOPS = 64
-"""One word a member: the number of the execution it is asked to stop."""
+"""One word for each member: the number of the execution it is asked to stop."""
 
 _FILE_AT = _PAGE // 2
 _MESSAGE_AT = _PAGE
@@ -54,7 +55,7 @@ log = logging.getLogger("penstock.worker")
 
 
 class ExecutingJob(NamedTuple):
-    """One of the jobs a call was made for."""
+    """One of the jobs in an execution."""
 
     queue_id: str
     claim_number: int
@@ -62,7 +63,7 @@ class ExecutingJob(NamedTuple):
 
 
 class Execution(NamedTuple):
-    """One call of a handler. ``number`` is its own: claim numbers repeat from job to job."""
+    """One call of a handler. ``number`` is unique in the child; claim numbers repeat from job to job."""
 
     number: int
     started: float
@@ -70,22 +71,22 @@ class Execution(NamedTuple):
 
     @property
     def runs_tasks(self) -> bool:
-        """A batch of a task lane, not jobs."""
+        """True for tasks of a lane, False for jobs."""
         return self.members[0].queue_id.startswith(TASKS)
 
 
 class FileRun(NamedTuple):
-    """Progress through the files of a batch: the file being parsed now, if any, and since when."""
+    """The file being parsed in a batch, if any, and since when."""
 
     mark: FileMark | None
     since: float
-    """When it began; without a file, when the last one ended."""
+    """Start of the file; without a file, the end of the last one."""
 
 
 class _Record:
-    """A sequence number, two words, and some bytes. The number is odd while the rest is being written.
+    """A sequence number, two words and some bytes. The number is odd while the rest is being written.
 
-    Left odd, its writer died over it: then there is nothing to read, and no handler was running.
+    A number that stays odd means that the writer died: there is nothing to read, and no handler was running.
     """
 
     def __init__(self, view: memoryview, at: int) -> None:
@@ -133,6 +134,8 @@ def _with_length(body: bytes) -> bytes:
 
 
 class SharedState:
+    """The shared memory of one child."""
+
     def __init__(self, path: Path, page: mmap.mmap | None = None) -> None:
         self.path = path
         self._page = _mapped(path) if page is None else page
@@ -155,7 +158,7 @@ class SharedState:
     def create(cls, path: Path) -> SharedState:
         fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
-            # A hole would be filled by the first write to it, and on a full disk that write is a SIGBUS.
+            # A hole would be filled by the first write, which is a SIGBUS on a full disk.
             os.posix_fallocate(fd, 0, SIZE)
         except OSError as error:
             path.unlink(missing_ok=True)
@@ -172,13 +175,13 @@ class SharedState:
             record = self._progress_records[index] = _Record(self._view, _PROGRESS_AT + index * _PAGE)
         return record
 
-    # The child's side.
+    # Written by the child.
 
     def set_ready(self) -> None:
         self._words[_READY] = 1
 
     def begin(self, members: tuple[ExecutingJob, ...], started: float) -> int:
-        """Say what is about to run; answers the number of this execution."""
+        """Record the jobs about to run; return the number of this execution."""
         self._number += 1
         self._members.write(self._number, started, _encode(members))
         return self._number
@@ -188,19 +191,19 @@ class SharedState:
         self._words[_EXECUTED] += executed
 
     def mark_file(self, number: int, mark: FileMark | None, now: float) -> None:
-        """Say which file of the batch is parsed from now on; None: it has ended."""
+        """Record the file being parsed from now on; None: parsing has ended."""
         self._file.write(number, now, _encode(mark) if mark is not None else b"")
 
     def write_progress(self, number: int, index: int, progress_json: str) -> None:
-        # A thread that outlived its job must not speak for the next one.
+        # A thread that outlived its job must not write the progress of the next one.
         if number == self._number:
-            # Threads of one handler may speak at once.
+            # Several threads of one handler may write at once.
             with self._progress_lock:
                 self._progress(index).write(number, 0.0, progress_json.encode()[:PROGRESS_LIMIT])
 
     def save_results(self, results: Sequence[Settlement]) -> bool:
-        """Results that were not sent yet, so that they outlive this process. False: they do not fit."""
-        # Counted by one word, after the bytes: whoever dies in between has kept nothing.
+        """Copy unsent results to memory outliving this process. False: no room."""
+        # The length is written last: after a death in between nothing counts as saved.
         length = self._words[_RESULTS]
         body = b"".join(_with_length(_encode(result)) for result in results)
         if length + len(body) > RESULTS_LIMIT:
@@ -213,7 +216,7 @@ class SharedState:
         self._words[_RESULTS] = 0
 
     def write_message(self, text: str) -> None:
-        """What the supervisor should pass on: the state of services, or the reason to die."""
+        """Write a message for the supervisor: states of services, or the reason of death."""
         self._message.write(0, 0.0, text.encode(errors="replace")[:MESSAGE_LIMIT])
 
     def count_refused(self, number: int) -> None:
@@ -226,7 +229,7 @@ class SharedState:
         self._words[_IDLE] = idle
 
     def set_leaving(self, now: float) -> None:
-        """All that was claimed is settled; only the process itself has to end."""
+        """Record the begin of the exit: everything is settled, only the process has to end."""
         self._times[_LEAVING_SINCE] = now
 
     def stop_requested(self, number: int, index: int) -> bool:
@@ -247,11 +250,11 @@ class SharedState:
     def being_killed(self, number: int) -> bool:
         return self._words[_BEING_KILLED] == number
 
-    # The supervisor's side.
+    # Written or read by the supervisor.
 
     @property
     def same_layout(self) -> bool:
-        """Whether it was laid out as this version does."""
+        """True if the file has the layout of this version."""
         return self._words[_LAYOUT] == LAYOUT
 
     @property
@@ -276,7 +279,7 @@ class SharedState:
 
     @property
     def leaving_since(self) -> float:
-        """0 while it works."""
+        """Time when the child began to exit; 0 before."""
         return self._times[_LEAVING_SINCE]
 
     def executing(self) -> Execution | None:
@@ -286,11 +289,11 @@ class SharedState:
         try:
             return Execution(record[0], record[1], _decode_members(record[2]))
         except msgspec.DecodeError as error:
-            log.warning("%s: what was executing cannot be read (%s)", self.path, error)
+            log.warning("%s: the jobs being executed cannot be read (%s)", self.path, error)
             return None
 
     def file_run(self, number: int) -> FileRun | None:
-        """None: this execution has not said anything about files."""
+        """Read the file being parsed; None: this execution has not marked any file."""
         record = self._file.read()
         if record is None or record[0] != number:
             return None
@@ -301,9 +304,9 @@ class SharedState:
             return None
 
     def results(self) -> list[Settlement]:
-        """What the child had finished but may not have sent. Settled twice, a result is refused.
+        """Read the results possibly not sent by the child. A result settled twice is refused.
 
-        After a power cut the file may be torn: what is whole counts, the rest is done again.
+        After a power cut the file may be torn: complete results count, the other jobs run again.
         """
         saved = bytes(self._view[_RESULTS_AT : _RESULTS_AT + min(self._words[_RESULTS], RESULTS_LIMIT)])
         results_found: list[Settlement] = []
@@ -337,15 +340,15 @@ class SharedState:
         self._words[_EXIT] = 1
 
     def set_jobs_released(self, number: int) -> None:
-        """The jobs that wait behind this execution were given back in the child's name."""
+        """Tell the child: the jobs waiting behind this execution were released."""
         self._words[_JOBS_RELEASED] = number
 
     def reserve_for_jobs(self, reserved: bool) -> None:
-        """While small jobs come one by one, this child leaves tasks to the others."""
+        """Make the child leave tasks to the others while small jobs come one by one."""
         self._words[_RESERVED_FOR_JOBS] = reserved
 
     def set_tasks_released(self, number: int) -> None:
-        """The tasks the child holds during this execution were given back in its name."""
+        """Tell the child: all its tasks were released during this execution."""
         self._words[_TASKS_RELEASED] = number
 
     def kill_execution(self, number: int) -> None:

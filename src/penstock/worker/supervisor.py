@@ -1,6 +1,6 @@
-"""The supervisor: starts children, renews their leases, and settles for the dead. ``watch`` has their clocks.
+"""The supervisor: keeps the children running, renews their leases and settles the jobs of dead ones.
 
-It never runs a handler, so nothing a handler does can keep it from its duties.
+It never runs a handler, so no handler can keep it from its duties. The watchdog enforces timeouts.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from penstock.worker.vector_upkeep import VectorKeeper
 from penstock.worker.watchdog import TICK_S, Watchdog
 
 CHECK_S = 1.0
-"""How often progress is written, cancel flags are read, and dead neighbours are looked for."""
+"""Interval at which progress is written, cancel flags are read and dead workers are looked for."""
 CLEAR_OUTBOX_S = 5.0
-"""How often the outbox is looked at here. Children tell jobs themselves; this is for their deaths."""
+"""Interval at which the outbox is read here. Children read it, too; this is for children that died."""
 IDLE_EVERY_S = 0.2
 STARVING_AFTER_S = 2.0
 FAILED_STARTS_LIMIT = 3
@@ -58,6 +58,8 @@ __all__ = ["Supervisor", "WorkerOptions"]
 
 
 class Supervisor:
+    """One worker: a pool of children and the duties around them."""
+
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
         self._queue = options.open_queue()
@@ -75,12 +77,13 @@ class Supervisor:
 
     def _open_vectors(self) -> VectorKeeper | None:
         options = self._options
-        if self._catalog is None or options.open_catalog is None or options.shelf is None:
+        directory = options.cache_directory
+        if self._catalog is None or options.open_catalog is None or directory is None:
             return None
-        return VectorKeeper(self._catalog, options.open_catalog, options.shelf, options.start_method)
+        return VectorKeeper(self._catalog, options.open_catalog, directory, options.start_method)
 
     def run(self) -> None:
-        """Until a signal, ``stop`` or, if so asked, until nothing is left to do."""
+        """Work until a signal or ``stop`` comes or, with ``until_idle`` or ``until_job``, all is done."""
         self._pool = ProcessPool(self._queue, self._catalog, self._options, self._name)
         try:
             with self._signal_handlers(), Watchdog(self._pool, self._options) as watch:
@@ -97,7 +100,7 @@ class Supervisor:
                 self._catalog.close()
 
     def stop(self) -> None:
-        """Ask to stop from another thread; twice: not to wait."""
+        """Ask to stop, from another thread; a second call kills running jobs instead of waiting."""
         self._signals += 1
 
     def _work(self, watch: Watchdog) -> None:
@@ -119,8 +122,8 @@ class Supervisor:
             log.warning("%s", warning)
 
     def _drain(self, watch: Watchdog) -> None:
-        """Stop claiming, let what runs finish, hand back the rest unspent. Leases are renewed to the end."""
-        log.info("finishing what runs, within %.0f s", self._options.shutdown_grace_s)
+        """Stop claiming, let running jobs finish, release the rest. Leases are renewed to the end."""
+        log.info("waiting up to %.0f s for running jobs", self._options.shutdown_grace_s)
         for child in self._pool.children:
             child.state.request_exit()
         schedule = self._new_schedule()
@@ -138,12 +141,12 @@ class Supervisor:
                 break
             time.sleep(LAST_PAUSE_S)
         else:
-            log.warning("the store is away; the next worker on this host gives the jobs back")
+            log.warning("the store is unavailable; the next worker on this host will release the jobs")
         skip_on_outage(self._clear_outbox)
         skip_on_outage(self._report)
 
     def _clear_outbox(self) -> None:
-        """What the last jobs left in the outbox: a command that worked for one job has no next round."""
+        """Process outbox entries of the last jobs: a command for one job has no next round."""
         if self._catalog is not None:
             DocumentNotifier(self._queue, self._catalog).process_outbox()
             Sweeper(self._catalog).clear_leftovers()
@@ -193,16 +196,16 @@ class Supervisor:
         if now < self._idle_at or executed is None:
             return False
         self._idle_at = now + IDLE_EVERY_S
-        # Several reads: what a child took up in between is in none of them.
+        # Several reads: a job that a child claimed in between is in none of them.
         return bool(skip_on_outage(self._lanes_idle)) and self._executed_when_idle() == executed
 
     def _executed_when_idle(self) -> list[int] | None:
-        """What each child has executed so far; None while one of them is at work."""
+        """Executed jobs of each child; None while one of them is at work."""
         ready = [child.state for child in self._pool.children if child.state.ready]
         return [state.executed for state in ready] if all(state.idle for state in ready) else None
 
     def _lanes_idle(self) -> bool:
-        """A lane that no child can serve, as its work needs another model, is not waited for."""
+        """Check the lanes, except those served by no child because they need another model."""
         refused = [set(child.message().get("services", {})) for child in self._pool.children]
         unserved = set.intersection(*refused) if refused else set()
         lanes = [lane for lane in self._options.lanes if lane_name(lane) not in unserved]
@@ -240,13 +243,13 @@ class Supervisor:
         return self._options.lease_by_type.get(job.item_type, self._options.lease)
 
     def _sync_progress(self) -> None:
-        """Write what changed of the progress and read the cancel flags, in one call."""
+        """Write changed progress and read the cancel flags, in one call."""
         targets: list[tuple[ChildHandle, int, int]] = []
         beats: list[Beat] = []
         for child in self._pool.children:
             execution = child.executing
             if execution is None or execution.runs_tasks:
-                # No job of the queue: it would say that none of it is held here.
+                # Tasks are not in the queue, which would answer that they are not held.
                 continue
             for index, member in enumerate(execution.members):
                 progress = child.new_progress(execution.number, index)
@@ -259,11 +262,11 @@ class Supervisor:
             now = time.monotonic()
             for (child, number, index), answer in zip(targets, answers, strict=True):
                 if answer.cancel_requested or not answer.held:
-                    # No longer ours, it is stopped like a cancelled one; its result would be refused.
+                    # A job taken from this worker is stopped, too: its result would be refused.
                     child.request_stop(number, index, now)
 
     def _release_starved_jobs(self) -> None:
-        """Do for a child what its own sender cannot: give back the jobs behind the one that takes so long."""
+        """Release the jobs behind a slow one when the handler blocks the child's own sender thread."""
         now = time.monotonic()
         for child in self._pool.children:
             execution = child.executing
@@ -278,7 +281,7 @@ class Supervisor:
             child.mark_jobs_released(execution.number)
 
     def _release_tasks(self) -> None:
-        """Give back the tasks of a child whose job takes longer than jobs of its kind did before."""
+        """Release the tasks of a child while a job takes unexpectedly long."""
         if self._catalog is None:
             return
         now = time.monotonic()
@@ -292,17 +295,17 @@ class Supervisor:
                 child.state.set_tasks_released(execution.number)
 
     def _reserve_one_for_jobs(self) -> None:
-        """One of several children, as long as it lives, is the one that small jobs find without a task."""
+        """Reserve the first of several children for small jobs, which then wait for no task."""
         children = self._pool.children
         for index, child in enumerate(children):
             child.state.reserve_for_jobs(index == 0 and len(children) > 1)
 
-    # Neighbours and reports.
+    # Dead workers and reports.
 
     def _release_dead_workers(self) -> None:
         released = release_dead(self._queue, self._options.directory, self._catalog)
         if released:
-            log.warning("gave back %d jobs of a worker that died on this host", released)
+            log.warning("released %d jobs of a worker that died on this host", released)
 
     def _report_changes(self) -> None:
         if self._info() != self._reported:
@@ -323,7 +326,7 @@ class Supervisor:
         }
 
     def _catalog_place(self) -> dict[str, str]:
-        """Told only once there are documents: before that, they may still begin on any host."""
+        """Report the catalog as a file of this host, once documents exist: until then any host may start."""
         if not self._options.one_host or self._catalog is None:
             return {}
         if not self._has_documents:
@@ -350,17 +353,17 @@ class Supervisor:
 
     @contextmanager
     def _signal_handlers(self) -> Iterator[None]:
-        """The first signal asks to stop, the second not to wait. Only the main thread can listen."""
+        """Count signals: the first asks to stop, the second not to wait. Works in the main thread only."""
 
         def count_signal(number: int, _frame: object) -> None:
             if number != signal.SIGHUP or not self._signals:
-                # A terminal that is closed may say so more than once, and means the same.
+                # A closed terminal may send SIGHUP more than once, with the same meaning.
                 self._signals += 1
 
         numbers = [signal.SIGTERM]
         for number in (signal.SIGINT, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:
-                # Ignored at the start, it stays so: by nohup, or a script's shell for its background jobs.
+                # A signal ignored at the start stays ignored: by nohup, or by a shell for background jobs.
                 numbers.append(number)
         try:
             before = {number: signal.signal(number, count_signal) for number in numbers}

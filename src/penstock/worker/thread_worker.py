@@ -38,7 +38,7 @@ FUNCTION = "function"
 
 
 class ThreadWorker:
-    """One worker thread. ``stop`` waits for the job in hand and raises the error that ended the thread early.
+    """One worker thread. ``stop`` waits for the running job and raises the thread's error, if any.
 
     ``open_documents`` is called when the first job about documents turns up, so that an application of
     functions alone opens no catalog.
@@ -123,7 +123,7 @@ class ThreadWorker:
     # Documents.
 
     def _documents_waited_for(self) -> bool:
-        """Whether an earlier worker left jobs that wait for their documents."""
+        """True if an earlier worker left jobs waiting for documents."""
         running = all_jobs(self._queue, JobQuery(statuses=frozenset({Status.IN_PROGRESS})))
         return any(job.item_type != FUNCTION for job in running)
 
@@ -160,7 +160,7 @@ class ThreadWorker:
                     self._documents.renew(self._request.worker_id)
                     renew_tasks_at = time.monotonic() + RENEW_TASKS_S
             except StoreError:
-                # A lease outlasts a few missed beats. If the store stays away, settling the job fails.
+                # A lease outlasts a few missed beats. If the outage lasts, settling the job fails.
                 continue
 
     def _renew(self, written: tuple[int, str | None]) -> tuple[int, str | None]:
@@ -178,7 +178,7 @@ class ThreadWorker:
 
 
 class _DocumentWork:
-    """The lanes of a thread worker, with the duties that a supervisor has for its children."""
+    """The lanes of a thread worker, with a supervisor's duties for documents."""
 
     def __init__(self, tools: DocumentTools, lanes: Lanes, queue: Queue) -> None:
         self.tools = tools

@@ -23,6 +23,14 @@ from penstock.worker import orphans
 from penstock.worker.orphans import JobPages
 from penstock.worker.outbox import OUTAGE
 
+REAP_AT_ONCE = 100
+DRIFT_S = 5.0
+IN_PROGRESS = frozenset({Status.IN_PROGRESS})
+STUCK_AFTER = timedelta(minutes=30)
+AT_ONCE = 100
+KEPT_FOR = timedelta(days=7)
+"""Retention of tombstones and of cached vectors whose text is in no document."""
+
 log = logging.getLogger("penstock.upkeep")
 
 
@@ -35,11 +43,13 @@ class _Duty:
 
 
 class Schedule:
+    """Runs each duty at an interval."""
+
     def __init__(self) -> None:
         self._duties: list[_Duty] = []
 
     def add(self, every_s: float, run: Callable[[], bool | None], *, spread: float = 0.0) -> None:
-        """``run`` answers True when there is more to do at once. ``spread`` keeps many workers apart."""
+        """Add a duty. ``run`` returns True when more can be done at once; ``spread`` varies the interval."""
         self._duties.append(_Duty(every_s, run, spread))
 
     def run_due(self, now: float) -> None:
@@ -51,21 +61,20 @@ class Schedule:
 
 
 def skip_on_outage(run: Callable[[], bool | None]) -> bool | None:
-    """A store that is away fails a duty, not the supervisor; leases outlast a short absence."""
+    """Run a duty. An outage of the store skips the duty; leases outlast a short outage."""
     try:
         return run()
     except OUTAGE as error:
-        log.warning("the store is away: %s", error)
+        log.warning("the store is unavailable: %s", error)
         return None
 
 
-REAP_AT_ONCE = 100
-DRIFT_S = 5.0
-
-
 class Reaper:
-    """Leases are read off the store's clock. When that jumps (set by hand, a laptop that slept), all leases
-    seem over at once, though their holders live: then it waits for one lease, in which they renew theirs.
+    """Takes back jobs after the end of their lease: the worker died on another host, or hangs.
+
+    Leases are compared with the store's clock. When that clock jumps (set by hand, a laptop that slept), all
+    leases seem to have ended though their holders live. Then the reaper pauses for the longest lease, so that
+    the holders can renew theirs.
     """
 
     def __init__(
@@ -88,12 +97,12 @@ class Reaper:
         self._paused_until = 0.0
 
     def run(self) -> bool:
-        """Settled by claim number, so that a holder that finished meanwhile is not robbed."""
+        """Take back a batch. The claim number protects the result of a holder finished meanwhile."""
         if self._is_paused():
             return False
         late = self._queue.expired(limit=REAP_AT_ONCE)
         if late:
-            log.warning("%d jobs are taken back: their workers did not renew the leases", len(late))
+            log.warning("took back %d jobs: their workers did not renew the leases", len(late))
             lost = [lifecycle.lease_lost(job, jitter=random.uniform(-1, 1)) for job in late]
             orphans.record_failed_files(self._catalog, late, lost)
             self._queue.settle(lost)
@@ -104,27 +113,29 @@ class Reaper:
         offset = self._wall() - now
         jumped = 0.0 if self._offset is None else offset - self._offset
         if abs(jumped) > DRIFT_S:
-            log.warning("the clock jumped by %.0f s: leases count again in a while", jumped)
-            self._paused_until = now + self._longest_lease_s
+            pause = self._longest_lease_s
+            log.warning("the clock jumped by %.0f s; expired leases are ignored for %.0f s", jumped, pause)
+            self._paused_until = now + pause
         self._offset = offset
         return now < self._paused_until
 
 
 class Reconciler:
+    """Repairs rows after a crash between two transactions: parent counts, locks not passed on."""
+
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
 
     def run(self) -> bool:
         repaired = self._queue.reconcile()
         if repaired:
-            log.warning("%d rows were put right", repaired)
+            log.warning("repaired %d rows", repaired)
         return False
 
 
-IN_PROGRESS = frozenset({Status.IN_PROGRESS})
-
-
 class OverdueEnder:
+    """Fails waiting jobs if no job of the tree ended for as long as their timeout."""
+
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self._pages = orphans.JobPages(queue, JobQuery(statuses=IN_PROGRESS))
@@ -141,13 +152,13 @@ class OverdueEnder:
             and not self._has_active_descendant(job, job.timeout_s, now)
         ]
         for job in overdue:
-            log.warning("job %s waited %d s without any part of it ending", job.queue_id, job.timeout_s)
+            log.warning("job %s waited %d s and no part of it ended", job.queue_id, job.timeout_s)
         if overdue:
             self._queue.settle([lifecycle.timed_out(job) for job in overdue])
         return more
 
     def _has_active_descendant(self, job: Job, timeout_s: int, now: datetime) -> bool:
-        """A child that ends touches its parent's row only, so a tree is asked level by level."""
+        """Look for progress level by level: an ending child touches the row of the parent only."""
         below = orphans.all_jobs(self._queue, JobQuery(statuses=IN_PROGRESS, parent_id=job.queue_id))
         return any(
             not _silent(child, timeout_s, now) or self._has_active_descendant(child, timeout_s, now)
@@ -161,22 +172,23 @@ def _silent(job: Job, timeout_s: int, now: datetime) -> bool:
 
 
 class Pruner:
+    """Removes ended jobs, each status after a retention time."""
+
     def __init__(self, queue: Queue, retention: Mapping[str, timedelta]) -> None:
         self._queue = queue
         self._retention = {Status(status): kept for status, kept in retention.items()}
 
     def run(self) -> bool:
-        """One batch. A status without a retention time is kept for ever."""
+        """Remove one batch. A status without a retention time is kept for ever."""
         if not self._retention:
             return False
         now = self._queue.now()
         return self._queue.prune({status: now - kept for status, kept in self._retention.items()}) > 0
 
 
-STUCK_AFTER = timedelta(minutes=30)
-
-
 class StuckWarner:
+    """Warns of jobs without progress for half an hour though the worker lives."""
+
     def __init__(self, queue: Queue, *, after: timedelta = STUCK_AFTER) -> None:
         self._queue = queue
         self._pages = JobPages(queue, JobQuery(statuses=frozenset({Status.IN_PROGRESS})))
@@ -195,7 +207,7 @@ class StuckWarner:
             if job.lease_until is not None and now - job.updated_at > self._after:
                 self._warn_once(job)
         if not more:
-            # What is no longer stuck is forgotten, and warned of anew should it be stuck again.
+            # Forget jobs that are no longer stuck, so that they are reported should they get stuck again.
             self._warned, self._seen = self._seen, {}
         return more
 
@@ -212,12 +224,9 @@ class StuckWarner:
             )
 
 
-AT_ONCE = 100
-KEPT_FOR = timedelta(days=7)
-"""How long tombstones and cached vectors of texts nobody has any more are remembered."""
-
-
 class Sweeper:
+    """Removes unused rows of the catalog, and takes back tasks of silent workers."""
+
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
@@ -231,7 +240,7 @@ class Sweeper:
     def reclaim_tasks(self) -> bool:
         late = self._catalog.expired(limit=AT_ONCE)
         if late:
-            log.warning("%d tasks are taken back: their workers gave no sign of life", len(late))
+            log.warning("took back %d tasks: their workers stopped responding", len(late))
             self._catalog.settle([outcomes.lost(claim) for claim in late])
         return len(late) == AT_ONCE
 

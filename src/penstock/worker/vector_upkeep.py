@@ -1,5 +1,7 @@
-"""Keeps the files of vectors near to the catalog, and draws the graphs over large ones: a process of its own,
-which gets only what the others leave of the processor."""
+"""Vector upkeep: compacts the vector cache files and extends the search index over large ones.
+
+The work runs in a process of its own with the lowest priority.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +25,19 @@ if TYPE_CHECKING:
     from penstock.pipeline.vectors.cache import SpaceCache
 
 EVERY_ROUNDS = 10
-"""Rounds of upkeep between two looks at a catalog that changes all the time."""
+"""Rounds of upkeep between two checks of a catalog that changes all the time."""
 COMPACT_AFTER = timedelta(hours=1)
-"""About how long a vector that was removed may stay in a file, where a worker runs."""
+"""Longest time, roughly, that a removed vector stays in a file while a worker runs."""
 SLICE = 50_000
-"""Rows drawn before the graph is written, or half of what is drawn already if that is more: who is stopped
-loses no more."""
+"""Rows indexed before the index is written, or half of the indexed rows if that is more: a process that is
+stopped loses no more than this work."""
 NICENESS = 19
 
 log = logging.getLogger("penstock.upkeep")
 
 
 class VectorKeeper:
-    """The supervisor's side: sweeps, and sees to it that at most one process of its keeps the files."""
+    """The supervisor's side: sweeps the cache directory and runs at most one process for the files."""
 
     def __init__(
         self,
@@ -54,7 +56,7 @@ class VectorKeeper:
         self._rounds = 0
 
     def run(self) -> bool:
-        """Not in the first round: a command that works for a moment has other things to do."""
+        """Check the catalog. Not in the first round: a short command has other work."""
         self._rounds += 1
         if self._rounds % EVERY_ROUNDS != 2 or self._busy():
             return False
@@ -63,12 +65,12 @@ class VectorKeeper:
             sequence = snapshot.changes("").sequence
             if sequence == self._sequence and now < self._compact_at:
                 return False
-            with suppress(OSError):  # files that cannot be removed are no reason to end a worker
+            with suppress(OSError):  # a file that cannot be removed must not end the worker
                 self._directory.sweep(lambda tenant_id: {space.name for space in snapshot.spaces(tenant_id)})
             large = any(True for _ in worth_a_file(snapshot, self._directory))
         if large:
             self._start()
-        # Once more when files of now are old enough to be tidied, also if nothing changes until then.
+        # Once more when the files of now are old enough to be compacted, even if nothing changes.
         self._compact_at = now + COMPACT_AFTER.total_seconds() if sequence != self._sequence else math.inf
         self._sequence = sequence
         return False
@@ -79,8 +81,8 @@ class VectorKeeper:
         if self._process.is_alive():
             return True
         if self._process.exitcode:
-            # Looked at again in a while, also if nothing changes until then.
-            log.warning("the process that keeps vectors ended with %s", self._process.exitcode)
+            # Start again in a while, even if nothing changes until then.
+            log.warning("the process for vector upkeep ended with exit code %s", self._process.exitcode)
             self._sequence = None
         self._process.close()
         self._process = None
@@ -93,12 +95,12 @@ class VectorKeeper:
         try:
             process.start()
         except OSError as error:
-            log.warning("no process could be started to keep vectors: %s", error)
+            log.warning("the process for vector upkeep could not be started: %s", error)
             return
         self._process = process
 
     def close(self) -> None:
-        """It is killed in the middle of anything: what has no name yet is nobody's."""
+        """Kill the process at any point: files under temporary names are unused and swept later."""
         if self._process is not None:
             self._process.kill()
             self._process.join()
@@ -107,7 +109,7 @@ class VectorKeeper:
 
 
 def worth_a_file(snapshot: CatalogSnapshot, directory: CacheDirectory) -> Iterator[tuple[str, str, int]]:
-    """Tenants, spaces and dimensions."""
+    """List tenant, space and dimension of each space large enough for a file."""
     for tenant_id in sorted({each.tenant_id for each in snapshot.tenants()}):
         for space in snapshot.spaces(tenant_id):
             if space.chunks >= directory.sizes.worth_a_file and space.dimension:
@@ -115,7 +117,7 @@ def worth_a_file(snapshot: CatalogSnapshot, directory: CacheDirectory) -> Iterat
 
 
 def keep(open_catalog: Callable[[], Catalog], directory: CacheDirectory, parent_pid: int) -> None:
-    """What the process does, until everything is as it should be or its parent is gone."""
+    """Run the process until all files are up to date or the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.nice(NICENESS)
     catalog = open_catalog()
@@ -144,7 +146,7 @@ def keep_all(catalog: Catalog, directory: CacheDirectory, stop: Callable[[], boo
             while _extend_index(cache, directory, tenant_id, space, stop):
                 continue
         else:
-            log.info("%d vectors of a tenant; the extra `usearch` would make searching them quicker", rows)
+            log.info("%d vectors of a tenant; the extra `usearch` would make searching them faster", rows)
 
 
 def _old(directory: CacheDirectory, tenant_id: str, space: str) -> bool:
@@ -158,7 +160,7 @@ def _old(directory: CacheDirectory, tenant_id: str, space: str) -> bool:
 def _extend_index(
     cache: SpaceCache, directory: CacheDirectory, tenant_id: str, space: str, stop: Callable[[], bool]
 ) -> bool:
-    """One slice; whether there is more to draw."""
+    """Index one slice of rows; return whether more are left."""
     from penstock.pipeline.vectors.ann_index import draw, drawn_so_far
 
     rows, path = cache.base, directory.graph(tenant_id, space)
@@ -175,7 +177,7 @@ def _extend_index(
                 return False
             directory.publish(young, path)
     except OSError as error:
-        log.warning("no graph of vectors could be drawn: %s", error)
+        log.warning("the vector index could not be written: %s", error)
         return False
     if not directory.vectors(tenant_id, space).exists():
         # The tenant was deleted meanwhile.

@@ -20,12 +20,21 @@ from penstock.worker.orphans import Resolve
 from penstock.worker.pool import ProcessPool, WorkerOptions
 from penstock.worker.shared_state import Execution, FileRun
 
+TICK_S = 0.1
+TIMEOUT_UNWIND_S, CANCEL_UNWIND_S = 2.0, 0.5
+"""From SIGTERM to SIGKILL. A cancelled job had its grace period before."""
+FROZEN_S = 1.0
+"""A tick this late means that this process, and most likely its children, were frozen."""
 BACKSTOP_S = 2.0
-"""CPU time beyond its budget that a file gets: before that, its own process interrupts it."""
+"""CPU time beyond the budget of a file before it is killed: its own process interrupts it first."""
 STUCK = "its batch took too long; it runs alone now"
+
+log = logging.getLogger("penstock.worker")
 
 
 class Culprits(NamedTuple):
+    """Jobs responsible for the delay of an execution, and the rule for settling them."""
+
     indexes: frozenset[int]
     resolve: Resolve
 
@@ -33,8 +42,12 @@ class Culprits(NamedTuple):
 def late_jobs(
     execution: Execution, run: FileRun | None, elapsed: float, cpu_seconds: float | None
 ) -> Culprits | None:
-    """Jobs that exceeded their time. ``elapsed``: seconds since ``clock_start``; ``cpu_seconds``: what the
-    process has used."""
+    """Find the jobs over their time. Pure: no clock, no signals.
+
+    A batch of files tells which file it is parsing. Then only the job of that file is responsible, for its
+    own time; the others are released, no retry spent. ``elapsed``: seconds since ``clock_start``;
+    ``cpu_seconds``: CPU time of the process.
+    """
     mark = run.mark if run is not None else None
     if mark is not None and cpu_seconds is not None:
         used = cpu_seconds - mark.cpu_started
@@ -46,13 +59,13 @@ def late_jobs(
     if run is None or len(execution.members) == 1:
         return Culprits(found, lifecycle.timed_out)
     if mark is None:
-        # Between two files, where all of them are written: alone, each shows whether it is the slow one.
+        # Between two files, while the batch is written. Run alone, each job shows whether it is the slow one.
         return Culprits(frozenset(range(len(execution.members))), lambda job: lifecycle.suspected(job, STUCK))
     return Culprits(frozenset([mark.member]), lifecycle.timed_out) if mark.member in found else None
 
 
 def clock_start(execution: Execution, run: FileRun | None) -> float:
-    """When the timeout began to count: in a batch of files, with the file or write in hand."""
+    """Start of the timeout: in a batch of files, the start of the current file or write."""
     return (
         execution.started if run is None or len(execution.members) == 1 else max(run.since, execution.started)
     )
@@ -67,17 +80,8 @@ def _over_budget(seconds: float) -> Resolve:
     return resolve
 
 
-TICK_S = 0.1
-TIMEOUT_UNWIND_S, CANCEL_UNWIND_S = 2.0, 0.5
-"""From SIGTERM to SIGKILL. Whoever is cancelled had the grace before."""
-FROZEN_S = 1.0
-"""A tick this late: this process did not run, nor, most likely, did its children."""
-
-log = logging.getLogger("penstock.worker")
-
-
 class Watchdog:
-    """Lasts as long as its ``with`` block. ``check`` raises what ended it early."""
+    """The watchdog thread, for the time of a ``with`` block. ``check`` raises the thread's error, if any."""
 
     def __init__(self, pool: ProcessPool, options: WorkerOptions) -> None:
         self._pool = pool
@@ -106,7 +110,7 @@ class Watchdog:
             while not self._ended.wait(TICK_S):
                 with self._pool.lock:
                     self._check_children(time.monotonic())
-        except Exception as error:  # noqa: BLE001 - a thread's error is raised where it is asked for
+        except Exception as error:  # noqa: BLE001 - ``check`` raises it in the main thread
             self._error = error
 
     def _check_children(self, now: float) -> None:
@@ -121,7 +125,7 @@ class Watchdog:
                 self._terminate_if_hung(child, now)
 
     def _extend_after_freeze(self, now: float) -> None:
-        """Time in which the whole worker stood still (SIGSTOP, a paused container) is nobody's."""
+        """Ignore the time in which the whole worker was frozen (SIGSTOP, a paused container)."""
         frozen_s = now - self._checked_at - TICK_S
         self._checked_at = now
         if frozen_s > FROZEN_S:
@@ -131,9 +135,9 @@ class Watchdog:
                 child.extend_time(frozen_s, now)
 
     def _terminate_if_hung(self, child: ChildHandle, now: float) -> None:
-        """Without a job there is no timeout; but a thread left behind may keep the interpreter, or a lock."""
+        """Kill a child hung outside of jobs, where no timeout applies: a leftover thread may block it."""
         if child.state.leaving_since:
-            since, most, fault = child.state.leaving_since, self._options.leaving_s, "hung while it left"
+            since, most, fault = child.state.leaving_since, self._options.leaving_s, "hung while exiting"
         elif child.state.ready:
             since, most, fault = child.state.heartbeat_at, self._options.silence_s, "hung without a job"
         else:
