@@ -1,4 +1,4 @@
-"""Functions that raise, answer what cannot be kept, or are not there."""
+"""Functions that raise, return values that cannot be stored, or do not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How functions and handlers are registered, and how their calls are checked."""
+"""Registration of functions and handlers, and checks of their calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An application's functions, and how they are run."""
+"""Functions of an application, run by a worker thread."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_progress_of_a_running_function_can_be_read(app: Penstock):
 
 
 def test_a_message_that_is_no_text_is_made_readable(app: Penstock):
-    """It quotes the name of a file, for one; that fails no job."""
+    """A message may quote the name of a file, which is no text; no job fails for it."""
 
     @app.function("read")
     def read(payload: Payload, context: Context) -> None:

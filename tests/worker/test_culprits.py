@@ -1,4 +1,4 @@
-"""Which jobs of a batch answer for its delay, as a table of cases."""
+"""Jobs of a batch that are responsible for its delay, as a table of cases."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def held(queue_id: str = "job0") -> Job:
 
 
 @pytest.mark.parametrize(
-    ("doing", "run", "lasted", "cpu", "expected"),
+    ("execution", "run", "elapsed", "cpu", "expected"),
     [
         (BATCH, None, 59.0, None, None),
         (BATCH, None, 61.0, None, ({0, 1, 2}, "ERR_JOB_TIMEOUT")),

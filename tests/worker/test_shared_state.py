@@ -1,4 +1,4 @@
-"""The memory a child and its supervisor share: what is read is what was written, whoever dies when."""
+"""Shared state: readers get what was written, no matter which process dies when."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.job import Settlement, Status
 from penstock.worker.shared_state import MOST_MEMBERS, RESULTS_LIMIT, ExecutingJob, Execution, SharedState
 
 LONG_ID = "é" * 64
-"""128 bytes: the longest id a door may bring."""
+"""128 bytes: the longest id that can be submitted."""
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_threads_of_one_handler_may_all_tell_how_far_they_are(child: SharedState
 
 
 def test_results_that_were_torn_are_read_up_to_the_tear(child: SharedState, supervisor: SharedState):
-    """After a power cut the count may be there and the bytes not."""
+    """After a power cut the length may be written and the bytes not."""
     whole = settled(1)
     child.save_results([whole])
     before = child.path.read_bytes()
@@ -143,7 +143,7 @@ def test_results_that_were_torn_are_read_up_to_the_tear(child: SharedState, supe
     after = child.path.read_bytes()
     assert 3 == len(supervisor.results())
 
-    # The first page, with the count, is new; what it counts is old.
+    # The first page, with the length, is new; the results are old.
     child.path.write_bytes(after[:4096] + before[4096:])
 
     assert [whole] == supervisor.results()

@@ -1,6 +1,6 @@
-"""A worker as a process of its own: ``python -m tests.worker.worker_main URL PLACE NAME TERMS``.
+"""A worker as a process of its own: ``python -m tests.worker.worker_main URL PLACE NAME OPTIONS``.
 
-NAME is the host it plays: workers of one name share a directory. TERMS is JSON.
+NAME is the simulated host: workers of one name share a directory. OPTIONS is JSON.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tests.worker import sample_handlers
 
 
 def opened(url: str) -> Queue:
-    # What a power cut does is not asked here, and the sync is most of a commit's cost.
+    # Power cuts are not tested here, and the sync is most of the cost of a commit.
     return open_queue(config.load({}, url=url, sqlite_synchronous="NORMAL"))
 
 
 class Flaky:
-    """A store that is away for every few calls, or goes away before it could answer a claim."""
+    """A store that is unavailable for some calls, or loses the response to a claim."""
 
     def __init__(self, queue: Queue, away: float, unanswered: float) -> None:
         self._queue = queue
@@ -58,7 +58,7 @@ class Flaky:
 
 
 class Slow:
-    """A store that lists jobs held for later slowly: what was counted before has changed by then."""
+    """A store that lists held jobs slowly: the counts of before have changed by then."""
 
     def __init__(self, queue: Queue, seconds: float) -> None:
         self._queue = queue
@@ -102,7 +102,7 @@ def options(url: str, place: Path, name: str, given: dict[str, Any]) -> WorkerOp
 
 
 def set_clock_off(seconds: float) -> None:
-    """As on a host whose time is wrong."""
+    """Shift the clock, as on a host whose time is wrong."""
     right = clock.now
     clock.now = lambda: right() + timedelta(seconds=seconds)
 
