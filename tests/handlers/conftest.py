@@ -24,7 +24,7 @@ def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Penstock]:
 
 @pytest.fixture
 def registering() -> Penstock:
-    """An application for checks that happen before any engine is used."""
+    """An application for checks made before any engine is used."""
     return Penstock(settings=config.load({}, url="memory://"))
 
 

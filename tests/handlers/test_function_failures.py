@@ -1,4 +1,4 @@
-"""Functions that raise, return values that cannot be stored, or do not exist."""
+"""Functions raising errors, returning bad values, or missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests with real worker processes, on each engine that outlives a process.
+"""Real worker processes on each durable engine.
 
 A module with ``ENGINES = ON_FILES`` tests the inside of a worker, which does not depend on the store.
 """

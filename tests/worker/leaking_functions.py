@@ -1,4 +1,4 @@
-"""Functions that change their shared process, or leave something behind in it."""
+"""Functions changing their shared process, or leaving something behind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _kept: list[Any] = []
 
 
 def state(context: Context) -> dict[str, Any]:
-    """Return the state of the process that another function can see."""
+    """Return the state of the process as seen by another function."""
     mask = os.umask(0o022)
     os.umask(mask)
     return {

@@ -1,4 +1,4 @@
-"""Handlers that do what no handler should do."""
+"""Misbehaving handlers: forks, closed descriptors, leftover threads, odd results."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def close_stdout(context: Context) -> None:
 
 
 def close_all(context: Context) -> str:
-    """Close all descriptors, as programs do that become daemons, and go on for a while."""
+    """Close all descriptors, like a program becoming a daemon, and go on for a while."""
     os.closerange(3, 4096)
     time.sleep(context.payload.get("seconds", 0))
     return "closed"
@@ -130,14 +130,14 @@ def leave_a_timer(context: Context) -> None:
 
 
 def stop_the_clock(context: Context) -> None:
-    """Replace the clock, like a test that freezes the time, and do not restore it."""
+    """Replace the clock, like a test with frozen time, and leave the replacement."""
     began = time.monotonic()
     time.monotonic = lambda: began - 10_000
     time.sleep = lambda seconds: None
 
 
 def leak_a_hog(context: Context) -> None:
-    """Start a thread that blocks the interpreter for ever, a moment after the job."""
+    """Start a thread to block the interpreter for ever, a moment after the job."""
 
     def hog() -> None:
         time.sleep(0.3)
@@ -159,7 +159,7 @@ def mute_stdout(context: Context) -> None:
 
 
 def keep_the_logs_lock(context: Context) -> None:
-    """Take the lock of the log in a thread and never release it."""
+    """Take the lock of the log in a thread, for ever."""
     kept = threading.Event()
 
     def keep() -> None:
@@ -175,7 +175,7 @@ _hoard: list[bytearray] = []
 
 
 def hoard(context: Context) -> None:
-    """Allocate memory and never free it."""
+    """Allocate memory without ever freeing any."""
     _hoard.append(bytearray(b"x") * (30 << 20))
 
 

@@ -1,4 +1,4 @@
-"""Handlers that behave like real ones, chosen by the payload of the job."""
+"""Sample handlers, chosen by the payload of the job."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ from tests.worker.misbehaving_functions import (
 
 
 def record(context: Context, what: str) -> None:
-    """Append one whole line to the record, as a side effect that tests can count."""
+    """Append one whole line to the record, as a countable side effect."""
     path = context.payload.get("record")
     if path:
         line = f"{what} {context.job_id} {context.claim.claim_number} {os.getpid()} {time.monotonic():.6f}\n"
@@ -88,7 +88,7 @@ def sleep_unless_retried(context: Context) -> int:
 
 
 def compute(context: Context) -> None:
-    """Finish after so many seconds of CPU time, however long that takes."""
+    """Finish after so many seconds of CPU time."""
     until = time.process_time() + context.payload["seconds"]
     while time.process_time() < until:
         pass
@@ -100,13 +100,13 @@ def busy(context: Context) -> None:
 
 
 def digest(context: Context) -> str:
-    """Make one C call of minutes that releases the interpreter."""
+    """Make one C call of minutes, with the interpreter released."""
     huge = bytearray(1 << 20)
     return hashlib.pbkdf2_hmac("sha512", huge, b"salt", 1 << 30).hex()
 
 
 def stubborn(context: Context) -> None:
-    """Catch every exception, so that only a kill stops the handler."""
+    """Catch every exception: only a kill stops this handler."""
     while True:
         with suppress(BaseException):
             time.sleep(60)
@@ -131,7 +131,7 @@ def down(context: Context) -> None:
 
 
 def down_for_a_moment(context: Context) -> None:
-    """Call the service, in a process whose breaker probes again soon."""
+    """Fail as if the service were down, with a breaker probing again soon."""
     breaker.FIRST_PROBE_S = 0.5
     raise ServiceUnavailable("qdrant")
 

@@ -82,12 +82,12 @@ class Chaos:
         return self._host.worker(processes=2, lease_s=30.0)
 
     def let_work(self) -> None:
-        """Wait for some work to be done, so that kills hit processes at work."""
+        """Wait for some work to be done: kills should hit processes at work."""
         enough = self._host.recorded_bytes() + SOME_JOBS_BYTES
         until(lambda: self._host.recorded_bytes() > enough or not live(self._host))
 
     def strike(self) -> None:
-        """Kill a child in most cases; sometimes the supervisor, all processes, or stop it politely."""
+        """Kill a child in most cases; sometimes the supervisor or all processes; or send SIGTERM."""
         what = self._chance.random()
         if what < 0.75:
             with suppress(ProcessLookupError, IndexError):

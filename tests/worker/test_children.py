@@ -38,7 +38,7 @@ def test_a_child_that_keeps_its_memory_is_replaced(host: WorkerHost):
 
 
 def test_a_process_that_hangs_without_a_job_is_replaced(host: WorkerHost):
-    """A hung process without a job exceeds no timeout, and would keep its claims for ever."""
+    """A hung process without a job exceeds no timeout, and would keep claims for ever."""
     worker = host.worker(silence_s=2)
     hung = host.began(host.put("leak_a_hog")).pid
     until(lambda: host.count(Status.DONE) == 1)
@@ -125,7 +125,7 @@ def test_a_store_that_is_away_now_and_then_costs_time_only(host: WorkerHost):
 
 @pytest.mark.parametrize("op", ["ingest", "update"])
 def test_a_claim_whose_answer_was_lost_is_not_kept_for_ever(host: WorkerHost, op: str):
-    """The child does not know the job, and its supervisor would renew it with the others."""
+    """The child does not know the job, and the supervisor would renew the lease with the others."""
     ids: list[str] = []
     claimed_again = False
     # Which calls get no response is random, so there is work until a claim was hit.

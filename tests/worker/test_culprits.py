@@ -1,4 +1,4 @@
-"""Jobs of a batch that are responsible for its delay, as a table of cases."""
+"""Jobs responsible for the delay of a batch, as a table of cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several hosts, each with its own state directory, on one server; and servers that crash."""
+"""Several hosts, each with a state directory, on one server; and crashing servers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EACH = 100
 
 
 class Hosts:
-    """A worker on each host, restarted when it ends, as a service manager does."""
+    """A worker on each host, restarted after an exit, as by a service manager."""
 
     def __init__(self, host: WorkerHost, chance: random.Random) -> None:
         self._host = host
@@ -133,7 +133,7 @@ def finish(host: WorkerHost, hosts: Hosts) -> list[Job]:
 
 
 def check(host: WorkerHost, jobs: list[Job], acknowledged: list[str], endings: int) -> None:
-    """Check that nothing was lost or done twice, and that every ending belongs to a finished call."""
+    """Check the record: nothing lost, nothing done twice, every ending belongs to a finished call."""
     assert set() == set(acknowledged) - {job.queue_id for job in jobs}
     assert {Status.DONE} == {job.status for job in jobs}
     assert len(jobs) == endings
@@ -171,7 +171,7 @@ def test_500_kills_over_4_hosts(host: WorkerHost):
 
 
 class Outages:
-    """A server that can crash and come back."""
+    """A server with a way to crash and come back."""
 
     def __init__(self, url: str, crash: Callable[[], object], start: Callable[[], object]) -> None:
         self.url = url

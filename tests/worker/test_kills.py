@@ -1,4 +1,4 @@
-"""Kills at any time: no job is lost, none is stuck, and the job that caused the kill ends."""
+"""Kills at any time: no job is lost, none is stuck, and the job causing the kill ends."""
 
 from __future__ import annotations
 

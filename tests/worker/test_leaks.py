@@ -1,4 +1,4 @@
-"""Functions that leave something behind in their process: no other job is affected."""
+"""Functions leaving something behind in their process: no other job is affected."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.worker.worker_processes import WorkerHost
 
 
 def died(host: WorkerHost, *, executing: int | None, results: int = 0, name: str = "dead") -> list[str]:
-    """Leave a dead supervisor whose child held three jobs; return the ids of the jobs."""
+    """Leave a dead supervisor with a child holding three jobs; return the ids of the jobs."""
     ids = host.put_many(3)
     directory = host.place / "workers"
     lock = LivenessLock(directory, name)

@@ -1,4 +1,4 @@
-"""Handlers that do what they should not: the worker survives, and the job ends with a clear reason."""
+"""Misbehaving handlers: the worker survives, and the job ends with a clear reason."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_clock_that_was_replaced_does_not_time_out_the_next_job(host: WorkerHo
 
 
 def test_whoever_read_its_output_may_go(host: WorkerHost):
-    """As with `penstock worker | head -1`: functions that print go on."""
+    """As with `penstock worker | head -1`: printing functions go on."""
     worker = host.worker(piped=True)
     assert Status.DONE is host.ended(host.put()).status
     assert worker.process.stdout is not None

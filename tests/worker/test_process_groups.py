@@ -32,7 +32,7 @@ def program() -> Iterator[subprocess.Popen[str]]:
 
 
 def left_by(program: subprocess.Popen[str]) -> tuple[GroupLeader, int]:
-    """Let the leader exit; return it and the id of the process left running."""
+    """Let the leader exit; return the leader and the id of the process left running."""
     assert program.stdin is not None
     assert program.stdout is not None
     left = int(program.stdout.readline())

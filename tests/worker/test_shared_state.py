@@ -1,4 +1,4 @@
-"""Shared state: readers get what was written, no matter which process dies when."""
+"""Shared state: readers get whole values, no matter which process dies when."""
 
 from __future__ import annotations
 

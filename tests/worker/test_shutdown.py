@@ -16,7 +16,7 @@ from tests.worker.worker_processes import Worker, WorkerHost, alive, until, with
 
 
 def stopped(worker: Worker, number: int = signal.SIGTERM) -> float:
-    """Stop the worker; check that no process is left; return the seconds it took."""
+    """Stop the worker; check for processes left; return the seconds."""
     children = worker.children()
     asked = time.monotonic()
     worker.signal(number)
@@ -87,7 +87,7 @@ def test_a_terminal_that_is_closed_is_a_stop_like_any_other(host: WorkerHost):
 
 
 def test_signals_that_were_ignored_at_its_start_stay_ignored(host: WorkerHost):
-    """As under nohup, or in the background of a script: only SIGTERM stops it, gracefully."""
+    """As under nohup, or in the background of a script: only SIGTERM stops the worker, gracefully."""
     worker = host.worker(ignoring=True)
     host.ended(host.put())
 
@@ -101,7 +101,7 @@ def test_signals_that_were_ignored_at_its_start_stay_ignored(host: WorkerHost):
 
 
 def test_a_signal_to_every_process_at_once_is_a_stop_like_any_other(host: WorkerHost):
-    """As service managers do it: children get the signal too, and finish their current jobs."""
+    """As by a service manager: children get the signal too, and finish their current jobs."""
     job_id = host.put("sleep", payload={"seconds": 1})
     worker = host.worker(processes=2, shutdown_grace_s=20)
     host.began(job_id)
@@ -130,7 +130,7 @@ def test_until_idle_takes_up_what_has_become_due(host: WorkerHost):
 
 
 def test_until_idle_is_not_misled_by_what_changes_while_it_looks(host: WorkerHost):
-    """A job counts while it waits for its retry, and may be running by the time waiting jobs are listed."""
+    """A job counts while waiting for a retry, and may be running by the time waiting jobs are listed."""
     first = host.put("parent_at_second_try", payload={"child": {"do": "noop"}})
 
     assert 0 == host.worker(until_idle=True, find_s=0.6).ended()

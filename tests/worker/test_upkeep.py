@@ -16,7 +16,7 @@ LONG_AGO = timedelta(hours=3)
 
 
 def claimed(host: WorkerHost, number: int = 1, *, ago: timedelta = LONG_AGO, **fields: object) -> list[Claim]:
-    """Leave jobs claimed by a worker that was last seen a while ago."""
+    """Leave jobs claimed by a worker last seen a while ago."""
     moment = clock.now() - ago
     host.queue.add([host.new(**fields) for _ in range(number)], now=moment)  # type: ignore[arg-type]
     return host.queue.claim(ClaimRequest("gone", number), now=moment)

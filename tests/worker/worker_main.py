@@ -1,4 +1,4 @@
-"""A worker as a process of its own: ``python -m tests.worker.worker_main URL PLACE NAME OPTIONS``.
+"""A worker as a separate process: ``python -m tests.worker.worker_main URL PLACE NAME OPTIONS``.
 
 NAME is the simulated host: workers of one name share a directory. OPTIONS is JSON.
 """
@@ -32,7 +32,7 @@ def opened(url: str) -> Queue:
 
 
 class Flaky:
-    """A store that is unavailable for some calls, or loses the response to a claim."""
+    """A store unavailable for some calls, or losing the response to a claim."""
 
     def __init__(self, queue: Queue, away: float, unanswered: float) -> None:
         self._queue = queue
@@ -58,7 +58,7 @@ class Flaky:
 
 
 class Slow:
-    """A store that lists held jobs slowly: the counts of before have changed by then."""
+    """A store listing held jobs slowly: the counts of before have changed by then."""
 
     def __init__(self, queue: Queue, seconds: float) -> None:
         self._queue = queue
@@ -102,7 +102,7 @@ def options(url: str, place: Path, name: str, given: dict[str, Any]) -> WorkerOp
 
 
 def set_clock_off(seconds: float) -> None:
-    """Shift the clock, as on a host whose time is wrong."""
+    """Shift the clock, as on a host with a wrong time."""
     right = clock.now
     clock.now = lambda: right() + timedelta(seconds=seconds)
 

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def until(condition: Callable[[], T], timeout: float = 30.0) -> T:
-    """Wait until the condition returns something true; return that, or fail after the timeout."""
+    """Wait for a true result of the condition and return it; fail after the timeout."""
     deadline = time.monotonic() + timeout
     while not (answer := condition()):
         assert time.monotonic() < deadline, f"not within {timeout} s"
@@ -88,14 +88,14 @@ def seconds_on_a_core(pids: list[int]) -> float:
 
 
 def wake_ups(pids: list[int]) -> int:
-    """Count voluntary context switches of all threads. Unlike CPU time, other load does not change it."""
+    """Count voluntary context switches of all threads, which do not depend on other load."""
     tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
     lines = [line for task in tasks for line in (task / "status").read_text().splitlines()]
     return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
 
 
 class Worker:
-    """One supervisor and its children."""
+    """One supervisor and all children."""
 
     def __init__(self, host: WorkerHost, name: str, given: dict[str, Any]) -> None:
         cwd, piped = given.pop("cwd", ROOT), given.pop("piped", False)
@@ -126,7 +126,7 @@ class Worker:
         self.process.send_signal(number)
 
     def tree(self, number: int) -> None:
-        """Send a signal to the supervisor first, then to its remaining descendants."""
+        """Send a signal to the supervisor first, then to the remaining descendants."""
         below = self.children()
         self.signal(number)
         for pid in below:
@@ -151,7 +151,7 @@ class Begun(NamedTuple):
 
 
 class WorkerHost:
-    """A host with a store, its jobs, and the workers on it."""
+    """A host with a store, jobs and workers."""
 
     def __init__(self, engine: str, place: Path, url: str | None = None) -> None:
         self.engine = engine
@@ -278,7 +278,7 @@ class WorkerHost:
 
     @contextmanager
     def _locked_redis(self, timeout: float) -> Iterator[None]:
-        """Pause the server. Its scripts are atomic, so there is no writer to wait for."""
+        """Pause the server. Scripts are atomic, so there is no writer to wait for."""
         with redis.Redis.from_url(self.url.partition("?")[0]) as client:
             if timeout:
                 client.client_pause(60_000, all=False)
