@@ -22,7 +22,7 @@ import msgspec
 
 from penstock import lifecycle
 from penstock.catalog.values import Phase
-from penstock.errors import DiskFull, PenstockError, StoreError, StoreUnavailable
+from penstock.errors import PenstockError, StoreError, StoreUnavailable
 from penstock.handlers.registry import Registry
 from penstock.job import CHILDREN, Claim, ClaimRequest, Settlement
 from penstock.queue.protocol import Queue
@@ -33,7 +33,7 @@ from penstock.worker.isolation import REPLACED, Isolation, RecyclePolicy
 from penstock.worker.lanes import DocumentTools, Lanes
 from penstock.worker.log_text import error_text
 from penstock.worker.orphans import OrphanedClaims
-from penstock.worker.outbox import Outbox
+from penstock.worker.outbox import OUTAGE, Outbox
 from penstock.worker.process_guard import ProcessGuard, Stopped, end_process
 from penstock.worker.shared_state import MOST_MEMBERS, ExecutingJob, SharedState
 
@@ -71,6 +71,8 @@ class ChildOptions(msgspec.Struct, frozen=True):
 
 
 class Child:
+    """The loop of a child process, and the state between two jobs."""
+
     # Bound here, out of reach of handlers that replace them in their module and do not restore them.
     _now = staticmethod(time.monotonic)
     _sleep = staticmethod(time.sleep)
@@ -84,11 +86,9 @@ class Child:
         options: ChildOptions,
         documents: DocumentTools | None = None,
     ) -> None:
-        self._lanes = (
-            Lanes(documents, queue, state, options.worker_id, options.lanes)
-            if documents is not None
-            else None
-        )
+        self._lanes: Lanes | None = None
+        if documents is not None:
+            self._lanes = Lanes(documents, queue, state, options.worker_id, options.lanes)
         self._queue = queue
         self._guard = guard
         self._state = state
@@ -140,9 +140,8 @@ class Child:
                 self._batch_size.end_task_turn()
         else:
             if self._claim_due():
-                self._retry_on_outage(
-                    lambda: self._claim(self._batch_size.limit(self._isolation.jobs_left(self._jobs)))
-                )
+                limit = self._batch_size.limit(self._isolation.jobs_left(self._jobs))
+                self._retry_on_outage(lambda: self._claim(limit))
             if not self._claimed and not self._run_tasks():
                 self._retry_on_outage(self._wait_for_work)
 
@@ -175,7 +174,7 @@ class Child:
         while True:
             try:
                 return attempt()
-            except (StoreUnavailable, DiskFull) as error:
+            except OUTAGE as error:
                 if self._leaving() or self._now() > give_up_at:
                     raise
                 log.warning("the store is unavailable, next attempt in %.1f s: %s", pause, error)

@@ -127,8 +127,8 @@ class Supervisor:
         for child in self._pool.children:
             child.state.request_exit()
         schedule = self._new_schedule()
-        targets, deadline = self._signals, time.monotonic() + self._options.shutdown_grace_s
-        while self._pool.children and self._signals == targets and time.monotonic() < deadline:
+        signals, deadline = self._signals, time.monotonic() + self._options.shutdown_grace_s
+        while self._pool.children and self._signals == signals and time.monotonic() < deadline:
             schedule.run_due(time.monotonic())
             self._pool.wait(TICK_S)
             self._pool.collect_dead()
