@@ -123,7 +123,7 @@ class Supervisor:
 
     def _drain(self, watch: Watchdog) -> None:
         """Stop claiming, let running jobs finish, release the rest. Leases are renewed to the end."""
-        log.info("waiting up to %.0f s for running jobs", self._options.shutdown_grace_s)
+        log.info("finishing running jobs, for at most %.0f s", self._options.shutdown_grace_s)
         for child in self._pool.children:
             child.state.request_exit()
         schedule = self._new_schedule()
