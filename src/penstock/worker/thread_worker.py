@@ -162,6 +162,10 @@ class ThreadWorker:
             except StoreError:
                 # A lease outlasts a few missed beats. If the outage lasts, settling the job fails.
                 continue
+            except Exception as error:  # noqa: BLE001 - as in ``_work``; without renewed leases it must stop
+                self._error = error
+                self._stop.set()
+                return
 
     def _renew(self, written: tuple[int, str | None]) -> tuple[int, str | None]:
         """Renew the job being executed; ``written`` and the return value: the progress last written."""
