@@ -1,21 +1,47 @@
-"""What all tests have: servers, started when the first asks for one, and a state directory of their own."""
+"""Shared fixtures: servers, started at the first use, and a temporary state directory."""
 
 from __future__ import annotations
 
+import gc
 import itertools
+import os
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from tests.servers import redis, run
 
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
+BYTECODE_PLACE = "PYTHONPYCACHEPREFIX"
+
 
 def pytest_configure(config: pytest.Config) -> None:
+    _compile_once(config)
     run.begin(config)
+    # Thousands of tests are made and none is dropped: to look for garbage among them is a fifth of the work.
+    gc.disable()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     run.end(config, [redis.stop_shared])
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was collected out of each later search for garbage, as it stays to the end."""
+    gc.freeze()
+    gc.enable()
+
+
+def _compile_once(config: pytest.Config) -> None:
+    """Keep compiled modules apart where the caller wants none beside the source.
+
+    Each test worker and each of the thousand processes that tests start would compile all it imports.
+    """
+    if os.environ.pop(NO_BYTECODE, None):
+        os.environ.setdefault(BYTECODE_PLACE, str(config.rootpath / ".pytest_cache" / "bytecode"))
+        sys.pycache_prefix = os.environ[BYTECODE_PLACE]
+        sys.dont_write_bytecode = False
 
 
 _NUMBER = itertools.count()
@@ -23,7 +49,7 @@ _NUMBER = itertools.count()
 
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never the user's: what is in there may be of another version, and is not ours to change."""
+    """Use a temporary state directory, never the user's."""
     place = tmp_path_factory.getbasetemp() / f"user-{next(_NUMBER)}"
     monkeypatch.setenv("XDG_STATE_HOME", str(place))
     # For settings that are read from no environment at all.

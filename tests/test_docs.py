@@ -1,4 +1,4 @@
-"""What exists is documented, what is linked exists, and what is generated is current."""
+"""Documentation is complete, links resolve, and generated pages are current."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ GENERATED = {"dist", "build", "results", "__pycache__"}
 MARKDOWN = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-# Written in two halves so that this file does not find itself.
+# In two halves, so that this file does not match.
 PRIVATE_PATH = re.compile(r"(?<![\w./-])/" + r"(?:work|root|home/\w+)/")
 
 
 def read(name: str) -> str:
     return (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
+
+
+def guide(name: str) -> str:
+    return (ROOT / "docs" / "guides" / name).read_text(encoding="utf-8")
 
 
 def module(name: str) -> ModuleType:
@@ -45,9 +49,11 @@ def repository_files() -> Iterator[Path]:
 
 
 def anchors(text: str) -> set[str]:
-    """The names GitHub gives to headings."""
-    headings = re.findall(r"^#+ (.+)$", CODE_BLOCK.sub("", text), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    """The names GitHub gives to headings, and those written as ``<a id="name">``."""
+    shown = CODE_BLOCK.sub("", text)
+    headings = re.findall(r"^#+ (.+)$", shown, re.MULTILINE)
+    named = {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    return named | set(re.findall(r'<a id="([^"]+)"></a>', shown))
 
 
 def broken_links(path: Path) -> list[str]:
@@ -97,7 +103,7 @@ def test_every_error_class_is_in_the_drawn_tree():
 def test_every_setting_is_documented():
     config = module("penstock.config")
     documented = read("settings.md")
-    # ``sources`` only remembers where each value came from.
+    # ``sources`` holds only the source of each value.
     fields = [field.name for field in dataclasses.fields(config.Settings) if field.name != "sources"]
 
     assert fields == [setting.name for setting in config.SETTINGS]
@@ -118,7 +124,7 @@ def test_every_command_and_option_is_documented():
     missing = []
     for command, context in reference.commands(root):
         section = documented.partition(f"## {context.command_path}\n")[2].partition("\n## ")[0]
-        # What every command takes, the first section says once.
+        # The global options are documented once, in the first section.
         shown = [param for param in command.params if not getattr(param, "hidden", False)]
         options = [option for param in shown for option in param.opts if option.startswith("-")]
         missing += [f"{context.command_path} {option}" for option in options if option not in section]
@@ -135,6 +141,15 @@ def test_every_command_and_option_has_help():
         silent += [] if command.help else [context.command_path]
 
     assert [] == silent
+
+
+def test_the_back_off_is_documented_as_it_is():
+    retry, functions = module("penstock.retry"), module("penstock.service.functions")
+    first = [str(retry.JOB_BACKOFF.seconds(number)) for number in (1, 2, 3)]
+
+    assert retry.FUNCTION_BACKOFF.summary() in guide("functions.md")
+    assert retry.FUNCTION_BACKOFF.summary() in functions.FunctionJobs.function.__doc__
+    assert f"{first[0]}, {first[1]} and {first[2]} seconds" in guide("redis-contract.md")
 
 
 def test_every_item_type_and_payload_field_is_documented():
@@ -165,7 +180,8 @@ def test_local_links_lead_somewhere(path: Path):
 
 def test_a_broken_link_is_seen(tmp_path: Path):
     page = tmp_path / "page.md"
-    page.write_text("# A heading\n[ok](#a-heading) [gone](gone.md) [lost](#nowhere)\n", encoding="utf-8")
+    links = "[ok](#a-heading) [fine](#place) [gone](gone.md) [lost](#nowhere)"
+    page.write_text(f'# A heading\n{links}\n<a id="place"></a>text\n', encoding="utf-8")
 
     assert ["gone.md", "#nowhere"] == broken_links(page)
 

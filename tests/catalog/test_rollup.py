@@ -25,7 +25,17 @@ from penstock.catalog.values import (
     TaskOutcome,
     TaskStatus,
 )
-from tests.catalog.conftest import CATALOGS, TRANSIENT, VECTOR, at, chunk, generation, take
+from tests.catalog.conftest import (
+    CATALOGS,
+    TASK_LEASE,
+    TRANSIENT,
+    VECTOR,
+    at,
+    chunk,
+    completed_graph,
+    generation,
+    take,
+)
 from tests.conformance.durable_engines import given_back
 
 P, W, F, C, S = "processing", "pending", "failed", "completed", "skipped"
@@ -148,7 +158,7 @@ class Drive:
             return outcomes.completed_page(task, self._read(task.page_number))
         if task.lane is Phase.VECTOR:
             return outcomes.completed_vector(task, VECTOR)
-        return outcomes.completed_graph(task, 1, 1)
+        return completed_graph(task, 1, 1)
 
     def _retry(self) -> None:
         for document in self._documents()[:1]:
@@ -162,7 +172,7 @@ class Drive:
 
     def _reap(self) -> None:
         self._second += 130
-        claims = self._catalog.expired(now=at(self._second))
+        claims = self._catalog.expired(lease=TASK_LEASE, now=at(self._second))
         self._catalog.settle([outcomes.lost(claim) for claim in claims], now=at(self._second))
         self._held.clear()
 
@@ -182,12 +192,28 @@ class Drive:
                 assert (GenerationState.PUBLISHED, False) == (seen.state, seen.partial), seen
 
 
+def driven(examples: int) -> settings:
+    return settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
 @pytest.mark.parametrize("opener", CATALOGS.values(), ids=CATALOGS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@driven(examples=20)
 @given(seed=st.integers(0, 2**32))
 def test_pages_and_documents_stand_as_their_parts_whatever_happens(
     opener: Callable[[Path], Catalog], seed: int
 ):
+    _drive(opener, seed)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("opener", CATALOGS.values(), ids=CATALOGS)
+@driven(examples=600)
+@given(seed=st.integers(0, 2**32))
+def test_pages_and_documents_stand_as_their_parts_in_a_long_run(opener: Callable[[Path], Catalog], seed: int):
+    _drive(opener, seed)
+
+
+def _drive(opener: Callable[[Path], Catalog], seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         catalog = opener(Path(folder))
         try:

@@ -1,4 +1,4 @@
-"""Commands in a folder of somebody else: nothing that lies there is run, and nothing there breaks them."""
+"""Commands in an untrusted folder: no file of the folder is imported."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Trap:
 
 
 def loaded_by_python(code: str) -> set[str]:
-    """What the interpreter itself loads, before a module or a script of ours gets to run."""
+    """Modules loaded by the interpreter itself, before any module of Penstock."""
     code += "; import sys; print(*{name.partition('.')[0] for name in sys.modules})"
     command = [sys.executable, "-c", code]
     return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
@@ -114,7 +114,7 @@ def start(request: pytest.FixtureRequest) -> list[str]:
 
 @pytest.fixture
 def trap(tmp_path: Path, start: list[str]) -> Trap:
-    # `python -m` looks in the working directory for its own runpy: only -P can keep it from that.
+    # `python -m` imports runpy from the working directory first; only -P prevents this.
     return Trap(tmp_path, loaded_by_python("import runpy") if start == STARTS["module"] else set())
 
 
@@ -146,7 +146,7 @@ def test_no_gateway_runs_code_of_the_folder_it_stands_in(trap: Trap, start: list
 
 @pytest.mark.parametrize("entries", [":", "src:."])
 def test_relative_entries_of_pythonpath_do_not_count(tmp_path: Path, entries: str):
-    # What the interpreter loads by itself, it loads before any program can say otherwise.
+    # Modules loaded at the interpreter's own start cannot be protected by a program.
     trap = Trap(tmp_path, loaded_by_python("import re") | {"sitecustomize", "usercustomize"})
     (trap.folder / "src" / "usercustomize.py").unlink()
     (trap.folder / "src" / "numpy.py").write_text(MODULE.format(mark=str(trap.marks / "below")))
@@ -204,6 +204,28 @@ def test_a_named_application_finds_its_modules_and_is_not_in_the_way_of_others(a
     assert str(application) not in calendar
 
 
+ABSENT_MODULES = ("msvcrt", "_winapi", "winreg")
+"""Modules that the standard library tries on every platform, and that only Windows has."""
+
+
+def test_a_named_application_is_not_in_the_way_of_modules_that_the_platform_lacks(tmp_path: Path):
+    for name in ABSENT_MODULES:
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('in the way')\n")
+    (tmp_path / "tasks.py").write_text(
+        "from penstock import Penstock\n"
+        f"app = Penstock({f'sqlite:///{tmp_path}/queue.db'!r})\n"
+        "app.function('add')(lambda payload: payload['a'] + 1)\n"
+    )
+    with Penstock(f"sqlite:///{tmp_path}/queue.db") as app:
+        app.function("add")(lambda payload: None)
+        receipt = app.call("add", {"a": 1})
+        command = [SCRIPT, "worker", "--app", "tasks:app", "--until-idle"]
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+
+        assert 0 == ran.returncode, ran.stderr
+        assert 2 == app.job(receipt.job_id).result
+
+
 STARTERS = {"sys.executable", "multiprocessing.get_context", "multiprocessing.Process", "subprocess.run"}
 
 
@@ -215,7 +237,7 @@ def test_only_two_modules_start_python():
         if name in STARTERS
     }
 
-    assert {"interpreter", "worker.spawn"} == found
+    assert {"interpreter", "worker.pool"} == found
 
 
 def test_names_that_penstock_imports_are_reserved():

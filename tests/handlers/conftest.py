@@ -1,4 +1,4 @@
-"""Applications with functions, and helpers to run their jobs."""
+"""Fixtures for functions of an application, and for their jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Penstock]:
 
 @pytest.fixture
 def registering() -> Penstock:
-    """An application for checks made before any engine is used."""
+    """An application for checks that need no engine."""
     return Penstock(settings=config.load({}, url="memory://"))
 
 

@@ -97,7 +97,7 @@ def test_progress_of_a_running_function_can_be_read(app: Penstock):
 
 
 def test_a_message_that_is_no_text_is_made_readable(app: Penstock):
-    """A message may quote the name of a file, which need not be text; no job fails."""
+    """A message may quote a file name that is not valid text; the job does not fail."""
 
     @app.function("read")
     def read(payload: Payload, context: Context) -> None:

@@ -12,12 +12,12 @@ from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.pipeline import Pipeline
 
 ELSEWHERE = {"function", *items.APPLICATIONS_ONLY}
-"""Types that only an application can handle."""
+"""Item types for handlers of an application."""
 
 
 def test_every_pair_of_the_matrix_has_a_handler(tmp_path: Path):
     registry, catalog = Registry(), SqliteCatalog(tmp_path / "catalog.db", synchronous="NORMAL")
-    documents.register(registry, catalog, Pipeline(HashingEmbedder()), ())
+    documents.register(registry, catalog, Pipeline(HashingEmbedder()), (), checkpoint_interval=50)
 
     wanted = {
         f"{item_type}/{op}"
@@ -25,5 +25,5 @@ def test_every_pair_of_the_matrix_has_a_handler(tmp_path: Path):
         for op in ops
         if item_type not in ELSEWHERE
     }
-    assert wanted == set(registry.kinds())
+    assert wanted == set(registry.pairs())
     catalog.close()

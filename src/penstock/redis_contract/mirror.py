@@ -13,13 +13,14 @@ from typing import Any
 import msgspec
 
 from penstock import clock
-from penstock.delivered_file import DeliveredFile, arrival_of
+from penstock.delivered_file import DeliveredFile, delivered_file_of
 from penstock.errors import InvalidRequest, UnknownDocument, UnknownRag
 from penstock.job import Job, JobQuery, Status
 from penstock.redis_contract import fields, inbox, keys
 from penstock.redis_contract.lists import Lists
 from penstock.redis_contract.message import Message, read
 from penstock.redis_contract.rags import FAILED, Rags
+from penstock.redis_contract.tenant_erasure import REMOVED
 from penstock.service.documents import Documents
 from penstock.service.jobs import MAX_PAGE, Jobs
 
@@ -136,7 +137,7 @@ class Mirror:
             "completed_at": clock.format_time(clock.now()),
             "error": "the job was removed from the queue before its end was seen",
             "error_type": "Removed",
-            "error_code": "ERR_JOB_REMOVED",
+            "error_code": REMOVED,
         }
         return self._lists.finish(job_id, _stamped(gone))
 
@@ -194,7 +195,7 @@ class Mirror:
 
     def _managed(self, job: Job) -> DeliveredFile | None:
         metadata = msgspec.json.decode(job.metadata)
-        return arrival_of(metadata) if metadata.get(fields.MANAGED) else None
+        return delivered_file_of(metadata) if metadata.get(fields.MANAGED) else None
 
     def _left_to_another(self, job: Job, arrival: DeliveredFile, file: str) -> inbox.Moved | None:
         """While another message for the same file is at work, it is that one's to move."""

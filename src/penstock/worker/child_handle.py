@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
@@ -14,6 +15,9 @@ from penstock import lifecycle
 from penstock.job import Job, Settlement
 from penstock.worker import orphans
 from penstock.worker.shared_state import Execution, SharedState
+
+OCCUPIED_S = 0.25
+"""A job that has run for longer is not a small one."""
 
 
 class Kill(NamedTuple):
@@ -46,6 +50,11 @@ class ChildHandle:
     @property
     def executing(self) -> Execution | None:
         return self.state.executing()
+
+    def occupied(self, now: float) -> bool:
+        """True if the same jobs have run for long. Tasks do not count: a job interrupts them."""
+        executing = self.executing
+        return executing is not None and not executing.runs_tasks and now - executing.started > OCCUPIED_S
 
     @property
     def being_killed(self) -> bool:
@@ -172,7 +181,8 @@ class ChildHandle:
             return lifecycle.released(job, "its batch was stopped")
         if self._terminated:
             return lifecycle.released(job, "worker stopped")
-        return orphans.resolve_dead(executing, self.state.file_run(executing.number))(job)
+        run = self.state.file_run(executing.number)
+        return orphans.resolve_crashed(executing, run, self.process.exitcode)(job)
 
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError, PermissionError):
@@ -183,3 +193,13 @@ class ChildHandle:
         pid = self.process.pid
         assert pid is not None
         return pid
+
+
+def child_for_small_jobs(children: Sequence[ChildHandle], now: float) -> ChildHandle | None:
+    """Choose the child to reserve for small jobs: the first of several without a long job.
+
+    A child that reads a large file is no choice: the others would be busy with the tasks of that file.
+    """
+    if len(children) < 2:
+        return None
+    return next((child for child in children if not child.occupied(now)), None)

@@ -56,9 +56,9 @@ def context_factory(
     def make(index: int, claim: Claim) -> Context:
         return Context(
             claim,
-            tell=lambda text: state.write_progress(number, index, text),
-            asked_to_stop=lambda: state.stop_requested(number, index),
-            calling=breakers.calling,
+            report=lambda text: state.write_progress(number, index, text),
+            stop_requested=lambda: state.stop_requested(number, index),
+            guard_service=breakers.calling,
             settle=outbox.settle_now,
             mark=lambda mark: state.mark_file(number, mark, _monotonic()),
             index=index,
@@ -120,7 +120,7 @@ class Executor:
         return _with_progress(released_claim, claim, _SERVICE, error.service)
 
     def _without_handler(self, claim: Claim) -> Settlement:
-        known = ", ".join(self._registry.kinds()) or "nothing"
+        known = ", ".join(self._registry.pairs()) or "nothing"
         return _not_handled(
             claim, f"no handler for {claim.item_type}/{claim.op} here (this worker runs {known})"
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import random
+import signal
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -17,6 +18,7 @@ import msgspec
 from penstock import lifecycle
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import LedgerEntry, LedgerKind, Place
+from penstock.errors import ParserFailed
 from penstock.job import Job, JobQuery, Settlement, Status
 from penstock.payloads import normal_path
 from penstock.pipeline.budget import FileMark
@@ -29,6 +31,11 @@ REMEDY = "Look at the file: it may be damaged or hostile. `penstock queue retry 
 SUSPECT_FOR_S = 60.0
 """A disconnected server may still commit a claim for a while after this side gave up."""
 PAGE = 1_000
+_CRASHES = {
+    int(number): number.name
+    for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
+}
+"""Signals that a process sends itself by a fault in native code; SIGKILL comes from outside."""
 
 log = logging.getLogger("penstock.worker")
 
@@ -109,6 +116,28 @@ def resolve_dead(executing: Execution | None, run: FileRun | None = None) -> Res
     if executing is not None and mark is not None and mark.member < len(executing.members):
         executing = executing._replace(members=(executing.members[mark.member],))
     return lambda job: lost(job) if was_executing(job, executing) else released(job)
+
+
+def resolve_crashed(executing: Execution, run: FileRun | None, exitcode: int | None) -> Resolve:
+    """Rule for a child that ended by itself: a file that crashes its process gets one more try, alone.
+
+    Crashes of native code repeat, and every retry takes a process with it.
+    """
+    resolve, name = resolve_dead(executing, run), _CRASHES.get(-(exitcode or 0))
+    mark = run.mark if run is not None else None
+    if name is None or mark is None or mark.member >= len(executing.members):
+        return resolve
+    culprit = executing.members[mark.member].queue_id
+
+    def resolve_crash(job: Job) -> Settlement:
+        settlement = resolve(job)
+        if job.queue_id != culprit or not (job.lost_count or settlement.status is Status.FAILED):
+            return settlement
+        message = f"{ParserFailed.__name__}: the process that parsed the file crashed ({name})"
+        failed = lifecycle.failed(job, ParserFailed.code, message)
+        return msgspec.structs.replace(failed, lost_count=job.lost_count + 1)
+
+    return resolve_crash
 
 
 def was_executing(job: Job, executing: Execution | None) -> bool:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from multiprocessing import context, util
+from multiprocessing import context, spawn, util
 from multiprocessing.connection import wait as wait_for_any
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
@@ -24,6 +24,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase
 from penstock.errors import DiskFull
 from penstock.handlers.registry import Registry
+from penstock.interpreter import inherited_path
 from penstock.pipeline.vectors.cache_directory import CacheDirectory
 from penstock.queue.protocol import Queue
 from penstock.worker import child as child_process
@@ -42,22 +43,24 @@ log = logging.getLogger("penstock.worker")
 
 
 @contextmanager
-def _safe_path_flag() -> Iterator[None]:
-    """Pass ``-P`` to the interpreters started by ``multiprocessing`` in this block.
+def _safe_path() -> Iterator[None]:
+    """Pass ``-P`` and the inherited path to interpreters started by ``multiprocessing`` in this block.
 
     ``multiprocessing`` starts a child as ``python -c``, which puts the working directory in front of the
     import path until the child has received its parent's path. The same holds for its resource tracker. The
     variable PYTHONSAFEPATH is no substitute: ``-E`` ignores it, and processes of a job would inherit it.
     """
-    name = "_args_from_interpreter_flags"
+    flags, data = "_args_from_interpreter_flags", "get_preparation_data"
     with _lock:
-        given = getattr(util, name)
+        given_flags, given_data = getattr(util, flags), getattr(spawn, data)
         more = [] if sys.flags.safe_path else ["-P"]
-        setattr(util, name, lambda: [*given(), *more])
+        setattr(util, flags, lambda: [*given_flags(), *more])
+        setattr(spawn, data, lambda name: given_data(name) | {"sys_path": inherited_path()})
         try:
             yield
         finally:
-            setattr(util, name, given)
+            setattr(util, flags, given_flags)
+            setattr(spawn, data, given_data)
 
 
 class SafeProcess(context.SpawnProcess):
@@ -65,7 +68,7 @@ class SafeProcess(context.SpawnProcess):
 
     @staticmethod
     def _Popen(process_obj: BaseProcess) -> Any:  # noqa: N802 - its name in the library
-        with _safe_path_flag():
+        with _safe_path():
             return context.SpawnProcess._Popen(process_obj)
 
 
@@ -87,6 +90,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     processes: int = 1
     lease: timedelta = timedelta(seconds=300)
     lease_by_type: dict[str, timedelta] = {}
+    task_lease: timedelta = timedelta(seconds=120)
     heartbeat_s: float = 30.0
     poll_s: float = 1.0
     upkeep_s: float = 60.0

@@ -19,11 +19,10 @@ import msgspec
 
 from penstock import clock, lifecycle
 from penstock.catalog.rules import outcomes
-from penstock.catalog.rules.single_host import HOUSED, IN_A_FILE
 from penstock.errors import WorkerFailed
-from penstock.job import Beat, Job, WorkerReport
+from penstock.job import DOCUMENT_FILE, Beat, Job, WorkerReport
 from penstock.worker import orphans
-from penstock.worker.child_handle import ChildHandle
+from penstock.worker.child_handle import ChildHandle, child_for_small_jobs
 from penstock.worker.document_notifier import DocumentNotifier
 from penstock.worker.lanes import lane_name, lanes_idle
 from penstock.worker.liveness_lock import release_dead
@@ -44,6 +43,8 @@ from penstock.worker.watchdog import TICK_S, Watchdog
 
 CHECK_S = 1.0
 """Interval at which progress is written, cancel flags are read and dead workers are looked for."""
+RESERVE_S = 0.25
+"""Interval at which the child reserved for small jobs is chosen."""
 CLEAR_OUTBOX_S = 5.0
 """Interval at which the outbox is read here. Children read it, too; this is for children that died."""
 IDLE_EVERY_S = 0.2
@@ -157,7 +158,7 @@ class Supervisor:
         schedule.add(CHECK_S, self._sync_progress)
         schedule.add(CHECK_S, self._release_starved_jobs)
         schedule.add(CHECK_S, self._release_tasks)
-        schedule.add(CHECK_S, self._reserve_one_for_jobs)
+        schedule.add(RESERVE_S, self._reserve_one_for_jobs)
         schedule.add(0.0, self._pool.settle_dead)
         return schedule
 
@@ -176,7 +177,9 @@ class Supervisor:
             schedule.add(CLEAR_OUTBOX_S, notifier.process_outbox)
             schedule.add(CHECK_S, notifier.check_waiting)
             schedule.add(CLEAR_OUTBOX_S, sweeper.clear_leftovers)
-            schedule.add(options.upkeep_s, sweeper.reclaim_tasks, spread=SPREAD)
+            lease = options.task_lease
+            schedule.add(options.upkeep_s, lambda: sweeper.reclaim_tasks(lease), spread=SPREAD)
+            schedule.add(options.upkeep_s, lambda: sweeper.drop_unfinished(lease), spread=SPREAD)
             schedule.add(options.upkeep_s, sweeper.sweep, spread=SPREAD)
         if self._vectors is not None:
             schedule.add(options.upkeep_s, self._vectors.run, spread=SPREAD)
@@ -295,10 +298,11 @@ class Supervisor:
                 child.state.set_tasks_released(execution.number)
 
     def _reserve_one_for_jobs(self) -> None:
-        """Reserve the first of several children for small jobs, which then wait for no task."""
+        """Reserve one of several children for small jobs, which then wait for no task."""
         children = self._pool.children
-        for index, child in enumerate(children):
-            child.state.reserve_for_jobs(index == 0 and len(children) > 1)
+        reserved = child_for_small_jobs(children, time.monotonic())
+        for child in children:
+            child.state.reserve_for_jobs(child is reserved)
 
     # Dead workers and reports.
 
@@ -332,7 +336,7 @@ class Supervisor:
         if not self._has_documents:
             with self._catalog.snapshot() as snapshot:
                 self._has_documents = bool(snapshot.tenants())
-        return {HOUSED: IN_A_FILE} if self._has_documents else {}
+        return dict(DOCUMENT_FILE) if self._has_documents else {}
 
     def _report(self) -> None:
         info = self._info()

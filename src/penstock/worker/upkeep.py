@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from penstock import clock, lifecycle
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
+from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import OutboxEntryKind
 from penstock.job import Job, JobQuery, Status
 from penstock.queue.protocol import Queue
@@ -28,6 +29,8 @@ DRIFT_S = 5.0
 IN_PROGRESS = frozenset({Status.IN_PROGRESS})
 STUCK_AFTER = timedelta(minutes=30)
 AT_ONCE = 100
+CLEARS_PER_RUN = 4
+"""Most transactions in one run of the sweeper."""
 KEPT_FOR = timedelta(days=7)
 """Retention of tombstones and of cached vectors whose text is in no document."""
 
@@ -234,15 +237,25 @@ class Sweeper:
         entries = self._catalog.outbox(OutboxEntryKind.LEFTOVER, limit=AT_ONCE)
         if not entries:
             return False
-        over = self._catalog.clear([entry.entry_id for entry in entries])
+        ids = [entry.entry_id for entry in entries]
+        over = any(self._catalog.clear(ids) for _ in range(CLEARS_PER_RUN))
         return not over or len(entries) == AT_ONCE
 
-    def reclaim_tasks(self) -> bool:
-        late = self._catalog.expired(limit=AT_ONCE)
+    def reclaim_tasks(self, lease: timedelta) -> bool:
+        """Take back tasks whose worker did not respond for longer than ``lease``."""
+        late = self._catalog.expired(lease=lease, limit=AT_ONCE)
         if late:
             log.warning("took back %d tasks: their workers stopped responding", len(late))
             self._catalog.settle([outcomes.lost(claim) for claim in late])
         return len(late) == AT_ONCE
+
+    def drop_unfinished(self, lease: timedelta) -> bool:
+        """Drop large generations whose writer wrote no part for longer than ``lease``."""
+        unfinished = self._catalog.unfinished(silent=lease, limit=AT_ONCE)
+        for document_id in unfinished:
+            if self._catalog.drop(document_id, UNFINISHED):
+                log.warning("dropped generation %d: %s", document_id, UNFINISHED)
+        return len(unfinished) == AT_ONCE
 
     def sweep(self) -> bool:
         return self._catalog.sweep(clock.now() - KEPT_FOR) > 0

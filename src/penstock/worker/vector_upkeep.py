@@ -112,7 +112,7 @@ def worth_a_file(snapshot: CatalogSnapshot, directory: CacheDirectory) -> Iterat
     """List tenant, space and dimension of each space large enough for a file."""
     for tenant_id in sorted({each.tenant_id for each in snapshot.tenants()}):
         for space in snapshot.spaces(tenant_id):
-            if space.chunks >= directory.sizes.worth_a_file and space.dimension:
+            if space.chunks >= directory.sizes.file_from and space.dimension:
                 yield tenant_id, space.name, space.dimension
 
 
@@ -138,9 +138,9 @@ def keep_all(catalog: Catalog, directory: CacheDirectory, stop: Callable[[], boo
             return
         cache = SpaceCache(tenant_id, space, dimension, directory)
         with catalog.snapshot() as snapshot:
-            cache.follow(snapshot, tidy=_old(directory, tenant_id, space))
+            cache.follow(snapshot, compact=_old(directory, tenant_id, space))
         rows = cache.base.label.rows if cache.base is not None else 0
-        if rows < directory.sizes.worth_a_graph:
+        if rows < directory.sizes.index_from:
             continue
         if usearch_installed():
             while _extend_index(cache, directory, tenant_id, space, stop):
@@ -161,21 +161,21 @@ def _extend_index(
     cache: SpaceCache, directory: CacheDirectory, tenant_id: str, space: str, stop: Callable[[], bool]
 ) -> bool:
     """Index one slice of rows; return whether more are left."""
-    from penstock.pipeline.vectors.ann_index import draw, drawn_so_far
+    from penstock.pipeline.vectors.ann_index import build_index, read_stamp
 
-    rows, path = cache.base, directory.graph(tenant_id, space)
+    rows, path = cache.base, directory.index(tenant_id, space)
     if rows is None or stop():
         return False
-    drawn = drawn_so_far(path, rows)
-    covered = drawn.covered if drawn is not None else 0
-    if len(rows) - covered <= max(directory.sizes.most_drift, covered // 20):
+    stamp = read_stamp(path, rows)
+    covered = stamp.covered if stamp is not None else 0
+    if len(rows) - covered <= max(directory.sizes.max_drift, covered // 20):
         return False
     until = min(len(rows), covered + max(SLICE, covered // 2))
     try:
-        with directory.building(tenant_id, space) as alone, directory.young(path) as (file, young):
-            if not alone or not draw(file, young, rows, path, until, stop):
+        with directory.lock(tenant_id, space) as alone, directory.new_file(path) as (file, new_path):
+            if not alone or not build_index(file, new_path, rows, path, until, stop):
                 return False
-            directory.publish(young, path)
+            directory.publish(new_path, path)
     except OSError as error:
         log.warning("the vector index could not be written: %s", error)
         return False
