@@ -2,7 +2,8 @@
 # only python3 (3.11 or newer), make and a package index.
 
 PYTHON  ?= python3
-WORKERS ?= 2
+# Twice the cores of a small machine: tests wait for processes, leases and servers a third of their time.
+WORKERS ?= 4
 ARGS    ?=
 
 PY := .venv/bin/python
@@ -14,7 +15,7 @@ CODE := $(wildcard src tests scripts bench examples)
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check lint type format bench peers chaos hostile versions docs verify clean
+.PHONY: help setup demo tour test check lint type format bench peers chaos kills hostile versions docs verify figures clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -38,7 +39,7 @@ demo: $(STAMP) ## Index the documentation (or DIR=...) and search it
 tour: $(STAMP) ## Watch the queue retry, recover and finish
 	@$(PY) examples/demo_queue.py $(ARGS)
 
-test: $(STAMP) ## Run the tests (ARGS="-k name" narrows, WORKERS=4 widens)
+test: $(STAMP) ## Run the tests (ARGS="-k name" narrows, WORKERS=8 widens)
 	@$(PY) -m pytest -q -n $(WORKERS) $(ARGS)
 
 check: ## Everything CI runs: lint, type, verify, test
@@ -69,6 +70,9 @@ peers: $(STAMP) ## Measure beside the queues people use today
 chaos: $(STAMP) ## Run the long crash tests
 	@$(PY) -m pytest -q -m chaos $(ARGS)
 
+kills: $(STAMP) ## Kill workers and servers 300 times on each engine, and account (ARGS="--engines redis")
+	@$(PY) -m tests.worker.kill_run $(ARGS)
+
 hostile: $(STAMP) ## Index a folder of hostile files beside 1,000 good ones, and check
 	@$(PY) -m tests.documents.hostile_folder $(ARGS)
 
@@ -80,6 +84,9 @@ docs: $(STAMP) ## Regenerate docs/reference
 
 verify: $(STAMP) ## Fail when docs/reference is not current
 	@$(PY) -m scripts.reference --check
+
+figures: $(STAMP) ## Print sizes, names and language of the code base
+	@$(PY) -m scripts.figures $(ARGS)
 
 clean: ## Remove .venv, caches and build results
 	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

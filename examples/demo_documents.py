@@ -1,6 +1,6 @@
-"""Index a folder and search it, as a person would: ``make demo``, or ``make demo DIR=~/notes``.
+"""Demo of indexing and search: ``make demo``, or ``make demo DIR=~/notes`` for another folder.
 
-The state lives in a temporary directory and is gone afterwards.
+The state is in a temporary directory, which is deleted at the end.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the queue promises, shown on a real SQLite file with real processes. Every claim made here is checked.
+"""Tour of the queue on a real SQLite file with real processes. Every printed statement is asserted.
 
-Run it with `make demo`. There is no pipeline yet, so the "work" is a line of text; the queue is the real one.
+Run it with ``make tour``. The handlers are trivial: the tour shows claims, retries, locks and recovery.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ def main() -> None:
             show_following_up(app)
             show_losing_a_worker(app, database)
             show_the_end(app)
-    print(f"\nAll of this was checked on the way, in {time.monotonic() - started:.1f} seconds.")
+    print(f"\nEvery step above was asserted, in {time.monotonic() - started:.1f} seconds.")
 
 
 def show_submitting(app: Penstock) -> None:
-    title("1. Put things in")
+    title("1. Submit jobs")
     for name in ("mills.pdf", "rivers.pdf"):
         receipt = app.submit(item_type="file", op="ingest", payload={"file_path": f"/srv/papers/{name}"})
         assert receipt.status is Status.PENDING
-        say(f"{name}: {receipt.message}, {receipt.queue_position} ahead of it")
+        say(f"{name}: {receipt.message}, {receipt.queue_position} ahead")
     note = app.submit(item_type="content", op="ingest", payload={"content": "The mill runs at dawn."})
     assert note.queue_position == 0
-    say("a note: notes have a higher priority, so it is next")
+    say("a note: it has a higher priority, so it is next")
 
     again = app.submit(item_type="file", op="ingest", payload={"file_path": "/srv/papers/mills.pdf"})
     assert again.dedupe_hit
     assert len(app.jobs()) == 3
-    say(f"mills.pdf once more: {again.message}")
+    say(f"mills.pdf again: {again.message}")
 
 
 def show_claiming(app: Penstock) -> None:
@@ -72,11 +72,11 @@ def show_children(app: Penstock) -> None:
     app.queue.settle([lifecycle.done(each) for each in claims])
     assert len(claims) == 3
     assert app.job(folder.job_id).status is Status.DONE
-    say("the last of them ended, and with it the folder: done")
+    say("the last file is done, so the folder is done")
 
 
 def show_retrying(app: Penstock) -> None:
-    title("4. What fails is tried again, or says why not")
+    title("4. Failed jobs are retried, or keep their error")
     flaky = app.submit(item_type="file", op="ingest", payload={"file_path": "/srv/papers/far.pdf"})
     (claim,) = app.queue.claim(WORKER)
     failure = ConnectionError("no route to host")
@@ -90,16 +90,16 @@ def show_retrying(app: Penstock) -> None:
     again = app.submit(item_type="file", op="ingest", payload={"file_path": "/srv/papers/far.pdf"})
     assert again.dedupe_hit
     (claim,) = app.queue.claim(WORKER)
-    say("somebody asks for it again: that ends the back-off, and it is claimed at once")
+    say("the same request again: it ends the back-off, and the job is claimed at once")
     app.queue.settle([lifecycle.failed(claim, "ERR_PARSE", "the page is torn")])
     assert app.job(flaky.job_id).status is Status.FAILED
-    say("the page is torn: trying again cannot help, so it has failed, and stays to be looked at")
+    say("the page is torn: a permanent error, so the job has failed and stays in the list")
 
     app.retry(flaky.job_id)
     app.queue.settle([lifecycle.done(each) for each in app.queue.claim(WORKER)])
     assert app.job(flaky.job_id).status is Status.DONE
-    say("somebody mended the page: `penstock queue retry` put it back, and it is done")
-    say(f"its history: {', '.join(entry.what for entry in app.history(flaky.job_id))}")
+    say("the page is repaired: `penstock queue retry` puts the job back, and it is done")
+    say(f"history: {', '.join(entry.what for entry in app.history(flaky.job_id))}")
 
 
 def show_locking(app: Penstock) -> None:
@@ -115,23 +115,23 @@ def show_locking(app: Penstock) -> None:
     (claim,) = app.queue.claim(WORKER)
     assert claim.queue_id == second.job_id
     app.queue.settle([lifecycle.done(claim)])
-    say("the first ended, the second got its turn")
+    say("the first has ended, so the second is claimed")
 
 
 def show_following_up(app: Penstock) -> None:
-    title("6. A change during the work is not lost")
+    title("6. A change during a run is not lost")
     path = {"file_path": "/srv/papers/draft.md"}
     first = app.submit(item_type="file", op="ingest", payload=path)
     (claim,) = app.queue.claim(WORKER)
     second = app.submit(item_type="file", op="update", payload=path)
     assert (second.job_id, second.run) == (first.job_id, 2)
-    say(f"draft.md changed while it was read: {second.message}; run {second.run} will see the change")
+    say(f"draft.md changed during the run: {second.message}; run {second.run} will see the change")
     app.queue.settle([lifecycle.done(claim)])
     (claim,) = app.queue.claim(WORKER)
     assert (claim.queue_id, claim.run, claim.op) == (first.job_id, 2, "update")
     app.queue.settle([lifecycle.done(claim)])
     assert app.wait(second.job_id, run=second.run, timeout=0).status is Status.DONE
-    say("run 1 ended, run 2 followed by itself")
+    say("run 1 ended, and run 2 started automatically")
 
 
 CHILD = """
@@ -148,7 +148,7 @@ time.sleep(60)
 
 
 def show_losing_a_worker(app: Penstock, database: Path) -> None:
-    title("7. A worker is killed in the middle")
+    title("7. A worker is killed during a job")
     receipt = app.submit(item_type="file", op="ingest", payload={"file_path": "/srv/papers/big.pdf"})
     command = [sys.executable, "-c", CHILD, f"sqlite:///{database}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -156,34 +156,34 @@ def show_losing_a_worker(app: Penstock, database: Path) -> None:
         assert process.stdout.readline().strip() == receipt.job_id
         lost = app.job(receipt.job_id)
         assert lost.status is Status.IN_PROGRESS
-        say(f"worker-2, a process of its own (pid {process.pid}), has claimed big.pdf for half a second")
+        say(f"worker-2, another process (pid {process.pid}), holds big.pdf under a lease of 0.5 seconds")
         process.send_signal(signal.SIGKILL)
-    say("kill -9: nobody is left to say anything")
+    say("kill -9: worker-2 can no longer report")
 
     deadline = time.monotonic() + 10
     while not (expired := app.queue.expired()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     app.queue.settle([lifecycle.lease_lost(job) for job in expired])
-    say("its lease ran out, and any worker may give the job back: that spends one retry")
+    say("the lease ran out, so any worker may put the job back; this spends one retry")
     (claim,) = app.queue.claim(WORKER)
     assert (claim.queue_id, claim.claim_number, claim.retry_count) == (receipt.job_id, 2, 1)
-    say(f"worker-1 has it now, claim number {claim.claim_number}")
+    say(f"worker-1 holds the job now, with claim number {claim.claim_number}")
     assert app.queue.settle([lifecycle.done(lost)]) == [None]
-    say("had worker-2 only been slow: its result, under claim number 1, is refused")
+    say("a late result of worker-2, with claim number 1, is refused")
     assert app.queue.settle([lifecycle.done(claim)]) == [Status.DONE]
-    say("worker-1's counts: done")
+    say("the result of worker-1 is accepted: done")
 
 
 def show_the_end(app: Penstock) -> None:
-    title("8. Nothing lost, nothing done twice")
+    title("8. No job lost, no job done twice")
     counts = app.stats().by_status
     assert counts == {"pending": 0, "in_progress": 0, "done": 12, "failed": 0, "cancelled": 0}
     say(f"{counts['done']} jobs done, none pending, none failed")
 
 
 def child(parent: Claim, path: str) -> NewJob:
-    """One file below a folder, in the words of the queue."""
+    """Build the child job for one file of a folder."""
     payload = items.parse_payload("file", "ingest", {"file_path": path})
     place = {"tenant_id": parent.tenant_id, "branch": parent.branch, "collection": parent.collection}
     return NewJob(

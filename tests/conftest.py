@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import os
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from tests.servers import redis, run
 
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
+BYTECODE_PLACE = "PYTHONPYCACHEPREFIX"
+
 
 def pytest_configure(config: pytest.Config) -> None:
+    _compile_once(config)
     run.begin(config)
+    # Thousands of tests are made and none is dropped: to look for garbage among them is a fifth of the work.
+    gc.disable()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     run.end(config, [redis.stop_shared])
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was collected out of each later search for garbage, as it stays to the end."""
+    gc.freeze()
+    gc.enable()
+
+
+def _compile_once(config: pytest.Config) -> None:
+    """Keep compiled modules apart where the caller wants none beside the source.
+
+    Each test worker and each of the thousand processes that tests start would compile all it imports.
+    """
+    if os.environ.pop(NO_BYTECODE, None):
+        os.environ.setdefault(BYTECODE_PLACE, str(config.rootpath / ".pytest_cache" / "bytecode"))
+        sys.pycache_prefix = os.environ[BYTECODE_PLACE]
+        sys.dont_write_bytecode = False
 
 
 _NUMBER = itertools.count()

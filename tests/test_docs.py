@@ -49,9 +49,11 @@ def repository_files() -> Iterator[Path]:
 
 
 def anchors(text: str) -> set[str]:
-    """The names GitHub gives to headings."""
-    headings = re.findall(r"^#+ (.+)$", CODE_BLOCK.sub("", text), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    """The names GitHub gives to headings, and those written as ``<a id="name">``."""
+    shown = CODE_BLOCK.sub("", text)
+    headings = re.findall(r"^#+ (.+)$", shown, re.MULTILINE)
+    named = {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    return named | set(re.findall(r'<a id="([^"]+)"></a>', shown))
 
 
 def broken_links(path: Path) -> list[str]:
@@ -178,7 +180,8 @@ def test_local_links_lead_somewhere(path: Path):
 
 def test_a_broken_link_is_seen(tmp_path: Path):
     page = tmp_path / "page.md"
-    page.write_text("# A heading\n[ok](#a-heading) [gone](gone.md) [lost](#nowhere)\n", encoding="utf-8")
+    links = "[ok](#a-heading) [fine](#place) [gone](gone.md) [lost](#nowhere)"
+    page.write_text(f'# A heading\n{links}\n<a id="place"></a>text\n', encoding="utf-8")
 
     assert ["gone.md", "#nowhere"] == broken_links(page)
 

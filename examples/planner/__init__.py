@@ -1,4 +1,4 @@
-"""A planner that gives work to workers and puts their results together, each step a function on the queue.
+"""Example application: a planner creates workers and combines their results. Each step is a function job.
 
 python -m examples.planner.run
 """

@@ -1,4 +1,4 @@
-"""What the agents know: planners, workers and the mill's books, in a SQLite file beside the queue."""
+"""Data of the example: planners, workers and production figures, in a SQLite file beside the queue."""
 
 from __future__ import annotations
 

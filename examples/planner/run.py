@@ -1,7 +1,7 @@
-"""Asks a planner a question and lets a real worker find the answer.
+"""Run the planner example: submit a question, run a worker, print the answer.
 
-python -m examples.planner.run        # in a directory that is removed again
-python -m examples.planner.run URL    # with the queue on a server, such as postgresql://… or redis://…
+python -m examples.planner.run        # queue in a temporary directory
+python -m examples.planner.run URL    # queue on a server, such as postgresql://… or redis://…
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ QUESTION = "How many sacks did each mill grind?"
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
-        # Before the application is imported: it, and its copies in the worker, take their place from here.
+        # Set before the import: the application and the worker's children read the environment then.
         os.environ["PENSTOCK_STATE"] = directory
         os.environ["PENSTOCK_URL"] = sys.argv[1] if len(sys.argv) > 1 else ""
         ask()
@@ -49,9 +49,9 @@ def ask() -> None:
 
 
 def show_tasks(app: Penstock, since: str) -> None:
-    """What happened. In SQLite and PostgreSQL the view task_queue tells it to anything that speaks SQL."""
+    """Print all tasks of this run. In SQLite and PostgreSQL, the view task_queue has the same rows."""
     began = app.job(since).created_at
-    # A server may have tasks of earlier days.
+    # A server may have older tasks.
     ids = [job.queue_id for job in app.jobs(item_type="function", limit=100) if job.created_at >= began]
     tasks = sorted(map(app.tasks.get_task, ids), key=lambda task: (task["created_at"], task["entity_id"]))
     for task in tasks:
@@ -65,7 +65,7 @@ def show_tasks(app: Penstock, since: str) -> None:
         "worker_initialisation": 4,
         "execute_sql_worker": 3,
         "execute_standard_worker": 1,
-        # Two workers that finish in the same moment may both find that they were the last.
+        # Two workers that finish at the same time may both see that no result is missing.
         "execute_synthesis": max(names["execute_synthesis"], 1),
     }
     assert all(task["retry_count"] == (task["function_name"] == "execute_sql_worker") for task in tasks)

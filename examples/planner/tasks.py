@@ -1,7 +1,6 @@
-"""The application: six functions, two kinds of entity. Workers load it as ``examples.planner.tasks:app``.
+"""Application with six functions and two entity types. Workers load it as ``examples.planner.tasks:app``.
 
-Every function may run twice, should a worker die between its work and its report: each writes what it would
-have written the first time.
+A function runs twice if a worker dies between the work and its report. Every function here is idempotent.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ app.entity_type("worker", exists=agents.has_worker)
 
 @app.function("execute_initial_planning", requires=["user_question", "instruction"])
 def execute_initial_planning(payload: dict[str, Any], context: Context) -> str:
-    """Decide what has to be found out, and have workers made for it."""
+    """Store a plan with one step per mill, and call the function that creates the workers."""
     planner_id = context.payload["entity_id"]
     mills = [mill for (mill,) in agents.read("SELECT DISTINCT mill FROM grindings ORDER BY mill")]
     plan = [{"kind": "sql", "asks": mill} for mill in mills]
@@ -36,7 +35,7 @@ def execute_initial_planning(payload: dict[str, Any], context: Context) -> str:
 
 @app.function("execute_task_creation")
 def execute_task_creation(_: dict[str, Any], context: Context) -> list[str]:
-    """One worker for each step; its tasks run in order because they share an entity."""
+    """Create one worker per step. The tasks of a worker run in order because they share an entity."""
     planner_id = context.payload["entity_id"]
     workers = []
     for number, step in enumerate(agents.plan_of(planner_id), 1):
@@ -49,7 +48,7 @@ def execute_task_creation(_: dict[str, Any], context: Context) -> list[str]:
             step["asks"],
         )
         workers.append((worker_id, step["kind"]))
-    # All of them in one transaction, or none.
+    # One transaction: all calls are added, or none.
     app.call_many(
         [
             {"name": name, "entity": ("worker", worker_id), "key": f"{name}:{worker_id}"}
@@ -67,7 +66,7 @@ def worker_initialisation(_: dict[str, Any], context: Context) -> None:
 
 @app.function("execute_sql_worker", max_retries=3, timeout=300)
 def execute_sql_worker(_: dict[str, Any], context: Context) -> str:
-    """Ask the books. The first time they are being written in."""
+    """Query the production figures. The first attempt fails, to show a retry."""
     if context.attempt == 1:
         raise TransientFailure("the books are in use", retry_after=timedelta(seconds=0.2))
     mill = _asked(context)
@@ -100,7 +99,7 @@ def _asked(context: Context) -> str:
 
 
 def _finish(context: Context, result: str) -> str:
-    """Keep the result with its worker; whoever is last calls for the synthesis, by a key only once."""
+    """Store the result. The last worker calls the synthesis; its key makes repeated calls one job."""
     worker_id = context.payload["entity_id"]
     agents.write("UPDATE workers SET result = ? WHERE worker_id = ?", result, worker_id)
     ((planner_id,),) = agents.read("SELECT planner_id FROM workers WHERE worker_id = ?", worker_id)

@@ -112,9 +112,9 @@ class Assembly:
     @_MadeOnce
     def vector_files(self) -> CacheDirectory:
         """The directory with copies of the catalog's vectors."""
-        from penstock.pipeline.vectors.cache_directory import open_shelf
+        from penstock.pipeline.vectors.cache_directory import open_cache_directory
 
-        return open_shelf(self.settings)
+        return open_cache_directory(self.settings)
 
     # Services.
 
@@ -145,7 +145,7 @@ class Assembly:
     @_MadeOnce
     def search(self) -> Search:
         """Search over the catalog."""
-        from penstock.pipeline.embed.factory import open_space
+        from penstock.pipeline.embed import open_space
         from penstock.pipeline.vectors.cache import VectorCache
         from penstock.service.search import Search
 
@@ -213,7 +213,7 @@ class Assembly:
         return DocumentTools(catalog, Phases(catalog, pipeline))
 
     def _pipeline(self, memory: MemoryShare | None = None) -> Pipeline:
-        from penstock.pipeline.embed.factory import open_embedder
+        from penstock.pipeline.embed import open_embedder
         from penstock.pipeline.extract.protocol import ExtractLimits
         from penstock.pipeline.pipeline import Pipeline
 

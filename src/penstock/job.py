@@ -289,12 +289,13 @@ class CancelResult(msgspec.Struct, frozen=True):
 
 
 class RequeueResult(msgspec.Struct, frozen=True):
-    """Result of a requeue: refused unless the job failed or was cancelled, and no live job has the key."""
+    """Result of a requeue: refused unless the job failed or was cancelled, and while a live job blocks it."""
 
     queue_id: str
     was: Status | None
     now: Status | None
     twin: str | None = None
+    """The live job in its way: one with the same key, or the holder of a lock that it would need at once."""
 
     @property
     def refused(self) -> bool:

@@ -151,7 +151,8 @@ def _absolute(name: str) -> Path:
 
 _SCHEMA_NAME = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 _SECRET_OPTION = re.compile(
-    r"((?:^|[?&;\s])[^=&;#\s]*(?:passw|pwd|secret|token|key)[^=&;#\s]*\s*=\s*)('[^']*'|[^&;#\s]*)",
+    r"((?:^|[?&;\s])[^=&;#\s]*(?:passw|pwd|secret|token|key|auth|credential)[^=&;#\s]*\s*=\s*)"
+    r"('[^']*'|[^&;#\s]*)",
     re.IGNORECASE,
 )
 _SCHEME = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|(?:postgres(?:ql)?|rediss?|unix|sqlite|jsonl):?/*)")

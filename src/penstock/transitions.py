@@ -213,10 +213,11 @@ def requeued(job: Job, now: datetime, *, keep_retries: bool = False) -> Changes:
 
 
 def reopened(job: Job, now: datetime) -> Changes:
-    """Make a parent wait again after the retry of a child."""
+    """Make a parent wait again, with its lock, after the retry of a child."""
     return {
         "status": Status.IN_PROGRESS,
         "waiting_for": CHILDREN,
+        "lock_held": job.lock_key is not None,
         "claim_number": job.claim_number + 1,
         "cancel_requested": False,
         "finished_at": None,

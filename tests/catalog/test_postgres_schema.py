@@ -16,7 +16,7 @@ from penstock.catalog.factory import open_catalog
 from penstock.catalog.sql.postgres import PostgresCatalog
 from penstock.catalog.sql.postgres_rows import PostgresStatements
 from penstock.catalog.sql.statements import load
-from penstock.catalog.sql.tsquery import expression, searchable, terms
+from penstock.catalog.sql.tsquery import searchable, terms
 from penstock.catalog.values import Outcome, Phase, Removal, TaskStatus
 from penstock.catalog.views import Filters
 from penstock.errors import InvalidText, SchemaMismatch, StoreUnavailable
@@ -284,28 +284,6 @@ def test_rare_words_count_more_than_frequent_ones(catalog: PostgresCatalog):
         (view,) = snapshot.hydrate([best.content_id])
     assert view is not None
     assert "/rare.md" == view.path
-
-
-@pytest.mark.parametrize(
-    ("glob", "matches", "others"),
-    [
-        ("/src/*.py", ["/src/a.py", "/src/b/c.py"], ["/src/a.pyc", "x/src/a.py"]),
-        ("/a?c", ["/abc"], ["/ac", "/abbc"]),
-        ("/[a-c]x", ["/bx"], ["/dx"]),
-        ("/[^a-c]x", ["/dx"], ["/ax"]),
-        ("/[]]x", ["/]x"], ["/ax"]),
-        ("/(a|b).+$", ["/(a|b).+$"], ["/a.+"]),
-        ("/[z-a]", [], ["/z", "/a", "/-"]),
-        ("/a\\b", ["/a\\b"], ["/ab"]),
-        ("/[", ["/["], ["/"]),
-    ],
-)
-def test_a_glob_becomes_an_expression_that_matches_the_same(
-    raw: psycopg.Connection[Any], glob: str, matches: list[str], others: list[str]
-):
-    asked = "SELECT p FROM unnest(%s::text[]) AS p WHERE p ~ %s"
-
-    assert matches == [path for (path,) in raw.execute(asked, (matches + others, expression(glob)))]
 
 
 def test_only_words_are_left_of_a_text_and_of_a_question():

@@ -192,12 +192,28 @@ class Drive:
                 assert (GenerationState.PUBLISHED, False) == (seen.state, seen.partial), seen
 
 
+def driven(examples: int) -> settings:
+    return settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
 @pytest.mark.parametrize("opener", CATALOGS.values(), ids=CATALOGS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@driven(examples=20)
 @given(seed=st.integers(0, 2**32))
 def test_pages_and_documents_stand_as_their_parts_whatever_happens(
     opener: Callable[[Path], Catalog], seed: int
 ):
+    _drive(opener, seed)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("opener", CATALOGS.values(), ids=CATALOGS)
+@driven(examples=600)
+@given(seed=st.integers(0, 2**32))
+def test_pages_and_documents_stand_as_their_parts_in_a_long_run(opener: Callable[[Path], Catalog], seed: int):
+    _drive(opener, seed)
+
+
+def _drive(opener: Callable[[Path], Catalog], seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         catalog = opener(Path(folder))
         try:

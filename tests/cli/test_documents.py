@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from penstock import clock
 from tests.cli.conftest import Run
 from tests.pipeline.sample_documents import PIXEL, pdf
 from tests.signals import hear
@@ -119,11 +120,17 @@ def test_why_tells_of_a_path_and_of_all_below_a_folder(run: Run, ask: Ask, troub
     assert {"mill.md": "indexed", "liar.txt": "failed", "no.md": "unknown"} == verdicts
 
 
-def test_documents_listed_shown_and_taken_apart(run: Run, ask: Ask, troubled: Path):
+def test_documents_listed_shown_and_taken_apart(
+    run: Run, ask: Ask, troubled: Path, monkeypatch: pytest.MonkeyPatch
+):
     run("index", str(troubled), code=1)
     paper = str(troubled / "paper.pdf")
 
-    assert run("documents").stdout == run("documents", "list").stdout
+    with monkeypatch.context() as patched:
+        # Both tell how long ago each was indexed.
+        moment = clock.now()
+        patched.setattr(clock, "now", lambda: moment)
+        assert run("documents").stdout == run("documents", "list").stdout
     assert f"{paper} (partial)" in run("documents", "list").stdout
     listed = ask("documents", "list", "--limit", "2")
     assert 2 == len(listed["documents"])

@@ -1,5 +1,7 @@
 """Adding: rows of their own, dedupe against live rows, batches."""
 
+from datetime import timedelta
+
 import pytest
 
 from penstock import lifecycle
@@ -252,3 +254,13 @@ def test_a_refused_batch_changes_nothing(queue):
     assert before == queue.find(JobQuery())
     assert {"v": 1} == row(queue, twin).payload
     assert [twin, taken] == [claim.queue_id for claim in claim_all(queue)]
+
+
+def test_a_request_that_joins_one_of_its_own_call_counts_from_its_own_moment(queue):
+    """Rows of one call whose ids are not in order are a microsecond apart; so are requests that join one."""
+    first = new("same", queue_id="job_b")
+    put(queue, first, new("same", queue_id="job_a"), now=T0)
+    assert (T0, T0 + timedelta(microseconds=1)) == (
+        row(queue, "job_b").created_at,
+        row(queue, "job_b").updated_at,
+    )

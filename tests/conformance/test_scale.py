@@ -1,22 +1,24 @@
 """What cannot be claimed costs one look: a claim does not grow with the blocked rows at the head."""
 
+import pytest
+
 from penstock import lifecycle
 from penstock.job import ClaimRequest, Held, JobQuery, Scope, Status
 from tests.conformance.conftest import at, done, many, new, put, running
 
-BLOCKED = 50_000
+BLOCKED = [10_000, pytest.param(50_000, marks=pytest.mark.chaos)]
 PENDING = JobQuery(statuses=frozenset({Status.PENDING}))
 
 
-def add_blocked(queue, **fields):
+def add_blocked(queue, blocked, **fields):
     """Rows of a high priority, so that all of them stand before whatever can be claimed."""
-    for start in range(0, BLOCKED, 5_000):
+    for start in range(0, blocked, 5_000):
         queue.add(many(5_000, f"blocked{start}-", priority=9, **fields), now=at(1))
 
 
-def claim_in_the_end(queue):
+def claim_in_the_end(queue, blocked):
     """A claim looks at a bounded number of rows; it is repeated until it has come by those in the way."""
-    for _ in range(BLOCKED // 1_000):
+    for _ in range(blocked // 1_000):
         claims = queue.claim(ClaimRequest("w1"), now=at(2))
         if claims:
             return claims[0]
@@ -24,13 +26,14 @@ def claim_in_the_end(queue):
     raise AssertionError("no claim has come by the rows in the way")
 
 
-def test_rows_behind_a_held_lock_are_read_once(queue):
+@pytest.mark.parametrize("blocked", BLOCKED)
+def test_rows_behind_a_held_lock_are_read_once(queue, blocked):
     holder = running(queue, new("holder", lock_key="doc:1"))
-    add_blocked(queue, lock_key="doc:1")
+    add_blocked(queue, blocked, lock_key="doc:1")
     (behind,) = put(queue, new("behind"), now=at(1))
 
-    assert behind == claim_in_the_end(queue).queue_id
-    assert {(Held.LOCK,): BLOCKED} == queue.count(PENDING, by=["held"])
+    assert behind == claim_in_the_end(queue, blocked).queue_id
+    assert {(Held.LOCK,): blocked} == queue.count(PENDING, by=["held"])
 
     assert [] == queue.claim(ClaimRequest("w1", 10), now=at(3))
     assert 0 == queue.rows_read
@@ -41,19 +44,20 @@ def test_rows_behind_a_held_lock_are_read_once(queue):
     done(queue, holder, at(5))
     (woken,) = [claim for claim in queue.claim(ClaimRequest("w1", 1), now=at(5)) if claim.lock_key]
     assert queue.rows_read <= 2
-    assert ("blocked0-0", BLOCKED - 1) == (
+    assert ("blocked0-0", blocked - 1) == (
         queue.get(woken.queue_id).idempotency_key,
         queue.count(JobQuery(held=Held.LOCK))[()],
     )
 
 
-def test_rows_of_a_paused_tenant_are_read_once(queue):
-    add_blocked(queue, tenant_id="paused")
+@pytest.mark.parametrize("blocked", BLOCKED)
+def test_rows_of_a_paused_tenant_are_read_once(queue, blocked):
+    add_blocked(queue, blocked, tenant_id="paused")
     queue.pause(Scope("paused"), now=at(1))
     (behind,) = put(queue, new("behind"), now=at(1))
 
-    assert behind == claim_in_the_end(queue).queue_id
-    assert {(Held.PAUSE,): BLOCKED} == queue.count(PENDING, by=["held"])
+    assert behind == claim_in_the_end(queue, blocked).queue_id
+    assert {(Held.PAUSE,): blocked} == queue.count(PENDING, by=["held"])
 
     assert [] == queue.claim(ClaimRequest("w1", 10), now=at(3))
     assert 0 == queue.rows_read

@@ -1,4 +1,4 @@
-"""Files that take too much time or memory cost themselves only, are explained, and are not read again."""
+"""Files over their budget fail alone, are explained, and are not read again."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ BAD = {
     "spin.txt": "ERR_FILE_TIME",
     "native.txt": "ERR_FILE_TIME",
     "hungry.txt": "ERR_FILE_MEMORY",
-    "crash.txt": "ERR_WORKER_LOST",
+    "crash.txt": "ERR_PARSER_FAILED",
 }
 
 
 class Bench:
-    """A folder, its index, and a worker that notes which files it parsed."""
+    """A folder, an index, and a worker with a journal of parsed files."""
 
     def __init__(self, place: Path) -> None:
         self.folder = place / "files"
@@ -98,6 +98,19 @@ def test_bad_files_cost_themselves_only_and_are_not_read_again(bench: Bench):
     assert "done" == str(third.status)
 
 
+def test_a_file_that_crashes_its_process_is_tried_twice(bench: Bench):
+    (bench.folder / "crash.txt").write_text("crash is what the parser does")
+    (bench.folder / "good.txt").write_text("honest words")
+    bench.settings = config.load({}, **config.portable_values(bench.settings) | {"max_retries": 3})
+
+    bench.index()
+
+    assert {"crash.txt": 2, "good.txt": 1} == bench.parsed()
+    with Penstock(settings=bench.settings) as app:
+        reason = app.documents.why(str(bench.folder / "crash.txt"))
+    assert ("failed", True) == (reason.verdict, "crashed (SIGSEGV)" in reason.cause)
+
+
 def test_another_budget_is_another_try(bench: Bench):
     (bench.folder / "hungry.txt").write_text("hungry is what the parser does")
     (bench.folder / "good.txt").write_text("honest words")
@@ -116,7 +129,7 @@ def test_a_batch_of_pages_may_outlast_the_grace_of_a_cancel(bench: Bench):
 
     job = bench.index()
 
-    # The first pages within the job; the others in one batch that nobody stopped.
+    # The first pages in the job; the others in one uninterrupted batch.
     assert {"pages.pdf": 2, "pages.pdf 33-40": 1} == bench.parsed()
     with Penstock(settings=bench.settings) as app:
         reason = app.documents.why(str(bench.folder / "pages.pdf"))

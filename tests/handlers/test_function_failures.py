@@ -1,4 +1,4 @@
-"""Functions that raise, answer what cannot be kept, or are not there."""
+"""Functions that raise, return something unstorable, or are missing."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_each_time_it_is_given_back_for_longer_but_not_for_ever(registering: Pen
 
 
 def _contexts(_: int, claim: Any) -> Context:
-    return Context(claim, tell=lambda text: None, asked_to_stop=lambda: False)
+    return Context(claim, report=lambda text: None, stop_requested=lambda: False)
 
 
 @pytest.mark.parametrize(

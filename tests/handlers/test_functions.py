@@ -1,4 +1,4 @@
-"""An application's functions, and how they are run."""
+"""Execution of an application's functions."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_progress_of_a_running_function_can_be_read(app: Penstock):
 
 
 def test_a_message_that_is_no_text_is_made_readable(app: Penstock):
-    """It quotes the name of a file, for one; that fails no job."""
+    """A message may quote a file name that is not valid text; the job does not fail."""
 
     @app.function("read")
     def read(payload: Payload, context: Context) -> None:

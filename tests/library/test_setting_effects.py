@@ -96,7 +96,7 @@ def limits(settings: Settings, _: Path) -> object:
 
 
 def index_from(settings: Settings, _: Path) -> object:
-    return Assembly(settings).vector_files.sizes.worth_a_graph
+    return Assembly(settings).vector_files.sizes.index_from
 
 
 def progress_reports(settings: Settings, place: Path) -> object:
@@ -113,8 +113,8 @@ def progress_reports(settings: Settings, place: Path) -> object:
         reports: list[str] = []
         context = Context(
             claim,
-            tell=reports.append,
-            asked_to_stop=lambda: False,
+            report=reports.append,
+            stop_requested=lambda: False,
             settle=lambda settlement: assembly.queue.settle([settlement])[0],
         )
         handler = registry.find("folder", "ingest")
@@ -124,10 +124,10 @@ def progress_reports(settings: Settings, place: Path) -> object:
         return len(reports)
 
 
-def pragma(name: str) -> Effect:
+def pragma(name: str, role: str = "write") -> Effect:
     def effect(settings: Settings, _: Path) -> object:
         with opened(settings) as assembly:
-            return assembly.queue._connections.get("write").execute(f"PRAGMA {name}").fetchone()  # type: ignore[attr-defined]
+            return assembly.queue._connections.get(role).execute(f"PRAGMA {name}").fetchone()  # type: ignore[attr-defined]
 
     return effect
 
@@ -184,7 +184,7 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "file_time_s": (2.5, limits, {}),
     "file_memory_mb": (100, limits, {}),
     "sqlite_synchronous": ("NORMAL", pragma("synchronous"), {}),
-    "busy_timeout_s": (1.0, pragma("busy_timeout"), {}),
+    "busy_timeout_s": (1.0, pragma("busy_timeout", "read"), {}),
     "postgres_pool_size": (2, pool, {}),
     "postgres_pooler": (True, pool, {}),
     "postgres_timeout_s": (5.0, pool, {}),

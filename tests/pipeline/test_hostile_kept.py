@@ -1,4 +1,4 @@
-"""Hostile files lose nothing without a word: what is cut short is in the document's warnings."""
+"""Hostile files: anything shortened is reported in the document's warnings."""
 
 from __future__ import annotations
 

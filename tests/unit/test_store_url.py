@@ -46,6 +46,7 @@ from penstock.store_url import StoreUrl
         ("host=db user=ada password=s3cret port=1", "host=db user=ada password=*** port=1"),
         ("host=db password='s3 cret'", "host=db password=***"),
         ("redis://host;password=s3cret", "redis://host;password=***"),
+        ("redis://host/0?auth=s3cret", "redis://host/0?auth=***"),
         ("sqlite://ada:s3cret@host/x", "sqlite://ada:***@host/x"),
     ],
 )

@@ -57,6 +57,7 @@ from tests.worker.misbehaving_functions import (
     surrogates,
     sys_exit,
     too_large,
+    total,
     unspeakable,
     where,
 )
@@ -92,6 +93,12 @@ def compute(context: Context) -> None:
     until = time.process_time() + context.payload["seconds"]
     while time.process_time() < until:
         pass
+
+
+def wait_for(context: Context) -> None:
+    """Done as soon as a file is there."""
+    while not Path(context.payload["there"]).exists():
+        time.sleep(0.01)
 
 
 def busy(context: Context) -> None:
@@ -208,8 +215,10 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         sleep,
         sleep_unless_retried,
         compute,
+        wait_for,
         busy,
         regex,
+        total,
         digest,
         stubborn,
         checkpoints,

@@ -153,7 +153,7 @@ def test_services_are_apart(breakers: Breakers):
 
 def run(executor: Executor, job: Claim) -> Settlement:
     (settlement,) = executor.run(
-        [job], lambda _, it: Context(it, tell=lambda _: None, asked_to_stop=lambda: False)
+        [job], lambda _, it: Context(it, report=lambda _: None, stop_requested=lambda: False)
     )
     return settlement
 

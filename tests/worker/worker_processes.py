@@ -1,4 +1,7 @@
-"""Real workers, started, watched and killed from outside, and the queue they share with the test."""
+"""Real workers, started, watched and killed from outside, and the queue they share with the test.
+
+Clients of servers are imported where they are needed: processes that tests start import this module, too.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-import psycopg
-import redis
 
 from penstock.job import Job, JobQuery, NewJob, Status
 from penstock.queue.protocol import Queue
 from tests import signals
-from tests.servers import redis as redis_servers
 from tests.servers.stores import store_url
 from tests.worker.worker_main import opened
 
@@ -164,9 +164,12 @@ class WorkerHost:
         self._numbers = count(1)
 
     def _store_url(self) -> str:
-        if self.engine == "redis" and redis_servers.GIVEN is None:
-            # Its own, as a test may bring it to a standstill.
-            return self._closing.enter_context(redis_servers.own_server(self.place / "redis")).url
+        if self.engine == "redis":
+            from tests.servers import redis as redis_servers
+
+            if redis_servers.GIVEN is None:
+                # Its own, as a test may bring it to a standstill.
+                return self._closing.enter_context(redis_servers.own_server(self.place / "redis")).url
         return store_url(self.engine, self.place)
 
     def worker(self, name: str = "here", **given: Any) -> Worker:
@@ -245,6 +248,8 @@ class WorkerHost:
             worker.tree(signal.SIGCONT)
 
     def _writable(self) -> bool:
+        import psycopg
+
         try:
             with self.locked():
                 return True
@@ -272,6 +277,8 @@ class WorkerHost:
 
     @contextmanager
     def _locked_postgres(self, timeout: float) -> Iterator[None]:
+        import psycopg
+
         with psycopg.connect(self.url) as connection:
             connection.execute(f"LOCK TABLE unified_queue {'' if timeout else 'NOWAIT'}".encode())
             yield
@@ -279,6 +286,8 @@ class WorkerHost:
     @contextmanager
     def _locked_redis(self, timeout: float) -> Iterator[None]:
         """Its scripts are whole or not at all, so that there is nobody to wait for."""
+        import redis
+
         with redis.Redis.from_url(self.url.partition("?")[0]) as client:
             if timeout:
                 client.client_pause(60_000, all=False)

@@ -81,7 +81,7 @@ def retry(
         return
     emit(f"{how_many(answer.retried, 'job')} queued again")
     for job_id, twin in answer.twins.items():
-        emit(f"{job_id}: not retried, live job {twin} has the same key")
+        emit(f"{job_id}: not retried, live job {twin} has the same key or holds its lock")
 
 
 def _each(

@@ -7,7 +7,6 @@ password shows only as a timeout, and a forked child inherits a pool without the
 from __future__ import annotations
 
 import select
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -19,6 +18,7 @@ from psycopg import pq
 from psycopg.adapt import Buffer, Loader
 from psycopg.conninfo import conninfo_to_dict
 
+from penstock.database.fair_semaphore import FairSemaphore
 from penstock.database.postgres_errors import one_line, ours
 from penstock.errors import InvalidSetting, StoreUnavailable
 from penstock.queue import fork_hooks
@@ -61,6 +61,8 @@ class PostgresConnections:
             self.name += f" (schema {self.schema})"
         self.pooled = pooled
         self.timeout_s = timeout_s
+        self.parked = False
+        """Whether rows were parked for a lock when somebody last looked: a guess of what comes next."""
         self._size = size
         self._parameters = self._read(address)
         self._reset()
@@ -101,7 +103,7 @@ class PostgresConnections:
 
     def _reset(self) -> None:
         self._idle: list[Connection] = []
-        self._room = threading.BoundedSemaphore(self._size)
+        self._room = FairSemaphore(self._size)
 
     def after_fork(self) -> None:
         # The driver closes nothing that another process opened, so the parent's sessions go on.
@@ -149,6 +151,10 @@ class PostgresConnections:
                     yield connection
             except psycopg.Error as error:
                 raise ours(error, self.name) or error from error
+
+    def has_waiting(self) -> bool:
+        """Whether a thread waits for a connection."""
+        return self._room.has_waiting()
 
     def _kept(self) -> Connection | None:
         while True:

@@ -224,10 +224,10 @@ class CannotRetry(Conflict):
 
 
 class LiveTwin(Conflict):
-    """A pending or running job has the same key, so this one cannot be retried."""
+    """A pending or running job has the same key, or holds a lock this job needs: no retry is possible."""
 
     code = "ERR_LIVE_TWIN"
-    default_remedy = "Follow the live job named in the message instead."
+    default_remedy = "Follow the live job named in the message instead, or retry when it has ended."
 
     def __init__(self, message: str, *, twin: str, remedy: str | None = None) -> None:
         super().__init__(message, remedy=remedy)

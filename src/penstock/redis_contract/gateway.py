@@ -18,6 +18,7 @@ from penstock.redis_contract.intake import Intake
 from penstock.redis_contract.lists import Broker, Lists
 from penstock.redis_contract.mirror import Mirror
 from penstock.redis_contract.rags import Rags
+from penstock.redis_contract.tenant_erasure import TenantErasure
 from penstock.service.documents import Documents
 from penstock.service.jobs import Jobs
 
@@ -58,6 +59,7 @@ class Gateway:
         self._lists = Lists(broker, gateway=self.name, house=house, rag_ids=self.serves)
         self._intake = Intake(jobs, self._lists, rags)
         self._mirror = Mirror(jobs, documents, self._lists, rags)
+        self._erasure = TenantErasure(jobs, self._lists, rags)
         self._stop = threading.Event()
         self._started_at = clock.format_time(clock.now())
         self._workers = 0
@@ -138,6 +140,7 @@ class Gateway:
             self._intake.forget()
         if adopt:
             self._mirror.adopt()
+            self._erasure.step()
         if (messages or jobs or adopt) and self._mirror.reload():
             self._reconciled = False
         if not self._reconciled:

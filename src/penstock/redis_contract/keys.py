@@ -17,6 +17,7 @@ OPEN = "rag:ingest:open"
 RAGS = "rag:ingest:rags"
 """Hash: RAG → when a gateway last said that it serves it, in milliseconds of the server's clock."""
 WAITING_PREFIX = "rag:ingest:waiting:"
+FILE_PREFIX = "rag:ingest:file:"
 
 PRIORITIES: Mapping[str, int] = MappingProxyType({"high": 8, "normal": 5, "low": 1})
 NORMAL = PRIORITIES["normal"]
@@ -50,7 +51,7 @@ def ttl_key(job_id: str) -> str:
 def file_key(rag_id: str, known_as: str) -> str:
     """Set: the jobs that are about one file."""
     named = hashlib.sha256(f"{rag_id}\n{known_as}".encode("utf-8", "surrogateescape")).hexdigest()
-    return f"rag:ingest:file:{named[:16]}"
+    return f"{FILE_PREFIX}{named[:16]}"
 
 
 def processing_key(gateway: str, priority: int) -> str:

@@ -142,10 +142,17 @@ def _parsed(text: str) -> dict[str, Any]:
     try:
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise InvalidRags(f"not YAML: {' '.join(str(error).split())[:300]}") from None
+        raise InvalidRags(f"not YAML: {_yaml_problem(error)}") from None
     if not isinstance(found, dict):
         raise InvalidRags("expected a mapping with 'rags' in it")
     return found
+
+
+def _yaml_problem(error: Exception) -> str:
+    """The problem and its place. The library also quotes the line, which may hold a password."""
+    problem = getattr(error, "problem", None) or type(error).__name__
+    mark = getattr(error, "problem_mark", None)
+    return f"{problem} (line {mark.line + 1}, column {mark.column + 1})" if mark else str(problem)
 
 
 def _rags(given: dict[str, Any], beside: Path) -> Rags:

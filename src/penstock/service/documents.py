@@ -17,7 +17,7 @@ from penstock.catalog.values import Phase, Place
 from penstock.catalog.views import Document, Filters, PageState, Progress, Source, TenantCount
 from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
-from penstock.handlers.model_check import differs
+from penstock.handlers.model_check import model_mismatch
 from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.pipeline.walk.protocol import FoundFile, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.walker import walk
@@ -224,7 +224,7 @@ class Documents:
             model = snapshot.fingerprints().get(Phase.VECTOR)
             same = model is None or model.startswith(f"{self._settings.embedder}-")
             if model is not None and not same and snapshot.tenants():
-                raise differs(model, self._settings.embedder)
+                raise model_mismatch(model, self._settings.embedder)
 
     def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:
         """Explain why search does or does not find a path; for a folder, count the states below it."""

@@ -213,14 +213,18 @@ class Jobs:
     def retry(self, id_or_prefix: str) -> Job:
         """Retry a failed or cancelled job with all its retries; of a parent, the failed children.
 
-        Raises ``CannotRetry`` for a job in another status, ``LiveTwin`` when a live job has the same key.
+        Raises ``CannotRetry`` for a job in another status. Raises ``LiveTwin`` when a live job has the same
+        key, or holds the lock of a parent that would wait again.
         """
         job_id = self.job(id_or_prefix).queue_id
         (answer,) = self.queue.requeue([job_id])
         if answer.was is None:
             raise JobNotFound(f"job {job_id} has been removed")
         if answer.twin is not None:
-            raise LiveTwin(f"job {answer.twin} is live and does the same", twin=answer.twin)
+            raise LiveTwin(
+                f"job {answer.twin} is live and does the same, or holds a lock that is needed",
+                twin=answer.twin,
+            )
         if answer.refused:
             raise CannotRetry(f"Cannot retry job with status: {self._word(answer.was)}")
         return self.job(job_id)

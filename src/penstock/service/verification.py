@@ -15,7 +15,7 @@ from penstock.catalog.values import Place
 from penstock.catalog.views import KnownSource
 from penstock.delivered_file import delivered_file_of
 from penstock.handlers.file_reader import hash_of
-from penstock.handlers.missing_files import CAREFUL, doubt
+from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
 from penstock.items import validate_name
 from penstock.pipeline.vectors.cache_directory import CacheDirectory
 from penstock.service.jobs import Jobs
@@ -157,7 +157,9 @@ def _differs(known: KnownSource, place: Place, roots: _Roots, *, checksum: bool)
         if checksum and hash_of(known.path) != known.content_hash:
             return difference("has changed content, but the same size and time", content=True)
     except (FileNotFoundError, NotADirectoryError):
-        return difference("is indexed, but not on the disk", doubt(known.path, roots.above(known.path)))
+        return difference(
+            "is indexed, but not on the disk", maybe_unmounted(known.path, roots.above(known.path))
+        )
     except OSError as error:
         why = os.strerror(error.errno or 0)
         return difference(f"is indexed, but cannot be read: {why}", f"cannot be read: {why}")

@@ -286,9 +286,9 @@ class Child:
         def context(index: int, claim: Claim) -> Context:
             return Context(
                 claim,
-                tell=lambda text: slot.tell(number, index, text),
-                asked_to_stop=lambda: slot.asked_to_stop(number, index),
-                calling=calling,
+                report=lambda text: slot.tell(number, index, text),
+                stop_requested=lambda: slot.asked_to_stop(number, index),
+                guard_service=calling,
                 settle=self._outbox.settle_now,
                 mark=lambda mark: slot.mark_file(number, mark, self._now()),
                 index=index,

@@ -17,7 +17,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import GenerationState, OutboxEntryKind
 from penstock.catalog.views import ChunkOrigins, Document, MissingPart
 from penstock.handlers.generation_batch import EMBEDDED
-from penstock.handlers.phases import BEGIN_ANEW
+from penstock.handlers.phases import RESTART_NOTES
 from penstock.job import CHILDREN, Job, JobQuery, Settlement, Status
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN
 from penstock.queue.protocol import Queue
@@ -92,7 +92,7 @@ def ending(
     if document is None:
         return lifecycle.released(job, "its document is gone; it is read anew")
     if document.state is GenerationState.DROPPED:
-        if document.note in BEGIN_ANEW:
+        if document.note in RESTART_NOTES:
             return lifecycle.released(job, document.note)
         return lifecycle.done(job, result_json=_json({"outcome": document.note or "superseded"}))
     if document.state is GenerationState.PUBLISHED and document.settled:

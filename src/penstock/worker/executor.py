@@ -93,7 +93,7 @@ class Executor:
         return _remembering(given_back, claim, _NEEDS, error.service)
 
     def _without_handler(self, claim: Claim) -> Settlement:
-        known = ", ".join(self._registry.kinds()) or "nothing"
+        known = ", ".join(self._registry.pairs()) or "nothing"
         return _not_handled(
             claim, f"no handler for {claim.item_type}/{claim.op} here (this worker runs {known})"
         )

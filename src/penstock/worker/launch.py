@@ -173,7 +173,7 @@ def _served(app: FunctionJobs | None, lanes: Sequence[str]) -> list[str]:
     served = [] if lanes == (JOBS,) else ["documents"]
     if app is not None:
         served += [f"function {name}" for name in app.functions.names()]
-        served += [name for name in app.handlers().kinds() if name != "function/run"]
+        served += [name for name in app.handlers().pairs() if name != "function/run"]
     return served
 
 

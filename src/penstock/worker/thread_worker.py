@@ -108,8 +108,8 @@ class _Pulse:
         self._ended = threading.Event()
         self.context = Context(
             claim,
-            tell=self._tell,
-            asked_to_stop=self._cancelled.is_set,
+            report=self._tell,
+            stop_requested=self._cancelled.is_set,
             settle=lambda settlement: queue.settle([settlement])[0],
         )
         self._thread = threading.Thread(target=self._beat, daemon=True)

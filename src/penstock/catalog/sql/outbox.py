@@ -38,12 +38,14 @@ def clear(rows: Statements, entry_ids: Sequence[int], limit: int, at: str) -> bo
         kind, document_id, source_key, space_id = entry
         if kind == OutboxEntryKind.LEFTOVER:
             room -= _clear_parts(rows, document_id, source_key, space_id, room, at)
+            if room > 0 and not rows.value("other_leftover", source_key, entry_id):
+                # What waited for these deletes; the entry goes with the last of them.
+                room -= rows.run("release_outbox", source_key, room)
+                rows.tell()
             if room <= 0:
                 return False
         rows.send("delete_entry", entry_id)
         if kind == OutboxEntryKind.LEFTOVER and not rows.value("any_leftover", source_key):
-            rows.send("release_outbox", source_key)
-            rows.tell()
             forget_source(rows, source_key, at)
     return True
 

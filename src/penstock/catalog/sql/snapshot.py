@@ -51,6 +51,9 @@ class SqlSnapshot(SearchReads):
     def outbox(self, kind: OutboxEntryKind | None, after: int, limit: int) -> list[OutboxEntry]:
         return outbox.outbox(self._rows, kind, after, limit)
 
+    def unfinished(self, before: str, limit: int) -> list[int]:
+        return [number for (number,) in self._rows.all("unfinished", before, limit)]
+
     def audit(self) -> list[str]:
         names = [name for name in self._rows.statements if name.startswith("audit_")]
         with self._rows.whole_tables():

@@ -1,4 +1,4 @@
-"""Word documents, through kreuzberg: the one place that knows it."""
+"""Word documents through kreuzberg. No other module uses this library."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from penstock.errors import (
     DocumentTooLarge,
     NoText,
 )
+from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
 from penstock.pipeline.extract.text import one_page
-from penstock.pipeline.extract.text_encoding import clean
 
 _MOST_MEMBERS = 5_000
 _OLE = b"\xd0\xcf\x11\xe0"
@@ -22,7 +22,7 @@ _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 
 
 class OfficeExtractor:
-    """Paragraphs, lists and tables as Markdown, headers and footnotes included; pictures are left out."""
+    """Paragraphs, lists and tables as Markdown, with headers and footnotes; without pictures."""
 
     name = "office"
     version = "1"
@@ -30,9 +30,9 @@ class OfficeExtractor:
     def extract(
         self,
         content: Content,
-        kind: FileType,
+        file_type: FileType,
         limits: ExtractLimits,
-        pages: range | None = None,  # noqa: ARG002 - a Word document is paginated by who prints it
+        pages: range | None = None,  # noqa: ARG002 - a Word document has pages only when it is printed
     ) -> ExtractedText:
         _check_archive(content.data, limits)
         try:
@@ -41,22 +41,22 @@ class OfficeExtractor:
             raise ComponentMissing("Word documents need kreuzberg: pip install 'penstock[office]'") from error
         config = kreuzberg.ExtractionConfig(output_format="markdown", use_cache=False)
         try:
-            # Never the batch call: it gives a damaged file's error message as that file's text.
-            result = kreuzberg.extract_bytes_sync(content.data, kind.media_type, config)
+            # Never the batch call: it returns the error message of a damaged file as its text.
+            result = kreuzberg.extract_bytes_sync(content.data, file_type.media_type, config)
         except kreuzberg.KreuzbergError as error:
             raise DocumentDamaged(f"the document cannot be read: {_first_line(error)}") from error
         text = clean(result.content).strip("\n")
         if not text.strip() and _shows_something(content.data):
             raise NoText("the document shows something, but no text can be read from it")
-        return one_page(text, kind, limits, shape=Shape.MARKDOWN, title=_title(result.metadata))
+        return one_page(text, file_type, limits, shape=Shape.MARKDOWN, title=_title(result.metadata))
 
 
 def _check_archive(data: bytes, limits: ExtractLimits) -> None:
-    """What the archive says of itself; one that lies meets the memory limit of the child process."""
+    """Check the sizes in the archive's directory. False sizes run into the memory limit of the sandbox."""
     if data.startswith(_OLE):
         if _ENCRYPTED in data:
             raise DocumentEncrypted("the document is encrypted and opens only with a password")
-        raise DocumentDamaged("this is a document of an older format, whatever its name says")
+        raise DocumentDamaged("this is a document of an older format, in spite of its name")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()

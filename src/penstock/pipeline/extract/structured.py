@@ -1,4 +1,4 @@
-"""JSON, XML and notebooks as text: every value there, in order, none of it run."""
+"""JSON, XML and notebooks as text: every value in order. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from xml.parsers import expat
 import msgspec
 
 from penstock.errors import DocumentDamaged
+from penstock.pipeline.extract.charset import clean, decode
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
 from penstock.pipeline.extract.text import decoding_warnings, fence_around, one_page
-from penstock.pipeline.extract.text_encoding import clean, decode
 
 _LONG_LINE = 2000
 _LONGEST_OUTPUT = 2000
 _LONGEST_NAME = 200
-"""Characters of a name that is written again with each of the values that bear it."""
+"""Characters of a name, which is repeated with each of its values."""
 _MOST_DEFAULTS = 1000
-"""Characters of the attributes a document type gives to elements that do not have them."""
+"""Characters of default attributes that a document type may declare."""
 _DEEPEST = 100
-"""Levels of JSON that are indented: each line of a deeper one would begin with as many spaces."""
+"""Levels of JSON that are indented. Deeper lines would begin with too many spaces."""
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|([\[{\]},])', re.DOTALL)
 
 
 class JsonExtractor:
-    """As it is written; what stands on one long line is given lines first."""
+    """JSON as written. A document on one long line is split into lines first."""
 
     name = "json"
     version = "1"
@@ -34,7 +34,7 @@ class JsonExtractor:
     def extract(
         self,
         content: Content,
-        kind: FileType,
+        file_type: FileType,
         limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
     ) -> ExtractedText:
@@ -46,17 +46,17 @@ class JsonExtractor:
                 text = _with_lines(text)
                 kept = False
             except (msgspec.DecodeError, RecursionError):
-                kept = True  # not JSON after all, or too deep: text it is
+                kept = True  # not JSON, or nested too deeply: kept as text
         return one_page(
-            text, kind, limits, shape=Shape.PROSE, line_numbers=kept, warnings=decoding_warnings(decoded)
+            text, file_type, limits, shape=Shape.PROSE, line_numbers=kept, warnings=decoding_warnings(decoded)
         )
 
 
 def _with_lines(text: str) -> str:
-    """A value a line, indented by its depth as long as that is not most of the text."""
+    """One value per line, indented unless the nesting is too deep."""
     if text.count("[") + text.count("{") <= _DEEPEST or _depth(text) <= _DEEPEST:
         return msgspec.json.format(text, indent=1)
-    # The library reads it all the same: it raises what it cannot read.
+    # Still formatted by the library, so that invalid JSON is refused.
     compact = msgspec.json.format(text, indent=-1)
     return _TOKEN.sub(lambda token: token[0] + "\n" if token[1] else token[0], compact)
 
@@ -67,7 +67,7 @@ def _depth(text: str) -> int:
 
 
 class NotebookExtractor:
-    """Cells as Markdown; code and what it printed in fences."""
+    """Notebook cells as Markdown; code and output in fences."""
 
     name = "notebook"
     version = "1"
@@ -75,7 +75,7 @@ class NotebookExtractor:
     def extract(
         self,
         content: Content,
-        kind: FileType,
+        file_type: FileType,
         limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
     ) -> ExtractedText:
@@ -89,7 +89,7 @@ class NotebookExtractor:
         except (msgspec.DecodeError, RecursionError, LookupError, TypeError, AttributeError) as error:
             raise DocumentDamaged(f"this is not a notebook: {error}") from error
         warnings = (_cut("the name of the language"),) if len(name) > _LONGEST_NAME else ()
-        return one_page(clean(text), kind, limits, shape=Shape.MARKDOWN, warnings=warnings)
+        return one_page(clean(text), file_type, limits, shape=Shape.MARKDOWN, warnings=warnings)
 
 
 def _cut(what: str) -> str:
@@ -119,9 +119,9 @@ def _fenced(text: str, language: str) -> str:
 
 
 class XmlExtractor:
-    """One line a value, ``element: text``; a blank line between the children of the root.
+    """XML as one line per value, ``element: text``, with a blank line between the children of the root.
 
-    Entities a document defines for itself are not expanded, and nothing outside it is read.
+    Entities that a document declares are not expanded, and no other file is read.
     """
 
     name = "xml"
@@ -130,7 +130,7 @@ class XmlExtractor:
     def extract(
         self,
         content: Content,
-        kind: FileType,
+        file_type: FileType,
         limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
     ) -> ExtractedText:
@@ -144,19 +144,19 @@ class XmlExtractor:
         except (expat.ExpatError, _Refused) as error:
             return one_page(
                 text,
-                kind,
+                file_type,
                 limits,
                 shape=Shape.PROSE,
                 line_numbers=True,
-                warnings=(*warnings, f"kept as it is written, not well-formed XML: {error}"),
+                warnings=(*warnings, f"kept as written, not well-formed XML: {error}"),
             )
         if reader.long_names:
             warnings = (*warnings, _cut("the name of an element"))
-        return one_page("\n".join(lines), kind, limits, shape=Shape.PROSE, warnings=warnings)
+        return one_page("\n".join(lines), file_type, limits, shape=Shape.PROSE, warnings=warnings)
 
 
 class _Refused(Exception):
-    """The document defines entities of its own: the way to make a little text endless."""
+    """The document declares entities or long defaults, which can expand a short text without end."""
 
 
 class _XmlLines:

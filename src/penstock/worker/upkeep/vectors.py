@@ -106,7 +106,7 @@ def worth_a_file(snapshot: CatalogSnapshot, shelf: CacheDirectory) -> Iterator[t
     """Tenants, spaces and dimensions."""
     for tenant_id in sorted({each.tenant_id for each in snapshot.tenants()}):
         for space in snapshot.spaces(tenant_id):
-            if space.chunks >= shelf.sizes.worth_a_file and space.dimension:
+            if space.chunks >= shelf.sizes.file_from and space.dimension:
                 yield tenant_id, space.name, space.dimension
 
 
@@ -132,9 +132,9 @@ def keep_all(catalog: Catalog, shelf: CacheDirectory, stop: Callable[[], bool] =
             return
         copy = SpaceCache(tenant_id, space, dimension, shelf)
         with catalog.snapshot() as snapshot:
-            copy.follow(snapshot, tidy=_old(shelf, tenant_id, space))
+            copy.follow(snapshot, compact=_old(shelf, tenant_id, space))
         rows = copy.base.label.rows if copy.base is not None else 0
-        if rows < shelf.sizes.worth_a_graph:
+        if rows < shelf.sizes.index_from:
             continue
         if usearch_installed():
             while _draw_on(copy, shelf, tenant_id, space, stop):
@@ -155,19 +155,19 @@ def _draw_on(
     copy: SpaceCache, shelf: CacheDirectory, tenant_id: str, space: str, stop: Callable[[], bool]
 ) -> bool:
     """One slice; whether there is more to draw."""
-    from penstock.pipeline.vectors.ann_index import draw, drawn_so_far
+    from penstock.pipeline.vectors.ann_index import build_index, read_stamp
 
-    rows, path = copy.base, shelf.graph(tenant_id, space)
+    rows, path = copy.base, shelf.index(tenant_id, space)
     if rows is None or stop():
         return False
-    drawn = drawn_so_far(path, rows)
+    drawn = read_stamp(path, rows)
     covered = drawn.covered if drawn is not None else 0
-    if len(rows) - covered <= max(shelf.sizes.most_drift, covered // 20):
+    if len(rows) - covered <= max(shelf.sizes.max_drift, covered // 20):
         return False
     until = min(len(rows), covered + max(SLICE, covered // 2))
     try:
-        with shelf.building(tenant_id, space) as alone, shelf.young(path) as (file, young):
-            if not alone or not draw(file, young, rows, path, until, stop):
+        with shelf.lock(tenant_id, space) as alone, shelf.new_file(path) as (file, young):
+            if not alone or not build_index(file, young, rows, path, until, stop):
                 return False
             shelf.publish(young, path)
     except OSError as error:

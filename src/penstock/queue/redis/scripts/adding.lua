@@ -81,7 +81,7 @@ local function follow(row, new)
   if new[NEW_OP] == 'delete' and row[OP] ~= 'delete' then row[CANCEL] = 1 end
 end
 
-local function refresh(row, new)
+local function refresh(row, new, moment)
   set(row, 'body', new[NEW_BODY])
   set(row, 'meta', new[NEW_META] ~= '{}' and new[NEW_META])
   row[OP], row[MAX_RETRIES], row[TIMEOUT], row[RETRIES] = new[NEW_OP], new[NEW_MAX], new[NEW_TIMEOUT], 0
@@ -95,7 +95,7 @@ local function refresh(row, new)
     if row[HELD] == PAUSED and not kept(pauses(), row) then free(row) end
   end
   if row[HELD] == TIMED then
-    if new[NEW_RUN_AT] <= now then
+    if new[NEW_RUN_AT] <= moment then
       row[HELD], row[RUN_AT] = FREE, 0
     elseif new[NEW_RUN_AT] < row[RUN_AT] then
       row[RUN_AT] = new[NEW_RUN_AT]
@@ -103,14 +103,15 @@ local function refresh(row, new)
   end
 end
 
-local function coalesce(row, new)
+-- ``moment``: when it was asked for, see moment_after.
+local function coalesce(row, new, moment)
   flush()
   local was = copy(row)
-  row[UPDATED] = now
-  if row[STATUS] == RUNNING then follow(row, new) else refresh(row, new) end
+  row[UPDATED] = moment
+  if row[STATUS] == RUNNING then follow(row, new) else refresh(row, new, moment) end
   save(row, was)
   -- It may be first of its lock now, before the row that was woken to take the lock next.
-  if row[PRIORITY] > was[PRIORITY] and row[HELD] == PARKED then wake(row.who[LOCK]) end
+  if row[PRIORITY] > was[PRIORITY] and row[HELD] == PARKED then wake(row.who[LOCK], moment) end
   forget_turns()
 end
 

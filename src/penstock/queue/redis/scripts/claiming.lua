@@ -2,7 +2,7 @@
 -- flow:PRIORITY:TENANT, counts, backlog, front:LOCK, and where rows are held back paused and parked:LOCK.
 
 --@constants
-local ROUNDS, HELD_BACK_AT_ONCE = 4, 1000
+local ROUNDS, HELD_BACK_AT_ONCE, DUE_AT_ONCE = 4, 1000, 1000
 --@end
 
 -- Whether a row of the same lock and priority is parked and comes before this one of ready.
@@ -140,8 +140,8 @@ local function claim(request)
   local scopes, shut, resuming = in_force()
   if resuming then answer[1] = 3 end
   if shut then return answer end
-  if #call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, 1) > 0 and not rest().promote() then
-    return {answer[1] - 1, 0}
+  if #call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, 1) > 0 then
+    rest().promote(math.max(request[2], DUE_AT_ONCE))
   end
   local size, limit = request[2], request[2]
   for round = 1, ROUNDS do

@@ -1,15 +1,14 @@
 -- Holding rows back, and letting those go whose time has come. Needs aftermath.lua and pauses.lua.
 
--- Rows whose time has come; false when more are due than one script should move.
-local function promote()
-  local due = call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, 2000)
+-- Rows whose time has come, as many as one claim may move.
+local function promote(most)
+  local due = call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, most)
   for _, id in ipairs(due) do
     local row = load(id)
     local was = copy(row)
     row[HELD], row[RUN_AT], row[UPDATED] = FREE, 0, now
     save(row, was)
   end
-  return #due < 2000
 end
 
 local function hold_back(row, reason)

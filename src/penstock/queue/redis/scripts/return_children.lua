@@ -4,6 +4,9 @@ local asked = cmsgpack.unpack(ARGV[2])
 local parent = load(asked[1])
 if not parent or ended(parent) then return {1, {}} end
 local batch = retryable(parent, asked[2])
-local _, parents = requeue(batch, false)
+local answers, parents = requeue(batch, false)
 ring()
-return {#batch < asked[2] and 1 or 0, parents}
+-- Children that are refused would be found again: where all of a batch are, reconcile goes on later.
+local refused = true
+for i = 3, #answers, 3 do refused = refused and answers[i] ~= '' end
+return {(#batch < asked[2] or refused) and 1 or 0, parents}

@@ -38,6 +38,7 @@ WHERE s.tenant_id = ?1 AND s.collection = ?2 AND s.branch = ?3
 -- name: get_where
 WHERE s.id = ?
 
+-- GLOB is the matcher of catalog/path_glob.py here: SQLite's own backtracks for every star.
 -- name: filtered
 s.tenant_id = ?1 AND s.published_id IS NOT NULL
 AND (?2 IS NULL OR s.collection = ?2) AND (?3 IS NULL OR s.branch = ?3) AND (?4 IS NULL OR s.path GLOB ?4)
