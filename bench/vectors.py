@@ -92,7 +92,7 @@ def fill(place: Path, chunks: int) -> None:
 
 def keep(place: Path, way: str) -> dict[str, Any]:
     """What a worker does for it, and what that costs."""
-    from penstock.worker.upkeep.vectors import keep_all
+    from penstock.worker.vector_upkeep import keep_all
 
     with Penstock(settings=settings_at(place, way)) as app:
         began = time.process_time()

@@ -201,9 +201,9 @@ def asks_the_time(source: str, module: str) -> list[str]:
 
 
 def reads_the_environment(source: str, module: str) -> list[str]:
-    # interpreter: the PYTHON* variables for child processes. process_state: restores variables changed by
+    # interpreter: the PYTHON* variables for child processes. process_guard: restores variables changed by
     # functions, and decides nothing by them.
-    own = ("config", "interpreter", "worker.process_state")
+    own = ("config", "interpreter", "worker.process_guard")
     return [] if module in own else uses(source, module, ENVIRONMENT)
 
 

@@ -112,21 +112,20 @@ class Penstock(FunctionJobs):
         from penstock.worker.launch import leases
         from penstock.worker.thread_worker import ThreadWorker
 
-        handlers = self.handlers()
-        documents = self._assembly.open_document_tools(handlers, lambda: nullcontext(self.queue))
         worker = ThreadWorker(
             self.queue,
-            handlers,
+            self.handlers(),
             lease=timedelta(seconds=self.settings.lease_s),
             lease_by_type=leases(self.settings),
-            documents=documents,
+            open_documents=lambda handlers: self._assembly.open_document_tools(
+                handlers, lambda: nullcontext(self.queue)
+            ),
         )
         worker.start()
         try:
             yield
         finally:
             worker.stop()
-            documents.close()
 
     # Documents.
 

@@ -20,7 +20,7 @@ from penstock.catalog.views import Filters
 from penstock.pipeline.vectors.cache import VectorCache
 from penstock.pipeline.vectors.cache_directory import CacheDirectory, Sizes
 from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
-from penstock.worker.upkeep.vectors import keep_all
+from penstock.worker.vector_upkeep import keep_all
 from tests.catalog.conftest import at, chunk, put, sweep
 
 SPACE = "eight"

@@ -237,7 +237,7 @@ def test_only_two_modules_start_python():
         if name in STARTERS
     }
 
-    assert {"interpreter", "worker.spawn"} == found
+    assert {"interpreter", "worker.pool"} == found
 
 
 def test_names_that_penstock_imports_are_reserved():

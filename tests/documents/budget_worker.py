@@ -18,7 +18,7 @@ from penstock import Penstock
 from penstock.assembly import Assembly
 from penstock.pipeline.extract import factory, sandbox
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor, FileType
-from penstock.worker.supervisor import LOOK_S
+from penstock.worker.supervisor import CHECK_S
 from tests.documents.worker_commands import loaded
 from tests.worker.worker_processes import ROOT
 
@@ -96,7 +96,7 @@ def watch_pages(journal: Path) -> None:
         if pages is not None and pages.start > 1:
             with journal.open("a") as lines:
                 lines.write(f"{Path(content.name).name} {pages.start}-{pages.stop - 1}\n")
-            time.sleep(2 * LOOK_S + 0.5)
+            time.sleep(2 * CHECK_S + 0.5)
         return real(instance, content, pages=pages, **more)
 
     sandbox.Sandbox.extract = extract  # type: ignore[method-assign, assignment]

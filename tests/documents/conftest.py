@@ -28,8 +28,8 @@ from penstock.pipeline.pipeline import Pipeline
 from penstock.worker.breaker import Breakers
 from penstock.worker.document_notifier import DocumentNotifier
 from penstock.worker.executor import Executor
-from penstock.worker.lanes import still_wanted
-from penstock.worker.upkeep.sweeper import Sweeper
+from penstock.worker.lanes import drop_unwanted
+from penstock.worker.upkeep import Sweeper
 from tests.conformance.durable_engines import given_back
 from tests.documents.paused_catalog import PausedCatalog
 
@@ -73,7 +73,7 @@ class ManualWorker:
             tasks = self.catalog.claim(TaskRequest(lane, "hand", 256), now=now)
             if tasks:
                 self.catalog.settle(self.phases.run(lane, tasks), now=now)
-        DocumentNotifier(self._app.queue, self.catalog).step()
+        DocumentNotifier(self._app.queue, self.catalog).process_outbox()
 
     def files(self, claims: Sequence[Claim]) -> list[Any]:
         """Answers of the handler for files, without settling the jobs."""
@@ -100,7 +100,7 @@ class ManualWorker:
 
     def claim(self, lane: Phase) -> list[Task]:
         claimed = self.catalog.claim(TaskRequest(lane, "hand", 256))
-        return still_wanted(self._app.queue, self.catalog, claimed)
+        return drop_unwanted(self._app.queue, self.catalog, claimed)
 
     def drain(self) -> None:
         """Run jobs and tasks until nothing is left."""
@@ -122,7 +122,7 @@ class ManualWorker:
                 if tasks:
                     self.catalog.settle(self.phases.run(lane, tasks, embedding=embedding))
                     worked = again
-        DocumentNotifier(self._app.queue, self.catalog).step()
+        DocumentNotifier(self._app.queue, self.catalog).process_outbox()
         while Sweeper(self.catalog).clear_leftovers():
             continue
 

@@ -51,14 +51,14 @@ def _after_store() -> None:
 
 def _before_telling() -> None:
     """Die when the generation is published, before the job is notified."""
-    step = DocumentNotifier.step
+    process_outbox = DocumentNotifier.process_outbox
 
     def told(self: DocumentNotifier) -> bool:
         if self._catalog.outbox(OutboxEntryKind.JOB):
             die()
-        return step(self)
+        return process_outbox(self)
 
-    DocumentNotifier.step = told  # type: ignore[method-assign]
+    DocumentNotifier.process_outbox = told  # type: ignore[method-assign]
 
 
 def _before_clearing() -> None:

@@ -69,7 +69,7 @@ def begin(catalog: Catalog, pipeline: Pipeline, chunks: int) -> int:
 
 
 def work_off(lanes: Lanes) -> None:
-    while lanes.step(lambda _: nullcontext()):
+    while lanes.run_piece(lambda _: nullcontext()):
         pass
 
 
@@ -82,15 +82,15 @@ def test_a_store_that_goes_away_costs_time_only(
     document_id = begin(catalog, pipeline, chunks=300)
     away = Away(catalog)
     store = cast("Catalog", away)
-    slot = SharedState.create(tmp_path / "w1.slot")
-    lanes = Lanes(DocumentTools(store, Phases(store, pipeline)), MemoryQueue(), slot, "w1", (Phase.VECTOR,))
+    state = SharedState.create(tmp_path / "w1.state")
+    lanes = Lanes(DocumentTools(store, Phases(store, pipeline)), MemoryQueue(), state, "w1", (Phase.VECTOR,))
 
     away.during, away.after_it_was_done = call, done
     with pytest.raises(StoreUnavailable):
         work_off(lanes)
     while True:
         lanes.wake()
-        if not lanes.step(lambda _: nullcontext()):
+        if not lanes.run_piece(lambda _: nullcontext()):
             break
 
     assert [] == catalog.held("w1")
@@ -98,7 +98,7 @@ def test_a_store_that_goes_away_costs_time_only(
         document = snapshot.document(document_id)
     assert document is not None
     assert document.current
-    slot.close(remove=True)
+    state.close(remove=True)
     pipeline.close()
 
 
@@ -106,17 +106,17 @@ def test_a_lane_of_another_model_is_not_served_and_says_so(catalog: SqliteCatalo
     pipeline = Pipeline(HashingEmbedder())
     begin(catalog, pipeline, chunks=3)
     catalog.set_fingerprints({Phase.VECTOR: "static-256-12345678"})
-    slot = SharedState.create(tmp_path / "w1.slot")
+    state = SharedState.create(tmp_path / "w1.state")
     lanes = Lanes(
-        DocumentTools(catalog, Phases(catalog, pipeline)), MemoryQueue(), slot, "w1", (Phase.VECTOR,)
+        DocumentTools(catalog, Phases(catalog, pipeline)), MemoryQueue(), state, "w1", (Phase.VECTOR,)
     )
 
-    assert not lanes.step(lambda _: nullcontext())
+    assert not lanes.run_piece(lambda _: nullcontext())
     assert "static-256-12345678" in lanes.refused["lane vector"]
 
     catalog.set_fingerprints({Phase.VECTOR: pipeline.space}, replace=True)
     lanes.wake()
-    assert lanes.step(lambda _: nullcontext())
+    assert lanes.run_piece(lambda _: nullcontext())
     assert {} == lanes.refused
-    slot.close(remove=True)
+    state.close(remove=True)
     pipeline.close()

@@ -45,11 +45,11 @@ def test_a_document_quicker_than_its_jobs_settlement_is_told_of_when_the_job_wai
         (answer,) = worker.files([claim])
         worker.run_tasks()
 
-        DocumentNotifier(docs.app.queue, worker.catalog).step()
+        DocumentNotifier(docs.app.queue, worker.catalog).process_outbox()
         assert 1 == len(worker.catalog.outbox(OutboxEntryKind.JOB))
 
         docs.app.queue.settle([lifecycle.waits(claim, answer.waiting_for)])
-        DocumentNotifier(docs.app.queue, worker.catalog).step()
+        DocumentNotifier(docs.app.queue, worker.catalog).process_outbox()
 
         assert Status.DONE is docs.app.job(claim.queue_id).status
         assert [] == worker.catalog.outbox(OutboxEntryKind.JOB)

@@ -18,7 +18,7 @@ from penstock.pipeline.embed.protocol import space_of
 from penstock.pipeline.vectors.ann_index import IndexStamp
 from penstock.pipeline.vectors.cache_directory import CacheDirectory, open_cache_directory
 from penstock.pipeline.vectors.footer import read_footer
-from penstock.worker.upkeep.vectors import ROUNDS, VectorKeeper
+from penstock.worker.vector_upkeep import EVERY_ROUNDS, VectorKeeper
 
 DOCUMENTS, CHUNKS = 60, 100
 MODEL = HashingEmbedder(32)
@@ -123,9 +123,9 @@ def test_a_worker_keeps_file_and_index_in_a_process_of_its_own(app: Penstock):
     directory = open_cache_directory(app.settings)
     vector_keeper = keeper(app, directory)
     try:
-        assert not vector_keeper.step()
+        assert not vector_keeper.run()
         assert [] == directory.files()
-        vector_keeper.step()
+        vector_keeper.run()
         deadline = time.monotonic() + 120
         while index_stamp(directory) is None and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -139,14 +139,14 @@ def test_a_worker_keeps_file_and_index_in_a_process_of_its_own(app: Penstock):
 def test_a_worker_that_ends_does_not_wait_for_it(app: Penstock):
     directory = open_cache_directory(app.settings)
     vector_keeper = keeper(app, directory)
-    vector_keeper.step()
-    vector_keeper.step()
+    vector_keeper.run()
+    vector_keeper.run()
 
     vector_keeper.close()
     wanted = hits(app)
     assert 10 == len(wanted)
-    for _ in range(ROUNDS):
-        vector_keeper.step()
+    for _ in range(EVERY_ROUNDS):
+        vector_keeper.run()
     vector_keeper.close()
 
 
@@ -159,8 +159,8 @@ def test_a_worker_sweeps_files_of_tenants_that_are_gone(app: Penstock):
     stray.write_bytes(b"half a file")
     vector_keeper = keeper(app, directory)
     try:
-        vector_keeper.step()
-        vector_keeper.step()
+        vector_keeper.run()
+        vector_keeper.run()
         assert not stray.exists()
     finally:
         vector_keeper.close()

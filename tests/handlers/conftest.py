@@ -37,7 +37,7 @@ def wait_until(app: Penstock, receipt: Receipt, reached: Callable[[Job], bool]) 
 
 
 def worked_off(app: Penstock, receipt: Receipt) -> Job:
-    """Run one attempt; returns the job."""
+    """Return the job after one attempt, successful or not."""
     with app.worker_thread():
         return wait_until(app, receipt, lambda job: job.ended or job.held is Held.TIME)
 

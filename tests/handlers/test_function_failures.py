@@ -151,8 +151,8 @@ def _contexts(_: int, claim: Any) -> Context:
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
-        (object(), "cannot be kept as JSON"),
-        ({(1, 2): 3}, "cannot be kept as JSON"),
+        (object(), "cannot be stored as JSON"),
+        ({(1, 2): 3}, "cannot be stored as JSON"),
         ("x" * RESULT_LIMIT, "the limit is"),
         ({"mean": [1.0, float("nan")]}, "result.mean[1]: nan is not a JSON number"),
         (float("inf"), "result: inf is not a JSON number"),

@@ -1,4 +1,4 @@
-"""Every item type and operation that documents have is handled."""
+"""Every item type and operation of documents has a handler."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from penstock.pipeline.vectors import ann_index
 from penstock.pipeline.vectors.ann_index import damaged
 from penstock.pipeline.vectors.cache_directory import CacheDirectory
 from penstock.pipeline.vectors.mmap_rows import read_rows
-from penstock.worker.upkeep.vectors import keep_all
+from penstock.worker.vector_upkeep import keep_all
 from tests.pipeline.vector_catalog import (
     DIMENSION,
     ROWS,

@@ -22,7 +22,7 @@ from penstock.pipeline.vectors.cache import SpaceCache, VectorCache, same_histor
 from penstock.pipeline.vectors.cache_directory import CacheDirectory
 from penstock.pipeline.vectors.footer import read_footer
 from penstock.pipeline.vectors.mmap_rows import Label
-from penstock.worker.upkeep.vectors import keep_all
+from penstock.worker.vector_upkeep import keep_all
 from tests.conformance.durable_engines import ROOT
 from tests.pipeline.vector_catalog import (
     DIMENSION,

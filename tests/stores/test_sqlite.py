@@ -77,7 +77,7 @@ HOT = ["promote", "plain_claims", "plain_claim", "finish", "take", "get", "first
 def test_no_statement_of_the_hot_path_scans_the_table(queue: SqliteQueue, path: Path, name: str) -> None:
     values = ["x"] * SQL[name].count("?")
     if name == "promote":
-        values = ["x"]
+        values = ["x", 100]
 
     assert "SCAN unified_queue" not in plan(path, name, *values).replace("SCAN unified_queue USING", "")
 

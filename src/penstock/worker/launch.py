@@ -128,7 +128,7 @@ class Worker:
             until_idle=self._until_idle,
             until_job=self._until_job,
             open_catalog=assembly.open_catalog if has_documents else None,
-            shelf=assembly.vector_files,
+            cache_directory=assembly.vector_files,
             open_documents=functools.partial(assembly.open_document_tools, memory=memory)
             if has_documents
             else None,
@@ -153,9 +153,9 @@ class Worker:
 
 def worker_alive(settings: Settings, queue: Queue) -> bool:
     """Tell whether a worker is alive: on this host by its lock, on others by its last report."""
-    from penstock.worker.liveness_lock import anybody_alive
+    from penstock.worker.liveness_lock import any_worker_alive
 
-    if anybody_alive(_own_directory(settings)):
+    if any_worker_alive(_own_directory(settings)):
         return True
     here, now = socket.gethostname(), queue.now()
     return any(worker.host != here and worker.alive(now, settings.heartbeat_s) for worker in queue.workers())
