@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import cli
-from penstock.log_output import JobLogFormatter
+from penstock.process_start import JobLogFormatter
 from tests.pipeline.sample_documents import pdf
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
 from tests.signals import hear
