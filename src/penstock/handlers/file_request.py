@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.catalog.values import Fingerprints, Place
+from penstock.catalog.values import Fingerprints, Gate, Place
 from penstock.catalog.views import Source
 from penstock.delivered_file import DeliveredFile, arrival_of
 from penstock.handlers.context import Context
@@ -29,6 +29,7 @@ class FileRequest(NamedTuple):
     name: str
     """Name that decides the type: the path, unless another type was announced."""
     sizes: ChunkSizes
+    gate: Gate
     fingerprints: Fingerprints
     rebuild: bool
     checksum: bool
@@ -47,6 +48,7 @@ class FileRequest(NamedTuple):
             path=path,
             name=name,
             sizes=sizes,
+            gate=Gate(payload.gate),
             fingerprints=pipeline.fingerprints(name, sizes),
             rebuild=bool(metadata.get("rebuild")),
             checksum=bool(metadata.get("checksum")),

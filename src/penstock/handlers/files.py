@@ -225,6 +225,7 @@ class _IngestCall:
             read_at=read_at,
             pages=draft.pages,
             space=self._space,
+            gate=request.gate,
             fingerprints=request.fingerprints,
             size=read.size,
             mtime_ns=read.mtime_ns,

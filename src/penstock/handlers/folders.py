@@ -364,6 +364,7 @@ class _FolderWalk:
             size_bytes=child.size,
             chunk_size=self._payload.chunk_size,
             chunk_overlap=self._payload.chunk_overlap,
+            gate=self._payload.gate,
         )
         return file_job(self._context, queue_id, child.op, payload, priority=self.priority)
 

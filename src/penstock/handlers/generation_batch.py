@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.portions import Portions
-from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Outcome, StoreResult
+from penstock.catalog.values import Gate, NewChunk, NewGeneration, NewPage, Outcome, StoreResult
 from penstock.errors import NoText, StoreError
 from penstock.handlers.chunk_vectors import MOST_TEXTS, PageOwner, embed
 from penstock.handlers.registry import Wait
@@ -49,9 +49,15 @@ class DraftedGeneration(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def embedded_here(self) -> int:
-        """Number of texts to embed in the job; 0 if the document has too many and leaves them to tasks."""
+        """Number of texts to embed in the job; 0 if too many, or held by the document gate: left to tasks."""
         texts = self.texts
-        return texts if texts <= MOST_TEXTS else 0
+        return texts if texts <= MOST_TEXTS and not self._held_by_gate else 0
+
+    @property
+    def _held_by_gate(self) -> bool:
+        if self.generation.gate is Gate.PAGE:
+            return False
+        return any(page.chunks is None and page.failure is None for page in self.generation.pages)
 
 
 class GenerationBatch:

@@ -16,7 +16,7 @@ from penstock import retry
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.publication import UNFINISHED
-from penstock.catalog.values import NO_EXTRACTOR, Failure, NewPage, Phase, Task, TaskOutcome, TaskSource
+from penstock.catalog.values import NO_EXTRACTOR, Failure, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
 from penstock.errors import PermanentFailure, TimeBudgetExceeded, UnsupportedType
 from penstock.handlers.chunk_vectors import MOST_TEXTS, PageOwner, embed
 from penstock.handlers.file_reader import FileContent, read_file
@@ -156,16 +156,19 @@ class Phases:
     def _with_vectors(self, tasks: Sequence[Task], ended: list[TaskOutcome]) -> list[TaskOutcome]:
         """Embed the chunks of pages now, without tasks: one write per chunk instead of three.
 
-        Not for suspect pages: if one of their texts kills the process, separate tasks show which.
+        Not for suspect pages: if one of their texts kills the process, separate tasks show which. Nor with
+        the document gate, which holds vectors back until the last page is read.
         """
         by_id = {task.task_id: task for task in tasks}
         wanted: list[tuple[PageOwner, list[NewPage]]] = []
         chosen: set[int] = set()
         room = MOST_TEXTS
         for outcome in ended:
-            source, texts = by_id[outcome.task_id].source, len((outcome.page and outcome.page.chunks) or ())
-            suspect = by_id[outcome.task_id].suspect
-            if outcome.page is None or source.space != self._pipeline.space or suspect or texts > room:
+            task, texts = by_id[outcome.task_id], len((outcome.page and outcome.page.chunks) or ())
+            source = task.source
+            if outcome.page is None or source.space != self._pipeline.space or texts > room:
+                continue
+            if task.suspect or source.gate is Gate.DOCUMENT:
                 continue
             room -= texts
             wanted.append((PageOwner(source.place.tenant_id, source.source_id), [outcome.page]))
