@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from penstock.catalog.values import Phase, TaskRequest
-from penstock.handlers.chunk_vectors import MOST_TEXTS
+from penstock.handlers.chunk_vectors import MAX_TEXTS
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from tests.documents.conftest import IndexedFolder, book
 from tests.pipeline.sample_documents import pdf
@@ -61,7 +61,7 @@ def test_no_more_texts_are_embedded_between_two_writes_than_a_crash_may_cost(doc
             docs.app.index(docs.folder / f"{number}.md")
         worker.run_jobs()
 
-    assert max(embedder.calls) <= MOST_TEXTS < sum(embedder.calls)
+    assert max(embedder.calls) <= MAX_TEXTS < sum(embedder.calls)
 
 
 @pytest.mark.parametrize("gate", ["page", "document"])

@@ -59,7 +59,7 @@ class FileRequest(NamedTuple):
     def read_from(self) -> str:
         return self.delivered.read_from if self.delivered is not None else self.path
 
-    def read(self, known: Source | None, most_bytes: int) -> FileContent | None:
+    def read(self, known: Source | None, max_bytes: int) -> FileContent | None:
         """Read the file; None if size and time are unchanged and no closer check was requested."""
 
         def unchanged(status: os.stat_result) -> bool:
@@ -69,14 +69,14 @@ class FileRequest(NamedTuple):
             return times and self.is_up_to_date(known, known.content_hash)
 
         if self.delivered is None:
-            return read_file(self.path, most_bytes, unchanged)
+            return read_file(self.path, max_bytes, unchanged)
         # The sender was allowed this path as it was then, not the target of a link put there later.
         try:
-            return read_file(self.read_from, most_bytes, unchanged, links=False)
+            return read_file(self.read_from, max_bytes, unchanged, links=False)
         except (FileNotFoundError, NotADirectoryError):
             if known is None or not self._moved_since(known):
                 raise
-        return read_file(self.path, most_bytes, unchanged, links=False)
+        return read_file(self.path, max_bytes, unchanged, links=False)
 
     def _moved_since(self, known: Source) -> bool:
         """Whether another message, processed first, moved the file to the final path."""

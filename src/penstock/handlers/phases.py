@@ -18,7 +18,7 @@ from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import NO_EXTRACTOR, Failure, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
 from penstock.errors import PermanentFailure, TimeBudgetExceeded, UnsupportedType
-from penstock.handlers.chunk_vectors import MOST_TEXTS, PageOwner, embed
+from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.file_reader import FileContent, read_file
 from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.chunk.protocol import ChunkSizes
@@ -32,9 +32,9 @@ OTHER_MODEL = "the model changed while it was embedded"
 RESTART_NOTES = frozenset({CHANGED, OTHER_MODEL, UNFINISHED})
 """Notes of dropped generations whose jobs start again."""
 
-MOST_SLOW_PAGES = 3
+MAX_SLOW_PAGES = 3
 """Pages of a document that may exceed the time budget before the rest is given up."""
-TOO_SLOW = Failure("ERR_FILE_TIME", f"{MOST_SLOW_PAGES} pages of this document exceeded their time budget")
+TOO_SLOW = Failure("ERR_FILE_TIME", f"{MAX_SLOW_PAGES} pages of this document exceeded their time budget")
 WAIT_FOR_MEMORY_S = 0.2
 
 FAILURE_CODES = {
@@ -125,7 +125,7 @@ class Phases:
 
     def _pages_of(self, file: _OpenFile, tasks: list[Task]) -> list[TaskOutcome]:
         numbers = [task.page_number for task in tasks]
-        if self._slow_pages[file.source.document_id] >= MOST_SLOW_PAGES:
+        if self._slow_pages[file.source.document_id] >= MAX_SLOW_PAGES:
             return [outcomes.failed(task, TOO_SLOW) for task in tasks]
         try:
             draft = self._pipeline.draft(
@@ -162,7 +162,7 @@ class Phases:
         by_id = {task.task_id: task for task in tasks}
         wanted: list[tuple[PageOwner, list[NewPage]]] = []
         chosen: set[int] = set()
-        room = MOST_TEXTS
+        room = MAX_TEXTS
         for outcome in ended:
             task, texts = by_id[outcome.task_id], len((outcome.page and outcome.page.chunks) or ())
             source = task.source
