@@ -55,7 +55,7 @@ def rows(app: Penstock) -> list[Job]:
 def refused(
     kind: type[PenstockError], app: Penstock | None = None, message: str | None = None
 ) -> Iterator[None]:
-    """The block raises exactly this, with a code of its own and a remedy, and the queue is as it was."""
+    """Assert exactly this error, with code and remedy, and an unchanged queue."""
     before = rows(app) if app else []
     with pytest.raises(PenstockError, match=message) as refusal:
         yield
@@ -224,7 +224,7 @@ def test_a_full_disk_under_sqlite(tmp_path: Path):
         assert not app.submit(**submission(payload={"file_path": "/b"})).dedupe_hit
 
 
-# In a child process: with limits of its own, or as somebody else, since root may do anything.
+# In a child process with other limits or another user, since root may do anything.
 
 CHILD = """
 import json, os, sys
@@ -265,7 +265,7 @@ def child(body: str) -> list[list[Any]]:
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A place that another user can reach, unlike pytest's own."""
+    """A directory accessible to other users, unlike pytest's."""
     place = Path(tempfile.mkdtemp(prefix="penstock-test-"))
     place.chmod(0o755)
     yield place

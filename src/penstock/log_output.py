@@ -1,4 +1,4 @@
-"""Log lines on standard error, and text that cannot drive a terminal."""
+"""Log lines on standard error, and escaping of control characters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s%(job)s: %(message)s"
 
 
 def escape_control(text: str) -> str:
-    """Replace every character that is not printable by its escape, such as ``\\n`` or ``\\x1b``."""
+    """Replace unprintable characters by escapes such as ``\\n`` or ``\\x1b``."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 

@@ -1,4 +1,4 @@
-"""Start of a process before its store: wait until the store can be reached, and say so."""
+"""Wait for a store at the start of a process, with log messages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ log = logging.getLogger("penstock.worker")
 
 
 class _Stopped(BaseException):
-    """A signal asked to stop while the store was waited for."""
+    """A stop signal during the wait."""
 
 
 def once_reachable(start: Callable[[], T]) -> T | None:
-    """Call ``start`` until the store answers. None: a signal asked to stop before that."""
-    pause, told_at = FIRST_PAUSE_S, None
+    """Call ``start`` until the store can be reached. Returns None after a stop signal."""
+    pause, logged_at = FIRST_PAUSE_S, None
     try:
         with _stoppable():
             while True:
@@ -33,13 +33,13 @@ def once_reachable(start: Callable[[], T]) -> T | None:
                     return start()
                 except StoreUnavailable as error:
                     now = clock.elapsed_s()
-                    if told_at is None or now - told_at >= REPEATED_EVERY_S:
+                    if logged_at is None or now - logged_at >= REPEATED_EVERY_S:
                         log.warning("%s (%s); waiting for it", error.message, error.code)
-                        told_at = now
+                        logged_at = now
                 threading.Event().wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
     except _Stopped:
-        log.info("asked to stop before the store was reachable")
+        log.info("stopped by a signal before the store was reachable")
         return None
 
 

@@ -16,7 +16,6 @@ from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.catalog.values import OutboxEntryKind, TaskStatus
 from penstock.catalog.views import ChunkView, Filters
 from penstock.job import Status
-from penstock.service.verification import Verifier
 from tests.servers.stores import given_back, store_url
 
 TENANT = "default"
@@ -80,7 +79,7 @@ def settled(app: Penstock) -> None:
     with catalog.snapshot() as snapshot:
         counts = snapshot.statistics()
     assert {} == {key: number for key, number in counts.items() if number and key[1] not in _OVER}
-    assert [] == list(Verifier(catalog, app).differences())
+    assert [] == list(app.verifier.differences())
 
 
 def fresh_index(tmp_path: Path, folder: Path, *, engine: str = "sqlite", **options: object) -> IndexContents:

@@ -120,7 +120,7 @@ def test_a_link_in_the_place_of_a_file_takes_it_out_of_the_index(docs: IndexedFo
     path.rename(tmp_path / "mill.md")
     path.symlink_to(tmp_path / "mill.md")
     found = list(docs.app.verifier.differences())
-    assert ["is indexed, but no file any more"] == [one.what for one in found]
+    assert ["is indexed, but is not a file any more"] == [one.what for one in found]
 
     (receipt,) = docs.app.verifier.fix(found)
 

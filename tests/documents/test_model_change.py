@@ -144,7 +144,7 @@ def test_a_space_nobody_here_can_ask_is_said_and_no_error(docs: IndexedFolder):
 
     assert ["far.md", "mill.md"] == sorted(hit.path.rpartition("/")[2] for hit in answer.hits)
     assert [
-        "1 chunk found by words only: the vectors are of acme-4-deadbeef, which cannot be asked here"
+        "1 chunk searched by words only: the vectors are of acme-4-deadbeef, which is not available here"
     ] == list(answer.notes)
 
 

@@ -18,7 +18,6 @@ from penstock.pipeline.embed.protocol import space_of
 from penstock.pipeline.vectors.ann_index import IndexStamp
 from penstock.pipeline.vectors.cache_directory import CacheDirectory, open_cache_directory
 from penstock.pipeline.vectors.footer import read_footer
-from penstock.service.verification import Verifier
 from penstock.worker.upkeep.vectors import ROUNDS, VectorKeeper
 
 DOCUMENTS, CHUNKS = 60, 100
@@ -97,7 +96,7 @@ def test_deleting_a_tenant_leaves_no_file_of_its_vectors(app: Penstock):
 def test_verify_finds_a_damaged_copy_and_fixing_removes_it(app: Penstock):
     wanted = hits(app)
     (made,) = open_cache_directory(app.settings).files()
-    verifier = Verifier(app.documents.catalog, app)
+    verifier = app.verifier
     assert [] == list(verifier.differences())
     whole = bytearray(made.read_bytes())
     whole[1000] ^= 0xFF

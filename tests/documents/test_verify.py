@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from penstock import Penstock
-from penstock.service.verification import Difference, Verifier
+from penstock.service.verification import Difference
 from tests.documents.conftest import IndexedFolder
 from tests.servers import postgres
 
@@ -40,7 +40,7 @@ def test_every_difference_is_listed_and_put_right(docs: IndexedFolder, tmp_path:
         docs.put(f"{name}.md", f"Text about {name} and water.")
     docs.index()
     docs.run("content", "ingest", {"content": "A note about water."})
-    verifier = Verifier(docs.app.documents.catalog, docs.app)
+    verifier = docs.app.verifier
     assert [] == list(verifier.differences())
 
     words, vector = (
@@ -68,7 +68,7 @@ def test_every_difference_is_listed_and_put_right(docs: IndexedFolder, tmp_path:
     assert ["vector.md has no vector", "words.md has no keyword entry"] == sorted(inside)
     assert [
         f"{docs.folder}/changed.md has changed since it was indexed",
-        f"{docs.folder}/gone.md is indexed, but gone from the disk",
+        f"{docs.folder}/gone.md is indexed, but not on the disk",
     ] == said([one for one in found if one.path is not None])
     assert [] == docs.found("words", mode="keyword")
 
@@ -91,7 +91,7 @@ def test_what_cannot_be_repaired_is_named_and_can_be_made_anew(docs: IndexedFold
     docs.index()
     behind(docs.app, tmp_path, *["DELETE FROM catalog_content"] * 2)
     behind(docs.app, tmp_path, *["UPDATE documents SET chunk_count = 7"] * 2)
-    verifier = Verifier(docs.app.documents.catalog, docs.app)
+    verifier = docs.app.verifier
 
     verifier.repair()
 
@@ -132,7 +132,7 @@ def test_what_is_away_with_its_root_is_left_alone(docs: IndexedFolder, how: Call
 
     found = list(docs.app.verifier.differences())
 
-    assert ["is indexed, but gone from the disk"] * 2 == [one.what for one in found]
+    assert ["is indexed, but not on the disk"] * 2 == [one.what for one in found]
     assert all(str(docs.folder) in (one.left_alone or "") for one in found)
     assert [] == docs.app.verifier.fix(found)
     assert ["gate.md", "mill.md"] == sorted(docs.found("wheel", mode="keyword"))
@@ -179,7 +179,7 @@ def test_what_cannot_be_looked_at_is_left_alone(docs: IndexedFolder):
 
     (found,) = docs.app.verifier.differences()
 
-    assert "cannot be looked at" in found.what
+    assert "cannot be read" in found.what
     assert [] == docs.app.verifier.fix([found])
 
 
@@ -195,9 +195,9 @@ def test_contents_are_compared_where_size_and_time_say_nothing(docs: IndexedFold
 
     assert [] == list(docs.app.verifier.differences())
     found = list(docs.app.verifier.differences(checksum=True))
-    assert [
-        f"{path} has another content than was indexed, of the same size and time" for path in (first, second)
-    ] == said(found)
+    assert [f"{path} has changed content, but the same size and time" for path in (first, second)] == said(
+        found
+    )
 
     for receipt in docs.app.verifier.fix(found):
         assert "indexed" == docs.finish(receipt.job_id).result["outcome"]

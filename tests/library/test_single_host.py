@@ -1,4 +1,4 @@
-"""Over a queue that many hosts reach, a catalog in a file is on one of them, and the others say so."""
+"""A catalog in a file behind a queue for many hosts: other hosts refuse documents."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def app(url: str, tmp_path: Path) -> Iterator[Penstock]:
 
 
 def tell(app: Penstock, host: str, *, housed: bool = True, ago_s: float = 0) -> None:
-    """As a worker of that host would."""
+    """Report as a worker of the given host."""
     now = app.queue.now()
     info = json.dumps(dict(DOCUMENT_FILE) if housed else {})
     report = WorkerReport(worker_id=f"{host}-1", host=host, pid=1, started_at=now, info_json=info)

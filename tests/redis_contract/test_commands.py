@@ -257,7 +257,7 @@ def test_the_health_of_the_lists(town: Town, run: Run):
     alone = run("queue", "status").stdout
     assert re.search(r"^Queue length +3$", alone, re.MULTILINE)
     assert re.search(r"^Worker connected +no \(no heartbeat\)$", alone, re.MULTILINE)
-    assert "Nobody serves the lists." in alone
+    assert "No gateway serves the lists." in alone
 
     gateway = town.gateway()
     gateway.step()

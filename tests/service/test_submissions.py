@@ -1,4 +1,4 @@
-"""What becomes of a submission: receipt, dedupe, defaults, times, limits, and what is refused."""
+"""Submissions: receipts, dedupe, defaults, times, limits and refusals."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_duplicate_of_a_running_job_names_the_next_run(app: Penstock):
 
 
 def said_with(app: Penstock, receipt: Receipt) -> dict[str, Any]:
-    """The metadata, without the time that every request for documents carries."""
+    """The metadata without the time of the request."""
     metadata: dict[str, Any] = json.loads(app.job(receipt.job_id).metadata)
     assert metadata.pop("asked_at").endswith("Z")
     return metadata

@@ -1,4 +1,4 @@
-"""What each payload must hold, and what can be stored of it."""
+"""Payload models, and the encoding of payloads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HASH = "sha256:" + "0a" * 32
 @pytest.mark.parametrize(
     ("item_type", "op", "payload"),
     [
-        # As printed in the seed.
+        # As printed in the specification.
         (
             "content",
             "ingest",
@@ -59,7 +59,7 @@ HASH = "sha256:" + "0a" * 32
             "run",
             {"function_name": "f", "payload": {"x": [1]}, "entity_type": "worker", "entity_id": "1"},
         ),
-        # The least that will do.
+        # Minimal payloads.
         ("content", "ingest", {"content": "x"}),
         ("content", "update", {"content": "x", "document_id": "d"}),
         ("content", "delete", {"document_id": "d"}),
@@ -71,7 +71,7 @@ HASH = "sha256:" + "0a" * 32
         ("delete_tenant", "delete", {"tenant_id_to_delete": "t"}),
         ("delete_document", "delete", {"document_id": "d"}),
         ("function", "run", {"function_name": "f", "payload": None}),
-        # Unknown fields are no mistake.
+        # Unknown fields are accepted.
         ("file", "ingest", {"file_path": "/a", "origin": {"host": "h"}}),
         ("file", "ingest", MappingProxyType({"file_path": "/a"})),
     ],
@@ -285,7 +285,7 @@ def test_ten_megabytes_are_refused_by_name_and_number():
         encode({"content": "x" * 10_000_000}, max_bytes=4 * 1024 * 1024)
 
 
-# Few characters, all of them trouble: drawing from the whole of Unicode would cost a second to set up.
+# A few troublesome characters: all of Unicode would take a second to set up.
 TEXT = st.text(st.sampled_from('au0\\"\n\u2028ü🌊'))
 ROUGH_TEXT = st.text(st.sampled_from("au0\\\0\ud800🌊"))
 ANYTHING = st.recursive(

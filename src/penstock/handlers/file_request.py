@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.catalog.values import Fingerprints, Gate, Place
 from penstock.catalog.views import Source
-from penstock.delivered_file import DeliveredFile, arrival_of
+from penstock.delivered_file import DeliveredFile, delivered_file_of
 from penstock.handlers.context import Context
 from penstock.handlers.file_reader import FileContent, read_file
 from penstock.payloads import FilePayload
@@ -40,7 +40,7 @@ class FileRequest(NamedTuple):
         payload = _payload(context.claim.payload_json)
         metadata = context.metadata
         sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
-        path, delivered = payload.identifier, arrival_of(metadata)
+        path, delivered = payload.identifier, delivered_file_of(metadata)
         source_type = delivered.source_type if delivered is not None else None
         name = file_types.named_as(path, source_type) if source_type is not None else path
         return cls(

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from penstock import clock
-from penstock.delivered_file import DeliveredFile, arrival_of
+from penstock.delivered_file import DeliveredFile, delivered_file_of
 from penstock.errors import InvalidRequest, UnknownDocument, UnknownRag
 from penstock.job import Job, JobQuery, Status
 from penstock.redis_contract import fields, inbox, keys
@@ -195,7 +195,7 @@ class Mirror:
 
     def _managed(self, job: Job) -> DeliveredFile | None:
         metadata = msgspec.json.decode(job.metadata)
-        return arrival_of(metadata) if metadata.get(fields.MANAGED) else None
+        return delivered_file_of(metadata) if metadata.get(fields.MANAGED) else None
 
     def _left_to_another(self, job: Job, arrival: DeliveredFile, file: str) -> inbox.Moved | None:
         """While another message for the same file is at work, it is that one's to move."""
