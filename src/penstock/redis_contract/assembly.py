@@ -43,10 +43,10 @@ def make_gateway(settings: Settings, jobs: Jobs, documents: Documents) -> Gatewa
             remedy="Give --config FILE or set PENSTOCK_RAG_CONFIG; docs/guides/redis-contract.md shows one.",
         )
     rags = configuration.load(Path(settings.rag_config))
-    house = hashlib.sha256(plain(settings)["url"].encode()).hexdigest()[:8]
+    group = hashlib.sha256(plain(settings)["url"].encode()).hexdigest()[:8]
     own = Jobs(jobs.queue, settings, door="redis")
     server = _server(settings, rags)
-    return Gateway(server, own, documents, rags, house=house, check=lambda: _check(server))
+    return Gateway(server, own, documents, rags, group=group, check=lambda: _check(server))
 
 
 def _check(server: Server) -> None:

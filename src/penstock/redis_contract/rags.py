@@ -1,4 +1,4 @@
-"""Which RAGs there are: the collection of each, its inbox, and the folders its files may come from."""
+"""RAG configuration: for each RAG the collection, inbox and allowed folders."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RAG_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class FilePlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a message's file is, and as what it is known. ``managed``: it lies in the inbox, and is moved."""
+    """Path of a file on disk and in the catalog. ``managed``: the file is in the inbox, and is moved."""
 
     read_from: str
     known_as: str
@@ -31,7 +31,7 @@ class FilePlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rag(msgspec.Struct, frozen=True, kw_only=True):
-    """``inbox`` holds ``incoming``, ``processed`` and ``failed``; what lies in ``folders`` is never moved."""
+    """One RAG. ``inbox`` holds ``incoming``, ``processed``, ``failed``; ``folders`` are only read."""
 
     rag_id: str
     collection: str
@@ -43,7 +43,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.inbox, name) if self.inbox is not None else None
 
     def place(self, source_path: str, filename: str) -> FilePlace:
-        """Raises ``OutsideRag`` when the path, links followed, lies in none of its folders."""
+        """Locate a file. Raises ``OutsideRag`` if the real path is in no folder of the RAG."""
         try:
             real = os.path.realpath(source_path)
         except (OSError, ValueError):
@@ -53,7 +53,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
             beside = os.path.relpath(os.path.dirname(real), incoming)  # noqa: PTH120 - text in, text out
             known_as = os.path.normpath(f"{self._real(PROCESSED)}/{beside}/{filename}")
             return FilePlace(read_from=real, known_as=known_as, managed=True)
-        # What was processed can be asked for again where it lies.
+        # A processed file can be submitted again from its folder.
         own = [self._real(PROCESSED), *map(os.path.realpath, self.folders)]
         if any(folder is not None and _below(real, folder) for folder in own):
             return FilePlace(read_from=real, known_as=real, managed=False)
@@ -66,8 +66,10 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rags(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration: the RAGs by id, and the Redis server where it names one. ``sources`` is the folder
-    that holds the inbox of every RAG that names none, also of those that another gateway serves."""
+    """The configuration: RAGs by id, and optionally the Redis server.
+
+    ``sources`` holds the inboxes of all RAGs without an own one, also of RAGs that another gateway serves.
+    """
 
     by_id: Mapping[str, Rag]
     redis_url: str | None = None
@@ -81,8 +83,10 @@ class Rags(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def delivered(self, source_path: str) -> Path | None:
-        """The regular file at this path, links followed, if it lies in the ``incoming`` folder of an inbox.
-        Only there may a record of a refused message be written."""
+        """Return the real path of a regular file in the ``incoming`` folder of an inbox, else None.
+
+        Records of refused messages are written only there.
+        """
         try:
             real = os.path.realpath(source_path)
             if not stat.S_ISREG(os.lstat(real).st_mode):
@@ -95,7 +99,7 @@ class Rags(msgspec.Struct, frozen=True, kw_only=True):
         return Path(real) if self._is_in_sources(real) else None
 
     def _is_in_sources(self, real: str) -> bool:
-        """Whether a path lies in the inbox that a RAG unknown here would have."""
+        """Whether a path is in the default inbox of a RAG not configured here."""
         if self.sources is None or not _below(real, os.path.realpath(self.sources)):
             return False
         rag_id, *rest = Path(real).relative_to(os.path.realpath(self.sources)).parts
@@ -103,7 +107,7 @@ class Rags(msgspec.Struct, frozen=True, kw_only=True):
         return bool(unknown) and len(rest) > 1 and rest[0] == INCOMING
 
     def incoming(self) -> dict[str, os.stat_result]:
-        """Every file that lies in an inbox, by its path without links."""
+        """List all files in ``incoming`` folders by real path."""
         found: dict[str, os.stat_result] = {}
         for rag in self.by_id.values():
             folder = rag.folder(INCOMING)
@@ -119,7 +123,7 @@ def _below(path: str, folder: str) -> bool:
 
 
 def load(path: Path) -> Rags:
-    """Read the YAML file. Raises ``InvalidRags`` with the place that is wrong."""
+    """Read the YAML file. Raises ``InvalidRags`` with the invalid entry."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -201,7 +205,7 @@ def _directory(where: str, given: Any, beside: Path) -> str | None:
         return None
     if not isinstance(given, str) or not given or "\0" in given:
         raise InvalidRags(f"{where}: expected a directory, got {str(given)[:80]!a}")
-    # Relative ones are beside the file, wherever the gateway was started.
+    # Relative paths start at the configuration file, not at the working directory.
     return os.path.normpath(beside.absolute() / Path(given).expanduser())
 
 
@@ -226,7 +230,7 @@ def _redis(given: Any) -> str | None:
         parts = parts._replace(netloc=f":{quote(str(password), safe='')}@{parts.netloc}")
     if db is not None and parts.scheme != "unix" and not parts.path.strip("/"):
         parts = parts._replace(path=f"/{db}")
-    # Not by urlunsplit, which makes unix:/path of unix:///path.
+    # Not with urlunsplit, which turns unix:///path into unix:/path.
     return f"{parts.scheme}://{parts.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else "")
 
 
