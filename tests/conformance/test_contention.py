@@ -34,7 +34,7 @@ def test_four_processes_drain_one_store_and_keep_every_promise(engine: str, tmp_
 
 
 def _contend(engine: str, place: Path) -> list[Call]:
-    processes = [started("contending", engine, place, number) for number in range(PROCESSES)]
+    processes = [started("contention_process", engine, place, number) for number in range(PROCESSES)]
     try:
         for process in processes:
             assert process.stdout is not None

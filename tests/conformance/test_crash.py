@@ -65,7 +65,7 @@ def _kill_again_and_again(engine: str, folder: Path, *, rounds: int) -> None:
 
 @contextmanager
 def _forking(engine: str, warm: Path) -> Iterator[subprocess.Popen[str]]:
-    parent = started("crashing", engine, warm)
+    parent = started("crash_process", engine, warm)
     try:
         yield parent
     finally:

@@ -196,7 +196,7 @@ class Engine(ABC, Generic[R]):
         released = 0
         for _ in range(steps):
             step = self._write(
-                "resume", lambda rows: pause_batches.step(rows, now, limit=pauses.MOVED_AT_ONCE)
+                "resume", lambda rows: pause_batches.advance_resume(rows, now, limit=pauses.MOVED_AT_ONCE)
             )
             released += step.released
             if not step.more:

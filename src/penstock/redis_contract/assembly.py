@@ -51,10 +51,10 @@ def make_gateway(settings: Settings, jobs: Jobs, documents: Documents) -> Gatewa
 
 def _check(server: Server) -> None:
     """Refuse a server that cannot serve the contract; what of its settings could cost messages is told."""
-    from penstock.queue.redis.server_check import dangers, refuse_old
+    from penstock.queue.redis.server_check import find_risks, refuse_old
 
     refuse_old(server)
-    for danger in dangers(server):
+    for danger in find_risks(server):
         log.warning("%s", danger)
 
 

@@ -17,6 +17,8 @@ from penstock.queue.rules.rows import Rows
 from penstock.queue.rules.storable_text import refuse_unstorable
 
 MICROSECOND = timedelta(microseconds=1)
+COUNT_CAP = 1_000_000
+"""Largest number of pending jobs that the error of a full queue reports."""
 
 
 class Turns:
@@ -145,7 +147,7 @@ def _fits(
         return
     pending = rows.backlog(functions=functions, tenant_id=tenant_id, cap=limit + 1)
     if pending + len(new) > limit and pending + _count_fresh(rows, new) > max(limit, pending):
-        raise QueueFull(rows.backlog(functions=functions, tenant_id=tenant_id, cap=1_000_000))
+        raise QueueFull(rows.backlog(functions=functions, tenant_id=tenant_id, cap=COUNT_CAP))
 
 
 def _count_fresh(rows: Rows, new: Sequence[NewJob]) -> int:

@@ -53,7 +53,7 @@ def resume(rows: Rows, scope: Scope, *, limit: int) -> BatchResult:
     return BatchResult(more=True)
 
 
-def step(rows: Rows, now: datetime, *, limit: int) -> BatchResult:
+def advance_resume(rows: Rows, now: datetime, *, limit: int) -> BatchResult:
     """Move one batch of the resume that is under way, if there is one."""
     known = rows.pauses(to_change=True) if rows.may_move() else ()
     pause = pauses.under_way(known)

@@ -1,9 +1,9 @@
--- One batch of a requeued parent's children: parent id, how many. Answers {1 when it was the last, children that
--- are parents with children to be put back}.
-local asked = cmsgpack.unpack(ARGV[2])
-local parent = load(asked[1])
+-- Requeues one batch of a requeued parent's children: parent id, limit. Returns {1 for the last batch, children that
+-- have children to requeue}.
+local request = cmsgpack.unpack(ARGV[2])
+local parent = load(request[1])
 if not parent or ended(parent) then return {1, {}} end
-local batch = retryable(parent, asked[2])
+local batch = retryable(parent, request[2])
 local _, parents = requeue(batch, false)
-ring()
-return {#batch < asked[2] and 1 or 0, parents}
+notify()
+return {#batch < request[2] and 1 or 0, parents}

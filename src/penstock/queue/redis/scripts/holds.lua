@@ -1,15 +1,15 @@
--- Holding rows back, and letting those go whose time has come. Needs aftermath.lua and pauses.lua.
+-- Holding rows back, and promoting due rows. Needs aftermath.lua and pauses.lua.
 
--- Rows whose time has come; false when more are due than one script should move.
+-- Makes due rows claimable; false when more are due than one script should move.
 local function promote()
-  local due = call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, 2000)
+  local due = call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, DUE_AT_ONCE)
   for _, id in ipairs(due) do
     local row = load(id)
     local was = copy(row)
     row[HELD], row[RUN_AT], row[UPDATED] = FREE, 0, now
     save(row, was)
   end
-  return #due < 2000
+  return #due < DUE_AT_ONCE
 end
 
 local function hold_back(row, reason)
@@ -20,9 +20,9 @@ local function hold_back(row, reason)
   save(row, was)
 end
 
-local function hold(id, reason)
+local function hold_by_id(id, reason)
   local row = load(id)
   hold_back(row, reason)
-  -- It may have been the one woken to take the lock next.
+  -- The row may have been woken for this lock.
   if reason == PAUSED and row.who[LOCK] ~= '' and row[LOCKED] == 0 then wake(row.who[LOCK]) end
 end

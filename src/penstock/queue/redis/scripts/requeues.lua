@@ -1,10 +1,10 @@
--- As requeueing.py has it. Needs transitions.lua. Keys: all of a row and its relatives, keys.
+-- Requeueing; the rules are in rules/requeue.py. Needs transitions.lua. Keys: all of a row and its relatives, keys.
 
 local function reopens(parent, child)
   return parent[STATUS] == FAILED and parent[RUN] == child.kin[PARENT_RUN]
 end
 
--- A live row with the key of the job, or of the top of the failed tree it would re-open.
+-- The live duplicate: a row with the key of the job, or of the root that the job would reopen.
 local function twin_of(row)
   while row.kin do
     local parent = load(row.kin[PARENT])
@@ -14,7 +14,7 @@ local function twin_of(row)
   return row.who[DEDUPE] == 1 and call('HGET', P .. 'keys', key_of(row.who)) or nil
 end
 
--- Failed and cancelled children of this run, in the order of their ids.
+-- Failed and cancelled children of this run, ordered by id.
 local function retryable(row, limit)
   local found = call('ZRANGEBYSCORE', kids_of(row), 2, 2, 'LIMIT', 0, limit)
   for _, id in ipairs(call('ZRANGEBYSCORE', kids_of(row), 3, 3, 'LIMIT', 0, limit)) do found[#found + 1] = id end
@@ -23,7 +23,7 @@ local function retryable(row, limit)
   return found
 end
 
--- Count the child as open again, all the way up.
+-- Counts the child as open again, up to the root.
 local function reopen_parent(child, failed)
   local parent = child.kin and load(child.kin[PARENT])
   if not parent or parent[RUN] ~= child.kin[PARENT_RUN] then return end
@@ -37,7 +37,7 @@ local function reopen_parent(child, failed)
   if reopening then reopen_parent(parent, was[STATUS] == FAILED) end
 end
 
--- Statuses before and after (0 for none), and the twin that stands in the way or ''.
+-- Returns the statuses before and after (0 for no job), and the id of a live duplicate or ''.
 local function requeue_one(id, keep_retries)
   local row = load(id)
   if not row then return 0, 0, '' end
@@ -56,7 +56,7 @@ local function requeue_one(id, keep_retries)
   return status, row[STATUS], ''
 end
 
--- Answers as requeue_one, one after the other, and parents whose children are to be put back next.
+-- Returns the values of requeue_one for each id, and the parents with children to requeue.
 local function requeue(ids, keep_retries)
   local answers, parents = {}, {}
   for _, id in ipairs(ids) do
