@@ -15,7 +15,7 @@ CODE := $(wildcard src tests scripts bench examples)
 unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tour test check lint type format bench peers chaos hostile versions docs verify figures clean
+.PHONY: help setup demo tour test check lint type format bench peers chaos kills hostile versions docs verify figures clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -69,6 +69,9 @@ peers: $(STAMP) ## Measure beside the queues people use today
 
 chaos: $(STAMP) ## Run the long crash tests
 	@$(PY) -m pytest -q -m chaos $(ARGS)
+
+kills: $(STAMP) ## Kill workers and servers 300 times on each engine, and account (ARGS="--engines redis")
+	@$(PY) -m tests.worker.kill_run $(ARGS)
 
 hostile: $(STAMP) ## Index a folder of hostile files beside 1,000 good ones, and check
 	@$(PY) -m tests.documents.hostile_folder $(ARGS)

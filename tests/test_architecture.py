@@ -1,7 +1,7 @@
 """The arrows between modules, and the limits every file keeps.
 
-values ← protocols ← stores, pipeline, worker, service ← doors ← app. The checks take source text, so that the
-tests below can show them wrong code as well as the package's own.
+values ← protocols ← stores, pipeline, worker, service ← assembly ← doors, app. The checks take source text,
+so that the tests below can show them wrong code as well as the package's own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ GROUPS = {
     "config": "config",
     "setting_types": "config",
     "interpreter": "config",
-    "url_mask": "config",
+    "store_url": "config",
+    "state_directory": "config",
     "clock": "clock",
     "database": "stores",
     "queue": "stores",
@@ -50,7 +51,6 @@ GROUPS = {
     "client": "client",
     "http": "http",
     "cli": "cli",
-    "cli.main": "app",
     "mcp": "mcp",
     "redis_contract": "redis_contract",
     "redis_contract.keys": "rules",
@@ -61,12 +61,14 @@ GROUPS = {
     "watch": "watch",
     "dashboard": "dashboard",
     "legacy": "legacy",
+    "log_output": "process",
+    "store_wait": "process",
+    "assembly": "assembly",
     "app": "app",
     "application": "app",
     "worker.launch": "app",
-    "store_wait": "app",
     "catalog_host": "app",
-    "redis_contract.assembly": "app",
+    "redis_contract.factory": "app",
     "__init__": "app",
     "__main__": "app",
 }
@@ -85,7 +87,9 @@ ALLOWED = {
     "worker": BELOW_SERVICE,
     "service": BELOW_SERVICE,
     "client": VALUES,
-    **{door: VALUES | {"protocols", "service", "client"} for door in DOORS},
+    "process": VALUES,
+    **{door: VALUES | {"protocols", "service", "client", "process", "assembly"} for door in DOORS},
+    "assembly": set(GROUPS.values()),
     "app": set(GROUPS.values()),
 }
 
@@ -292,6 +296,7 @@ def test_no_module_is_a_grab_bag():
         ("cli.queue", "from penstock.queue.factory import open_queue"),
         ("cli.queue", "from penstock.http import routes"),
         ("cli.queue", "import penstock"),
+        ("cli.main", "from penstock.app import Penstock"),
         ("http.routes", "from penstock.app import Penstock"),
         ("somewhere.new", "import json"),
     ],
@@ -309,7 +314,7 @@ def test_a_wrong_arrow_is_seen(module: str, source: str):
         ("queue.sql.store", "from ..protocol import Queue\nfrom penstock.queue.sql import queries"),
         ("service.jobs", "from penstock.queue.protocol import Queue"),
         ("cli.queue", "from penstock.service.jobs import Jobs\nfrom penstock.cli import tables"),
-        ("cli.main", "from penstock.app import Penstock"),
+        ("cli.main", "from penstock.assembly import Assembly"),
         ("app", "from penstock.queue.factory import open_queue\nfrom penstock.service.jobs import Jobs"),
     ],
 )

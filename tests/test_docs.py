@@ -26,6 +26,10 @@ def read(name: str) -> str:
     return (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
 
 
+def guide(name: str) -> str:
+    return (ROOT / "docs" / "guides" / name).read_text(encoding="utf-8")
+
+
 def module(name: str) -> ModuleType:
     """Skips while the module is still to come; from then on the test counts."""
     path = ROOT / "src" / Path(*name.split("."))
@@ -137,6 +141,15 @@ def test_every_command_and_option_has_help():
         silent += [] if command.help else [context.command_path]
 
     assert [] == silent
+
+
+def test_the_back_off_is_documented_as_it_is():
+    retry, functions = module("penstock.retry"), module("penstock.service.functions")
+    first = [str(retry.JOB_BACKOFF.seconds(number)) for number in (1, 2, 3)]
+
+    assert str(retry.FUNCTION_BACKOFF) in guide("functions.md")
+    assert str(retry.FUNCTION_BACKOFF) in functions.FunctionJobs.function.__doc__
+    assert f"{first[0]}, {first[1]} and {first[2]} seconds" in guide("redis-contract.md")
 
 
 def test_every_item_type_and_payload_field_is_documented():

@@ -1,51 +1,27 @@
-"""The composition root: settings become a store, a store becomes a service."""
+"""``Penstock``: the face of the library."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from penstock import config
+from penstock.assembly import Assembly
 from penstock.config import Settings
 from penstock.errors import InvalidSetting
 from penstock.job import Job
-from penstock.queue import fork_hooks
-from penstock.queue.factory import open_queue
 from penstock.queue.wait import wait_for
 from penstock.service.functions import FunctionJobs
 from penstock.service.responses import Receipt
 
 if TYPE_CHECKING:
     from penstock.service.documents import Documents, IndexOptions
-    from penstock.service.search import Hit, Search
+    from penstock.service.search import Hit
     from penstock.service.verification import Verifier
-
-
-T = TypeVar("T")
-
-
-class _OpenedOnce(Generic[T]):
-    """A property that is computed when first asked for, and once also if several threads ask at a time."""
-
-    def __init__(self, open_it: Callable[[Any], T]) -> None:
-        self._open_it = open_it
-        self._name = open_it.__name__
-        self.__doc__ = open_it.__doc__
-
-    def __get__(self, app: Any, owner: type | None = None) -> T:
-        if app is None:
-            return self  # type: ignore[return-value]
-        with app._opening:
-            if self._name not in app.__dict__:
-                # Found there from now on, without coming here.
-                app.__dict__[self._name] = self._open_it(app)
-            value: T = app.__dict__[self._name]
-            return value
 
 
 class Penstock(FunctionJobs):
@@ -69,14 +45,8 @@ class Penstock(FunctionJobs):
         if settings is not None and (url is not None or state_dir is not None):
             raise InvalidSetting("settings say where the queue is; leave out url and state_dir")
         settings = settings or config.load(url=url, state_dir=state_dir)
-        super().__init__(open_queue(settings), settings)
-        self._opening = threading.RLock()
-        fork_hooks.watch(self)
-
-    def after_fork(self) -> None:
-        """Let go of what threads of the parent may have held when the process was forked."""
-        self._opening = threading.RLock()
-        self.__dict__.pop("_search", None)
+        self._assembly = Assembly(settings, jobs=lambda _: self)
+        super().__init__(self._assembly.queue, settings)
 
     def wait(self, id_or_prefix: str, *, run: int | None = None, timeout: float | None = None) -> Job:
         """The job, once the given run of it has ended; without ``run``, once nothing more is to be done.
@@ -118,13 +88,10 @@ class Penstock(FunctionJobs):
         "fork" starts them faster and shares what is loaded, where the application can be forked.
         """
         from penstock import application
-        from penstock.worker import launch
 
         application.refuse_while_loading()
-        name = app if app is not None else application.name_of(self)
-        worker = launch.Worker(
-            self.settings,
-            app=name,
+        worker = self._assembly.worker(
+            app=app if app is not None else application.name_of(self),
             processes=processes,
             until_idle=until_idle,
             grace=grace,
@@ -142,11 +109,11 @@ class Penstock(FunctionJobs):
 
         Nothing is killed here: timeouts are not enforced, and a cancel counts at the next checkpoint.
         """
-        from penstock.worker.launch import leases, open_documents, plain
+        from penstock.worker.launch import leases
         from penstock.worker.thread_worker import ThreadWorker
 
         handlers = self.handlers()
-        documents = open_documents(plain(self.settings), handlers, lambda: nullcontext(self.queue))
+        documents = self._assembly.open_document_tools(handlers, lambda: nullcontext(self.queue))
         worker = ThreadWorker(
             self.queue,
             handlers,
@@ -163,32 +130,15 @@ class Penstock(FunctionJobs):
 
     # Documents.
 
-    @_OpenedOnce
+    @property
     def documents(self) -> Documents:
-        """What is known of sources and their generations; opened when first asked for."""
-        from penstock.catalog.factory import open_catalog
-        from penstock.catalog_host import refuse_second_host
-        from penstock.service.documents import Documents
+        """Everything known of sources and their generations; opened at the first use."""
+        return self._assembly.documents
 
-        refuse_second_host(self.settings, self.queue)
-        return Documents(open_catalog(self.settings), self, self.settings)
-
-    @_OpenedOnce
-    def _search(self) -> Search:
-        from penstock.pipeline.embed.factory import open_space
-        from penstock.pipeline.vectors.cache import VectorCache
-        from penstock.pipeline.vectors.cache_directory import open_shelf
-        from penstock.service.search import Search
-
-        vectors = VectorCache(open_shelf(self.settings))
-        return Search(self.documents.catalog, self.settings, open_space, vectors)
-
-    @_OpenedOnce
+    @property
     def verifier(self) -> Verifier:
-        """Compares the index with itself and with the disk; see ``Verifier``."""
-        from penstock.service.verification import Verifier
-
-        return Verifier(self.documents.catalog, self)
+        """Comparison of the index with itself and with the disk; see ``Verifier``."""
+        return self._assembly.verifier
 
     def index(self, path: str | PathLike[str], **options: Unpack[IndexOptions]) -> Receipt:
         """Have a file, or everything below a folder, become searchable; see ``Documents.index``.
@@ -203,13 +153,11 @@ class Penstock(FunctionJobs):
         for hit in app.search("how does the mill take in water", limit=5):
             print(hit.path, hit.snippet)
         """
-        return self._search.search(query, **options)
+        return self._assembly.search.search(query, **options)
 
     def close(self) -> None:
-        """Release the stores."""
-        self.queue.close()
-        if "documents" in self.__dict__:
-            self.documents.catalog.close()
+        """Close the stores."""
+        self._assembly.close()
 
     def __enter__(self) -> Self:
         return self

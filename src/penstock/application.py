@@ -15,12 +15,13 @@ from penstock.errors import AppNotFound, PenstockError, WorkerFailed
 from penstock.interpreter import add_application_directory
 
 if TYPE_CHECKING:
-    from penstock.app import Penstock
+    from penstock.service.functions import FunctionJobs
 
 
-def load_app(name: str) -> Penstock:
-    """The application named ``MODULE:NAME``; without a name after the colon, ``app``."""
-    from penstock.app import Penstock
+def load_app(name: str) -> FunctionJobs:
+    """Load the application named ``MODULE:NAME``; without a name after the colon, ``app``."""
+    # A Penstock is one. Asking for Penstock itself would make this module and the worker import their user.
+    from penstock.service.functions import FunctionJobs
 
     module_name, _, path = name.partition(":")
     found: object = _load_module(module_name, name)
@@ -28,7 +29,7 @@ def load_app(name: str) -> Penstock:
         if not hasattr(found, part):
             raise AppNotFound(f"{name}: module {module_name} has no {path or 'app'!r}")
         found = getattr(found, part)
-    if not isinstance(found, Penstock):
+    if not isinstance(found, FunctionJobs):
         raise AppNotFound(f"{name}: expected a Penstock, found {type(found).__name__}")
     return found
 
@@ -89,7 +90,7 @@ def refuse_while_loading() -> None:
         )
 
 
-def name_of(app: Penstock) -> str:
+def name_of(app: object) -> str:
     """Where children will find this very application: the module and the global that hold it."""
     found = [
         f"{module_name}:{name}"

@@ -1,24 +1,28 @@
-"""What workers on other hosts mean for this one."""
+"""Catalogs in a file have one host: behind a queue that many hosts reach, two files would split the index."""
 
 from __future__ import annotations
 
 import socket
-from datetime import timedelta
 
-from penstock.catalog.rules.single_host import housed_elsewhere, needs_one_host
-from penstock.config import Settings, masked_url
+from penstock.config import Settings
 from penstock.errors import DocumentsElsewhere
 from penstock.queue.protocol import Queue
 
 
+def needs_one_host(settings: Settings) -> bool:
+    """True where the catalog is a file, but many hosts reach the queue."""
+    return settings.catalog_store.is_file and settings.store.many_hosts
+
+
 def refuse_second_host(settings: Settings, queue: Queue) -> None:
-    """With the catalog in a file and the queue on a server: not where a second index would begin."""
-    if not needs_one_host(settings.url, settings.catalog_url):
+    """Raise ``DocumentsElsewhere`` where a live worker on another host has the documents in a file."""
+    if not needs_one_host(settings):
         return
-    heard_since = queue.now() - timedelta(seconds=2 * settings.heartbeat_s)
-    worker = housed_elsewhere(queue.workers(), socket.gethostname(), heard_since)
-    if worker is not None:
-        raise DocumentsElsewhere(
-            f"the documents of {masked_url(settings.url)} are in a file on {worker.host}, "
-            f"where {worker.worker_id} works on them"
-        )
+    here, now = socket.gethostname(), queue.now()
+    for worker in queue.workers():
+        alive = worker.alive(now, settings.heartbeat_s)
+        if alive and worker.host != here and worker.has_document_file:
+            raise DocumentsElsewhere(
+                f"the documents of {settings.store.masked} are in a file on {worker.host}, "
+                f"where {worker.worker_id} works on them"
+            )

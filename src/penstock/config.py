@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +17,8 @@ from typing import Any, Literal, NamedTuple
 
 from penstock import setting_types as kinds
 from penstock.errors import InvalidName, InvalidSetting
-from penstock.url_mask import masked_url as masked_url
+from penstock.state_directory import absolute, default_state
+from penstock.store_url import StoreUrl
 
 ARGUMENT = "argument"
 DEFAULT = "default"
@@ -50,7 +50,6 @@ class SettingReport(NamedTuple):
 
 
 _DERIVED = "(derived)"
-PROJECT_STATE = ".penstock"
 
 
 def _setting(
@@ -144,7 +143,10 @@ class Settings:
         kinds.LEASES, MappingProxyType({}), "Other leases for some item types."
     )
     task_lease_s: float = _setting(
-        kinds.LEASE, 120.0, "The lease of a page or chunk task.", aliases=("STALE_TASK_TIMEOUT",)
+        kinds.LEASE,
+        120.0,
+        "How long a claimed page or chunk task stays its worker's without a sign of life.",
+        aliases=("STALE_TASK_TIMEOUT",),
     )
     heartbeat_s: float = _setting(
         kinds.seconds(0.1, _DAY_S),
@@ -180,7 +182,7 @@ class Settings:
     checkpoint_interval: int = _setting(
         kinds.whole(1, 1_000_000),
         50,
-        "Files between two progress reports of one job.",
+        "Files that a folder walk compares between two progress reports; a cancel counts there.",
         aliases=("AGENT_BRAIN_CHECKPOINT_INTERVAL",),
     )
     retention_days: int = _setting(
@@ -246,6 +248,16 @@ class Settings:
     )
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
+    @property
+    def store(self) -> StoreUrl:
+        """The URL of the queue."""
+        return StoreUrl(self.url)
+
+    @property
+    def catalog_store(self) -> StoreUrl:
+        """The URL of the catalog."""
+        return StoreUrl(self.catalog_url)
+
 
 def _rows() -> tuple[Setting, ...]:
     fields = ((field.name, field.metadata) for field in dataclasses.fields(Settings) if field.metadata)
@@ -278,7 +290,7 @@ def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings
         sources[setting.name] = source
         if source != DEFAULT:
             values[setting.name] = _read(setting, source, given)
-    values["state_dir"] = _absolute(values.get("state_dir") or _default_state(environ), environ)
+    values["state_dir"] = absolute(values.get("state_dir") or default_state(environ), environ)
     values.setdefault("url", f"sqlite:///{values['state_dir'] / 'penstock.db'}")
     values.setdefault("catalog_url", _default_catalog(values["url"], values["state_dir"]))
     settings = Settings(**values, sources=MappingProxyType(sources))
@@ -310,48 +322,14 @@ def _read(setting: Setting, source: str, given: object) -> object:
     try:
         return setting.read(given)
     except (ValueError, TypeError) as error:
-        shown = masked_url(given) if setting.name.endswith("url") and isinstance(given, str) else given
+        shown = StoreUrl(given).masked if setting.name.endswith("url") and isinstance(given, str) else given
         where = f"{setting.name} (argument)" if source == ARGUMENT else source
         detail = f" ({error})" if isinstance(error, InvalidName) else ""
         raise InvalidSetting(f"{where} = {str(shown)[:200]!r}: expected {setting.allowed}{detail}") from None
 
 
-def _default_state(environ: Mapping[str, str]) -> str:
-    own = _project_state()
-    if own is not None:
-        return str(own)
-    # A relative XDG_STATE_HOME is to be ignored, says the XDG specification.
-    xdg = environ.get("XDG_STATE_HOME", "")
-    return f"{xdg}/penstock" if xdg.startswith("/") else "~/.local/state/penstock"
-
-
-def _project_state() -> Path | None:
-    """A project's own state: the nearest ``.penstock`` from here upwards. Not somebody else's, as in /tmp."""
-    try:
-        here = Path.cwd()
-        for directory in (here, *here.parents):
-            found = directory / PROJECT_STATE
-            if found.is_dir() and found.stat().st_uid == os.geteuid():
-                return found
-    except OSError:
-        # The directory this process stands in is gone, or may not be read.
-        return None
-    return None
-
-
 def _default_catalog(url: str, state_dir: Path) -> str:
-    both = url.startswith(("sqlite://", "postgresql://", "postgres://"))
-    return url if both else f"sqlite:///{state_dir / 'catalog.db'}"
-
-
-def _absolute(path: str, environ: Mapping[str, str]) -> Path:
-    if re.match(r"~(/|$)", path) and environ.get("HOME"):
-        path = environ["HOME"] + path[1:]
-    try:
-        # Fixed now: a later change of the working directory must not change where the queue is.
-        return Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100 - resolve() would follow links
-    except RuntimeError:
-        raise InvalidSetting(f"PENSTOCK_STATE = {path!r}: there is no such home directory") from None
+    return url if StoreUrl(url).engine in ("sqlite", "postgres") else f"sqlite:///{state_dir / 'catalog.db'}"
 
 
 def _check_together(settings: Settings) -> None:
@@ -363,6 +341,16 @@ def _check_together(settings: Settings) -> None:
                 f"heartbeat_s = {settings.heartbeat_s:g}: expected less than {name} = {lease:g}",
                 remedy="Shorten PENSTOCK_HEARTBEAT_S or lengthen the lease; a third of it is a good value.",
             )
+
+
+def portable_values(settings: Settings) -> dict[str, Any]:
+    """The settings as keyword arguments of ``load``, for another process in any working directory.
+
+    Paths of stores are resolved, so that all workers of a store agree on its URL however it was spelled.
+    """
+    values = {setting.name: getattr(settings, setting.name) for setting in SETTINGS}
+    plain = {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+    return plain | {"url": settings.store.resolved, "catalog_url": settings.catalog_store.resolved}
 
 
 def describe(settings: Settings) -> list[SettingReport]:
@@ -379,7 +367,7 @@ def describe(settings: Settings) -> list[SettingReport]:
 
 def _plain(name: str, value: object) -> object:
     if name.endswith("url") and value is not None:
-        return masked_url(str(value))
+        return StoreUrl(str(value)).masked
     if isinstance(value, Path):
         return str(value)
     return dict(value) if isinstance(value, Mapping) else value

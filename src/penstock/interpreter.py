@@ -10,7 +10,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from importlib.machinery import ModuleSpec
+    from importlib.machinery import FileFinder, ModuleSpec
     from types import ModuleType
 
 RESERVED = frozenset(
@@ -27,6 +27,7 @@ _ISOLATED = "import sys; sys.path += [path for path in sys.argv[1:] if path not 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _original_pythonpath: str | None = None
 _application_directories: list[str] = []
+_appended_directories: list[str] = []
 
 
 def leave_working_directory() -> None:
@@ -77,8 +78,18 @@ def add_application_directory() -> None:
         if directory not in sys.path:
             # For processes that the application starts: they get the path, not the finder.
             sys.path.append(directory)
+            _appended_directories.append(directory)
+        # A finder that was cached before the hook was there knows no reserved names.
+        sys.path_importer_cache.pop(directory, None)
     if _ApplicationFinder not in sys.meta_path:
         sys.meta_path.insert(0, _ApplicationFinder)
+        sys.path_hooks.insert(0, _appended_directory)
+
+
+def inherited_path() -> list[str]:
+    """The import path for worker processes: without the directories that are added where an application is
+    loaded, which each of them does itself once everything else is loaded."""
+    return [entry for entry in sys.path if entry not in _appended_directories]
 
 
 class _ApplicationFinder:
@@ -90,9 +101,36 @@ class _ApplicationFinder:
     ) -> "ModuleSpec | None":
         from importlib.machinery import PathFinder
 
-        if path is not None or name in RESERVED or name in sys.stdlib_module_names:
+        if path is not None or _is_reserved(name):
             return None
         return PathFinder.find_spec(name, _application_directories, target)
+
+
+def _is_reserved(name: str) -> bool:
+    return name in RESERVED or name in sys.stdlib_module_names
+
+
+def _appended_directory(directory: str) -> "FileFinder":
+    """Path hook that makes an application's directory give no module a reserved name.
+
+    The standard library and optional dependencies try modules that this machine may not have, such as
+    ``msvcrt``. Without this, a file of that name would be found at the end of the path and run.
+    """
+    from importlib import machinery
+
+    if directory not in _appended_directories:
+        raise ImportError(directory)
+
+    class AppendedDirectory(machinery.FileFinder):
+        def find_spec(self, fullname: str, target: "ModuleType | None" = None) -> "ModuleSpec | None":
+            return None if _is_reserved(fullname) else super().find_spec(fullname, target)
+
+    return AppendedDirectory(
+        directory,
+        (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
+        (machinery.SourceFileLoader, machinery.SOURCE_SUFFIXES),
+        (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
+    )
 
 
 def isolated_command(code: str) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import msgspec
@@ -288,12 +289,13 @@ class CancelResult(msgspec.Struct, frozen=True):
 
 
 class RequeueResult(msgspec.Struct, frozen=True):
-    """What a requeue did: refused when the job has not ended badly, or has a live twin."""
+    """What a requeue did: refused when the job has not ended badly, or when a live job stands in its way."""
 
     queue_id: str
     was: Status | None
     now: Status | None
     twin: str | None = None
+    """The live job in its way: one with the same key, or the holder of a lock that it would need at once."""
 
     @property
     def refused(self) -> bool:
@@ -340,8 +342,14 @@ class Position(msgspec.Struct, frozen=True):
     length: int
 
 
+MISSED_HEARTBEATS = 2
+"""A worker that missed so many heartbeats counts as dead. Its leases decide when its jobs are taken back."""
+DOCUMENT_FILE: Mapping[str, str] = MappingProxyType({"documents": "in a file"})
+"""Part of the info of a worker whose documents are in a file of its host."""
+
+
 class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker says of itself, for status pages only; no decision reads it."""
+    """A worker's last report about itself, for status pages and to tell whether it is alive."""
 
     worker_id: str
     host: str
@@ -354,3 +362,14 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
     def info(self) -> dict[str, Any]:
         info: dict[str, Any] = msgspec.json.decode(self.info_json)
         return info
+
+    @property
+    def has_document_file(self) -> bool:
+        """True where its documents are in a file of its host."""
+        return DOCUMENT_FILE.items() <= self.info.items()
+
+    def alive(self, now: datetime, heartbeat_s: float) -> bool:
+        """Tell whether it reported within the last two heartbeats."""
+        if self.seen_at is None:
+            return False
+        return now - self.seen_at < timedelta(seconds=MISSED_HEARTBEATS * heartbeat_s)

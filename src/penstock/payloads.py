@@ -325,18 +325,18 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 
 
-def encode_payload(payload: Mapping[str, Any], *, max_bytes: int) -> str:
-    """The payload as compact JSON text that reads back as it was given."""
+def encode_payload(payload: Mapping[str, Any], *, max_bytes: int | None) -> str:
+    """The payload as compact JSON text that reads back as it was given; ``max_bytes`` None: of any size."""
     if not isinstance(payload, dict | Mapping):
         raise InvalidPayload(f"payload: expected an object, got {type(payload).__name__}")
     return encode_strictly("payload", dict(payload), max_bytes=max_bytes)
 
 
-def encode_strictly(what: str, value: object, *, max_bytes: int) -> str:
+def encode_strictly(what: str, value: object, *, max_bytes: int | None) -> str:
     """Compact JSON text that reads back as it was given; ``what`` is its name where it is refused."""
     try:
         encoded = _encode(what, value)
-        if len(encoded) > max_bytes:
+        if max_bytes is not None and len(encoded) > max_bytes:
             raise PayloadTooLarge(f"{what} is {len(encoded):,} bytes, the limit is {max_bytes:,}")
         # msgspec writes NaN as null, bytes as base64, the key 1 as "1": none comes back as it went in.
         # Naming the place costs a walk in Python, so only what looks suspicious is walked.

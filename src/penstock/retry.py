@@ -40,12 +40,16 @@ class Backoff(msgspec.Struct, frozen=True):
         # 2**exponent is not computed beyond the cap: the number of retries is the caller's.
         return self.cap if exponent >= self.cap.bit_length() else min(2**exponent, self.cap)
 
+    def __str__(self) -> str:
+        """The first three delays and the longest, such as ``1, 2, 4 … 300``."""
+        return f"{', '.join(str(self.seconds(number)) for number in (1, 2, 3))} … {self.cap}"
+
 
 JOB_BACKOFF = Backoff((5, 10, 30))
-"""5, 10, 30, then 32, 64, 128, 256, 300, 300 … seconds."""
+"""For jobs and tasks: three steps, then powers of two up to the cap."""
 
 FUNCTION_BACKOFF = Backoff((1,))
-"""1, 2, 4 … 256, 300, 300 … seconds."""
+"""For functions: powers of two up to the cap."""
 
 
 def delay(schedule: Backoff, retry_number: int, *, jitter: float) -> timedelta:

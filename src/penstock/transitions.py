@@ -214,10 +214,11 @@ def requeued(job: Job, now: datetime, *, keep_retries: bool = False) -> Changes:
 
 
 def reopened(job: Job, now: datetime) -> Changes:
-    """A parent whose child was put back waits again."""
+    """A parent whose child was put back waits again, and holds its lock again."""
     return {
         "status": Status.IN_PROGRESS,
         "waiting_for": CHILDREN,
+        "lock_held": job.lock_key is not None,
         "claim_number": job.claim_number + 1,
         "cancel_requested": False,
         "finished_at": None,

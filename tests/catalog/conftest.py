@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock.catalog.protocol import Catalog
@@ -37,6 +38,13 @@ DOCS = Place("acme", "docs")
 VECTOR = b"\x00\x00\x80?" * 4
 TRANSIENT = Classification("transient", "ERR_NETWORK")
 PERMANENT = Classification("permanent", "ERR_PARSE")
+TASK_LEASE = timedelta(seconds=120)
+
+
+def completed_graph(task: Task, entities: int, relationships: int) -> TaskOutcome:
+    """The end of a graph task. Penstock itself ends none before it has a graph phase."""
+    done = outcomes.completed_vector(task, None)
+    return msgspec.structs.replace(done, entities=entities, relationships=relationships)
 
 
 def _sqlite(place: Path) -> Catalog:
@@ -185,3 +193,9 @@ def vectors(catalog: Catalog, space: str = "static", tenant: str = "acme") -> in
     """How many vectors of published chunks there are."""
     with catalog.snapshot() as snapshot:
         return sum(len(batch.content_ids) // 8 for batch in snapshot.load(tenant, space))
+
+
+def give_up_silent(catalog: Catalog, now: datetime) -> None:
+    """End the tasks of workers without a sign of life as lost."""
+    late = catalog.expired(lease=TASK_LEASE, now=now)
+    settle(catalog, [outcomes.lost(claim) for claim in late], now=now)

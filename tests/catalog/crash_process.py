@@ -19,6 +19,8 @@ from random import Random
 from penstock import clock
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
+from penstock.catalog.rules.portions import Portions
+from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.values import (
     Failure,
     NewGeneration,
@@ -31,7 +33,7 @@ from penstock.catalog.values import (
     TaskOutcome,
     TaskRequest,
 )
-from tests.catalog.conftest import CATALOGS, VECTOR, chunk
+from tests.catalog.conftest import CATALOGS, VECTOR, chunk, completed_graph
 
 LIFETIME_S = 60
 """It ends by itself when nobody kills it."""
@@ -120,7 +122,7 @@ class Victim:
             return outcomes.completed_page(task, self._read(task.page_number))
         if task.lane is Phase.VECTOR:
             return outcomes.completed_vector(task, VECTOR)
-        return outcomes.completed_graph(task, 1, 1)
+        return completed_graph(task, 1, 1)
 
     def _sweep(self) -> None:
         entries = self._catalog.outbox(limit=5)
@@ -144,7 +146,12 @@ class Victim:
 def _live_and_die(name: str, place: Path, seed: int) -> None:
     signal.alarm(LIFETIME_S)
     try:
-        victim = Victim(CATALOGS[name](place), seed)
+        catalog = CATALOGS[name](place)
+        if seed % 4 == 1:
+            # What is written then takes several transactions.
+            assert isinstance(catalog, SqlCatalog)
+            catalog.portions = Portions(rows=2, uncut=1)
+        victim = Victim(catalog, seed)
         os.write(1, f"{os.getpid()}\n".encode())
         victim.work()
     except BaseException:

@@ -13,16 +13,28 @@ import pytest
 
 from penstock import config
 from penstock.catalog.factory import open_catalog
-from penstock.catalog.rules import outcomes
 from penstock.catalog.sql.postgres import PostgresCatalog
 from penstock.catalog.sql.postgres_rows import PostgresStatements
 from penstock.catalog.sql.statements import load
-from penstock.catalog.sql.tsquery import expression, searchable, terms
+from penstock.catalog.sql.tsquery import searchable, terms
 from penstock.catalog.values import Outcome, Phase, Removal, TaskStatus
 from penstock.catalog.views import Filters
 from penstock.errors import InvalidText, SchemaMismatch, StoreUnavailable
 from penstock.queue.factory import open_queue
-from tests.catalog.conftest import at, begin, embed, found, generation, page, put, read, settle, source, take
+from tests.catalog.conftest import (
+    at,
+    begin,
+    completed_graph,
+    embed,
+    found,
+    generation,
+    page,
+    put,
+    read,
+    settle,
+    source,
+    take,
+)
 from tests.catalog.test_sqlite_file import INDEXES, SPECIFIED
 from tests.conformance.durable_engines import given_back
 from tests.servers import postgres
@@ -167,7 +179,7 @@ def test_behind_a_pooler_nothing_outlives_a_transaction(place: Path):
     assert catalog.wait(0)
     read(catalog, "mill", "water")
     assert 4 == embed(catalog)
-    done = [outcomes.completed_graph(task, 1, 1) for task in take(catalog, Phase.GRAPHRAG)]
+    done = [completed_graph(task, 1, 1) for task in take(catalog, Phase.GRAPHRAG)]
     assert [TaskStatus.COMPLETED] * 4 == settle(catalog, done)
 
     assert {"1 water", "2 water"} == found(catalog, "water")
@@ -272,28 +284,6 @@ def test_rare_words_count_more_than_frequent_ones(catalog: PostgresCatalog):
         (view,) = snapshot.hydrate([best.content_id])
     assert view is not None
     assert "/rare.md" == view.path
-
-
-@pytest.mark.parametrize(
-    ("glob", "matches", "others"),
-    [
-        ("/src/*.py", ["/src/a.py", "/src/b/c.py"], ["/src/a.pyc", "x/src/a.py"]),
-        ("/a?c", ["/abc"], ["/ac", "/abbc"]),
-        ("/[a-c]x", ["/bx"], ["/dx"]),
-        ("/[^a-c]x", ["/dx"], ["/ax"]),
-        ("/[]]x", ["/]x"], ["/ax"]),
-        ("/(a|b).+$", ["/(a|b).+$"], ["/a.+"]),
-        ("/[z-a]", [], ["/z", "/a", "/-"]),
-        ("/a\\b", ["/a\\b"], ["/ab"]),
-        ("/[", ["/["], ["/"]),
-    ],
-)
-def test_a_glob_becomes_an_expression_that_matches_the_same(
-    raw: psycopg.Connection[Any], glob: str, matches: list[str], others: list[str]
-):
-    asked = "SELECT p FROM unnest(%s::text[]) AS p WHERE p ~ %s"
-
-    assert matches == [path for (path,) in raw.execute(asked, (matches + others, expression(glob)))]
 
 
 def test_only_words_are_left_of_a_text_and_of_a_question():

@@ -25,7 +25,17 @@ from penstock.catalog.values import (
     TaskOutcome,
     TaskStatus,
 )
-from tests.catalog.conftest import CATALOGS, TRANSIENT, VECTOR, at, chunk, generation, take
+from tests.catalog.conftest import (
+    CATALOGS,
+    TASK_LEASE,
+    TRANSIENT,
+    VECTOR,
+    at,
+    chunk,
+    completed_graph,
+    generation,
+    take,
+)
 from tests.conformance.durable_engines import given_back
 
 P, W, F, C, S = "processing", "pending", "failed", "completed", "skipped"
@@ -148,7 +158,7 @@ class Drive:
             return outcomes.completed_page(task, self._read(task.page_number))
         if task.lane is Phase.VECTOR:
             return outcomes.completed_vector(task, VECTOR)
-        return outcomes.completed_graph(task, 1, 1)
+        return completed_graph(task, 1, 1)
 
     def _retry(self) -> None:
         for document in self._documents()[:1]:
@@ -162,7 +172,7 @@ class Drive:
 
     def _reap(self) -> None:
         self._second += 130
-        claims = self._catalog.expired(now=at(self._second))
+        claims = self._catalog.expired(lease=TASK_LEASE, now=at(self._second))
         self._catalog.settle([outcomes.lost(claim) for claim in claims], now=at(self._second))
         self._held.clear()
 

@@ -11,7 +11,7 @@ import pytest
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NewPage, Place, Removal
 from penstock.catalog.views import Filters
-from penstock.errors import InvalidText
+from penstock.errors import InvalidRequest, InvalidText
 from tests.catalog.conftest import DOCS, VECTOR, at, begin, chunk, found, generation, page, put, read, sweep
 
 ACME = Filters(tenant_id="acme")
@@ -39,6 +39,43 @@ def test_a_name_that_is_no_text_is_refused_and_leaves_the_catalog_usable(catalog
             snapshot.get("\ud800")
 
     assert 1 == len(found(catalog, "water"))
+
+
+@pytest.mark.parametrize(
+    ("glob", "matches", "others"),
+    [
+        ("/src/*.py", ["/src/a.py", "/src/b/c.py"], ["/src/a.pyc", "x/src/a.py"]),
+        ("/a?c", ["/abc", "/a\nc"], ["/ac", "/abbc"]),
+        ("/[a-c]x", ["/bx"], ["/dx"]),
+        ("/[^a-c]x", ["/dx"], ["/ax"]),
+        ("/[!a-c]x", ["/!x", "/dx"], ["/ax"]),
+        ("/[]]x", ["/]x"], ["/ax"]),
+        ("/(a|b).+$", ["/(a|b).+$"], ["/a.+"]),
+        ("/[z-a]", [], ["/z", "/a", "/-"]),
+        ("/a\\b", ["/a\\b"], ["/ab"]),
+        ("/[", ["/["], ["/"]),
+        ("**ä**b*", ["/ä/b", "äb"], ["/b/ä"]),
+        ("/A*", ["/Ab"], ["/ab"]),
+        ("*a*a*a*a*a*a*b*", ["/aaaaaab"], ["/" + "a" * 200]),
+        ("*" * 4_095 + "z", ["/z"], ["/a"]),
+    ],
+)
+def test_a_path_filter_means_the_same_in_every_store(
+    catalog: Catalog, glob: str, matches: list[str], others: list[str]
+):
+    for path in matches + others:
+        put(catalog, path, page("water"))
+
+    with catalog.snapshot() as snapshot:
+        sources = snapshot.sources(Filters(tenant_id="acme", path=glob), after="", limit=50)
+        keys = snapshot.matching(Filters(tenant_id="acme", path=glob))
+
+    assert (sorted(matches), len(matches)) == (sorted(source.path for source in sources), len(keys or ()))
+
+
+def test_a_path_filter_longer_than_any_path_is_refused(catalog: Catalog):
+    with pytest.raises(InvalidRequest), catalog.snapshot() as snapshot:
+        snapshot.sources(Filters(tenant_id="acme", path="a" * 4_097), after="", limit=1)
 
 
 def test_words_are_stemmed_and_folded(catalog: Catalog):

@@ -18,7 +18,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
 from penstock.catalog.sql.postgres import PostgresCatalog
 from penstock.catalog.values import Failure, NewPage, Phase
-from tests.catalog.conftest import VECTOR, at, begin, chunk, put, settle, take
+from tests.catalog.conftest import TASK_LEASE, VECTOR, at, begin, chunk, put, settle, take
 from tests.conformance.durable_engines import given_back
 from tests.servers import postgres
 
@@ -193,7 +193,7 @@ def test_only_the_owner_gives_a_sign_of_life(catalog: Catalog, database: psycopg
     for beat, name, number in zip(PRINTED.beats, ("page_id", "chunk_id"), (page_id, chunk_id), strict=True):
         assert 0 == run(database, beat, **{name: number}, worker_id="w2").rowcount
         assert 1 == run(database, beat, **{name: number}, worker_id="w1").rowcount
-    assert [] == catalog.expired()
+    assert [] == catalog.expired(lease=TASK_LEASE)
 
 
 def test_tasks_without_a_sign_of_life_are_released(catalog: Catalog, database: psycopg.Connection[Any]):

@@ -6,18 +6,21 @@ import os
 import re
 import sqlite3
 import threading
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from penstock import config
 from penstock.catalog.factory import open_catalog
+from penstock.catalog.rules.portions import Portions
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.sql.statements import load, migrations
 from penstock.catalog.values import Outcome
 from penstock.errors import SchemaMismatch, UnknownScheme
 from penstock.queue.factory import open_queue
-from tests.catalog.conftest import found, page, put, vectors
+from tests.catalog.conftest import embed, found, page, put, vectors
 
 SPECIFIED = {
     "documents": (
@@ -190,4 +193,26 @@ def test_readers_in_threads_do_not_wait_for_each_other(tmp_path: Path):
         put(catalog, "/b.md", page("there"))
 
     assert [1] == seen
+    catalog.close()
+
+
+def test_only_what_a_power_cut_may_undo_is_not_synced(tmp_path: Path):
+    catalog = SqliteCatalog(tmp_path / "catalog.db")
+    catalog.portions = Portions(rows=2, uncut=1)
+    statements: list[str] = []
+    catalog._connections.get("write").set_trace_callback(statements.append)
+
+    def synced(call: Callable[[], object]) -> list[bool]:
+        """Of each transaction, whether its commit is synced."""
+        statements.clear()
+        call()
+        modes = [one for one in statements if one.startswith(("PRAGMA synchronous", "COMMIT"))]
+        return [not before.endswith("NORMAL") for before, one in pairwise(["", *modes]) if one == "COMMIT"]
+
+    large = page(*[f"text {number}" for number in range(10)], vector=None)
+    assert [True] == synced(lambda: put(catalog, "/small.md"))
+    *parts, last = synced(lambda: put(catalog, "/large.md", large))
+    assert (4, {False}, True) == (len(parts), set(parts), last)
+    assert [False, True] == synced(lambda: embed(catalog))
+    assert (2,) == catalog._connections.get("write").execute("PRAGMA synchronous").fetchone()
     catalog.close()

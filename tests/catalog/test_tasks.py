@@ -13,11 +13,13 @@ from penstock.catalog.values import Failure, Gate, NewPage, Phase, TaskRequest, 
 from penstock.errors import FingerprintMismatch
 from tests.catalog.conftest import (
     PERMANENT,
+    TASK_LEASE,
     TRANSIENT,
     VECTOR,
     at,
     begin,
     chunk,
+    completed_graph,
     document,
     embed,
     found,
@@ -47,7 +49,7 @@ def test_pages_are_claimed_then_chunks_then_entities(catalog: Catalog):
     settle(catalog, [outcomes.completed_vector(task, VECTOR) for task in tasks[1:]])
     assert document(catalog, document_id).current
     rest = take(catalog, Phase.GRAPHRAG)
-    settle(catalog, [outcomes.completed_graph(task, 2, 1) for task in [ready, *rest]])
+    settle(catalog, [completed_graph(task, 2, 1) for task in [ready, *rest]])
     assert TaskStatus.COMPLETED == document(catalog, document_id).graphrag.status
 
 
@@ -223,7 +225,11 @@ def test_the_second_of_two_outcomes_finds_the_claim_lost(catalog: Catalog):
 def test_a_zombie_cannot_settle_what_somebody_else_claimed(catalog: Catalog):
     put(catalog, "/a.md", late(1))
     (zombie,) = take(catalog, Phase.VECTOR)
-    settle(catalog, [outcomes.lost(claim) for claim in catalog.expired(now=at(121))], now=at(121))
+    settle(
+        catalog,
+        [outcomes.lost(claim) for claim in catalog.expired(lease=TASK_LEASE, now=at(121))],
+        now=at(121),
+    )
     (owner,) = take(catalog, Phase.VECTOR, now=at(122), worker="w2")
 
     assert [None] == settle(catalog, [outcomes.completed_vector(zombie, VECTOR)], now=at(123))
@@ -277,7 +283,11 @@ def test_a_task_that_kills_every_worker_is_its_contents_fault(catalog: Catalog):
     settle(catalog, [outcomes.completed_vector(good, VECTOR)])
 
     for second in (200, 400):
-        settle(catalog, [outcomes.lost(claim) for claim in catalog.expired(now=at(second))], now=at(second))
+        settle(
+            catalog,
+            [outcomes.lost(claim) for claim in catalog.expired(lease=TASK_LEASE, now=at(second))],
+            now=at(second),
+        )
         take(catalog, Phase.VECTOR, now=at(second + 1))
 
     assert stored.document_id is not None
@@ -291,7 +301,7 @@ def test_signs_of_life_keep_a_claim(catalog: Catalog):
 
     assert [True] == catalog.renew([task], now=at(100))
 
-    assert [] == catalog.expired(now=at(200))
+    assert [] == catalog.expired(lease=TASK_LEASE, now=at(200))
     assert 1 == len(catalog.expired(now=at(200), lease=timedelta(seconds=60)))
     assert [] == catalog.held("somebody else")
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase
-from tests.catalog.conftest import begin, embed, found, page, put, read, source, take, vectors
+from tests.catalog.conftest import TASK_LEASE, begin, embed, found, page, put, read, source, take, vectors
 
 THREADS = 6
 ROUNDS = 5
@@ -30,7 +30,7 @@ def test_threads_share_one_catalog(catalog: Catalog):
             assert source(catalog, f"/{number}-{turn}.md") is not None
             vectors(catalog)
             catalog.outbox()
-            catalog.expired()
+            catalog.expired(lease=TASK_LEASE)
 
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(use, range(THREADS)))

@@ -204,6 +204,28 @@ def test_a_named_application_finds_its_modules_and_is_not_in_the_way_of_others(a
     assert str(application) not in calendar
 
 
+ABSENT_MODULES = ("msvcrt", "_winapi", "winreg")
+"""Modules that the standard library tries on every platform, and that only Windows has."""
+
+
+def test_a_named_application_is_not_in_the_way_of_modules_that_the_platform_lacks(tmp_path: Path):
+    for name in ABSENT_MODULES:
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('in the way')\n")
+    (tmp_path / "tasks.py").write_text(
+        "from penstock import Penstock\n"
+        f"app = Penstock({f'sqlite:///{tmp_path}/queue.db'!r})\n"
+        "app.function('add')(lambda payload: payload['a'] + 1)\n"
+    )
+    with Penstock(f"sqlite:///{tmp_path}/queue.db") as app:
+        app.function("add")(lambda payload: None)
+        receipt = app.call("add", {"a": 1})
+        command = [SCRIPT, "worker", "--app", "tasks:app", "--until-idle"]
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+
+        assert 0 == ran.returncode, ran.stderr
+        assert 2 == app.job(receipt.job_id).result
+
+
 STARTERS = {"sys.executable", "multiprocessing.get_context", "multiprocessing.Process", "subprocess.run"}
 
 

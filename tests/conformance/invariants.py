@@ -40,6 +40,7 @@ def _facts(job: Job) -> Iterator[tuple[str, bool]]:
     yield "more retries than allowed", job.retry_count <= job.max_retries
     yield "failed without a message", job.status is not Status.FAILED or bool(job.error_message)
     yield "ended and still holds its lock", not (job.ended and job.lock_held)
+    yield "in progress without its lock", not (running and _wants(job))
 
 
 def _occupied(job: Job) -> bool:

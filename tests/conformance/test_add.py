@@ -1,5 +1,7 @@
 """Adding: rows of their own, dedupe against live rows, batches."""
 
+from datetime import timedelta
+
 import pytest
 
 from penstock import lifecycle
@@ -180,14 +182,6 @@ def test_asking_again_for_later_does_not_delay_a_job_that_is_due(queue):
     assert queue_id == claim_one(queue, at(1)).queue_id
 
 
-def test_a_twin_is_changed_when_it_is_asked_for_again_whatever_the_order_of_ids(queue):
-    """A row made behind one with a larger id is a microsecond younger; a twin was there before."""
-    (twin,) = put(queue, new("twin"))
-    put(queue, new("z", queue_id="job_z"), new("twin", queue_id="job_a"), now=at(1))
-
-    assert at(1) == row(queue, twin).updated_at
-
-
 def test_one_batch_can_ask_twice_for_the_same(queue):
     first, second, other = new(payload_json='{"v":1}'), new(payload_json='{"v":2}'), new("other")
     answers = queue.add([first, other, second], now=T0)
@@ -260,3 +254,13 @@ def test_a_refused_batch_changes_nothing(queue):
     assert before == queue.find(JobQuery())
     assert {"v": 1} == row(queue, twin).payload
     assert [twin, taken] == [claim.queue_id for claim in claim_all(queue)]
+
+
+def test_a_request_that_joins_one_of_its_own_call_counts_from_its_own_moment(queue):
+    """Rows of one call whose ids are not in order are a microsecond apart; so are requests that join one."""
+    first = new("same", queue_id="job_b")
+    put(queue, first, new("same", queue_id="job_a"), now=T0)
+    assert (T0, T0 + timedelta(microseconds=1)) == (
+        row(queue, "job_b").created_at,
+        row(queue, "job_b").updated_at,
+    )

@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from penstock import lifecycle
-from penstock.job import ClaimRequest, Held, Status
+from penstock.job import ClaimRequest, Held, JobQuery, Status
+from penstock.queue.rules.candidates import DUE_AT_ONCE
 from tests.conformance.conftest import (
     LEASE,
     T0,
@@ -105,6 +106,19 @@ def test_a_due_retry_comes_before_what_was_never_tried(queue):
     retry(queue, claim)
     put(queue, *many(3))
     assert claim.queue_id == claim_one(queue, at(5)).queue_id
+
+
+def test_one_claim_promotes_a_bounded_number_of_due_jobs_and_the_next_ones_the_rest(queue):
+    """With a million of them due at once, a claim that promoted all would meet every timeout there is."""
+    ids = put(queue, *many(2 * DUE_AT_ONCE + 10, run_at=at(5)))
+
+    claims = claim_all(queue, at(6), limit=10)
+
+    assert 10 == len(claims)
+    assert {(): DUE_AT_ONCE + 10} == queue.count(JobQuery(held=Held.TIME))
+    while more := claim_all(queue, at(6), limit=DUE_AT_ONCE):
+        claims += more
+    assert sorted(ids) == sorted(claim.queue_id for claim in claims)
 
 
 def test_a_due_retry_does_not_pass_a_higher_priority(queue):

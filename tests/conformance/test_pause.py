@@ -194,3 +194,13 @@ def test_rows_held_by_a_pause_can_be_counted(queue):
     claim_all(queue, at(1))
     pending = JobQuery(statuses=frozenset({Status.PENDING}))
     assert {("A", Held.PAUSE): 3} == queue.count(pending, by=["tenant_id", "held"])
+
+
+def test_a_claim_leaves_due_jobs_alone_while_everything_is_paused(queue):
+    (later,) = put(queue, new(run_at=at(5)))
+    queue.pause(Scope(), now=at(1))
+    for second in (6, 7):
+        assert [] == claim_all(queue, at(second))
+        assert (Held.TIME, at(5)) == (row(queue, later).held, row(queue, later).run_at)
+    queue.resume(Scope(), now=at(8))
+    assert later == claim_one(queue, at(9)).queue_id

@@ -8,7 +8,7 @@ import pytest
 from penstock import lifecycle
 from penstock.errors import DuplicateId
 from penstock.job import Held, JobQuery, Status
-from penstock.retry import FUNCTION_BACKOFF, Classification
+from penstock.retry import FUNCTION_BACKOFF, JOB_BACKOFF, Classification
 from tests.conformance.conftest import (
     T0,
     TRANSIENT,
@@ -106,7 +106,7 @@ def test_the_back_off_grows(queue):
         retry(queue, claim, at(1000 * i))
         due.append(row(queue, claim.queue_id).run_at)
         claim = claim_one(queue, at(1000 * (i + 1)))
-    delays = [5, 10, 30, 32, 64, 128, 256, 300]
+    delays = [JOB_BACKOFF.seconds(number) for number in range(1, 9)]
     assert [at(1000 * i + delay) for i, delay in enumerate(delays)] == due
 
 

@@ -117,7 +117,7 @@ def test_what_is_opened_when_first_asked_for_is_opened_once(app: Penstock) -> No
         with ThreadPoolExecutor(THREADS) as pool:
             return set(pool.map(one, range(THREADS)))
 
-    for look in (lambda app: app._search, lambda app: app.documents, lambda app: app.verifier):
+    for look in (lambda app: app._assembly.search, lambda app: app.documents, lambda app: app.verifier):
         assert 1 == len(ask(look))
 
 
@@ -126,7 +126,7 @@ def test_a_process_forked_while_threads_are_in_a_call_can_go_on(app: Penstock) -
     held, release = threading.Event(), threading.Event()
 
     def open_slowly() -> None:
-        with app._opening:
+        with app._assembly._making:
             held.set()
             release.wait(PATIENCE)
 

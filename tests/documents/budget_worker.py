@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock import Penstock
+from penstock.assembly import Assembly
 from penstock.pipeline.extract import factory, sandbox
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor, FileType
-from penstock.worker import launch
 from penstock.worker.supervisor import LOOK_S
 from tests.documents.worker_commands import loaded
 from tests.worker.worker_processes import ROOT
@@ -113,7 +113,7 @@ def main() -> None:
     with Penstock(settings=settings) as app:
         job_id = app.index(folder).job_id
     worker: dict[str, Any] = {"processes": 2, "until_job": job_id, "start_method": "fork"}
-    launch.Worker(settings, **worker).run()
+    Assembly(settings).worker(**worker).run()
 
 
 if __name__ == "__main__":

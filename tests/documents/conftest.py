@@ -54,7 +54,7 @@ class Hand:
         self._app = app
         self._recipe = recipe
         registry = Registry()
-        documents.register(registry, self.catalog, recipe, ())
+        documents.register(registry, self.catalog, recipe, (), checkpoint_interval=50)
         self._executor = Executor(registry, Breakers())
 
     def _context(self, _: int, claim: Claim) -> Context:

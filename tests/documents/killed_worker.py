@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 
 from penstock import config
+from penstock.assembly import Assembly
 from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.values import OutboxEntryKind, Outcome
-from penstock.worker import launch
 from penstock.worker.document_notifier import DocumentNotifier
 from tests.worker.worker_processes import ROOT, children_of
 
@@ -83,7 +83,7 @@ POINTS: dict[str, Callable[[], None]] = {
 
 def served(settings: config.Settings, job_id: str, point: str = "-", timeout: float = 60.0) -> int:
     """Run a worker until the job has ended, or the point was reached: its exit code."""
-    values = msgspec.json.encode(launch.plain(settings), enc_hook=str).decode()
+    values = msgspec.json.encode(config.portable_values(settings), enc_hook=str).decode()
     command = [sys.executable, "-m", "tests.documents.killed_worker", point, values, job_id]
     return subprocess.run(command, cwd=ROOT, timeout=timeout, check=False).returncode
 
@@ -93,7 +93,7 @@ def main() -> None:
     POINTS[point]()
     given = msgspec.json.decode(values)
     settings = config.load({}, **given | {"state_dir": Path(given["state_dir"])})
-    launch.Worker(settings, processes=1, until_job=job_id, start_method="fork").run()
+    Assembly(settings).worker(processes=1, until_job=job_id, start_method="fork").run()
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ import msgspec
 
 from penstock import Penstock, config
 from penstock.service.search import Hit
-from penstock.worker import launch
 from tests.documents.worker_commands import loaded
 from tests.worker.worker_processes import ROOT
 
@@ -88,7 +87,7 @@ class Reader:
 
 @contextmanager
 def reader(settings: config.Settings, expected: Sequence[int]) -> Iterator[Reader]:
-    values = msgspec.json.encode(launch.plain(settings), enc_hook=str).decode()
+    values = msgspec.json.encode(config.portable_values(settings), enc_hook=str).decode()
     command = [
         sys.executable,
         "-m",

@@ -12,7 +12,6 @@ import pytest
 
 from penstock import Penstock, config
 from penstock.job import Job
-from penstock.worker import launch
 from tests.pipeline.sample_documents import pdf
 from tests.worker.worker_processes import ROOT
 
@@ -21,7 +20,7 @@ BAD = {
     "spin.txt": "ERR_FILE_TIME",
     "native.txt": "ERR_FILE_TIME",
     "hungry.txt": "ERR_FILE_MEMORY",
-    "crash.txt": "ERR_WORKER_LOST",
+    "crash.txt": "ERR_PARSER_FAILED",
 }
 
 
@@ -44,7 +43,7 @@ class Bench:
         )
 
     def index(self) -> Job:
-        values = msgspec.json.encode(launch.plain(self.settings), enc_hook=str).decode()
+        values = msgspec.json.encode(config.portable_values(self.settings), enc_hook=str).decode()
         given = [values, str(self.folder), str(self._journal)]
         command = [sys.executable, "-m", "tests.documents.budget_worker", *given]
         subprocess.run(command, cwd=ROOT, check=True, timeout=240, stderr=subprocess.DEVNULL)
@@ -99,13 +98,26 @@ def test_bad_files_cost_themselves_only_and_are_not_read_again(bench: Bench):
     assert "done" == str(third.status)
 
 
+def test_a_file_that_crashes_its_process_is_tried_twice(bench: Bench):
+    (bench.folder / "crash.txt").write_text("crash is what the parser does")
+    (bench.folder / "good.txt").write_text("honest words")
+    bench.settings = config.load({}, **config.portable_values(bench.settings) | {"max_retries": 3})
+
+    bench.index()
+
+    assert {"crash.txt": 2, "good.txt": 1} == bench.parsed()
+    with Penstock(settings=bench.settings) as app:
+        reason = app.documents.why(str(bench.folder / "crash.txt"))
+    assert ("failed", True) == (reason.verdict, "crashed (SIGSEGV)" in reason.cause)
+
+
 def test_another_budget_is_another_try(bench: Bench):
     (bench.folder / "hungry.txt").write_text("hungry is what the parser does")
     (bench.folder / "good.txt").write_text("honest words")
     bench.index()
     assert {"hungry.txt", "good.txt"} == set(bench.parsed())
 
-    bench.settings = config.load({}, **launch.plain(bench.settings) | {"file_memory_mb": 112})
+    bench.settings = config.load({}, **config.portable_values(bench.settings) | {"file_memory_mb": 112})
     bench.index()
 
     assert {"hungry.txt"} == set(bench.parsed())
@@ -113,7 +125,7 @@ def test_another_budget_is_another_try(bench: Bench):
 
 def test_a_batch_of_pages_may_outlast_the_grace_of_a_cancel(bench: Bench):
     (bench.folder / "pages.pdf").write_bytes(pdf(*[f"honest page {number}" for number in range(40)]))
-    bench.settings = config.load({}, **launch.plain(bench.settings) | {"cancel_grace_s": 0})
+    bench.settings = config.load({}, **config.portable_values(bench.settings) | {"cancel_grace_s": 0})
 
     job = bench.index()
 

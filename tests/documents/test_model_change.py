@@ -140,7 +140,7 @@ def test_a_space_nobody_here_can_ask_is_said_and_no_error(desk: IndexedFolder):
     strange = new_generation("/far.md", new_page("Words from afar."), place=place, space="acme-4-deadbeef")
     desk.app.documents.catalog.store([strange])
 
-    answer = desk.app._search.ask("afar wheel")
+    answer = desk.app._assembly.search.ask("afar wheel")
 
     assert ["far.md", "mill.md"] == sorted(hit.path.rpartition("/")[2] for hit in answer.hits)
     assert [

@@ -22,9 +22,10 @@ from penstock.pipeline.pipeline import Pipeline
 from penstock.queue.sqlite.queue import SqliteQueue
 from penstock.worker import batch_size
 from penstock.worker.child import Child, ChildOptions
+from penstock.worker.child_handle import OCCUPIED_S, ChildHandle, free_one
 from penstock.worker.lanes import AT_ONCE, SMALLEST, DocumentTools
 from penstock.worker.process_guard import ProcessGuard
-from penstock.worker.shared_state import SharedState
+from penstock.worker.shared_state import TASKS, ExecutingJob, SharedState
 from tests.documents.test_lanes import begin
 
 CHUNKS = 600
@@ -160,3 +161,27 @@ def test_a_child_that_is_kept_free_leaves_tasks_to_others_while_small_jobs_come(
     assert ["tasks", "job", "job", "job"] == events
     with desk.catalog.snapshot() as snapshot:
         assert CHUNKS - SMALLEST[Phase.VECTOR] == snapshot.open_tasks(Phase.VECTOR)
+
+
+def test_the_child_kept_free_is_one_that_no_long_job_occupies(tmp_path: Path):
+    wards = [
+        ChildHandle(f"w-{number}", SharedState.create(tmp_path / str(number)), multiprocessing.Process())
+        for number in range(3)
+    ]
+    now = 1000.0
+    assert wards[0] is free_one(wards, now)
+    assert free_one(wards[:1], now) is None
+
+    # The first reads a large file, the second works on tasks, which it leaves for any job.
+    wards[0].slot.begin((ExecutingJob("job_1", 1, 60),), now - 2 * OCCUPIED_S)
+    wards[1].slot.begin((ExecutingJob(f"{TASKS}:vector", 0, 60),), now - 2 * OCCUPIED_S)
+    assert wards[1] is free_one(wards, now)
+
+    wards[1].slot.begin((ExecutingJob("job_2", 1, 60),), now)
+    assert wards[1] is free_one(wards, now)
+    assert wards[2] is free_one(wards, now + 2 * OCCUPIED_S)
+
+    wards[0].slot.end(1)
+    assert wards[0] is free_one(wards, now)
+    for ward in wards:
+        ward.slot.close(remove=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 from penstock import Penstock, clock, config
+from penstock.assembly import Assembly
 from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Place
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
@@ -19,7 +19,6 @@ from penstock.pipeline.vectors.ann_index import IndexStamp
 from penstock.pipeline.vectors.cache_directory import CacheDirectory, open_shelf
 from penstock.pipeline.vectors.footer import unseal
 from penstock.service.verification import Verifier
-from penstock.worker.launch import open_catalog_again, plain
 from penstock.worker.upkeep.vectors import ROUNDS, VectorKeeper
 
 DOCUMENTS, CHUNKS = 60, 100
@@ -112,7 +111,7 @@ def test_verify_finds_a_damaged_copy_and_fixing_removes_it(app: Penstock):
 
 
 def keeper(app: Penstock, shelf: CacheDirectory) -> VectorKeeper:
-    again = functools.partial(open_catalog_again, plain(app.settings))
+    again = Assembly(app.settings).open_catalog
     return VectorKeeper(app.documents.catalog, again, shelf, "spawn")
 
 

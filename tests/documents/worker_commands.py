@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from penstock import Penstock, config
+from penstock.assembly import Assembly
 from penstock.service.requests import Submission
-from penstock.worker import launch
 from tests.worker.worker_processes import ROOT, children_of
 
 STARTED = b"started\n"
@@ -29,7 +29,7 @@ class Driver:
 
     def __init__(self, settings: config.Settings) -> None:
         self.settings = settings
-        self._values = msgspec.json.encode(launch.plain(settings), enc_hook=str).decode()
+        self._values = msgspec.json.encode(config.portable_values(settings), enc_hook=str).decode()
 
     def run(self, commands: list[Submission], *, together: bool = False) -> None:
         """To the end, one after the other, or all at once with whatever is left over from before."""
@@ -82,11 +82,11 @@ def main() -> None:
     with Penstock(settings=settings) as app:
         if together:
             app.submit_many(commands)
-            launch.Worker(settings, processes=2, until_idle=True, start_method="fork").run()
+            Assembly(settings).worker(processes=2, until_idle=True, start_method="fork").run()
             return
         for command in commands:
             job_id = app.submit(**command).job_id
-            launch.Worker(settings, processes=2, until_job=job_id, start_method="fork").run()
+            Assembly(settings).worker(processes=2, until_job=job_id, start_method="fork").run()
 
 
 if __name__ == "__main__":

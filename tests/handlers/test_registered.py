@@ -17,7 +17,7 @@ ELSEWHERE = {"function", *items.APPLICATIONS_ONLY}
 
 def test_every_pair_of_the_matrix_has_a_handler(tmp_path: Path):
     registry, catalog = Registry(), SqliteCatalog(tmp_path / "catalog.db", synchronous="NORMAL")
-    documents.register(registry, catalog, Pipeline(HashingEmbedder()), ())
+    documents.register(registry, catalog, Pipeline(HashingEmbedder()), (), checkpoint_interval=50)
 
     wanted = {
         f"{item_type}/{op}"

@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock, config
-from penstock.catalog.rules.single_host import HOUSED, IN_A_FILE
+from penstock.assembly import Assembly
 from penstock.catalog_host import refuse_second_host
 from penstock.config import Settings
 from penstock.errors import DocumentsElsewhere
-from penstock.job import WorkerReport
-from penstock.worker.launch import Worker
+from penstock.job import DOCUMENT_FILE, WorkerReport
 from tests.servers.stores import ON_SERVERS, given_back, store_url
 
 
@@ -41,7 +40,7 @@ def app(url: str, tmp_path: Path) -> Iterator[Penstock]:
 def tell(app: Penstock, host: str, *, housed: bool = True, ago_s: float = 0) -> None:
     """As a worker of that host would."""
     now = app.queue.now()
-    info = json.dumps({HOUSED: IN_A_FILE} if housed else {})
+    info = json.dumps(dict(DOCUMENT_FILE) if housed else {})
     report = WorkerReport(worker_id=f"{host}-1", host=host, pid=1, started_at=now, info_json=info)
     app.queue.report(report, now=now - timedelta(seconds=ago_s))
 
@@ -55,7 +54,7 @@ def test_a_second_host_is_refused_by_name(app: Penstock) -> None:
     with pytest.raises(DocumentsElsewhere):
         app.search("gate")
     with pytest.raises(DocumentsElsewhere):
-        Worker(app.settings).run()
+        Assembly(app.settings).worker().run()
     assert app.jobs() == []
 
 
@@ -73,17 +72,17 @@ def test_a_catalog_on_a_server_has_no_host(app: Penstock, tmp_path: Path) -> Non
 
 
 def test_a_worker_says_that_it_has_documents_once_it_has_some(app: Penstock, tmp_path: Path) -> None:
-    def said() -> set[str | None]:
-        return {worker.info.get(HOUSED) for worker in app.queue.workers()}
+    def has_file() -> set[bool]:
+        return {worker.has_document_file for worker in app.queue.workers()}
 
-    Worker(app.settings, until_idle=True).run()
-    assert said() == {None}
+    Assembly(app.settings).worker(until_idle=True).run()
+    assert has_file() == {False}
     (tmp_path / "mill.md").write_text("The gate sticks when it freezes.")
     app.index(tmp_path / "mill.md")
 
-    Worker(app.settings, until_idle=True).run()
+    Assembly(app.settings).worker(until_idle=True).run()
 
-    assert said() == {None, IN_A_FILE}
+    assert has_file() == {False, True}
 
 
 def test_functions_run_on_every_host(app: Penstock, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from penstock.pipeline.chunk.factory import chunk_page, chunker
 from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes, estimated_tokens
 from penstock.pipeline.extract.protocol import Shape
+from penstock.pipeline.pipeline import chunk_sizes
 
 WORDS = [a + b + c for a in ("mill", "weir", "gate") for b in ("stone", "race", "") for c in "aeiouxyz"]
 MARKDOWN_LINES = st.sampled_from(
@@ -248,8 +249,8 @@ def test_sizes_that_make_no_sense_are_refused(size: int, overlap: int):
 
 
 def test_sizes_in_tokens():
-    assert ChunkSizes() == ChunkSizes.of_tokens(512, 0)
-    assert ChunkSizes(400, 40) == ChunkSizes.of_tokens(100, 10)
+    assert ChunkSizes() == chunk_sizes(512, 0)
+    assert ChunkSizes(400, 40) == chunk_sizes(100, 10)
     assert 3 == estimated_tokens("nine char")
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.catalog.sql.tsquery import expression, terms
+from penstock.catalog import path_glob
+from penstock.catalog.sql.tsquery import terms
 from penstock.errors import UnreadableDocument
 from penstock.pipeline.chunk.factory import chunk_page
 from penstock.pipeline.extract.factory import extract
@@ -111,6 +112,18 @@ def test_asking_grows_with_the_query(name: str):
     text = "the words of a chunk that is found by its meaning " * 40
 
     def asked(query: str) -> Callable[[], object]:
-        return lambda: (terms(query), expression(query), _snippet(text, query + "x", ("<", ">")))
+        return lambda: (
+            terms(query),
+            path_glob.posix_expression(query),
+            _snippet(text, query + "x", ("<", ">")),
+        )
 
     check_growth(asked(QUERIES[name](4 * N)), asked(QUERIES[name](STEP * 4 * N)))
+
+
+@pytest.mark.parametrize("glob", ["*a*a*a*a*a*a*b", "*[a]*[a]*[a]*[a]*b*", "*?a*?a*?a*?b*", "*aaaa*aaab*"])
+def test_a_path_filter_grows_with_the_path(glob: str):
+    def asked(length: int) -> Callable[[], object]:
+        return lambda: [path_glob.matches(glob, "/" + "a" * length) for _ in range(20)]
+
+    check_growth(asked(1_000), asked(STEP * 1_000))

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from penstock import Penstock, config
-from penstock.redis_contract import assembly
+from penstock.redis_contract import factory
 from penstock.redis_contract.gateway import Gateway
 from tests.servers.redis import server_url
 
@@ -76,7 +76,7 @@ class Town:
 
     def gateway(self) -> Gateway:
         """Make a gateway in this process; the test calls ``run_round``."""
-        made = assembly.make_gateway(self.settings, self.app, self.app.documents)
+        made = factory.make_gateway(self.settings, self.app, self.app.documents)
         made.beat()
         self._gateways.append(made)
         return made

@@ -19,11 +19,10 @@ import msgspec
 from penstock import config
 from penstock.catalog.factory import open_catalog
 from penstock.queue.factory import open_queue
-from penstock.redis_contract import assembly, inbox
+from penstock.redis_contract import factory, inbox
 from penstock.redis_contract.lists import Lists
 from penstock.service.documents import Documents
 from penstock.service.jobs import Jobs
-from penstock.worker import launch
 from tests.worker.worker_processes import ROOT
 
 
@@ -88,7 +87,7 @@ WAITING_POINTS: dict[str, Callable[[], None]] = {
 
 
 def start_gateway(settings: config.Settings, point: str = "-") -> subprocess.Popen[bytes]:
-    values = msgspec.json.encode(launch.plain(settings), enc_hook=str).decode()
+    values = msgspec.json.encode(config.portable_values(settings), enc_hook=str).decode()
     command = [sys.executable, "-m", "tests.redis_contract.killed_gateway", point, values]
     return subprocess.Popen(command, cwd=ROOT)
 
@@ -100,7 +99,7 @@ def main() -> None:
     settings = config.load({}, **given | {"state_dir": Path(given["state_dir"])})
     jobs = Jobs(open_queue(settings), settings)
     documents = Documents(open_catalog(settings), jobs, settings)
-    assembly.make_gateway(settings, jobs, documents).run()
+    factory.make_gateway(settings, jobs, documents).run()
 
 
 if __name__ == "__main__":

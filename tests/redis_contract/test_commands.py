@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import cli
-from penstock.worker import launch
+from penstock.log_output import JobLogFormatter
 from tests.pipeline.sample_documents import pdf
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
 from tests.signals import hear
@@ -293,7 +293,7 @@ def test_a_foreign_consumer_can_serve_what_submit_produced(town: Town, run: Run,
 def test_names_of_files_cannot_forge_lines_of_the_log():
     record = logging.LogRecord("x", logging.WARNING, "", 0, "job failed: %s", ("a\n\x1b[2J.pdf",), None)
 
-    line = launch._JobLines("%(message)s").format(record)
+    line = JobLogFormatter("%(message)s").format(record)
 
     assert "job failed: a\\n\\x1b[2J.pdf" == line
 

@@ -18,7 +18,7 @@ from penstock import lifecycle
 from penstock.job import ClaimRequest
 from penstock.queue.redis.server import Server as Broker
 from penstock.redis_contract.lists import Lists
-from penstock.retry import Classification
+from penstock.retry import JOB_BACKOFF, Classification
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
 from tests.redis_contract.killed_gateway import POINTS, start_gateway
 from tests.servers.redis import own_server
@@ -221,7 +221,7 @@ def test_gateways_of_another_queue_are_left_alone(town: Town):
 
 
 def test_transient_trouble_is_tried_again_with_the_contracts_pauses(town: Town):
-    """A device error while reading: three retries after 5, 10 and 30 seconds, about."""
+    """A device error while reading: three retries, each after its back-off."""
     path = town.put("a.txt", "Water.")
     path.unlink()
     os.mkfifo(path)
@@ -248,7 +248,7 @@ def test_transient_trouble_is_tried_again_with_the_contracts_pauses(town: Town):
                 shown["error_type"],
             )
             moment = job.run_at
-    assert [5, 10, 30] == pauses
+    assert [JOB_BACKOFF.seconds(number) for number in (1, 2, 3)] == pauses
     assert ("failed", "3", "ERR_NETWORK") == (shown["status"], shown["retry_count"], shown["error_code"])
     assert "it is no regular file" == shown["file_error"]
     record = json.loads((town.inbox() / "failed" / "a.txt.error.json").read_text())

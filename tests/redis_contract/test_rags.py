@@ -99,6 +99,16 @@ def test_what_is_wrong_is_named_with_its_file(tmp_path: Path, text: str, said: s
     assert said in refusal.value.message
 
 
+@pytest.mark.parametrize(
+    "text", ["redis: {{url: 'redis://x:{0}@h'\n password: 1\n", "redis: {{password: {0} ]\n"]
+)
+def test_a_file_that_is_no_yaml_is_named_by_its_line_without_what_is_there(tmp_path: Path, text: str):
+    with pytest.raises(InvalidRags, match=r"not YAML: .*\(line \d+, column \d+\)") as refusal:
+        loaded(tmp_path, text.format("s3cret"))
+
+    assert "s3cret" not in refusal.value.message
+
+
 def test_a_file_that_is_not_there_and_a_rag_that_is_not_known(tmp_path: Path):
     with pytest.raises(InvalidRags, match="No such file"):
         rags.load(tmp_path / "none.yaml")

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from penstock import config
-from penstock.redis_contract import assembly, keys
+from penstock.redis_contract import factory, keys
 from penstock.redis_contract.gateway import Gateway
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
 from tests.redis_contract.killed_gateway import WAITING_POINTS, start_gateway
@@ -241,7 +241,7 @@ def test_a_key_of_another_type_does_not_stop_the_other_lists(
 
 
 def health(town: Town) -> dict[str, Any]:
-    contract = assembly.open_contract(town.settings)
+    contract = factory.open_contract(town.settings)
     try:
         found: dict[str, Any] = msgspec.to_builtins(contract.health())
         return found

@@ -117,10 +117,15 @@ PLANNED: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("name", PLANNED)
-def test_a_statement_on_postgres_reads_a_bounded_part(many_on_postgres: PostgresQueue, name: str) -> None:
-    """Without statistics, and of 30,000 rows never more than the bound the statement is given."""
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_a_statement_on_postgres_reads_a_bounded_part(
+    many_on_postgres: PostgresQueue, name: str, analyzed: bool
+) -> None:
+    """With or without statistics, and of 30,000 rows never more than the bound the statement is given."""
     values = PLANNED[name]
-    with many_on_postgres._reading() as rows:
+    with many_on_postgres._reading() as rows, rows.connection.transaction(force_rollback=True):
+        if analyzed:
+            rows.execute("ANALYZE unified_queue", {})
         found = rows.execute("EXPLAIN (ANALYZE, COSTS off, TIMING off) " + POSTGRES[name], values).fetchall()
     plan = "\n".join(line for (line,) in found)
     read = [float(number) for number in re.findall(r"rows=([\d.]+)", plan)]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from penstock import lifecycle
-from penstock.job import Claim, ClaimRequest, Scope
+from penstock.job import Claim, ClaimRequest, Held, JobQuery, Scope
 from penstock.queue.postgres.queue import PostgresQueue
+from penstock.queue.postgres.rows import PostgresRows
 from tests.servers import postgres
 from tests.stores.new_jobs import T0
 from tests.stores.new_jobs import call as new
+
+LINES = 20
 
 
 @pytest.fixture
@@ -77,3 +82,31 @@ def test_what_has_an_end_of_its_own_does_not_hold_up_what_was_taken(queue: Postg
 
     assert ["pending"] == exchange.settled
     assert {"job_000001", "job_000002"} == {claim.queue_id for claim in exchange.claims}
+
+
+def test_a_claim_that_meets_paused_lines_takes_few_statements(
+    queue: PostgresQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transaction keeps the resume waiting; line by line it took thousands."""
+    queue.add([new(n, lock_key=f"entity:{n % LINES}") for n in range(30 * LINES)], now=T0)
+    heads = queue.claim(ClaimRequest("w", 30 * LINES), now=T0)
+    assert LINES == len(heads)
+    queue.pause(Scope(heads[0].tenant_id))
+    queue.settle([lifecycle.done(each) for each in heads], now=T0)
+    sent = []
+    execute = PostgresRows.execute
+
+    def recorded(rows: PostgresRows, statement: str, values: Any) -> Any:
+        sent.append(statement)
+        return execute(rows, statement, values)
+
+    monkeypatch.setattr(PostgresRows, "execute", recorded)
+
+    assert [] == _claimed(queue)
+
+    transactions = sent.count("BEGIN")
+    assert len(sent) <= 300 * transactions, Counter(sent).most_common(5)
+    left = 29 * LINES
+    while queue.count(JobQuery(held=Held.LOCK)):
+        assert [] == _claimed(queue)
+    assert {(): left} == queue.count(JobQuery(held=Held.PAUSE))

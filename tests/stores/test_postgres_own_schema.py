@@ -16,10 +16,10 @@ from click.testing import CliRunner
 from penstock import Penstock, config, lifecycle
 from penstock.catalog.views import Filters
 from penstock.cli.main import cli
-from penstock.database.postgres_url import split_schema
 from penstock.errors import InvalidSetting, StoreDenied
 from penstock.job import ClaimRequest, JobQuery, Scope
 from penstock.queue.postgres.queue import PostgresQueue
+from penstock.store_url import StoreUrl
 from tests.catalog.conftest import put
 from tests.servers import postgres
 from tests.stores.new_jobs import new
@@ -160,9 +160,9 @@ def test_a_name_that_cannot_be_used_is_refused(bad: str) -> None:
 
 
 def test_a_url_keeps_what_is_not_ours() -> None:
-    assert ("postgresql://h/d", "a") == split_schema("postgresql://h/d?schema=a")
-    assert ("postgresql://h/d?x=1&y=2", "a") == split_schema("postgresql://h/d?x=1&schema=a&y=2")
-    assert ("postgresql://h/d?x=1", None) == split_schema("postgresql://h/d?x=1")
+    assert ("postgresql://h/d", "a") == StoreUrl("postgresql://h/d?schema=a").split_schema()
+    assert ("postgresql://h/d?x=1&y=2", "a") == StoreUrl("postgresql://h/d?x=1&schema=a&y=2").split_schema()
+    assert ("postgresql://h/d?x=1", None) == StoreUrl("postgresql://h/d?x=1").split_schema()
 
 
 def test_a_schema_wins_over_a_search_path_in_the_options(names: list[str]) -> None:

@@ -32,6 +32,11 @@ def regex(context: Context) -> None:
     re.match(r"(a|a)+$", "a" * 60 + "b")
 
 
+def total(context: Context) -> int:
+    """Hold the interpreter for hours in a builtin that does not look at signals."""
+    return sum(range(10**14))
+
+
 def kill_self(context: Context) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 

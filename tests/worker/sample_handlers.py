@@ -57,6 +57,7 @@ from tests.worker.misbehaving_functions import (
     surrogates,
     sys_exit,
     too_large,
+    total,
     unspeakable,
     where,
 )
@@ -217,6 +218,7 @@ HANDLERS: dict[str, Callable[[Context], Any]] = {
         wait_for,
         busy,
         regex,
+        total,
         digest,
         stubborn,
         checkpoints,

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from penstock.catalog.protocol import Catalog
-from penstock.config import Settings, masked_url
+from penstock.config import Settings
 from penstock.errors import UnknownScheme
 from penstock.queue.factory import postgres_driver, sqlite_file
 
 
 def open_catalog(settings: Settings) -> Catalog:
     """The catalog behind ``settings.catalog_url``, its schema brought up to date."""
-    scheme, separator, rest = settings.catalog_url.partition("://")
-    if separator and scheme == "sqlite":
-        return _sqlite(rest, settings)
-    if separator and scheme in ("postgresql", "postgres"):
+    url = settings.catalog_store
+    if url.engine == "sqlite":
+        return _sqlite(settings)
+    if url.engine == "postgres":
         return _postgres(settings)
     raise UnknownScheme(
-        f"no catalog for {masked_url(settings.catalog_url)[:200]!r}",
+        f"no catalog for {url.masked[:200]!r}",
         remedy="Set PENSTOCK_CATALOG_URL to sqlite:///PATH or postgresql://….",
     )
 
 
-def _sqlite(rest: str, settings: Settings) -> Catalog:
+def _sqlite(settings: Settings) -> Catalog:
     from penstock.catalog.sql.sqlite import SqliteCatalog
 
     return SqliteCatalog(
-        sqlite_file(rest, settings),
+        sqlite_file(settings.catalog_store, settings),
         synchronous=settings.sqlite_synchronous,
         busy_timeout_s=settings.busy_timeout_s,
     )

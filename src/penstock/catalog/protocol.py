@@ -63,10 +63,10 @@ from penstock.catalog.views import (
 )
 
 BATCH = 1_000
-"""Sources removed or renamed, chunks swept, in one transaction unless told otherwise."""
+"""Sources removed or renamed in one transaction unless told otherwise."""
 
-TASK_LEASE = timedelta(seconds=120)
-"""A task without a sign of life for this long is lost."""
+SWEPT = 256
+"""Chunks swept in one transaction unless told otherwise: others wait meanwhile."""
 
 
 class CatalogSnapshot(Protocol):
@@ -114,9 +114,6 @@ class CatalogSnapshot(Protocol):
     def content(self, document_id: int) -> tuple[NewPage, ...]:
         """The pages of a generation that was read to its end, as they would be stored again, without
         vectors."""
-
-    def page_text(self, page_id: int) -> str | None:
-        """The text of a page, where it was kept."""
 
     def missing(self, document_id: int, *, limit: int = 100) -> list[MissingPart]:
         """What failed for good in ocr or vector."""
@@ -206,7 +203,10 @@ class Catalog(Protocol):
     def store(
         self, generations: Sequence[NewGeneration], *, now: datetime | None = None
     ) -> list[StoreResult]:
-        """Write generations, all in one transaction, each with its own outcome.
+        """Write generations, each with its own outcome. Small ones share a transaction. A large one takes
+        several (``portions``) and is published only once it is whole: cut short in between, it is dropped by
+        the next ``store`` of its path, or found by ``unfinished``. One that was dropped meanwhile by another
+        call is answered as ``building``, unless its note says more.
 
         One whose pages all have their chunks and whose chunks all have (or find) their vectors is published
         at once. Any other is built by tasks: pages without chunks get ocr tasks, chunks without a vector
@@ -220,7 +220,7 @@ class Catalog(Protocol):
     def adopt(self, adoption: Adoption, *, now: datetime | None = None) -> bool:
         """Take over a generation being built, or a published one that is partial, before reading the source
         again: its failed tasks start again, the job is told of the end. False when there is nothing to wait
-        for: it is not being built any more, and nothing of it had failed."""
+        for: it is not being built any more and nothing of it had failed, or parts of it are unwritten."""
 
     def drop(self, document_id: int, note: str, *, now: datetime | None = None) -> bool:
         """Give up a generation being built; the published one stays. Its running tasks will find their
@@ -240,12 +240,13 @@ class Catalog(Protocol):
         vectors, later phases skipped behind a gate that failed for good, pages and documents brought up to
         their parts, publishing. Each applies only while its claim number holds; None: the claim was lost."""
 
+    def unfinished(self, *, silent: timedelta, now: datetime | None = None, limit: int = 100) -> list[int]:
+        """Large generations whose next part has not come for longer than ``silent``, for ``drop``."""
+
     def renew(self, claims: Sequence[HeldTask | Task], *, now: datetime | None = None) -> list[bool]:
         """A sign of life for claims still held; False where the claim was lost."""
 
-    def expired(
-        self, *, lease: timedelta = TASK_LEASE, now: datetime | None = None, limit: int = 100
-    ) -> list[HeldTask]:
+    def expired(self, *, lease: timedelta, now: datetime | None = None, limit: int = 100) -> list[HeldTask]:
         """Claims without a sign of life for longer than the lease, for ``outcomes.lost`` and ``settle``."""
 
     def held(self, worker_id: str) -> list[HeldTask]:
@@ -291,20 +292,13 @@ class Catalog(Protocol):
     ) -> list[OutboxEntry]:
         """What is left to do after transactions that are over, oldest first."""
 
-    def leftovers(self, entry_id: int, *, limit: int = BATCH) -> list[str]:
-        """``chunk_id`` of a leftover that no live generation of its source has: to be deleted in outside
-        stores before ``clear``. Parts that a live generation kept are not among them."""
-
-    def clear(self, entry_ids: Sequence[int], *, limit: int = BATCH, now: datetime | None = None) -> bool:
+    def clear(self, entry_ids: Sequence[int], *, limit: int = SWEPT, now: datetime | None = None) -> bool:
         """Job entries go. Of leftovers, up to ``limit`` chunks are removed with text, keyword entry and
         vector (which goes to the cache); the entry goes with the last. True: nothing of these is left.
         Until then no vector task of a newer generation of that source is claimed."""
 
     def note(self, entries: Sequence[LedgerEntry], *, now: datetime | None = None) -> None:
         """Record why paths are not indexed. A later ``store`` or ``remove`` of the path takes it back."""
-
-    def unnote(self, place: Place, paths: Sequence[str]) -> None:
-        """Take records back: the paths are gone."""
 
     def remember(
         self, tenant_id: str, space: str, vectors: Mapping[str, bytes], *, now: datetime | None = None

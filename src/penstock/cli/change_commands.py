@@ -50,7 +50,7 @@ def rename(session: Session, /, old: str, new: str, **where: Any) -> None:
 @click.pass_obj
 def delete(session: Session, /, path_or_id: str, **where: Any) -> None:
     """Forget a document, or everything below a folder. Files on the disk are not touched."""
-    removal = session.documents.removal(
+    removal = session.assembly.documents.removal(
         path_or_id, tenant_id=where.get("tenant"), collection=where.get("collection")
     )
     _submit(session, removal)
@@ -92,15 +92,15 @@ def _asked(item_type: str, op: str, payload: dict[str, Any], where: dict[str, An
 
 
 def _submit(session: Session, submission: Submission) -> None:
-    alive = session.worker_alive()
+    alive = session.assembly.worker_alive()
     if not alive and submission["item_type"] == "rename":
-        session.refuse_another_model()
-    receipt = session.jobs.submit(**submission)
+        session.assembly.documents.refuse_another_model()
+    receipt = session.assembly.jobs.submit(**submission)
     if alive:
         _tell_queued(session, receipt)
         return
-    session.make_worker(session.settings, processes=1, until_job=receipt.job_id, grace=5.0).run()
-    job = session.jobs.job(receipt.job_id)
+    session.run_here(receipt.job_id)
+    job = session.assembly.jobs.job(receipt.job_id)
     told = job.result or {"outcome": str(job.status)}
     if session.as_json:
         error = {"code": job.error_code, "message": job.error_message} if job.error_code else None
@@ -138,7 +138,7 @@ def verify(session: Session, /, tenant: str | None, fix: bool, checksum: bool) -
 
     The exit code is 0 when there is none, or with --fix.
     """
-    verifier = session.verifier
+    verifier = session.assembly.verifier
     found = list(verifier.differences(tenant, checksum=checksum))
     repaired = verifier.repair() if fix and any(one.path is None for one in found) else 0
     receipts = verifier.fix(found) if fix and found else []
@@ -157,7 +157,7 @@ def verify(session: Session, /, tenant: str | None, fix: bool, checksum: bool) -
             emit(f"{how_many(len(receipts), 'job')} queued to put the rest right.")
         if fix:
             _tell_left_alone(found)
-        if (repaired or receipts) and not session.worker_alive():
+        if (repaired or receipts) and not session.assembly.worker_alive():
             emit("No worker is running here. Start one with: penstock worker")
     if found and not fix:
         raise SystemExit(REFUSED)

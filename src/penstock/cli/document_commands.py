@@ -37,7 +37,7 @@ def list_documents(
     session: Session, collection: str | None, tenant: str | None, path: str | None, limit: int, after: str
 ) -> None:
     """Documents that a search can find."""
-    found = session.documents.sources(
+    found = session.assembly.documents.sources(
         path=path, after=after, limit=limit + 1, collection=collection, tenant_id=tenant
     )
     page = found[:limit]
@@ -73,8 +73,8 @@ def _name(source: Source) -> str:
 @click.pass_obj
 def show(session: Session, path_or_id: str, collection: str | None, tenant: str | None) -> None:
     """One document and its generations."""
-    source = session.documents.source(path_or_id, collection=collection, tenant_id=tenant)
-    generations = session.documents.generations(source.source_id)
+    source = session.assembly.documents.source(path_or_id, collection=collection, tenant_id=tenant)
+    generations = session.assembly.documents.generations(source.source_id)
     if session.as_json:
         emit_json({"document": source, "generations": generations})
         return
@@ -116,7 +116,7 @@ def _facts(source: Source) -> list[tuple[str, object]]:
 @click.pass_obj
 def history(session: Session, path_or_id: str, collection: str | None, tenant: str | None) -> None:
     """What happened to a document: indexed, updated, renamed, removed. Also to one that is gone."""
-    entries = session.documents.history(path_or_id, collection=collection, tenant_id=tenant)
+    entries = session.assembly.documents.history(path_or_id, collection=collection, tenant_id=tenant)
     if session.as_json:
         emit_json({"history": entries})
         return
@@ -133,13 +133,13 @@ def history(session: Session, path_or_id: str, collection: str | None, tenant: s
 @click.pass_obj
 def tree(session: Session, path_or_id: str, collection: str | None, tenant: str | None, limit: int) -> None:
     """How far each phase of a document is, page by page."""
-    source = session.documents.source(path_or_id, collection=collection, tenant_id=tenant)
-    generations = session.documents.generations(source.source_id)
+    source = session.assembly.documents.source(path_or_id, collection=collection, tenant_id=tenant)
+    generations = session.assembly.documents.generations(source.source_id)
     if not generations:
         emit("No generation of it is left.")
         return
     newest = generations[0]
-    pages = session.documents.pages(newest.document_id, limit=limit)
+    pages = session.assembly.documents.pages(newest.document_id, limit=limit)
     if session.as_json:
         emit_json({"document": newest, "pages": pages})
         return
@@ -173,7 +173,7 @@ def _phases(document: Document) -> str:
 @click.pass_obj
 def why(session: Session, path: str, collection: str | None, tenant: str | None) -> None:
     """Whether a path can be found by a search, and if not, why."""
-    reason = session.documents.why(path, collection=collection, tenant_id=tenant)
+    reason = session.assembly.documents.why(path, collection=collection, tenant_id=tenant)
     if session.as_json:
         emit_json(reason)
         return
@@ -217,10 +217,10 @@ def note(session: Session, /, text: str, **given: Any) -> None:
     """
     if given["delete"] and given["update"] is not None:
         raise click.UsageError("--update and --delete: give one of them.")
-    alive = session.worker_alive()
+    alive = session.assembly.worker_alive()
     if not alive and not given["delete"]:
-        session.refuse_another_model()
-    receipt = session.documents.note(
+        session.assembly.documents.refuse_another_model()
+    receipt = session.assembly.documents.note(
         text,
         tag=given["tag"],
         collection=given["collection"],
@@ -229,8 +229,8 @@ def note(session: Session, /, text: str, **given: Any) -> None:
         delete=given["delete"],
     )
     if not alive:
-        session.make_worker(session.settings, processes=1, until_job=receipt.job_id, grace=5.0).run()
-    job = session.jobs.job(receipt.job_id)
+        session.run_here(receipt.job_id)
+    job = session.assembly.jobs.job(receipt.job_id)
     if session.as_json:
         answer = {"job_id": receipt.job_id, "status": spoken(job.status), "dedupe_hit": receipt.dedupe_hit}
         emit_json(answer | {"result": job.result, "error": job.error_message})

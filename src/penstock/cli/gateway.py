@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import click
 
 from penstock.cli.output import emit, emit_json
 from penstock.cli.session import Session, json_option
+from penstock.log_output import log_to_stderr
 
 if TYPE_CHECKING:
     from penstock.cli.session import Command
-    from penstock.config import Settings
 
 SHOWN = 8
 
@@ -23,16 +24,6 @@ def config_option(command: Command) -> Command:
         metavar="FILE",
         help="The YAML file that says which RAGs there are, instead of PENSTOCK_RAG_CONFIG.",
     )(command)
-
-
-def contract_settings(session: Session, url: str | None, rag_config: str | None) -> Settings:
-    """The settings with what the command line says of the contract."""
-    import dataclasses
-
-    from penstock import config
-
-    given = config.load(contract_url=url, rag_config=rag_config)
-    return dataclasses.replace(session.settings, contract_url=given.contract_url, rag_config=given.rag_config)
 
 
 @click.command()
@@ -49,19 +40,17 @@ def gateway(session: Session, redis_url: str | None, rag_config: str | None) -> 
     \b
     penstock gateway redis://broker:6379/0 --config rags.yaml
     """
-    made = session.make_gateway(contract_settings(session, redis_url, rag_config))
+    log_to_stderr(logging.INFO)
+    session.overrides.update(contract_url=redis_url, rag_config=rag_config)
+    made = session.assembly.gateway
+
+    store = session.settings.store.masked
 
     def tell() -> None:
         if session.as_json:
-            emit_json({"rags": made.serves, "redis": made.where, "store": _store(session)})
+            emit_json({"rags": made.serves, "redis": made.where, "store": store})
             return
         named = ", ".join(made.serves[:SHOWN]) + (", …" if len(made.serves) > SHOWN else "")
-        emit(f"Taking messages for {named} from {made.where} into {_store(session)}.")
+        emit(f"Taking messages for {named} from {made.where} into {store}.")
 
     made.run(tell)
-
-
-def _store(session: Session) -> str:
-    from penstock.config import masked_url
-
-    return masked_url(session.settings.url)

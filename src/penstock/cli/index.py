@@ -64,10 +64,10 @@ def index(session: Session, /, path: str, **given: Any) -> None:
     if given["dry_run"]:
         _preview(session, path, options)
         return
-    alive = session.worker_alive()
+    alive = session.assembly.worker_alive()
     if not alive and given["wait"] is not False:
-        session.refuse_another_model()
-    receipt = session.documents.index(path, **options)
+        session.assembly.documents.refuse_another_model()
+    receipt = session.assembly.documents.index(path, **options)
     here = given["wait"] is not False and not alive and not _claimed_elsewhere(session, receipt.job_id)
     if not session.as_json:
         _tell_queued(receipt, alive)
@@ -76,12 +76,12 @@ def index(session: Session, /, path: str, **given: Any) -> None:
             emit_json({"job_id": receipt.job_id, "status": "pending", "dedupe_hit": receipt.dedupe_hit})
         return
     began = time.monotonic()
-    follower = JobProgress(session.another_jobs(), receipt.job_id, session.documents)
+    follower = JobProgress(session.assembly.further_jobs(), receipt.job_id, session.assembly.documents)
     with shown(follower, f"Indexing {path}"):
         if here:
-            _work_here(session, receipt.job_id, 1 if given["serial"] else given["processes"] or 2)
+            session.run_here(receipt.job_id, processes=1 if given["serial"] else given["processes"] or 2)
         else:
-            session.wait(receipt.job_id)
+            session.assembly.wait(receipt.job_id)
     _tell_ended(session, receipt.job_id, time.monotonic() - began)
 
 
@@ -98,19 +98,15 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
 
 def _claimed_elsewhere(session: Session, job_id: str) -> bool:
     """Whether a worker on another host takes it. Stores in files have none: their workers are known here."""
-    if session.settings.url.startswith(("sqlite:", "jsonl:")):
+    if session.settings.store.is_file:
         return False
-    if session.jobs.job(job_id).status != "pending":
+    if session.assembly.jobs.job(job_id).status != "pending":
         # From an earlier request; whoever took it may be dead, and nobody would notice. Two may work on it.
         return False
     until = time.monotonic() + CLAIMED_WITHIN_S
-    while session.jobs.job(job_id).status == "pending" and (left := until - time.monotonic()) > 0:
-        session.jobs.queue.wait(min(left, 0.2))
-    return session.jobs.job(job_id).status != "pending"
-
-
-def _work_here(session: Session, job_id: str, processes: int) -> None:
-    session.make_worker(session.settings, processes=processes, until_job=job_id, grace=5.0).run()
+    while session.assembly.jobs.job(job_id).status == "pending" and (left := until - time.monotonic()) > 0:
+        session.assembly.jobs.queue.wait(min(left, 0.2))
+    return session.assembly.jobs.job(job_id).status != "pending"
 
 
 def _tell_queued(receipt: Receipt, alive: bool) -> None:
@@ -125,9 +121,11 @@ def _tell_queued(receipt: Receipt, alive: bool) -> None:
 
 
 def _tell_ended(session: Session, job_id: str, seconds: float) -> None:
-    job = session.jobs.job(job_id)
+    job = session.assembly.jobs.job(job_id)
     failures = (
-        session.jobs.jobs(status="failed", parent_id=job_id, limit=NAMED) if job.children_failed else []
+        session.assembly.jobs.jobs(status="failed", parent_id=job_id, limit=NAMED)
+        if job.children_failed
+        else []
     )
     if session.as_json:
         emit_json(_as_json(job, failures, seconds))
@@ -209,7 +207,7 @@ def _path(job: Job) -> str:
 
 
 def _preview(session: Session, path: str, options: dict[str, Any]) -> None:
-    preview = session.documents.preview(path, **options)
+    preview = session.assembly.documents.preview(path, **options)
     if session.as_json:
         emit_json(preview)
         return

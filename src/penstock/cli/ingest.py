@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.exit_codes import NOT_SUBMITTED, REFUSED
-from penstock.cli.gateway import config_option, contract_settings
+from penstock.cli.gateway import config_option
 from penstock.cli.output import emit, emit_error, emit_json, fields, printable, span, table
 from penstock.cli.session import Command, Session, json_option
 from penstock.errors import StoreError
@@ -71,17 +71,18 @@ def submit(
     from penstock.redis_contract.producer_types import SubmitRequest
 
     dry_run = given.pop("dry_run")
-    with session.contract(contract_settings(session, redis_url, rag_config)) as contract:
-        prepared = contract.prepare(rag_id, path, SubmitRequest(**given))
-        connected = None
-        if not dry_run:
-            try:
-                contract.submit(prepared)
-            except StoreError as error:
-                emit_error(error, as_json=session.as_json)
-                raise SystemExit(NOT_SUBMITTED) from None
-            with suppress(StoreError):  # it was sent; who serves it is only good to know
-                connected = contract.health().worker_connected
+    session.overrides.update(contract_url=redis_url, rag_config=rag_config)
+    contract = session.assembly.producer
+    prepared = contract.prepare(rag_id, path, SubmitRequest(**given))
+    connected = None
+    if not dry_run:
+        try:
+            contract.submit(prepared)
+        except StoreError as error:
+            emit_error(error, as_json=session.as_json)
+            raise SystemExit(NOT_SUBMITTED) from None
+        with suppress(StoreError):  # it was sent; who serves it is only good to know
+            connected = contract.health().worker_connected
     if session.as_json:
         told = {"job_id": prepared.message["job_id"], "list": prepared.key, "message": prepared.message}
         emit_json(told | {"submitted": not dry_run, "worker_connected": connected})
@@ -121,12 +122,13 @@ def job_status(
     session: Session, job_id: str, follow: bool, redis_url: str | None, rag_config: str | None
 ) -> None:
     """What the hash of a job says."""
-    with session.contract(contract_settings(session, redis_url, rag_config)) as contract:
+    session.overrides.update(contract_url=redis_url, rag_config=rag_config)
+    contract = session.assembly.producer
+    shown = contract.status(job_id)
+    while follow and shown.get("status") not in ENDED:
+        _tell_way(session, shown)
+        time.sleep(FOLLOW_S)
         shown = contract.status(job_id)
-        while follow and shown.get("status") not in ENDED:
-            _tell_way(session, shown)
-            time.sleep(FOLLOW_S)
-            shown = contract.status(job_id)
     if session.as_json:
         emit_json(shown)
     else:
@@ -194,18 +196,19 @@ def _status(shown: dict[str, Any]) -> str:
 @click.pass_obj
 def queue_status(session: Session, watch: bool, redis_url: str | None, rag_config: str | None) -> None:
     """The lists of the Redis contract, and whether somebody serves them."""
-    with session.contract(contract_settings(session, redis_url, rag_config)) as contract:
-        while True:
-            health = contract.health()
-            if watch and not session.as_json:
-                click.clear()
-            if session.as_json:
-                emit_json(health)
-            else:
-                _print_health(health)
-            if not watch:
-                return
-            time.sleep(WATCH_S)
+    session.overrides.update(contract_url=redis_url, rag_config=rag_config)
+    contract = session.assembly.producer
+    while True:
+        health = contract.health()
+        if watch and not session.as_json:
+            click.clear()
+        if session.as_json:
+            emit_json(health)
+        else:
+            _print_health(health)
+        if not watch:
+            return
+        time.sleep(WATCH_S)
 
 
 def _print_health(health: Health) -> None:

@@ -33,10 +33,10 @@ def jobs(context: click.Context, job_id: str | None, watch: bool, limit: int) ->
         if watch and not session.as_json:
             click.clear()
         if job_id is None:
-            queue_inspect.print_jobs(session, session.jobs.jobs(top_level=True, limit=limit))
+            queue_inspect.print_jobs(session, session.assembly.jobs.jobs(top_level=True, limit=limit))
         else:
             context.invoke(queue_inspect.show, job_id=job_id)
-            watch = watch and not session.jobs.job(job_id).ended
+            watch = watch and not session.assembly.jobs.job(job_id).ended
         if not watch:
             return
         time.sleep(WATCH_S)
@@ -48,16 +48,20 @@ def jobs(context: click.Context, job_id: str | None, watch: bool, limit: int) ->
 @click.pass_obj
 def status(session: Session, tenant: str | None) -> None:
     """The queue, the documents, and who works."""
-    stats, overview = session.jobs.stats(), session.documents.overview(tenant)
+    stats, overview = session.assembly.jobs.stats(), session.assembly.documents.overview(tenant)
     if session.as_json:
         emit_json(
-            {"queue": stats_as_json(stats), "documents": overview, "worker_here": session.worker_alive()}
+            {
+                "queue": stats_as_json(stats),
+                "documents": overview,
+                "worker_here": session.assembly.worker_alive(),
+            }
         )
         return
     queue_inspect.print_stats(stats)
     emit("")
     _print_documents(overview, session.settings.embedder)
-    if not session.worker_alive() and stats.by_status.get("pending"):
+    if not session.assembly.worker_alive() and stats.by_status.get("pending"):
         emit("\nNo worker is running here. Start one with: penstock worker")
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -23,17 +22,9 @@ from penstock.cli import (
 )
 from penstock.cli.exit_codes import INTERRUPTED
 from penstock.cli.global_options import add_global_options
-from penstock.cli.session import Contract, Gateway, Session, Worker
+from penstock.cli.session import Session
 from penstock.cli.streams import mend_standard_streams, told
 from penstock.errors import PenstockError
-
-if TYPE_CHECKING:
-    from penstock.config import Settings
-    from penstock.service.documents import Documents
-    from penstock.service.jobs import Jobs
-    from penstock.service.rebuild import Rebuilder
-    from penstock.service.search import Search
-    from penstock.service.verification import Verifier
 
 
 class Root(click.Group):
@@ -75,98 +66,11 @@ def cli(context: click.Context, state: str | None, url: str | None, as_json: boo
     where. These options may also stand after the command. Exit codes: 0 done, 1 refused, 2 usage,
     3 configuration, 4 not found, 5 conflict, 6 queue full, 7 store.
     """
-
-    def load(**overrides: Any) -> Settings:
-        from penstock import config
-
-        return config.load(**overrides)
-
-    session = Session(load, _House())
+    session = Session()
     session.overrides.update(url=url, state_dir=state)
     session.as_json = as_json
     context.obj = session
     context.call_on_close(session.close)
-
-
-class _House:
-    """What only the composition root may know: how stores are opened and workers made."""
-
-    def jobs(self, settings: Settings) -> Jobs:
-        from penstock.queue.factory import open_queue
-        from penstock.service.jobs import Jobs
-
-        return Jobs(open_queue(settings), settings, door="cli")
-
-    def documents(self, settings: Settings, jobs: Jobs) -> Documents:
-        from penstock.catalog.factory import open_catalog
-        from penstock.catalog_host import refuse_second_host
-        from penstock.service.documents import Documents
-
-        refuse_second_host(settings, jobs.queue)
-        return Documents(open_catalog(settings), jobs, settings)
-
-    def search(self, settings: Settings, documents: Documents) -> Search:
-        from penstock.pipeline.embed.factory import open_space
-        from penstock.pipeline.vectors.cache import VectorCache
-        from penstock.pipeline.vectors.cache_directory import open_shelf
-        from penstock.service.search import Search
-
-        return Search(documents.catalog, settings, open_space, VectorCache(open_shelf(settings)))
-
-    def verifier(self, documents: Documents, jobs: Jobs) -> Verifier:
-        from penstock.service.verification import Verifier
-
-        return Verifier(documents.catalog, jobs)
-
-    def rebuilder(self, settings: Settings, documents: Documents, jobs: Jobs) -> Rebuilder:
-        from penstock.pipeline.embed.factory import open_embedder
-        from penstock.pipeline.pipeline import Pipeline
-        from penstock.service.rebuild import Rebuilder
-
-        return Rebuilder(documents.catalog, jobs, Pipeline(open_embedder(settings.embedder)))
-
-    def worker(self, settings: Settings, **options: Any) -> Worker:
-        from penstock.worker import launch
-
-        # Work done inside another command has the terminal for itself: only what stops it is told.
-        launch.log_to_stderr(logging.ERROR if options.get("until_job") else logging.INFO)
-        return launch.Worker(settings, **options)
-
-    def worker_once_reachable(self, settings: Settings, **options: Any) -> Worker | None:
-        from penstock.store_wait import once_reachable
-        from penstock.worker import launch
-
-        launch.log_to_stderr(logging.INFO)
-
-        def reached() -> Worker:
-            # An application opens its queue when it is loaded, so that is tried again as well.
-            made = launch.Worker(settings, **options)
-            made.check_stores()
-            return made
-
-        return once_reachable(reached)
-
-    def worker_alive(self, settings: Settings, jobs: Jobs) -> bool:
-        from penstock.worker import launch
-
-        return launch.worker_alive(settings, jobs.queue)
-
-    def wait(self, jobs: Jobs, job_id: str) -> None:
-        from penstock.queue.wait import wait_for
-
-        wait_for(jobs.queue, lambda: jobs.job(job_id).ended, None)
-
-    def contract(self, settings: Settings) -> Contract:
-        from penstock.redis_contract import assembly
-
-        return assembly.open_contract(settings)
-
-    def gateway(self, settings: Settings, jobs: Jobs, documents: Documents) -> Gateway:
-        from penstock.redis_contract import assembly
-        from penstock.worker import launch
-
-        launch.log_to_stderr(logging.INFO)
-        return assembly.make_gateway(settings, jobs, documents)
 
 
 for command in (

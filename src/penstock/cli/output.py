@@ -15,6 +15,7 @@ import click
 from penstock import clock
 from penstock.cli.exit_codes import PIPE_CLOSED
 from penstock.errors import OutputFailed, PenstockError
+from penstock.log_output import escape_control
 
 WIDE = 100_000
 """Columns of what is no terminal: programs and files want whole values, not lines that fit."""
@@ -58,11 +59,7 @@ def emit_error(error: PenstockError, *, as_json: bool) -> None:
 
 def printable(value: object) -> str:
     """One line without control characters: what was queued must not be able to drive the terminal."""
-    text = "" if value is None else str(value)
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in text
-    )
+    return "" if value is None else escape_control(str(value))
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -73,7 +73,7 @@ def add(session: Session, item_type: str, op: str, **options: Unpack[AddOptions]
     payload = read_payload(options["payload"])
     add_path(payload, item_type, options["path"])
     add_text(payload, item_type, options["text"])
-    receipt = session.jobs.submit(
+    receipt = session.assembly.jobs.submit(
         item_type=item_type,
         op=op,
         payload=payload,

@@ -47,7 +47,7 @@ def list_jobs(
     after: str | None,
 ) -> None:
     """Jobs, newest first."""
-    found = session.jobs.jobs(
+    found = session.assembly.jobs.jobs(
         status=all_words(status) or None,
         tenant_id=tenant,
         collection=collection,
@@ -98,7 +98,7 @@ def show(session: Session, job_id: str) -> None:
 
     ID is an id, or any prefix that only one id has.
     """
-    details = session.jobs.details(job_id)
+    details = session.assembly.jobs.details(job_id)
     if session.as_json:
         emit_json(details_as_json(details))
         return
@@ -150,7 +150,7 @@ def _shortened(text: str, longest: int = 400) -> str:
 @click.pass_obj
 def stats(session: Session) -> None:
     """How many jobs stand where, what is paused, and who works."""
-    found = session.jobs.stats()
+    found = session.assembly.jobs.stats()
     if session.as_json:
         emit_json(stats_as_json(found))
         return

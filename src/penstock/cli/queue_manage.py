@@ -31,7 +31,7 @@ def cancel(context: click.Context, ids: tuple[str, ...]) -> None:
     assert session is not None
 
     def one(job_id: str) -> tuple[dict[str, Any], str]:
-        answer = session.jobs.cancel(job_id)
+        answer = session.assembly.jobs.cancel(job_id)
         record = {"job_id": answer.job_id, "status": answer.status, "message": answer.message}
         return record, f"{answer.job_id}: {answer.message}"
 
@@ -68,7 +68,7 @@ def retry(
     if ids:
 
         def one(job_id: str) -> tuple[dict[str, Any], str]:
-            job = session.documents.retry(job_id)
+            job = session.assembly.documents.retry(job_id)
             return {
                 "job_id": job.queue_id,
                 "status": spoken(job.status),
@@ -77,13 +77,13 @@ def retry(
 
         _each(context, session, ids, one)
         return
-    answer = session.jobs.retry_failed(tenant_id=tenant, collection=collection, item_type=item_type)
+    answer = session.assembly.jobs.retry_failed(tenant_id=tenant, collection=collection, item_type=item_type)
     if session.as_json:
         emit_json({"retried": answer.retried, "twins": answer.twins})
         return
     emit(f"{how_many(answer.retried, 'job')} put back")
     for job_id, twin in answer.twins.items():
-        emit(f"{job_id}: left alone, live job {twin} does the same")
+        emit(f"{job_id}: left alone, live job {twin} does the same or holds its lock")
 
 
 def _each(
@@ -140,7 +140,7 @@ def purge(session: Session, status: tuple[str, ...], older_than: timedelta, yes:
     if not yes and not _agreed(words, older_than):
         emit("Nothing was removed.")
         raise click.exceptions.Exit(REFUSED)
-    removed = session.jobs.purge(status=words, older_than=older_than)
+    removed = session.assembly.jobs.purge(status=words, older_than=older_than)
     if session.as_json:
         emit_json({"removed": removed})
     else:
@@ -172,7 +172,9 @@ def _scope_options(command: Command) -> Command:
 @click.pass_obj
 def pause(session: Session, tenant: str | None, collection: str | None, everything: bool) -> None:
     """Stop claiming from a tenant, a collection, or both together. What runs goes on."""
-    scope = session.jobs.pause(tenant_id=_tenant(tenant, collection, everything), collection=collection)
+    scope = session.assembly.jobs.pause(
+        tenant_id=_tenant(tenant, collection, everything), collection=collection
+    )
     if session.as_json:
         emit_json({"paused": {"tenant_id": scope.tenant_id, "collection": scope.collection}})
     else:
@@ -186,7 +188,7 @@ def pause(session: Session, tenant: str | None, collection: str | None, everythi
 def resume(session: Session, tenant: str | None, collection: str | None, everything: bool) -> None:
     """Undo a pause: name what was named there."""
     tenant = _tenant(tenant, collection, everything)
-    released = session.jobs.resume(tenant_id=tenant, collection=collection)
+    released = session.assembly.jobs.resume(tenant_id=tenant, collection=collection)
     if session.as_json:
         emit_json({"released": released})
     else:

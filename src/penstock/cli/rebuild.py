@@ -39,7 +39,7 @@ def rebuild(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
     """
     roots = [real(path) for path in paths]
     narrowed = bool(roots or given["tenant"] or given["collection"])
-    plan = session.rebuilder.plan(roots, tenant_id=given["tenant"], collection=given["collection"])
+    plan = session.assembly.rebuilder.plan(roots, tenant_id=given["tenant"], collection=given["collection"])
     if not session.as_json:
         _show(plan, narrowed)
     if given["dry_run"] or (narrowed and not plan.looked_at):
@@ -49,8 +49,8 @@ def rebuild(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
         return
     if plan.total.documents and sys.stdin.isatty() and not given["yes"]:
         click.confirm("Do that now?", abort=True, err=True)
-    receipts = session.rebuilder.start(plan)
-    alive = session.worker_alive()
+    receipts = session.assembly.rebuilder.start(plan)
+    alive = session.assembly.worker_alive()
     if given["wait"] and not alive:
         _work_here(session, receipts)
     _tell(session, plan, receipts, done=given["wait"] and not alive)
@@ -72,14 +72,14 @@ def _show(plan: Plan, narrowed: bool) -> None:
 
 def _work_here(session: Session, receipts: list[Receipt]) -> None:
     for receipt in receipts:
-        follower = JobProgress(session.another_jobs(), receipt.job_id, session.documents)
+        follower = JobProgress(session.assembly.further_jobs(), receipt.job_id, session.assembly.documents)
         with shown(follower, "Rebuilding"):
-            session.make_worker(session.settings, processes=2, until_job=receipt.job_id, grace=5.0).run()
+            session.run_here(receipt.job_id, processes=2)
 
 
 def _tell(session: Session, plan: Plan, receipts: list[Receipt], *, done: bool) -> None:
     ids = [receipt.job_id for receipt in receipts]
-    jobs = [session.jobs.job(job_id) for job_id in ids]
+    jobs = [session.assembly.jobs.job(job_id) for job_id in ids]
     failed = [job for job in jobs if job.status == "failed"]
     if session.as_json:
         emit_json({"plan": plan, "queued": ids, "failed": [job.queue_id for job in failed]})

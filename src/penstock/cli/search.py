@@ -43,7 +43,7 @@ def search(session: Session, /, query: tuple[str, ...], **given: Any) -> None:
     penstock search '"penstock gate"' --type md --json
     """
     given["tenant_id"] = given.pop("tenant")
-    answer = session.search.ask(" ".join(query), marks=MARKS, **given)
+    answer = session.assembly.search.ask(" ".join(query), marks=MARKS, **given)
     if session.as_json:
         emit_json({"hits": [_as_json(hit) for hit in answer.hits], "notes": answer.notes})
         return

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import logging
+
 import click
 
 from penstock.cli.output import emit, emit_json
-from penstock.cli.session import Session, Worker, json_option
+from penstock.cli.session import Session, json_option
+from penstock.log_output import log_to_stderr
+from penstock.store_wait import once_reachable
 from penstock.vocabulary import how_many
 
 SHOWN = 8
@@ -84,9 +89,9 @@ def worker(
     penstock worker --app mypkg.tasks:app --processes 4
     penstock worker --app mypkg.tasks --until-idle
     """
-    make = session.worker_once_reachable if wait_for_store else session.make_worker
-    made = make(
-        session.settings,
+    log_to_stderr(logging.INFO)
+    make = functools.partial(
+        session.assembly.worker,
         app=app,
         processes=processes,
         until_idle=until_idle,
@@ -94,6 +99,8 @@ def worker(
         lanes=lanes,
         start_method=start_method,
     )
+    # An application opens its queue when it is loaded, so loading is tried again as well.
+    made = once_reachable(lambda: make().with_stores()) if wait_for_store else make()
     if made is None:
         return
 
@@ -101,14 +108,14 @@ def worker(
         if session.as_json:
             emit_json({"serves": made.serves, "store": made.where, "processes": made.processes, "app": app})
         else:
-            emit(_told(made))
+            emit(_announcement(made.serves, made.where, made.processes))
 
     made.run(tell)
 
 
-def _told(made: Worker) -> str:
-    named = ", ".join(made.serves[:SHOWN]) + (", …" if len(made.serves) > SHOWN else "")
-    serves = named or "nothing yet (name an application with --app)"
-    if not made.processes:
-        return f"Watching over {made.where}; nothing is claimed, since queue_enabled is false."
-    return f"Serving {serves} from {made.where} with {how_many(made.processes, 'process', 'processes')}."
+def _announcement(serves: list[str], where: str, processes: int) -> str:
+    if not processes:
+        return f"Watching over {where}; nothing is claimed, since queue_enabled is false."
+    named = ", ".join(serves[:SHOWN]) + (", …" if len(serves) > SHOWN else "")
+    served = named or "nothing yet (name an application with --app)"
+    return f"Serving {served} from {where} with {how_many(processes, 'process', 'processes')}."

@@ -7,7 +7,6 @@ password shows only as a timeout, and a forked child inherits a pool without the
 from __future__ import annotations
 
 import select
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -19,11 +18,11 @@ from psycopg import pq
 from psycopg.adapt import Buffer, Loader
 from psycopg.conninfo import conninfo_to_dict
 
+from penstock.database.fair_semaphore import FairSemaphore
 from penstock.database.postgres_errors import one_line, ours
-from penstock.database.postgres_url import split_schema
 from penstock.errors import InvalidSetting, StoreUnavailable
 from penstock.queue import fork_hooks
-from penstock.url_mask import SPECIAL, masked_text, masked_url
+from penstock.store_url import ENCODE_PASSWORD, StoreUrl
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
@@ -54,14 +53,16 @@ class PostgresConnections:
         plans: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """``plans``: more that sessions are told, such as ``enable_hashjoin``: ``off``."""
-        address, self.schema = split_schema(url)
+        address, self.schema = StoreUrl(url).split_schema()
         self._told = {"statement_timeout": str(int(timeout_s * 1000)), **_PLANS, **plans}
-        self.name = masked_url(address).partition("?")[0]
+        self.name = StoreUrl(address).masked.partition("?")[0]
         if self.schema is not None:
             self._told["search_path"] = self.schema
             self.name += f" (schema {self.schema})"
         self.pooled = pooled
         self.timeout_s = timeout_s
+        self.parked = False
+        """Whether rows were parked for a lock when somebody last looked: a guess of what comes next."""
         self._size = size
         self._parameters = self._read(address)
         self._reset()
@@ -72,8 +73,8 @@ class PostgresConnections:
             parameters = conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
             # The driver may quote the URL, and with it the password.
-            raise self._not_a_url(masked_text(one_line(error), url)) from None
-        authority, _, rest = url.partition("?")[0].partition("://")[2].partition("/")
+            raise self._not_a_url(StoreUrl(url).mask_in(one_line(error))) from None
+        authority, _, rest = StoreUrl(url.partition("?")[0]).rest.partition("/")
         if "@" in str(parameters.get("host") or "") or ("@" in rest and "@" not in authority):
             raise self._not_a_url("it is not clear where the password ends")
         for port in str(parameters.get("port") or "0").split(","):
@@ -97,12 +98,12 @@ class PostgresConnections:
         return f"SELECT {told}"
 
     def _not_a_url(self, why: str) -> InvalidSetting:
-        remedy = f"Write postgresql://USER:PASSWORD@HOST:PORT/DATABASE. {SPECIAL}"
+        remedy = f"Write postgresql://USER:PASSWORD@HOST:PORT/DATABASE. {ENCODE_PASSWORD}"
         return InvalidSetting(f"{self.name}: {why}", remedy=remedy)
 
     def _reset(self) -> None:
         self._idle: list[Connection] = []
-        self._room = threading.BoundedSemaphore(self._size)
+        self._room = FairSemaphore(self._size)
 
     def after_fork(self) -> None:
         # The driver closes nothing that another process opened, so the parent's sessions go on.
@@ -150,6 +151,10 @@ class PostgresConnections:
                     yield connection
             except psycopg.Error as error:
                 raise ours(error, self.name) or error from error
+
+    def has_waiting(self) -> bool:
+        """Whether a thread waits for a connection."""
+        return self._room.has_waiting()
 
     def _kept(self) -> Connection | None:
         while True:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import sqlite3
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+from penstock import clock
 from penstock.database import sqlite_file
 from penstock.errors import (
     DiskFull,
@@ -30,6 +34,9 @@ from penstock.queue import fork_hooks
 DESCRIPTORS = 4
 """Files that an open store needs at once: the database, its log, its index, and a temporary one."""
 
+ASK_AGAIN_S = 0.002
+"""How often, at least, a writer that waits asks whether the lock is free."""
+
 
 def truncate_log(path: Path, busy_timeout_s: float) -> None:
     """Copy the write-ahead log back into the database file and empty it. A reader that takes too long leaves
@@ -40,13 +47,21 @@ def truncate_log(path: Path, busy_timeout_s: float) -> None:
 
 class SqliteConnections:
     def __init__(
-        self, path: Path, *, synchronous: str, busy_timeout_s: float, foreign_keys: bool = False
+        self,
+        path: Path,
+        *,
+        synchronous: str,
+        busy_timeout_s: float,
+        foreign_keys: bool = False,
+        functions: Mapping[str, Callable[[Any, Any], bool]] | None = None,
     ) -> None:
+        """``functions``: SQL functions of two arguments, also in place of SQLite's own."""
         self.path = path
         self.file = sqlite_file.SqliteFile(path)
         self._synchronous = synchronous
         self._busy_timeout_s = busy_timeout_s
         self._foreign_keys = foreign_keys
+        self._functions = functions or {}
         self._inherited: list[dict[str, sqlite3.Connection]] = []
         self._reset()
         fork_hooks.watch(self)
@@ -100,20 +115,39 @@ class SqliteConnections:
         connection.execute("PRAGMA temp_store = MEMORY")
         if self._foreign_keys:
             connection.execute("PRAGMA foreign_keys = 1")
-        if role != "write":
+        if role == "write":
+            connection.execute("PRAGMA busy_timeout = 0")
+        else:
             connection.execute("PRAGMA query_only = 1")
+        for name, function in self._functions.items():
+            connection.create_function(name, 2, function, deterministic=True)
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
+    def writing(self, *, synced: bool = True) -> Iterator[sqlite3.Connection]:
         """One transaction, begun as a writer so that it can never fail to become one.
 
-        It is not committed to a file that has lost its name: nobody would ever read it.
+        It is not committed to a file that has lost its name: nobody would ever read it. ``synced=False``: a
+        power cut may undo it, as long as no later transaction was synced. The lock is free sooner.
         """
+        if synced or self._synchronous not in ("FULL", "EXTRA"):
+            with self._transaction() as connection:
+                yield connection
+            return
+        with self._write_lock:
+            self.get("write").execute("PRAGMA synchronous = NORMAL")
+            try:
+                with self._transaction() as connection:
+                    yield connection
+            finally:
+                self.get("write").execute(f"PRAGMA synchronous = {self._synchronous}")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._write_lock:
             connection: sqlite3.Connection | None = None
             try:
                 connection = self.get("write")
-                connection.execute("BEGIN IMMEDIATE")
+                self._begin(connection)
                 yield connection
                 self.file.refuse_vanished()
                 connection.execute("COMMIT")
@@ -125,6 +159,23 @@ class SqliteConnections:
                 if translation is None:
                     raise
                 raise translation from error
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """Wait for the write lock. SQLite's own way of waiting sleeps up to 0.1 s between two looks, and so
+        misses the moment between two transactions of a busy writer."""
+        give_up_at: float | None = None
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                now = clock.elapsed_s()
+                give_up_at = give_up_at or now + self._busy_timeout_s
+                if now >= give_up_at:
+                    raise
+            time.sleep(random.uniform(0.25, 1.0) * ASK_AGAIN_S)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

@@ -222,10 +222,10 @@ class CannotRetry(Conflict):
 
 
 class LiveTwin(Conflict):
-    """A live job with the same key exists, so this one cannot come back."""
+    """A live job has the same key, or holds a lock that this one needs, so this one cannot come back."""
 
     code = "ERR_LIVE_TWIN"
-    default_remedy = "Follow the live job named in the message instead."
+    default_remedy = "Follow the live job named in the message instead, or retry when it has ended."
 
     def __init__(self, message: str, *, twin: str, remedy: str | None = None) -> None:
         super().__init__(message, remedy=remedy)

@@ -12,7 +12,6 @@ from penstock.handlers.context import Context
 from penstock.job import NewJob
 from penstock.payloads import FilePayload, Payload, encode_payload
 
-MAX_PAYLOAD = 1 << 20
 MOVED_AWAY = "moved_away"
 """In a job's metadata: a rename was told, so that an empty folder is empty, and no disk that is away."""
 _encode = msgspec.json.Encoder().encode
@@ -30,7 +29,8 @@ def child_job(
 ) -> NewJob:
     """A child in its parent's place: one less urgent, and with its metadata, unless told otherwise."""
     payload = items.parse_payload(item_type, op, body)
-    encoded = encode_payload(body, max_bytes=MAX_PAYLOAD)
+    # No second limit: what a child is made of was accepted, and is as large as it is.
+    encoded = encode_payload(body, max_bytes=None)
     return _child(context, queue_id, (item_type, op), payload, encoded, priority=priority, metadata=metadata)
 
 

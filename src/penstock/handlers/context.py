@@ -102,7 +102,7 @@ class Context:
         self._tell(self.told)
         self.checkpoint()
 
-    def expand(self, children: Sequence[NewJob], cursor: Any) -> None:
+    def expand(self, children: Sequence[NewJob], cursor: Any = None) -> None:
         """Add children now and go on; the job keeps running, and later waits for them by ``Wait()``.
 
         ``cursor`` is where a next attempt goes on, should this one die: it is kept with the children, in one

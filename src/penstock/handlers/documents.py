@@ -22,10 +22,15 @@ def register(
     state_dirs: tuple[str, ...],
     shelf: CacheDirectory | None = None,
     open_queue: OpenQueue | None = None,
+    *,
+    checkpoint_interval: int,
 ) -> None:
-    """``open_queue`` gives the queue to deletes of tenants, which remove jobs as well."""
+    """``open_queue`` gives the queue to deletes of tenants, which remove jobs as well.
+
+    ``checkpoint_interval`` is how many files a folder walk compares between two progress reports.
+    """
     files, notes = Files(catalog, recipe), Notes(catalog, recipe)
-    folders = Folders(catalog, recipe, state_dirs)
+    folders = Folders(catalog, recipe, state_dirs, checkpoint_interval)
     handlers: dict[tuple[str, str], tuple[Handler | BatchHandler, int]] = {
         ("file", "ingest"): (files.ingest, BATCH),
         ("file", "update"): (files.ingest, BATCH),

@@ -35,6 +35,7 @@ from penstock.errors import (
 )
 from penstock.handlers.chunk_vectors import MOST_TEXTS
 from penstock.handlers.context import Context
+from penstock.handlers.declared_facts import file_mismatches
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.file_request import FileRequest
 from penstock.handlers.generation_batch import DraftedGeneration, GenerationBatch
@@ -94,6 +95,7 @@ class _Call:
         self._expected: list[tuple[Place, str, str]] = []
         self._failing: dict[int, tuple[int, int, str]] = {}
         """Size, time and ``made_with`` of files that were read: remembered should they fail."""
+        self._mismatches: dict[int, list[str]] = {}
 
     def answers(self) -> list[Any]:
         wanted = [self._wanted(context) for context in self._contexts]
@@ -115,6 +117,10 @@ class _Call:
         self._touch()
         if self._notes:
             self._catalog.note(self._notes)
+        for index, mismatches in self._mismatches.items():
+            answer = self._answers[index]
+            if mismatches and isinstance(answer, dict):
+                self._answers[index] = answer | {"mismatches": mismatches}
         return self._answers
 
     def _touch(self) -> None:
@@ -171,10 +177,12 @@ class _Call:
                 raise
             return self._forgotten(context, asked.path, "it is no file any more")
         if read is None and known is not None:
+            self._mismatches[index] = file_mismatches(context, known.size, known.content_hash)
             return self._read_before(index, context, asked, known, (known.size, known.mtime_ns))
         assert read is not None
         asked.refuse_another_type(read)
         content_hash = hashlib.sha256(read.data).hexdigest()
+        self._mismatches[index] = file_mismatches(context, read.size, content_hash)
         if known is not None and not asked.rebuild and asked.made_of(known, content_hash):
             return self._read_before(index, context, asked, known, (read.size, read.mtime_ns))
         if known is not None and not asked.rebuild:

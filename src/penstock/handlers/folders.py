@@ -21,6 +21,7 @@ from penstock.errors import NothingToIndex
 from penstock.handlers.catalog_cursor import CatalogCursor, FailedFileCursor
 from penstock.handlers.child_jobs import MOVED_AWAY, file_job
 from penstock.handlers.context import MOST_CHILDREN, Context
+from penstock.handlers.declared_facts import warn_of_mismatches
 from penstock.handlers.model_check import ModelCheck
 from penstock.handlers.move_detection import MoveDetection, UnknownFile, gone_for_sure, missing
 from penstock.handlers.registry import Wait
@@ -40,8 +41,6 @@ from penstock.pipeline.walk.protocol import (
     WalkRules,
 )
 from penstock.pipeline.walk.walker import walk
-
-PROGRESS_EVERY = 200
 
 
 class WalkCounts(msgspec.Struct):
@@ -65,22 +64,25 @@ class WalkCounts(msgspec.Struct):
 
 
 class Folders:
-    def __init__(self, catalog: Catalog, recipe: Pipeline, state_dirs: tuple[str, ...] = ()) -> None:
-        self._catalog = catalog
-        self._recipe = recipe
-        self._state_dirs = state_dirs
+    def __init__(
+        self, catalog: Catalog, recipe: Pipeline, state_dirs: tuple[str, ...], checkpoint_interval: int
+    ) -> None:
+        self.catalog = catalog
+        self.recipe = recipe
+        self.state_dirs = state_dirs
+        self.checkpoint_interval = checkpoint_interval
         self._model = ModelCheck(catalog, recipe.embedder)
 
     def ingest(self, context: Context) -> Any:
         self._model.refuse_another()
         if context.metadata.get(OUTDATED):
-            return Reindex(self._catalog, self._recipe, context, _payload(context).identifier).run()
-        return _FolderWalk(self._catalog, self._recipe, self._state_dirs, context, _payload(context)).run()
+            return Reindex(self.catalog, self.recipe, context, _payload(context).identifier).run()
+        return _FolderWalk(self, context).run()
 
     def scan(self, context: Context) -> Any:
         """The same, for later: the children have the priority of a scan."""
         self._model.refuse_another()
-        walk_ = _FolderWalk(self._catalog, self._recipe, self._state_dirs, context, _payload(context))
+        walk_ = _FolderWalk(self, context)
         walk_.priority = items.SCAN
         return walk_.run()
 
@@ -93,7 +95,7 @@ class Folders:
             path=root,
             asked_at=context.asked_at,
         )
-        return {"outcome": "removed", "removed": remove_all(self._catalog, removal)}
+        return {"outcome": "removed", "removed": remove_all(self.catalog, removal)}
 
 
 class _ChildFile(NamedTuple):
@@ -107,15 +109,14 @@ class _ChildFile(NamedTuple):
 class _FolderWalk:
     """One job's walk."""
 
-    def __init__(
-        self, catalog: Catalog, recipe: Pipeline, own_dirs: tuple[str, ...], context: Context, payload: Walked
-    ) -> None:
-        claim = context.claim
-        self._catalog = catalog
-        self._recipe = recipe
+    def __init__(self, folders: Folders, context: Context) -> None:
+        claim, payload = context.claim, _payload(context)
+        self._catalog = folders.catalog
+        self._recipe = folders.recipe
         self._context = context
         self._payload = payload
-        self._state_dirs = own_dirs
+        self._state_dirs = folders.state_dirs
+        self._checkpoint_interval = folders.checkpoint_interval
         self._place = context.place
         self._root = payload.identifier
         self._metadata: dict[str, Any] = msgspec.json.decode(claim.metadata)
@@ -139,6 +140,7 @@ class _FolderWalk:
 
     def run(self) -> Any:
         _refuse_missing(self._root)
+        warn_of_mismatches(self._context, self._payload)
         self._announce()
         known = CatalogCursor(self._catalog, self._place, self._root)
         had_any = self._known_root = known.any
@@ -151,7 +153,7 @@ class _FolderWalk:
                 self._tally.failed_before += 1
             else:
                 self._compare(found, before)
-            if self._tally.seen % PROGRESS_EVERY == 0:
+            if self._tally.seen % self._checkpoint_interval == 0:
                 self._tell()
         self._send_added()
         if self._tally.seen or self._tally.skipped or self._metadata.get(MOVED_AWAY):
@@ -356,7 +358,7 @@ class _FolderWalk:
         children, self._children = self._children, []
         ids = clock.new_ids(len(children))
         new = [self._job(queue_id, child) for queue_id, child in zip(ids, children, strict=True)]
-        self._context.expand(new, cursor=children[-1].path)
+        self._context.expand(new)
         self._tell()
 
     def _job(self, queue_id: str, child: _ChildFile) -> NewJob:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from penstock.catalog.protocol import Catalog
+from penstock.catalog.rules.portions import Portions
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Outcome, StoreResult
 from penstock.errors import NoText, StoreError
 from penstock.handlers.chunk_vectors import MOST_TEXTS, PageOwner, embed
@@ -88,10 +89,14 @@ class GenerationBatch:
         ]
         return [
             stored if isinstance(stored, Exception) else _answer(filed, stored, vectors.made)
-            for filed, stored in zip(waiting, self._store(ready), strict=True)
+            for filed, stored in zip(waiting, self._store_all(ready), strict=True)
         ]
 
-    def _store(self, ready: list[NewGeneration]) -> Sequence[StoreResult | Exception]:
+    def _store_all(self, ready: list[NewGeneration]) -> list[StoreResult | Exception]:
+        """In the groups that share a transaction, so that an error costs one group another try."""
+        return [stored for group in Portions().groups(ready) for stored in self._store(group)]
+
+    def _store(self, ready: Sequence[NewGeneration]) -> Sequence[StoreResult | Exception]:
         """Together; but what the catalog refuses is nobody else's trouble."""
         try:
             return self._catalog.store(ready)

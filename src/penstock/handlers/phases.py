@@ -15,6 +15,7 @@ import msgspec
 from penstock import retry
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
+from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import NO_EXTRACTOR, Failure, NewPage, Phase, Task, TaskOutcome, TaskSource
 from penstock.errors import PermanentFailure, TimeBudgetExceeded, UnsupportedType
 from penstock.handlers.chunk_vectors import MOST_TEXTS, PageOwner, embed
@@ -28,7 +29,7 @@ from penstock.pipeline.pipeline import Pipeline
 
 CHANGED = "the file changed while it was read"
 OTHER_MODEL = "the model changed while it was embedded"
-BEGIN_ANEW = frozenset({CHANGED, OTHER_MODEL})
+BEGIN_ANEW = frozenset({CHANGED, OTHER_MODEL, UNFINISHED})
 """Why generations were given up whose jobs begin anew."""
 
 MOST_SLOW_PAGES = 3

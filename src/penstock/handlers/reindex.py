@@ -86,10 +86,10 @@ class Reindex:
             sent += 1
             children.append(self._child(known))
             if len(children) >= MOST_CHILDREN:
-                self._context.expand(children, cursor=known.path)
+                self._context.expand(children)
                 children = []
         if children:
-            self._context.expand(children, cursor="")
+            self._context.expand(children)
         if not sent:
             return {"outcome": "unchanged", "seen": looked_at}
         self._context.progress(looked_at, looked_at, "looked at", seen=looked_at, changed=sent)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from penstock.config import Settings, masked_url
+from penstock.config import Settings
 from penstock.errors import (
     DiskFull,
     DriverMissing,
@@ -20,23 +20,24 @@ from penstock.errors import (
     UnknownScheme,
 )
 from penstock.queue.protocol import Queue
+from penstock.store_url import StoreUrl
 
 
 def open_queue(settings: Settings) -> Queue:
     """The queue behind ``settings.url``, its schema brought up to date."""
-    scheme, separator, rest = settings.url.partition("://")
-    if separator and scheme == "memory":
-        queue = _memory(rest)
-    elif separator and scheme == "sqlite":
-        queue = _sqlite(rest, settings)
-    elif separator and scheme == "jsonl":
-        queue = _jsonl(rest, settings)
-    elif separator and scheme in ("postgresql", "postgres"):
-        queue = _postgres(settings)
-    elif separator and scheme in ("redis", "rediss"):
-        queue = _redis(settings)
-    else:
-        raise UnknownScheme(f"no engine for {masked_url(settings.url)[:200]!r}")
+    match settings.store.engine:
+        case "memory":
+            queue = _memory(settings.store.rest)
+        case "sqlite":
+            queue = _sqlite(settings)
+        case "jsonl":
+            queue = _jsonl(settings)
+        case "postgres":
+            queue = _postgres(settings)
+        case "redis":
+            queue = _redis(settings)
+        case _:
+            raise UnknownScheme(f"no engine for {settings.store.masked[:200]!r}")
     try:
         queue.migrate()
     except BaseException:
@@ -53,37 +54,24 @@ def _memory(rest: str) -> Queue:
     return MemoryQueue()
 
 
-def _sqlite(rest: str, settings: Settings) -> Queue:
+def _sqlite(settings: Settings) -> Queue:
     from penstock.queue.sqlite.queue import SqliteQueue
 
-    path = sqlite_file(rest, settings)
+    path = sqlite_file(settings.store, settings)
     return SqliteQueue(path, synchronous=settings.sqlite_synchronous, busy_timeout_s=settings.busy_timeout_s)
 
 
-def sqlite_file(rest: str, settings: Settings) -> Path:
-    """The file that what follows ``sqlite://`` names, in a directory that can be used."""
-    name = rest.removeprefix("/")
-    if not rest.startswith("/") or not name or name.endswith("/"):
-        raise InvalidSetting(
-            f"{masked_url(f'sqlite://{rest}')[:100]}: expected a file after three slashes",
-            remedy="Write sqlite:///queue.db, or sqlite:////srv/queue.db for an absolute path.",
-        )
-    if name.startswith(":memory:"):
-        raise InvalidSetting("sqlite:///:memory: is not a file", remedy="Use memory:// instead.")
-    path = _absolute(name)
+def sqlite_file(url: StoreUrl, settings: Settings) -> Path:
+    """The file of a sqlite:// URL, in a directory that can be used."""
+    path = url.path
     _make_directory(path.parent, settings)
     return path
 
 
-def _jsonl(rest: str, settings: Settings) -> Queue:
+def _jsonl(settings: Settings) -> Queue:
     from penstock.queue.jsonl.queue import JsonlQueue
 
-    if not rest:
-        raise InvalidSetting(
-            "jsonl:// names no directory",
-            remedy="Write jsonl://queue, or jsonl:///srv/queue for an absolute path.",
-        )
-    path = _absolute(rest)
+    path = settings.store.path
     _make_directory(path, settings)
     return JsonlQueue(path)
 
@@ -124,14 +112,6 @@ def _redis(settings: Settings) -> Queue:
             "redis:// needs the redis package", remedy="pip install 'penstock[redis]'"
         ) from error
     return RedisQueue(settings.url, timeout_s=settings.busy_timeout_s)
-
-
-def _absolute(name: str) -> Path:
-    try:
-        # Fixed now: a later change of the working directory must not change where the queue is.
-        return Path(name).expanduser().absolute()
-    except RuntimeError:
-        raise InvalidSetting(f"{name[:200]!r}: there is no such home directory") from None
 
 
 def _make_directory(directory: Path, settings: Settings) -> None:

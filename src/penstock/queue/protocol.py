@@ -102,7 +102,8 @@ class Queue(Protocol):
     ) -> list[RequeueResult]:
         """Failed or cancelled jobs run again, with all their retries or (``keep_retries``) those left. A
         parent that waited for children that failed or were cancelled puts those back and waits again; a
-        child re-opens its failed ancestors. Refused with the twin's id when a live job has the same key.
+        child re-opens its failed ancestors, which hold their locks again. Refused with the id of the live job
+        that has the same key, or that holds the lock of a parent to be re-opened.
         """
 
     def prune(

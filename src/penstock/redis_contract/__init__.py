@@ -6,6 +6,7 @@ A gateway connects one Redis server with one queue of any engine. The modules:
 - ``intake``: messages become jobs
 - ``mirror``: jobs are written to their status hashes, and files are moved when a job ends
 - ``refusal``: the dead letter and error record of a message that cannot become a job
+- ``tenant_erasure``: removes hashes and dead letters of deleted tenants
 - ``message``: the fields of a message and their validation
 - ``rags``: the RAG configuration file
 - ``inbox``: file moves between ``incoming``, ``processed`` and ``failed``
@@ -15,5 +16,5 @@ A gateway connects one Redis server with one queue of any engine. The modules:
 - ``lists``: all Redis access of a gateway; the Lua scripts are in ``scripts/``
 - ``contract``: the producers' side: submit a file, read a status, check health
 - ``producer_types``: requests and responses of ``contract``
-- ``assembly``: builds a contract or a gateway from settings
+- ``factory``: builds a contract or a gateway from settings
 """

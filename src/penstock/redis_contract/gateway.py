@@ -10,7 +10,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any
 
 from penstock import clock
@@ -19,6 +18,7 @@ from penstock.redis_contract.intake import Intake
 from penstock.redis_contract.lists import Broker, Lists
 from penstock.redis_contract.mirror import Mirror
 from penstock.redis_contract.rags import Rags
+from penstock.redis_contract.tenant_erasure import TenantErasure
 from penstock.service.documents import Documents
 from penstock.service.jobs import Jobs
 
@@ -59,6 +59,7 @@ class Gateway:
         self._lists = Lists(broker, gateway=self.name, group=group, rag_ids=self.serves)
         self._intake = Intake(jobs, self._lists, rags)
         self._mirror = Mirror(jobs, documents, self._lists, rags)
+        self._erasure = TenantErasure(jobs, self._lists, rags)
         self._stop = threading.Event()
         self._started_at = clock.format_time(clock.now())
         self._workers = 0
@@ -141,14 +142,15 @@ class Gateway:
             self._intake.forget()
         if adopt:
             self._mirror.adopt()
+            self._erasure.erase_deleted()
         if (messages or jobs or adopt) and self._mirror.reload():
             self._reconciled = False
         if not self._reconciled:
             self._mirror.add(self._mirror.find_unreported())
             self._reconciled = True
-        recently = clock.now() - timedelta(seconds=2 * self._jobs.settings.heartbeat_s)
-        seen = [worker.seen_at for worker in self._jobs.queue.workers()]
-        self._workers = sum(1 for moment in seen if moment is not None and moment > recently)
+        queue, heartbeat_s = self._jobs.queue, self._jobs.settings.heartbeat_s
+        now = queue.now()
+        self._workers = sum(worker.alive(now, heartbeat_s) for worker in queue.workers())
 
     def _correct(self) -> None:
         expired = self._intake.expire()

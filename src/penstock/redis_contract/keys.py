@@ -21,6 +21,7 @@ RECENT = "rag:ingest:recent"
 """Sorted set: job → when its hash is compared with ``RECENT_FIELDS`` next."""
 RECENT_FIELDS = "rag:ingest:recent:fields"
 """Hash: job → the fields that a gateway wrote last, as JSON."""
+FILE_PREFIX = "rag:ingest:file:"
 
 PRIORITIES: Mapping[str, int] = MappingProxyType({"high": 8, "normal": 5, "low": 1})
 NORMAL = PRIORITIES["normal"]
@@ -54,7 +55,7 @@ def ttl_key(job_id: str) -> str:
 def file_key(rag_id: str, known_as: str) -> str:
     """Set: the jobs of one file."""
     named = hashlib.sha256(f"{rag_id}\n{known_as}".encode("utf-8", "surrogateescape")).hexdigest()
-    return f"rag:ingest:file:{named[:16]}"
+    return f"{FILE_PREFIX}{named[:16]}"
 
 
 def processing_key(gateway: str, priority: int) -> str:

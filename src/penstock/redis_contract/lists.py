@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import cache
 from importlib.resources import files
@@ -173,6 +173,48 @@ class Lists:
         arguments = (keys.KEPT_S, _expires(), _json(letter) if letter else "", *_flat(fields))
         return bool(self._run("finish", named, self.gateway, job_id, *arguments))
 
+    # Erasure.
+
+    def hashes(self) -> Iterator[tuple[str, dict[str, str]]]:
+        """Yield job id and the fields for the erasure of every hash. Some may come twice."""
+        names, cursor = ("rag_id", "completed_at", "error_code"), 0
+        while True:
+            cursor, *found = self._run("hashes", [], cursor, keys.job_key(""), PER_CALL, *names)
+            for job_id, values in zip(found[::2], found[1::2], strict=True):
+                texts = (_text(value) for value in values)
+                yield _text(job_id), dict(zip(names, texts, strict=True))
+            if not int(cursor):
+                return
+
+    def is_open(self, job_id: str) -> bool:
+        return bool(self.broker.call("HEXISTS", keys.OPEN, job_id))
+
+    def erase(self, job_id: str) -> int:
+        """Remove the hash of an ended job. Returns the number of removed hashes."""
+        named = [keys.OPEN, keys.job_key(job_id), keys.ttl_key(job_id)]
+        return int(self._run("erase", named, job_id))
+
+    def forget_files(self, job_ids: Sequence[str]) -> None:
+        """Take removed jobs out of the sets of jobs of one file; no hash names the set."""
+        cursor: Any = 0
+        while job_ids:
+            cursor, found = self.broker.call(
+                "SCAN", cursor, "MATCH", f"{keys.FILE_PREFIX}*", "COUNT", PER_CALL
+            )
+            self.broker.calls([("SREM", key, *job_ids) for key in found])
+            if not int(cursor):
+                return
+
+    def letters(self) -> Iterator[bytes]:
+        """Yield all dead letters, oldest first: positions from the end do not move when letters are added."""
+        (count,) = lengths(self.broker, [keys.DEAD_LETTER])
+        oldest = count if isinstance(count, int) else 0
+        for last in range(-1, -oldest - 1, -PER_CALL):
+            yield from reversed(self.broker.call("LRANGE", keys.DEAD_LETTER, last - PER_CALL + 1, last))
+
+    def erase_letter(self, raw: bytes) -> None:
+        self.broker.call("LREM", keys.DEAD_LETTER, -1, raw)
+
     # Gateways.
 
     def beat(self, beat: Mapping[str, Any], *, leaving: bool = False) -> None:
@@ -233,6 +275,10 @@ def _lua(value: Any) -> str:
 def _away_ms(away_s: float) -> int:
     """Return at least the heartbeat limit: a gateway with heartbeats is never away."""
     return int(max(away_s, SILENT_S) * 1000)
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode("utf-8", "surrogateescape")
 
 
 def _flat(fields: Fields) -> list[str]:

@@ -20,6 +20,7 @@ from penstock.redis_contract import fields, inbox, keys
 from penstock.redis_contract.lists import Lists
 from penstock.redis_contract.message import Message, read
 from penstock.redis_contract.rags import FAILED, Rags
+from penstock.redis_contract.tenant_erasure import REMOVED
 from penstock.service.documents import Documents
 from penstock.service.jobs import MAX_PAGE, Jobs
 
@@ -142,7 +143,7 @@ class Mirror:
             "completed_at": clock.format_time(clock.now()),
             "error": "the job was removed from the queue before its end was seen",
             "error_type": "Removed",
-            "error_code": "ERR_JOB_REMOVED",
+            "error_code": REMOVED,
         }
         return self._lists.finish(job_id, _with_update_time(gone))
 

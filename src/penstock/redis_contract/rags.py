@@ -17,6 +17,7 @@ import msgspec
 from penstock import items
 from penstock.errors import DriverMissing, InvalidName, InvalidRags, OutsideRag, UnknownRag
 from penstock.redis_contract.keys import RESERVED
+from penstock.store_url import StoreUrl
 
 INCOMING, PROCESSED, FAILED = "incoming", "processed", "failed"
 _RAG_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -145,10 +146,17 @@ def _parsed(text: str) -> dict[str, Any]:
     try:
         found = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise InvalidRags(f"not YAML: {' '.join(str(error).split())[:300]}") from None
+        raise InvalidRags(f"not YAML: {_yaml_problem(error)}") from None
     if not isinstance(found, dict):
         raise InvalidRags("expected a mapping with 'rags' in it")
     return found
+
+
+def _yaml_problem(error: Exception) -> str:
+    """Describe a YAML error by position. The text of the library may quote a password."""
+    problem = getattr(error, "problem", None) or type(error).__name__
+    mark = getattr(error, "problem_mark", None)
+    return f"{problem} (line {mark.line + 1}, column {mark.column + 1})" if mark else str(problem)
 
 
 def _rags(given: dict[str, Any], beside: Path) -> Rags:
@@ -216,7 +224,7 @@ def _redis(given: Any) -> str | None:
         raise InvalidRags("redis: expected a mapping with 'url' in it")
     _refuse_unknown("redis", given, {"url", "password", "db"})
     url, password, db = given.get("url"), given.get("password"), given.get("db")
-    if not isinstance(url, str) or not url.startswith(("redis://", "rediss://", "unix://")):
+    if not isinstance(url, str) or not StoreUrl(url).is_redis_server:
         raise InvalidRags("redis.url: expected redis://HOST:PORT/DB")
     if db is not None and (type(db) is not int or db < 0):
         raise InvalidRags(f"redis.db: expected the number of a database, got {str(db)[:80]!a}")

@@ -213,14 +213,18 @@ class Jobs:
     def retry(self, id_or_prefix: str) -> Job:
         """Put a failed or cancelled job back, with all its retries; of a parent, the children that failed.
 
-        Raises ``CannotRetry`` when it has not ended badly, ``LiveTwin`` when a live job does the same.
+        Raises ``CannotRetry`` when it has not ended badly, ``LiveTwin`` when a live job does the same or
+        holds the lock of a parent that would wait again.
         """
         job_id = self.job(id_or_prefix).queue_id
         (answer,) = self.queue.requeue([job_id])
         if answer.was is None:
             raise JobNotFound(f"job {job_id} has been removed")
         if answer.twin is not None:
-            raise LiveTwin(f"job {answer.twin} is live and does the same", twin=answer.twin)
+            raise LiveTwin(
+                f"job {answer.twin} is live and does the same, or holds a lock that is needed",
+                twin=answer.twin,
+            )
         if answer.refused:
             raise CannotRetry(f"Cannot retry job with status: {self._word(answer.was)}")
         return self.job(job_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
@@ -14,6 +15,9 @@ from penstock import lifecycle
 from penstock.job import Job, Settlement
 from penstock.worker import dead_workers, failed_files
 from penstock.worker.shared_state import Execution, SharedState
+
+OCCUPIED_S = 0.25
+"""A job that has run for longer is no small one."""
 
 
 class Kill(NamedTuple):
@@ -44,6 +48,11 @@ class ChildHandle:
     @property
     def executing(self) -> Execution | None:
         return self.slot.executing()
+
+    def occupied(self, now: float) -> bool:
+        """Whether it has run the same jobs (not tasks, which are interrupted for jobs) for long."""
+        doing = self.executing
+        return doing is not None and not doing.over_tasks and now - doing.started > OCCUPIED_S
 
     @property
     def condemned(self) -> bool:
@@ -170,7 +179,8 @@ class ChildHandle:
             return lifecycle.released(job, "its batch was stopped")
         if self._dismissed:
             return lifecycle.released(job, "worker stopped")
-        return dead_workers.unless_executing(executing, self.slot.file_run(executing.number))(job)
+        run = self.slot.file_run(executing.number)
+        return dead_workers.after_crash(executing, run, self.process.exitcode)(job)
 
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError, PermissionError):
@@ -181,3 +191,11 @@ class ChildHandle:
         pid = self.process.pid
         assert pid is not None
         return pid
+
+
+def free_one(wards: Sequence[ChildHandle], now: float) -> ChildHandle | None:
+    """The child to keep free of tasks: the first one that no long job occupies. A child that reads a large
+    file cannot be it, or the others would be busy with the tasks of that file."""
+    if len(wards) < 2:
+        return None
+    return next((ward for ward in wards if not ward.occupied(now)), None)

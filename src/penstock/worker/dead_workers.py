@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 import random
+import signal
 from collections.abc import Callable
 from typing import TypeAlias
 
+import msgspec
+
 from penstock import lifecycle
 from penstock.catalog.protocol import Catalog
+from penstock.errors import ParserFailed
 from penstock.job import Job, JobQuery, Settlement, Status
 from penstock.queue.protocol import Queue
 from penstock.worker import failed_files, job_pages, log_text
@@ -18,6 +22,12 @@ from penstock.worker.shared_state import Execution, FileRun
 log = logging.getLogger("penstock.worker")
 
 Verdict: TypeAlias = Callable[[Job], Settlement]
+
+_CRASHES = {
+    int(number): number.name
+    for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
+}
+"""Signals that a process sends itself by a fault in native code; SIGKILL comes from outside."""
 
 
 def lost(job: Job) -> Settlement:
@@ -66,6 +76,26 @@ def unless_executing(executing: Execution | None, run: FileRun | None = None) ->
     if executing is not None and mark is not None and mark.member < len(executing.members):
         executing = executing._replace(members=(executing.members[mark.member],))
     return lambda job: lost(job) if was_executing(job, executing) else given_back(job)
+
+
+def after_crash(executing: Execution, run: FileRun | None, exitcode: int | None) -> Verdict:
+    """Verdict on a child that ended by itself. A file whose parser crashes the process gets one more try,
+    alone: crashes of native code repeat, and every retry takes a process with it."""
+    plain, name = unless_executing(executing, run), _CRASHES.get(-(exitcode or 0))
+    mark = run.mark if run is not None else None
+    if name is None or mark is None or mark.member >= len(executing.members):
+        return plain
+    culprit = executing.members[mark.member].queue_id
+
+    def verdict(job: Job) -> Settlement:
+        settlement = plain(job)
+        if job.queue_id != culprit or not (job.lost_count or settlement.status is Status.FAILED):
+            return settlement
+        message = f"{ParserFailed.__name__}: the process that parsed the file crashed ({name})"
+        failed = lifecycle.failed(job, ParserFailed.code, message)
+        return msgspec.structs.replace(failed, lost_count=job.lost_count + 1)
+
+    return verdict
 
 
 def was_executing(job: Job, executing: Execution | None) -> bool:

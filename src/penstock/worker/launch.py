@@ -1,4 +1,4 @@
-"""A worker put together: from settings and an application's name to a supervisor that runs.
+"""A worker put together: from an assembly and an application's name to a supervisor that runs.
 
 Children are new processes. They get the application's name, not the application, and load it again.
 """
@@ -9,35 +9,31 @@ import functools
 import hashlib
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock import config
 from penstock.application import load_app
-from penstock.catalog.factory import open_catalog
-from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules.single_host import needs_one_host
 from penstock.catalog.values import Phase
-from penstock.catalog_host import refuse_second_host
-from penstock.config import Settings, masked_url
+from penstock.catalog_host import needs_one_host, refuse_second_host
+from penstock.config import Settings
 from penstock.errors import (
     DocumentsElsewhere,
     InvalidSetting,
     StoreDenied,
 )
 from penstock.handlers.registry import Registry
+from penstock.log_output import log_to_stderr
 from penstock.pipeline.budget import MemoryShare
-from penstock.pipeline.vectors.cache_directory import open_shelf
-from penstock.queue.factory import open_queue
 from penstock.queue.protocol import Queue
+from penstock.store_url import StoreUrl
 
 if TYPE_CHECKING:
-    from penstock.app import Penstock
-    from penstock.handlers.tenant_jobs import OpenQueue
-    from penstock.worker.lanes import DocumentTools
+    from penstock.assembly import Assembly
+    from penstock.service.functions import FunctionJobs
     from penstock.worker.supervisor import WorkerOptions
 
 JOBS = "jobs"
@@ -46,15 +42,13 @@ MAX_PROCESSES = 256
 START_METHODS = ("spawn", "fork")
 log = logging.getLogger("penstock.worker")
 
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s%(job)s: %(message)s"
-
 
 class Worker:
     """A worker that is ready to run: what it serves, where, and with how many processes."""
 
     def __init__(
         self,
-        settings: Settings,
+        assembly: Assembly,
         *,
         app: str | None = None,
         processes: int = 1,
@@ -65,8 +59,8 @@ class Worker:
         start_method: str = "spawn",
     ) -> None:
         loaded = load_app(app) if app is not None else None
-        self._settings = _common(settings, loaded.settings) if loaded else settings
-        if self._settings.url.startswith("memory://"):
+        settings = _common(assembly.settings, loaded.settings) if loaded else assembly.settings
+        if settings.store.engine == "memory":
             raise InvalidSetting(
                 "memory:// lives in one process, a worker has several",
                 remedy="Use a sqlite:/// or jsonl:// store, or app.worker_thread() in a test.",
@@ -76,6 +70,8 @@ class Worker:
         if start_method not in START_METHODS:
             known = " or ".join(START_METHODS)
             raise InvalidSetting(f"start_method: expected {known}, got {str(start_method)[:80]!r}")
+        # Stores by their resolved paths, and nothing opened yet that a forked child would inherit.
+        self._assembly = type(assembly)(config.load({}, **config.portable_values(settings)))
         self._app = app
         self._until_idle = until_idle
         self._grace = grace
@@ -83,14 +79,15 @@ class Worker:
         self._until_job = until_job
         self._start_method = start_method
         # Told not to claim, it still keeps the queue healthy.
-        self.processes = processes if self._settings.queue_enabled else 0
-        self.where = masked_url(self._settings.url)
+        self.processes = processes if settings.queue_enabled else 0
+        self.where = settings.store.masked
         self.serves = _served(loaded, self._lanes)
 
-    def check_stores(self) -> None:
-        """Raise unless queue and catalog can be opened now."""
+    def with_stores(self) -> Worker:
+        """Return this worker; raise unless queue and catalog can be opened now."""
         if self._has_documents():
-            open_catalog(self._settings).close()
+            self._assembly.open_catalog().close()
+        return self
 
     def run(self, tell: Callable[[], object] = lambda: None) -> None:
         """Until a signal asks it to stop, or (``until_idle``) nothing is left that could be done now.
@@ -99,26 +96,27 @@ class Worker:
         """
         from penstock.worker.supervisor import Supervisor
 
-        supervisor = Supervisor(self._terms()) if self.processes or not self._until_idle else None
+        supervisor = Supervisor(self._options()) if self.processes or not self._until_idle else None
         tell()
         if supervisor is not None:
             supervisor.run()
 
-    def _terms(self) -> WorkerOptions:
+    def _options(self) -> WorkerOptions:
         from penstock.worker.supervisor import WorkerOptions
 
-        settings, values = self._settings, plain(self._settings)
+        assembly, settings = self._assembly, self._assembly.settings
         housed = self._has_documents()
-        directory = _own_directory(settings, values["url"])
+        directory = _own_directory(settings)
         memory = MemoryShare.of(settings.file_memory_mb, self.processes, directory)
         level = logging.getLogger().getEffectiveLevel()
         return WorkerOptions(
-            open_queue=functools.partial(open_again, values),
+            open_queue=assembly.open_queue,
             registry=functools.partial(load_handlers, self._app, level),
             directory=directory,
             processes=self.processes,
             lease=timedelta(seconds=settings.lease_s),
             lease_by_type=leases(settings),
+            task_lease=timedelta(seconds=settings.task_lease_s),
             heartbeat_s=settings.heartbeat_s,
             poll_s=settings.poll_s,
             upkeep_s=settings.upkeep_s,
@@ -129,20 +127,20 @@ class Worker:
             shutdown_grace_s=self._grace,
             until_idle=self._until_idle,
             until_job=self._until_job,
-            open_catalog=functools.partial(open_catalog_again, values) if housed else None,
-            shelf=open_shelf(config.load({}, **values)),
-            open_documents=functools.partial(open_documents, values, memory=memory) if housed else None,
+            open_catalog=assembly.open_catalog if housed else None,
+            shelf=assembly.vector_files,
+            open_documents=functools.partial(assembly.open_document_tools, memory=memory) if housed else None,
             takes_jobs=JOBS in self._lanes,
             lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS) if housed else (),
-            one_host=needs_one_host(settings.url, settings.catalog_url),
+            one_host=needs_one_host(settings),
             start_method=self._start_method,
         )
 
     def _has_documents(self) -> bool:
         """Whether it can serve them. An application's functions need no catalog and run on any host."""
-        with closing(open_queue(self._settings)) as queue:
+        with closing(self._assembly.open_queue()) as queue:
             try:
-                refuse_second_host(self._settings, queue)
+                refuse_second_host(self._assembly.settings, queue)
             except DocumentsElsewhere as refusal:
                 if self._app is None or JOBS not in self._lanes:
                     raise
@@ -155,46 +153,10 @@ def worker_alive(settings: Settings, queue: Queue) -> bool:
     """Whether a worker serves the store now: on this host by its lock, on others by what it last said."""
     from penstock.worker.liveness_lock import anybody_alive
 
-    if anybody_alive(_own_directory(settings, _resolved(settings.url))):
+    if anybody_alive(_own_directory(settings)):
         return True
-    here, recently = socket.gethostname(), queue.now() - timedelta(seconds=2 * settings.heartbeat_s)
-    return any(
-        worker.host != here and worker.seen_at is not None and worker.seen_at > recently
-        for worker in queue.workers()
-    )
-
-
-def open_again(values: Mapping[str, Any]) -> Queue:
-    return open_queue(config.load({}, **values))
-
-
-def open_catalog_again(values: Mapping[str, Any]) -> Catalog:
-    return open_catalog(config.load({}, **values))
-
-
-def open_documents(
-    values: Mapping[str, Any],
-    registry: Registry,
-    open_own_queue: OpenQueue | None = None,
-    *,
-    memory: MemoryShare | None = None,
-) -> DocumentTools:
-    """A catalog of the child's own, and handlers on it. ``open_own_queue``: for one in memory;
-    ``memory``: what its files may use."""
-    from penstock.handlers import documents
-    from penstock.handlers.phases import Phases
-    from penstock.pipeline.embed.factory import open_embedder
-    from penstock.pipeline.extract.protocol import ExtractLimits
-    from penstock.pipeline.pipeline import Pipeline
-    from penstock.worker.lanes import DocumentTools
-
-    settings = config.load({}, **values)
-    catalog = open_catalog(settings)
-    limits = ExtractLimits.of(settings.max_file_mb, settings.file_memory_mb, settings.file_time_s)
-    recipe = Pipeline(open_embedder(settings.embedder), limits=limits, memory=memory)
-    queue, state = open_own_queue or (lambda: closing(open_again(values))), (str(settings.state_dir),)
-    documents.register(registry, catalog, recipe, state, open_shelf(settings), queue)
-    return DocumentTools(catalog, Phases(catalog, recipe))
+    here, now = socket.gethostname(), queue.now()
+    return any(worker.host != here and worker.alive(now, settings.heartbeat_s) for worker in queue.workers())
 
 
 def load_handlers(app: str | None, level: int) -> Registry:
@@ -205,7 +167,7 @@ def load_handlers(app: str | None, level: int) -> Registry:
 # The application.
 
 
-def _served(app: Penstock | None, lanes: Sequence[str]) -> list[str]:
+def _served(app: FunctionJobs | None, lanes: Sequence[str]) -> list[str]:
     served = [] if lanes == (JOBS,) else ["documents"]
     if app is not None:
         served += [f"function {name}" for name in app.functions.names()]
@@ -228,29 +190,12 @@ def _common(given: Settings, own: Settings) -> Settings:
     """The application says where its queue is; a command line that says otherwise is a mistake."""
     for name, variable in (("url", "PENSTOCK_URL"), ("state_dir", "PENSTOCK_STATE")):
         if given.sources.get(name) == config.ARGUMENT and getattr(given, name) != getattr(own, name):
-            said = masked_url(str(getattr(own, name)))
+            said = StoreUrl(str(getattr(own, name))).masked
             raise InvalidSetting(
                 f"the application has {name} = {said}, not what was asked for",
                 remedy=f"Leave it out; an application that names no place of its own follows {variable}.",
             )
     return own
-
-
-def plain(settings: Settings) -> dict[str, Any]:
-    """The settings as they can be sent to another process, with nothing that depends on where it runs.
-
-    Paths are followed to their end: however a store is spelled, its workers know each other.
-    """
-    values = {setting.name: getattr(settings, setting.name) for setting in config.SETTINGS}
-    made = {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
-    return made | {"url": _resolved(settings.url), "catalog_url": _resolved(settings.catalog_url)}
-
-
-def _resolved(url: str) -> str:
-    scheme, _, rest = url.partition("://")
-    if scheme == "sqlite":
-        return f"sqlite:///{Path(rest[1:]).expanduser().resolve()}"
-    return f"jsonl://{Path(rest).expanduser().resolve()}" if scheme == "jsonl" else url
 
 
 def leases(settings: Settings) -> dict[str, timedelta]:
@@ -266,9 +211,11 @@ def _retention(settings: Settings) -> dict[str, timedelta]:
     return {status: timedelta(days=kept) for status, kept in days.items() if kept}
 
 
-def _own_directory(settings: Settings, url: str) -> Path:
+def _own_directory(settings: Settings) -> Path:
     """One for each store: a worker gives back what dead ones left, and knows only its own store."""
-    directory = settings.state_dir / "workers" / hashlib.sha256(url.encode()).hexdigest()[:12]
+    directory = (
+        settings.state_dir / "workers" / hashlib.sha256(settings.store.resolved.encode()).hexdigest()[:12]
+    )
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -279,32 +226,3 @@ def _own_directory(settings: Settings, url: str) -> Path:
 def _refuse_outside(name: str, value: float, low: float, high: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise InvalidSetting(f"{name}: expected {low:g} to {high:g}, got {str(value)[:80]!r}")
-
-
-# Logging.
-
-
-class _JobLines(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        record.job = f" {record.job_id}" if hasattr(record, "job_id") else ""
-        return super().format(record)
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - its name in the library
-        """One line without control characters: names of files must not drive the terminal or forge lines."""
-        return _escaped(super().formatMessage(record))
-
-    def formatException(self, ei: Any) -> str:  # noqa: N802 - as above
-        return "\n".join(map(_escaped, super().formatException(ei).split("\n")))
-
-
-def _escaped(line: str) -> str:
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
-
-
-def log_to_stderr(level: int) -> None:
-    """Where nothing else was set up: lines on standard error, each with its job's id if it has one."""
-    if logging.getLogger().handlers:
-        return
-    handler = logging.StreamHandler()
-    handler.setFormatter(_JobLines(LOG_FORMAT))
-    logging.basicConfig(level=level, handlers=[handler])

@@ -44,6 +44,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     processes: int = 1
     lease: timedelta = timedelta(seconds=300)
     lease_by_type: dict[str, timedelta] = {}
+    task_lease: timedelta = timedelta(seconds=120)
     heartbeat_s: float = 30.0
     poll_s: float = 1.0
     upkeep_s: float = 60.0

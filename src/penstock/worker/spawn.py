@@ -11,29 +11,33 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing import context, util
+from multiprocessing import context, spawn, util
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from typing import Any
+
+from penstock.interpreter import inherited_path
 
 _lock = threading.Lock()
 
 
 @contextmanager
-def _safe_path_flag() -> Iterator[None]:
-    """Give ``-P`` to whatever ``multiprocessing`` starts meanwhile.
+def _safe_path() -> Iterator[None]:
+    """Give ``-P`` and the inherited path to whatever ``multiprocessing`` starts meanwhile.
 
     Not the variable PYTHONSAFEPATH: under ``-E`` it would be ignored, and what a job starts would inherit it.
     """
-    name = "_args_from_interpreter_flags"
+    flags, data = "_args_from_interpreter_flags", "get_preparation_data"
     with _lock:
-        given = getattr(util, name)
+        given_flags, given_data = getattr(util, flags), getattr(spawn, data)
         more = [] if sys.flags.safe_path else ["-P"]
-        setattr(util, name, lambda: [*given(), *more])
+        setattr(util, flags, lambda: [*given_flags(), *more])
+        setattr(spawn, data, lambda name: given_data(name) | {"sys_path": inherited_path()})
         try:
             yield
         finally:
-            setattr(util, name, given)
+            setattr(util, flags, given_flags)
+            setattr(spawn, data, given_data)
 
 
 class SafeProcess(context.SpawnProcess):
@@ -41,7 +45,7 @@ class SafeProcess(context.SpawnProcess):
 
     @staticmethod
     def _Popen(process_obj: BaseProcess) -> Any:  # noqa: N802 - its name in the library
-        with _safe_path_flag():
+        with _safe_path():
             return context.SpawnProcess._Popen(process_obj)
 
 

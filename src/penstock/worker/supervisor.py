@@ -19,11 +19,10 @@ import msgspec
 
 from penstock import clock, lifecycle
 from penstock.catalog.rules import outcomes
-from penstock.catalog.rules.single_host import HOUSED, IN_A_FILE
 from penstock.errors import WorkerFailed
-from penstock.job import Beat, Job, WorkerReport
+from penstock.job import DOCUMENT_FILE, Beat, Job, WorkerReport
 from penstock.worker import dead_workers, until_idle
-from penstock.worker.child_handle import ChildHandle
+from penstock.worker.child_handle import ChildHandle, free_one
 from penstock.worker.document_notifier import DocumentNotifier
 from penstock.worker.lanes import lane_name
 from penstock.worker.liveness_lock import release_dead
@@ -41,6 +40,8 @@ from penstock.worker.watchdog import TICK_S, Watchdog
 
 LOOK_S = 1.0
 """How often progress is written, cancel flags are read, and dead neighbours are looked for."""
+FREE_S = 0.25
+"""How often the child is chosen that takes no tasks while small jobs come."""
 TIDY_S = 5.0
 """How often the outbox is looked at here. Children tell jobs themselves; this is for their deaths."""
 IDLE_EVERY_S = 0.2
@@ -151,7 +152,7 @@ class Supervisor:
         rota.add(LOOK_S, self._look)
         rota.add(LOOK_S, self._relieve)
         rota.add(LOOK_S, self._release_tasks)
-        rota.add(LOOK_S, self._keep_one_free)
+        rota.add(FREE_S, self._keep_one_free)
         rota.add(0.0, self._nursery.settle)
         return rota
 
@@ -170,7 +171,8 @@ class Supervisor:
             rota.add(TIDY_S, teller.step)
             rota.add(LOOK_S, teller.look_around)
             rota.add(TIDY_S, sweeper.clear_leftovers)
-            rota.add(terms.upkeep_s, sweeper.take_back, spread=SPREAD)
+            rota.add(terms.upkeep_s, lambda: sweeper.take_back(terms.task_lease), spread=SPREAD)
+            rota.add(terms.upkeep_s, lambda: sweeper.drop_unfinished(terms.task_lease), spread=SPREAD)
             rota.add(terms.upkeep_s, sweeper.forget, spread=SPREAD)
         if self._keeper is not None:
             rota.add(terms.upkeep_s, self._keeper.step, spread=SPREAD)
@@ -289,10 +291,11 @@ class Supervisor:
                 ward.slot.release_tasks(doing.number)
 
     def _keep_one_free(self) -> None:
-        """One of several children, as long as it lives, is the one that small jobs find without a task."""
+        """One of several children is the one that small jobs find without a task."""
         wards = self._nursery.wards
-        for index, ward in enumerate(wards):
-            ward.slot.keep_free(index == 0 and len(wards) > 1)
+        free = free_one(wards, time.monotonic())
+        for ward in wards:
+            ward.slot.keep_free(ward is free)
 
     # Neighbours and reports.
 
@@ -326,7 +329,7 @@ class Supervisor:
         if not self._houses:
             with self._catalog.snapshot() as snapshot:
                 self._houses = bool(snapshot.tenants())
-        return {HOUSED: IN_A_FILE} if self._houses else {}
+        return dict(DOCUMENT_FILE) if self._houses else {}
 
     def _report(self) -> None:
         news = self._news()

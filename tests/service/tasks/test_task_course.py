@@ -14,7 +14,6 @@ from penstock.errors import (
     InvalidTransition,
 )
 from penstock.job import ClaimRequest, Status
-from penstock.retry import FUNCTION_BACKOFF
 from penstock.service.tasks import Tasks
 from tests.service.tasks.conftest import BROKEN, FLAKY, attempt, enqueue, status
 
@@ -171,12 +170,6 @@ def test_a_task_with_a_live_twin_is_not_put_back(app: Penstock, tasks: Tasks):
     app.call("execute_synthesis", key="daily")
 
     assert not tasks.enqueue_retry(first.job_id)
-
-
-def test_back_off_doubles_from_a_second_to_five_minutes():
-    assert [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300] == [
-        FUNCTION_BACKOFF.seconds(number) for number in range(1, 12)
-    ]
 
 
 # Stale tasks.

@@ -36,10 +36,6 @@ def completed_vector(task: TaskClaim, vector: bytes | None) -> TaskOutcome:
     return _ended(task, TaskStatus.COMPLETED, vector=vector)
 
 
-def completed_graph(task: TaskClaim, entities: int, relationships: int) -> TaskOutcome:
-    return _ended(task, TaskStatus.COMPLETED, entities=entities, relationships=relationships)
-
-
 def failed_attempt(task: TaskClaim, why: Classification, message: str, *, jitter: float = 0) -> TaskOutcome:
     """Something went wrong: try again later if that may help and retries are left."""
     if why.kind != "transient":

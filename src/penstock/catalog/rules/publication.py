@@ -11,6 +11,8 @@ from penstock.catalog.values import SETTLED, TaskStatus
 
 REMOVED_WHILE_INDEXING = "removed while indexing"
 SUPERSEDED = "a later reading is published"
+REPLACED = "replaced by a newer generation"
+UNFINISHED = "it was written only in part"
 NOTHING_USABLE = "no page could be read"
 NO_VECTORS = "no chunk could be embedded"
 
@@ -22,8 +24,8 @@ class Verdict(enum.Enum):
 
 
 class GenerationFacts(NamedTuple):
-    """How a generation stands: ocr and vector, the pages and chunks that came through, and parts that failed
-    for reasons outside the document."""
+    """How a generation stands: ocr and vector, the pages and chunks that came through, parts that failed for
+    reasons outside the document, and parts that are still to be written."""
 
     ocr: TaskStatus
     vector: TaskStatus
@@ -31,13 +33,14 @@ class GenerationFacts(NamedTuple):
     pages_read: int
     chunks_embedded: int
     outages: int
+    unwritten: int = 0
 
 
 @lru_cache(1024)
 def verdict(facts: GenerationFacts) -> tuple[Verdict, str | None]:
     """Publish once ocr and vector are settled: without what failed by its own fault, but not while an outage
     is what is missing, and never in place of something when nothing came through. The text: why not."""
-    if facts.ocr not in SETTLED or facts.vector not in SETTLED:
+    if facts.unwritten or facts.ocr not in SETTLED or facts.vector not in SETTLED:
         return Verdict.WAIT, None
     if facts.outages:
         return Verdict.KEEP_BACK, f"{facts.outages} of its parts failed for reasons outside the document"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from penstock.catalog.protocol import BATCH, TASK_LEASE
+from penstock import clock
+from penstock.catalog.protocol import BATCH, SWEPT
+from penstock.catalog.rules.portions import Portions, Slice
 from penstock.catalog.sql import (
     generation_store,
     generations,
@@ -20,6 +23,7 @@ from penstock.catalog.sql import (
     task_outcomes,
     walks,
 )
+from penstock.catalog.sql.large_generations import Written, write_part
 from penstock.catalog.sql.retry import restart
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import Statements
@@ -51,9 +55,16 @@ T = TypeVar("T")
 
 
 class SqlCatalog(ABC):
+    portions = Portions()
+    pause_s = 0.0
+    """At least, between two of many transactions that follow each other. 0: all can write at a time."""
+
     @abstractmethod
-    def _write(self, work: Callable[[Statements, datetime], T], now: datetime | None = None) -> T:
-        """One transaction of what is given the rows and the time; all of it, or nothing."""
+    def _write(
+        self, work: Callable[[Statements, datetime], T], now: datetime | None = None, *, synced: bool = True
+    ) -> T:
+        """One transaction of what is given the rows and the time; all of it, or nothing. ``synced=False``:
+        a power cut may undo it, with nothing lost by that."""
 
     @abstractmethod
     def _now(self) -> datetime: ...
@@ -64,7 +75,52 @@ class SqlCatalog(ABC):
     def store(
         self, generations: Sequence[NewGeneration], *, now: datetime | None = None
     ) -> list[StoreResult]:
-        return self._write(lambda rows, at: generation_store.store(rows, generations, at), now)
+        answers: list[StoreResult] = []
+        for group in self.portions.groups(generations):
+            if self.portions.large(group[0]):
+                answers.append(self._store_large(group[0], now))
+            else:
+                answers += self._store_group(group, now)
+        return answers
+
+    def _store_group(self, group: Sequence[NewGeneration], now: datetime | None) -> list[StoreResult]:
+        return self._write(lambda rows, at: generation_store.store(rows, group, at), now)
+
+    def _store_large(self, new: NewGeneration, now: datetime | None) -> StoreResult:
+        *parts, last = self.portions.parts(new.pages)
+        written: Written | None = None
+        for part in parts:
+            began = clock.elapsed_s()
+            # A power cut in between drops the generation as a kill does.
+            written = self._write_part(new, part, written, now, synced=False)
+            if written.stored is not None:
+                return written.stored
+            self._let_others_write(began)
+        stored = self._write_part(new, last, written, now).stored
+        assert stored is not None
+        return stored
+
+    def _let_others_write(self, began: float) -> None:
+        """Pause after a transaction that others follow: half as long as it took, since on a busy machine
+        those who wait need longer to notice that they can write."""
+        if self.pause_s:
+            time.sleep(max(self.pause_s, (clock.elapsed_s() - began) / 2))
+
+    def _write_part(
+        self,
+        new: NewGeneration,
+        part: Sequence[Slice],
+        so_far: Written | None,
+        now: datetime | None,
+        *,
+        synced: bool = True,
+    ) -> Written:
+        return self._write(lambda rows, at: write_part(rows, new, part, so_far, at), now, synced=synced)
+
+    def unfinished(self, *, silent: timedelta, now: datetime | None = None, limit: int = 100) -> list[int]:
+        before = format_time((now or self._now()) - silent)
+        with self.snapshot() as snapshot:
+            return snapshot.unfinished(before, limit)
 
     def adopt(self, adoption: Adoption, *, now: datetime | None = None) -> bool:
         def work(rows: Statements, moment: datetime) -> bool:
@@ -82,7 +138,8 @@ class SqlCatalog(ABC):
         )
 
     def claim(self, request: TaskRequest, *, now: datetime | None = None) -> list[Task]:
-        return self._write(lambda rows, at: task_claims.claim(rows, request, at), now)
+        # A power cut ends the worker as well, and an unknown claim is a free task.
+        return self._write(lambda rows, at: task_claims.claim(rows, request, at), now, synced=False)
 
     def settle(
         self, outcomes: Sequence[TaskOutcome], *, now: datetime | None = None
@@ -95,9 +152,7 @@ class SqlCatalog(ABC):
     def _renewed(self, rows: Statements, claims: Sequence[HeldTask | Task], at: str) -> list[bool]:
         return [rows.run(f"renew_{c.lane}", at, c.task_id, c.claim_number) == 1 for c in claims]
 
-    def expired(
-        self, *, lease: timedelta = TASK_LEASE, now: datetime | None = None, limit: int = 100
-    ) -> list[HeldTask]:
+    def expired(self, *, lease: timedelta, now: datetime | None = None, limit: int = 100) -> list[HeldTask]:
         before = format_time((now or self._now()) - lease)
         with self.snapshot() as snapshot:
             return snapshot.claims("expired", before, limit)[:limit]
@@ -135,19 +190,15 @@ class SqlCatalog(ABC):
         with self.snapshot() as snapshot:
             return snapshot.outbox(kind, after, limit)
 
-    def leftovers(self, entry_id: int, *, limit: int = BATCH) -> list[str]:
-        with self.snapshot() as snapshot:
-            return snapshot.leftovers(entry_id, limit)
-
-    def clear(self, entry_ids: Sequence[int], *, limit: int = BATCH, now: datetime | None = None) -> bool:
-        return self._write(lambda rows, at: outbox.clear(rows, entry_ids, limit, format_time(at)), now)
+    def clear(self, entry_ids: Sequence[int], *, limit: int = SWEPT, now: datetime | None = None) -> bool:
+        began = clock.elapsed_s()
+        over = self._write(lambda rows, at: outbox.clear(rows, entry_ids, limit, format_time(at)), now)
+        if not over:
+            self._let_others_write(began)
+        return over
 
     def note(self, entries: Sequence[LedgerEntry], *, now: datetime | None = None) -> None:
         self._write(lambda rows, at: ledger.note(rows, entries, format_time(at)), now)
-
-    def unnote(self, place: Place, paths: Sequence[str]) -> None:
-        where = (place.tenant_id, place.collection, place.branch)
-        self._write(lambda rows, _: rows.many("unnote", [(*where, path) for path in paths]))
 
     def remember(
         self, tenant_id: str, space: str, vectors: Mapping[str, bytes], *, now: datetime | None = None

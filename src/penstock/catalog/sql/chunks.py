@@ -10,8 +10,9 @@ import msgspec
 
 from penstock.catalog.rules.identity import ChunkIds, text_key
 from penstock.catalog.rules.rollup import COMPLETED, SKIPPED, WAITING
+from penstock.catalog.sql.generations import DocumentRow
 from penstock.catalog.sql.statements import Statements, listed
-from penstock.catalog.values import NewChunk
+from penstock.catalog.values import Gate, NewChunk
 from penstock.errors import InvalidRequest, InvalidVector
 
 _STATUS = {COMPLETED: "completed", WAITING: "pending", SKIPPED: "skipped"}
@@ -273,3 +274,36 @@ class Spaces:
             )
         self._rows.send("add_space", number, name, None)
         return number, None
+
+
+def owner_of(
+    rows: Statements,
+    spaces: Spaces,
+    document: DocumentRow,
+    chunks: Iterable[NewChunk],
+    older: Iterable[int] = (),
+) -> ChunkOwner:
+    """The owner of chunks that are added to a generation being built. ``older``: earlier generations that may
+    have the same chunks, besides the published one."""
+    held = None
+    if document.gate == Gate.DOCUMENT:
+        held = "gate"
+    elif rows.value("any_leftover", document.source_key):
+        held = "outbox"
+    if document.space_id is not None:
+        spaces.number(rows.value("space_name", document.space_id), (chunk.vector for chunk in chunks))
+    relatives = {document.id, document.published_id, *older}
+    return ChunkOwner(
+        document_id=document.id,
+        source_key=document.source_key,
+        source_id=document.source_id,
+        tenant_id=document.place.tenant_id,
+        space_id=document.space_id,
+        graph=document.graph,
+        graphrag_fingerprint=document.fingerprints[2],
+        priority=document.priority,
+        max_retries=document.max_retries,
+        relatives=tuple(number for number in relatives if number is not None),
+        vector_held=held,
+        graphrag_held="gate" if document.gate == Gate.DOCUMENT else None,
+    )

@@ -12,7 +12,7 @@ from penstock import clock
 from penstock.catalog.rules import initial_state
 from penstock.catalog.rules.initial_state import InitialDocument, InitialPage, WantedPhases
 from penstock.catalog.rules.path_scope import covered
-from penstock.catalog.rules.publication import superseded
+from penstock.catalog.rules.publication import REPLACED, superseded
 from penstock.catalog.rules.turns import turns
 from penstock.catalog.sql import generations as building
 from penstock.catalog.sql.chunks import (
@@ -46,14 +46,31 @@ def store(rows: Statements, new: Sequence[NewGeneration], now: datetime) -> list
     return GenerationStore(rows, new, format_time(now)).run()
 
 
+class Begun(NamedTuple):
+    """A large generation whose parts are still to be written. ``older``: one being built that was dropped for
+    it."""
+
+    document_id: int
+    source_id: str
+    older: tuple[int, ...]
+
+
+def begin(rows: Statements, new: NewGeneration, now: datetime) -> StoreResult | Begun:
+    """Write the row of a large generation alone, or return what stands in its way."""
+    return GenerationStore(rows, [new], format_time(now), in_parts=True).begin(new)
+
+
 class GenerationStore:
     """One call of ``store``. Rows are collected over all generations and written table by table."""
 
-    def __init__(self, rows: Statements, new: Sequence[NewGeneration], at: str) -> None:
+    def __init__(
+        self, rows: Statements, new: Sequence[NewGeneration], at: str, *, in_parts: bool = False
+    ) -> None:
         self._rows = rows
         self._new = new
         self._at = at
-        self._numbers = RowNumbers(rows, sum(4 + len(g.pages) + 2 * _chunk_count(g) for g in new))
+        needed = 0 if in_parts else sum(4 + len(g.pages) + 2 * _chunk_count(g) for g in new)
+        self._numbers = RowNumbers(rows, needed)
         self._spaces = Spaces(rows)
         self._chunks = ChunkRows(rows, self._numbers, at)
         self._change = rows.numbers("change", len(new))[0]
@@ -72,6 +89,31 @@ class GenerationStore:
         self._removals: list[Removal] = []
 
     def run(self) -> list[StoreResult]:
+        self._look_around()
+        answers = [self._store(new) for new in self._new]
+        self._flush()
+        if self._paths and self._rows.value("any_ledger"):
+            self._rows.many("unnote", self._paths)
+        return answers
+
+    def begin(self, new: NewGeneration) -> StoreResult | Begun:
+        self._look_around()
+        source = self._found.get((new.place, new.path))
+        refused = self._refused(new, source)
+        if refused is not None:
+            return refused
+        owner = self._owner(new, source, self._source_id(new) or self._new_id())
+        if source is None:
+            self._flush_bare(new, owner)
+        shared = self._alike.begun(new, owner.space_id)
+        self._documents.append((*self._own(new, owner), building.describe(new), *shared.values))
+        self._flush_parts()
+        self._rows.send("set_building", owner.document_id, self._at, owner.source_key)
+        older = () if source is None or source.building_id is None else (source.building_id,)
+        return Begun(owner.document_id, owner.source_id, older)
+
+    def _look_around(self) -> None:
+        """Read, and hold, what these generations depend on."""
         earliest = min(new.asked_at for new in self._new)
         for tenant_id in sorted({new.place.tenant_id for new in self._new}):
             self._rows.hold("tenant_shared", tenant_id)
@@ -87,11 +129,6 @@ class GenerationStore:
             self._rows.hold("documents", listed(begun))
         for space in sorted({new.space for new in self._new if new.space is not None}):
             self._spaces.number(space, _vectors(new for new in self._new if new.space == space))
-        answers = [self._store(new) for new in self._new]
-        self._flush()
-        if self._paths and self._rows.value("any_ledger"):
-            self._rows.many("unnote", self._paths)
-        return answers
 
     def _source_id(self, new: NewGeneration) -> str | None:
         found = self._found.get((new.place, new.path))
@@ -129,15 +166,17 @@ class GenerationStore:
             self._flush()
             self._look_up(new.place, [new.path])
         source = self._found.get(where)
-        source_id = source.source_id if source is not None else new.source_id
-        if self._removals and covered(self._removals, *where, source_id, new.asked_at):
-            return StoreResult(outcome=Outcome.REMOVED, source_id=source_id)
-        if source is not None:
-            earlier = self._earlier(new, source)
-            if earlier is not None:
-                return earlier
+        refused = self._refused(new, source)
+        if refused is not None:
+            return refused
         self._written.add(where)
-        return self._write(new, source, source_id or self._new_id())
+        return self._write(new, source, self._source_id(new) or self._new_id())
+
+    def _refused(self, new: NewGeneration, source: SourceRow | None) -> StoreResult | None:
+        source_id = self._source_id(new)
+        if self._removals and covered(self._removals, new.place, new.path, source_id, new.asked_at):
+            return StoreResult(outcome=Outcome.REMOVED, source_id=source_id)
+        return self._earlier(new, source) if source is not None else None
 
     def _new_id(self) -> str:
         if not self._ids:
@@ -160,7 +199,7 @@ class GenerationStore:
                 document_id=source.building_id,
                 adopted=True,
             )
-        building.drop(self._rows, source.building_id, "replaced by a newer generation", self._at)
+        building.drop(self._rows, source.building_id, REPLACED, self._at)
         return None
 
     def _write(self, new: NewGeneration, source: SourceRow | None, source_id: str) -> StoreResult:
@@ -168,7 +207,7 @@ class GenerationStore:
         chunks = [chunk for page in new.pages for chunk in page.chunks or ()]
         prepared = prepare(owner, chunks, find(self._rows, owner, chunks))
         unread = sum([page.chunks is None and page.failure is None for page in new.pages])
-        missing = 0 if owner.space_id is None else sum([_to_embed(part) for part in prepared.parts])
+        missing = 0 if owner.space_id is None else sum([to_embed(part) for part in prepared.parts])
         tasks = len(chunks) if new.graph else missing
         first, chunk_turns = 0, [0] * len(chunks)
         if tasks:
@@ -254,15 +293,7 @@ class GenerationStore:
     ) -> Outcome:
         outcome, shared = self._alike.document(new, owner.space_id, standing, numbering)
         published = outcome is Outcome.PUBLISHED
-        own = (
-            owner.document_id,
-            owner.source_key,
-            new.path.rpartition("/")[2] or new.path,
-            new.content_hash,
-            new.job_id,
-            format_time(new.asked_at),
-            format_time(new.read_at),
-        )
+        own = self._own(new, owner)
         if shared.whole:
             self._whole_documents.append(own + shared.values)
         else:
@@ -277,6 +308,18 @@ class GenerationStore:
         self._rows.tell()
         self._rows.send("set_building", owner.document_id, self._at, owner.source_key)
         return outcome
+
+    def _own(self, new: NewGeneration, owner: ChunkOwner) -> tuple[Any, ...]:
+        """The columns of a document's row that it shares with no other."""
+        return (
+            owner.document_id,
+            owner.source_key,
+            new.path.rpartition("/")[2] or new.path,
+            new.content_hash,
+            new.job_id,
+            format_time(new.asked_at),
+            format_time(new.read_at),
+        )
 
     def _flush_bare(self, new: NewGeneration, owner: ChunkOwner) -> None:
         place = new.place
@@ -337,6 +380,6 @@ def _vectors(generations: Iterable[NewGeneration]) -> Iterator[bytes | None]:
     return (chunk.vector for new in generations for page in new.pages for chunk in page.chunks or ())
 
 
-def _to_embed(part: tuple[Any, Any, Any]) -> bool:
+def to_embed(part: tuple[Any, Any, Any]) -> bool:
     chunk, _, known = part
     return chunk.vector is None and not (known is not None and known.embedded)

@@ -55,10 +55,13 @@ class DocumentRow(msgspec.Struct, kw_only=True):
     read_at: str
     note: str | None
     source_json: str | None
+    unwritten: int
     errors: dict[str, str] = {}
     worker_id: str | None = None
     embedded: bool = False
     """Vectors of it were written in this transaction."""
+    finishes: bool = False
+    """The last part of it is written in this transaction."""
 
     @property
     def wanted(self) -> WantedPhases:
@@ -78,6 +81,7 @@ class DocumentRow(msgspec.Struct, kw_only=True):
             pages_read=self.ocr.completed,
             chunks_embedded=self.vector_chunks,
             outages=self.outage_count,
+            unwritten=self.unwritten,
         )
 
 
@@ -151,6 +155,7 @@ def _decoded(row: tuple[Any, ...]) -> DocumentRow:
         read_at=row[44],
         note=row[45],
         source_json=row[46],
+        unwritten=row[47],
     )
 
 

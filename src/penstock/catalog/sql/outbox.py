@@ -25,17 +25,6 @@ def outbox(rows: Statements, kind: OutboxEntryKind | None, after: int, limit: in
     ]
 
 
-def leftovers(rows: Statements, entry_id: int, limit: int) -> list[str]:
-    entry = rows.one("entry", entry_id)
-    if entry is None or entry[0] != OutboxEntryKind.LEFTOVER:
-        return []
-    _, document_id, source_key, space_id = entry
-    siblings = rows.all("siblings", source_key, document_id)
-    # In another space the same chunk is another point.
-    same_space = [number for number, space in siblings if space == space_id]
-    return [row[0] for row in rows.all("parts_gone", document_id, listed(same_space), limit)]
-
-
 def clear(rows: Statements, entry_ids: Sequence[int], limit: int, at: str) -> bool:
     """Whether nothing of these entries is left."""
     room = limit
@@ -49,12 +38,14 @@ def clear(rows: Statements, entry_ids: Sequence[int], limit: int, at: str) -> bo
         kind, document_id, source_key, space_id = entry
         if kind == OutboxEntryKind.LEFTOVER:
             room -= _clear_parts(rows, document_id, source_key, space_id, room, at)
+            if room > 0 and not rows.value("other_leftover", source_key, entry_id):
+                # What waited for these deletes; the entry goes with the last of them.
+                room -= rows.run("release_outbox", source_key, room)
+                rows.tell()
             if room <= 0:
                 return False
         rows.send("delete_entry", entry_id)
         if kind == OutboxEntryKind.LEFTOVER and not rows.value("any_leftover", source_key):
-            rows.send("release_outbox", source_key)
-            rows.tell()
             forget_source(rows, source_key, at)
     return True
 

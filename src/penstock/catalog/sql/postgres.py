@@ -9,11 +9,12 @@ from typing import TypeVar
 
 import psycopg
 
+from penstock.catalog import path_glob
 from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.sql.postgres_rows import CatalogConnections, PostgresStatements
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import Statements, listed, migrations
-from penstock.catalog.sql.tsquery import expression, terms
+from penstock.catalog.sql.tsquery import terms
 from penstock.catalog.values import HeldTask, Phase, Task
 from penstock.catalog.views import Filters
 from penstock.database import postgres_schema
@@ -54,7 +55,13 @@ _SNIPPET = f"StartSel={_MARKS[0]}, StopSel={_MARKS[1]}, MaxWords=24, MinWords=16
 class PostgresSnapshot(SqlSnapshot):
     def _filters(self, filters: Filters) -> tuple[str | None, ...]:
         tenant_id, collection, branch, path, *others = super()._filters(filters)
-        return tenant_id, collection, branch, None if path is None else expression(path), *others
+        return (
+            tenant_id,
+            collection,
+            branch,
+            None if path is None else path_glob.posix_expression(path),
+            *others,
+        )
 
     def _match(self, query: str) -> str:
         asked = terms(query)
@@ -93,7 +100,11 @@ class PostgresCatalog(SqlCatalog):
     def _now(self) -> datetime:
         return self._clock.now()
 
-    def _write(self, work: Callable[[Statements, datetime], T], now: datetime | None = None) -> T:
+    def _write(
+        self, work: Callable[[Statements, datetime], T], now: datetime | None = None, *, synced: bool = True
+    ) -> T:
+        # Every commit is synced: writers do not wait for each other's here.
+        del synced
         moment = now or self._now()
         return transact(self._writers, self._channel, PostgresStatements, lambda rows: work(rows, moment))
 

@@ -53,14 +53,13 @@ class Rollup:
         """Pages from their chunks, documents from their pages, then gates and publishing."""
         for phase, tally in self._chunks.items():
             self._apply_to_pages(phase, tally)
-        before = {number: _statuses(document) for number, document in self.documents.items()}
         for phase, tally in self._pages.items():
             for number, delta in tally.items():
                 document = self.documents[number]
                 setattr(document, phase, getattr(document, phase).changed(delta))
         documents = [self.documents[number] for number in self._touched]
         for document in documents:
-            self._open_gates(document, before[document.id])
+            self._open_gates(document)
         published = generations.decide(self._rows, documents, self._at)
         generations.save(self._rows, documents, self._at, published)
 
@@ -87,19 +86,15 @@ class Rollup:
                 }
         self._rows.many(f"save_page_{phase}", saved)
 
-    def _open_gates(self, document: DocumentRow, before: tuple[str, str]) -> None:
+    def _open_gates(self, document: DocumentRow) -> None:
         """With ``gate=document`` the next phase begins when the whole document is through with this one."""
-        if document.gate != "document":
+        if document.gate != "document" or document.unwritten:
             return
-        ocr, vector = before
-        if ocr not in SETTLED and document.ocr.status in SETTLED:
+        ocr, vector, _ = document.statuses
+        if (ocr not in SETTLED or document.finishes) and document.ocr.status in SETTLED:
             held = "outbox" if self._rows.value("any_leftover", document.source_key) else None
             self._rows.send("release_gate_vector", held, document.id)
             self._rows.tell()
-        if vector not in SETTLED and document.vector.status in SETTLED:
+        if (vector not in SETTLED or document.finishes) and document.vector.status in SETTLED:
             self._rows.send("release_gate_graphrag", None, document.id)
             self._rows.tell()
-
-
-def _statuses(document: DocumentRow) -> tuple[str, str]:
-    return document.ocr.status, document.vector.status

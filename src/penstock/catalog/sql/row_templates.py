@@ -82,6 +82,11 @@ class RowTemplates:
             found = self._documents[key] = (_OUTCOMES[decision], shared)
         return found
 
+    def begun(self, new: NewGeneration, space_id: int | None) -> RowTemplate:
+        """A generation none of whose parts is written yet."""
+        settings = (space_id, int(new.graph), new.gate.value, new.priority, new.max_retries, 0, 0)
+        return self._document(new, initial_state.document([], (), 0), settings, None, published=False)
+
     def _whole_document(
         self, new: NewGeneration, space_id: int | None, standing: InitialDocument
     ) -> RowTemplate:

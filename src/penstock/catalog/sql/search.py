@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from penstock.catalog import path_glob
 from penstock.catalog.rules.query_terms import phrases
 from penstock.catalog.sql import row_decoders
 from penstock.catalog.sql.statements import Statements, listed
@@ -33,6 +34,8 @@ class SearchReads:
         return match_expression(query)
 
     def _filters(self, filters: Filters) -> tuple[str | None, ...]:
+        if filters.path is not None:
+            path_glob.check(filters.path)
         return (
             filters.tenant_id,
             filters.collection,

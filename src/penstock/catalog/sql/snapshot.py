@@ -51,8 +51,8 @@ class SqlSnapshot(SearchReads):
     def outbox(self, kind: OutboxEntryKind | None, after: int, limit: int) -> list[OutboxEntry]:
         return outbox.outbox(self._rows, kind, after, limit)
 
-    def leftovers(self, entry_id: int, limit: int) -> list[str]:
-        return outbox.leftovers(self._rows, entry_id, limit)
+    def unfinished(self, before: str, limit: int) -> list[int]:
+        return [number for (number,) in self._rows.all("unfinished", before, limit)]
 
     def audit(self) -> list[str]:
         names = [name for name in self._rows.statements if name.startswith("audit_")]
@@ -152,10 +152,6 @@ class SqlSnapshot(SearchReads):
 
     def content(self, document_id: int) -> tuple[NewPage, ...]:
         return row_decoders.content(self._rows.all("parts_of", document_id))
-
-    def page_text(self, page_id: int) -> str | None:
-        text: str | None = self._rows.value("page_text", page_id)
-        return text
 
     def missing(self, document_id: int, *, limit: int = 100) -> list[MissingPart]:
         return [

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock import clock
+from penstock.catalog import path_glob
 from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import SqliteStatements, Statements, load, migrations
-from penstock.database import sqlite_schema
+from penstock.database import sqlite_connections, sqlite_schema
 from penstock.database.sqlite_connections import SqliteConnections, translated, truncate_log
 from penstock.errors import InvalidText, StoreError
 from penstock.queue.sqlite.listener import SqliteListener
@@ -28,11 +29,18 @@ MERGED_AT_ONCE = 200
 
 
 class SqliteCatalog(SqlCatalog):
+    # A writer that waits asks for the lock more often than this, and so finds it free.
+    pause_s = 2 * sqlite_connections.ASK_AGAIN_S
+
     def __init__(self, path: Path | str, *, synchronous: str = "FULL", busy_timeout_s: float = 60) -> None:
         self.path = Path(path)
         self._busy_timeout_s = busy_timeout_s
         self._connections = SqliteConnections(
-            self.path, synchronous=synchronous, busy_timeout_s=busy_timeout_s, foreign_keys=True
+            self.path,
+            synchronous=synchronous,
+            busy_timeout_s=busy_timeout_s,
+            foreign_keys=True,
+            functions={"glob": path_glob.matches},
         )
         self._idle_readers: list[str] = []
         self._readers = count(1)
@@ -46,8 +54,10 @@ class SqliteCatalog(SqlCatalog):
     def _now(self) -> datetime:
         return clock.now()
 
-    def _write(self, work: Callable[[Statements, datetime], T], now: datetime | None = None) -> T:
-        with self._connections.writing() as connection:
+    def _write(
+        self, work: Callable[[Statements, datetime], T], now: datetime | None = None, *, synced: bool = True
+    ) -> T:
+        with self._connections.writing(synced=synced) as connection:
             return work(SqliteStatements(connection, SQL), now or clock.now())
 
     @contextmanager

@@ -17,12 +17,13 @@ from penstock.catalog.sql.chunks import (
     RowNumbers,
     Spaces,
     find,
+    owner_of,
     prepare,
 )
 from penstock.catalog.sql.generations import DocumentRow
 from penstock.catalog.sql.rollup import Rollup
 from penstock.catalog.sql.statements import Statements, listed, readable
-from penstock.catalog.values import FailureKind, Gate, NewChunk, NewPage, Phase, TaskOutcome, TaskStatus
+from penstock.catalog.values import FailureKind, NewChunk, NewPage, Phase, TaskOutcome, TaskStatus
 from penstock.clock import format_time
 
 
@@ -150,7 +151,7 @@ class TaskSettlement:
                 chunks.setdefault(claim.document_id, []).extend(outcome.page.chunks or ())
         for document_id, some in chunks.items():
             document = self._bubbling.documents[document_id]
-            owner = self._owners[document_id] = self._owner(document, some)
+            owner = self._owners[document_id] = owner_of(self._rows, self._spaces, document, some)
             self._found[document_id] = find(self._rows, owner, some)
             if document.priority not in self._heads:
                 self._heads[document.priority] = self._rows.value("head_vector", document.priority)
@@ -181,31 +182,6 @@ class TaskSettlement:
         document.vector_chunks += standing.vector_chunks.completed
         document.graphrag_chunks += standing.graphrag_chunks.completed
         document.embedded = True
-
-    def _owner(self, document: DocumentRow, chunks: Iterable[NewChunk]) -> ChunkOwner:
-        held = None
-        if document.gate == Gate.DOCUMENT:
-            held = "gate"
-        elif self._rows.value("any_leftover", document.source_key):
-            held = "outbox"
-        if document.space_id is not None:
-            space = self._rows.value("space_name", document.space_id)
-            self._spaces.number(space, (chunk.vector for chunk in chunks))
-        relatives = {document.id, document.published_id} - {None}
-        return ChunkOwner(
-            document_id=document.id,
-            source_key=document.source_key,
-            source_id=document.source_id,
-            tenant_id=document.place.tenant_id,
-            space_id=document.space_id,
-            graph=document.graph,
-            graphrag_fingerprint=document.fingerprints[2],
-            priority=document.priority,
-            max_retries=document.max_retries,
-            relatives=tuple(number for number in relatives if number is not None),
-            vector_held=held,
-            graphrag_held="gate" if document.gate == Gate.DOCUMENT else None,
-        )
 
     def _skip_page(self, document: DocumentRow, page_id: int, reason: str | None) -> None:
         standing = initial_state.InitialPage(

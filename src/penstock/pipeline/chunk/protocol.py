@@ -33,11 +33,6 @@ class ChunkSizes(msgspec.Struct, frozen=True):
         if not 0 <= self.overlap <= self.size // 2:
             raise ValueError(f"overlap must lie between 0 and half the size, got {self.overlap}")
 
-    @classmethod
-    def of_tokens(cls, chunk_size: int = USUAL_CHUNK, chunk_overlap: int = 0) -> ChunkSizes:
-        """As requests and settings give them."""
-        return cls(chunk_size * CHARS_PER_TOKEN, chunk_overlap * CHARS_PER_TOKEN)
-
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
     """A stretch of one page: ``text`` is exactly ``page.text[start:end]``."""

@@ -16,7 +16,7 @@ from typing import BinaryIO
 import msgspec
 
 from penstock import clock
-from penstock.config import Settings, masked_url
+from penstock.config import Settings
 from penstock.pipeline.vectors.footer import unseal
 
 GONE_FOR_S = 86_400
@@ -156,9 +156,6 @@ def _name(text: str) -> str:
 
 def open_shelf(settings: Settings) -> CacheDirectory:
     """By the catalog's URL without its password; which catalog it is, the files themselves remember."""
-    url = masked_url(settings.catalog_url)
-    if url.startswith("sqlite:///"):
-        url = f"sqlite:///{Path(url.removeprefix('sqlite:///')).expanduser().resolve()}"
-    return CacheDirectory(
-        settings.state_dir / "vectors", _name(url), Sizes(worth_a_graph=settings.usearch_from)
-    )
+    url = settings.catalog_store
+    name = _name(url.resolved if url.is_file else url.masked)
+    return CacheDirectory(settings.state_dir / "vectors", name, Sizes(worth_a_graph=settings.usearch_from))

@@ -32,7 +32,7 @@ from penstock.queue.engine import Engine
 from penstock.queue.memory.table import Table
 from penstock.queue.protocol import COUNTABLE, POSITION_CAP
 from penstock.queue.rules import locks, pause_batches, pauses
-from penstock.queue.rules.candidates import HELD_BACK_AT_ONCE, ROUNDS, choose
+from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS, choose
 from penstock.queue.rules.next_jobs import first_of_each_lock
 from penstock.queue.rules.row_order import claim_order
 
@@ -91,7 +91,7 @@ class MemoryQueue(Engine[Table]):
         if pauses.shut(known):
             return []
         paused = pauses.held_scopes(known)
-        for job in table.due(now):
+        for job in table.due(now, max(request.limit, DUE_AT_ONCE)):
             table.change(job, {"held": None, "run_at": None, "updated_at": now})
         taken: list[Job] = []
         locked = table.lock_holders

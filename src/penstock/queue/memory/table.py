@@ -254,8 +254,8 @@ class Table:
             if item_type in (None, job.item_type) and holder in (None, job.queue_id):
                 yield NextJob(job.queue_id, job.lock_key, job.tenant_id, job.collection)
 
-    def is_locked(self, lock_key: str) -> bool:
-        return lock_key in self.lock_holders
+    def lock_holder(self, lock_key: str) -> str | None:
+        return self.lock_holders.get(lock_key)
 
     def priority_heads(self) -> Iterator[Job]:
         for priority in range(HIGHEST, -1, -1):
@@ -293,10 +293,10 @@ class Table:
         )
         return any(parked.priority == job.priority and order(parked) < order(job) for parked in ahead)
 
-    def due(self, now: datetime) -> list[Job]:
-        return list(
-            takewhile(lambda job: job.run_at is not None and job.run_at <= now, self._scheduled.ordered())
-        )
+    def due(self, now: datetime, limit: int | None = None) -> list[Job]:
+        ordered = self._scheduled.ordered()
+        due = takewhile(lambda job: job.run_at is not None and job.run_at <= now, ordered)
+        return list(islice(due, limit))
 
     def next_in_line(self) -> Iterator[Job]:
         """The first row of each priority, and of what is held by each reason."""

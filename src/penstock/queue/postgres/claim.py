@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from itertools import count
 from typing import Any, NamedTuple, TypeAlias
 
 import psycopg
@@ -21,7 +22,7 @@ from penstock.queue.postgres.rows import PostgresRows
 from penstock.queue.postgres.transaction import refusal
 from penstock.queue.postgres.values import as_pause, texts, times
 from penstock.queue.rules import locks
-from penstock.queue.rules.candidates import HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
+from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
 from penstock.queue.rules.pauses import held_scopes, shut, under_way
 from penstock.queue.sql.statements import CLAIM_COLUMNS, LOCK_CAP
 
@@ -30,6 +31,9 @@ _OWN = 5
 _TENANT_AT = _OWN + CLAIM_COLUMNS.index("tenant_id")
 _COLLECTION_AT = _OWN + CLAIM_COLUMNS.index("collection")
 _TYPE_AT = _OWN + CLAIM_COLUMNS.index("item_type")
+MOST_ROUNDS = 12
+"""Looks of one transaction. Where a pause meets lines of locks, a look finds the head of each line only, and
+a resume waits for the transaction."""
 Row: TypeAlias = tuple[Any, ...]
 Cursor: TypeAlias = psycopg.Cursor[Row]
 
@@ -37,8 +41,7 @@ Cursor: TypeAlias = psycopg.Cursor[Row]
 class Candidates(NamedTuple):
     """What was sent and not read yet."""
 
-    promoted: Cursor
-    pauses: Cursor
+    before: Cursor
     candidates: Cursor
 
 
@@ -60,9 +63,10 @@ class ClaimResult:
 
     def claims(self) -> list[Claim]:
         if self._update is not None:
-            ids = {queue_id for (queue_id,) in self._update.fetchall()}
-            self.complete = len(ids) == len(self._claims)
-            self._claims = [claim for claim in self._claims if claim.queue_id in ids]
+            refused = {queue_id for (queue_id,) in self._update.fetchall()}
+            self.complete = not refused
+            if refused:
+                self._claims = [claim for claim in self._claims if claim.queue_id not in refused]
             self._update = None
         return self._claims
 
@@ -105,21 +109,24 @@ class PostgresClaim:
 
     def look(self, most: int) -> Candidates:
         """Sent together with what comes before it; where a claim starts with the oldest, it looks later."""
-        promoted = self._rows.send("promote", now=self._now)
-        pauses = self._rows.send("pauses")
+        before = self._rows.send("before_claim", now=self._now)
         limit = min(most, self._request.limit)
-        return Candidates(promoted, pauses, self._rows.send("candidates", limit=limit, locks=self._locks))
+        return Candidates(before, self._rows.send("candidates", limit=limit, locks=self._locks))
 
     def take(self, look: Candidates) -> ClaimResult | None:
         """What was found is taken or held back, all of it: whoever claims meanwhile passes over it.
 
         None where nothing was taken and there is more to look at.
         """
-        paused = self._read(look.promoted, look.pauses)
+        due, paused = self._read(look.before)
         candidates = look.candidates.fetchall()
         if self.shut:
             return ClaimResult([])
         found, cut = self._tried(candidates)
+        if due:
+            # What is due now may come before what was found.
+            self._promote()
+            return None if (claims := self._rounds(paused, None)) is None else ClaimResult(claims)
         self.plain = self.plain and not (paused or self.keyed) and all(row[1] != SUSPECT for row in found)
         if not paused and self._simple(found):
             # The answer is read after the commit: until then it is not known which rows were refused.
@@ -128,18 +135,26 @@ class PostgresClaim:
         return None if claims is None else ClaimResult(claims, complete=self._locks > 0)
 
     def run(self) -> list[Claim] | None:
-        promoted = self._rows.send("promote", now=self._now)
-        paused = self._read(promoted, self._rows.send("pauses"))
-        return [] if self.shut else self._rounds(paused, None)
+        due, paused = self._read(self._rows.send("before_claim", now=self._now))
+        if self.shut:
+            return []
+        if due:
+            self._promote()
+        return self._rounds(paused, None)
 
-    def _read(self, promoted: Cursor, pauses: Cursor) -> frozenset[Scope]:
-        ((number,),) = promoted.fetchall()
-        self.plain = not number
-        self._rows.news = self._rows.news or number > self._request.limit
-        known = [as_pause(*row) for row in pauses.fetchall()]
+    def _read(self, before: Cursor) -> tuple[bool, frozenset[Scope]]:
+        """Whether anything is due, and what is paused."""
+        found = before.fetchall()
+        known = [as_pause(*row[1:]) for row in found if row[1] is not None]
         self.shut = shut(known)
         self.resuming = under_way(known) is not None
-        return held_scopes(known)
+        self.plain = not found[0][0]
+        return found[0][0], held_scopes(known)
+
+    def _promote(self) -> None:
+        most = max(self._request.limit, DUE_AT_ONCE)
+        number = self._rows.scalar("promote", now=self._now, most=most)
+        self._rows.news = self._rows.news or number > self._request.limit
 
     # The usual case, in which there is nothing to choose.
 
@@ -156,7 +171,8 @@ class PostgresClaim:
         room = self._request.limit - self._before
         # As many rows as the other engines look at in their rounds.
         most = self._request.limit + (ROUNDS - 1) * HELD_BACK_AT_ONCE
-        while looked or (self.rows_read < most and self._locks > 0):
+        rounds = count()
+        while looked or (self.rows_read < most and self._locks > 0 and next(rounds) < MOST_ROUNDS):
             first = not taken and not self._before
             found, cut = looked or self._candidates(room, oldest=self._request.oldest and not self.rows_read)
             looked = None
@@ -236,11 +252,9 @@ class PostgresClaim:
             rows.to_wake.update(each.lock_key for each in for_lock if each.lock_key is not None)
         if for_pause:
             # Each of them may have been the one woken to take its lock next.
-            keys = [each.lock_key for each in for_pause if each.lock_key is not None and not each.lock_held]
+            keys = {each.lock_key for each in for_pause if each.lock_key is not None and not each.lock_held}
             rows.to_wake.update(keys)
-            if keys and rows.scalar("any_parked"):
-                for key in keys:
-                    locks.wake(rows, [key], self._now)
+            locks.wake(rows, sorted(keys), self._now)
 
     def _take(self, found: Sequence[Row]) -> ClaimResult:
         if not found:

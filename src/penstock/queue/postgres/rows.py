@@ -308,8 +308,9 @@ class PostgresRows:
             self._look_around((), [flow])
         return lasts[flow]
 
-    def is_locked(self, lock_key: str) -> bool:
-        return self.scalar("lock_holder", lock_key=lock_key) is not None
+    def lock_holder(self, lock_key: str) -> str | None:
+        holder: str | None = self.scalar("lock_holder", lock_key=lock_key)
+        return holder
 
     def upcoming(self, item_type: str | None, now: datetime) -> Iterator[list[NextJob]]:
         due = self.ask("upcoming_due", now=now, item_type=item_type, limit=LARGEST_PAGE)

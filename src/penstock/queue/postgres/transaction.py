@@ -71,7 +71,7 @@ class _Transaction:
 
     def run(self, rows: R, work: Callable[[R], T]) -> T:
         commit: Cursor | None = None
-        waking: Cursor | None = None
+        looked: tuple[Cursor, Cursor | None] | None = None
         try:
             with _pipeline(self._connection):
                 rows.execute("BEGIN", {})
@@ -83,10 +83,9 @@ class _Transaction:
                     rows.execute("SELECT pg_notify(%(channel)s, '')", {"channel": self._channel})
                 self.committing = True
                 commit = rows.execute("COMMIT", {})
-                if rows.to_wake:
-                    waking = self._wake(rows)
-            if waking is not None:
-                self._wake_locked(rows, waking)
+                looked = self._look(rows) if rows.to_wake else None
+            if looked is not None:
+                self._pass_on(rows, *looked)
         except psycopg.Error:
             if commit is None or commit.statusmessage != "COMMIT":
                 self._roll_back()
@@ -104,6 +103,18 @@ class _Transaction:
             self._roll_back()
             raise
         return result
+
+    def _look(self, rows: PipelinedRows) -> tuple[Cursor, Cursor | None]:
+        """Ask whether anything is parked. Usually nothing is, and to ask costs a third of a wake."""
+        looking = rows.execute(SQL["any_parked"], {})
+        return looking, self._wake(rows) if self._connections.parked else None
+
+    def _pass_on(self, rows: PipelinedRows, looking: Cursor, waking: Cursor | None) -> None:
+        ((self._connections.parked,),) = looking.fetchall()
+        if waking is None and self._connections.parked:
+            waking = self._wake(rows)
+        if waking is not None:
+            self._wake_locked(rows, waking)
 
     def _wake(self, rows: PipelinedRows) -> Cursor:
         keys = texts(sorted(rows.to_wake))

@@ -15,7 +15,7 @@ from penstock.job import CHILDREN, RETURNED, SUSPECT, Held, Status
 from penstock.lifecycle import CANCELLED_MESSAGE
 from penstock.queue.redis import codec
 from penstock.queue.rules.addition import COUNT_CAP
-from penstock.queue.rules.candidates import HELD_BACK_AT_ONCE, ROUNDS
+from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS
 from penstock.queue.rules.pauses import PauseState
 from penstock.queue.rules.settlement import NAMED_FAILURES
 from penstock.transitions import FOLLOW_UP_NOTE, HISTORY_LIMIT
@@ -107,6 +107,7 @@ _VALUES: dict[str, Any] = {
     "NAMED_FAILURES": NAMED_FAILURES,
     "ROUNDS": ROUNDS,
     "HELD_BACK_AT_ONCE": HELD_BACK_AT_ONCE,
+    "DUE_AT_ONCE": DUE_AT_ONCE,
     "COUNT_CAP": COUNT_CAP,
 }
 """Constants of the scripts that Python defines."""

@@ -23,7 +23,7 @@ from penstock.errors import (
     StoreUnavailable,
 )
 from penstock.queue.redis.scripts import script
-from penstock.url_mask import SPECIAL
+from penstock.store_url import ENCODE_PASSWORD
 
 DEFAULT_NAME = "penstock"
 CONNECT_TIMEOUT_S = 5.0
@@ -149,7 +149,7 @@ def _split(url: str) -> tuple[str, str]:
 def _invalid_url() -> InvalidSetting:
     return InvalidSetting(
         "the redis:// URL cannot be understood",
-        remedy=f"Write redis://[USER:PASSWORD@]HOST[:PORT]/DB?name=QUEUE. {SPECIAL}",
+        remedy=f"Write redis://[USER:PASSWORD@]HOST[:PORT]/DB?name=QUEUE. {ENCODE_PASSWORD}",
     )
 
 

@@ -72,8 +72,7 @@ def add(rows: Rows, new: Sequence[NewJob], limits: QueueLimits, now: datetime) -
     rows.refuse_taken(new)
     _refuse_when_full(rows, new, limits)
     turns = Turns(rows)
-    made = zip(new, moments(new, now), strict=True)
-    return [_add_one(rows, turns, item, created_at, now) for item, created_at in made]
+    return [_add_one(rows, turns, item, moment) for item, moment in zip(new, moments(new, now), strict=True)]
 
 
 def moments(new: Sequence[NewJob], now: datetime) -> list[datetime]:
@@ -89,9 +88,9 @@ def moments(new: Sequence[NewJob], now: datetime) -> list[datetime]:
     return found
 
 
-def _add_one(rows: Rows, turns: Turns, new: NewJob, created_at: datetime, now: datetime) -> AddResult:
+def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> AddResult:
     turn = turns.next(new.tenant_id, new.priority)
-    job = born_held(transitions.added(new, created_at, turn), rows.pauses())
+    job = born_held(transitions.added(new, now, turn), rows.pauses())
     if rows.try_insert(job):
         turns.took(job)
         return AddResult(job.queue_id, Status.PENDING)

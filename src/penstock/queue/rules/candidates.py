@@ -14,6 +14,9 @@ once, so every engine looks at as many: the limit at first, then ``HELD_BACK_AT_
 HELD_BACK_AT_ONCE = 1_000
 """Rows looked at in a round that follows one where rows had to be held back."""
 
+DUE_AT_ONCE = 1_000
+"""Due rows that one claim promotes, or its limit if that is more; the next claims promote the rest."""
+
 
 class Claimable(Protocol):
     """What the decision needs to know of a claimable row. A ``Job`` has it all."""

@@ -60,8 +60,8 @@ class Startable(Protocol):
 
     def change(self, job: Job, changes: Changes) -> Job: ...
 
-    def is_locked(self, lock_key: str) -> bool:
-        """Whether a job holds this lock."""
+    def lock_holder(self, lock_key: str) -> str | None:
+        """The id of the job that holds this lock."""
 
     def pauses(self) -> Sequence[Pause]: ...
 
@@ -75,7 +75,7 @@ def start(rows: Startable, queue_id: str, request: ClaimRequest, now: datetime) 
     pauses = rows.pauses()
     if shut(pauses) or any(scope.covers(job.tenant_id, job.collection) for scope in held_scopes(pauses)):
         return None
-    if job.lock_key is not None and not job.lock_held and rows.is_locked(job.lock_key):
+    if job.lock_key is not None and not job.lock_held and rows.lock_holder(job.lock_key):
         return None
     return claim_of(rows.change(job, transitions.started(job, request, now)))
 

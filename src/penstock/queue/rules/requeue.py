@@ -29,13 +29,16 @@ def requeue(
 
 
 def return_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tuple[bool, list[str]]:
-    """One batch. Whether it was the last, and children that are parents with children to be put back."""
+    """One batch. Whether it was the last, and children that are parents with children to be put back.
+
+    Children that are refused would be found again. Where all of a batch are, reconcile goes on later.
+    """
     parent = rows.peek(parent_id)
     if parent is None or parent.ended:
         return True, []
     batch = rows.children(parent, RETRYABLE, limit)
-    _, parents = requeue(rows, [child.queue_id for child in batch], now)
-    return len(batch) < limit, parents
+    answers, parents = requeue(rows, [child.queue_id for child in batch], now)
+    return len(batch) < limit or all(answer.refused for answer in answers), parents
 
 
 def _requeue_one(
@@ -45,12 +48,12 @@ def _requeue_one(
     if job is None or job.status not in RETRYABLE:
         status = job.status if job else None
         return RequeueResult(queue_id, status, status), None
-    twin = _twin(rows, job)
-    if twin is not None:
-        return RequeueResult(queue_id, job.status, job.status, twin), None
     was_waiting = job.waiting_for == CHILDREN and (
         job.children_open > 0 or bool(rows.children(job, RETRYABLE, 1))
     )
+    twin = _obstacle(rows, job, reopened=was_waiting)
+    if twin is not None:
+        return RequeueResult(queue_id, job.status, job.status, twin), None
     if was_waiting:
         changes = transitions.reopened(job, now)
     else:
@@ -60,14 +63,23 @@ def _requeue_one(
     return RequeueResult(queue_id, job.status, after.status), after
 
 
-def _twin(rows: Rows, job: Job) -> str | None:
-    """A live row with the key of the job, or of the top of the failed tree it would re-open."""
+def _obstacle(rows: Rows, job: Job, *, reopened: bool) -> str | None:
+    """The live row that keeps the job from coming back.
+
+    One that holds the lock of a row to be re-opened: the job itself (``reopened``) or an ancestor. Or one
+    with the key of the job, or of the top of the failed tree it would re-open.
+    """
     top = job
-    while top.parent_id is not None:
+    while True:
+        holder = rows.lock_holder(top.lock_key) if reopened and top.lock_key is not None else None
+        if holder is not None:
+            return holder
+        if top.parent_id is None:
+            break
         parent = rows.get(top.parent_id)
         if parent is None or not _reopens(parent, top):
             return None
-        top = parent
+        top, reopened = parent, True
     live = rows.live(top.tenant_id, top.branch, top.idempotency_key) if top.dedupe else None
     return live.queue_id if live else None
 

@@ -69,6 +69,9 @@ class Rows(Protocol):
     def last_turn(self, tenant_id: str, priority: int) -> int | None:
         """Largest turn among the tenant's pending rows of that priority, held ones included."""
 
+    def lock_holder(self, lock_key: str) -> str | None:
+        """The id of the job that holds this lock."""
+
     def first_parked(self, lock_keys: Collection[str]) -> Sequence[Job]:
         """For each of these locks that nobody holds, the first row parked for it, if there is one.
 

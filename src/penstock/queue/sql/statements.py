@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
+from penstock.items import ITEM_TYPES
 from penstock.job import Claim, Job
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
@@ -64,6 +65,7 @@ def load(dialect: str) -> dict[str, str]:
         "job": ", ".join(JOB_COLUMNS),
         "inserted_values": ", ".join("?" for _ in INSERTED_COLUMNS),
         "claim": claim,
+        "indexing_types": ", ".join(f"'{name}'" for name in ITEM_TYPES if name != "function"),
         "claim_columns": ", ".join(CLAIM_COLUMNS),
         "changing": ", ".join(f"{name} = {f's.{name}' if arrays else '?'}" for name in CHANGING_COLUMNS),
         "changing_names": ", ".join(CHANGING_COLUMNS),

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.clock import format_time
 from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope
 from penstock.queue.rules import locks
-from penstock.queue.rules.candidates import HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
+from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
 from penstock.queue.sql.statements import CLAIM_COLUMNS
 from penstock.queue.sqlite.rows import SQL, SqliteRows, as_list
 
@@ -33,9 +33,14 @@ class SqliteClaim:
         self._at = format_time(now)
         self.rows_read = 0
 
-    def run(self, rows: SqliteRows, paused: frozenset[Scope]) -> list[Claim] | None:
-        if rows.scalar("any_due", self._at):
-            self._cursor.execute(SQL["promote"], (self._at,))
+    def ahead(self) -> tuple[bool, bool]:
+        """Whether there is any pause, and whether a row that waits for a time is due."""
+        paused, due = self._cursor.execute(SQL["before_claim"], (self._at,)).fetchone()
+        return paused == 1, due == 1
+
+    def run(self, rows: SqliteRows, paused: frozenset[Scope], *, due: bool) -> list[Claim] | None:
+        if due:
+            self._cursor.execute(SQL["promote"], (self._at, max(self._request.limit, DUE_AT_ONCE)))
         taken: list[Claim] = []
         size = self._request.limit
         for number in range(ROUNDS):

@@ -64,9 +64,10 @@ class SqliteQueue(Engine[SqliteRows]):
         with self._connections.writing() as connection:
             yield SqliteRows(connection)
 
-    def _write(self, what: str, work: Callable[[SqliteRows], T]) -> T:
-        with self._writing(what) as rows:
-            return work(rows)
+    def _write(self, what: str, work: Callable[[SqliteRows], T]) -> T:  # noqa: ARG002 - as above
+        # Not by way of _writing: on the path of every claim, a generator less.
+        with self._connections.writing() as connection:
+            return work(SqliteRows(connection))
 
     @contextmanager
     def _reading(self) -> Iterator[SqliteRows]:
@@ -105,13 +106,14 @@ class SqliteQueue(Engine[SqliteRows]):
         return bool(files["main"]) and self.path.samefile(files["main"])
 
     def _claim(self, rows: SqliteRows, request: ClaimRequest, now: datetime) -> list[Claim] | None:
-        known = rows.pauses()
-        self._resuming = pauses.under_way(known) is not None
-        self.rows_read = 0
-        if pauses.shut(known):
-            return []
         claim = SqliteClaim(rows.cursor, request, now)
-        claims = claim.run(rows, pauses.held_scopes(known))
+        any_pause, due = claim.ahead()
+        known = rows.pauses() if any_pause else []
+        self._resuming = bool(known) and pauses.under_way(known) is not None
+        self.rows_read = 0
+        if known and pauses.shut(known):
+            return []
+        claims = claim.run(rows, pauses.held_scopes(known) if known else frozenset(), due=due)
         self.rows_read = claim.rows_read
         return claims
 

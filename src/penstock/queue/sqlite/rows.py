@@ -116,23 +116,22 @@ class SqliteRows:
         if self.scalar("any_parked"):
             # Every ending must be asked for its lock, which only the general path does.
             return Finished([False] * len(settlements))
-        over = self._finish(settlements, now)
-        ended = [each.queue_id for each, is_over in zip(settlements, over, strict=True) if is_over]
-        return Finished(over, parents=self.cursor.execute(SQL["parents_of"], (as_list(ended),)).fetchall())
+        plain = self._plain_claims([each.queue_id for each in settlements])
+        rows = [plain.get((each.queue_id, each.claim_number)) for each in settlements]
+        at = format_time(now)
+        ended = [
+            (each.result_json, at, at, row[0])
+            for each, row in zip(settlements, rows, strict=True)
+            if row is not None
+        ]
+        self.cursor.executemany(SQL["finish"], ended)
+        parents = [(row[3], row[4]) for row in rows if row is not None and row[3] is not None]
+        return Finished([row is not None for row in rows], parents=parents)
 
-    def _finish(self, settlements: Sequence[Settlement], now: datetime) -> list[bool]:
-        at, run = format_time(now), self.cursor.execute
-        rows = [(each.result_json, at, at, each.queue_id, each.claim_number) for each in settlements]
-        if len(rows) > 1:
-            # All in one call; only when some row is not plain does it matter which.
-            run("SAVEPOINT finish")
-            whole = self.cursor.executemany(SQL["finish"], rows).rowcount == len(rows)
-            if not whole:
-                run("ROLLBACK TO finish")
-            run("RELEASE finish")
-            if whole:
-                return [True] * len(rows)
-        return [run(SQL["finish"], row).rowcount == 1 for row in rows]
+    def _plain_claims(self, ids: Sequence[str]) -> dict[tuple[str, int], tuple[Any, ...]]:
+        """Rows that can end by the plain path, by id and claim number."""
+        name, value = ("plain_claim", ids[0]) if len(ids) == 1 else ("plain_claims", as_list(ids))
+        return {(row[1], row[2]): row for row in self.cursor.execute(SQL[name], (value,)).fetchall()}
 
     def renew(self, beat: Beat, now: datetime) -> RenewResult:
         claim = (beat.queue_id, beat.claim_number)
@@ -179,8 +178,9 @@ class SqliteRows:
         turn: int | None = self.scalar("last_turn", tenant_id, priority)
         return turn
 
-    def is_locked(self, lock_key: str) -> bool:
-        return self.scalar("lock_holder", lock_key) is not None
+    def lock_holder(self, lock_key: str) -> str | None:
+        holder: str | None = self.scalar("lock_holder", lock_key)
+        return holder
 
     def upcoming(self, item_type: str | None, now: datetime) -> Iterator[list[NextJob]]:
         run = self.cursor.execute

@@ -63,7 +63,7 @@ for i, new in ipairs(jobs) do
   else
     local row = load(twin)
     add_answer(twin, row[STATUS], row[RUN] + ((row[STATUS] == RUNNING or row[STARTED] > 0) and 1 or 0), 1)
-    coalesce(row, new)
+    coalesce(row, new, created)
   end
 end
 flush()

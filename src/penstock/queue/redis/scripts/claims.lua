@@ -136,8 +136,8 @@ local function claim(request)
   local scopes, all_paused, resuming = active_pauses()
   if resuming then answer[1] = 3 end
   if all_paused then return answer end
-  if #call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, 1) > 0 and not rest().promote() then
-    return {answer[1] - 1, 0}
+  if #call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, 1) > 0 then
+    rest().promote(math.max(request[2], DUE_AT_ONCE))
   end
   local size, limit = request[2], request[2]
   for round = 1, ROUNDS do

@@ -1,15 +1,14 @@
 -- Holding rows back, and promoting due rows. Needs aftermath.lua and pauses.lua.
 
--- Makes due rows claimable; false when more are due than one script should move.
-local function promote()
-  local due = call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, DUE_AT_ONCE)
+-- Makes due rows claimable, as many as one claim may move.
+local function promote(limit)
+  local due = call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, limit)
   for _, id in ipairs(due) do
     local row = load(id)
     local was = copy(row)
     row[HELD], row[RUN_AT], row[UPDATED] = FREE, 0, now
     save(row, was)
   end
-  return #due < DUE_AT_ONCE
 end
 
 local function hold_back(row, reason)

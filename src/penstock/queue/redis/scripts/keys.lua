@@ -53,8 +53,6 @@ local CREATED, RUN_AT, ERROR_AT, OP, WAITING_FOR = 22, 23, 24, 25, 26
 local STRIDE = 17592186044416
 -- unpack fails at about 8,000 values.
 local CHUNK = 4000
--- Due rows that one claim promotes.
-local DUE_AT_ONCE = 2000
 --@end
 
 local function number(value)

@@ -1,8 +1,8 @@
 -- Passing locks on; the rules are in rules/locks.py. Needs rows.lua. Keys: locks, lockers, parked:LOCK,
 -- front:LOCK and those of a row.
 
--- Makes the first row parked for this lock claimable, unless the lock is held.
-local function wake(lock)
+-- Makes the first row parked for this lock claimable, unless the lock is held; ``moment``: the time, if not now.
+local function wake(lock, moment)
   if call('HEXISTS', P .. 'locks', lock) == 1 then return false end
   local parked = call('ZRANGE', P .. 'parked:' .. lock, 0, 0, 'WITHSCORES')
   if not parked[1] then return false end
@@ -14,7 +14,7 @@ local function wake(lock)
   end
   local row = load(id_in(parked[1]))
   local was = copy(row)
-  row[HELD], row[UPDATED], row[TURN] = FREE, now, row[TURN] == SUSPECT and SUSPECT or RETURNED
+  row[HELD], row[UPDATED], row[TURN] = FREE, moment or now, row[TURN] == SUSPECT and SUSPECT or RETURNED
   save(row, was)
   return true
 end

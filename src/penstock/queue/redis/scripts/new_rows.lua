@@ -82,7 +82,7 @@ local function set_follow_up(row, new)
   if new[NEW_OP] == 'delete' and row[OP] ~= 'delete' then row[CANCEL] = 1 end
 end
 
-local function replace_request(row, new)
+local function replace_request(row, new, moment)
   set(row, 'body', new[NEW_BODY])
   set(row, 'meta', new[NEW_META] ~= '{}' and new[NEW_META])
   row[OP], row[MAX_RETRIES], row[TIMEOUT], row[RETRIES] = new[NEW_OP], new[NEW_MAX], new[NEW_TIMEOUT], 0
@@ -96,7 +96,7 @@ local function replace_request(row, new)
     if row[HELD] == PAUSED and not is_kept(pauses(), row) then make_claimable(row) end
   end
   if row[HELD] == TIMED then
-    if new[NEW_RUN_AT] <= now then
+    if new[NEW_RUN_AT] <= moment then
       row[HELD], row[RUN_AT] = FREE, 0
     elseif new[NEW_RUN_AT] < row[RUN_AT] then
       row[RUN_AT] = new[NEW_RUN_AT]
@@ -104,14 +104,15 @@ local function replace_request(row, new)
   end
 end
 
-local function coalesce(row, new)
+-- Joins a new job to a live row; ``moment``: when the job was added, see moment_after.
+local function coalesce(row, new, moment)
   flush()
   local was = copy(row)
-  row[UPDATED] = now
-  if row[STATUS] == RUNNING then set_follow_up(row, new) else replace_request(row, new) end
+  row[UPDATED] = moment
+  if row[STATUS] == RUNNING then set_follow_up(row, new) else replace_request(row, new, moment) end
   save(row, was)
   -- The row may now come before the row that was woken for this lock.
-  if row[PRIORITY] > was[PRIORITY] and row[HELD] == PARKED then wake(row.who[LOCK]) end
+  if row[PRIORITY] > was[PRIORITY] and row[HELD] == PARKED then wake(row.who[LOCK], moment) end
   forget_turns()
 end
 

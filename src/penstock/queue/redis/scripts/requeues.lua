@@ -4,12 +4,16 @@ local function reopens(parent, child)
   return parent[STATUS] == FAILED and parent[RUN] == child.kin[PARENT_RUN]
 end
 
--- The live duplicate: a row with the key of the job, or of the root that the job would reopen.
-local function twin_of(row)
-  while row.kin do
+-- The live row that prevents a requeue: one that holds the lock of a row to be reopened (the job itself or an
+-- ancestor), or one with the key of the job, or of the root of the failed tree that it would reopen.
+local function obstacle(row, reopening)
+  while true do
+    local holder = reopening and lock_of(row) and call('HGET', P .. 'locks', lock_of(row))
+    if holder then return holder end
+    if not row.kin then break end
     local parent = load(row.kin[PARENT])
     if not parent or not reopens(parent, row) then return nil end
-    row = parent
+    row, reopening = parent, true
   end
   return row.who[DEDUPE] == 1 and call('HGET', P .. 'keys', key_of(row.who)) or nil
 end
@@ -43,10 +47,11 @@ local function requeue_one(id, keep_retries)
   if not row then return 0, 0, '' end
   local status = row[STATUS]
   if status ~= FAILED and status ~= CANCELLED then return status, status, '' end
-  local twin = twin_of(row)
+  local waited = row[WAITING_FOR] == CHILDREN and (row[OPEN] > 0 or #retryable(row, 1) > 0)
+  local twin = obstacle(row, waited)
   if twin then return status, status, twin end
   local was = copy(row)
-  if row[WAITING_FOR] == CHILDREN and (row[OPEN] > 0 or #retryable(row, 1) > 0) then
+  if waited then
     reopened(row)
   else
     requeued(row, keep_retries)

@@ -4,6 +4,9 @@ local request = cmsgpack.unpack(ARGV[2])
 local parent = load(request[1])
 if not parent or ended(parent) then return {1, {}} end
 local batch = retryable(parent, request[2])
-local _, parents = requeue(batch, false)
+local answers, parents = requeue(batch, false)
 notify()
-return {#batch < request[2] and 1 or 0, parents}
+-- Refused children would be found again: if all of a batch are refused, reconcile continues later.
+local refused = true
+for i = 3, #answers, 3 do refused = refused and answers[i] ~= '' end
+return {(#batch < request[2] or refused) and 1 or 0, parents}

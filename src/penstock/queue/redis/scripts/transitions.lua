@@ -156,9 +156,9 @@ local function requeued(row, keep_retries)
   if row[LOST] > 0 then row[TURN] = SUSPECT else assign_position(row) end
 end
 
--- transitions.reopened: a parent waits again for a requeued child.
+-- transitions.reopened: a parent waits again for a requeued child, and holds its lock again.
 local function reopened(row)
   record(row, 'reopened')
   row[STATUS], row[WAITING_FOR], row[CLAIM] = RUNNING, CHILDREN, row[CLAIM] + 1
-  row[CANCEL], row[FINISHED], row[UPDATED] = 0, 0, now
+  row[CANCEL], row[FINISHED], row[UPDATED], row[LOCKED] = 0, 0, now, lock_of(row) and 1 or 0
 end

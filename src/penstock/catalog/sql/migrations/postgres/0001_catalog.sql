@@ -101,6 +101,8 @@ CREATE TABLE documents (
     -- Pages and chunks that failed for good in ocr or vector, and how many of them not by their content.
     failed_count           integer     NOT NULL DEFAULT 0 CHECK (failed_count >= 0),
     outage_count           integer     NOT NULL DEFAULT 0 CHECK (outage_count >= 0),
+    -- Pages and chunks still to be written of a large generation: it is written by several transactions.
+    unwritten              integer     NOT NULL DEFAULT 0 CHECK (unwritten >= 0),
     space_id               smallint    REFERENCES catalog_space (id),
     graph                  boolean     NOT NULL DEFAULT false,
     gate                   text        COLLATE "C" NOT NULL DEFAULT 'page' CHECK (gate IN ('page', 'document')),
@@ -125,6 +127,7 @@ CREATE TABLE documents (
 ) WITH (fillfactor = 70);
 CREATE INDEX idx_documents_source ON documents (source_key);
 CREATE UNIQUE INDEX idx_documents_building ON documents (source_key) WHERE state = 'building';
+CREATE INDEX idx_documents_unwritten ON documents (updated_at) WHERE unwritten > 0;
 CREATE INDEX idx_documents_space ON documents (space_id);
 
 CREATE TABLE task_queue_page (

@@ -101,6 +101,8 @@ CREATE TABLE documents (
     -- Pages and chunks that failed for good in ocr or vector, and how many of them not by their content.
     failed_count           INTEGER NOT NULL DEFAULT 0 CHECK (failed_count >= 0),
     outage_count           INTEGER NOT NULL DEFAULT 0 CHECK (outage_count >= 0),
+    -- Pages and chunks still to be written of a large generation: it is written by several transactions.
+    unwritten              INTEGER NOT NULL DEFAULT 0 CHECK (unwritten >= 0),
     space_id               INTEGER,
     graph                  INTEGER NOT NULL DEFAULT 0 CHECK (graph IN (0, 1)),
     gate                   TEXT    NOT NULL DEFAULT 'page' CHECK (gate = 'page' OR gate = 'document'),
@@ -125,6 +127,7 @@ CREATE TABLE documents (
 );
 CREATE INDEX idx_documents_source ON documents (source_key);
 CREATE UNIQUE INDEX idx_documents_building ON documents (source_key) WHERE state = 'building';
+CREATE INDEX idx_documents_unwritten ON documents (updated_at) WHERE unwritten > 0;
 
 CREATE TABLE task_queue_page (
     id                       INTEGER NOT NULL PRIMARY KEY,

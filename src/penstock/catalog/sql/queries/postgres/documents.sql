@@ -7,7 +7,7 @@ SELECT d.key, d.source_key, s.id, s.tenant_id, s.collection, s.branch, s.path, s
        d.page_count, d.chunk_count, d.vector_chunks, d.graphrag_chunks, d.failed_count, d.outage_count,
        d.space_id, d.graph, d.gate, d.priority, d.max_retries, d.turn, d.given, d.content_hash,
        d.ocr_fingerprint, d.vector_fingerprint, d.graphrag_fingerprint, d.job_id, d.asked_at, d.read_at,
-       d.note, d.source_json
+       d.note, d.source_json, d.unwritten
 FROM documents d JOIN sources s ON s.key = d.source_key
 WHERE d.key = ANY(numbers($1))
 
@@ -61,7 +61,17 @@ FROM documents WHERE key = $1 AND left(state, 8) = 'building'
 -- name: adopt
 UPDATE documents
 SET job_id = $1, priority = $2, asked_at = greatest(asked_at, $3), read_at = greatest(read_at, $4), updated_at = $5
-WHERE key = $6 AND (state = 'building' OR (state = 'published' AND failed_count > 0))
+WHERE key = $6 AND unwritten = 0 AND (state = 'building' OR (state = 'published' AND failed_count > 0))
+
+-- name: save_part
+UPDATE documents SET page_count = $1, unwritten = $2 WHERE key = $3
+
+-- name: grow_page
+UPDATE task_queue_page SET chunk_count = chunk_count + $1 WHERE key = $2
+
+-- name: unfinished
+SELECT key FROM documents
+WHERE unwritten > 0 AND updated_at < $1 AND left(state, 8) = 'building' ORDER BY updated_at LIMIT $2
 
 -- What is being claimed just now need not be claimed sooner.
 -- name: raise_page_priority
@@ -118,9 +128,10 @@ UPDATE task_queue_chunk SET {phase}_held = $1
 WHERE document_id = (SELECT id FROM documents WHERE key = $2) AND {phase}_held = 'gate'
 
 -- name: release_outbox
-UPDATE task_queue_chunk SET vector_held = NULL
-WHERE document_id = ANY(ARRAY(SELECT id FROM documents WHERE source_key = $1))
-  AND vector_held IS NOT NULL AND vector_held = 'outbox'
+UPDATE task_queue_chunk SET vector_held = NULL WHERE key = ANY(ARRAY(
+    SELECT key FROM task_queue_chunk
+    WHERE document_id = ANY(ARRAY(SELECT id FROM documents WHERE source_key = $1))
+      AND vector_held IS NOT NULL AND vector_held = 'outbox' LIMIT $2))
 
 -- name: show_partial
 WITH drawn AS (

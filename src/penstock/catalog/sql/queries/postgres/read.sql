@@ -89,9 +89,6 @@ LEFT JOIN task_queue_chunk c ON c.page_id = p.id
 LEFT JOIN catalog_content t ON t.id = c.content_id
 WHERE p.document_id = (SELECT id FROM documents WHERE key = $1) ORDER BY p.page_number, c.chunk_index
 
--- name: page_text
-SELECT text FROM catalog_page_text WHERE page_key = $1
-
 -- name: missing
 SELECT 'ocr', page_number, NULL::int AS chunk_index, coalesce(ocr_error, '')
 FROM task_queue_page

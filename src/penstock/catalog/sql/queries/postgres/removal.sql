@@ -131,14 +131,6 @@ SELECT c.key, c.content_id, c.text_key, c.chunk_content_hash, c.chunk_id,
           AND o.text_key = c.text_key AND o.content_id = c.content_id LIMIT 1) IS NOT NULL
 FROM task_queue_chunk c WHERE c.document_id = (SELECT id FROM documents WHERE key = $1) LIMIT $3
 
--- name: parts_gone
-SELECT c.chunk_id
-FROM task_queue_chunk c WHERE c.document_id = (SELECT id FROM documents WHERE key = $1)
-  AND (SELECT o.key FROM task_queue_chunk o
-       WHERE o.document_id = ANY(ARRAY(SELECT d.id FROM documents d WHERE d.key = ANY(numbers($2))))
-         AND o.text_key = c.text_key AND o.chunk_id = c.chunk_id LIMIT 1) IS NULL
-LIMIT $3
-
 -- name: delete_chunk
 DELETE FROM task_queue_chunk t USING rows(key bigint) WHERE t.key = v.key
 

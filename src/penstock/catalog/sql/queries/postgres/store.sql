@@ -234,6 +234,9 @@ ON CONFLICT (tenant_id, space_id, text_hash) DO UPDATE SET used_at = excluded.us
 -- name: any_leftover
 SELECT 1 FROM catalog_outbox WHERE kind = 'leftover' AND source_key = $1 LIMIT 1
 
+-- name: other_leftover
+SELECT 1 FROM catalog_outbox WHERE kind = 'leftover' AND source_key = $1 AND id <> $2 LIMIT 1
+
 -- name: add_leftover
 INSERT INTO catalog_outbox (id, kind, document_key, source_key, created_at) VALUES ($1, 'leftover', $2, $3, $4)
 ON CONFLICT (source_key, document_key) WHERE kind = 'leftover' DO NOTHING

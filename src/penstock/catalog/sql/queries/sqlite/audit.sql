@@ -81,6 +81,10 @@ FROM documents d JOIN sources s ON s.published_id = d.id
 WHERE d.failed_count = 0 AND s.partial = 1 AND d.ocr_waiting + d.ocr_processing + d.vector_waiting
       + d.vector_processing = 0
 
+-- name: audit_unwritten
+SELECT 'generation ' || d.id || ' is published before all of it was written'
+FROM documents d WHERE d.unwritten > 0 AND d.state = 'published'
+
 -- name: audit_twins
 SELECT 'chunk id ' || chunk_id || ' stands twice in generation ' || document_id
 FROM task_queue_chunk GROUP BY document_id, chunk_id HAVING count(*) > 1

@@ -7,7 +7,7 @@ SELECT d.id, d.source_key, s.id, s.tenant_id, s.collection, s.branch, s.path, s.
        d.page_count, d.chunk_count, d.vector_chunks, d.graphrag_chunks, d.failed_count, d.outage_count,
        d.space_id, d.graph, d.gate, d.priority, d.max_retries, d.turn, d.given, d.content_hash,
        d.ocr_fingerprint, d.vector_fingerprint, d.graphrag_fingerprint, d.job_id, d.asked_at, d.read_at,
-       d.note, d.source_json
+       d.note, d.source_json, d.unwritten
 FROM documents d JOIN sources s ON s.key = d.source_key
 WHERE d.id IN (SELECT value FROM json_each(?))
 
@@ -52,7 +52,17 @@ FROM documents WHERE id = ? AND state = 'building'
 -- name: adopt
 UPDATE documents
 SET job_id = ?1, priority = ?2, asked_at = max(asked_at, ?3), read_at = max(read_at, ?4), updated_at = ?5
-WHERE id = ?6 AND (state = 'building' OR (state = 'published' AND failed_count > 0))
+WHERE id = ?6 AND unwritten = 0 AND (state = 'building' OR (state = 'published' AND failed_count > 0))
+
+-- name: save_part
+UPDATE documents SET page_count = ?, unwritten = ? WHERE id = ?
+
+-- name: grow_page
+UPDATE task_queue_page SET chunk_count = chunk_count + ? WHERE id = ?
+
+-- name: unfinished
+SELECT id FROM documents INDEXED BY idx_documents_unwritten
+WHERE unwritten > 0 AND updated_at < ? AND +state = 'building' ORDER BY updated_at LIMIT ?
 
 -- name: raise_page_priority
 UPDATE task_queue_page SET priority = ?1
@@ -97,7 +107,7 @@ WHERE document_id = ? AND {phase}_held = 'gate'
 UPDATE task_queue_chunk SET vector_held = NULL
 WHERE id IN (SELECT c.id FROM documents d JOIN task_queue_chunk c INDEXED BY idx_tqc_vector_held
                  ON c.document_id = d.id AND c.vector_held IS NOT NULL
-             WHERE d.source_key = ? AND c.vector_held = 'outbox')
+             WHERE d.source_key = ? AND c.vector_held = 'outbox' LIMIT ?)
 
 -- name: show_partial
 UPDATE sources SET partial = ?, chunk_count = ?, change_seq = ?, updated_at = ? WHERE key = ? AND published_id = ?

@@ -38,6 +38,7 @@ WHERE s.tenant_id = ?1 AND s.collection = ?2 AND s.branch = ?3
 -- name: get_where
 WHERE s.id = ?
 
+-- GLOB is the matcher of catalog/path_glob.py here: SQLite's own backtracks for every star.
 -- name: filtered
 s.tenant_id = ?1 AND s.published_id IS NOT NULL
 AND (?2 IS NULL OR s.collection = ?2) AND (?3 IS NULL OR s.branch = ?3) AND (?4 IS NULL OR s.path GLOB ?4)
@@ -88,9 +89,6 @@ FROM task_queue_page p LEFT JOIN catalog_page_text x ON x.page_id = p.id
 LEFT JOIN task_queue_chunk c INDEXED BY idx_tqc_page ON c.page_id = p.id
 LEFT JOIN catalog_content t ON t.id = c.content_id
 WHERE p.document_id = ? ORDER BY p.page_number, c.chunk_index
-
--- name: page_text
-SELECT text FROM catalog_page_text WHERE page_id = ?
 
 -- name: missing
 SELECT 'ocr', page_number, NULL, coalesce(ocr_error, '')

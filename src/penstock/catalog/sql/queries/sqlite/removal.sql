@@ -95,13 +95,6 @@ SELECT c.id, c.content_id, c.text_key, c.chunk_content_hash, c.chunk_id,
                WHERE o.document_id = j.value AND o.text_key = c.text_key AND o.content_id = c.content_id)
 FROM task_queue_chunk c INDEXED BY idx_tqc_document WHERE c.document_id = ?1 LIMIT ?3
 
--- name: parts_gone
-SELECT c.chunk_id
-FROM task_queue_chunk c INDEXED BY idx_tqc_document WHERE c.document_id = ?1
-  AND NOT EXISTS (SELECT 1 FROM json_each(?2) j CROSS JOIN task_queue_chunk o INDEXED BY idx_tqc_document
-                  WHERE o.document_id = j.value AND o.text_key = c.text_key AND o.chunk_id = c.chunk_id)
-LIMIT ?3
-
 -- name: delete_chunk
 DELETE FROM task_queue_chunk WHERE id = ?
 

@@ -151,6 +151,10 @@ ON CONFLICT (tenant_id, space_id, text_hash) DO UPDATE SET used_at = excluded.us
 SELECT 1 FROM catalog_outbox INDEXED BY idx_catalog_outbox_leftover
 WHERE kind = 'leftover' AND source_key = ? LIMIT 1
 
+-- name: other_leftover
+SELECT 1 FROM catalog_outbox INDEXED BY idx_catalog_outbox_leftover
+WHERE kind = 'leftover' AND source_key = ? AND id <> ? LIMIT 1
+
 -- name: add_leftover
 INSERT OR IGNORE INTO catalog_outbox (id, kind, document_id, source_key, created_at)
 VALUES (?, 'leftover', ?, ?, ?)

@@ -69,6 +69,7 @@ CREATE TABLE unified_queue (
 );
 
 -- A row is entered into an index again at every change while it meets the predicate: the narrower, the cheaper.
+-- And every statement that changes rows opens every index: one more is 1 to 2 % of a job claimed and ended alone.
 
 -- What a claim reads, in the order it reads it: pending and not held. No reason to be held is called pending, so
 -- the two are said as one, which no other index's predicate can be mistaken for: without statistics the planner
@@ -83,10 +84,13 @@ CREATE INDEX idx_unified_queue_lease_expiry ON unified_queue (lease_until)
 -- The tenant's largest waiting turn is its last entry of a priority.
 CREATE INDEX idx_unified_queue_collection_tenant ON unified_queue (tenant_id, priority, turn, collection)
     WHERE status = 'pending';
-CREATE INDEX idx_unified_queue_item_type ON unified_queue (item_type, status)
+-- With the parent, also what backpressure counts: the pending jobs of a type that have none.
+CREATE INDEX idx_unified_queue_item_type ON unified_queue (item_type, status, parent_id)
     WHERE status IN ('pending', 'failed');
+-- Also jobs in back-off, which an idle worker has to wait for; not those that were only asked for later. What waits for a
+-- time has one: said so, the index of all that wait is not mistaken for this one.
 CREATE INDEX idx_unified_queue_failed ON unified_queue (status, last_error_at)
-    WHERE status = 'failed';
+    WHERE status = 'failed' OR (retry_count > 0 AND run_at IS NOT NULL);
 CREATE INDEX idx_unified_queue_worker ON unified_queue (worker_id, status)
     WHERE status = 'in_progress';
 
@@ -109,12 +113,6 @@ CREATE INDEX idx_unified_queue_tree ON unified_queue (root_id)
     WHERE parent_id IS NOT NULL;
 CREATE INDEX idx_unified_queue_waiting ON unified_queue (queue_id)
     WHERE waiting_for IS NOT NULL AND finished_at IS NULL;
--- What backpressure counts.
-CREATE INDEX idx_unified_queue_backlog ON unified_queue (parent_id)
-    WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function';
--- Jobs in back-off, which an idle worker has to wait for; not those that were only asked for later.
-CREATE INDEX idx_unified_queue_backoff ON unified_queue (run_at)
-    WHERE held = 'time' AND retry_count > 0;
 CREATE INDEX idx_unified_queue_finished ON unified_queue (finished_at, queue_id)
     WHERE finished_at IS NOT NULL AND parent_id IS NULL;
 

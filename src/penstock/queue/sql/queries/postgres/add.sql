@@ -67,10 +67,16 @@ SELECT f.tenant_id, f.priority, (
 ), ARRAY(SELECT queue_id FROM unified_queue WHERE queue_id = ANY(%(ids)s::text[]))
 FROM unnest(%(tenants)s::text[], %(priorities)s::int[]) AS f(tenant_id, priority)
 
+-- Type by type, each of which is one part of an index. The status is hidden in a subquery: with few rows of a type, or
+-- none, any other index over what is pending would be read to its end, and planners take it for the sake of the LIMIT.
 -- name: backlog_indexing
 SELECT count(*) FROM (
-    SELECT 1 FROM unified_queue
-    WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function' LIMIT %(cap)s
+    SELECT 1 FROM unnest(ARRAY[{indexing_types}]) AS t(item_type) CROSS JOIN LATERAL (
+        SELECT 1 FROM unified_queue q
+        WHERE q.item_type = t.item_type AND q.status IN ('pending', 'failed') AND q.status = (SELECT 'pending')
+          AND q.parent_id IS NULL LIMIT %(cap)s
+    ) AS found
+    LIMIT %(cap)s
 ) AS counted
 
 -- name: backlog_indexing_of_tenant

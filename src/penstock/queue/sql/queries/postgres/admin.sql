@@ -155,7 +155,8 @@ SELECT EXISTS (SELECT 1 FROM unified_queue
                  AND status = 'in_progress')
 
 -- name: any_returning
-SELECT EXISTS (SELECT 1 FROM unified_queue WHERE held = 'time' AND retry_count > 0)
+SELECT EXISTS (SELECT 1 FROM unified_queue
+               WHERE status = (SELECT 'pending') AND retry_count > 0 AND run_at IS NOT NULL)
     OR EXISTS (SELECT 1 FROM unified_queue WHERE held = 'time' AND run_at <= %(now)s)
 
 -- name: ended_trees

@@ -1,10 +1,17 @@
--- Where nothing is due this is one look into an index. It waits for nobody: what another has locked, another
--- promotes.
+-- Whether anything is due, and every pause: one row at least. To promote what is not there costs twice as much.
+-- name: before_claim
+SELECT due.found, p.tenant_id, p.collection, p.phase, p.at_priority, p.at_turn, p.at_created, p.at_id
+FROM (SELECT EXISTS (SELECT 1 FROM unified_queue WHERE held = 'time' AND run_at <= %(now)s) AS found) AS due
+LEFT JOIN queue_pause p ON true
+
+-- Rows that another transaction has locked are promoted by that one. Bounded: a statement over a million due
+-- rows would exceed the timeout, in every claim again.
 -- name: promote
 WITH promoted AS (
     UPDATE unified_queue SET held = NULL, run_at = NULL, updated_at = %(now)s
     WHERE queue_id = ANY(ARRAY(
-        SELECT queue_id FROM unified_queue WHERE held = 'time' AND run_at <= %(now)s FOR UPDATE SKIP LOCKED))
+        SELECT queue_id FROM unified_queue WHERE held = 'time' AND run_at <= %(now)s
+        ORDER BY run_at LIMIT %(most)s FOR UPDATE SKIP LOCKED))
     RETURNING 1
 )
 SELECT count(*) FROM promoted
@@ -85,6 +92,8 @@ SELECT lock_held FROM unified_queue WHERE lock_held = ANY(%(keys)s::text[])
 -- a snapshot of its own and the key's advisory lock held, can tell. The oldest row of all may pass higher priorities,
 -- not earlier rows of its own. Nor is it taken from a pause that came after the look: an older row of its key may have
 -- been held back, and is not in the line. Refused rows are parked at once: nothing that was locked is left as it was.
+-- Three conditions and not one: the first needs nothing of q, and as part of a larger one it would be asked twice a row.
+-- The answer is what was refused, usually nothing; and where all were taken, nothing is compared.
 -- name: take
 WITH asked AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::text[], %(leases)s::timestamptz[], %(keys)s::text[])
@@ -95,21 +104,25 @@ WITH asked AS MATERIALIZED (
         claim_number = claim_number + 1, lock_held = lock_key, started_at = %(now)s, updated_at = %(now)s
     FROM asked AS s
     WHERE q.queue_id = s.queue_id
+      AND (s.key IS NULL OR (SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = s.key LIMIT 1) IS NULL)
       AND (s.key IS NULL
-           OR ((SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = s.key LIMIT 1) IS NULL
-               AND (SELECT f.queue_id FROM unified_queue f
-                    WHERE f.lock_key = s.key AND f.status = 'pending' AND coalesce(f.held, 'lock') = 'lock'
-                      AND f.priority <= CASE WHEN q.queue_id = %(oldest)s::text THEN q.priority ELSE 10 END
-                    ORDER BY f.priority DESC, f.turn, f.created_at, f.queue_id LIMIT 1) = q.queue_id
-               AND (SELECT p.phase FROM queue_pause p
-                    WHERE p.phase <> 'releasing' AND p.tenant_id IN ('*', q.tenant_id)
-                      AND p.collection IN ('*', q.collection) LIMIT 1) IS NULL))
+           OR (SELECT f.queue_id FROM unified_queue f
+               WHERE f.lock_key = s.key AND f.status = 'pending' AND coalesce(f.held, 'lock') = 'lock'
+                 AND f.priority <= CASE WHEN q.queue_id = %(oldest)s::text THEN q.priority ELSE 10 END
+               ORDER BY f.priority DESC, f.turn, f.created_at, f.queue_id LIMIT 1) = q.queue_id)
+      AND (s.key IS NULL OR NOT (SELECT EXISTS (SELECT 1 FROM queue_pause))
+           OR (SELECT p.phase FROM queue_pause p
+               WHERE p.phase <> 'releasing' AND p.tenant_id IN ('*', q.tenant_id)
+                 AND p.collection IN ('*', q.collection) LIMIT 1) IS NULL)
     RETURNING q.queue_id
+), refused AS MATERIALIZED (
+    SELECT queue_id FROM asked WHERE (SELECT count(*) FROM taken) < cardinality(%(ids)s::text[])
+    EXCEPT SELECT queue_id FROM taken WHERE (SELECT count(*) FROM taken) < cardinality(%(ids)s::text[])
 ), parked AS (
     UPDATE unified_queue SET held = 'lock', updated_at = %(now)s
-    WHERE queue_id = ANY(ARRAY(SELECT queue_id FROM asked EXCEPT SELECT queue_id FROM taken))
+    WHERE queue_id = ANY(ARRAY(SELECT queue_id FROM refused))
 )
-SELECT queue_id FROM taken
+SELECT queue_id FROM refused
 
 -- What stands in the way, without locking it: other claimers would have to pass over rows that are not taken.
 -- name: ahead_rows

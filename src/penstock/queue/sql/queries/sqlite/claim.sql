@@ -1,10 +1,17 @@
--- An update that finds nothing still opens every index; a look is a quarter of its price.
+-- An update that finds nothing still opens every index; a look is a quarter of its price. Asked together with whether
+-- there is any pause: most of a short statement's price is its start.
+-- name: before_claim
+SELECT EXISTS (SELECT 1 FROM queue_pause),
+       EXISTS (SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_scheduled WHERE held = 'time' AND run_at <= ?)
+
 -- name: any_due
 SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_scheduled WHERE held = 'time' AND run_at <= ? LIMIT 1
 
 -- name: promote
 UPDATE unified_queue SET held = NULL, run_at = NULL, updated_at = ?1
-WHERE held = 'time' AND run_at <= ?1
+WHERE rowid IN (
+    SELECT rowid FROM unified_queue INDEXED BY idx_unified_queue_scheduled
+    WHERE held = 'time' AND run_at <= ?1 ORDER BY run_at LIMIT ?2)
 
 -- name: candidates
 SELECT rowid, turn, lock_key, lock_held IS NOT NULL, {claim}

@@ -1,14 +1,19 @@
--- The plain path in one statement: no follow-up, no parent, no children. Everything else is decided row by row.
+-- Those of some claims that can end by the plain path: no follow-up, no children. Everything else is decided row by row.
+-- name: plain_claims
+SELECT rowid, queue_id, claim_number, parent_id, parent_run FROM unified_queue
+WHERE queue_id IN (SELECT value FROM json_each(?)) AND status = 'in_progress'
+  AND followup_json IS NULL AND children_open = 0
+
+-- A list of one costs more to take apart than the rest of the statement.
+-- name: plain_claim
+SELECT rowid, queue_id, claim_number, parent_id, parent_run FROM unified_queue
+WHERE queue_id = ? AND status = 'in_progress' AND followup_json IS NULL AND children_open = 0
+
 -- name: finish
 UPDATE unified_queue
 SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, error_message = NULL,
     result_json = ?, finished_at = ?, updated_at = ?
-WHERE queue_id = ? AND claim_number = ? AND status = 'in_progress'
-  AND followup_json IS NULL AND children_open = 0
-
--- name: parents_of
-SELECT parent_id, parent_run FROM unified_queue
-WHERE queue_id IN (SELECT value FROM json_each(?)) AND parent_id IS NOT NULL
+WHERE rowid = ?
 
 -- name: any_parked
 SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_parked
@@ -21,7 +26,7 @@ ORDER BY priority DESC, turn, created_at, queue_id LIMIT 1
 
 -- name: in_front
 SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_front
-WHERE lock_key = ?1 AND status = 'pending' AND held IS NULL AND turn < 0
+WHERE lock_key = ?1 AND turn < 0 AND finished_at IS NULL AND status = 'pending' AND held IS NULL
   AND (priority > ?2 OR (priority = ?2 AND (turn, created_at, queue_id) < (?3, ?4, ?5))) LIMIT 1
 
 -- name: lock_holder

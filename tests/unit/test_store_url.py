@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.url_mask import masked_text, masked_url
+from penstock.errors import InvalidSetting
+from penstock.store_url import StoreUrl
 
 
 @pytest.mark.parametrize(
@@ -45,11 +46,12 @@ from penstock.url_mask import masked_text, masked_url
         ("host=db user=ada password=s3cret port=1", "host=db user=ada password=*** port=1"),
         ("host=db password='s3 cret'", "host=db password=***"),
         ("redis://host;password=s3cret", "redis://host;password=***"),
+        ("redis://host/0?auth=s3cret", "redis://host/0?auth=***"),
         ("sqlite://ada:s3cret@host/x", "sqlite://ada:***@host/x"),
     ],
 )
 def test_passwords_in_urls_are_masked(url, expected):
-    assert expected == masked_url(url)
+    assert expected == StoreUrl(url).masked
 
 
 @pytest.mark.parametrize(
@@ -61,4 +63,54 @@ def test_passwords_in_urls_are_masked(url, expected):
     ],
 )
 def test_what_a_driver_says_is_told_without_the_password(said, expected):
-    assert expected == masked_text(said, "redis://ada:s3/cret@host/0")
+    assert expected == StoreUrl("redis://ada:s3/cret@host/0").mask_in(said)
+
+
+@pytest.mark.parametrize(
+    ("url", "engine", "is_file", "many_hosts"),
+    [
+        ("memory://", "memory", False, False),
+        ("sqlite:///queue.db", "sqlite", True, False),
+        ("jsonl://queue", "jsonl", True, False),
+        ("postgresql://host/db", "postgres", False, True),
+        ("postgres://host/db", "postgres", False, True),
+        ("redis://host", "redis", False, True),
+        ("rediss://host", "redis", False, True),
+        ("unix:///run/redis.sock", None, False, False),
+        ("sqlite:queue.db", None, False, False),
+        ("redish://host", None, False, False),
+        ("", None, False, False),
+    ],
+)
+def test_the_scheme_names_the_engine(url, engine, is_file, many_hosts):
+    store = StoreUrl(url)
+
+    assert (engine, is_file, many_hosts) == (store.engine, store.is_file, store.many_hosts)
+
+
+def test_a_redis_server_may_be_a_socket():
+    urls = ["redis://host", "rediss://host", "unix:///run/redis.sock", "postgresql://host", "redis"]
+
+    assert [True, True, True, False, False] == [StoreUrl(url).is_redis_server for url in urls]
+
+
+def test_all_spellings_of_a_file_resolve_to_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "link").symlink_to(tmp_path)
+    sqlite = ["sqlite:///queue.db", f"sqlite:///{tmp_path}/queue.db", "sqlite:///~/queue.db"]
+    jsonl = ["jsonl://queue", "jsonl://link/queue", f"jsonl://{tmp_path}/queue"]
+
+    assert {f"sqlite:///{tmp_path}/queue.db"} == {StoreUrl(url).resolved for url in sqlite}
+    assert {f"jsonl://{tmp_path}/queue"} == {StoreUrl(url).resolved for url in jsonl}
+    assert "redis://:s3cret@host/0" == StoreUrl("redis://:s3cret@host/0").resolved
+
+
+@pytest.mark.parametrize("url", ["sqlite://queue.db", "sqlite:///", "sqlite:///:memory:", "jsonl://"])
+def test_a_url_without_a_file_is_refused(url):
+    with pytest.raises(InvalidSetting):
+        _ = StoreUrl(url).path
+
+
+def test_the_repr_holds_no_password():
+    assert "s3cret" not in repr(StoreUrl("redis://:s3cret@host"))

@@ -1,4 +1,4 @@
-"""The Redis contract put together: from settings to a producer, or to a gateway in front of a queue."""
+"""Factories of the Redis contract: the producers' side, and a gateway in front of a queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.errors import DriverMissing, InvalidSetting
 from penstock.redis_contract import rags as configuration
 from penstock.redis_contract.contract import Contract
 from penstock.redis_contract.rags import Rags
-from penstock.worker.launch import plain
+from penstock.store_url import StoreUrl
 
 if TYPE_CHECKING:
     from penstock.queue.redis.server import Server
@@ -27,13 +27,13 @@ _HOW = "Give --redis URL or --config FILE, or set PENSTOCK_CONTRACT_URL or PENST
 
 
 def open_contract(settings: Settings) -> Contract:
-    """What producers need. Without a configuration only jobs and lists can be looked at."""
+    """Open the producers' side. Without a configuration it can only show jobs and lists."""
     rags = configuration.load(Path(settings.rag_config)) if settings.rag_config is not None else None
     return Contract(_server(settings, rags), rags)
 
 
 def make_gateway(settings: Settings, jobs: Jobs, documents: Documents) -> Gateway:
-    """Jobs go to the queue of ``jobs``; they count as this door's, whichever opened the queue."""
+    """Make a gateway into the queue of ``jobs``. Its jobs get the defaults of the Redis door."""
     from penstock.redis_contract.gateway import Gateway
     from penstock.service.jobs import Jobs
 
@@ -43,14 +43,14 @@ def make_gateway(settings: Settings, jobs: Jobs, documents: Documents) -> Gatewa
             remedy="Give --config FILE or set PENSTOCK_RAG_CONFIG; docs/guides/redis-contract.md shows one.",
         )
     rags = configuration.load(Path(settings.rag_config))
-    group = hashlib.sha256(plain(settings)["url"].encode()).hexdigest()[:8]
+    group = hashlib.sha256(settings.store.resolved.encode()).hexdigest()[:8]
     own = Jobs(jobs.queue, settings, door="redis")
     server = _server(settings, rags)
     return Gateway(server, own, documents, rags, group=group, check=lambda: _check(server))
 
 
 def _check(server: Server) -> None:
-    """Refuse a server that cannot serve the contract; what of its settings could cost messages is told."""
+    """Refuse a server that cannot serve the contract; warn of settings that could lose messages."""
     from penstock.queue.redis.server_check import find_risks, refuse_old
 
     refuse_old(server)
@@ -62,7 +62,7 @@ def _server(settings: Settings, rags: Rags | None) -> Server:
     url = settings.contract_url or (rags.redis_url if rags is not None else None)
     if url is None:
         raise InvalidSetting("nothing says on which Redis server the contract lives", remedy=_HOW)
-    if not url.startswith(("redis://", "rediss://", "unix://")):
+    if not StoreUrl(url).is_redis_server:
         raise InvalidSetting("the Redis contract needs a redis:// URL", remedy=_HOW)
     try:
         from penstock.queue.redis.server import Server

@@ -1,0 +1,250 @@
+"""The composition root: one ``Settings`` becomes queue, catalog, services, worker and gateway.
+
+``Penstock``, the command line and every other door use an ``Assembly``; none of them opens a store itself.
+Nothing heavy is imported before a part is asked for, so that ``penstock --help`` stays quick.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from penstock import config
+from penstock.queue import fork_hooks
+
+if TYPE_CHECKING:
+    from penstock.catalog.protocol import Catalog
+    from penstock.config import Settings
+    from penstock.handlers.registry import Registry
+    from penstock.handlers.tenant_jobs import OpenQueue
+    from penstock.items import Source
+    from penstock.pipeline.budget import MemoryShare
+    from penstock.pipeline.pipeline import Pipeline
+    from penstock.pipeline.vectors.cache_directory import CacheDirectory
+    from penstock.queue.protocol import Queue
+    from penstock.redis_contract.contract import Contract
+    from penstock.redis_contract.gateway import Gateway
+    from penstock.service.documents import Documents
+    from penstock.service.jobs import Jobs
+    from penstock.service.rebuild import Rebuilder
+    from penstock.service.search import Search
+    from penstock.service.verification import Verifier
+    from penstock.worker.lanes import DocumentTools
+    from penstock.worker.launch import Worker
+
+T = TypeVar("T")
+
+
+class _MadeOnce(Generic[T]):
+    """A property made at its first use, and only once when several threads ask at the same time."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self._name = make.__name__
+        self.__doc__ = make.__doc__
+
+    def __get__(self, assembly: Any, owner: type | None = None) -> T:
+        if assembly is None:
+            return self  # type: ignore[return-value]
+        with assembly._making:
+            if self._name not in assembly.__dict__:
+                # Found in the instance from now on, without a call of this method.
+                assembly.__dict__[self._name] = self._make(assembly)
+            value: T = assembly.__dict__[self._name]
+            return value
+
+
+class Assembly:
+    """Every part of Penstock that one ``Settings`` describes. All threads of a process may share one.
+
+    Properties are opened at their first use and closed by ``close``. Methods named ``open_…`` open another
+    one at each call, which the caller closes. Pickled for a child process, an assembly is its settings.
+    """
+
+    def __init__(
+        self, settings: Settings, *, door: Source = "library", jobs: Callable[[Queue], Jobs] | None = None
+    ) -> None:
+        """``door`` decides default priorities and status words. ``jobs`` replaces the plain ``Jobs``."""
+        self.settings = settings
+        self._door: Source = door
+        self._make_jobs = jobs
+        self._making = threading.RLock()
+        self._further_queues: list[Queue] = []
+        fork_hooks.watch(self)
+
+    def __reduce__(self) -> tuple[Callable[..., Assembly], tuple[object, ...]]:
+        return _assembly_from, (config.portable_values(self.settings),)
+
+    def after_fork(self) -> None:
+        """Replace the lock, which a thread of the parent may hold, and the vectors, which it may change."""
+        self._making = threading.RLock()
+        self.__dict__.pop("search", None)
+
+    # Stores.
+
+    def open_queue(self) -> Queue:
+        """Open the queue of the settings once more."""
+        from penstock.queue.factory import open_queue
+
+        return open_queue(self.settings)
+
+    def open_catalog(self) -> Catalog:
+        """Open the catalog of the settings once more."""
+        from penstock.catalog.factory import open_catalog
+
+        return open_catalog(self.settings)
+
+    @_MadeOnce
+    def queue(self) -> Queue:
+        """The queue."""
+        return self.open_queue()
+
+    @_MadeOnce
+    def catalog(self) -> Catalog:
+        """The catalog; refused on a second host when it is a file."""
+        from penstock.catalog_host import refuse_second_host
+
+        refuse_second_host(self.settings, self.queue)
+        return self.open_catalog()
+
+    @_MadeOnce
+    def vector_files(self) -> CacheDirectory:
+        """The directory with copies of the catalog's vectors."""
+        from penstock.pipeline.vectors.cache_directory import open_shelf
+
+        return open_shelf(self.settings)
+
+    # Services.
+
+    @_MadeOnce
+    def jobs(self) -> Jobs:
+        """Use cases about jobs."""
+        from penstock.service.jobs import Jobs
+
+        if self._make_jobs is not None:
+            return self._make_jobs(self.queue)
+        return Jobs(self.queue, self.settings, door=self._door)
+
+    def further_jobs(self) -> Jobs:
+        """Open a second ``Jobs`` with its own connection, for another thread; ``close`` closes it, too."""
+        from penstock.service.jobs import Jobs
+
+        queue = self.open_queue()
+        self._further_queues.append(queue)
+        return Jobs(queue, self.settings, door=self._door)
+
+    @_MadeOnce
+    def documents(self) -> Documents:
+        """Use cases about documents."""
+        from penstock.service.documents import Documents
+
+        return Documents(self.catalog, self.jobs, self.settings)
+
+    @_MadeOnce
+    def search(self) -> Search:
+        """Search over the catalog."""
+        from penstock.pipeline.embed.factory import open_space
+        from penstock.pipeline.vectors.cache import VectorCache
+        from penstock.service.search import Search
+
+        return Search(self.catalog, self.settings, open_space, VectorCache(self.vector_files))
+
+    @_MadeOnce
+    def verifier(self) -> Verifier:
+        """Comparison of the index with itself and with the disk."""
+        from penstock.service.verification import Verifier
+
+        return Verifier(self.catalog, self.jobs)
+
+    @_MadeOnce
+    def rebuilder(self) -> Rebuilder:
+        """Re-indexing of documents whose settings or model changed."""
+        from penstock.service.rebuild import Rebuilder
+
+        return Rebuilder(self.catalog, self.jobs, self._pipeline())
+
+    def wait(self, job_id: str) -> None:
+        """Return once the job has ended."""
+        from penstock.queue.wait import wait_for
+
+        wait_for(self.queue, lambda: self.jobs.job(job_id).ended, None)
+
+    # Workers.
+
+    def worker(self, **options: Any) -> Worker:
+        """Make a worker of child processes that is ready to run; see ``worker.launch.Worker``."""
+        from penstock.worker.launch import Worker
+
+        return Worker(self, **options)
+
+    def worker_alive(self) -> bool:
+        """Tell whether a worker serves the queue now, on this host or another."""
+        from penstock.worker.launch import worker_alive
+
+        return worker_alive(self.settings, self.queue)
+
+    def open_document_tools(
+        self, registry: Registry, open_queue: OpenQueue | None = None, *, memory: MemoryShare | None = None
+    ) -> DocumentTools:
+        """Open a catalog for one worker process and register the document handlers on it.
+
+        ``open_queue`` gives handlers the queue; by default they open another one. ``memory`` is this
+        process's share of the memory for parsing files.
+        """
+        from penstock.handlers import documents
+        from penstock.handlers.phases import Phases
+        from penstock.worker.lanes import DocumentTools
+
+        catalog = self.open_catalog()
+        pipeline = self._pipeline(memory)
+        own_queue = open_queue or (lambda: closing(self.open_queue()))
+        never_indexed = (str(self.settings.state_dir),)
+        documents.register(
+            registry,
+            catalog,
+            pipeline,
+            never_indexed,
+            self.vector_files,
+            own_queue,
+            checkpoint_interval=self.settings.checkpoint_interval,
+        )
+        return DocumentTools(catalog, Phases(catalog, pipeline))
+
+    def _pipeline(self, memory: MemoryShare | None = None) -> Pipeline:
+        from penstock.pipeline.embed.factory import open_embedder
+        from penstock.pipeline.extract.protocol import ExtractLimits
+        from penstock.pipeline.pipeline import Pipeline
+
+        chosen = self.settings
+        limits = ExtractLimits.of(chosen.max_file_mb, chosen.file_memory_mb, chosen.file_time_s)
+        return Pipeline(open_embedder(chosen.embedder), limits=limits, memory=memory)
+
+    # The Redis contract.
+
+    @_MadeOnce
+    def producer(self) -> Contract:
+        """The producers' side of the Redis contract."""
+        from penstock.redis_contract.factory import open_contract
+
+        return open_contract(self.settings)
+
+    @_MadeOnce
+    def gateway(self) -> Gateway:
+        """The gateway that takes messages of the Redis contract into the queue."""
+        from penstock.redis_contract.factory import make_gateway
+
+        return make_gateway(self.settings, self.jobs, self.documents)
+
+    def close(self) -> None:
+        """Close every store that was opened."""
+        for queue in self._further_queues:
+            queue.close()
+        for name in ("gateway", "producer", "queue", "catalog"):
+            if name in self.__dict__:
+                self.__dict__[name].close()
+
+
+def _assembly_from(values: Mapping[str, Any]) -> Assembly:
+    return Assembly(config.load({}, **values))

@@ -1,0 +1,220 @@
+"""Large generations, written part by part: each part is a transaction that leaves every counter right.
+
+A generation with parts to come (``unwritten``) is not published, and no job adopts it. Whoever finds it so
+(the same job after a crash, another reading of the file, upkeep) drops it, and the sweep takes its rows.
+Tasks of the parts that are there are done meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any, NamedTuple
+
+from penstock.catalog.rules import initial_state
+from penstock.catalog.rules.portions import Slice, count_rows
+from penstock.catalog.rules.publication import REMOVED_WHILE_INDEXING, REPLACED, SUPERSEDED, Verdict, verdict
+from penstock.catalog.rules.rollup import COMPLETED, SKIPPED
+from penstock.catalog.rules.turns import turns
+from penstock.catalog.sql.chunks import (
+    ChunkOwner,
+    ChunkRows,
+    PreparedChunks,
+    RowNumbers,
+    Spaces,
+    find,
+    owner_of,
+    prepare,
+)
+from penstock.catalog.sql.generation_store import begin, to_embed
+from penstock.catalog.sql.generations import DocumentRow
+from penstock.catalog.sql.rollup import Rollup
+from penstock.catalog.sql.row_templates import RowTemplates
+from penstock.catalog.sql.statements import Statements
+from penstock.catalog.values import (
+    NO_EMBEDDER,
+    NO_EXTRACTOR,
+    NO_TEXT,
+    FailureKind,
+    NewGeneration,
+    NewPage,
+    Outcome,
+    Phase,
+    StoreResult,
+)
+from penstock.clock import format_time
+
+_DROPPED = {
+    REMOVED_WHILE_INDEXING: Outcome.REMOVED,
+    REPLACED: Outcome.SUPERSEDED,
+    SUPERSEDED: Outcome.SUPERSEDED,
+}
+
+
+class Written(NamedTuple):
+    """A generation after some of its parts. ``stored``: the answer, once there is nothing more to write.
+    ``page_id``: the page that the next part may go on with. ``page_turn``: its first turn in lane ocr."""
+
+    document_id: int = 0
+    source_id: str = ""
+    older: tuple[int, ...] = ()
+    page_id: int = 0
+    page_turn: int = 0
+    kept: int = 0
+    stored: StoreResult | None = None
+
+
+def write_part(
+    rows: Statements, new: NewGeneration, part: Sequence[Slice], so_far: Written | None, now: datetime
+) -> Written:
+    """Write the next part; the first one begins the generation. What it returns is true once the transaction
+    is committed: nothing is kept here, so that a transaction can be tried again."""
+    at = format_time(now)
+    unwritten = None
+    if so_far is None:
+        begun = begin(rows, new, now)
+        if isinstance(begun, StoreResult):
+            return Written(stored=begun)
+        so_far, unwritten = Written(*begun), count_rows(new)
+    bubbling = Rollup(rows, at)
+    bubbling.load([so_far.document_id])
+    document = bubbling.documents.get(so_far.document_id)
+    if document is None or document.state != "building":
+        return so_far._replace(stored=_interrupted(document, so_far))
+    document.unwritten = (document.unwritten if unwritten is None else unwritten) - sum(
+        one.rows for one in part
+    )
+    document.finishes = not document.unwritten
+    written = _Part(rows, new, document, bubbling, at).write(part, so_far)
+    bubbling.touch(document.id)
+    bubbling.apply()
+    rows.send("save_part", document.page_count, document.unwritten, document.id)
+    rows.tell()
+    if not document.finishes:
+        return written
+    return written._replace(stored=_stored(document, new, written))
+
+
+def _interrupted(document: DocumentRow | None, so_far: Written) -> StoreResult:
+    """Somebody else has dropped it. Where the note says no more, the job's end is decided as for one that
+    waits for its document: it may have to begin again."""
+    outcome = _DROPPED.get((document and document.note) or "", Outcome.BUILDING)
+    return StoreResult(outcome=outcome, source_id=so_far.source_id, document_id=so_far.document_id)
+
+
+def _stored(document: DocumentRow, new: NewGeneration, written: Written) -> StoreResult:
+    if document.state == "published":
+        outcome = Outcome.PUBLISHED
+    elif document.state == "dropped":
+        outcome = _DROPPED[document.note or REPLACED]
+    else:
+        kept_back = verdict(document.facts)[0] is Verdict.KEEP_BACK
+        outcome = Outcome.KEPT_BACK if kept_back else Outcome.BUILDING
+    return StoreResult(
+        outcome=outcome,
+        source_id=written.source_id,
+        document_id=written.document_id,
+        chunks=sum(len(page.chunks or ()) for page in new.pages),
+        kept=written.kept,
+        failed=sum(page.failure is not None for page in new.pages),
+    )
+
+
+class _Part:
+    """One part inside its transaction."""
+
+    def __init__(
+        self, rows: Statements, new: NewGeneration, document: DocumentRow, bubbling: Rollup, at: str
+    ) -> None:
+        self._rows = rows
+        self._new = new
+        self._document = document
+        self._bubbling = bubbling
+        self._at = at
+        self._alike = RowTemplates(at)
+        self._pages: list[tuple[Any, ...]] = []
+        self._whole_pages: list[tuple[Any, ...]] = []
+        self._texts: list[tuple[int, str]] = []
+
+    def write(self, part: Sequence[Slice], so_far: Written) -> Written:
+        rows, document = self._rows, self._document
+        chunks = [chunk for one in part for chunk in one.chunks]
+        owner = owner_of(rows, Spaces(rows), document, chunks, so_far.older)
+        prepared = prepare(owner, chunks, find(rows, owner, chunks))
+        numbers = RowNumbers(rows, len(part) + 2 * len(chunks))
+        chunk_rows = ChunkRows(rows, numbers, self._at)
+        parts = iter(zip(prepared.parts, self._chunk_turns(owner, prepared), strict=True))
+        page_turn, page_turns = self._page_turns(part, so_far.page_turn)
+        page_id = so_far.page_id
+        for one, turn in zip(part, page_turns, strict=True):
+            page_id = page_id if one.first else numbers.next()
+            kinds = [
+                chunk_rows.add(owner, page_id, index, *known, chunk_turn)
+                for index, (known, chunk_turn) in enumerate(islice(parts, len(one.chunks)), one.first)
+            ]
+            if one.first:
+                self._grow(page_id, kinds)
+            else:
+                self._add(page_id, one.page, kinds, turn)
+        rows.many("add_whole_page", self._whole_pages)
+        rows.many("add_page", self._pages)
+        rows.many("add_page_text", self._texts)
+        chunk_rows.flush()
+        document.chunk_count += len(chunks)
+        self._say_why_skipped()
+        return so_far._replace(page_id=page_id, page_turn=page_turn, kept=so_far.kept + prepared.kept)
+
+    def _chunk_turns(self, owner: ChunkOwner, prepared: PreparedChunks) -> list[int]:
+        document, count = self._document, len(prepared.parts)
+        if not owner.graph and (owner.space_id is None or not any(map(to_embed, prepared.parts))):
+            return [0] * count
+        head = self._rows.value("head_vector", document.priority)
+        document.turn, numbers = turns(document.turn, document.given, head, count)
+        document.given += count
+        return numbers
+
+    def _page_turns(self, part: Sequence[Slice], first: int) -> tuple[int, list[int]]:
+        if all(one.page.chunks is not None or one.page.failure is not None for one in part):
+            return first, [0] * len(part)
+        head = self._rows.value("head_ocr", self._document.priority)
+        return turns(first, self._document.page_count, head, len(part))
+
+    def _add(self, page_id: int, page: NewPage, kinds: list[tuple[int, int]], turn: int) -> None:
+        document = self._document
+        by_vector, by_graph = [kind[0] for kind in kinds], [kind[1] for kind in kinds]
+        standing = initial_state.page(page, document.wanted, by_vector, by_graph)
+        own = (page_id, document.id, page.number, page.file_path, len(kinds))
+        shared = self._alike.page(self._new, standing, turn)
+        (self._whole_pages if shared.whole else self._pages).append(own + shared.values)
+        if page.text is not None:
+            self._texts.append((page_id, page.text))
+        for phase in Phase:
+            self._bubbling.page_moved(phase, document.id, SKIPPED, getattr(standing, phase))
+        document.page_count += 1
+        document.vector_chunks += standing.vector_chunks.completed
+        document.graphrag_chunks += standing.graphrag_chunks.completed
+        if page.failure is not None:
+            document.failed_count += 1
+            document.outage_count += page.failure.fault is FailureKind.OUTAGE
+
+    def _grow(self, page_id: int, kinds: list[tuple[int, int]]) -> None:
+        """More chunks of a page that an earlier part began."""
+        document = self._document
+        for vector, graphrag in kinds:
+            self._bubbling.chunk_moved(Phase.VECTOR, page_id, SKIPPED, vector)
+            self._bubbling.chunk_moved(Phase.GRAPHRAG, page_id, SKIPPED, graphrag)
+            document.vector_chunks += vector == COMPLETED
+            document.graphrag_chunks += graphrag == COMPLETED
+        self._rows.send("grow_page", len(kinds), page_id)
+
+    def _say_why_skipped(self) -> None:
+        """Only a phase that comes out skipped says so."""
+        document = self._document
+        for phase, wanted, unwanted in (
+            ("vector", document.wanted.vector, NO_EMBEDDER),
+            ("graphrag", document.wanted.graphrag, NO_EXTRACTOR),
+        ):
+            if not wanted or not document.chunk_count:
+                reason = unwanted if document.chunk_count else NO_TEXT
+                document.errors = {**document.errors, phase: reason}

@@ -1,0 +1,46 @@
+"""The state directory: where a project, or else a user, keeps the queue and everything beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from penstock.errors import InvalidSetting
+
+PROJECT_STATE = ".penstock"
+
+
+def default_state(environ: Mapping[str, str]) -> str:
+    """The project's own directory, else ``$XDG_STATE_HOME/penstock``, else one in the home directory."""
+    own = _project_state()
+    if own is not None:
+        return str(own)
+    # The XDG specification asks to ignore a relative XDG_STATE_HOME.
+    xdg = environ.get("XDG_STATE_HOME", "")
+    return f"{xdg}/penstock" if xdg.startswith("/") else "~/.local/state/penstock"
+
+
+def _project_state() -> Path | None:
+    """The nearest ``.penstock`` upwards that this user owns; another user's, as in /tmp, is not trusted."""
+    try:
+        here = Path.cwd()
+        for directory in (here, *here.parents):
+            found = directory / PROJECT_STATE
+            if found.is_dir() and found.stat().st_uid == os.geteuid():
+                return found
+    except OSError:
+        # The working directory was removed, or may not be read.
+        return None
+    return None
+
+
+def absolute(path: str, environ: Mapping[str, str]) -> Path:
+    """The directory with ``~`` expanded. A later change of the working directory does not change it."""
+    if re.match(r"~(/|$)", path) and environ.get("HOME"):
+        path = environ["HOME"] + path[1:]
+    try:
+        return Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100 - resolve() would follow links
+    except RuntimeError:
+        raise InvalidSetting(f"PENSTOCK_STATE = {path!r}: there is no such home directory") from None

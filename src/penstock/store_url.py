@@ -1,0 +1,187 @@
+"""Store URLs: which engine they name, where its file lies, and how they are shown without a password."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+from urllib.parse import unquote
+
+from penstock.errors import InvalidSetting
+
+Engine: TypeAlias = Literal["memory", "sqlite", "jsonl", "postgres", "redis"]
+
+_ENGINES: Final[dict[str, Engine]] = {
+    "memory": "memory",
+    "sqlite": "sqlite",
+    "jsonl": "jsonl",
+    "postgresql": "postgres",
+    "postgres": "postgres",
+    "redis": "redis",
+    "rediss": "redis",
+}
+MASK = "***"
+ENCODE_PASSWORD = (
+    "Percent-encode special characters of the password: @ is %40, / is %2F, ? is %3F, # is %23, : is %3A."
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoreUrl:
+    """The URL of a queue, a catalog or a Redis server. Its text may hold a password; ``masked`` does not."""
+
+    text: str = dataclasses.field(repr=False)
+
+    @property
+    def scheme(self) -> str:
+        """The part before ``://``, or nothing."""
+        scheme, separator, _ = self.text.partition("://")
+        return scheme if separator else ""
+
+    @property
+    def rest(self) -> str:
+        """The part after ``://``."""
+        return self.text.partition("://")[2]
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine of the store; None where the scheme belongs to none."""
+        return _ENGINES.get(self.scheme)
+
+    @property
+    def is_file(self) -> bool:
+        """True where the store is a file or directory of this host."""
+        return self.engine in ("sqlite", "jsonl")
+
+    @property
+    def many_hosts(self) -> bool:
+        """True where the store is a server that processes on many hosts can reach."""
+        return self.engine in ("postgres", "redis")
+
+    @property
+    def is_redis_server(self) -> bool:
+        """True for a Redis server, by network or by a Unix socket, which a queue cannot use."""
+        return self.engine == "redis" or self.scheme == "unix"
+
+    @property
+    def path(self) -> Path:
+        """The absolute path of the SQLite file or JSONL directory; a URL that names none is refused."""
+        return _sqlite_path(self) if self.engine == "sqlite" else _jsonl_path(self)
+
+    @property
+    def resolved(self) -> str:
+        """The URL with the path of a file absolute and its links followed, the same however it is spelled."""
+        if self.engine == "sqlite":
+            return f"sqlite:///{self.path.resolve()}"
+        return f"jsonl://{self.path.resolve()}" if self.engine == "jsonl" else self.text
+
+    # Passwords.
+
+    @property
+    def masked(self) -> str:
+        """The URL with its password, and any in its query, replaced by ``***``.
+
+        Where it is not clear which part is the password, everything that may belong to it is replaced.
+        """
+        start, end = _password_span(self.text)
+        shown = self.text[:start] + (MASK if end > start else "") + self.text[end:]
+        return _SECRET_OPTION.sub(rf"\1{MASK}", shown)
+
+    def mask_in(self, text: str) -> str:
+        """Remove the URL's password, and parts of it, from a text such as a driver's error message."""
+        start, end = _password_span(self.text)
+        secrets = [self.text[start:end], *re.split(r"[@/?#:]", self.text[start:end])]
+        secrets += [found[2] for found in _SECRET_OPTION.finditer(self.text)]
+        text = text.replace(self.text, self.masked)
+        for secret in sorted(secrets, key=len, reverse=True):
+            if len(secret) >= _SHORTEST_SECRET:
+                text = text.replace(secret, MASK)
+        return text
+
+    # PostgreSQL.
+
+    def split_schema(self) -> tuple[str, str | None]:
+        """Split off ``?schema=NAME``, Penstock's own part: the URL as libpq takes it, and the schema."""
+        address, question, query = self.text.rpartition("?")
+        if not question:
+            return self.text, None
+        parts = [part for part in query.split("&") if part]
+        names = [unquote(part.partition("=")[2]) for part in parts if part.partition("=")[0] == "schema"]
+        if not names:
+            return self.text, None
+        if len(names) > 1 or not _SCHEMA_NAME.fullmatch(names[0]):
+            raise InvalidSetting(
+                f"schema={names[-1][:100]!r} in the postgresql:// URL is not a name that can be used",
+                remedy="Write ?schema=NAME once: up to 63 lower-case letters, digits, _; no digit or pg_ "
+                "first.",
+            )
+        rest = "&".join(part for part in parts if part.partition("=")[0] != "schema")
+        return address + (f"?{rest}" if rest else ""), names[0]
+
+
+def _sqlite_path(url: StoreUrl) -> Path:
+    name = url.rest.removeprefix("/")
+    if not url.rest.startswith("/") or not name or name.endswith("/"):
+        raise InvalidSetting(
+            f"{url.masked[:100]}: expected a file after three slashes",
+            remedy="Write sqlite:///queue.db, or sqlite:////srv/queue.db for an absolute path.",
+        )
+    if name.startswith(":memory:"):
+        raise InvalidSetting("sqlite:///:memory: is not a file", remedy="Use memory:// instead.")
+    return _absolute(name)
+
+
+def _jsonl_path(url: StoreUrl) -> Path:
+    if not url.rest:
+        raise InvalidSetting(
+            "jsonl:// names no directory",
+            remedy="Write jsonl://queue, or jsonl:///srv/queue for an absolute path.",
+        )
+    return _absolute(url.rest)
+
+
+def _absolute(name: str) -> Path:
+    try:
+        # Fixed now: a later change of the working directory must not change where the store is.
+        return Path(name).expanduser().absolute()
+    except RuntimeError:
+        raise InvalidSetting(f"{name[:200]!r}: there is no such home directory") from None
+
+
+_SCHEMA_NAME = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
+_SECRET_OPTION = re.compile(
+    r"((?:^|[?&;\s])[^=&;#\s]*(?:passw|pwd|secret|token|key|auth|credential)[^=&;#\s]*\s*=\s*)"
+    r"('[^']*'|[^&;#\s]*)",
+    re.IGNORECASE,
+)
+_SCHEME = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|(?:postgres(?:ql)?|rediss?|unix|sqlite|jsonl):?/*)")
+_HOSTS = re.compile(r"(?:(?:\[[^\]]*\]|[^:,\[\]]*)(?::[0-9]*)?(?:,|$))*")
+"""Hosts with ports, as they stand where no user is named."""
+_QUERY = re.compile(r"[^?@]*\?(?:[\w.-]+=[^&]*(?:&|$))*")
+_FILES = re.compile(r"\s*(?:sqlite|jsonl|file)://")
+_SHORTEST_SECRET = 3
+
+
+def _password_span(url: str) -> tuple[int, int]:
+    """Start and end of the password; the same number twice where there is none.
+
+    Malformed URLs hide more rather than less.
+    """
+    found = _SCHEME.match(url)
+    start = found.end() if found else 0
+    rest = url[start:]
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    at = rest.rfind("@")
+    if _FILES.match(url) and not (":" in authority and "@" in authority):
+        return 0, 0
+    if "@" not in authority and _HOSTS.fullmatch(authority):
+        if at < 0 or _QUERY.fullmatch(rest[len(authority) :]):
+            return 0, 0
+    elif at < 0:
+        at = len(rest)
+    colon = rest.find(":", 0, at)
+    if colon < 0:
+        # A user without a password, unless there is no scheme that tells them apart.
+        return (0, 0) if found else (start, start + at)
+    return start + colon + 1, start + at

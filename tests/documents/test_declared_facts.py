@@ -1,0 +1,77 @@
+"""Facts that a request declares about its file or project are compared with the disk."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import Any
+
+import pytest
+
+from penstock.handlers.declared_facts import project_mismatches
+from penstock.job import Status
+from penstock.payloads import ProjectPayload
+from tests.documents.conftest import IndexedFolder
+
+TEXT = "Water drives the wheel."
+HASH = hashlib.sha256(TEXT.encode()).hexdigest()
+OTHER = "0" * 64
+
+pytestmark = pytest.mark.parametrize("desk", ["sqlite"], indirect=True)
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        ({"size_bytes": len(TEXT), "file_hash": f"sha256:{HASH}", "file_type": "document"}, []),
+        ({"file_type": "recipe"}, []),
+        ({"size_bytes": 7}, [f"size_bytes: declared 7, found {len(TEXT)}"]),
+        ({"file_hash": f"sha256:{OTHER}"}, [f"file_hash: declared sha256:{OTHER}, found sha256:{HASH}"]),
+        ({"file_type": "code"}, ["file_type: declared code, found no code"]),
+    ],
+)
+def test_a_file_that_is_not_as_declared_is_indexed_and_says_so(
+    desk: IndexedFolder, declared: dict[str, Any], expected: list[str]
+):
+    path = desk.put("a.md", TEXT)
+
+    job = desk.run("file", "ingest", {"file_path": str(path)} | declared)
+    again = desk.run("file", "ingest", {"file_path": str(path)} | declared)
+
+    assert (Status.DONE, "indexed") == (job.status, (job.result or {})["outcome"])
+    assert [expected, expected] == [(each.result or {}).get("mismatches", []) for each in (job, again)]
+    assert ["a.md"] == desk.found("wheel")
+
+
+def test_a_project_that_is_not_as_declared_is_indexed_and_logged(
+    desk: IndexedFolder, caplog: pytest.LogCaptureFixture
+):
+    desk.put(".git/HEAD", "ref: refs/heads/main\n")
+    desk.put(".git/config", '[remote "origin"]\n\turl = git@host:mill/gate.git\n')
+    desk.put("Cargo.toml", "[package]\n")
+    desk.put("a.md", TEXT)
+    declared = {"git_remote": "https://host/mill/weir", "project_type": "python"}
+
+    with caplog.at_level(logging.WARNING, "penstock.job"):
+        job = desk.run("project", "ingest", {"project_root": str(desk.folder)} | declared)
+
+    assert Status.DONE is job.status
+    assert [
+        f"{desk.folder} is not as declared: git_remote: declared https://host/mill/weir, "
+        "found git@host:mill/gate.git",
+        f"{desk.folder} is not as declared: project_type: declared python, found rust",
+    ] == [record.getMessage() for record in caplog.records if "declared" in record.getMessage()]
+
+
+@pytest.mark.parametrize("project_type", ["rust", "mixed"])
+def test_what_is_true_of_a_project_is_no_mismatch(desk: IndexedFolder, project_type: str):
+    desk.put(".git/HEAD", "ref: refs/heads/main\n")
+    desk.put(".git/config", '[remote "origin"]\n\turl = git@host:mill/gate.git\n')
+    desk.put("Cargo.toml", "[package]\n")
+    if project_type == "mixed":
+        desk.put("setup.py", "")
+    payload = ProjectPayload(
+        project_root=str(desk.folder), git_remote="https://host/mill/gate", project_type=project_type
+    )
+
+    assert [] == list(project_mismatches(payload))

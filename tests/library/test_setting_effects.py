@@ -1,0 +1,240 @@
+"""Each setting changes what Penstock does, not only what the parser returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from penstock import clock, config
+from penstock.app import Penstock
+from penstock.assembly import Assembly
+from penstock.catalog.values import Phase, TaskRequest
+from penstock.config import Settings
+from penstock.errors import PenstockError, QueueFull
+from penstock.handlers.context import Context
+from penstock.handlers.registry import Registry
+from penstock.job import ClaimRequest
+from penstock.queue.postgres.queue import PostgresQueue
+
+Effect: TypeAlias = Callable[[Settings, Path], object]
+
+RAGS = "redis: {url: redis://broker:6379/3}\nsources: sources\nrags: {faq: {folders: [shared]}}\n"
+
+
+@contextmanager
+def opened(settings: Settings) -> Iterator[Assembly]:
+    assembly = Assembly(settings)
+    try:
+        yield assembly
+    finally:
+        assembly.close()
+
+
+def job(settings: Settings, _: Path) -> object:
+    with opened(settings) as assembly:
+        receipt = assembly.jobs.submit(item_type="content", op="ingest", payload={"content": "mill"})
+        found = assembly.jobs.job(receipt.job_id)
+        return found.tenant_id, found.collection, found.max_retries, found.timeout_s
+
+
+def accepted(item_type: str, op: str, payload: Callable[[int], dict[str, Any]]) -> Effect:
+    def effect(settings: Settings, _: Path) -> object:
+        with opened(settings) as assembly:
+            count = 0
+            for number in range(3):
+                try:
+                    assembly.jobs.submit(item_type=item_type, op=op, payload=payload(number))
+                except QueueFull:
+                    break
+                count += 1
+            return count
+
+    return effect
+
+
+def refusal_of_a_large_payload(settings: Settings, _: Path) -> object:
+    with opened(settings) as assembly:
+        try:
+            assembly.jobs.submit(item_type="content", op="ingest", payload={"content": "x" * 2_000})
+        except PenstockError as error:
+            return type(error)
+    return None
+
+
+def engines(settings: Settings, _: Path) -> object:
+    with opened(settings) as assembly:
+        return type(assembly.queue).__name__, assembly.catalog.path  # type: ignore[attr-defined]
+
+
+def files(settings: Settings, place: Path) -> object:
+    with opened(settings) as assembly:
+        assembly.jobs.stats()
+    return sorted(str(path.relative_to(place)) for path in place.rglob("*.db"))
+
+
+def option(name: str) -> Effect:
+    """What a worker's supervisor is given."""
+
+    def effect(settings: Settings, _: Path) -> object:
+        worker = Assembly(settings).worker()
+        return worker.processes, getattr(worker._options(), name)
+
+    return effect
+
+
+def limits(settings: Settings, _: Path) -> object:
+    pipeline = Assembly(settings)._pipeline()
+    try:
+        return pipeline.space, pipeline.limits
+    finally:
+        pipeline.close()
+
+
+def index_from(settings: Settings, _: Path) -> object:
+    return Assembly(settings).vector_files.sizes.worth_a_graph
+
+
+def progress_reports(settings: Settings, place: Path) -> object:
+    """How often a walk over 30 files reports its progress."""
+    folder = place / "files"
+    folder.mkdir()
+    for number in range(30):
+        (folder / f"{number}.md").write_text(f"Text {number}.")
+    with opened(settings) as assembly:
+        registry = Registry()
+        tools = assembly.open_document_tools(registry)
+        assembly.jobs.submit(item_type="folder", op="ingest", payload={"folder_path": str(folder)})
+        (claim,) = assembly.queue.claim(ClaimRequest("w", 1, timedelta(seconds=60)))
+        reports: list[str] = []
+        context = Context(
+            claim,
+            tell=reports.append,
+            asked_to_stop=lambda: False,
+            settle=lambda settlement: assembly.queue.settle([settlement])[0],
+        )
+        handler = registry.find("folder", "ingest")
+        assert handler is not None
+        handler.call(context)
+        tools.close()
+        return len(reports)
+
+
+def pragma(name: str) -> Effect:
+    def effect(settings: Settings, _: Path) -> object:
+        with opened(settings) as assembly:
+            return assembly.queue._connections.get("write").execute(f"PRAGMA {name}").fetchone()  # type: ignore[attr-defined]
+
+    return effect
+
+
+def pool(settings: Settings, _: Path) -> object:
+    """Of a queue that is not connected yet."""
+    settings = config.load({}, **config.portable_values(settings) | {"url": "postgresql://nowhere/db"})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PostgresQueue, "migrate", lambda _: None)
+        connections: Any = Assembly(settings).open_queue()._connections  # type: ignore[attr-defined]
+    return connections._size, connections.pooled, connections.timeout_s
+
+
+def contract(settings: Settings, place: Path) -> object:
+    (place / "shared").mkdir()
+    (place / "rags.yaml").write_text(RAGS)
+    try:
+        with opened(settings) as assembly:
+            gateway = assembly.gateway
+            return gateway.where, gateway.serves, gateway._intake._away_s
+    except PenstockError as error:
+        return error.code
+
+
+# A value other than the default, what is observed, and other settings that the observation needs.
+EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
+    "url": ("jsonl://{place}/queue", engines, {"catalog_url": "sqlite:///{place}/catalog.db"}),
+    "catalog_url": ("sqlite:///{place}/elsewhere.db", engines, {}),
+    "state_dir": ("{place}/elsewhere", files, {}),
+    "tenant_id": ("acme", job, {}),
+    "collection": ("notes", job, {}),
+    "max_queue": (2, accepted("content", "ingest", lambda n: {"content": f"text {n}"}), {}),
+    "max_queue_per_tenant": (2, accepted("content", "ingest", lambda n: {"content": f"text {n}"}), {}),
+    "max_function_queue": (2, accepted("function", "run", lambda n: {"function_name": f"f{n}"}), {}),
+    "max_payload_bytes": (1_000, refusal_of_a_large_payload, {}),
+    "max_retries": (0, job, {}),
+    "job_timeout_s": (5, job, {}),
+    "queue_enabled": (False, option("processes"), {}),
+    "lease_s": (45.0, option("lease"), {}),
+    "lease_by_type": ({"file": 600.0}, option("lease_by_type"), {}),
+    "task_lease_s": (90.0, option("task_lease"), {}),
+    "heartbeat_s": (10.0, option("heartbeat_s"), {}),
+    "poll_s": (5.0, option("poll_s"), {}),
+    "upkeep_s": (15.0, option("upkeep_s"), {}),
+    "cancel_grace_s": (2.5, option("grace_s"), {}),
+    "recycle_after_jobs": (1_000, option("recycle_after"), {}),
+    "recycle_growth_mb": (0, option("recycle_growth_mb"), {}),
+    "checkpoint_interval": (10, progress_reports, {}),
+    "retention_days": (0, option("retention"), {}),
+    "failed_retention_days": (7, option("retention"), {}),
+    "embedder": ("static", limits, {}),
+    "usearch_from": (1_000, index_from, {}),
+    "max_file_mb": (8, limits, {}),
+    "file_time_s": (2.5, limits, {}),
+    "file_memory_mb": (100, limits, {}),
+    "sqlite_synchronous": ("NORMAL", pragma("synchronous"), {}),
+    "busy_timeout_s": (1.0, pragma("busy_timeout"), {}),
+    "postgres_pool_size": (2, pool, {}),
+    "postgres_pooler": (True, pool, {}),
+    "postgres_timeout_s": (5.0, pool, {}),
+    "contract_url": ("redis://other:6379/0", contract, {"rag_config": "{place}/rags.yaml"}),
+    "rag_config": ("{place}/rags.yaml", contract, {"contract_url": "redis://other:6379/0"}),
+    "rag_away_s": (60.0, contract, {"rag_config": "{place}/rags.yaml"}),
+}
+
+
+def test_every_setting_has_an_effect_here():
+    assert [setting.name for setting in config.SETTINGS] == sorted(
+        EFFECTS, key=[setting.name for setting in config.SETTINGS].index
+    )
+
+
+@pytest.mark.parametrize("name", EFFECTS)
+def test_a_setting_changes_what_is_done(name: str, tmp_path: Path):
+    value, effect, needed = EFFECTS[name]
+    seen: list[str] = []
+    for given in ({}, {name: value}):
+        place = tmp_path / str(len(seen))
+        place.mkdir()
+        # The model of the default embedder takes long to load.
+        chosen = {"state_dir": "{place}/state", "embedder": "hashing"} | needed | given
+        filled = {
+            key: text.replace("{place}", str(place)) if isinstance(text, str) else text
+            for key, text in chosen.items()
+        }
+        answer = effect(config.load({}, **filled), place)
+        seen.append(repr(answer).replace(str(place), "PLACE"))
+
+    assert seen[0] != seen[1]
+
+
+def test_a_task_of_a_silent_worker_is_done_after_its_lease(tmp_path: Path):
+    parts = (f"# Part {number}\n\n" + f"Subject {number} of the mill. " * 60 for number in range(300))
+    (tmp_path / "a.md").write_text("\n\n".join(parts))
+    settings = config.load(
+        {}, state_dir=tmp_path / "state", embedder="hashing", task_lease_s=5, heartbeat_s=1, upkeep_s=0.1
+    )
+    with Penstock(settings=settings) as app:
+        app.index(tmp_path / "a.md")
+        Assembly(settings).worker(lanes=["jobs"], until_idle=True, start_method="fork").run()
+        catalog = app.documents.catalog
+        request = TaskRequest(Phase.VECTOR, "silent", 10)
+        claimed = catalog.claim(request, now=clock.now() - timedelta(seconds=60))
+        assert 10 == len(claimed)
+        assert [] == catalog.expired(lease=timedelta(seconds=120))
+
+        Assembly(settings).worker(until_idle=True, start_method="fork").run()
+
+        assert [] == catalog.held("silent")
+        assert ["a.md"] == [Path(hit.path).name for hit in app.search("mill", mode="vector", limit=1)]

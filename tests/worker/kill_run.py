@@ -1,0 +1,223 @@
+"""Kill workers, supervisors and servers at random under a mixed load, and account for every job.
+
+Run as ``python -m tests.worker.kill_run [--engines sqlite,postgres] [--kills 300] [--seed 7]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import cycle, product
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.job import Status
+from tests.servers import postgres, redis
+from tests.servers.stores import DURABLE
+from tests.worker.kill_load import NATIVE, Load, Stuck, persist
+from tests.worker.kill_report import KILLS, Account, Begun, Story, account
+from tests.worker.test_chaos import endings_counted
+from tests.worker.worker_processes import Worker, WorkerHost, children_of, until
+
+DURABLE_REDIS = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
+TERMS = {"processes": 3, "lease_s": 12.0, "upkeep_s": 1.0, "grace_s": 0.5}
+STUCK_EVERY = 5
+"""Kills between two calls that get stuck."""
+SERVER_EVERY = 25
+"""Kills between two crashes of a server."""
+SOME_JOBS = 8
+"""Jobs that end between two kills."""
+PATIENCE_S = 5.0
+"""Seconds without so many endings after which the next kill comes all the same."""
+FINISH_S = 900.0
+
+
+class Plan(NamedTuple):
+    kills: int
+    seed: int
+
+
+class Attack:
+    """Two workers, killed and started again, as a service manager does it."""
+
+    def __init__(self, field: WorkerHost, load: Load, crash: Callable[[], object] | None, plan: Plan) -> None:
+        self._field = field
+        self._load = load
+        self._crash = crash
+        self._plan = plan
+        self._random = random.Random(plan.seed)
+        self._stuck = cycle(Stuck(do, way) for do, way in product(NATIVE, ("timeout", "cancel")))
+        # Workers on one host share a state directory; a queue in a file has one host only.
+        self._names = ("host-1", "host-2") if crash else ("here", "here")
+        self.workers: list[Worker] = [self._start(name) for name in self._names]
+        self.struck: Counter[str] = Counter()
+
+    @property
+    def kills(self) -> int:
+        return sum(self.struck[what] for what in KILLS)
+
+    def _start(self, name: str) -> Worker:
+        return self._field.worker(name, **TERMS)
+
+    def run(self) -> None:
+        while self.kills < self._plan.kills:
+            before = self.kills
+            self._let_work()
+            self._strike()
+            self.revive()
+            if self.kills == before:
+                continue
+            if self.kills % STUCK_EVERY == 1:
+                self._load.add_stuck(next(self._stuck))
+            if self._crash and self.kills % SERVER_EVERY == 0:
+                self._crash()
+                self.struck["server"] += 1
+
+    def _let_work(self) -> None:
+        enough, deadline = self._load.finished + SOME_JOBS, time.monotonic() + PATIENCE_S
+        until(lambda: self._load.finished > enough or time.monotonic() > deadline)
+        time.sleep(self._random.uniform(0, 0.2))
+
+    def _strike(self) -> None:
+        """Kill a child, mostly; else a supervisor, a whole tree, or nothing: a polite stop."""
+        worker, chance = self._random.choice(self.workers), self._random.random()
+        if chance < 0.74:
+            with suppress(ProcessLookupError, IndexError):
+                os.kill(self._random.choice(worker.children()), signal.SIGKILL)
+                self.struck["child"] += 1
+            return
+        if chance < 0.85:
+            what, kill = "supervisor", worker.signal
+        elif chance < 0.96:
+            what, kill = "tree", worker.tree
+        else:
+            what, kill = "polite stop", worker.signal
+        if worker.process.poll() is None:
+            kill(signal.SIGTERM if what == "polite stop" else signal.SIGKILL)
+            self.struck[what] += 1
+
+    def revive(self) -> None:
+        for number, worker in enumerate(self.workers):
+            if worker.process.poll() is not None:
+                self.workers[number] = self._start(self._names[number])
+
+    def finish(self) -> None:
+        """Let the workers do what is left."""
+
+        def over() -> bool:
+            self.revive()
+            self._load.keep_up()
+            time.sleep(0.1)
+            return persist(lambda: unfinished(self._field)) == 0
+
+        with suppress(AssertionError):
+            # What is left then is in the account.
+            until(over, timeout=FINISH_S)
+        self._load.keep_up()
+
+
+def unfinished(field: WorkerHost) -> int:
+    return field.count(Status.PENDING) + field.count(Status.IN_PROGRESS)
+
+
+# Servers.
+
+
+class Served(NamedTuple):
+    url: str | None
+    crash: Callable[[], object] | None
+
+
+@contextmanager
+def served(engine: str, place: Path, chance: random.Random) -> Iterator[Served]:
+    """A store of the run's own; where it is on a server, with a way to crash that."""
+    if engine == "postgres":
+        with postgres.own_server() as server:
+            yield Served(server.url(), lambda: _crash_postgres(server, chance))
+    elif engine == "redis":
+        with redis.own_server(place / "redis", *DURABLE_REDIS) as broker:
+            yield Served(broker.url, lambda: _crash_redis(broker, chance))
+    else:
+        yield Served(None, None)
+
+
+def _crash_redis(server: redis.Server, chance: random.Random) -> None:
+    server.kill()
+    time.sleep(chance.uniform(0, 1))
+    server.start()
+
+
+def _crash_postgres(server: postgres.PostgresServer, chance: random.Random) -> None:
+    """Kill one of the server's processes, which makes it recover, or stop all at once and start it again."""
+    main = int((server.home / "data/postmaster.pid").read_text().split()[0])
+    below = children_of(main)
+    if chance.random() < 0.5 and below:
+        os.kill(chance.choice(below), signal.SIGKILL)
+    else:
+        server.stop("immediate")
+        time.sleep(chance.uniform(0, 1))
+        server.start()
+
+
+# The run.
+
+
+def run(engine: str, place: Path, plan: Plan) -> Account:
+    with served(engine, place, random.Random(plan.seed)) as store:
+        field = WorkerHost(engine, place, store.url)
+        try:
+            return _attack(field, store, plan)
+        finally:
+            field.close()
+
+
+def _attack(field: WorkerHost, store: Served, plan: Plan) -> Account:
+    load = Load(field, random.Random(plan.seed))
+    with endings_counted(field) as endings:
+        attack = Attack(field, load, store.crash, plan)
+        with load:
+            attack.run()
+        attack.finish()
+        story = Story(
+            engine=field.engine,
+            struck=attack.struck,
+            acknowledged=load.acknowledged,
+            keys=load.keys,
+            stuck=load.stuck,
+            cancelled_at=load.cancelled_at,
+            jobs=field.jobs(),
+            record=[Begun.read(line) for line in load.record.lines],
+            endings=endings(),
+            # A process killed between the journal and its log leaves a line out.
+            endings_may_be_missed=field.engine == "jsonl",
+            alive=frozenset(pid for worker in attack.workers for pid in worker.children()),
+        )
+    return account(story, time.time() - time.monotonic())
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description="Kill workers and servers at random, and check every job.")
+    parser.add_argument("--engines", default=",".join(DURABLE), help="Engines, separated by commas.")
+    parser.add_argument("--kills", type=int, default=300, help="Kills on each engine.")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(31))
+    given = parser.parse_args(arguments)
+    broken = 0
+    for engine in given.engines.split(","):
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="penstock-kills-") as place:
+            found = run(engine, Path(place), Plan(given.kills, given.seed))
+        print(f"{found.text()}\n  seed {given.seed}, {time.monotonic() - began:.0f} s", flush=True)
+        broken += bool(found.breaches)
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
