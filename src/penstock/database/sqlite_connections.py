@@ -90,6 +90,7 @@ class SqliteConnections:
 
     def _connect(self, role: str) -> sqlite3.Connection:
         self.file.refuse_vanished()
+        self.file.create()
         try:
             connection = self._prepared(self.file.connected(self._busy_timeout_s), role)
         except sqlite3.OperationalError as error:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -49,6 +51,15 @@ class SqliteFile:
         except OSError as error:
             raise StoreVanished(f"{self._path} is out of reach ({error.strerror})") from error
         return found.st_dev, found.st_ino
+
+    def create(self) -> None:
+        """Create a missing file, readable by its owner only; SQLite gives -wal and -shm the same mode.
+
+        By mknod, which opens nothing: closing a descriptor of a database file releases the locks that other
+        connections of this process hold on it.
+        """
+        with suppress(OSError):  # the file exists, or SQLite reports the reason
+            os.mknod(self._name, stat.S_IFREG | 0o600)
 
     def connected(self, timeout_s: float, name: str = "", *, uri: bool = False) -> sqlite3.Connection:
         return sqlite3.connect(
