@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock import items, lifecycle
-from penstock.database.sqlite_connections import SqliteConnections, translated
+from penstock.database.sqlite_connections import SqliteConnections, translating_errors
 from penstock.database.sqlite_schema import SqliteSchema, migrate
 from penstock.errors import InvalidRequest, SchemaMismatch, StateDamaged, StoreUnavailable
 from penstock.job import ClaimRequest, Job, JobQuery, Status
@@ -328,5 +328,8 @@ def test_a_file_that_cannot_be_locked_is_a_store_that_is_away(path: Path):
     error = sqlite3.OperationalError("locking protocol")
     error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL
 
-    with pytest.raises(StoreUnavailable, match=r"could not be locked \(locking protocol\)"), translated(path):
+    with (
+        pytest.raises(StoreUnavailable, match=r"could not be locked \(locking protocol\)"),
+        translating_errors(path),
+    ):
         raise error

@@ -11,15 +11,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import psycopg
 from psycopg import pq
 from psycopg.adapt import Buffer, Loader
 from psycopg.conninfo import conninfo_to_dict
 
+from penstock import clock
 from penstock.database.fair_semaphore import FairSemaphore
-from penstock.database.postgres_errors import one_line, ours
+from penstock.database.postgres_errors import one_line, translate_error
 from penstock.errors import InvalidSetting, StoreUnavailable
 from penstock.queue import fork_hooks
 from penstock.store_url import ENCODE_PASSWORD, StoreUrl
@@ -30,7 +31,7 @@ CONNECT_TIMEOUT_S = 10
 _PLANS = {"enable_seqscan": "off", "plan_cache_mode": "force_generic_plan"}
 """Every statement has its index whatever the values: planning it once is enough, and a plan made while the
 table was small, or had no statistics, must not be one that reads it all when it has grown."""
-_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_BINARY_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class UtcLoader(Loader):
@@ -39,7 +40,7 @@ class UtcLoader(Loader):
     format = pq.Format.BINARY
 
     def load(self, data: Buffer) -> datetime:
-        return _EPOCH + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
+        return _BINARY_EPOCH + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
 
 
 class PostgresConnections:
@@ -52,12 +53,12 @@ class PostgresConnections:
         timeout_s: float,
         plans: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """``plans``: more that sessions are told, such as ``enable_hashjoin``: ``off``."""
+        """``plans``: more that sessions are settings, such as ``enable_hashjoin``: ``off``."""
         address, self.schema = StoreUrl(url).split_schema()
-        self._told = {"statement_timeout": str(int(timeout_s * 1000)), **_PLANS, **plans}
+        self._settings = {"statement_timeout": str(int(timeout_s * 1000)), **_PLANS, **plans}
         self.name = StoreUrl(address).masked.partition("?")[0]
         if self.schema is not None:
-            self._told["search_path"] = self.schema
+            self._settings["search_path"] = self.schema
             self.name += f" (schema {self.schema})"
         self.pooled = pooled
         self.timeout_s = timeout_s
@@ -66,7 +67,7 @@ class PostgresConnections:
         self._size = size
         self._parameters = self._read(address)
         self._reset()
-        fork_hooks.watch(self)
+        fork_hooks.register(self)
 
     def _read(self, url: str) -> dict[str, Any]:
         try:
@@ -84,7 +85,7 @@ class PostgresConnections:
         parameters.setdefault("application_name", "penstock")
         if not self.pooled:
             # A pooler refuses what it cannot keep for others; there every transaction says it for itself.
-            own = [f"-c{name}={value}" for name, value in self._told.items()]
+            own = [f"-c{name}={value}" for name, value in self._settings.items()]
             # The last one counts, so the user's own come after ours; but a schema is named once, by us.
             after = own.pop() if self.schema is not None else ""
             given = str(parameters.get("options") or "")
@@ -92,10 +93,10 @@ class PostgresConnections:
         return parameters
 
     @property
-    def telling(self) -> str:
-        """What a transaction behind a pooler begins with: the session, and what it was told, are others'."""
-        told = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in self._told.items())
-        return f"SELECT {told}"
+    def session_settings(self) -> str:
+        """Statement that begins every transaction behind a pooler, where sessions are shared."""
+        calls = (f"set_config('{name}', '{value}', true)" for name, value in self._settings.items())
+        return f"SELECT {', '.join(calls)}"
 
     def _not_a_url(self, why: str) -> InvalidSetting:
         remedy = f"Write postgresql://USER:PASSWORD@HOST:PORT/DATABASE. {ENCODE_PASSWORD}"
@@ -115,7 +116,7 @@ class PostgresConnections:
                 **self._parameters, autocommit=True, prepare_threshold=None if self.pooled else 5
             )
         except psycopg.Error as error:
-            raise ours(error, self.name) or error from error
+            raise translate_error(error, self.name) or error from error
         connection.adapters.register_loader("timestamptz", UtcLoader)
         return connection
 
@@ -129,11 +130,11 @@ class PostgresConnections:
                 remedy="Raise PENSTOCK_POSTGRES_POOL_SIZE, or use fewer threads.",
             )
         try:
-            connection = self._kept() or self.connect()
+            connection = self._take_idle() or self.connect()
             try:
                 yield connection
             finally:
-                self._give_back(connection)
+                self._return(connection)
         finally:
             room.release()
 
@@ -147,26 +148,26 @@ class PostgresConnections:
                     yield connection
                     return
                 with connection.transaction():
-                    connection.execute(self.telling.encode())
+                    connection.execute(self.session_settings.encode())
                     yield connection
             except psycopg.Error as error:
-                raise ours(error, self.name) or error from error
+                raise translate_error(error, self.name) or error from error
 
     def has_waiting(self) -> bool:
         """Whether a thread waits for a connection."""
         return self._room.has_waiting()
 
-    def _kept(self) -> Connection | None:
+    def _take_idle(self) -> Connection | None:
         while True:
             try:
                 connection = self._idle.pop()
             except IndexError:
                 return None
-            if not _ended_meanwhile(connection):
+            if not _has_ended(connection):
                 return connection
             connection.close()
 
-    def _give_back(self, connection: Connection) -> None:
+    def _return(self, connection: Connection) -> None:
         if connection.info.transaction_status is pq.TransactionStatus.IDLE:
             self._idle.append(connection)
         else:
@@ -179,10 +180,47 @@ class PostgresConnections:
             self._idle.pop().close()
 
 
-def _ended_meanwhile(connection: Connection) -> bool:
+def _has_ended(connection: Connection) -> bool:
     """An idle session has nothing to say, so what can be read is its end: the server was restarted."""
     if connection.closed:
         return True
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
+
+
+READ_EVERY_S = 30.0
+"""Two clocks that tick right drift apart by less than a few milliseconds in this time."""
+
+_READ_CLOCK = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class _Reading(NamedTuple):
+    server: datetime
+    at: float
+
+
+class ServerClock:
+    def __init__(self, connections: PostgresConnections) -> None:
+        self._connections = connections
+        self._reading: _Reading | None = None
+
+    def now(self) -> datetime:
+        reading = self._reading
+        if reading is None or clock.elapsed_s() - reading.at > READ_EVERY_S:
+            reading = self._reading = self._read_clock()
+        return reading.server + timedelta(seconds=clock.elapsed_s() - reading.at)
+
+    def _read_clock(self) -> _Reading:
+        with self._connections.borrowed() as connection:
+            try:
+                before = clock.elapsed_s()
+                found = connection.execute(_READ_CLOCK, binary=True).fetchone()
+                after = clock.elapsed_s()
+            except psycopg.Error as error:
+                raise translate_error(error, self._connections.name) or error from error
+        if found is None:
+            raise AssertionError("the server has no clock")
+        # It was read somewhere between question and answer.
+        return _Reading(_UNIX_EPOCH + timedelta(microseconds=found[0]), (before + after) / 2)

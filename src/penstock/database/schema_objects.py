@@ -14,7 +14,7 @@ _CREATE = re.compile(
 _DROP = re.compile(r"^DROP \w+ (?:IF EXISTS )?(\w+)", re.MULTILINE)
 
 
-def created(scripts: Iterable[str]) -> list[str]:
+def created_names(scripts: Iterable[str]) -> list[str]:
     """Names in the order in which they are created, without triggers (names of a table's own) and without
     what a later script drops."""
     names: dict[str, None] = {}

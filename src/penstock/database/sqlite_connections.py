@@ -34,7 +34,7 @@ from penstock.queue import fork_hooks
 DESCRIPTORS = 4
 """Files that an open store needs at once: the database, its log, its index, and a temporary one."""
 
-ASK_AGAIN_S = 0.002
+RETRY_S = 0.002
 """How often, at least, a writer that waits asks whether the lock is free."""
 
 
@@ -64,7 +64,7 @@ class SqliteConnections:
         self._functions = functions or {}
         self._inherited: list[dict[str, sqlite3.Connection]] = []
         self._reset()
-        fork_hooks.watch(self)
+        fork_hooks.register(self)
 
     def _reset(self) -> None:
         self._write_lock = threading.RLock()
@@ -92,23 +92,23 @@ class SqliteConnections:
         self.file.refuse_vanished()
         self.file.create()
         try:
-            connection = self._prepared(self.file.connected(self._busy_timeout_s), role)
+            connection = self._prepare(self.file.connect(self._busy_timeout_s), role)
         except sqlite3.OperationalError as error:
-            connection = self.file.connected_read_only(role, self._busy_timeout_s, error)
-            self._told(connection, role)
+            connection = self.file.connect_read_only(role, self._busy_timeout_s, error)
+            self._configure(connection, role)
         self.file.opened()
         return connection
 
-    def _prepared(self, connection: sqlite3.Connection, role: str) -> sqlite3.Connection:
+    def _prepare(self, connection: sqlite3.Connection, role: str) -> sqlite3.Connection:
         try:
             _use_wal(connection, self._busy_timeout_s)
-            self._told(connection, role)
+            self._configure(connection, role)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _told(self, connection: sqlite3.Connection, role: str) -> None:
+    def _configure(self, connection: sqlite3.Connection, role: str) -> None:
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA cache_size = -32768")
         # Hot pages are copied back once for many commits; the log stays below 32 MB.
@@ -156,7 +156,7 @@ class SqliteConnections:
                 if connection is not None:
                     with suppress(sqlite3.Error):
                         connection.execute("ROLLBACK")
-                translation = ours(error, self.path)
+                translation = translate_error(error, self.path)
                 if translation is None:
                     raise
                 raise translation from error
@@ -176,13 +176,13 @@ class SqliteConnections:
                 give_up_at = give_up_at or now + self._busy_timeout_s
                 if now >= give_up_at:
                     raise
-            time.sleep(random.uniform(0.25, 1.0) * ASK_AGAIN_S)
+            time.sleep(random.uniform(0.25, 1.0) * RETRY_S)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """One snapshot; never waits for a writer."""
-        with self._read_lock, translated(self.path):
-            connection = self._begun("read")
+        with self._read_lock, translating_errors(self.path):
+            connection = self._begin_read("read")
             try:
                 yield connection
             finally:
@@ -191,14 +191,14 @@ class SqliteConnections:
     @contextmanager
     def snapshot(self, role: str) -> Iterator[sqlite3.Connection]:
         """The same for a role that this thread has to itself."""
-        with translated(self.path):
-            connection = self._begun(role)
+        with translating_errors(self.path):
+            connection = self._begin_read(role)
             try:
                 yield connection
             finally:
                 connection.execute("ROLLBACK")
 
-    def _begun(self, role: str) -> sqlite3.Connection:
+    def _begin_read(self, role: str) -> sqlite3.Connection:
         self.file.refuse_vanished()
         connection = self.get(role)
         connection.execute("BEGIN")
@@ -206,7 +206,7 @@ class SqliteConnections:
 
     def data_version(self) -> int:
         """A number that changes with every commit of another connection."""
-        with self._listen_lock, translated(self.path):
+        with self._listen_lock, translating_errors(self.path):
             version: int = self.get("listen").execute("PRAGMA data_version").fetchone()[0]
             return version
 
@@ -261,12 +261,12 @@ _OF_ANOTHER_SCHEMA = (
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translating_errors(path: Path) -> Iterator[None]:
     """SQLite's errors as ours. What is not the store's fault goes on as it is."""
     try:
         yield
     except sqlite3.DatabaseError as error:
-        translation = ours(error, path)
+        translation = translate_error(error, path)
         if translation is None:
             raise
         raise translation from error
@@ -285,7 +285,7 @@ def _out_of_descriptors() -> bool:
     return False
 
 
-def ours(error: BaseException, path: Path) -> StoreError | None:
+def translate_error(error: BaseException, path: Path) -> StoreError | None:
     """The error as one of ours, with the file named, where it is the store's fault."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_ERROR and any(words in str(error) for words in _OF_ANOTHER_SCHEMA):

@@ -27,7 +27,7 @@ class SqliteFile:
     def opened(self) -> None:
         """Remember which file it is, unless that is known."""
         if self._identity is None:
-            self._identity = self._found()
+            self._identity = self._read_identity()
 
     def forget(self) -> None:
         self._identity = None
@@ -35,7 +35,7 @@ class SqliteFile:
 
     def refuse_vanished(self) -> None:
         """Raise when the path does not name the opened file any more. One call of stat."""
-        if self._identity is not None and self._found() != self._identity:
+        if self._identity is not None and self._read_identity() != self._identity:
             name = self._path.name
             raise StoreVanished(
                 f"{self._path} was replaced by another file while it was open",
@@ -43,7 +43,7 @@ class SqliteFile:
                 "and start again; or put the old file back.",
             )
 
-    def _found(self) -> tuple[int, int]:
+    def _read_identity(self) -> tuple[int, int]:
         try:
             found = os.stat(self._name)  # noqa: PTH116 - on every call, and twice as fast
         except FileNotFoundError:
@@ -61,7 +61,7 @@ class SqliteFile:
         with suppress(OSError):  # the file exists, or SQLite reports the reason
             os.mknod(self._name, stat.S_IFREG | 0o600)
 
-    def connected(self, timeout_s: float, name: str = "", *, uri: bool = False) -> sqlite3.Connection:
+    def connect(self, timeout_s: float, name: str = "", *, uri: bool = False) -> sqlite3.Connection:
         return sqlite3.connect(
             name or self._name,
             uri=uri,
@@ -71,7 +71,7 @@ class SqliteFile:
             cached_statements=256,
         )
 
-    def connected_read_only(
+    def connect_read_only(
         self, role: str, timeout_s: float, refusal: sqlite3.OperationalError
     ) -> sqlite3.Connection:
         """A connection to a file whose directory cannot be written; or the ``refusal`` for another reason.
@@ -87,7 +87,7 @@ class SqliteFile:
         self._read_as[role] = self._files()
         logged = self._read_as[role][1]
         query = "mode=ro&vfs=unix-none" if logged else "mode=ro&immutable=1"
-        connection = self.connected(timeout_s, f"file:{quote(self._name)}?{query}", uri=True)
+        connection = self.connect(timeout_s, f"file:{quote(self._name)}?{query}", uri=True)
         try:
             if logged:
                 connection.execute("PRAGMA locking_mode = EXCLUSIVE")

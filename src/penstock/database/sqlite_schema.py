@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.clock import format_time, now
-from penstock.database.schema_objects import created
+from penstock.database.schema_objects import created_names
 from penstock.database.sqlite_connections import SqliteConnections
 from penstock.errors import SchemaMismatch, StoreDenied
 from penstock.queue.sql.statements import migrations
@@ -81,7 +81,7 @@ _RESTORE = "Restore the file from a backup, or name another file in its URL."
 def _refuse_foreign(connection: sqlite3.Connection, path: Path, schema: SqliteSchema, applied: int) -> None:
     """Before anything is created: a name that is taken belongs to another program, or to half a migration."""
     present = _present(connection)
-    taken = [name for name in created(script for _, script in schema.after(applied)) if name in present]
+    taken = [name for name in created_names(script for _, script in schema.after(applied)) if name in present]
     if taken and applied:
         raise SchemaMismatch(
             f"{path} has {taken[0]} of a later schema than {applied}, the last that was recorded",
@@ -96,7 +96,7 @@ def _refuse_foreign(connection: sqlite3.Connection, path: Path, schema: SqliteSc
 
 def _refuse_incomplete(connection: sqlite3.Connection, path: Path, schema: SqliteSchema) -> None:
     present = _present(connection)
-    missing = [name for name in created(script for _, script in schema.scripts) if name not in present]
+    missing = [name for name in created_names(script for _, script in schema.scripts) if name not in present]
     if missing:
         raise SchemaMismatch(
             f"{path} lacks {missing[0]}, which is in schema {schema.newest}: applied in part, or changed",

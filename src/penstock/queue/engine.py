@@ -31,7 +31,6 @@ from penstock.queue.rules import (
     next_jobs,
     pause_batches,
     pauses,
-    purge,
     requeue,
     retention,
     settlement,
@@ -54,7 +53,7 @@ class Engine(ABC, Generic[R]):
     """The last claim or resume of this process met its bound: there is more to do at once."""
     _resuming = False
     """The last claim saw a resume that is still releasing rows."""
-    _looked_at: ClaimPosition | None = None
+    _stranded_after: ClaimPosition | None = None
     """How far the search for rows that a pause forgot has come."""
 
     @abstractmethod
@@ -96,17 +95,17 @@ class Engine(ABC, Generic[R]):
             return self._claim(rows, request, moment)
 
         claims = self._write("claim", work)
-        if self._goes_on(claims, moment):
+        if self._advance_after_claim(claims, moment):
             claims = self._write("claim", work)
         return claims or []
 
-    def _goes_on(self, claims: list[Claim] | None, now: datetime) -> bool:
+    def _advance_after_claim(self, claims: list[Claim] | None, now: datetime) -> bool:
         """After a claim: note that it met its bound, and move a batch of a resume. Whether to claim again."""
         self._unfinished = self._unfinished or claims is None
         released = self._advance(now, 1) if self._resuming else 0
         return bool(released) and not claims
 
-    def _comes_again(self) -> bool:
+    def _has_unfinished_work(self) -> bool:
         """There is more to do at once, so that nobody should wait; answered once."""
         again, self._unfinished = self._unfinished, False
         return again
@@ -133,7 +132,7 @@ class Engine(ABC, Generic[R]):
 
         answers, parents, claims = self._write("exchange", settle_and_claim)
         self._cascade(parents, moment, cancellation.stop_children, "cancel")
-        if self._goes_on(claims, moment):
+        if self._advance_after_claim(claims, moment):
             claims = self._write("claim", lambda rows: self._claim(rows, request, moment))
         return Exchange(answers, claims or [])
 
@@ -176,7 +175,7 @@ class Engine(ABC, Generic[R]):
 
     def purge(self, jobs: Sequence[Job], *, now: datetime | None = None) -> int:
         moment = now or self.now()
-        return self._write("purge", lambda rows: purge.purge(rows, jobs, moment))
+        return self._write("purge", lambda rows: retention.purge(rows, jobs, moment))
 
     def scrub(self) -> None:
         """Nothing is left of a deleted row."""
@@ -210,8 +209,11 @@ class Engine(ABC, Generic[R]):
         self._cascade(repairs.to_stop, moment, cancellation.stop_children, "cancel")
         self._cascade(repairs.to_return, moment, requeue.return_children, "requeue")
         released = self._advance(moment, pauses.RESUME_STEPS)
-        stranded, self._looked_at = self._write("resume", lambda rows: self._release_stranded(rows, moment))
+        stranded, self._stranded_after = self._write(
+            "resume", lambda rows: self._release_stranded(rows, moment)
+        )
         return repairs.rows + released + stranded
 
     def _release_stranded(self, rows: R, now: datetime) -> tuple[int, ClaimPosition | None]:
-        return pause_batches.release_stranded(rows, now, limit=pauses.MOVED_AT_ONCE, after=self._looked_at)
+        limit, after = pauses.MOVED_AT_ONCE, self._stranded_after
+        return pause_batches.release_stranded(rows, now, limit=limit, after=after)

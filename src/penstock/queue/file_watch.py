@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.queue import fork_hooks
-from penstock.queue.shared_wait import SharedWait
+from penstock.queue.wait import SharedWait
 
 FASTEST_S = 0.002
 SOONEST_S = 0.0003
@@ -40,19 +40,19 @@ class FileWatch:
     def __init__(self, directory: Path, changed: Callable[[], bool]) -> None:
         self._directory = directory
         self._changed = changed
-        self._arming = threading.Lock()
+        self._lock = threading.Lock()
         self._watch: _Inotify | None = None
         self._unwatchable = False
-        fork_hooks.watch(self)
+        fork_hooks.register(self)
 
     def wait(self, timeout: float) -> bool:
         """Sleep until something changed, at most ``timeout`` seconds; False when nothing did."""
         now = time.monotonic()
         deadline, alert_until, pause = now + timeout, now + FIRST_ALERT_S, SOONEST_S
         while True:
-            # Armed before it is asked: what happens in between rings, so no change is slept through.
-            watch = self._armed()
-            rings = watch.rings if watch is not None else 0
+            # Armed before it is asked: what happens in between events, so no change is slept through.
+            watch = self._open_watch()
+            events = watch.events if watch is not None else 0
             if self._changed():
                 return True
             now = time.monotonic()
@@ -64,31 +64,31 @@ class FileWatch:
                 time.sleep(min(left, pause))
                 pause = min(pause * SLOWDOWN, SLOWEST_S)
                 continue
-            rang = watch.sleep(min(left, pause if now < alert_until else LONGEST_S), rings)
+            happened = watch.sleep(min(left, pause if now < alert_until else LONGEST_S), events)
             if not watch.usable:
-                self._disarm(watch)
-            if rang:
+                self._close_watch(watch)
+            if happened:
                 alert_until, pause = time.monotonic() + ALERT_S, SOONEST_S
             else:
                 pause = min(pause * SLOWDOWN, SLOWEST_S)
 
     def close(self) -> None:
         """A later ``wait`` arms it again."""
-        self._disarm(self._watch)
+        self._close_watch(self._watch)
 
-    def _disarm(self, watch: _Inotify | None) -> None:
-        with self._arming:
+    def _close_watch(self, watch: _Inotify | None) -> None:
+        with self._lock:
             if watch is not None and watch is self._watch:
                 self._watch = None
                 watch.close()
 
     def after_fork(self) -> None:
         # Events read here would be missing in the parent: both ends share one queue of them.
-        self._arming = threading.Lock()
+        self._lock = threading.Lock()
         self.close()
 
-    def _armed(self) -> _Inotify | None:
-        with self._arming:
+    def _open_watch(self) -> _Inotify | None:
+        with self._lock:
             if self._watch is None and not self._unwatchable:
                 try:
                     self._watch = _Inotify(self._directory)
@@ -123,16 +123,16 @@ class _Inotify:
         self._poll.register(self._fd, select.POLLIN)
 
     @property
-    def rings(self) -> int:
+    def events(self) -> int:
         return self._shared.events
 
-    def sleep(self, seconds: float, rings: int) -> bool:
-        """Sleep until it rings once more than ``rings`` times; False when it did not in these seconds."""
+    def sleep(self, seconds: float, events: int) -> bool:
+        """Sleep until it events once more than ``events`` times; False when it did not in these seconds."""
         if seconds < 0.001:
-            # poll counts in milliseconds; what rings meanwhile is read the next time.
+            # poll counts in milliseconds; what events meanwhile is read the next time.
             time.sleep(seconds)
             return False
-        return self._shared.wait(rings, seconds, self._poll_once)
+        return self._shared.wait(events, seconds, self._poll_once)
 
     def _poll_once(self, seconds: float) -> bool:
         ready = self._poll.poll(math.ceil(seconds * 1000))

@@ -17,16 +17,16 @@ class ForkAware(Protocol):
         """Called in the child, which has one thread then: let go of what belongs to the parent."""
 
 
-_known: weakref.WeakSet[ForkAware] = weakref.WeakSet()
+_registered: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 
 
-def watch(item: ForkAware) -> None:
-    _known.add(item)
+def register(item: ForkAware) -> None:
+    _registered.add(item)
 
 
-def _tell() -> None:
-    for item in list(_known):
+def _run_hooks() -> None:
+    for item in list(_registered):
         item.after_fork()
 
 
-os.register_at_fork(after_in_child=_tell)
+os.register_at_fork(after_in_child=_run_hooks)

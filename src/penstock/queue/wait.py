@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -22,3 +23,46 @@ def wait_for(queue: Queue, reached: Callable[[], bool], timeout: float | None) -
             # In a busy queue the hint is true all the time; asking on every change would be a busy loop.
             time.sleep(min(left, SHORTEST_PAUSE_S))
     return True
+
+
+class SharedWait:
+    """Counts events. A caller passes the count that it has seen, so that it misses none between two waits."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Condition()
+        self._watched = False
+        self.events = 0
+
+    def wait(self, seen: int, timeout: float, watch: Callable[[float], bool]) -> bool:
+        """Wait until there are other events than ``seen``, at most ``timeout`` seconds.
+
+        ``watch`` blocks for at most the seconds it is given and answers whether an event came. One thread at
+        a time is in it; when that one leaves, another takes its place.
+        """
+        deadline = time.monotonic() + timeout
+        with self._turn:
+            self._turn.wait_for(lambda: self.events != seen or not self._watched, timeout)
+            if self.events != seen or self._watched:
+                if not self._watched:
+                    # This thread may be the one that was woken to watch.
+                    self._turn.notify()
+                return self.events != seen
+            self._watched = True
+        happened = False
+        try:
+            happened = watch(max(0.0, deadline - time.monotonic()))
+        finally:
+            with self._turn:
+                self._watched = False
+                if happened:
+                    self.events += 1
+                    self._turn.notify_all()
+                else:
+                    self._turn.notify()
+        return happened
+
+    def add_event(self) -> None:
+        """Count an event that came another way, and wake all who wait."""
+        with self._turn:
+            self.events += 1
+            self._turn.notify_all()

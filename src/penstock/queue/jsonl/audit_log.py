@@ -10,7 +10,7 @@ from penstock.queue.jsonl.records import Record
 from penstock.queue.rules.pauses import Pause, PauseState
 
 ROTATE_AT = 10 * 1024 * 1024
-LOOK_EVERY = 64
+CHECK_EVERY = 64
 """Lines between two looks at the file: whether it is full, or another process has put a new one there."""
 
 
@@ -22,10 +22,10 @@ class Audit:
         self._fd = -1
         self._lines = 0
 
-    def note(self, record: Record) -> None:
+    def record(self, record: Record) -> None:
         # What the line tells has happened and is durable. A caller told of an error here would do it again.
         with suppress(OSError):
-            if self._lines % LOOK_EVERY == 0:
+            if self._lines % CHECK_EVERY == 0:
                 self._open()
             self._lines += 1
             os.write(self._fd, describe(record).encode(errors="replace"))

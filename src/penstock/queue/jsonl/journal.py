@@ -64,7 +64,7 @@ class Journal:
                 if exclusive and not self.writable:
                     raise self.read_only()
                 fcntl.flock(self._lock_fd, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
-                if self._still_there():
+                if self._files_unchanged():
                     return
                 # Whoever came later locked another file: this lock keeps nobody out.
                 self.close()
@@ -132,7 +132,7 @@ class Journal:
             remedy="Put the file back; or make an empty one to go on without what was in it.",
         )
 
-    def _still_there(self) -> bool:
+    def _files_unchanged(self) -> bool:
         """Whether both descriptors are of the files at their paths, which a person may have replaced."""
         try:
             lock, journal = os.stat(self._names[0]), os.stat(self._names[1])  # noqa: PTH116 - on every call
@@ -147,7 +147,7 @@ class Journal:
         """What was read counts no more: start over from the snapshot."""
         self._rewound = True
 
-    def overtaken(self, n: int) -> bool:
+    def needs_snapshot(self, n: int) -> bool:
         """Whether somebody who has seen the records up to ``n`` has to read the snapshot."""
         base = self._read_base()
         # A journal shorter than what was read of it was replaced by a person.
@@ -167,7 +167,7 @@ class Journal:
             raise _refusal(self._lock_path, error) from error
         return int(text) if text.isdigit() else 0
 
-    def overgrown(self, least: int) -> bool:
+    def is_too_long(self, least: int) -> bool:
         return self._offset > max(least, 2 * self._snapshot_size)
 
     def _size_of_snapshot(self) -> int:

@@ -51,15 +51,15 @@ class RecordedTable(Table):
         self.new.append(job)
 
     def change(self, job: Job, changes: Changes) -> Job:
-        self._note([job.queue_id], changes)
+        self._record([job.queue_id], changes)
         return super().change(job, changes)
 
     def change_alike(self, jobs: Sequence[Job], changes: Changes) -> list[Job]:
-        self._note([job.queue_id for job in jobs], changes)
+        self._record([job.queue_id for job in jobs], changes)
         change = super().change
         return [change(job, changes) for job in jobs]
 
-    def _note(self, ids: list[str], changes: Changes) -> None:
+    def _record(self, ids: list[str], changes: Changes) -> None:
         if self.changed and self.changed[-1][1] == changes:
             self.changed[-1][0].extend(ids)
         else:
@@ -133,5 +133,5 @@ def as_written(jobs: Sequence[Job]) -> Sequence[Job]:
     return msgspec.convert(jobs, list[_Row], from_attributes=True) if jobs else []
 
 
-def in_order(pauses: Iterable[Pause]) -> list[Pause]:
+def sorted_pauses(pauses: Iterable[Pause]) -> list[Pause]:
     return sorted(pauses, key=lambda pause: pause.order)

@@ -56,7 +56,7 @@ def chunks(state: JournalState) -> Iterator[bytes]:
     jobs = iter(state.table.rows.values())
     while part := list(islice(jobs, _CHUNK)):
         yield records.encode_jobs(part)
-    for pause in records.in_order(state.table.pauses()):
+    for pause in records.sorted_pauses(state.table.pauses()):
         yield _line(_Trailer(paused=pause))
     for worker in state.workers.values():
         yield _line(_Trailer(worker=worker))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from penstock.job import Job
 
@@ -104,3 +105,24 @@ class LazyHeap(Generic[K]):
             self._run = sorted(entry for entry in entries if self._lives(entry))
             self._head, self._heap = 0, []
             self._room = 2 * len(self._run) + _SLACK
+
+
+Order: TypeAlias = tuple[int, datetime, str]
+"""Claim order within one priority: turn, created_at, queue_id."""
+
+
+def order(job: Job) -> Order:
+    return (job.turn, job.created_at, job.queue_id)
+
+
+def claim_order(job: Job) -> tuple[int, Order]:
+    """Over all priorities."""
+    return (-job.priority, order(job))
+
+
+def place(job: Job) -> tuple[int, int, datetime, str]:
+    return (-job.priority, job.turn, job.created_at, job.queue_id)
+
+
+def backwards(job: Job) -> int:
+    return -job.turn

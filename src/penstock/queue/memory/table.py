@@ -12,10 +12,9 @@ import msgspec
 from penstock import transitions
 from penstock.errors import DuplicateId
 from penstock.job import CHILDREN, Changes, Held, Job, NewJob, Scope, Settlement, Status
-from penstock.queue.memory.lazy_heap import LazyHeap
+from penstock.queue.memory.lazy_heap import LazyHeap, Order, backwards, claim_order, order, place
 from penstock.queue.rules.next_jobs import NextJob
 from penstock.queue.rules.pauses import ClaimPosition, Pause, RowPosition
-from penstock.queue.rules.row_order import Order, backwards, claim_order, order, place
 from penstock.queue.rules.rows import ChildCount, Finished
 from penstock.row_counts import Class, class_of
 
@@ -228,7 +227,7 @@ class Table:
 
     peek = get
 
-    def hold(self, ids: Collection[str]) -> None:
+    def lock_rows(self, ids: Collection[str]) -> None:
         """The transaction holds the whole table."""
 
     def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
@@ -277,9 +276,9 @@ class Table:
     def first_parked(self, lock_keys: Collection[str]) -> list[Job]:
         heaps = [self._parked.get(key) for key in lock_keys if key not in self.lock_holders]
         parked = [heap.first() for heap in heaps if heap]
-        return [job for job in parked if job is not None and not self._follows(job)]
+        return [job for job in parked if job is not None and not self._is_behind_front(job)]
 
-    def _follows(self, parked: Job) -> bool:
+    def _is_behind_front(self, parked: Job) -> bool:
         """Whether a row of its lock with a turn below zero comes before it and can be claimed."""
         front = self._front.get(parked.lock_key or "", ())
         return any(claim_order(self.rows[queue_id]) < claim_order(parked) for queue_id in front)

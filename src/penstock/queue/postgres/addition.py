@@ -16,7 +16,7 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 
 from penstock.database.postgres_connections import Connection, PostgresConnections
-from penstock.database.postgres_errors import AGAIN
+from penstock.database.postgres_errors import RETRYABLE_ERRORS
 from penstock.job import Job, QueueLimits
 from penstock.queue.postgres.rows import SQL
 from penstock.queue.postgres.transaction import refusal
@@ -30,13 +30,13 @@ _prepared: WeakSet[Connection] = WeakSet()
 _FOUND = b"SELECT created_at FROM unified_queue WHERE queue_id = %s"
 
 
-def add_plain(connections: PostgresConnections, channel: str, job: Job, limits: QueueLimits) -> bool:
+def try_add(connections: PostgresConnections, channel: str, job: Job, limits: QueueLimits) -> bool:
     """Whether it was written; if not, nothing was."""
     values = _values(job, limits) | {"channel": channel}
     with connections.borrowed() as connection:
         try:
             return _sent(connection, values)
-        except AGAIN:
+        except RETRYABLE_ERRORS:
             return False
         except psycopg.Error as error:
             if not connection.broken:

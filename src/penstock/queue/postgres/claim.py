@@ -16,14 +16,14 @@ from typing import Any, NamedTuple, TypeAlias
 import psycopg
 
 from penstock.database.postgres_connections import PostgresConnections
-from penstock.database.postgres_errors import AGAIN
+from penstock.database.postgres_errors import RETRYABLE_ERRORS
 from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope
 from penstock.queue.postgres.rows import PostgresRows
 from penstock.queue.postgres.transaction import refusal
 from penstock.queue.postgres.values import as_pause, texts, times
 from penstock.queue.rules import locks
 from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
-from penstock.queue.rules.pauses import held_scopes, shut, under_way
+from penstock.queue.rules.pauses import active_resume, everything_paused, held_scopes
 from penstock.queue.sql.statements import CLAIM_COLUMNS, LOCK_CAP
 
 _OWN = 5
@@ -87,27 +87,27 @@ class PostgresClaim:
         """How many keys this transaction may still try: it keeps their advisory locks until it ends."""
         self._oldest: str | None = None
         """The row that this claim starts with because it is the oldest."""
-        self.shut = False
+        self.all_paused = False
         """Whether everything is paused."""
         self.resuming = False
         """Whether rows that a pause held back are being released."""
 
-    def grasp(self) -> FastClaim:
+    def try_fast_claim(self) -> FastClaim:
         """Sent together with what comes before it."""
         until = self._now + self._request.lease
         values = {"now": self._now, "until": until, "worker_id": self._request.worker_id}
         return FastClaim(self._rows.send("take_plain", **values, limit=self._request.limit), until)
 
-    def grasped(self, grasp: FastClaim) -> list[Claim] | None:
+    def read_fast_claim(self, fast: FastClaim) -> list[Claim] | None:
         """None where there was something to choose: then nothing is taken yet."""
-        found = grasp.answer.fetchall()
-        claims = [_claim(row, grasp.until, own=2) for row in found if row[1]]
+        found = fast.answer.fetchall()
+        claims = [_claim(row, fast.until, own=2) for row in found if row[1]]
         # What was locked is taken; if not, the long way finds out why.
         self.plain = found[0][0] and (bool(claims) or found[0][2] is None)
         self.rows_read += len(claims)
         return claims if self.plain else None
 
-    def look(self, most: int) -> Candidates:
+    def send_candidates(self, most: int) -> Candidates:
         """Sent together with what comes before it; where a claim starts with the oldest, it looks later."""
         before = self._rows.send("before_claim", now=self._now)
         limit = min(most, self._request.limit)
@@ -120,7 +120,7 @@ class PostgresClaim:
         """
         due, paused = self._read(look.before)
         candidates = look.candidates.fetchall()
-        if self.shut:
+        if self.all_paused:
             return ClaimResult([])
         found, cut = self._tried(candidates)
         if due:
@@ -136,7 +136,7 @@ class PostgresClaim:
 
     def run(self) -> list[Claim] | None:
         due, paused = self._read(self._rows.send("before_claim", now=self._now))
-        if self.shut:
+        if self.all_paused:
             return []
         if due:
             self._promote()
@@ -146,8 +146,8 @@ class PostgresClaim:
         """Whether anything is due, and what is paused."""
         found = before.fetchall()
         known = [as_pause(*row[1:]) for row in found if row[1] is not None]
-        self.shut = shut(known)
-        self.resuming = under_way(known) is not None
+        self.all_paused = everything_paused(known)
+        self.resuming = active_resume(known) is not None
         self.plain = not found[0][0]
         return found[0][0], held_scopes(known)
 
@@ -189,14 +189,14 @@ class PostgresClaim:
             if (choice.closed and not refused) or not (choice.hold or cut or refused) or (cut and taken):
                 return taken
             if not took:
-                self._clear_away(room, paused)
+                self._hold_ahead(room, paused)
         return taken or None
 
-    def _clear_away(self, room: int, paused: frozenset[Scope]) -> None:
+    def _hold_ahead(self, room: int, paused: frozenset[Scope]) -> None:
         """Hold back many at once. Not by ``_candidates``: what that finds is locked, and whoever claims
         meanwhile would have to pass over it.
         """
-        ahead = [Candidate(*row) for row in self._rows.ask("ahead_rows", limit=HELD_BACK_AT_ONCE)]
+        ahead = [Candidate(*row) for row in self._rows.fetch("ahead_rows", limit=HELD_BACK_AT_ONCE)]
         self.rows_read += len(ahead)
         locked = self._held({each.lock_key for each in ahead if each.lock_key and not each.lock_held})
         choice = choose(ahead, room, first=False, locked=locked, paused=paused)
@@ -205,8 +205,8 @@ class PostgresClaim:
         self._hold(held)
 
     def _candidates(self, size: int, *, oldest: bool) -> tuple[list[Row], bool]:
-        first = self._rows.ask("priority_head") if oldest else []
-        found = self._rows.ask("candidates", limit=size, locks=self._locks - len(first))
+        first = self._rows.fetch("priority_head") if oldest else []
+        found = self._rows.fetch("candidates", limit=size, locks=self._locks - len(first))
         if first:
             self._oldest = first[0][0]
             found = [*first, *(row for row in found if row[0] != first[0][0])][:size]
@@ -231,7 +231,7 @@ class PostgresClaim:
         return choose(candidates, room, first=first, locked=locked, paused=paused)
 
     def _held(self, keys: Collection[str]) -> set[str]:
-        found = self._rows.ask("held_locks", keys=texts(keys)) if keys else []
+        found = self._rows.fetch("held_locks", keys=texts(keys)) if keys else []
         return {key for (key,) in found}
 
     def _hold_for_pause(
@@ -239,8 +239,8 @@ class PostgresClaim:
     ) -> frozenset[Scope]:
         """Hold back what is paused. What is paused by now: the pause may have ended meanwhile."""
         ids = [str(each.row) for each, reason in held if reason is Held.PAUSE]
-        if ids and len(self._rows.ask("hold_for_pause", now=self._now, ids=texts(ids))) < len(ids):
-            return held_scopes(as_pause(*row) for row in self._rows.ask("pauses"))
+        if ids and len(self._rows.fetch("hold_for_pause", now=self._now, ids=texts(ids))) < len(ids):
+            return held_scopes(as_pause(*row) for row in self._rows.fetch("pauses"))
         return paused
 
     def _hold(self, held: Sequence[tuple[Candidate, Held]]) -> None:
@@ -278,15 +278,15 @@ class PostgresClaim:
         return ClaimResult([_claim(row, leases[row[_TYPE_AT]]) for row in found], update)
 
 
-def take_alone(
+def try_claim_alone(
     connections: PostgresConnections, request: ClaimRequest, now: datetime
 ) -> tuple[list[Claim] | None, int]:
     """A claim that is a single statement and its own transaction; as ``grasped``. Also how many were read."""
     with connections.borrowed() as connection:
         try:
             claim = PostgresClaim(PostgresRows(connection), request, now)
-            return claim.grasped(claim.grasp()), claim.rows_read
-        except AGAIN:
+            return claim.read_fast_claim(claim.try_fast_claim()), claim.rows_read
+        except RETRYABLE_ERRORS:
             return None, 0
         except psycopg.Error as error:
             raise refusal(error, connections, in_doubt=connection.broken) from error

@@ -11,7 +11,7 @@ from psycopg import pq
 from psycopg.rows import tuple_row
 
 from penstock.database.postgres_connections import Connection, PostgresConnections
-from penstock.database.postgres_errors import ours
+from penstock.database.postgres_errors import translate_error
 from penstock.errors import DuplicateId, InvalidRequest
 from penstock.queue.postgres.rows import PostgresRows
 
@@ -34,7 +34,7 @@ def joined(connection: Any, connections: PostgresConnections, channel: str) -> I
     except psycopg.errors.UniqueViolation as error:
         raise DuplicateId(f"a job with that id exists already ({error.diag.message_detail})") from error
     except psycopg.Error as error:
-        raise ours(error, connections.name) or error from error
+        raise translate_error(error, connections.name) or error from error
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from psycopg import sql
 
 from penstock.database.postgres_connections import Connection, PostgresConnections
 from penstock.queue import fork_hooks
-from penstock.queue.shared_wait import SharedWait
+from penstock.queue.wait import SharedWait
 
 LOOK_EVERY_S = 0.1
 """Behind a pooler, where nobody can listen."""
@@ -31,10 +31,10 @@ class PostgresListener:
     ) -> None:
         self._connections = connections
         self._channel = channel
-        self._anything = anything
+        self._any_claimable = anything
         self._connection: Connection | None = None
         self.after_fork()
-        fork_hooks.watch(self)
+        fork_hooks.register(self)
 
     def wait(self, timeout: float) -> bool:
         if self._connections.pooled:
@@ -80,7 +80,7 @@ class PostgresListener:
     def _look(self, timeout: float) -> bool:
         deadline = time.monotonic() + timeout
         while True:
-            if self._anything():
+            if self._any_claimable():
                 return True
             left = deadline - time.monotonic()
             if left <= 0:

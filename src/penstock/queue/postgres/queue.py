@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from penstock import transitions
 from penstock.database import postgres_schema
-from penstock.database.postgres_clock import ServerClock
-from penstock.database.postgres_connections import PostgresConnections
+from penstock.database.postgres_connections import PostgresConnections, ServerClock
 from penstock.errors import InvalidRequest, StoreError
 from penstock.job import (
     AddResult,
@@ -18,6 +17,7 @@ from penstock.job import (
     Claim,
     ClaimRequest,
     Exchange,
+    Held,
     Job,
     JobQuery,
     NewJob,
@@ -30,21 +30,20 @@ from penstock.job import (
     WorkerReport,
 )
 from penstock.queue.engine import Engine
-from penstock.queue.postgres.addition import add_plain
-from penstock.queue.postgres.claim import ClaimResult, PostgresClaim, take_alone
+from penstock.queue.postgres.addition import try_add
+from penstock.queue.postgres.claim import ClaimResult, PostgresClaim, try_claim_alone
 from penstock.queue.postgres.joined_transaction import joined
 from penstock.queue.postgres.listener import PostgresListener
-from penstock.queue.postgres.row_counts import tally
-from penstock.queue.postgres.rows import PostgresRows
+from penstock.queue.postgres.rows import Found, PostgresRows
 from penstock.queue.postgres.transaction import transact
 from penstock.queue.postgres.values import as_pause, column_value, decoded
 from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
 from penstock.queue.rules import addition, cancellation, pauses, settlement
 from penstock.queue.rules.next_jobs import first_of_each_lock
-from penstock.queue.rules.storable_text import refuse_unstorable, storable
+from penstock.queue.rules.rows import refuse_unstorable, storable
 from penstock.queue.sql import filters
 from penstock.queue.sql.statements import LOCK_CAP
-from penstock.row_counts import RowCounts
+from penstock.row_counts import BOUND, Class, RowCounts, combined
 
 T = TypeVar("T")
 
@@ -69,8 +68,8 @@ class PostgresQueue(Engine[PostgresRows]):
         self._most = MOST_AT_ONCE
         self._plain = True
         """Whether the last claim found nothing to choose, so that the next may hope for the same."""
-        self._listener = PostgresListener(self._connections, lambda: self._channel, self._anything)
-        self._shut = False
+        self._listener = PostgresListener(self._connections, lambda: self._channel, self._any_claimable)
+        self._all_paused = False
         """Whether the last claim found everything paused, so that the next asks before it looks."""
         try:
             self.migrate()
@@ -99,21 +98,21 @@ class PostgresQueue(Engine[PostgresRows]):
     ) -> list[AddResult]:
         moment = now or self.now()
         if connection is None:
-            alone = len(new) == 1 and self._add_alone(new[0], limits, moment)
+            alone = len(new) == 1 and self._try_add_alone(new[0], limits, moment)
             return [alone] if alone else super().add(new, limits=limits, now=moment)
         if any(item.dedupe for item in new):
             raise InvalidRequest("a job that joins a transaction must have dedupe=False")
         with joined(connection, self._connections, self._channel) as rows:
             return addition.add(rows, new, limits, moment)
 
-    def _add_alone(self, new: NewJob, limits: QueueLimits, now: datetime) -> AddResult | None:
+    def _try_add_alone(self, new: NewJob, limits: QueueLimits, now: datetime) -> AddResult | None:
         """None: the general path has to be taken."""
         refuse_unstorable([new])
         job = transitions.added(new, now, 0)
         # Behind a pooler a transaction begins with what is to hold for it.
         if job.held is not None or self._connections.pooled:
             return None
-        if not add_plain(self._connections, self._channel, job, limits):
+        if not try_add(self._connections, self._channel, job, limits):
             return None
         return AddResult(job.queue_id, Status.PENDING)
 
@@ -124,8 +123,8 @@ class PostgresQueue(Engine[PostgresRows]):
         self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
     ) -> Exchange:
         moment = now or self.now()
-        if not settlements and self._hopes_for_plain(request) and not self._connections.pooled:
-            alone, self.rows_read = take_alone(self._connections, request, moment)
+        if not settlements and self._expects_plain(request) and not self._connections.pooled:
+            alone, self.rows_read = try_claim_alone(self._connections, request, moment)
             self._plain = alone is not None
             if alone is not None:
                 self._resuming = False
@@ -138,12 +137,12 @@ class PostgresQueue(Engine[PostgresRows]):
         self._cascade(parents, moment, cancellation.stop_children, "cancel")
         claims = taken.claims() if taken is not None else []
         if taken is None or not taken.complete:
-            claims = self._filled_up(claims, request, moment)
-        if self._goes_on(claims, moment):
-            claims = self._filled_up(claims, request, moment)
+            claims = self._fill_up(claims, request, moment)
+        if self._advance_after_claim(claims, moment):
+            claims = self._fill_up(claims, request, moment)
         return Exchange(answers, claims)
 
-    def _filled_up(self, claims: list[Claim], request: ClaimRequest, now: datetime) -> list[Claim]:
+    def _fill_up(self, claims: list[Claim], request: ClaimRequest, now: datetime) -> list[Claim]:
         """The rest of a claim that had to hold rows back."""
         before = len(claims)
         if before == request.limit:
@@ -157,37 +156,37 @@ class PostgresQueue(Engine[PostgresRows]):
     ) -> tuple[list[Status | None], list[str], ClaimResult | None]:
         """In two round trips where all that ends is plain and all that is found can be had."""
         done = all(each.status is Status.DONE for each in settlements) and settlement.each_once(settlements)
-        if not done or request.oldest or self._shut:
+        if not done or request.oldest or self._all_paused:
             answers, parents = settlement.settle(rows, settlements, now)
-            return answers, parents, self._more(rows, request, now, [])
+            return answers, parents, self._claim_rest(rows, request, now, [])
         sent = rows.send_finish("finish_and_wake", settlements, now) if settlements else None
         claim = PostgresClaim(rows, request, now)
-        grasp = claim.grasp() if self._hopes_for_plain(request) else None
-        look = claim.look(self._most) if grasp is None else None
+        fast = claim.try_fast_claim() if self._expects_plain(request) else None
+        look = claim.send_candidates(self._most) if fast is None else None
         finished = rows.read_finished(sent, settlements) if sent else {}
         claims: list[Claim] | None = None
-        if grasp is not None:
-            claims = claim.grasped(grasp)
+        if fast is not None:
+            claims = claim.read_fast_claim(fast)
             self._plain, self.rows_read = claim.plain, claim.rows_read
             self._resuming = False
         if len(finished) < len(settlements) or any(end.parent_id is not None for end in finished.values()):
             answers, parents = settlement.settle(rows, settlements, now)
-            return answers, parents, self._more(rows, request, now, claims or [])
+            return answers, parents, self._claim_rest(rows, request, now, claims or [])
         rows.to_wake.update(end.lock_key for end in finished.values() if end.lock_key is not None)
         answers = [Status.DONE] * len(settlements)
         if claims is not None:
             return answers, [], ClaimResult(claims)
-        taken = claim.take(look or claim.look(self._most))
+        taken = claim.take(look or claim.send_candidates(self._most))
         self._plain, self.rows_read = claim.plain, claim.rows_read
-        self._shut, self._resuming = claim.shut, claim.resuming
+        self._all_paused, self._resuming = claim.all_paused, claim.resuming
         # Where every row wants a lock, more would be kept from others than can be had.
         self._most = LOCK_CAP if claim.keyed >= LOCK_CAP else MOST_AT_ONCE
         return answers, [], taken
 
-    def _hopes_for_plain(self, request: ClaimRequest) -> bool:
+    def _expects_plain(self, request: ClaimRequest) -> bool:
         return self._plain and not request.oldest and not request.lease_by_type
 
-    def _more(
+    def _claim_rest(
         self, rows: PostgresRows, request: ClaimRequest, now: datetime, claims: list[Claim]
     ) -> ClaimResult | None:
         """What there is beside the ``claims`` that this transaction has taken already."""
@@ -202,7 +201,7 @@ class PostgresQueue(Engine[PostgresRows]):
         claim = PostgresClaim(rows, request, now, before=before)
         claims = claim.run()
         self.rows_read = claim.rows_read
-        self._shut, self._resuming = claim.shut, claim.resuming
+        self._all_paused, self._resuming = claim.all_paused, claim.resuming
         return claims
 
     def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[RenewResult]:
@@ -220,14 +219,14 @@ class PostgresQueue(Engine[PostgresRows]):
                 rows.execute("SET LOCAL enable_sort = off", {})
                 pages = rows.upcoming(item_type, moment)
                 # Without a lock on them, which cannot be had by who only reads.
-                known = [as_pause(*row) for row in rows.ask("pauses")]
+                known = [as_pause(*row) for row in rows.fetch("pauses")]
                 return rows.jobs_of(first_of_each_lock(pages, limit, known))
             finally:
                 rows.execute("COMMIT", {})
 
     def paused(self) -> frozenset[Scope]:
         with self._reading() as rows:
-            return pauses.paused_scopes(as_pause(*row) for row in rows.ask("pauses"))
+            return pauses.paused_scopes(as_pause(*row) for row in rows.fetch("pauses"))
 
     def get(self, queue_id: str) -> Job | None:
         if not storable([queue_id]):
@@ -277,7 +276,7 @@ class PostgresQueue(Engine[PostgresRows]):
 
     def tally(self) -> RowCounts:
         with self._reading() as rows:
-            return tally(rows)
+            return _tally(rows)
 
     def oldest(self) -> datetime | None:
         with self._reading() as rows:
@@ -301,7 +300,7 @@ class PostgresQueue(Engine[PostgresRows]):
     def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
         moment = now or self.now()
         with self._reading() as rows:
-            return [decoded(row) for row in rows.ask("expired", now=moment, limit=limit)]
+            return [decoded(row) for row in rows.fetch("expired", now=moment, limit=limit)]
 
     def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
         values = {
@@ -316,24 +315,24 @@ class PostgresQueue(Engine[PostgresRows]):
 
     def workers(self) -> list[WorkerReport]:
         with self._reading() as rows:
-            found = rows.ask("workers")
+            found = rows.fetch("workers")
         names = "worker_id host pid started_at seen_at info_json".split()
         return [WorkerReport(**dict(zip(names, row, strict=True))) for row in found]
 
     def wait(self, timeout: float) -> bool:
-        if self._comes_again():
+        if self._has_unfinished_work():
             return True
         return self._listener.wait(timeout)
 
-    def _anything(self) -> bool:
+    def _any_claimable(self) -> bool:
         with self._reading() as rows:
             return bool(rows.scalar("any_claimable"))
 
     def check(self) -> list[str]:
         with self._reading() as rows:
             postgres_schema.verify(rows.connection, self._connections.name)
-            settings: dict[str, str] = dict(rows.ask("durability"))
-            left_open = rows.ask("open_transactions", seconds=OPEN_TOO_LONG_S)
+            settings: dict[str, str] = dict(rows.fetch("durability"))
+            left_open = rows.fetch("open_transactions", seconds=OPEN_TOO_LONG_S)
         name = self._connections.name
         return [
             f"{name} runs with {setting} = off: a power cut can lose what was acknowledged"
@@ -354,3 +353,26 @@ class PostgresQueue(Engine[PostgresRows]):
     def close(self) -> None:
         self._listener.close()
         self._connections.close()
+
+
+FEW_PAGES = 1_000
+"""A table of so many pages, some thousand rows, is counted whole."""
+
+SAMPLED_PAGES = 200
+
+
+def _tally(rows: PostgresRows) -> RowCounts:
+    pages = int(rows.scalar("table_pages"))
+    if pages <= FEW_PAGES:
+        return RowCounts(_counts(rows.fetch("tally_all")))
+    percent = 100 * SAMPLED_PAGES / pages
+    sample = _counts(rows.fetch("tally_sample", percent=percent))
+    return combined(_counts(rows.fetch("tally_bounded", cap=BOUND)), sample, 100 / percent)
+
+
+def _counts(found: Found) -> dict[Class, int]:
+    return {_kind(*row[:3]): row[3] for row in found}
+
+
+def _kind(status: str, held: str | None, item_type: Any) -> Class:
+    return Status(status), None if held is None else Held(held), item_type

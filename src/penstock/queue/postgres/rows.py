@@ -18,12 +18,11 @@ from psycopg.rows import tuple_row
 from penstock.database.postgres_connections import Connection
 from penstock.errors import DuplicateId
 from penstock.job import Beat, Changes, Job, NewJob, RenewResult, Scope, Settlement, Status
-from penstock.queue.postgres.flow_turns import FlowTurns
 from penstock.queue.postgres.values import as_pause, changed, decoded, inserted, numbers, texts, times
+from penstock.queue.rules.addition import FlowTurns
 from penstock.queue.rules.next_jobs import LARGEST_PAGE, NextJob, pages
 from penstock.queue.rules.pauses import ABOVE_ALL, ClaimPosition, Pause, RowPosition
-from penstock.queue.rules.rows import ChildCount, Finished
-from penstock.queue.rules.storable_text import storable
+from penstock.queue.rules.rows import ChildCount, Finished, storable
 from penstock.queue.sql.statements import load
 
 SQL = load("postgres")
@@ -73,11 +72,11 @@ class PostgresRows:
         cursor = psycopg.Cursor(self.connection, row_factory=tuple_row)
         return cursor.execute(statement.encode(), values, binary=True)
 
-    def ask(self, name: str, **values: object) -> Found:
+    def fetch(self, name: str, **values: object) -> Found:
         return self.send(name, **values).fetchall()
 
     def scalar(self, name: str, **values: object) -> Any:
-        found = self.ask(name, **values)
+        found = self.fetch(name, **values)
         return found[0][0] if found else None
 
     def flush(self) -> None:
@@ -97,22 +96,22 @@ class PostgresRows:
 
     def get(self, queue_id: str) -> Job | None:
         if queue_id not in self._known:
-            self.hold([queue_id])
+            self.lock_rows([queue_id])
         return self._known[queue_id]
 
     def peek(self, queue_id: str) -> Job | None:
         if queue_id in self._known:
             return self._known[queue_id]
-        found = self.ask("get", queue_id=queue_id)
+        found = self.fetch("get", queue_id=queue_id)
         return decoded(found[0]) if found else None
 
-    def hold(self, ids: Iterable[str]) -> None:
+    def lock_rows(self, ids: Iterable[str]) -> None:
         missing = {queue_id for queue_id in ids if queue_id not in self._known}
         if missing:
             self._known.update(dict.fromkeys(missing))
-            self._learn(self.ask("hold", ids=texts(each for each in missing if storable([each]))))
+            self._remember(self.fetch("lock_rows", ids=texts(each for each in missing if storable([each]))))
 
-    def _learn(self, found: Found) -> list[Job]:
+    def _remember(self, found: Found) -> list[Job]:
         jobs = [decoded(row) for row in found]
         self._known.update({job.queue_id: job for job in jobs})
         return jobs
@@ -130,7 +129,7 @@ class PostgresRows:
         return self.send("live", tenants=texts(tenants), branches=texts(branches), keys=texts(own))
 
     def _read_live(self, sent: Cursor) -> None:
-        for job in self._learn(sent.fetchall()):
+        for job in self._remember(sent.fetchall()):
             self._live[job.tenant_id, job.branch, job.idempotency_key] = job.queue_id
 
     def refuse_taken(self, new: Sequence[NewJob], parent: Job | None = None) -> None:
@@ -142,8 +141,8 @@ class PostgresRows:
         live = {_key(item) for item in new if item.dedupe} if parent is None else set()
         sent = self._send_live(sorted(live)) if live else None
         keys = [item.idempotency_key for item in new]
-        siblings = self._look_for_siblings(parent, keys) if parent is not None else set()
-        taken = self._look_around([item.queue_id for item in new], {_flow(item) for item in new})
+        siblings = self._read_siblings(parent, keys) if parent is not None else set()
+        taken = self._read_flows([item.queue_id for item in new], {_flow(item) for item in new})
         if sent is not None:
             self._read_live(sent)
         self._refuse(new, parent, siblings, taken)
@@ -161,18 +160,20 @@ class PostgresRows:
             keys.add(item.idempotency_key)
         self._known.update({item.queue_id: None for item in new if item.queue_id not in self._known})
 
-    def _look_for_siblings(self, parent: Job, keys: list[str]) -> set[str]:
-        found = self.ask("known_children", parent_id=parent.queue_id, parent_run=parent.run, keys=texts(keys))
+    def _read_siblings(self, parent: Job, keys: list[str]) -> set[str]:
+        found = self.fetch(
+            "known_children", parent_id=parent.queue_id, parent_run=parent.run, keys=texts(keys)
+        )
         siblings = self._siblings.setdefault((parent.queue_id, parent.run), set())
         siblings |= {key for (key,) in found}
         return siblings
 
-    def _look_around(self, ids: Collection[str], flows: Collection[tuple[str, int]]) -> set[str]:
+    def _read_flows(self, ids: Collection[str], flows: Collection[tuple[str, int]]) -> set[str]:
         """Learns where the flows stand; which of the ids are taken."""
         tenants, priorities = zip(*flows, strict=True)
         taken: set[str] = set()
-        for tenant_id, priority, head, last, found in self.ask(
-            "surroundings", ids=texts(ids), tenants=texts(tenants), priorities=numbers(priorities)
+        for tenant_id, priority, head, last, found in self.fetch(
+            "flow_turns", ids=texts(ids), tenants=texts(tenants), priorities=numbers(priorities)
         ):
             self._turns.heads[priority] = head
             self._turns.lasts[tenant_id, priority] = last
@@ -193,7 +194,7 @@ class PostgresRows:
         if self._known.get(job.queue_id) is not None:
             raise DuplicateId(f"a job with id {job.queue_id} exists already")
         self._new[job.queue_id] = self._known[job.queue_id] = job
-        self._turns.note(None, job)
+        self._turns.record(None, job)
         self.news = self.news or job.held is None
         if len(self._new) == INSERTED_AT_ONCE:
             # The server writes them while the next are made.
@@ -206,7 +207,7 @@ class PostgresRows:
         kept = self._new if job.queue_id in self._new else self._changed
         kept[job.queue_id] = after
         if changes.keys() & _IN_CLAIM_INDEX:
-            self._turns.note(job, after)
+            self._turns.record(job, after)
             self.news = self.news or (after.status is Status.PENDING and after.held is None)
         if after.ended is not job.ended:
             self._live.pop(_key(job), None)
@@ -243,7 +244,7 @@ class PostgresRows:
         return self._finished
 
     def renew(self, beats: Sequence[Beat], now: datetime) -> list[RenewResult]:
-        found = self.ask(
+        found = self.fetch(
             "renew",
             now=now,
             ids=texts(beat.queue_id for beat in beats),
@@ -261,7 +262,7 @@ class PostgresRows:
 
     def pauses(self, *, to_change: bool = False) -> list[Pause]:
         if to_change:
-            return [as_pause(*row) for row in self.ask("hold_pauses")]
+            return [as_pause(*row) for row in self.fetch("hold_pauses")]
         if self._pauses is None:
             sent, self._pauses_sent = self._pauses_sent or self._send_pauses(), None
             self._pauses = [as_pause(*row) for row in sent.fetchall()]
@@ -299,13 +300,13 @@ class PostgresRows:
         heads = self._turns.heads
         if priority not in heads:
             # Of nobody: the head is everybody's.
-            self._look_around((), [("", priority)])
+            self._read_flows((), [("", priority)])
         return heads[priority]
 
     def last_turn(self, tenant_id: str, priority: int) -> int | None:
         flow, lasts = (tenant_id, priority), self._turns.lasts
         if flow not in lasts:
-            self._look_around((), [flow])
+            self._read_flows((), [flow])
         return lasts[flow]
 
     def lock_holder(self, lock_key: str) -> str | None:
@@ -313,66 +314,66 @@ class PostgresRows:
         return holder
 
     def upcoming(self, item_type: str | None, now: datetime) -> Iterator[list[NextJob]]:
-        due = self.ask("upcoming_due", now=now, item_type=item_type, limit=LARGEST_PAGE)
+        due = self.fetch("upcoming_due", now=now, item_type=item_type, limit=LARGEST_PAGE)
         yield [NextJob(*row) for row in due]
         for start, size in pages():
-            found = self.ask("upcoming", item_type=item_type, limit=size, start=start)
+            found = self.fetch("upcoming", item_type=item_type, limit=size, start=start)
             yield [NextJob(*row) for row in found]
             if len(found) < size:
                 return
 
     def jobs_of(self, ids: Sequence[str]) -> list[Job]:
         """In the order of the ids."""
-        found = {job.queue_id: job for job in map(decoded, self.ask("jobs_of", ids=texts(ids)))}
+        found = {job.queue_id: job for job in map(decoded, self.fetch("jobs_of", ids=texts(ids)))}
         return [found[queue_id] for queue_id in ids if queue_id in found]
 
     def first_parked(self, lock_keys: Collection[str]) -> list[Job]:
         self.to_wake.update(lock_keys)
         if not lock_keys or not self.scalar("any_parked"):
             return []
-        return self._learn(self.ask("first_parked", keys=texts(lock_keys)))
+        return self._remember(self.fetch("first_parked", keys=texts(lock_keys)))
 
     def idle_locks(self, limit: int) -> list[str]:
-        return [key for (key,) in self.ask("idle_locks", limit=limit)]
+        return [key for (key,) in self.fetch("idle_locks", limit=limit)]
 
     def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
         wanted = texts(status.value for status in statuses)
-        found = self.ask(
+        found = self.fetch(
             "children", parent_id=parent.queue_id, parent_run=parent.run, statuses=wanted, limit=limit
         )
         return [decoded(row) for row in found]
 
     def child_count(self, parent: Job) -> ChildCount:
-        return ChildCount(*self.ask("child_count", parent_id=parent.queue_id, parent_run=parent.run)[0])
+        return ChildCount(*self.fetch("child_count", parent_id=parent.queue_id, parent_run=parent.run)[0])
 
     def doubtful_parents(self, limit: int) -> list[Job]:
-        ids = [queue_id for (queue_id,) in self.ask("doubtful_parents", limit=limit)]
-        self.hold(ids)
+        ids = [queue_id for (queue_id,) in self.fetch("doubtful_parents", limit=limit)]
+        self.lock_rows(ids)
         held = [self._known[queue_id] for queue_id in ids]
         # What was doubtful may have been put right while its lock was waited for.
         return [job for job in held if job is not None and job.waiting]
 
     def paused_rows(self, limit: int, after: ClaimPosition | None) -> list[Job]:
-        return self._learn(self._after("paused", limit, after))
+        return self._remember(self._after("paused", limit, after))
 
     def claimable_rows(self, limit: int, after: ClaimPosition | None) -> list[RowPosition]:
         return [RowPosition(*row) for row in self._after("claimable", limit, after)]
 
     def _after(self, which: str, limit: int, after: ClaimPosition | None) -> Found:
-        found = [] if after is None else self.ask(f"{which}_from", **_place(after), limit=limit)
+        found = [] if after is None else self.fetch(f"{which}_from", **_place(after), limit=limit)
         if len(found) < limit:
             below = ABOVE_ALL if after is None else after.priority
-            found += self.ask(f"{which}_below", priority=below, limit=limit - len(found))
+            found += self.fetch(f"{which}_below", priority=below, limit=limit - len(found))
         return found
 
     def ended_trees(
         self, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int
     ) -> list[Job]:
         ends = {end.value: ended_before.get(end) for end in (Status.DONE, Status.FAILED, Status.CANCELLED)}
-        return self._learn(self.ask("ended_trees", **ends, item_type=item_type, limit=limit))
+        return self._remember(self.fetch("ended_trees", **ends, item_type=item_type, limit=limit))
 
     def tree(self, root_id: str, limit: int) -> list[str]:
-        found = self.ask("descendants", root_id=root_id, limit=limit)
+        found = self.fetch("descendants", root_id=root_id, limit=limit)
         if any(lives for _, lives in found):
             return []
         ids = [queue_id for queue_id, _ in found]

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import pq
 
 from penstock.database.postgres_connections import Connection, PostgresConnections
-from penstock.database.postgres_errors import AGAIN, one_line, ours
+from penstock.database.postgres_errors import RETRYABLE_ERRORS, one_line, translate_error
 from penstock.errors import StoreUnavailable
 from penstock.queue.postgres.rows import SQL, Cursor
 from penstock.queue.postgres.values import texts
@@ -22,7 +22,7 @@ T = TypeVar("T")
 ATTEMPTS = 10
 WAKE_ATTEMPTS = 3
 LONGEST_PAUSE_S = 0.2
-_MET_ANOTHER = (*AGAIN, psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation)
+_CONFLICTS = (*RETRYABLE_ERRORS, psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation)
 
 
 class PipelinedRows(Protocol):
@@ -48,9 +48,9 @@ def transact(
             transaction = _Transaction(connection, connections, channel)
             try:
                 return transaction.run(make(connection), work)
-            except _MET_ANOTHER as error:
+            except _CONFLICTS as error:
                 if attempt == ATTEMPTS - 1:
-                    raise _given_up(error, connections.name) from error
+                    raise _gave_up(error, connections.name) from error
             except psycopg.Error as error:
                 # A session that ended while nobody used it; nothing of this transaction can have happened.
                 stale = connection.broken and not transaction.committing and attempt == 0
@@ -76,7 +76,7 @@ class _Transaction:
             with _pipeline(self._connection):
                 rows.execute("BEGIN", {})
                 if self._connections.pooled:
-                    rows.execute(self._connections.telling, {})
+                    rows.execute(self._connections.session_settings, {})
                 result = work(rows)
                 rows.flush()
                 if rows.news:
@@ -139,7 +139,7 @@ def refusal(error: psycopg.Error, connections: PostgresConnections, *, in_doubt:
             "it may have been done",
             remedy="Once the store is back, look whether it was done, or ask again with the same key.",
         )
-    return ours(error, connections.name) or error
+    return translate_error(error, connections.name) or error
 
 
 @contextmanager
@@ -156,8 +156,8 @@ def _pipeline(connection: Connection) -> Iterator[None]:
     pipeline.__exit__(None, None, None)
 
 
-def _given_up(error: psycopg.Error, name: str) -> Exception:
-    translation = ours(error, name)
+def _gave_up(error: psycopg.Error, name: str) -> Exception:
+    translation = translate_error(error, name)
     return translation or StoreUnavailable(
         f"{name} stayed busy: {ATTEMPTS} attempts met another writer ({one_line(error)})"
     )

@@ -36,7 +36,7 @@ from penstock.queue.redis.subscription import Subscriptions
 from penstock.queue.rules import pauses
 from penstock.queue.rules.next_jobs import claim_of, first_of_each_lock
 from penstock.queue.rules.pauses import PauseState
-from penstock.queue.rules.storable_text import refuse_unstorable, storable
+from penstock.queue.rules.rows import refuse_unstorable, storable
 from penstock.row_counts import RowCounts
 
 COMPLETE, RESUMING = 1, 2
@@ -61,7 +61,7 @@ class RedisQueue:
         except StoreError:
             self.close()
             raise
-        fork_hooks.watch(self)
+        fork_hooks.register(self)
 
     def now(self) -> datetime:
         seconds, micros = self._server.call("TIME")

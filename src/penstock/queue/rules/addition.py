@@ -12,9 +12,8 @@ from penstock import transitions
 from penstock.errors import DuplicateId, QueueFull
 from penstock.job import AddResult, Changes, Held, Job, NewJob, QueueLimits, Status
 from penstock.queue.rules.locks import wake
-from penstock.queue.rules.pauses import born_held, raised
-from penstock.queue.rules.rows import Rows
-from penstock.queue.rules.storable_text import refuse_unstorable
+from penstock.queue.rules.pauses import held_during_resume, raised
+from penstock.queue.rules.rows import Rows, refuse_unstorable
 
 MICROSECOND = timedelta(microseconds=1)
 COUNT_CAP = 1_000_000
@@ -37,7 +36,7 @@ class Turns:
             self._lasts[flow] = self._rows.last_turn(tenant_id, priority)
         return transitions.next_turn(self._heads[priority], self._lasts[flow])
 
-    def took(self, job: Job) -> None:
+    def record(self, job: Job) -> None:
         head = self._heads.get(job.priority)
         last = self._lasts.get((job.tenant_id, job.priority))
         if job.held is None and job.turn >= 0:
@@ -49,7 +48,7 @@ class Turns:
         self._lasts.clear()
 
 
-def numbered(rows: Rows, job: Job, changes: Changes) -> Changes:
+def with_turn(rows: Rows, job: Job, changes: Changes) -> Changes:
     """Changes with a new turn where they ask for one."""
     if changes.get("turn", 0) is not None:
         return changes
@@ -57,14 +56,14 @@ def numbered(rows: Rows, job: Job, changes: Changes) -> Changes:
     return changes | {"turn": Turns(rows).next(job.tenant_id, priority)}
 
 
-def replaced(rows: Rows, job: Job, changes: Changes) -> Changes:
+def with_position(rows: Rows, job: Job, changes: Changes) -> Changes:
     """Changes to a row that may begin a new run: at the end of its line, or held back like a new row."""
     if changes.get("turn", 0) is not None:
         return changes
     after = msgspec.structs.replace(job, **changes | {"turn": 0})
-    if born_held(after, rows.pauses()).held is Held.PAUSE:
+    if held_during_resume(after, rows.pauses()).held is Held.PAUSE:
         return changes | {"held": Held.PAUSE, "turn": 0}
-    return numbered(rows, job, changes)
+    return with_turn(rows, job, changes)
 
 
 def add(rows: Rows, new: Sequence[NewJob], limits: QueueLimits, now: datetime) -> list[AddResult]:
@@ -72,10 +71,13 @@ def add(rows: Rows, new: Sequence[NewJob], limits: QueueLimits, now: datetime) -
     rows.refuse_taken(new)
     _refuse_when_full(rows, new, limits)
     turns = Turns(rows)
-    return [_add_one(rows, turns, item, moment) for item, moment in zip(new, moments(new, now), strict=True)]
+    return [
+        _add_one(rows, turns, item, moment)
+        for item, moment in zip(new, creation_times(new, now), strict=True)
+    ]
 
 
-def moments(new: Sequence[NewJob], now: datetime) -> list[datetime]:
+def creation_times(new: Sequence[NewJob], now: datetime) -> list[datetime]:
     """Times of creation for new rows, in their order: a microsecond later where the ids are in another.
 
     A resume releases rows by created_at and id, and callers may choose ids without order.
@@ -90,9 +92,9 @@ def moments(new: Sequence[NewJob], now: datetime) -> list[datetime]:
 
 def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> AddResult:
     turn = turns.next(new.tenant_id, new.priority)
-    job = born_held(transitions.added(new, now, turn), rows.pauses())
+    job = held_during_resume(transitions.added(new, now, turn), rows.pauses())
     if rows.try_insert(job):
-        turns.took(job)
+        turns.record(job)
         return AddResult(job.queue_id, Status.PENDING)
     twin = rows.live(new.tenant_id, new.branch, new.idempotency_key)
     if twin is None:
@@ -100,7 +102,7 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> AddResult:
     if rows.get(new.queue_id) is not None:
         raise DuplicateId(f"a job with id {new.queue_id} exists already")
     changes = raised(twin, transitions.coalesced(twin, new, now), rows.pauses())
-    rows.change(twin, numbered(rows, twin, changes))
+    rows.change(twin, with_turn(rows, twin, changes))
     if "priority" in changes and twin.held is Held.LOCK and twin.lock_key is not None:
         # It may be first of its lock now, before the row that was woken to take the lock next.
         wake(rows, [twin.lock_key], now)
@@ -115,16 +117,16 @@ def add_children(rows: Rows, parent: Job, children: Sequence[NewJob], now: datet
     turns = Turns(rows)
     return sum(
         _add_child(rows, turns, parent, child, moment)
-        for child, moment in zip(children, moments(children, now), strict=True)
+        for child, moment in zip(children, creation_times(children, now), strict=True)
     )
 
 
 def _add_child(rows: Rows, turns: Turns, parent: Job, new: NewJob, now: datetime) -> bool:
     turn = turns.next(new.tenant_id, new.priority)
-    job = born_held(transitions.added(new, now, turn, parent), rows.pauses())
+    job = held_during_resume(transitions.added(new, now, turn, parent), rows.pauses())
     inserted = rows.try_insert(job)
     if inserted:
-        turns.took(job)
+        turns.record(job)
     return inserted
 
 
@@ -159,3 +161,41 @@ def _count_fresh(rows: Rows, new: Sequence[NewJob]) -> int:
             fresh += 1
         seen.add(key)
     return fresh
+
+
+class FlowTurns:
+    """What is not known is not in it, and has to be asked of the rows."""
+
+    def __init__(self) -> None:
+        self.heads: dict[int, int | None] = {}
+        self.lasts: dict[tuple[str, int], int | None] = {}
+
+    def record(self, before: Job | None, after: Job) -> None:
+        """A row changed, or (without ``before``) is new."""
+        self._leave(before, after)
+        if after.status is not Status.PENDING:
+            return
+        flow = (after.tenant_id, after.priority)
+        if flow in self.lasts:
+            last = self.lasts[flow]
+            self.lasts[flow] = after.turn if last is None else max(last, after.turn)
+        if _has_turn(after) and after.priority in self.heads:
+            head = self.heads[after.priority]
+            self.heads[after.priority] = after.turn if head is None else min(head, after.turn)
+
+    def _leave(self, before: Job | None, after: Job) -> None:
+        """Forget a number that only the row as it was may have had."""
+        if before is None or before.status is not Status.PENDING:
+            return
+        flow = (before.tenant_id, before.priority)
+        stays = after.status is Status.PENDING and after.priority == before.priority
+        if self.lasts.get(flow) == before.turn and not (stays and after.turn >= before.turn):
+            self.lasts.pop(flow, None)
+        ahead = stays and _has_turn(after) and after.turn <= before.turn
+        if _has_turn(before) and self.heads.get(before.priority) == before.turn and not ahead:
+            self.heads.pop(before.priority, None)
+
+
+def _has_turn(job: Job) -> bool:
+    """Whether its turn can be the head's."""
+    return job.status is Status.PENDING and job.held is None and job.turn >= 0

@@ -9,14 +9,14 @@ from penstock.job import CancelResult, Job, Status
 from penstock.queue.rules.rows import Rows
 from penstock.queue.rules.settlement import Aftermath
 
-STOPPABLE = frozenset({Status.PENDING, Status.IN_PROGRESS})
+CANCELLABLE = frozenset({Status.PENDING, Status.IN_PROGRESS})
 
 
 def cancel(rows: Rows, ids: list[str], now: datetime) -> tuple[list[CancelResult], list[str]]:
     """What was done to each, and parents whose children are to be stopped next."""
     aftermath = Aftermath(rows, now)
     answers = []
-    rows.hold(ids)
+    rows.lock_rows(ids)
     for queue_id in ids:
         job = rows.get(queue_id)
         after = _cancel_one(rows, job, now, aftermath) if job is not None and not job.ended else job
@@ -32,8 +32,8 @@ def stop_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tupl
     if parent is None or parent.ended:
         return True, []
     aftermath = Aftermath(rows, now)
-    batch = [child.queue_id for child in rows.children(parent, STOPPABLE, limit)]
-    rows.hold(batch)
+    batch = [child.queue_id for child in rows.children(parent, CANCELLABLE, limit)]
+    rows.lock_rows(batch)
     for queue_id in batch:
         child = rows.get(queue_id)
         if child is not None and not child.ended:
@@ -44,7 +44,7 @@ def stop_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tupl
 
 def _cancel_one(rows: Rows, job: Job, now: datetime, aftermath: Aftermath) -> Job:
     after = rows.change(job, transitions.cancelled(job, now))
-    aftermath.note(job, after)
+    aftermath.collect(job, after)
     if job.status is Status.PENDING and not job.lock_held:
         # It may have been the one woken to take the lock next.
         aftermath.unblock(job.lock_key)

@@ -10,7 +10,7 @@ import msgspec
 
 from penstock import transitions
 from penstock.job import Changes, Claim, ClaimRequest, Held, Job, Status
-from penstock.queue.rules.pauses import Pause, held_scopes, shut
+from penstock.queue.rules.pauses import Pause, everything_paused, held_scopes
 
 FIRST_PAGE = 200
 LARGEST_PAGE = 100_000
@@ -38,7 +38,7 @@ def first_of_each_lock(
     pages: Iterable[Sequence[NextJob]], limit: int, pauses: Collection[Pause]
 ) -> list[str]:
     """Ids in claim order: of rows that share a lock key only the first, none that a pause covers."""
-    if shut(pauses):
+    if everything_paused(pauses):
         return []
     paused = held_scopes(pauses)
     found: dict[str, None] = {}
@@ -73,7 +73,9 @@ def start(rows: Startable, queue_id: str, request: ClaimRequest, now: datetime) 
     if job is None or job.status is not Status.PENDING or job.held is Held.PAUSE:
         return None
     pauses = rows.pauses()
-    if shut(pauses) or any(scope.covers(job.tenant_id, job.collection) for scope in held_scopes(pauses)):
+    if everything_paused(pauses) or any(
+        scope.covers(job.tenant_id, job.collection) for scope in held_scopes(pauses)
+    ):
         return None
     if job.lock_key is not None and not job.lock_held and rows.lock_holder(job.lock_key):
         return None

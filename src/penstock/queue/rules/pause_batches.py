@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.job import RETURNED, Changes, Held, Job, Scope, Status
 from penstock.queue.rules import locks, pauses
-from penstock.queue.rules.addition import numbered
+from penstock.queue.rules.addition import with_turn
 from penstock.queue.rules.candidates import Claimable
 from penstock.queue.rules.pauses import ClaimPosition, Pause, PauseState
 from penstock.queue.rules.rows import Rows
@@ -56,7 +56,7 @@ def resume(rows: Rows, scope: Scope, *, limit: int) -> BatchResult:
 def advance_resume(rows: Rows, now: datetime, *, limit: int) -> BatchResult:
     """Move one batch of the resume that is under way, if there is one."""
     known = rows.pauses(to_change=True) if rows.may_move() else ()
-    pause = pauses.under_way(known)
+    pause = pauses.active_resume(known)
     if pause is None:
         return BatchResult()
     if pause.phase is PauseState.GATHERING:
@@ -73,9 +73,9 @@ def release_stranded(
     How many, and the place to go on from.
     """
     known, batch = rows.pauses(), rows.paused_rows(limit, after)
-    stranded = [job for job in batch if not pauses.kept(job, known)]
+    stranded = [job for job in batch if not pauses.is_kept(job, known)]
     for job in stranded:
-        _let_go(rows, job, now)
+        _release_row(rows, job, now)
     return len(stranded), pauses.place_of(batch[-1]) if len(batch) == limit else None
 
 
@@ -86,7 +86,7 @@ def _covered(pause: Pause, job: Job) -> bool:
 def _gather(rows: Rows, pause: Pause, now: datetime, limit: int) -> None:
     batch = rows.claimable_rows(limit, pause.at)
     ids = [each.queue_id for each in batch if pause.covers(each.tenant_id, each.collection)]
-    rows.hold(ids)
+    rows.lock_rows(ids)
     for queue_id in ids:
         job = rows.get(queue_id)
         if job is not None and job.status is Status.PENDING and job.held is None:
@@ -122,15 +122,15 @@ def _gather_parked(rows: Rows, pause: Pause, now: datetime, limit: int) -> bool:
 def _release(rows: Rows, pause: Pause, known: Sequence[Pause], now: datetime, limit: int) -> BatchResult:
     others = [each for each in known if each.scope != pause.scope]
     batch = rows.paused_rows(limit, pause.at)
-    free = [job for job in batch if not pauses.kept(job, others)]
+    free = [job for job in batch if not pauses.is_kept(job, others)]
     for job in free:
-        _let_go(rows, job, now)
+        _release_row(rows, job, now)
     if len(batch) == limit:
         rows.set_pause(Pause(pause.scope, PauseState.RELEASING, pauses.place_of(batch[-1])))
         return BatchResult(len(free), more=True)
     rows.drop_pause(pause.scope)
-    return BatchResult(len(free), more=pauses.under_way(others) is not None)
+    return BatchResult(len(free), more=pauses.active_resume(others) is not None)
 
 
-def _let_go(rows: Rows, job: Job, now: datetime) -> None:
-    rows.change(job, numbered(rows, job, pauses.let_go(job) | {"updated_at": now}))
+def _release_row(rows: Rows, job: Job, now: datetime) -> None:
+    rows.change(job, with_turn(rows, job, pauses.released(job) | {"updated_at": now}))

@@ -91,7 +91,7 @@ def place_of(job: Job) -> ClaimPosition:
     return ClaimPosition(job.priority, job.turn, job.created_at, job.queue_id)
 
 
-def shut(pauses: Iterable[Pause]) -> bool:
+def everything_paused(pauses: Iterable[Pause]) -> bool:
     """Everything is paused."""
     return any(pause.scope == EVERYTHING for pause in pauses)
 
@@ -109,7 +109,7 @@ def paused_scopes(pauses: Iterable[Pause]) -> frozenset[Scope]:
     return frozenset(pause.scope for pause in pauses if pause.phase is PauseState.PAUSED)
 
 
-def under_way(pauses: Iterable[Pause]) -> Pause | None:
+def active_resume(pauses: Iterable[Pause]) -> Pause | None:
     """The resume to go on with: one at a time."""
     return min(
         (pause for pause in pauses if pause.phase is not PauseState.PAUSED),
@@ -118,31 +118,31 @@ def under_way(pauses: Iterable[Pause]) -> Pause | None:
     )
 
 
-def born_held(job: Job, pauses: Collection[Pause]) -> Job:
+def held_during_resume(job: Job, pauses: Collection[Pause]) -> Job:
     """A new row, held back if a resume of its scope has still to release older ones."""
     if not pauses or job.held is not None:
         return job
     parked = msgspec.structs.replace(job, held=Held.PAUSE, turn=0)
     resumes = [pause for pause in pauses if pause.phase is not PauseState.PAUSED]
-    return parked if kept(parked, resumes) else job
+    return parked if is_kept(parked, resumes) else job
 
 
 def raised(job: Job, changes: Changes, pauses: Collection[Pause]) -> Changes:
     """Changes to a row that may be held back: one raised to where a resume has passed is let go."""
     if job.held is not Held.PAUSE or "priority" not in changes:
         return changes
-    if kept(msgspec.structs.replace(job, priority=changes["priority"]), pauses):
+    if is_kept(msgspec.structs.replace(job, priority=changes["priority"]), pauses):
         return changes
-    return changes | let_go(job)
+    return changes | released(job)
 
 
-def kept(job: Job, pauses: Iterable[Pause]) -> bool:
+def is_kept(job: Job, pauses: Iterable[Pause]) -> bool:
     """Some pause holds the row back, or has still to come to it."""
     place = place_of(job)
     return any(pause.covers(job.tenant_id, job.collection) and not pause.passed(place) for pause in pauses)
 
 
-def let_go(job: Job) -> Changes:
+def released(job: Job) -> Changes:
     """A row that was held back can be claimed again, at the end of its tenant's line."""
     changes: Changes = {"held": None}
     if job.turn >= 0:

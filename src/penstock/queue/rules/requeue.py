@@ -6,7 +6,7 @@ from datetime import datetime
 
 from penstock import transitions
 from penstock.job import CHILDREN, Changes, Job, RequeueResult, Status
-from penstock.queue.rules.addition import replaced
+from penstock.queue.rules.addition import with_position
 from penstock.queue.rules.rows import Rows
 
 RETRYABLE = frozenset({Status.FAILED, Status.CANCELLED})
@@ -19,7 +19,7 @@ def requeue(
     answers, parents = [], []
     # Before any row is locked, in the order in which a resume locks them.
     rows.pauses()
-    rows.hold(ids)
+    rows.lock_rows(ids)
     for queue_id in ids:
         answer, job = _requeue_one(rows, queue_id, now, keep_retries)
         answers.append(answer)
@@ -58,7 +58,7 @@ def _requeue_one(
         changes = transitions.reopened(job, now)
     else:
         changes = transitions.requeued(job, now, keep_retries=keep_retries)
-    after = rows.change(job, replaced(rows, job, changes))
+    after = rows.change(job, with_position(rows, job, changes))
     _reopen_parent(rows, job, now)
     return RequeueResult(queue_id, job.status, after.status), after
 

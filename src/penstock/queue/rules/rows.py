@@ -7,10 +7,11 @@ path (``finish``) where a single statement can do what the general path does in 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
+from penstock.errors import InvalidText
 from penstock.job import Changes, Job, NewJob, Scope, Settlement, Status
 from penstock.queue.rules.pauses import ClaimPosition, Pause, RowPosition
 
@@ -39,7 +40,7 @@ class Rows(Protocol):
     def peek(self, queue_id: str) -> Job | None:
         """The row, to be looked at only."""
 
-    def hold(self, ids: Collection[str]) -> None:
+    def lock_rows(self, ids: Collection[str]) -> None:
         """These are about to be got: where rows are locked one by one, all at once and in one order."""
 
     def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
@@ -107,3 +108,25 @@ class Rows(Protocol):
 
     def doubtful_parents(self, limit: int) -> Sequence[Job]:
         """Waiting parents that were asked to stop, wait for nobody, or count their children wrongly."""
+
+
+def storable(values: Iterable[object]) -> bool:
+    """Whether a row can hold all of these. A database refuses even to look for a text that it cannot."""
+    try:
+        return not any(b"\0" in value.encode() for value in values if isinstance(value, str))
+    except UnicodeEncodeError:
+        return False
+
+
+def refuse_unstorable(new: Sequence[NewJob]) -> None:
+    """What one engine cannot keep, none accepts."""
+    for item in new:
+        names = (item.queue_id, item.tenant_id, item.collection, item.branch, item.idempotency_key)
+        text = "".join((*names, item.submitted_by, item.lock_key or "", item.metadata, item.payload_json))
+        if "\0" in text:
+            raise InvalidText(f"job {item.queue_id!r} holds a NUL character")
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise InvalidText(f"job {item.queue_id!r} holds a lone surrogate") from None

@@ -11,11 +11,10 @@ import msgspec
 
 from penstock import transitions
 from penstock.job import CHILDREN, Changes, Job, Settlement, Status
-from penstock.queue.rules.addition import add_children, replaced
+from penstock.queue.rules.addition import add_children, with_position
 from penstock.queue.rules.locks import wake
 from penstock.queue.rules.requeue import RETRYABLE
-from penstock.queue.rules.rows import Rows
-from penstock.queue.rules.storable_text import refuse_unstorable
+from penstock.queue.rules.rows import Rows, refuse_unstorable
 
 NAMED_FAILURES = 3
 
@@ -30,7 +29,7 @@ class Aftermath:
         self._freed: set[str] = set()
         self.to_stop: list[str] = []
 
-    def note(self, before: Job, after: Job) -> None:
+    def collect(self, before: Job, after: Job) -> None:
         if before.lock_held and not after.lock_held and before.lock_key is not None:
             self._freed.add(before.lock_key)
         if after.ended and not before.ended and after.parent_id is not None:
@@ -71,8 +70,8 @@ class Aftermath:
         }
         updated = msgspec.structs.replace(parent, **counted)
         if updated.waiting and updated.waiting_for == CHILDREN and updated.children_open == 0:
-            counted |= replaced(self._rows, updated, self._finish(updated))
-        self.note(parent, self._rows.change(parent, counted))
+            counted |= with_position(self._rows, updated, self._finish(updated))
+        self.collect(parent, self._rows.change(parent, counted))
 
     def _finish(self, parent: Job) -> Changes:
         if not parent.children_failed:
@@ -92,7 +91,7 @@ def settle(
             rows.refuse_taken(settlement.children, parent)
     aftermath = Aftermath(rows, now)
     finished = _finish_plain(rows, settlements, now, aftermath)
-    rows.hold([each.queue_id for index, each in enumerate(settlements) if index not in finished])
+    rows.lock_rows([each.queue_id for index, each in enumerate(settlements) if index not in finished])
     answers = [
         Status.DONE if index in finished else _settle_one(rows, settlement, now, aftermath)
         for index, settlement in enumerate(settlements)
@@ -131,8 +130,8 @@ def _settle_one(rows: Rows, settlement: Settlement, now: datetime, aftermath: Af
         counted = msgspec.structs.replace(job, children_open=job.children_open + fresh)
     changes = transitions.settled(counted, settlement, now)
     changes.setdefault("children_open", counted.children_open)
-    after = rows.change(job, replaced(rows, counted, changes))
-    aftermath.note(job, after)
+    after = rows.change(job, with_position(rows, counted, changes))
+    aftermath.collect(job, after)
     return after.status
 
 
@@ -171,7 +170,7 @@ def reconcile(rows: Rows, now: datetime, limit: int) -> RepairCounts:
             # It waits for nobody: a requeue was cut short before it came to the children.
             to_return.append(parent.queue_id)
         else:
-            aftermath.note(parent, counted)
+            aftermath.collect(parent, counted)
     aftermath.apply()
     return RepairCounts(repaired + len(to_return), aftermath.to_stop, to_return)
 

@@ -17,11 +17,11 @@ class _SeenDataVersion(threading.local):
 class SqliteListener:
     def __init__(self, connections: SqliteConnections) -> None:
         self._connections = connections
-        self._doorbell = FileWatch(connections.path.parent, self._changed)
+        self._watch = FileWatch(connections.path.parent, self._changed)
         self._seen = _SeenDataVersion()
 
     def wait(self, timeout: float) -> bool:
-        return self._doorbell.wait(timeout)
+        return self._watch.wait(timeout)
 
     def _changed(self) -> bool:
         """Whether there was a commit since this thread last asked; the listening connection makes none."""
@@ -31,4 +31,4 @@ class SqliteListener:
         return changed
 
     def close(self) -> None:
-        self._doorbell.close()
+        self._watch.close()

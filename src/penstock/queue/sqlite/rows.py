@@ -25,8 +25,7 @@ from penstock.job import (
 )
 from penstock.queue.rules.next_jobs import LARGEST_PAGE, NextJob, pages
 from penstock.queue.rules.pauses import ABOVE_ALL, ClaimPosition, Pause, PauseState, RowPosition
-from penstock.queue.rules.rows import ChildCount, Finished
-from penstock.queue.rules.storable_text import storable
+from penstock.queue.rules.rows import ChildCount, Finished, storable
 from penstock.queue.sql.statements import CHANGING_COLUMNS, INSERTED_COLUMNS, JOB_COLUMNS, load
 
 SQL = load("sqlite")
@@ -82,7 +81,7 @@ class SqliteRows:
 
     peek = get
 
-    def hold(self, ids: Collection[str]) -> None:
+    def lock_rows(self, ids: Collection[str]) -> None:
         """The transaction holds the whole file."""
 
     def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
@@ -200,9 +199,9 @@ class SqliteRows:
     def first_parked(self, lock_keys: Collection[str]) -> list[Job]:
         free = [key for key in lock_keys if self.scalar("lock_holder", key) is None]
         parked = [self._one("first_parked", key) for key in free]
-        return [job for job in parked if job is not None and not self._follows(job)]
+        return [job for job in parked if job is not None and not self._is_behind_front(job)]
 
-    def _follows(self, parked: Job) -> bool:
+    def _is_behind_front(self, parked: Job) -> bool:
         """Whether a row of its lock with a turn below zero comes before it and can be claimed."""
         place = (
             parked.lock_key,
