@@ -1,4 +1,4 @@
-"""Waiting for a state of the queue, with the queue's own wake-up as the hint."""
+"""Waiting: for a state of a queue, and for events shared by several threads."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ LONGEST_SLEEP_S = 0.5
 SHORTEST_PAUSE_S = 0.01
 
 
-def wait_for(queue: Queue, reached: Callable[[], bool], timeout: float | None) -> bool:
-    """True once ``reached``, False when ``timeout`` seconds went by before."""
+def wait_for(queue: Queue, is_reached: Callable[[], bool], timeout: float | None) -> bool:
+    """Wait until ``is_reached``; False after ``timeout`` seconds."""
     started = time.monotonic()
-    while not reached():
+    while not is_reached():
         left = LONGEST_SLEEP_S if timeout is None else started + timeout - time.monotonic()
         if left <= 0:
             return False
         if queue.wait(min(left, LONGEST_SLEEP_S)):
-            # In a busy queue the hint is true all the time; asking on every change would be a busy loop.
+            # In a busy queue every wait returns at once; checking on every change would be a busy loop.
             time.sleep(min(left, SHORTEST_PAUSE_S))
     return True
 
 
 class SharedWait:
-    """Counts events. A caller passes the count that it has seen, so that it misses none between two waits."""
+    """Event counter for threads with one source of events: one thread watches and wakes the others.
+
+    A caller passes the count it has seen, so that no event is missed between two waits.
+    """
 
     def __init__(self) -> None:
         self._turn = threading.Condition()
@@ -36,8 +39,8 @@ class SharedWait:
     def wait(self, seen: int, timeout: float, watch: Callable[[float], bool]) -> bool:
         """Wait until there are other events than ``seen``, at most ``timeout`` seconds.
 
-        ``watch`` blocks for at most the seconds it is given and answers whether an event came. One thread at
-        a time is in it; when that one leaves, another takes its place.
+        ``watch`` blocks for at most the given seconds and returns whether an event came. One thread at a time
+        runs it; when that one returns, another takes its place.
         """
         deadline = time.monotonic() + timeout
         with self._turn:
@@ -62,7 +65,7 @@ class SharedWait:
         return happened
 
     def add_event(self) -> None:
-        """Count an event that came another way, and wake all who wait."""
+        """Count an event from elsewhere, and wake all waiting threads."""
         with self._turn:
             self.events += 1
             self._turn.notify_all()

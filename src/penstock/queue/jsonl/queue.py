@@ -1,6 +1,6 @@
-"""The reference engine made durable: a journal of what changed, read by every process that uses it.
+"""The JSONL engine: the memory engine with a journal of changes, shared by several processes.
 
-Each call takes the file lock, applies what others appended, runs, and appends one line of its own.
+Each call takes the file lock, applies the lines of other processes, runs, and appends one line.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from penstock.queue.memory.table import Table
 from penstock.queue.rules.pauses import Pause
 
 COMPACT_AFTER = 100
-"""Records before the journal is compacted, or the number of rows if larger: a snapshot writes them all."""
+"""Records before the journal is compacted, or the number of rows if larger: a snapshot writes all rows."""
 
 COMPACT_AFTER_BYTES = 64 * 1024 * 1024
-"""The same for few records with much in them; or twice what the last snapshot took."""
+"""Bytes before the journal is compacted, or twice the size of the last snapshot if larger."""
 
 MADE_FOR = 100_000
 
@@ -75,7 +75,7 @@ class JsonlQueue(MemoryQueue):
             yield self._table
 
     def _catch_up(self) -> bool:
-        """Apply what is new in the files. Whether the journal ends in half a line."""
+        """Apply new lines of the files. Returns whether the journal ends in a partial line."""
         try:
             if self._journal.needs_snapshot(self._n):
                 self._adopt(snapshot.parse(self._journal.snapshot, self._journal.read_snapshot()))
@@ -93,13 +93,13 @@ class JsonlQueue(MemoryQueue):
         self._mark_written()
 
     def _mark_written(self) -> None:
-        """What is in memory is what is in the files."""
+        """Mark the state as written: memory and files are equal."""
         self._table.forget()
         self._paused_before = self._table.pauses()
         self._reported: WorkerReport | None = None
 
     def _replay(self, tail: Tail) -> None:
-        # A crash after a snapshot may leave what it holds in the journal, but only at the beginning.
+        # After a crash the journal may begin with records of the snapshot.
         skipping = tail.first == 1
         for number, line in enumerate(tail.data[:-1].split(b"\n"), tail.first):
             try:
@@ -157,7 +157,7 @@ class JsonlQueue(MemoryQueue):
         due = self._n - self._journal.base >= patience or self._journal.is_too_long(COMPACT_AFTER_BYTES)
         if due and self._n >= self._retry_compaction_at:
             self._retry_compaction_at = self._n + COMPACT_AFTER
-            # What was asked for is done and durable; that the journal stays long is nothing to fail it for.
+            # The transaction is durable already; a long journal is no reason to fail it.
             with suppress(StoreError):
                 self._compact()
                 self._retry_compaction_at = 0

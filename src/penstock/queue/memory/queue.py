@@ -1,4 +1,4 @@
-"""The reference engine: every rule over plain dictionaries. Nothing outlives the process."""
+"""The memory engine, the reference for all rules. Nothing outlives the process."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUN
 from penstock.queue.rules.next_jobs import first_of_each_lock
 
 FREEING = frozenset({"add", "settle", "exchange", "cancel", "requeue", "resume", "reconcile", "purge"})
-"""Writes after which more can be claimed. A claim is none: an idle worker would wake itself for ever."""
+"""Writes after which more rows may be claimable. Not claims: an idle worker would wake itself for ever."""
 
 
 class _Taken(msgspec.Struct):
-    """``list[Claim]`` for ``convert``, which works out a struct once but a list on every call."""
+    """Struct around ``list[Claim]``: ``convert`` caches a struct type, but not a list type."""
 
     claims: list[Claim]
 
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class _SeenVersion(threading.local):
-    """The version each thread was told of last: what one thread hears, the others have not heard."""
+    """The last version seen by each thread."""
 
     version = 0
 
@@ -63,7 +63,7 @@ class MemoryQueue(Engine[Table]):
         self._version = 0
         self._seen = _SeenVersion()
         self.rows_read = 0
-        """Candidates the last claim looked at: what its cost depends on."""
+        """Candidates read by the last claim, which determine its cost."""
         fork_hooks.register(self)
 
     def _write(self, what: str, work: Callable[[Table], T]) -> T:
@@ -231,17 +231,17 @@ class MemoryQueue(Engine[Table]):
         return ["memory:// keeps nothing when the process ends"]
 
     def migrate(self) -> None:
-        """Nothing to bring up to date: the rows are this version's own values."""
+        """Do nothing: the rows are values of this version."""
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there are no resources."""
 
     def after_fork(self) -> None:
         self._changed = threading.Condition(threading.RLock())
 
 
 def _claim_class(job: Job) -> tuple[str, int, bool]:
-    """Jobs that are alike in this change alike, see ``transitions.claimed``."""
+    """Return the values on which ``transitions.claimed`` depends: equal jobs change alike."""
     return job.item_type, job.claim_number, job.lock_key is None
 
 

@@ -61,9 +61,9 @@ def driver_connection(given: Any) -> psycopg.Connection[tuple[Any, ...]]:
     """Told by what it can do, so that SQLAlchemy need not be installed."""
     if isinstance(given, psycopg.Connection):
         return given
-    asked = getattr(given, "connection", None)
-    if callable(asked) and hasattr(given, "in_transaction"):
-        given = asked()
+    method = getattr(given, "connection", None)
+    if callable(method) and hasattr(given, "in_transaction"):
+        given = method()
     if hasattr(given, "in_transaction") and not given.in_transaction():
         # Its commit would otherwise not know of what is written here.
         given.begin()

@@ -15,7 +15,7 @@ from penstock.database.postgres_connections import Connection, PostgresConnectio
 from penstock.queue import fork_hooks
 from penstock.queue.wait import SharedWait
 
-LOOK_EVERY_S = 0.1
+POLL_S = 0.1
 """Behind a pooler, where nobody can listen."""
 
 
@@ -27,22 +27,22 @@ class _SeenEvents(threading.local):
 
 class PostgresListener:
     def __init__(
-        self, connections: PostgresConnections, channel: Callable[[], str], anything: Callable[[], bool]
+        self, connections: PostgresConnections, channel: Callable[[], str], any_claimable: Callable[[], bool]
     ) -> None:
         self._connections = connections
         self._channel = channel
-        self._any_claimable = anything
+        self._any_claimable = any_claimable
         self._connection: Connection | None = None
         self.after_fork()
         fork_hooks.register(self)
 
     def wait(self, timeout: float) -> bool:
         if self._connections.pooled:
-            return self._look(timeout)
+            return self._poll(timeout)
         self._listen()
-        told = self._shared.wait(self._seen.events, timeout, self._watch)
+        notified = self._shared.wait(self._seen.events, timeout, self._watch)
         self._seen.events = self._shared.events
-        return told
+        return notified
 
     def _listen(self) -> None:
         with self._connecting:
@@ -50,34 +50,34 @@ class PostgresListener:
                 connection = self._connections.connect()
                 connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel())))
                 self._connection = connection
-                # What was told before is not known, so this counts as news.
+                # What was notified before is not known, so this counts as news.
                 self._shared.add_event()
 
     def _watch(self, timeout: float) -> bool:
         connection = self._connection
         try:
-            return connection is None or self._told(connection, timeout)
+            return connection is None or self._read_notifications(connection, timeout)
         except psycopg.OperationalError:
-            # The session is gone, and with it what it was told. Whoever looks now finds out more.
+            # The session is gone, and with it what it was notified. Whoever looks now finds out more.
             self._forget()
             return True
 
-    def _told(self, connection: Connection, left: float) -> bool:
+    def _read_notifications(self, connection: Connection, left: float) -> bool:
         """Reads the socket itself: the driver's own generator looks again and again while it waits."""
         connected, deadline = connection.pgconn, time.monotonic() + left
         poll = select.poll()
         poll.register(connected.socket, select.POLLIN)
         while True:
             connected.consume_input()
-            told = False
+            notified = False
             while connected.notifies() is not None:
-                told = True
+                notified = True
             left = deadline - time.monotonic()
-            if told or left <= 0:
-                return told
+            if notified or left <= 0:
+                return notified
             poll.poll(left * 1000)
 
-    def _look(self, timeout: float) -> bool:
+    def _poll(self, timeout: float) -> bool:
         deadline = time.monotonic() + timeout
         while True:
             if self._any_claimable():
@@ -85,7 +85,7 @@ class PostgresListener:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            time.sleep(min(left, LOOK_EVERY_S))
+            time.sleep(min(left, POLL_S))
 
     def _forget(self) -> None:
         connection, self._connection = self._connection, None

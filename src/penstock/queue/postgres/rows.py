@@ -235,9 +235,9 @@ class PostgresRows:
         self, sent: Cursor, settlements: Sequence[Settlement]
     ) -> Mapping[tuple[str, int], Ended]:
         """Each that is over."""
-        asked = {each.queue_id: each.claim_number for each in settlements}
+        requested = {each.queue_id: each.claim_number for each in settlements}
         found = sent.fetchall()
-        self._finished = {(queue_id, asked[queue_id]): Ended(*end) for queue_id, *end, _ in found}
+        self._finished = {(queue_id, requested[queue_id]): Ended(*end) for queue_id, *end, _ in found}
         self.news = self.news or any(row[-1] for row in found[:1])
         for queue_id, _ in self._finished:
             self._known.pop(queue_id, None)
@@ -252,7 +252,7 @@ class PostgresRows:
             leases=times(None if beat.lease is None else now + beat.lease for beat in beats),
             progress=texts(beat.progress_json for beat in beats),
         )
-        held = {(queue_id, number): asked for queue_id, number, asked in found}
+        held = {(queue_id, number): requested for queue_id, number, requested in found}
         return [
             RenewResult(claim in held, held.get(claim, False))
             for claim in ((beat.queue_id, beat.claim_number) for beat in beats)

@@ -1,4 +1,4 @@
-"""Adding jobs: dedupe against live rows, backpressure, turns."""
+"""Addition of jobs: duplicates of live rows, backpressure, turns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNT_CAP = 1_000_000
 
 
 class Turns:
-    """Turn numbers for rows added in one transaction, reading each flow's state from the rows once."""
+    """Turn numbers for the rows of one transaction. Each flow is read once."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -49,7 +49,7 @@ class Turns:
 
 
 def with_turn(rows: Rows, job: Job, changes: Changes) -> Changes:
-    """Changes with a new turn where they ask for one."""
+    """Add a new turn to changes with ``turn`` None."""
     if changes.get("turn", 0) is not None:
         return changes
     priority = changes.get("priority", job.priority)
@@ -57,7 +57,7 @@ def with_turn(rows: Rows, job: Job, changes: Changes) -> Changes:
 
 
 def with_position(rows: Rows, job: Job, changes: Changes) -> Changes:
-    """Changes to a row that may begin a new run: at the end of its line, or held back like a new row."""
+    """Add the position of a new run to changes: after the tenant's other rows, or held like a new row."""
     if changes.get("turn", 0) is not None:
         return changes
     after = msgspec.structs.replace(job, **changes | {"turn": 0})
@@ -78,7 +78,7 @@ def add(rows: Rows, new: Sequence[NewJob], limits: QueueLimits, now: datetime) -
 
 
 def creation_times(new: Sequence[NewJob], now: datetime) -> list[datetime]:
-    """Times of creation for new rows, in their order: a microsecond later where the ids are in another.
+    """Return creation times of new rows: a microsecond later after each id out of order.
 
     A resume releases rows by created_at and id, and callers may choose ids without order.
     """
@@ -104,7 +104,7 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> AddResult:
     changes = raised(twin, transitions.coalesced(twin, new, now), rows.pauses())
     rows.change(twin, with_turn(rows, twin, changes))
     if "priority" in changes and twin.held is Held.LOCK and twin.lock_key is not None:
-        # It may be first of its lock now, before the row that was woken to take the lock next.
+        # The row may now come before the row that was woken for this lock.
         wake(rows, [twin.lock_key], now)
     if changes.keys() & {"turn", "priority", "held"}:
         turns.forget()
@@ -113,7 +113,7 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> AddResult:
 
 
 def add_children(rows: Rows, parent: Job, children: Sequence[NewJob], now: datetime) -> int:
-    """How many the parent's run did not have yet: a crashed expansion repeats harmlessly."""
+    """Add the children missing in the parent's run. Returns the count; a repeated expansion adds none."""
     turns = Turns(rows)
     return sum(
         _add_child(rows, turns, parent, child, moment)
@@ -152,7 +152,7 @@ def _fits(
 
 
 def _count_fresh(rows: Rows, new: Sequence[NewJob]) -> int:
-    """How many would be rows of their own; dedupe hits are answered even when the queue is full."""
+    """Count the new rows; duplicates of live rows are accepted even when the queue is full."""
     fresh = 0
     seen: set[tuple[str, str, str]] = set()
     for item in new:
@@ -164,14 +164,17 @@ def _count_fresh(rows: Rows, new: Sequence[NewJob]) -> int:
 
 
 class FlowTurns:
-    """What is not known is not in it, and has to be asked of the rows."""
+    """Cached turns of flows in one transaction, updated as rows change. Unknown flows must be read.
+
+    Reading them would be a round trip for each row.
+    """
 
     def __init__(self) -> None:
         self.heads: dict[int, int | None] = {}
         self.lasts: dict[tuple[str, int], int | None] = {}
 
     def record(self, before: Job | None, after: Job) -> None:
-        """A row changed, or (without ``before``) is new."""
+        """Update the turns after a change of a row; ``before`` None: the row is new."""
         self._leave(before, after)
         if after.status is not Status.PENDING:
             return
@@ -184,7 +187,7 @@ class FlowTurns:
             self.heads[after.priority] = after.turn if head is None else min(head, after.turn)
 
     def _leave(self, before: Job | None, after: Job) -> None:
-        """Forget a number that only the row as it was may have had."""
+        """Forget a turn which perhaps only the row before the change had."""
         if before is None or before.status is not Status.PENDING:
             return
         flow = (before.tenant_id, before.priority)
@@ -197,5 +200,5 @@ class FlowTurns:
 
 
 def _has_turn(job: Job) -> bool:
-    """Whether its turn can be the head's."""
+    """Whether the turn counts for the head of the priority."""
     return job.status is Status.PENDING and job.held is None and job.turn >= 0

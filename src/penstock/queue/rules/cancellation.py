@@ -1,4 +1,4 @@
-"""Cancelling: the job itself in one step, its children in batches after it."""
+"""Cancellation: the job itself in one step, then the children in batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CANCELLABLE = frozenset({Status.PENDING, Status.IN_PROGRESS})
 
 
 def cancel(rows: Rows, ids: list[str], now: datetime) -> tuple[list[CancelResult], list[str]]:
-    """What was done to each, and parents whose children are to be stopped next."""
+    """Cancel jobs. Returns a result for each, and the parents with children to cancel."""
     aftermath = Aftermath(rows, now)
     answers = []
     rows.lock_rows(ids)
@@ -26,8 +26,8 @@ def cancel(rows: Rows, ids: list[str], now: datetime) -> tuple[list[CancelResult
 
 
 def stop_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tuple[bool, list[str]]:
-    """One batch. Whether it was the last, and children that are parents with children to be stopped."""
-    # Children before their parent, as everybody else: two transactions must not wait for each other.
+    """Cancel one batch of children. Returns whether it was the last, and parents with children to cancel."""
+    # Children before their parent, as in every transaction, so that no two wait for each other.
     parent = rows.peek(parent_id)
     if parent is None or parent.ended:
         return True, []
@@ -46,6 +46,6 @@ def _cancel_one(rows: Rows, job: Job, now: datetime, aftermath: Aftermath) -> Jo
     after = rows.change(job, transitions.cancelled(job, now))
     aftermath.collect(job, after)
     if job.status is Status.PENDING and not job.lock_held:
-        # It may have been the one woken to take the lock next.
+        # The row may have been woken for this lock.
         aftermath.unblock(job.lock_key)
     return after

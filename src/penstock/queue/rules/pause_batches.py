@@ -1,4 +1,4 @@
-"""Holding rows back for a pause, and letting them go again in bounded batches."""
+"""Resume of a pause in bounded batches: hold rows back, then release them in order."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from penstock.queue.rules.rows import Rows
 
 
 class BatchResult(NamedTuple):
-    """One batch of a resume: how many rows it released, and whether there is more to do."""
+    """Result of one batch: the number of released rows, and whether there is more to do."""
 
     released: int = 0
     more: bool = False
 
 
 def held_back(job: Claimable, reason: Held, now: datetime) -> Changes:
-    """Changes to a row that cannot be claimed now.
+    """Return the changes which hold a row back.
 
-    A pause forgets the turn: it would let the tenant pass everybody at resume, or hold up its new jobs. So it
-    does with that of a row that was woken to take a lock: rows of its lock that are held back later may be
+    A pause resets the turn: an old turn would let the tenant pass all others at resume, or delay its new
+    jobs. The turn of a row woken for a lock is reset, too: rows of its lock that are held back later may be
     older.
     """
     changes: Changes = {"held": reason, "updated_at": now}
@@ -38,7 +38,7 @@ def held_back(job: Claimable, reason: Held, now: datetime) -> Changes:
 
 
 def resume(rows: Rows, scope: Scope, *, limit: int) -> BatchResult:
-    """Begin to resume; where no row is held back by the scope, that is all there is to do."""
+    """Begin a resume. Without a held row of the scope, the pause ends at once."""
     known = rows.pauses(to_change=True)
     pause = next((each for each in known if each.scope == scope), None)
     if pause is None:
@@ -54,7 +54,7 @@ def resume(rows: Rows, scope: Scope, *, limit: int) -> BatchResult:
 
 
 def advance_resume(rows: Rows, now: datetime, *, limit: int) -> BatchResult:
-    """Move one batch of the resume that is under way, if there is one."""
+    """Advance the active resume, if any, by one batch."""
     known = rows.pauses(to_change=True) if rows.may_move() else ()
     pause = pauses.active_resume(known)
     if pause is None:
@@ -68,9 +68,9 @@ def advance_resume(rows: Rows, now: datetime, *, limit: int) -> BatchResult:
 def release_stranded(
     rows: Rows, now: datetime, *, limit: int, after: ClaimPosition | None
 ) -> tuple[int, ClaimPosition | None]:
-    """Release rows of one batch that no pause keeps: one may have been held back while its pause ended.
+    """Release held rows without a pause: a row may be held back while the pause ends.
 
-    How many, and the place to go on from.
+    Reads one batch. Returns the number of rows, and the position to continue from.
     """
     known, batch = rows.pauses(), rows.paused_rows(limit, after)
     stranded = [job for job in batch if not pauses.is_kept(job, known)]
@@ -100,14 +100,14 @@ def _gather(rows: Rows, pause: Pause, now: datetime, limit: int) -> None:
 
 
 def _gather_parked(rows: Rows, pause: Pause, now: datetime, limit: int) -> bool:
-    """Hold back rows parked for locks that nobody holds. Whether there may be more.
+    """Hold back rows parked for free locks. Returns whether there may be more.
 
-    They would come before older rows of their lock that the pause holds back. Rows parked for a lock that a
-    running job holds are older than all of its lock that the pause has met.
+    They would come before older rows of their lock that the pause holds back. Rows parked for a lock of a
+    running job are older than all rows of that lock that the pause has met.
     """
     idle, left = list(rows.idle_locks(limit)), limit
     first = rows.first_parked(idle)
-    # What another transaction has locked is not found, and looked for once more.
+    # Rows locked by another transaction are not found, and read once more.
     more = len(first) < len(idle)
     while first and left > 0:
         covered = [job for job in first if _covered(pause, job)]

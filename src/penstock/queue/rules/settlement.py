@@ -1,4 +1,4 @@
-"""Ending claims: outcomes and their children, then parents, then locks, all in one transaction."""
+"""Settlement of claims: outcomes and new children, then parents, then locks, in one transaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMED_FAILURES = 3
 
 
 class Aftermath:
-    """What changed rows mean for others: parents to count, locks to pass on, children to stop."""
+    """Effects of changed rows on others: parents to count, locks to pass on, children to cancel."""
 
     def __init__(self, rows: Rows, now: datetime) -> None:
         self._rows = rows
@@ -41,20 +41,20 @@ class Aftermath:
                 self.to_stop.append(after.queue_id)
 
     def unblock(self, lock_key: str | None) -> None:
-        """A row that could have taken this lock next no longer can."""
+        """Pass this lock on later: the row next for this lock is gone."""
         if lock_key is not None:
             self._freed.add(lock_key)
 
     def apply(self) -> None:
         while self._ended:
-            # In id order, so that two transactions never wait for each other.
+            # In id order, so that no two transactions wait for each other.
             parents, self._ended = sorted(self._ended.items(), key=_by_parent), defaultdict(lambda: [0, 0])
             for (parent_id, run), (ended, failed) in parents:
                 self._children_ended(parent_id, run, ended, failed)
         wake(self._rows, sorted(self._freed), self._now)
 
     def count(self, parent_id: str, run: int | None, ended: int, failed: int) -> None:
-        """So many children of a parent's run are over now."""
+        """Count ended and failed children of a parent's run."""
         counts = self._ended[parent_id, run]
         counts[0] += ended
         counts[1] += failed
@@ -84,7 +84,7 @@ class Aftermath:
 def settle(
     rows: Rows, settlements: Sequence[Settlement], now: datetime
 ) -> tuple[list[Status | None], list[str]]:
-    """New statuses (None: the claim was lost), and parents whose children are to be stopped next."""
+    """Settle claims. Returns the new statuses (None: claim lost), and parents with children to cancel."""
     for settlement in settlements:
         if settlement.children and (parent := _held(rows, settlement)):
             refuse_unstorable(settlement.children)
@@ -103,9 +103,9 @@ def settle(
 def _finish_plain(
     rows: Rows, settlements: Sequence[Settlement], now: datetime, aftermath: Aftermath
 ) -> set[int]:
-    """Which of them are over already, by the engine's shortcut."""
+    """End plain claims by the fast path of the engine. Returns their indexes."""
     done = [index for index, settlement in enumerate(settlements) if settlement.status is Status.DONE]
-    # Two settlements of one job must meet in the order given: only the general path does that.
+    # Two settlements of one job must be applied in order: only the general path does that.
     if not done or not each_once(settlements):
         return set()
     finished = rows.finish([settlements[index] for index in done], now)
@@ -136,7 +136,7 @@ def _settle_one(rows: Rows, settlement: Settlement, now: datetime, aftermath: Af
 
 
 def _held(rows: Rows, settlement: Settlement) -> Job | None:
-    """The job, if the claim still counts."""
+    """Return the job, if the claim is still valid."""
     job = rows.get(settlement.queue_id)
     if (
         job is None
@@ -149,11 +149,13 @@ def _held(rows: Rows, settlement: Settlement) -> Job | None:
 
 
 class RepairCounts(NamedTuple):
+    """Result of ``reconcile``."""
+
     rows: int
     to_stop: list[str]
-    """Parents whose children are to be stopped next."""
+    """Parents with children to cancel."""
     to_return: list[str]
-    """Parents whose children are to be put back next."""
+    """Parents with children to requeue."""
 
 
 def reconcile(rows: Rows, now: datetime, limit: int) -> RepairCounts:
@@ -167,7 +169,7 @@ def reconcile(rows: Rows, now: datetime, limit: int) -> RepairCounts:
             counted = rows.change(parent, {"children_open": count.open, "children_failed": count.failed})
             repaired += 1
         if not count.open and not parent.cancel_requested and rows.children(parent, RETRYABLE, 1):
-            # It waits for nobody: a requeue was cut short before it came to the children.
+            # The parent waits for no child: a requeue was interrupted before it reached the children.
             to_return.append(parent.queue_id)
         else:
             aftermath.collect(parent, counted)
