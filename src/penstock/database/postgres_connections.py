@@ -1,7 +1,7 @@
-"""PostgreSQL connections of one process: a few that work, one that listens, none across a fork.
+"""PostgreSQL connections of one process: a pool, and the clock of the server.
 
-A pool of our own instead of psycopg_pool: that one opens connections in threads of its own, so a wrong
-password shows only as a timeout, and a forked child inherits a pool without the threads that serve it.
+Not psycopg_pool, which opens connections in its own threads: a wrong password shows only as a timeout, and a
+forked child inherits a pool without its threads.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 CONNECT_TIMEOUT_S = 10
 _PLANS = {"enable_seqscan": "off", "plan_cache_mode": "force_generic_plan"}
-"""Every statement has its index whatever the values: planning it once is enough, and a plan made while the
-table was small, or had no statistics, must not be one that reads it all when it has grown."""
+"""Every statement has its index for all values, so one generic plan is enough. A plan made while the table
+was small, or had no statistics, must not scan the table when it has grown."""
 _BINARY_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class UtcLoader(Loader):
-    """A time as the server sends it, in UTC whatever zone the session has: that is the pooler's to choose."""
+    """Loads binary times as UTC: the time zone of a session behind a pooler is unknown."""
 
     format = pq.Format.BINARY
 
@@ -44,6 +44,8 @@ class UtcLoader(Loader):
 
 
 class PostgresConnections:
+    """A pool of connections to one database and schema."""
+
     def __init__(
         self,
         url: str,
@@ -53,7 +55,7 @@ class PostgresConnections:
         timeout_s: float,
         plans: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """``plans``: more that sessions are settings, such as ``enable_hashjoin``: ``off``."""
+        """``plans``: more settings of sessions, such as ``enable_hashjoin``: ``off``."""
         address, self.schema = StoreUrl(url).split_schema()
         self._settings = {"statement_timeout": str(int(timeout_s * 1000)), **_PLANS, **plans}
         self.name = StoreUrl(address).masked.partition("?")[0]
@@ -63,7 +65,7 @@ class PostgresConnections:
         self.pooled = pooled
         self.timeout_s = timeout_s
         self.parked = False
-        """Whether rows were parked for a lock when somebody last looked: a guess of what comes next."""
+        """Whether the last check found rows parked for a lock: a guess for the next."""
         self._size = size
         self._parameters = self._read(address)
         self._reset()
@@ -73,7 +75,7 @@ class PostgresConnections:
         try:
             parameters = conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
-            # The driver may quote the URL, and with it the password.
+            # The driver may quote the URL with the password.
             raise self._not_a_url(StoreUrl(url).mask_in(one_line(error))) from None
         authority, _, rest = StoreUrl(url.partition("?")[0]).rest.partition("/")
         if "@" in str(parameters.get("host") or "") or ("@" in rest and "@" not in authority):
@@ -84,9 +86,9 @@ class PostgresConnections:
         parameters.setdefault("connect_timeout", CONNECT_TIMEOUT_S)
         parameters.setdefault("application_name", "penstock")
         if not self.pooled:
-            # A pooler refuses what it cannot keep for others; there every transaction says it for itself.
+            # A pooler refuses such options; there every transaction sets them.
             own = [f"-c{name}={value}" for name, value in self._settings.items()]
-            # The last one counts, so the user's own come after ours; but a schema is named once, by us.
+            # The last value counts, so options of the user come later; but the schema is set only here.
             after = own.pop() if self.schema is not None else ""
             given = str(parameters.get("options") or "")
             parameters["options"] = " ".join(filter(None, [*own, given, after]))
@@ -94,7 +96,7 @@ class PostgresConnections:
 
     @property
     def session_settings(self) -> str:
-        """Statement that begins every transaction behind a pooler, where sessions are shared."""
+        """First statement of every transaction behind a pooler, where sessions are shared."""
         calls = (f"set_config('{name}', '{value}', true)" for name, value in self._settings.items())
         return f"SELECT {', '.join(calls)}"
 
@@ -107,7 +109,7 @@ class PostgresConnections:
         self._room = FairSemaphore(self._size)
 
     def after_fork(self) -> None:
-        # The driver closes nothing that another process opened, so the parent's sessions go on.
+        # The driver closes no connection of another process, so the parent's sessions go on.
         self._reset()
 
     def connect(self) -> Connection:
@@ -122,7 +124,7 @@ class PostgresConnections:
 
     @contextmanager
     def borrowed(self) -> Iterator[Connection]:
-        """A connection that nobody else uses, given back if it is still good for anything."""
+        """Borrow a connection for one thread; a usable one goes back to the pool."""
         room = self._room
         if not room.acquire(timeout=self.timeout_s or None):
             raise StoreUnavailable(
@@ -140,8 +142,10 @@ class PostgresConnections:
 
     @contextmanager
     def session(self) -> Iterator[Connection]:
-        """Borrow a connection that has our settings; behind a pooler, where they last no longer, for one
-        transaction. The server's errors come as ours."""
+        """Borrow a connection with the session settings; behind a pooler for one transaction.
+
+        Errors of the server are translated.
+        """
         with self.borrowed() as connection:
             try:
                 if not self.pooled:
@@ -175,13 +179,13 @@ class PostgresConnections:
                 connection.close()
 
     def close(self) -> None:
-        """What is borrowed is closed when it comes back; a later call opens connections again."""
+        """Close idle connections; a later call opens new ones."""
         while self._idle:
             self._idle.pop().close()
 
 
 def _has_ended(connection: Connection) -> bool:
-    """An idle session has nothing to say, so what can be read is its end: the server was restarted."""
+    """Whether an idle session has ended: only then is there data to read."""
     if connection.closed:
         return True
     poll = select.poll()
@@ -190,7 +194,7 @@ def _has_ended(connection: Connection) -> bool:
 
 
 READ_EVERY_S = 30.0
-"""Two clocks that tick right drift apart by less than a few milliseconds in this time."""
+"""Seconds between reads: two correct clocks drift apart by less than a few milliseconds in this time."""
 
 _READ_CLOCK = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -202,6 +206,12 @@ class _Reading(NamedTuple):
 
 
 class ServerClock:
+    """The time of the server, without a round trip for each call.
+
+    A host with a wrong clock must neither take jobs too early nor lose its own. So the time is read from the
+    server now and then, and this host only measures the time since.
+    """
+
     def __init__(self, connections: PostgresConnections) -> None:
         self._connections = connections
         self._reading: _Reading | None = None
@@ -222,5 +232,5 @@ class ServerClock:
                 raise translate_error(error, self._connections.name) or error from error
         if found is None:
             raise AssertionError("the server has no clock")
-        # It was read somewhere between question and answer.
+        # The clock was read between request and response.
         return _Reading(_UNIX_EPOCH + timedelta(microseconds=found[0]), (before + after) / 2)

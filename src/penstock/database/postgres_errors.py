@@ -1,4 +1,4 @@
-"""PostgreSQL's errors as ours: one line, the store named, no secret in it, and what to do about it."""
+"""Translation of PostgreSQL errors: one line with the store and a remedy, without secrets."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ _BY_STATE: dict[str, tuple[type[PenstockError], str, str | None]] = {
 }
 
 RETRYABLE_ERRORS = (pg.DeadlockDetected, pg.SerializationFailure)
-"""Two transactions met; the server has undone this one, and the same again will do."""
+"""Conflicts of two transactions: the server rolled this one back, and a retry works."""
 
 
 def translate_error(error: psycopg.Error, name: str) -> PenstockError | None:
-    """The error as one of ours; None where it is a fault of Penstock itself."""
+    """Translate an error of the driver; None for a bug of Penstock."""
     state = error.sqlstate or _state_from_text(error)
     known = _BY_STATE.get(state or "")
     if known is not None:
@@ -89,7 +89,7 @@ _STATES_BY_TEXT = {
 
 
 def _state_from_text(error: psycopg.Error) -> str | None:
-    """libpq gives no code for a refused login; the server's words come in the language of its messages."""
+    """Guess the state from the text: libpq has no code for a refused login."""
     text = str(error)
     if 'database "' in text and "does not exist" in text:
         return "3D000"
@@ -102,7 +102,7 @@ _CONNECTION_PREFIX = re.compile(
     r"^connection (failed|is bad): |connection to server (at|on) .*? failed: |FATAL: +"
     r"| Is the server running.*\?"
 )
-"""Which server it is and that it failed, as libpq says it several times over."""
+"""Repeated prefixes of libpq: the server, and that the connection failed."""
 
 
 def one_line(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Bringing a PostgreSQL database to this version's schema, whoever else is doing the same."""
+"""Migration of a PostgreSQL database, safe with concurrent migrations."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from penstock.queue.sql.statements import JOB_COLUMNS, migrations
 
 
 class PostgresSchema(NamedTuple):
-    """Numbered scripts, oldest first, the table that says which of them a database has had, and a statement
-    that fails where something else has their names."""
+    """Numbered scripts, oldest first, and the table of applied scripts.
+
+    ``probe``: a statement that fails on foreign tables of the same names.
+    """
 
     ledger: str
     scripts: list[tuple[int, str]]
@@ -38,7 +40,7 @@ CREATE TABLE IF NOT EXISTS {} (
     applied_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 )
 """
-# Read from the catalog's table: to_regclass may answer from before the lock was waited for.
+# From the system table: to_regclass may use a snapshot from before the lock.
 _LEDGER_EXISTS = b"""
 SELECT 1 FROM pg_catalog.pg_tables
 WHERE tablename = %s AND schemaname = ANY(current_schemas(false))
@@ -52,7 +54,7 @@ QUEUE = PostgresSchema(
 
 def migrate(connection: Connection, name: str, schema: PostgresSchema = QUEUE) -> None:
     if _applied(connection, name, schema) >= schema.newest:
-        # Also the way in for a replica, which may be read but not written.
+        # A replica, which can only be read, is opened here.
         _refuse_incomplete(connection, name, schema)
         return
     with connection.transaction():
@@ -91,7 +93,7 @@ _PRESENT_IN_PATH = _PRESENT.format("current_schemas(false)").encode()
 
 
 def _refuse_foreign(connection: Connection, name: str, schema: PostgresSchema, applied: int) -> None:
-    """Before anything is created: a name that is taken belongs to another program, or to half a migration."""
+    """Refuse existing names before the first CREATE: another program's, or half a migration."""
     names = created_names(script for _, script in schema.after(applied))
     present: dict[str, str] = dict(connection.execute(_PRESENT_IN_CURRENT, {"names": names}).fetchall())
     taken = next((each for each in names if each in present), None)
@@ -114,7 +116,7 @@ def _refuse_incomplete(connection: Connection, name: str, schema: PostgresSchema
 
 
 def create(connection: Connection, namespace: str | None) -> None:
-    """Create the schema that the URL names, unless it is there. One opener at a time."""
+    """Create a missing schema named in the URL, one process at a time."""
     if namespace is None or connection.execute(_EXISTS, (namespace,)).fetchone() == (True,):
         return
     with connection.transaction():
@@ -134,7 +136,7 @@ def verify(connection: Connection, name: str, schema: PostgresSchema = QUEUE) ->
 
 
 def channel(connection: Connection) -> str:
-    """Where news of this queue are settings: each schema of a database can hold one."""
+    """Return the channel of notifications: each schema of a database can hold one queue."""
     found = connection.execute(b"SELECT current_schema(), 'penstock_' || md5(current_schema())").fetchone()
     if found is None or found[0] is None:
         remedy = "Create the schema named in search_path."

@@ -60,7 +60,7 @@ class Engine(ABC, Generic[R]):
 
     @abstractmethod
     def _write(self, what: str, work: Callable[[R], T]) -> T:
-        """Run ``work`` in one transaction; ``what`` names it in an audit log.
+        """Run ``work`` in one transaction; ``what`` is the name in the audit log.
 
         An engine with concurrent writers may run it again from the start.
         """

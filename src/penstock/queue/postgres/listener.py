@@ -1,4 +1,4 @@
-"""Sleeping until a PostgreSQL queue has news: LISTEN on a connection of its own, else a look now and then."""
+"""Waiting for changes of a PostgreSQL queue: LISTEN on a separate connection, else polling."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from penstock.queue import fork_hooks
 from penstock.queue.wait import SharedWait
 
 POLL_S = 0.1
-"""Behind a pooler, where nobody can listen."""
+"""Interval of polls behind a pooler, where LISTEN does not work."""
 
 
 class _SeenEvents(threading.local):
-    """The count of events at the end of a thread's last wait; a thread's first wait counts as news."""
+    """Event count at the end of a thread's last wait; the first wait returns at once."""
 
     events = -1
 
 
 class PostgresListener:
+    """Notifications for all threads of this process."""
+
     def __init__(
         self, connections: PostgresConnections, channel: Callable[[], str], any_claimable: Callable[[], bool]
     ) -> None:
@@ -50,7 +52,7 @@ class PostgresListener:
                 connection = self._connections.connect()
                 connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel())))
                 self._connection = connection
-                # What was notified before is not known, so this counts as news.
+                # Earlier notifications are unknown, so this counts as an event.
                 self._shared.add_event()
 
     def _watch(self, timeout: float) -> bool:
@@ -58,12 +60,12 @@ class PostgresListener:
         try:
             return connection is None or self._read_notifications(connection, timeout)
         except psycopg.OperationalError:
-            # The session is gone, and with it what it was notified. Whoever looks now finds out more.
+            # The session ended, and its notifications are lost: wake the waiting threads.
             self._forget()
             return True
 
     def _read_notifications(self, connection: Connection, left: float) -> bool:
-        """Reads the socket itself: the driver's own generator looks again and again while it waits."""
+        """Read notifications from the socket: the driver's generator would poll while waiting."""
         connected, deadline = connection.pgconn, time.monotonic() + left
         poll = select.poll()
         poll.register(connected.socket, select.POLLIN)
@@ -97,7 +99,7 @@ class PostgresListener:
         self._forget()
 
     def after_fork(self) -> None:
-        # Not closed: it is the parent's session.
+        # Not closed: the session belongs to the parent.
         self._connection = None
         self._connecting = threading.Lock()
         self._shared = SharedWait()

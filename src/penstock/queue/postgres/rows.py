@@ -1,8 +1,8 @@
-"""The rows of a PostgreSQL queue, inside one transaction, as the rules see them.
+"""Rows of a PostgreSQL queue inside one transaction, as the rules use them.
 
-What the rules read they read locked, once, and what they write is kept here until somebody has to see it: a
-batch of settlements is one SELECT and one UPDATE however many rows it has. Several processes may do the same,
-so every row is locked before it is decided upon, and a decision that met another's commit is taken again.
+Rows are read and locked once, and changes are kept here until a statement has to see them: a batch of
+settlements is one SELECT and one UPDATE for any number of rows. Several processes do the same at once, so
+every row is locked before a decision, and a transaction that met another commit runs again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _IN_CLAIM_INDEX = frozenset({"status", "held", "turn", "priority"})
 
 
 class Ended(NamedTuple):
-    """What has to be known of a claim that the plain path has ended."""
+    """Columns of a job ended by the plain path."""
 
     lock_key: str | None
     parent_id: str | None
@@ -43,12 +43,14 @@ class Ended(NamedTuple):
 
 
 class PostgresRows:
+    """Rows of one transaction."""
+
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.news = False
-        """Whether anything can be claimed now that could not before."""
+        """Whether rows became claimable, so that waiting workers are notified."""
         self.to_wake: set[str] = set()
-        """Locks to look at once more after the commit."""
+        """Locks to check once more after the commit."""
         self._known: dict[str, Job | None] = {}
         self._new: dict[str, Job] = {}
         self._changed: dict[str, Job] = {}
@@ -57,18 +59,18 @@ class PostgresRows:
         self._turns = FlowTurns()
         self._finished: dict[tuple[str, int], Ended] | None = None
         self.joined = False
-        """Whether the transaction is the caller's own."""
+        """Whether the transaction belongs to the caller."""
         self._pauses: list[Pause] | None = None
         self._pauses_sent: Cursor | None = None
 
-    # Statements. In a pipeline, one that is sent only does not wait for its answer.
+    # Statements. In a pipeline, ``send`` does not wait for the result.
 
     def send(self, name: str, **values: object) -> Cursor:
         self.flush()
         return self.execute(SQL[name], values)
 
     def execute(self, statement: str, values: Mapping[str, object] | Sequence[object]) -> Cursor:
-        # A plain cursor: the caller's own connection may build its rows differently.
+        # A plain cursor: the connection of a caller may have another row factory.
         cursor = psycopg.Cursor(self.connection, row_factory=tuple_row)
         return cursor.execute(statement.encode(), values, binary=True)
 
@@ -80,10 +82,9 @@ class PostgresRows:
         return found[0][0] if found else None
 
     def flush(self) -> None:
-        """Write what is kept, so that the next statement sees it."""
+        """Write kept changes, so the next statement sees them."""
         if self._new:
-            # A key or an id that somebody has taken since it was looked for fails the whole transaction; done
-            # again, it finds it.
+            # A key or id taken since the check fails the whole transaction; the next attempt finds it.
             new, self._new = list(self._new.values()), {}
             name, values = inserted(new)
             self.execute(SQL[name], values)
@@ -91,8 +92,6 @@ class PostgresRows:
             jobs = [self._changed[queue_id] for queue_id in sorted(self._changed)]
             self._changed = {}
             self.execute(SQL["update"], changed(jobs))
-
-    # Reading and changing.
 
     def get(self, queue_id: str) -> Job | None:
         if queue_id not in self._known:
@@ -133,7 +132,7 @@ class PostgresRows:
             self._live[job.tenant_id, job.branch, job.idempotency_key] = job.queue_id
 
     def refuse_taken(self, new: Sequence[NewJob], parent: Job | None = None) -> None:
-        """Looks up at once all that the new rows can meet: pauses, ids, live keys or siblings, turns."""
+        """Read all rows which new rows can meet at once: pauses, ids, live keys or siblings, turns."""
         if not new:
             return
         if self._pauses is None:
@@ -169,7 +168,7 @@ class PostgresRows:
         return siblings
 
     def _read_flows(self, ids: Collection[str], flows: Collection[tuple[str, int]]) -> set[str]:
-        """Learns where the flows stand; which of the ids are taken."""
+        """Read the turns of flows. Returns the ids which exist."""
         tenants, priorities = zip(*flows, strict=True)
         taken: set[str] = set()
         for tenant_id, priority, head, last, found in self.fetch(
@@ -197,7 +196,7 @@ class PostgresRows:
         self._turns.record(None, job)
         self.news = self.news or job.held is None
         if len(self._new) == INSERTED_AT_ONCE:
-            # The server writes them while the next are made.
+            # The server writes them while the next are prepared.
             self.flush()
         return True
 
@@ -234,7 +233,7 @@ class PostgresRows:
     def read_finished(
         self, sent: Cursor, settlements: Sequence[Settlement]
     ) -> Mapping[tuple[str, int], Ended]:
-        """Each that is over."""
+        """Read the ended claims."""
         requested = {each.queue_id: each.claim_number for each in settlements}
         found = sent.fetchall()
         self._finished = {(queue_id, requested[queue_id]): Ended(*end) for queue_id, *end, _ in found}
@@ -258,8 +257,6 @@ class PostgresRows:
             for claim in ((beat.queue_id, beat.claim_number) for beat in beats)
         ]
 
-    # Looking around.
-
     def pauses(self, *, to_change: bool = False) -> list[Pause]:
         if to_change:
             return [as_pause(*row) for row in self.fetch("hold_pauses")]
@@ -269,7 +266,7 @@ class PostgresRows:
         return self._pauses
 
     def _send_pauses(self) -> Cursor:
-        # The caller's own transaction may last: nobody should have to wait for it to end a pause.
+        # The transaction of a caller may take long: a resume must not wait for it.
         return self.send("pauses" if self.joined else "keep_pauses")
 
     def may_move(self) -> bool:
@@ -299,7 +296,7 @@ class PostgresRows:
     def head_turn(self, priority: int) -> int | None:
         heads = self._turns.heads
         if priority not in heads:
-            # Of nobody: the head is everybody's.
+            # No tenant: the head turn is shared by all tenants.
             self._read_flows((), [("", priority)])
         return heads[priority]
 
@@ -323,7 +320,7 @@ class PostgresRows:
                 return
 
     def jobs_of(self, ids: Sequence[str]) -> list[Job]:
-        """In the order of the ids."""
+        """Read jobs in the order of the ids."""
         found = {job.queue_id: job for job in map(decoded, self.fetch("jobs_of", ids=texts(ids)))}
         return [found[queue_id] for queue_id in ids if queue_id in found]
 

@@ -26,7 +26,7 @@ def cancel(rows: Rows, ids: list[str], now: datetime) -> tuple[list[CancelResult
 
 
 def stop_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tuple[bool, list[str]]:
-    """Cancel one batch of children. Returns whether it was the last, and parents with children to cancel."""
+    """Cancel one batch of children. Returns whether it was the last, and parents left to cancel."""
     # Children before their parent, as in every transaction, so that no two wait for each other.
     parent = rows.peek(parent_id)
     if parent is None or parent.ended:

@@ -1,4 +1,4 @@
-"""Pauses and what they hold back: the states of a pause, and the order in which a resume releases rows.
+"""Pauses: the phases of a pause, and the order in which a resume releases rows.
 
 A pause starts as ``PAUSED``. A resume turns it into ``GATHERING``: rows of its scope that can still be
 claimed are held back as well, in batches, so that none of them runs before an older one that a claim has held

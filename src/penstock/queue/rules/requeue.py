@@ -29,7 +29,8 @@ def requeue(
 
 
 def return_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tuple[bool, list[str]]:
-    """Requeue one batch of children. Returns whether it was the last, and parents with children to requeue.
+    """Requeue one batch of children. Returns whether the batch was the last, and parents with children to
+    requeue.
 
     Refused children would be found again. If all of a batch are refused, reconcile continues later.
     """

@@ -46,6 +46,8 @@ T = TypeVar("T")
 
 
 class SqliteQueue(Engine[SqliteRows]):
+    """A queue in a SQLite file. The contract of the methods is in ``queue/protocol.py``."""
+
     def __init__(self, path: Path | str, *, synchronous: str = "FULL", busy_timeout_s: float = 60) -> None:
         self.path = Path(path)
         self.rows_read = 0
@@ -61,12 +63,12 @@ class SqliteQueue(Engine[SqliteRows]):
             raise
 
     @contextmanager
-    def _writing(self, what: str) -> Iterator[SqliteRows]:  # noqa: ARG002 - SQLite keeps its own record
+    def _writing(self, what: str) -> Iterator[SqliteRows]:  # noqa: ARG002 - no audit log here
         with self._connections.writing() as connection:
             yield SqliteRows(connection)
 
     def _write(self, what: str, work: Callable[[SqliteRows], T]) -> T:  # noqa: ARG002 - as above
-        # Not by way of _writing: on the path of every claim, a generator less.
+        # Not with _writing: a generator less on the path of every claim.
         with self._connections.writing() as connection:
             return work(SqliteRows(connection))
 
@@ -92,7 +94,7 @@ class SqliteQueue(Engine[SqliteRows]):
             return addition.add(SqliteRows(connection), new, limits, now or clock.now())
 
     def _refuse_foreign(self, connection: Any) -> None:
-        """Another file may have tables of the same names; the call would be lost in there."""
+        """Refuse a connection to another file, which may have tables of the same names."""
         try:
             own = isinstance(connection, sqlite3.Connection) and self._is_own(connection)
         except (sqlite3.ProgrammingError, OSError) as error:
@@ -102,7 +104,7 @@ class SqliteQueue(Engine[SqliteRows]):
 
     def _is_own(self, connection: sqlite3.Connection) -> bool:
         cursor = connection.cursor()
-        cursor.row_factory = None  # the caller's may make anything of a row
+        cursor.row_factory = None  # the caller may have another row factory
         files = {schema: file for _, schema, file in cursor.execute("PRAGMA database_list")}
         return bool(files["main"]) and self.path.samefile(files["main"])
 
@@ -243,12 +245,18 @@ class SqliteQueue(Engine[SqliteRows]):
 
 
 FEW_ROWS = 5_000
-"""A table whose row numbers span no more than this is counted whole."""
+"""Tables up to this range of row numbers are counted exactly."""
 
 SAMPLED_ROWS = 400
 
 
 def _tally(rows: SqliteRows) -> RowCounts:
+    """Count rows at a bounded price.
+
+    Counters written with every transaction cost 12 to 20 % of a single add and of a drain job by job. So a
+    large table is counted up to a bound, class by class, and estimated beyond it from rows at equal
+    distances.
+    """
     first, last = rows.cursor.execute(SQL["row_range"]).fetchone()
     if first is None or last - first < FEW_ROWS:
         return RowCounts(_counts(rows, "tally_all"))
