@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from bench.catalog import BARE, PRAGMAS
-from penstock.handlers.chunk_vectors import MOST_TEXTS
+from penstock.handlers.chunk_vectors import MAX_TEXTS
 from penstock.handlers.files import PAGES_PER_CALL
-from penstock.handlers.generation_batch import MOST_DOCUMENTS
+from penstock.handlers.generation_batch import MAX_DOCUMENTS
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed import open_embedder
 from penstock.pipeline.extract import file_types
@@ -49,7 +49,7 @@ class Loop:
             known = self._timed("hash", partial(_hashed, data))
             for texts in self._texts(str(path), data):
                 waiting.append((str(path), known, about, texts))
-                if sum(len(one[3]) for one in waiting) >= MOST_TEXTS or len(waiting) >= MOST_DOCUMENTS:
+                if sum(len(one[3]) for one in waiting) >= MAX_TEXTS or len(waiting) >= MAX_DOCUMENTS:
                     self._write(waiting)
                     waiting = []
         self._write(waiting)
@@ -71,8 +71,8 @@ class Loop:
     def _write(self, some: list[tuple[str, str, os.stat_result, list[str]]]) -> None:
         texts = [text for one in some for text in one[3]]
         vectors: list[bytes] = []
-        for start in range(0, len(texts), MOST_TEXTS):
-            some_texts = texts[start : start + MOST_TEXTS]
+        for start in range(0, len(texts), MAX_TEXTS):
+            some_texts = texts[start : start + MAX_TEXTS]
             vectors += self._timed("embed", partial(self._pipeline.embed, some_texts))
         self._timed("store", partial(self._store, some, texts, vectors))
 

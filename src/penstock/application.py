@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def load_app(name: str) -> FunctionJobs:
     """Load the application named ``MODULE:NAME``; without a name after the colon, ``app``."""
-    # A Penstock is one. Asking for Penstock itself would make this module and the worker import their user.
+    # Penstock is a subclass. Importing Penstock itself here would be an import cycle.
     from penstock.service.functions import FunctionJobs
 
     module_name, _, path = name.partition(":")

@@ -72,7 +72,7 @@ class Assembly:
         self._make_jobs = jobs
         self._making = threading.RLock()
         self._further_queues: list[Queue] = []
-        fork_hooks.watch(self)
+        fork_hooks.register(self)
 
     def __reduce__(self) -> tuple[Callable[..., Assembly], tuple[object, ...]]:
         return _assembly_from, (config.portable_values(self.settings),)

@@ -68,6 +68,7 @@ class Chunked(Payload, frozen=True, kw_only=True):
     OPTIONS: ClassVar[tuple[str, ...]] = ("chunk_size", "chunk_overlap")
     chunk_size: Annotated[int, Meta(ge=SMALLEST_CHUNK, le=LARGEST_CHUNK)] | None = None
     chunk_overlap: Count | None = None
+    gate: Literal["page", "document"] = "page"  # no option: it changes the order of the work, not its result
 
     def __post_init__(self) -> None:
         most = (self.chunk_size or USUAL_CHUNK) // 2

@@ -143,7 +143,7 @@ def _jsonl_path(url: StoreUrl) -> Path:
 
 def _absolute(name: str) -> Path:
     try:
-        # Fixed now: a later change of the working directory must not change where the store is.
+        # Absolute at once: a later change of the working directory must not change the store.
         return Path(name).expanduser().absolute()
     except RuntimeError:
         raise InvalidSetting(f"{name[:200]!r}: there is no such home directory") from None

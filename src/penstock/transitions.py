@@ -28,6 +28,7 @@ from penstock.job import (
 from penstock.lifecycle import cancelled_by_flag, done, failed
 
 HISTORY_LIMIT = 20
+FOLLOW_UP_NOTE = "continues as the follow-up"
 NOTE_LIMIT = 500
 
 _encode = msgspec.json.Encoder().encode
@@ -270,7 +271,7 @@ def _back(job: Job, settlement: Settlement, now: datetime) -> Changes:
     if followup:
         changes |= _next_run(job, followup)
         changes["retry_count"] = min(settlement.retry_count, followup.max_retries)
-        changes["history_json"] = _recorded(job, now, settlement.what, "continues as the follow-up")
+        changes["history_json"] = _recorded(job, now, settlement.what, FOLLOW_UP_NOTE)
     return changes
 
 

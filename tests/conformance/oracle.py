@@ -349,7 +349,7 @@ class Oracle(RuleBasedStateMachine):
                 broken.append(f"{job.queue_id}: claim number shrank to {job.claim_number}")
         held = [job for job in jobs if job.held is Held.PAUSE]
         known = self.reference.pauses()
-        broken += [f"{job.queue_id}: of no pause" for job in held if not pauses.kept(job, known)]
+        broken += [f"{job.queue_id}: of no pause" for job in held if not pauses.is_kept(job, known)]
         self.numbers = {job.queue_id: job.claim_number for job in jobs}
         if broken:
             raise Difference("the reference broke its promises:\n" + "\n".join(broken))

@@ -168,6 +168,6 @@ def test_a_resume_cut_short_is_carried_on(queue, crash):
     put(queue, *many(3, "c", tenant_id="A"))
     queue.pause(Scope("A"), now=T0)
     assert [] == claim_all(queue)
-    crash(pause_batches, "step", lambda: queue.resume(Scope("A"), now=at(1)))
+    crash(pause_batches, "advance_resume", lambda: queue.resume(Scope("A"), now=at(1)))
     assert 3 == queue.reconcile(now=at(2))
     assert 3 == len(claim_all(queue, at(3)))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import pytest
 
 from penstock.catalog.values import Phase, TaskRequest
-from penstock.handlers.chunk_vectors import MOST_TEXTS
+from penstock.handlers.chunk_vectors import MAX_TEXTS
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from tests.documents.conftest import IndexedFolder, book
 from tests.pipeline.sample_documents import pdf
@@ -61,4 +61,28 @@ def test_no_more_texts_are_embedded_between_two_writes_than_a_crash_may_cost(doc
             docs.app.index(docs.folder / f"{number}.md")
         worker.run_jobs()
 
-    assert max(embedder.calls) <= MOST_TEXTS < sum(embedder.calls)
+    assert max(embedder.calls) <= MAX_TEXTS < sum(embedder.calls)
+
+
+@pytest.mark.parametrize("gate", ["page", "document"])
+def test_with_the_document_gate_no_text_is_embedded_before_the_last_page_is_read(
+    docs: IndexedFolder, gate: Literal["page", "document"]
+):
+    path = docs.put("long/paper.pdf", pdf(*(f"Words of page {number}." for number in range(40))))
+    embedder = Counting()
+    with docs.manual_worker(embedder) as worker:
+        docs.app.index(path.parent, gate=gate)
+        while worker.run_jobs() is not None:
+            continue
+        tasks = worker.claim(Phase.OCR)
+        worker.catalog.settle(worker.phases.run(Phase.OCR, tasks[:7], embedding=True))
+        assert (8, gate == "page") == (len(tasks), bool(embedder.calls))
+        assert [] == worker.claim(Phase.VECTOR)
+
+        worker.catalog.settle(worker.phases.run(Phase.OCR, tasks[7:], embedding=True))
+        waiting = worker.claim(Phase.VECTOR)
+        assert (0 if gate == "page" else 40) == len(waiting)
+        worker.catalog.settle(worker.phases.run(Phase.VECTOR, waiting))
+        worker.run_tasks()
+    assert 40 == sum(embedder.calls)
+    assert ["paper.pdf"] == docs.found("words page", mode="vector")

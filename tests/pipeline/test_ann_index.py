@@ -80,7 +80,7 @@ def test_a_graph_finds_nearly_all_and_what_it_does_not_cover_is_found_too(tmp_pa
     found = index_stamp(directory)
     assert found is not None
     assert 4_000 == found.covered
-    assert ann_index.GOOD <= found.found
+    assert ann_index.MIN_RECALL <= found.found
 
     exact, near = ask(catalog, None), ask(catalog, directory)
     assert 0.95 <= sum(len({*a} & {*b}) for a, b in zip(exact, near, strict=True)) / 200

@@ -1,4 +1,4 @@
-"""A Redis server of the test's own kind, RAGs with folders, and gateways that go when the test says so."""
+"""Fixtures: a Redis server, RAGs with folders, and gateways advanced by the test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUEUE = "rag:ingest:queue"
 
 
 class Town:
-    """Everything a message passes: Redis, gateway, queue, worker, folders."""
+    """One installation: Redis, gateway, queue, worker and folders."""
 
     def __init__(self, place: Path, url: str, queue_url: str | None = None, **settings: Any) -> None:
         self.place = place
@@ -70,12 +70,12 @@ class Town:
         } | more
 
     def push(self, message: dict[str, Any] | str, key: str = QUEUE) -> str:
-        """By the contract's own command, as any producer would."""
+        """Push a message with LPUSH, as any producer would."""
         self.redis.lpush(key, message if isinstance(message, str) else json.dumps(message))
         return message["job_id"] if isinstance(message, dict) else ""
 
     def gateway(self) -> Gateway:
-        """In this process; a test says ``step``."""
+        """Make a gateway in this process; the test calls ``run_round``."""
         made = factory.make_gateway(self.settings, self.app, self.app.documents)
         made.beat()
         self._gateways.append(made)
@@ -86,11 +86,11 @@ class Town:
         return found
 
     def settle(self, gateway: Gateway, *job_ids: str, timeout: float = WAIT_S) -> list[dict[str, str]]:
-        """Work until the hashes say that these jobs have ended."""
+        """Work until the hashes report the end of these jobs."""
         deadline = time.monotonic() + timeout
         with self.app.worker_thread():
             while True:
-                gateway.step()
+                gateway.run_round()
                 found = [self.hash(job_id) for job_id in job_ids]
                 if all(one.get("status") in ("done", "failed") for one in found):
                     return found
@@ -98,7 +98,7 @@ class Town:
                 time.sleep(0.01)
 
     def done(self, message: dict[str, Any], key: str = QUEUE) -> dict[str, str]:
-        """One message through a gateway of its own, to its end."""
+        """Push one message and work until the job has ended."""
         self.push(message, key)
         (found,) = self.settle(self.gateway(), message["job_id"])
         return found
@@ -107,7 +107,7 @@ class Town:
         return [json.loads(one) for one in self.redis.lrange(f"{QUEUE}:dead-letter", 0, -1)]
 
     def left_over(self) -> dict[str, Any]:
-        """What would show that something was lost on the way, or is still under way."""
+        """Lists, queue length and open jobs: empty unless a message was lost or is in work."""
         lists = [*self.redis.scan_iter("rag:ingest:processing:*"), *self.redis.scan_iter("rag:ingest:file:*")]
         return {
             "lists": lists,

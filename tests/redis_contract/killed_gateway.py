@@ -72,7 +72,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "ended, file not moved": lambda: _before(inbox, "move"),
     "file moved, not told": lambda: _before(Lists, "finish"),
     "told": lambda: _after(Lists, "finish"),
-    "error written, file not moved": lambda: _after(inbox, "write_error"),
+    "error written, file not moved": lambda: _after(inbox, "write_error_file"),
     "-": lambda: None,
 }
 
@@ -80,13 +80,13 @@ POINTS: dict[str, Callable[[], None]] = {
 WAITING_POINTS: dict[str, Callable[[], None]] = {
     "left to another gateway": lambda: _after(Lists, "pass_on"),
     "expired, not refused": lambda: _after_some(Lists, "expire"),
-    "record written, not refused": lambda: _after(inbox, "write_beside"),
+    "record written, not refused": lambda: _after(inbox, "write_record_beside"),
     "refused": lambda: _after(Lists, "refuse"),
 }
 """Points that only messages pass which wait for their RAG, or wait in vain."""
 
 
-def served(settings: config.Settings, point: str = "-") -> subprocess.Popen[bytes]:
+def start_gateway(settings: config.Settings, point: str = "-") -> subprocess.Popen[bytes]:
     values = msgspec.json.encode(config.portable_values(settings), enc_hook=str).decode()
     command = [sys.executable, "-m", "tests.redis_contract.killed_gateway", point, values]
     return subprocess.Popen(command, cwd=ROOT)

@@ -16,7 +16,7 @@ import redis
 
 from penstock import Penstock
 from tests.redis_contract.conftest import Town
-from tests.redis_contract.killed_gateway import served
+from tests.redis_contract.killed_gateway import start_gateway
 from tests.redis_contract.test_crash import all_ended, assert_once, ended, pushed
 from tests.servers.redis import Server, own_server
 from tests.worker.worker_processes import ROOT, until
@@ -26,13 +26,13 @@ BATCH = 15
 
 
 class Running:
-    """Processes that are started again as soon as they are gone."""
+    """Processes, restarted as soon as they end."""
 
     def __init__(self, town: Town, server: Server, chance: random.Random) -> None:
         self._town = town
         self._server = server
         self._chance = chance
-        self._gateways = [served(town.settings) for _ in range(3)]
+        self._gateways = [start_gateway(town.settings) for _ in range(3)]
         self._worker = self._new_worker()
 
     def _new_worker(self) -> subprocess.Popen[bytes]:
@@ -59,20 +59,20 @@ class Running:
             self._server.kill()
             self._server.start()
         if "gateway" in what:
-            self._gateways[number] = served(self._town.settings)
+            self._gateways[number] = start_gateway(self._town.settings)
         if what == "worker":
             self._kill_worker()
             self._worker = self._new_worker()
         return what
 
     def revive(self) -> None:
-        """A gateway that was started while Redis was away has said so and ended."""
+        """Restart ended gateways: one started while Redis was away ends with an error."""
         for number, gateway in enumerate(self._gateways):
             if gateway.poll() is not None:
-                self._gateways[number] = served(self._town.settings)
+                self._gateways[number] = start_gateway(self._town.settings)
 
     def _kill_worker(self) -> None:
-        """All its processes at once, also one that is being started."""
+        """Kill all processes of the worker, also one being started."""
         with suppress(ProcessLookupError):
             os.killpg(self._worker.pid, signal.SIGKILL)
         self._worker.wait()

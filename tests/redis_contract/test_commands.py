@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import cli
-from penstock.log_output import JobLogFormatter
+from penstock.process_start import JobLogFormatter
 from tests.pipeline.sample_documents import pdf
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
 from tests.signals import hear
@@ -178,7 +178,7 @@ def test_status_of_a_job_through_its_life(town: Town, run: Run, submit: Callable
 def test_following_a_job_until_its_end(town: Town, run: Run):
     job_id = town.push(town.message(town.put("a.md", "Water.")))
     gateway = town.gateway()
-    gateway.step()
+    gateway.run_round()
     with _started("ingest", "status", "--job", job_id, "--follow", "--json") as follower:
         town.settle(gateway, job_id)
         told, _ = follower.communicate(timeout=30)
@@ -222,7 +222,7 @@ def test_following_a_job_that_failed_ends_with_a_code(town: Town, run: Run):
 
 
 def test_following_a_hash_that_somebody_else_writes(town: Town, run: Run):
-    """On a terminal, where the way is told: fields are missing, and what is there is hostile."""
+    """Health and status on a terminal with missing fields and hostile values."""
     key = "rag:ingest:job:foreign"
     town.redis.hset(key, "chunks_created", "\x1b[2Jmany")
     reader, terminal = os.openpty()
@@ -260,7 +260,7 @@ def test_the_health_of_the_lists(town: Town, run: Run):
     assert "No gateway serves the lists." in alone
 
     gateway = town.gateway()
-    gateway.step()
+    gateway.run_round()
     gateway.beat()
     health = json.loads(run("queue", "status", "--json").stdout)
     assert ("rag:ingest:queue", 0, 0, 2, 1, True) == (

@@ -20,7 +20,7 @@ from penstock.queue.redis.server import Server as Broker
 from penstock.redis_contract.lists import Lists
 from penstock.retry import JOB_BACKOFF, Classification
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
-from tests.redis_contract.killed_gateway import POINTS, served
+from tests.redis_contract.killed_gateway import POINTS, start_gateway
 from tests.servers.redis import own_server
 from tests.worker.worker_processes import until
 
@@ -31,7 +31,7 @@ MESSAGES = 6
 @contextmanager
 def serving(town: Town, number: int = 1) -> Iterator[list[Any]]:
     with ExitStack() as stack:
-        running = [served(town.settings) for _ in range(number)]
+        running = [start_gateway(town.settings) for _ in range(number)]
         for process in running:
             stack.callback(process.wait)
             stack.callback(process.kill)
@@ -40,7 +40,7 @@ def serving(town: Town, number: int = 1) -> Iterator[list[Any]]:
 
 
 def silent(town: Town) -> None:
-    """Let time pass for gateways that are gone: their last beat is long ago."""
+    """Age the heartbeats of dead gateways, as if time had passed."""
     for name, said in town.redis.hgetall("rag:ingest:gateways").items():
         town.redis.hset("rag:ingest:gateways", name, json.dumps(json.loads(said) | {"at": 1}))
 
@@ -71,7 +71,7 @@ def all_ended(town: Town, expected: dict[str, str]) -> Callable[[], bool]:
 
 
 def assert_once(town: Town, expected: dict[str, str]) -> None:
-    """Each message became one job, told right, its file in the one place it should be."""
+    """Check every message: one job, the right status, the file in the right folder."""
     assert expected == {job_id: town.hash(job_id)["status"] for job_id in expected}
     jobs = town.app.jobs(limit=1000)
     assert Counter(expected.keys()) == Counter(job.queue_id for job in jobs)
@@ -96,11 +96,11 @@ def assert_once(town: Town, expected: dict[str, str]) -> None:
 def test_a_gateway_killed_at_a_named_point_loses_and_doubles_nothing(town: Town, point: str):
     expected = pushed(town, MESSAGES, bad_every=3)
     with town.app.worker_thread():
-        killed = served(town.settings, point)
+        killed = start_gateway(town.settings, point)
         assert -signal.SIGKILL == killed.wait(60)
         silent(town)
         gateway = town.gateway()
-        until(lambda: (gateway.step(), all_ended(town, expected)())[1], 60)
+        until(lambda: (gateway.run_round(), all_ended(town, expected)())[1], 60)
 
     assert_once(town, expected)
 
@@ -142,14 +142,14 @@ def test_a_gateway_that_was_frozen_and_taken_over_does_no_harm(town: Town):
     taken = frozen._lists.take(5)
     silent(town)
     taker.beat()
-    taker.step()
+    taker.run_round()
     frozen._intake._held = taken
-    frozen._intake.step()
+    frozen._intake.hand_over()
     assert {taker.name} == set(town.redis.hvals("rag:ingest:open"))
     with town.app.worker_thread():
-        until(lambda: (taker.step(), all_ended(town, expected)())[1])
+        until(lambda: (taker.run_round(), all_ended(town, expected)())[1])
     frozen._intake._held = taken
-    frozen._intake.step()
+    frozen._intake.hand_over()
 
     assert_once(town, expected)
 
@@ -158,7 +158,7 @@ def test_a_gateway_that_was_taken_for_dead_takes_nothing_before_it_beats_again(t
     slow, taker = town.gateway(), town.gateway()
     silent(town)
     taker.beat()
-    taker.step()
+    taker.run_round()
     expected = pushed(town, 2)
 
     assert [] == slow._lists.take(2)
@@ -169,7 +169,7 @@ def test_a_gateway_that_was_taken_for_dead_takes_nothing_before_it_beats_again(t
     taker.beat()
     with town.app.worker_thread():
         # Its next look around comes within two seconds.
-        until(lambda: (taker.step(), all_ended(town, expected)())[1])
+        until(lambda: (taker.run_round(), all_ended(town, expected)())[1])
     assert_once(town, expected)
 
 
@@ -177,27 +177,27 @@ def test_a_job_taken_over_is_told_by_its_new_gateway_only(town: Town):
     first, second = town.gateway(), town.gateway()
     expected = pushed(town, 1)
     (job_id,) = expected
-    first.step()
+    first.run_round()
     silent(town)
     second.beat()
-    second.step()
+    second.run_round()
     (claim,) = town.app.queue.claim(ClaimRequest("w", 1))
-    first._mirror.step()
+    first._mirror.update()
     assert "queued" == town.hash(job_id)["status"]
-    second._mirror.step()
+    second._mirror.update()
     assert "processing" == town.hash(job_id)["status"]
 
     town.app.queue.settle([lifecycle.cancelled_by_flag(claim)])
     first._mirror.add([job_id])
-    first._mirror.step()
+    first._mirror.update()
     assert "processing" == town.hash(job_id)["status"]
-    second._mirror.step()
+    second._mirror.update()
     assert ("failed", "Cancelled") == (town.hash(job_id)["status"], town.hash(job_id)["error_type"])
 
 
 def test_hashes_that_redis_lost_are_written_again_at_the_start(town: Town):
     expected = pushed(town, 3)
-    town.gateway().step()
+    town.gateway().run_round()
     town.empty()
 
     found = town.settle(town.gateway(), *expected)
@@ -207,16 +207,16 @@ def test_hashes_that_redis_lost_are_written_again_at_the_start(town: Town):
 
 
 def test_gateways_of_another_queue_are_left_alone(town: Town):
-    other = Lists(Broker(town.url, whole=True), gateway="other.x-1-1", house="other", rag_ids=[])
+    other = Lists(Broker(town.url, whole=True), gateway="other.x-1-1", group="other", rag_ids=[])
     other.beat({})
     town.push(town.message(town.put("a.txt", "Water.")))
     (taken,) = other.take(1)
     other.adopt(["rag-of-the-other"])
     silent(town)
 
-    town.gateway().step()
+    town.gateway().run_round()
 
-    assert ([taken], ["rag-of-the-other"]) == (other.left(), other.mine())
+    assert ([taken], ["rag-of-the-other"]) == (other.list_taken(), other.list_own_jobs())
     other.broker.close()
 
 
@@ -228,7 +228,7 @@ def test_transient_trouble_is_tried_again_with_the_contracts_pauses(town: Town):
     message = town.message(path)
     town.push(message)
     gateway = town.gateway()
-    gateway.step()
+    gateway.run_round()
     pauses = []
     moment = town.app.queue.now()
     for number in range(4):
@@ -236,7 +236,7 @@ def test_transient_trouble_is_tried_again_with_the_contracts_pauses(town: Town):
         cause = Classification("transient", "ERR_NETWORK")
         town.app.queue.settle([lifecycle.failed_attempt(claim, cause, "TimeoutError: slow")], now=moment)
         job = town.app.job(message["job_id"])
-        gateway.step()
+        gateway.run_round()
         shown = town.hash(message["job_id"])
         if number < 3:
             assert job.run_at is not None
@@ -267,7 +267,7 @@ def test_a_job_that_ends_right_after_redis_lost_its_memory_has_its_file_moved(to
     if when == "taken":
         gateway._intake._held = gateway._lists.take(1)
     else:
-        gateway.step()
+        gateway.run_round()
     town.empty()
     gateway.beat()
 

@@ -53,13 +53,13 @@ def test_hashes_and_dead_letters_of_a_deleted_tenant_are_erased(town: Town):
     waiting = town.message(town.put(f"{SECRET}-late.txt", "words"), job_id=f"{SECRET}-waiting")
     town.push(waiting)
     gateway = town.gateway()
-    gateway.step()
+    gateway.run_round()
     town.app.pause(tenant_id="acme")
 
     delete(town, "acme")
     for _ in range(3):
         gateway._next_take_over = gateway._next_adoption = 0.0
-        gateway.step()
+        gateway.run_round()
 
     assert SECRET not in everything(town)
     assert ["/nowhere/kept.txt"] == [letter["message"]["source_path"] for letter in town.letters()]
@@ -77,7 +77,7 @@ def test_messages_after_the_delete_stay(town: Town):
     town.settle(gateway, later["job_id"], done["job_id"])
 
     gateway._next_take_over = gateway._next_adoption = 0.0
-    gateway.step()
+    gateway.run_round()
 
     assert ["failed", "done"] == [town.hash(each["job_id"])["status"] for each in (later, done)]
     assert 1 == len(town.letters())

@@ -183,7 +183,7 @@ def test_reindex_leaves_no_empty_window_and_no_other_file_alone(town: Town):
 
     with town.app.worker_thread():
         while town.hash(job_id).get("status") not in ("done", "failed"):
-            gateway.step()
+            gateway.run_round()
             seen.append((town.found("number7"), town.found("gate")))
 
     assert ("done", "indexed") == (town.hash(job_id)["status"], town.hash(job_id)["outcome"])
@@ -226,7 +226,7 @@ def test_lists_have_the_contracts_priorities(town: Town):
         }.items()
     }
 
-    gateway.step()
+    gateway.run_round()
 
     priorities = {name: town.app.job(job_id).priority for name, job_id in pushed.items()}
     assert {"plain": 5, "low": 1, "high": 8, "normal": 5, "own": 5} == priorities
@@ -237,12 +237,12 @@ def test_the_hash_follows_a_job_through_its_life(town: Town):
     text = "\n\n".join(f"# Part {n}\n\n" + f"Wheel number{n}. " * 80 for n in range(400))
     job_id = town.push(town.message(town.put("big.md", text)))
     gateway, seen = town.gateway(), []
-    gateway.step()
+    gateway.run_round()
     seen.append(town.hash(job_id)["status"])
 
     with town.app.worker_thread():
         while seen[-1] not in ("done", "failed"):
-            gateway.step()
+            gateway.run_round()
             shown = town.hash(job_id)
             seen.append(shown["status"])
 
@@ -266,7 +266,7 @@ def test_a_link_put_in_the_way_after_the_check_leads_nowhere(town: Town, swapped
     path = town.put("sub/a.txt", "Water.")
     message, gateway = town.message(path), town.gateway()
     town.push(message)
-    gateway.step()
+    gateway.run_round()
     path.unlink()
     if swapped == "file":
         path.symlink_to(elsewhere / "a.txt")

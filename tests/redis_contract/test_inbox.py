@@ -27,7 +27,7 @@ def names(folder: Path) -> list[str]:
 
 
 def moved(source: Path, target: Path) -> inbox.Moved:
-    return inbox.move(source, target, part="job", is_it=always)
+    return inbox.move(source, target, part="job", is_same_file=always)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def other_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder on another file system; where there is none, one that a rename takes for it."""
+    """A folder on another file system, or one for which rename fails in the same way."""
     memory = Path("/dev/shm")
     if memory.is_dir() and memory.stat().st_dev != tmp_path.stat().st_dev:
         with tempfile.TemporaryDirectory(dir=memory) as folder:
@@ -83,7 +83,7 @@ def test_a_name_that_is_taken_makes_room(file: Path, out: Path):
     for number, text in enumerate(["oldest", "older"]):
         target.write_text(text)
         if not number:
-            target.rename(inbox.aside(target))
+            target.rename(inbox.find_free_name(target))
 
     moved(file, target)
 
@@ -101,15 +101,15 @@ def test_the_same_content_is_kept_once(file: Path, tmp_path: Path):
 
 
 def test_what_is_not_the_file_worked_on_stays(file: Path, tmp_path: Path):
-    left = inbox.move(file, tmp_path / "a.pdf", part="job", is_it=lambda _: False)
+    left = inbox.move(file, tmp_path / "a.pdf", part="job", is_same_file=lambda _: False)
 
-    assert (str(file), True, True) == (left.path, "changed since" in left.trouble, file.exists())
+    assert (str(file), True, True) == (left.path, "changed since" in left.error, file.exists())
 
 
 def test_what_is_no_file_stays(tmp_path: Path):
     (tmp_path / "link").symlink_to("/etc/passwd")
 
-    assert "no regular file" in moved(tmp_path / "link", tmp_path / "out").trouble
+    assert "no regular file" in moved(tmp_path / "link", tmp_path / "out").error
 
 
 def test_a_target_that_cannot_be_written_is_told_and_the_file_stays(file: Path, tmp_path: Path):
@@ -117,13 +117,13 @@ def test_a_target_that_cannot_be_written_is_told_and_the_file_stays(file: Path, 
 
     left = moved(file, tmp_path / "out" / "a.pdf")
 
-    assert (str(file), True, True) == (left.path, "could not be moved" in left.trouble, file.exists())
+    assert (str(file), True, True) == (left.path, "could not be moved" in left.error, file.exists())
 
 
 def test_what_cannot_even_be_looked_at_is_told(tmp_path: Path):
     told = moved(tmp_path / ("x" * 300), tmp_path / "out" / "x.txt")
 
-    assert "File name too long" in told.trouble
+    assert "File name too long" in told.error
 
 
 def test_a_copy_that_was_cut_short_is_made_again(file: Path, other_file_system: Path):
@@ -144,7 +144,7 @@ def test_a_copy_that_failed_leaves_nothing(
 
     told = moved(file, other_file_system / "a.pdf")
 
-    assert (str(file), True, []) == (told.path, "No space left" in told.trouble, names(other_file_system))
+    assert (str(file), True, []) == (told.path, "No space left" in told.error, names(other_file_system))
 
 
 def test_an_inbox_whose_folders_are_on_another_file_system(town: Town, other_file_system: Path):
@@ -162,7 +162,7 @@ def test_an_inbox_whose_folders_are_on_another_file_system(town: Town, other_fil
 
 def test_an_error_of_an_earlier_job_makes_room_with_its_file(tmp_path: Path):
     for job_id in ("one", "two", "two"):
-        inbox.write_error(tmp_path, "a.pdf", {"job_id": job_id})
+        inbox.write_error_file(tmp_path, "a.pdf", {"job_id": job_id})
         (tmp_path / "a.pdf").write_text(job_id)
 
     found = {path.name: path.read_text() for path in tmp_path.iterdir()}
@@ -175,7 +175,7 @@ def test_a_newer_file_in_the_same_place_is_left_to_its_own_message(town: Town):
     path = town.put("a.txt", "Water.")
     first = town.push(town.message(path))
     gateway = town.gateway()
-    gateway.step()
+    gateway.run_round()
     with town.app.worker_thread():
         town.app.wait(first, timeout=30)
     path.write_text("Wind, and much more of it.")
@@ -222,7 +222,7 @@ def test_what_is_indexed_and_not_moved_yet_is_left_to_its_gateway(town: Town, be
     if before:
         town.done(town.message(town.put("a.txt", "Wind.")))
     job_id, gateway = town.push(town.message(town.put("a.txt", "Water."))), town.gateway()
-    gateway.step()
+    gateway.run_round()
     with town.app.worker_thread():
         town.app.wait(job_id, timeout=30)
 
@@ -250,7 +250,7 @@ def test_a_walk_between_the_end_of_a_job_and_the_move_removes_nothing(town: Town
     message = town.message(path)
     town.push(message)
     gateway = town.gateway()
-    gateway.step()
+    gateway.run_round()
     folder = town.inbox() / "processed" if what == "processed" else town.inbox()
     with town.app.worker_thread():
         town.app.wait(message["job_id"], timeout=60)
@@ -275,7 +275,7 @@ def test_a_file_that_was_taken_away_instead_of_moved_is_gone(town: Town):
     path = town.put("a.md", "Water drives the wheel.")
     message = town.message(path)
     town.push(message)
-    town.gateway().step()
+    town.gateway().run_round()
     with town.app.worker_thread():
         town.app.wait(message["job_id"], timeout=60)
         path.unlink()

@@ -1,4 +1,4 @@
-"""What a message of the contract must hold, and what it means when a field is left out."""
+"""Messages of the contract: required fields and defaults."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import InvalidMessage, UnsupportedSource
-from penstock.redis_contract.keys import Served, in_turn, served
+from penstock.redis_contract.keys import ServedList, rotate_lists, served_lists
 from penstock.redis_contract.message import Message, MessageOptions, decode, read
 
 WHOLE: dict[str, Any] = {
@@ -120,11 +120,11 @@ def test_a_message_reads_back():
 
 
 def test_lists_of_one_priority_go_round_and_the_lowest_is_not_starved():
-    lists = served(["a", "b"])
-    first, second = in_turn(lists, 0), in_turn(lists, 1)
+    lists = served_lists(["a", "b"])
+    first, second = rotate_lists(lists, 0), rotate_lists(lists, 1)
 
-    assert Served("rag:ingest:queue:high", 8) == first[0] == second[0]
-    assert Served("rag:ingest:queue:low", 1) == first[-1] == second[-1]
+    assert ServedList("rag:ingest:queue:high", 8) == first[0] == second[0]
+    assert ServedList("rag:ingest:queue:low", 1) == first[-1] == second[-1]
     assert {one.key for one in first[1:-1]} == {
         "rag:ingest:queue",
         "rag:ingest:queue:normal",
@@ -134,4 +134,4 @@ def test_lists_of_one_priority_go_round_and_the_lowest_is_not_starved():
         "rag:ingest:waiting:b",
     }
     assert first[1] != second[1]
-    assert Served("rag:ingest:queue:low", 1) == in_turn(lists, 15)[0]
+    assert ServedList("rag:ingest:queue:low", 1) == rotate_lists(lists, 15)[0]

@@ -1,4 +1,4 @@
-"""What cannot become a job goes to the dead letters with the reason, and never blocks the list."""
+"""Refused messages go to the dead letters with the reason, and never block the list."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_refused_message_leaves_its_error_beside_its_file(town: Town, name: st
     message = town.message(path) | fields
     town.push(message)
 
-    town.gateway().step()
+    town.gateway().run_round()
 
     found = record(town, "a.txt")
     assert (code, "failed") == (found["error_code"], found["status"])
@@ -118,7 +118,7 @@ def test_the_record_of_a_refused_message_goes_when_the_file_is_done(town: Town):
     message = town.message(town.put("a.txt", "Water."))
     town.push(message | {"rag_id": "other_rag", "job_id": "first"})
     gateway = town.gateway()
-    gateway.step()
+    gateway.run_round()
     assert "first" == record(town, "a.txt")["job_id"]
     town.push(message)
 
@@ -138,7 +138,7 @@ def test_no_record_is_written_where_the_gateway_may_not_write(town: Town, tmp_pa
     for path in (outside, shared, link, town.inbox() / "incoming" / "missing.txt", own):
         town.push(town.message(path, retry_count=-1))
 
-    town.gateway().step()
+    town.gateway().run_round()
 
     found = sorted(one.relative_to(tmp_path) for one in tmp_path.rglob("*.error.json"))
     assert [own.with_name("a.txt.error.json").relative_to(tmp_path)] == found
@@ -150,11 +150,11 @@ def test_a_message_with_the_id_of_another_leaves_the_record_at_its_own_file(town
     first = town.message(town.put("a.txt", "Water."))
     town.push(first)
     gateway = town.gateway()
-    gateway.step()
+    gateway.run_round()
     other = town.message(town.put("b.txt", "Wind."), job_id=first["job_id"])
     for message in (other, first | {"max_retries": 5}):
         town.push(message)
-        gateway.step()
+        gateway.run_round()
 
     assert ("ERR_DUPLICATE_ID", {}) == (record(town, "b.txt")["error_code"], record(town, "a.txt"))
     assert "Traceback" in record(town, "b.txt")["traceback"]
@@ -168,7 +168,7 @@ def test_a_message_that_is_no_text_has_a_hash_when_its_id_can_be_read(town: Town
         raw = json.dumps(message).replace("\\u00fc", "\\ud800").encode()
     town.redis.lpush(QUEUE, raw)
 
-    town.gateway().step()
+    town.gateway().run_round()
 
     shown = town.hash(message["job_id"])
     assert ("failed", "ERR_INVALID_MESSAGE", "a.txt") == tuple(
@@ -181,7 +181,7 @@ def test_a_message_that_is_no_text_has_a_hash_when_its_id_can_be_read(town: Town
 def test_an_id_that_is_no_text_names_no_hash(town: Town):
     town.redis.lpush(QUEUE, b'{"job_id": "J\xfcrgen"}')
 
-    town.gateway().step()
+    town.gateway().run_round()
 
     assert ([], 1) == (list(town.redis.scan_iter("rag:ingest:job:*")), len(town.letters()))
 
@@ -206,7 +206,7 @@ def test_a_file_that_came_too_late_to_be_read_stays(town: Town):
     message = town.message(path)
     town.push(message)
     gateway = town.gateway()
-    gateway.step()
+    gateway.run_round()
     with town.app.worker_thread():
         town.app.wait(message["job_id"], timeout=60)
     path.write_text("Water.")
@@ -227,10 +227,10 @@ def test_a_message_sent_twice_is_one_job(town: Town):
     gateway = town.gateway()
     town.push(message)
     town.push(message)
-    gateway.step()
+    gateway.run_round()
     town.settle(gateway, message["job_id"])
     town.push(message)
-    gateway.step()
+    gateway.run_round()
 
     assert ("done", []) == (town.hash(message["job_id"])["status"], town.letters())
     assert 1 == len(town.app.jobs())
@@ -244,11 +244,11 @@ def test_a_message_that_counts_one_more_attempt_puts_a_failed_job_back(town: Tow
     path.write_text("Water.")
 
     town.push(message)
-    town.gateway().step()
+    town.gateway().run_round()
     assert "failed" == town.hash(message["job_id"])["status"]
     town.push(message | {"retry_count": 1})
     gateway = town.gateway()
-    gateway.step()
+    gateway.run_round()
     assert ("queued", "", -1) == (
         town.hash(message["job_id"])["status"],
         town.hash(message["job_id"])["file"],
@@ -266,7 +266,7 @@ def test_a_message_that_was_refused_can_be_mended_and_sent_again(town: Town):
     assert "failed" == town.done(message | {"rag_id": "other_rag"})["status"]
     gateway = town.gateway()
     town.push(message)
-    gateway.step()
+    gateway.run_round()
 
     assert "queued" == town.hash(message["job_id"])["status"]
 
@@ -281,7 +281,7 @@ def test_an_id_that_was_used_for_something_else(town: Town):
     other = town.message(town.put("b.txt", "Wind."), job_id=first["job_id"])
     town.push(other)
 
-    town.gateway().step()
+    town.gateway().run_round()
 
     (letter,) = town.letters()
     assert ("ERR_DUPLICATE_ID", other) == (letter["code"], letter["message"])
@@ -294,11 +294,11 @@ def test_a_bad_message_does_not_touch_the_hash_of_a_job_that_has_its_id(town: To
     good = town.message(town.put("a.txt", "Water."))
     gateway = town.gateway()
     town.push(good)
-    gateway.step()
+    gateway.run_round()
     if ended:
         town.settle(gateway, good["job_id"])
     town.push(good | {"rag_id": "other_rag"})
-    gateway.step()
+    gateway.run_round()
 
     assert ("done" if ended else "queued") == town.hash(good["job_id"])["status"]
     assert ["ERR_UNKNOWN_RAG"] == [letter["code"] for letter in town.letters()]
@@ -309,7 +309,7 @@ def test_a_full_queue_holds_messages_back_instead_of_failing(town: Town, tmp_pat
     ids = [small.push(small.message(small.put(f"{n}.txt", f"Water {n}."))) for n in range(8)]
     gateway = small.gateway()
     for _ in range(5):
-        gateway.step()
+        gateway.run_round()
 
     assert (3, 5) == (len(small.app.jobs(status="pending")), small.redis.llen(QUEUE))
     assert {"done"} == {shown["status"] for shown in small.settle(gateway, *ids)}
@@ -323,10 +323,10 @@ def test_what_the_queue_has_no_room_for_after_all_waits_with_the_gateway(town: T
     gateway = small.gateway()
     taken = gateway._lists.take(4)
     gateway._intake.forget()
-    gateway.step()
+    gateway.run_round()
 
     pending = small.app.jobs(status="pending")
-    assert (4, 3, 1) == (len(taken), len(pending), len(gateway._lists.left()))
+    assert (4, 3, 1) == (len(taken), len(pending), len(gateway._lists.list_taken()))
     assert {"done"} == {shown["status"] for shown in small.settle(gateway, *ids)}
     assert NOTHING_LEFT == small.left_over()
     small.close()
@@ -338,7 +338,7 @@ def test_a_tenant_without_room_does_not_keep_the_others_waiting(town: Town, tmp_
     full = [small.push(small.message(small.put(f"{n}.txt", "Water."))) for n in range(5)]
     other = small.push(small.message(small.put("o.txt", "Wind.", "faq_rag"), "faq_rag"))
     gateway = small.gateway()
-    gateway.step()
+    gateway.run_round()
 
     assert ["a", "a", "b"] == sorted(job.tenant_id for job in small.app.jobs(status="pending"))
     assert {"done"} == {shown["status"] for shown in small.settle(gateway, *full, other)}
@@ -350,11 +350,11 @@ def test_a_job_that_is_cancelled_or_purged_ends_its_hash(town: Town):
     gateway = town.gateway()
     first = town.push(town.message(town.put("a.txt", "Water.")))
     second = town.push(town.message(town.put("b.txt", "Wind.")))
-    gateway.step()
+    gateway.run_round()
     town.app.cancel(first)
     town.app.cancel(second)
     town.app.queue.prune({town.app.job(second).status: town.app.queue.now()}, limit=1)
-    gateway.step()
+    gateway.run_round()
 
     found = {town.hash(job_id)["error_type"] for job_id in (first, second)}
     assert {"Cancelled", "Removed"} == found

@@ -1,4 +1,4 @@
-"""A gateway that starts: before its server, beside others, and after a time in which nobody looked."""
+"""Start of a gateway: before the server, beside other gateways, and after a time without any."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_gateway_that_waits_for_its_server_can_be_stopped(tmp_path: Path):
 
 def other(town: Town, *rag_ids: str) -> Lists:
     """Of another configuration, in front of another queue."""
-    made = Lists(Broker(town.url, whole=True), gateway="other.x-1-1", house="other", rag_ids=rag_ids)
+    made = Lists(Broker(town.url, whole=True), gateway="other.x-1-1", group="other", rag_ids=rag_ids)
     made.beat({"rags": rag_ids})
     return made
 
@@ -72,7 +72,7 @@ def test_a_message_for_a_rag_of_another_gateway_is_left_to_it(town: Town, key: s
     town.push(town.message(town.put("b.txt", "More water."), "attic_rag"), f"{QUEUE}:attic_rag")
     gateway = town.gateway()
 
-    gateway.step()
+    gateway.run_round()
 
     assert [] == town.letters()
     shown = town.hash(message["job_id"])
@@ -90,7 +90,7 @@ def test_a_rag_that_no_gateway_knew_is_a_dead_letter(town: Town, why: str):
     message = town.message(town.put("a.txt", "Water."), "attic_rag")
     town.push(message)
 
-    town.gateway().step()
+    town.gateway().run_round()
 
     (letter,) = town.letters()
     assert "ERR_UNKNOWN_RAG" == letter["code"]
@@ -105,9 +105,9 @@ def test_gateways_say_which_rags_they_serve(town: Town):
     town.push(message)
     (taken,) = lists.take(1)
 
-    assert lists.pass_on(taken, fields.waiting(read(message)), away_s=0.0)
+    assert lists.pass_on(taken, fields.waiting_fields(read(message)), away_s=0.0)
 
-    assert [] == lists.left()
+    assert [] == lists.list_taken()
     (found,) = town.settle(town.gateway(), message["job_id"])
     assert "done" == found["status"]
     lists.broker.close()
@@ -122,7 +122,7 @@ def test_a_job_that_ended_while_redis_forgot_and_nobody_looked_is_told_at_the_ne
     message = town.message(path)
     town.push(message)
     gateway = town.gateway()
-    gateway.step()
+    gateway.run_round()
     gateway.leave()
     with town.app.worker_thread():
         town.app.wait(message["job_id"], timeout=60)
@@ -145,7 +145,7 @@ def test_a_job_that_ended_while_redis_forgot_is_told_by_a_gateway_that_went_on(
     message = town.message(path)
     town.push(message)
     gateway = town.gateway()
-    gateway.step()
+    gateway.run_round()
     with town.app.worker_thread():
         town.app.wait(message["job_id"], timeout=60)
     town.empty()
@@ -164,7 +164,7 @@ def test_what_came_after_a_job_ended_is_not_its_file(town: Town):
     letters.unlink()
     path = town.put("a.pdf", "Another file, whose message is yet to come.")
 
-    town.gateway().step()
+    town.gateway().run_round()
 
     assert path.exists()
     assert ([], {}, False) == (town.letters(), town.hash(message["job_id"]), letters.exists())

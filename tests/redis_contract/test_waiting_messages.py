@@ -1,4 +1,4 @@
-"""Gateways with different RAGs on one list: a message waits for the gateway that serves its RAG."""
+"""Gateways with different RAGs on one list: a message waits for the gateway of the RAG."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock import config
 from penstock.redis_contract import factory, keys
 from penstock.redis_contract.gateway import Gateway
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
-from tests.redis_contract.killed_gateway import WAITING_POINTS, served
+from tests.redis_contract.killed_gateway import WAITING_POINTS, start_gateway
 from tests.redis_contract.test_crash import silent
 from tests.worker.worker_processes import until
 
@@ -29,7 +29,7 @@ def _at_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings_of(town: Town, *rag_ids: str, **more: Any) -> config.Settings:
-    """The settings of a gateway that serves only these RAGs."""
+    """Settings of a gateway for only these RAGs."""
     path = town.place / f"{'-'.join(rag_ids)}.yaml"
     named = "".join(f"  {rag_id}: {{folders: [shared]}}\n" for rag_id in rag_ids)
     path.write_text(f"sources: sources\nrags:\n{named}")
@@ -62,7 +62,7 @@ def statuses(town: Town, rags: dict[str, str]) -> dict[str, set[str]]:
 
 
 def never_served(town: Town, rag_id: str) -> None:
-    """Let time pass for a RAG whose gateway is gone."""
+    """Age the last announcement of a RAG, as if time had passed."""
     town.redis.hset(keys.RAGS, rag_id, LONG_AGO)
 
 
@@ -88,9 +88,9 @@ def test_messages_wait_for_a_gateway_that_is_being_restarted(town: Town):
 def test_messages_keep_their_order_while_they_wait(town: Town):
     gateway_of(town, "faq_rag").leave()
     rags = pushed(town, 8)
-    gateway_of(town, "policies_rag").step()
+    gateway_of(town, "policies_rag").run_round()
 
-    gateway_of(town, "faq_rag").step()
+    gateway_of(town, "faq_rag").run_round()
 
     jobs = town.app.jobs(collection="faq_rag")
     assert [job_id for job_id in rags if rags[job_id] == "faq_rag"] == sorted(job.queue_id for job in jobs)
@@ -102,12 +102,12 @@ def test_a_message_that_waits_is_not_read_again_and_again(town: Town, monkeypatc
     gateway_of(town, "faq_rag").leave()
     gateway = gateway_of(town, "policies_rag")
     rags = pushed(town, 8)
-    gateway.step()
+    gateway.run_round()
     read: list[object] = []
     monkeypatch.setattr(gateway._intake, "_read", read.append)
 
     for _ in range(5):
-        gateway.step()
+        gateway.run_round()
 
     assert ([], 4) == (read, town.redis.llen("rag:ingest:waiting:faq_rag"))
     assert {"policies_rag": {"queued"}, "faq_rag": {"queued"}} == statuses(town, rags)
@@ -118,11 +118,11 @@ def test_a_rag_that_no_gateway_serves_for_too_long_fails_its_messages(town: Town
     gateway = gateway_of(town, "policies_rag")
     file = town.put("a.txt", "Water.", "faq_rag")
     job_id = town.push(town.message(file, "faq_rag"))
-    gateway.step()
+    gateway.run_round()
     assert "queued" == town.hash(job_id)["status"]
 
     never_served(town, "faq_rag")
-    gateway.step()
+    gateway.run_round()
 
     assert ("failed", "ERR_UNKNOWN_RAG") == tuple(town.hash(job_id)[x] for x in ("status", "error_code"))
     assert ["ERR_UNKNOWN_RAG"] == [letter["code"] for letter in town.letters()]
@@ -141,7 +141,7 @@ def test_how_long_a_rag_may_be_away_is_a_setting(town: Town):
         town.redis.hset(keys.RAGS, "faq_rag", (seconds - 1800) * 1000)
         job_id = town.push(town.message(town.put(f"{away_s}.txt", "Water.", "faq_rag"), "faq_rag"))
 
-        gateway.step()
+        gateway.run_round()
 
         assert status == town.hash(job_id)["status"]
 
@@ -150,7 +150,7 @@ def test_a_message_for_a_rag_that_never_was_does_not_wait(town: Town):
     file = town.put("a.txt", "Water.", "attic_rag")
     job_id = town.push(town.message(file, "attic_rag"))
 
-    town.gateway().step()
+    town.gateway().run_round()
 
     assert ("failed", ["ERR_UNKNOWN_RAG"]) == (
         town.hash(job_id)["status"],
@@ -162,7 +162,7 @@ def test_a_message_for_a_rag_that_never_was_does_not_wait(town: Town):
 def test_a_restarted_gateway_of_its_own_process_loses_and_doubles_nothing(town: Town):
     ours, theirs = settings_of(town, "policies_rag"), settings_of(town, "faq_rag")
     with town.app.worker_thread():
-        gateways = [served(ours), served(theirs)]
+        gateways = [start_gateway(ours), start_gateway(theirs)]
         try:
             until(lambda: town.redis.hlen(keys.RAGS) == 2)
             rags = pushed(town, 20)
@@ -170,7 +170,7 @@ def test_a_restarted_gateway_of_its_own_process_loses_and_doubles_nothing(town: 
                 gateways[1].send_signal(ending)
                 gateways[1].wait(60)
                 rags |= pushed_more(town, len(rags))
-                gateways[1] = served(theirs)
+                gateways[1] = start_gateway(theirs)
             done = {"policies_rag": {"done"}, "faq_rag": {"done"}}
             until(lambda: statuses(town, rags) == done, 120)
         finally:
@@ -196,9 +196,9 @@ def test_a_gateway_killed_while_messages_wait_loses_and_doubles_nothing(town: To
     gateway_of(town, "faq_rag").leave()
     rags = pushed(town, 8)
     if point != "left to another gateway":
-        gateway_of(town, "policies_rag").step()
+        gateway_of(town, "policies_rag").run_round()
         never_served(town, "faq_rag")
-    killed = served(settings_of(town, "policies_rag"), point)
+    killed = start_gateway(settings_of(town, "policies_rag"), point)
     assert -signal.SIGKILL == killed.wait(60)
     silent(town)
 
@@ -229,7 +229,7 @@ def test_a_key_of_another_type_does_not_stop_the_other_lists(
 
     found = town.settle(gateway, good["job_id"], bad["job_id"])
     for _ in range(3):
-        gateway.step()
+        gateway.run_round()
 
     assert ["done", "failed"] == [shown["status"] for shown in found]
     beside = f"{QUEUE}:dead-letter:aside" if key.endswith("dead-letter") else f"{QUEUE}:dead-letter"
@@ -252,7 +252,7 @@ def health(town: Town) -> dict[str, Any]:
 def test_health_names_rags_that_messages_wait_for(town: Town):
     gateway_of(town, "faq_rag").leave()
     pushed(town, 8)
-    gateway_of(town, "policies_rag").step()
+    gateway_of(town, "policies_rag").run_round()
 
     assert {"faq_rag": 4} == health(town)["waiting"]
 
@@ -284,13 +284,13 @@ def test_a_status_written_late_by_the_producer_does_not_stay(town: Town, ending:
     message = town.message(town.put("a.txt", content)) | ({"retry_count": -1} if ending == "refused" else {})
     gateway, job_id = town.gateway(), message["job_id"]
     town.push(message)
-    gateway.step()
+    gateway.run_round()
     if ending in ("done", "failed"):
         town.settle(gateway, job_id)
     late(town, job_id)
 
     due(town)
-    town.gateway().step()
+    town.gateway().run_round()
 
     expected = "failed" if ending == "refused" else ending
     shown = town.hash(job_id)
@@ -305,7 +305,7 @@ def test_a_hash_is_compared_for_a_while_and_then_forgotten(town: Town):
     gateway = town.gateway()
     for _ in range(3):
         due(town)
-        gateway.step()
+        gateway.run_round()
 
     assert 0 == town.redis.exists("rag:ingest:recent", "rag:ingest:recent:fields")
 
@@ -316,6 +316,6 @@ def test_a_hash_that_was_removed_is_not_written_again(town: Town):
     town.redis.delete(f"rag:ingest:job:{message['job_id']}")
 
     due(town)
-    town.gateway().step()
+    town.gateway().run_round()
 
     assert {} == town.hash(message["job_id"])

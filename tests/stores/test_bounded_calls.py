@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.job import ClaimRequest, Scope
-from penstock.queue.postgres import row_counts
+from penstock.queue.postgres import queue as postgres_queue
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.queue.postgres.rows import SQL as POSTGRES
 from penstock.queue.protocol import Queue
@@ -138,7 +138,7 @@ def test_a_statement_on_postgres_reads_a_bounded_part(
 def test_a_large_table_is_estimated_and_a_small_part_of_it_counted(
     many_on_postgres: PostgresQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_counts, "FEW_PAGES", 100)
+    monkeypatch.setattr(postgres_queue, "FEW_PAGES", 100)
     many_on_postgres.claim(ClaimRequest("w1", 50))
     counts, exact = many_on_postgres.tally()
     running = sum(number for (status, _, _), number in counts.items() if status == "in_progress")

@@ -41,7 +41,6 @@ FOREIGN_IN_POSTGRES = FOREIGN | {
 PARTIAL = {
     "DROP TABLE queue_pause": (QUEUE, "queue_pause"),
     "DROP VIEW task_queue": (QUEUE, "task_queue"),
-    "DELETE FROM penstock_migration WHERE number > 1": (QUEUE, "task_queue"),
     "DELETE FROM penstock_migration": (QUEUE, "unified_queue"),
     "DROP INDEX idx_sources_path": (CATALOG, "idx_sources_path"),
     "DROP TABLE catalog_walk": (CATALOG, "catalog_walk"),

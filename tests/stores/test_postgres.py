@@ -147,12 +147,12 @@ HOT: dict[str, dict[str, object]] = {
     "take_plain": {"limit": 10, "locks": 200, "now": T0, "until": T0, "worker_id": "w"},
     "promote": {"now": T0, "most": 100},
     "renew": {"ids": "{job_1}", "numbers": "{1}", "leases": "{NULL}", "progress": "{NULL}", "now": T0},
-    "hold": {"ids": "{job_1}"},
+    "lock_rows": {"ids": "{job_1}"},
     "live": {"tenants": "{t}", "branches": "{main}", "keys": "{a}"},
     "first_parked": {"keys": "{a}"},
     "wake": {"keys": "{a}", "channel": "c"},
     "wake_one": {"key": "a", "channel": "c"},
-    "surroundings": {"ids": "{job_1}", "tenants": "{t}", "priorities": "{5}"},
+    "flow_turns": {"ids": "{job_1}", "tenants": "{t}", "priorities": "{5}"},
     "expired": {"now": T0, "limit": 10},
     "add_plain": dict.fromkeys(re.findall(r"%\((\w+)\)s", SQL["add_plain"])),
 }
@@ -254,7 +254,7 @@ def test_a_machine_whose_clock_is_wrong_neither_steals_nor_starves(
 @pytest.fixture
 def pooled(opened: Opener) -> PostgresQueue:
     queue = opened(pooled=True)
-    queue._connections._give_back = _left_clean  # type: ignore[method-assign]
+    queue._connections._return = _left_clean  # type: ignore[method-assign]
     return queue
 
 

@@ -162,7 +162,7 @@ def halfway(queue: PostgresQueue) -> Iterator[Callable[[], list[Claim]]]:
 
     def claim(rows: PostgresRows) -> list[Claim]:
         claim = PostgresClaim(rows, ClaimRequest("w", 10), T0)
-        look = claim.look(10)
+        look = claim.send_candidates(10)
         rows.scalar("pending", cap=1)
         looked.set()
         assert go.wait(30)

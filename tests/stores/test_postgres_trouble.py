@@ -18,7 +18,7 @@ import pytest
 from penstock import Penstock, errors, lifecycle
 from penstock.clock import new_ids
 from penstock.database.postgres_connections import PostgresConnections
-from penstock.database.postgres_errors import ours
+from penstock.database.postgres_errors import translate_error
 from penstock.job import ClaimRequest, JobQuery, NewJob, Status
 from penstock.queue.postgres.queue import PostgresQueue
 from penstock.queue.postgres.rows import PostgresRows
@@ -281,7 +281,7 @@ def test_all_connections_busy(url: str) -> None:
     ],
 )
 def test_what_cannot_be_made_to_happen_here(error: psycopg.Error, kind: type[errors.PenstockError]) -> None:
-    assert kind is type(ours(error, "postgresql://host/db"))
+    assert kind is type(translate_error(error, "postgresql://host/db"))
 
 
 def test_a_server_that_may_lose_what_it_acknowledged_says_so(url: str, own: Own) -> None:

@@ -27,7 +27,7 @@ from penstock.errors import (
 )
 from penstock.job import ClaimRequest, JobQuery, Status
 from penstock.queue.redis.queue import RedisQueue
-from penstock.queue.redis.server import ours
+from penstock.queue.redis.server import translate_error
 from tests.servers.redis import Server, contents, own_server
 from tests.stores.new_jobs import new
 from tests.stores.test_redis import PATIENCE_S
@@ -179,7 +179,7 @@ def test_a_cluster_node_that_holds_the_queue_serves_it_and_another_does_not(tmp_
     ],
 )
 def test_what_a_server_can_say(text: str, kind: type[StoreError]) -> None:
-    error = ours(redis.exceptions.ResponseError(text), "redis://h:1/0")
+    error = translate_error(redis.exceptions.ResponseError(text), "redis://h:1/0")
     assert kind is type(error)
     assert "redis://h:1/0" in str(error)
 

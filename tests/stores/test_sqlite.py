@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from penstock import items, lifecycle
-from penstock.database.sqlite_connections import translated
+from penstock.database.sqlite_connections import SqliteConnections, translating_errors
+from penstock.database.sqlite_schema import SqliteSchema, migrate
 from penstock.errors import InvalidRequest, SchemaMismatch, StateDamaged, StoreUnavailable
 from penstock.job import ClaimRequest, Job, JobQuery, Status
 from penstock.queue.sqlite.queue import SqliteQueue
@@ -42,6 +43,48 @@ def test_the_file_is_in_wal_mode_with_full_sync(queue: SqliteQueue) -> None:
     with queue._connections.writing() as connection:
         assert ("wal",) == connection.execute("PRAGMA journal_mode").fetchone()
         assert (2,) == connection.execute("PRAGMA synchronous").fetchone()
+
+
+def test_only_the_owner_may_read_a_new_file(queue: SqliteQueue, path: Path) -> None:
+    queue.add([new(1)])
+    modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.glob("queue.db*")}
+
+    assert {"queue.db": 0o600, "queue.db-wal": 0o600, "queue.db-shm": 0o600} == modes
+
+
+def test_the_mode_of_an_existing_file_stays(path: Path) -> None:
+    SqliteQueue(path).close()
+    path.chmod(0o640)
+    SqliteQueue(path).close()
+
+    assert 0o640 == path.stat().st_mode & 0o777
+
+
+def test_an_older_file_gets_only_the_later_scripts(path: Path) -> None:
+    scripts = [(1, "CREATE TABLE first (a);\n"), (2, "CREATE TABLE second (b);\n")]
+    connections = SqliteConnections(path, synchronous="FULL", busy_timeout_s=1)
+    migrate(connections, path, SqliteSchema("ledger", scripts[:1]))
+    migrate(connections, path, SqliteSchema("ledger", scripts))
+    with connections.reading() as connection:
+        applied = connection.execute("SELECT number FROM ledger").fetchall()
+        assert [] == connection.execute("SELECT b FROM second").fetchall()
+    connections.close()
+
+    assert [(1,), (2,)] == applied
+
+
+def test_a_file_with_half_of_a_later_script_is_refused(path: Path) -> None:
+    scripts = [(1, "CREATE TABLE first (a);\n"), (2, "CREATE TABLE second (b);\n")]
+    connections = SqliteConnections(path, synchronous="FULL", busy_timeout_s=1)
+    migrate(connections, path, SqliteSchema("ledger", scripts[:1]))
+    with connections.writing() as connection:
+        connection.execute("CREATE TABLE second (b)")
+
+    with pytest.raises(
+        SchemaMismatch, match="has second of a later schema than 1, the last that was recorded"
+    ):
+        migrate(connections, path, SqliteSchema("ledger", scripts))
+    connections.close()
 
 
 def test_normal_sync_is_a_setting(path: Path) -> None:
@@ -75,7 +118,7 @@ HOT = ["promote", "plain_claims", "plain_claim", "finish", "take", "get", "first
 
 @pytest.mark.parametrize("name", HOT)
 def test_no_statement_of_the_hot_path_scans_the_table(queue: SqliteQueue, path: Path, name: str) -> None:
-    values = ["x"] * SQL[name].count("?")
+    values: list[object] = ["x"] * SQL[name].count("?")
     if name == "promote":
         values = ["x", 100]
 
@@ -285,5 +328,8 @@ def test_a_file_that_cannot_be_locked_is_a_store_that_is_away(path: Path):
     error = sqlite3.OperationalError("locking protocol")
     error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL
 
-    with pytest.raises(StoreUnavailable, match=r"could not be locked \(locking protocol\)"), translated(path):
+    with (
+        pytest.raises(StoreUnavailable, match=r"could not be locked \(locking protocol\)"),
+        translating_errors(path),
+    ):
         raise error

@@ -13,8 +13,6 @@ import pytest
 from penstock import Penstock, config, lifecycle
 from penstock.clock import format_time
 from penstock.job import ClaimRequest
-from penstock.queue.sql.statements import migrations
-from penstock.queue.sqlite.queue import SqliteQueue
 
 COLUMNS = (
     "task_id entity_type entity_id function_name payload status error_message retry_count max_retries "
@@ -130,16 +128,3 @@ def test_the_table_below_refuses_what_no_task_may_be(
 
     with pytest.raises(sqlite3.IntegrityError):
         database.execute(f"UPDATE unified_queue SET {change}")
-
-
-def test_a_store_of_the_first_schema_gets_the_view(tmp_path: Path):
-    database = sqlite3.connect(tmp_path / "old.db", isolation_level=None)
-    database.executescript(dict(migrations("sqlite"))[1])
-    database.execute(
-        "CREATE TABLE penstock_migration (number INTEGER NOT NULL PRIMARY KEY, applied_at TEXT NOT NULL)"
-    )
-    database.execute("INSERT INTO penstock_migration VALUES (1, 'then')")
-    SqliteQueue(tmp_path / "old.db").close()
-
-    assert [] == database.execute("SELECT * FROM task_queue").fetchall()
-    database.close()

@@ -124,6 +124,7 @@ def test_good_payloads_are_read(item_type, op, payload):
         ),
         ("folder", "ingest", {"folder_path": "/a", "chunk_overlap": 257}, "chunk_overlap", "256"),
         ("content", "ingest", {"content": "x", "chunk_overlap": -1}, "chunk_overlap", ">= 0"),
+        ("folder", "ingest", {"folder_path": "/a", "gate": "chapter"}, "gate", "one of page, document"),
         ("folder", "ingest", {"folder_path": "/a", "patterns": "*.py"}, "patterns", "array"),
         ("folder", "ingest", {"folder_path": "/a", "patterns": ["*", ""]}, "patterns[1]", "length >= 1"),
         ("folder", "ingest", {"folder_path": "/a", "recursive": "yes"}, "recursive", "expected bool"),

@@ -6,6 +6,6 @@
 ``index``, ``job_progress``: ``penstock index`` and its progress bar
 ``document_commands``, ``change_commands``, ``rebuild``, ``search``: documents
 ``job_commands``, ``queue_commands``, ``queue_inspect``, ``queue_manage``: jobs and the queue
-``worker``, ``gateway``, ``ingest``: long-running processes, and producers of the Redis contract
+``worker``, ``redis_commands``: long-running processes, and producers of the Redis contract
 ``config_commands``: settings
 """

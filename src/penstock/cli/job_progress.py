@@ -51,7 +51,7 @@ class JobSample:
 
 
 class JobProgress:
-    """Samples a job. ``jobs`` is a connection of its own, because the display runs in another thread."""
+    """Samples a job. ``jobs`` needs a separate connection, because the display runs in another thread."""
 
     def __init__(self, jobs: Jobs, job_id: str, documents: Documents) -> None:
         self._jobs = jobs

@@ -10,13 +10,12 @@ from penstock.cli import (
     change_commands,
     config_commands,
     document_commands,
-    gateway,
     index,
-    ingest,
     job_commands,
     queue_commands,
     queue_manage,
     rebuild,
+    redis_commands,
     search,
     worker,
 )
@@ -90,8 +89,8 @@ for command in (
     queue_manage.retry,
     queue_commands.queue,
     worker.worker,
-    gateway.gateway,
-    ingest.ingest,
+    redis_commands.gateway,
+    redis_commands.ingest,
     config_commands.config,
 ):
     cli.add_command(command)

@@ -15,7 +15,7 @@ import click
 from penstock import clock
 from penstock.cli.exit_codes import PIPE_CLOSED
 from penstock.errors import OutputFailed, PenstockError
-from penstock.log_output import escape_control
+from penstock.process_start import escape_control
 
 WIDE = 100_000
 """Line width where the output is not a terminal: files and programs want whole values."""

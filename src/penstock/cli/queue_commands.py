@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from penstock.cli import ingest, queue_inspect, queue_manage
+from penstock.cli import queue_inspect, queue_manage, redis_commands
 from penstock.cli.arguments import add_path, add_text, duration, read_payload
 from penstock.cli.job_views import receipt_as_json
 from penstock.cli.output import age, emit, emit_json
@@ -124,7 +124,7 @@ for command in (
     queue_inspect.list_jobs,
     queue_inspect.show,
     queue_inspect.stats,
-    ingest.queue_status,
+    redis_commands.queue_status,
     queue_manage.cancel,
     queue_manage.retry,
     queue_manage.purge,

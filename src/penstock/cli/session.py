@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.log_output import log_to_stderr
+from penstock.process_start import log_to_stderr
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly

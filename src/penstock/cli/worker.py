@@ -9,8 +9,7 @@ import click
 
 from penstock.cli.output import emit, emit_json
 from penstock.cli.session import Session
-from penstock.log_output import log_to_stderr
-from penstock.store_wait import once_reachable
+from penstock.process_start import log_to_stderr, once_reachable
 from penstock.vocabulary import how_many
 
 SHOWN = 8

@@ -1,4 +1,4 @@
-"""Semaphore that serves threads in the order they came.
+"""Fair semaphore: threads are served in order of arrival.
 
 ``threading.Semaphore`` lets a thread that releases acquire again before the one it woke: under steady use
 some threads never get their turn.
@@ -11,13 +11,15 @@ from collections import deque
 
 
 class FairSemaphore:
+    """A semaphore with a queue of waiting threads."""
+
     def __init__(self, value: int) -> None:
         self._free = value
         self._lock = threading.Lock()
         self._waiting: deque[threading.Event] = deque()
 
     def acquire(self, timeout: float | None = None) -> bool:
-        """Wait for a turn; ``timeout`` None: for ever. False: it did not come in time."""
+        """Wait for a turn; ``timeout`` None: for ever. False: timeout."""
         with self._lock:
             if self._free:
                 self._free -= 1

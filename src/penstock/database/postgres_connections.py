@@ -1,7 +1,7 @@
-"""PostgreSQL connections of one process: a few that work, one that listens, none across a fork.
+"""PostgreSQL connections of one process: a pool, and the clock of the server.
 
-A pool of our own instead of psycopg_pool: that one opens connections in threads of its own, so a wrong
-password shows only as a timeout, and a forked child inherits a pool without the threads that serve it.
+Not psycopg_pool, which opens connections in its own threads: a wrong password shows only as a timeout, and a
+forked child inherits a pool without its threads.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import psycopg
 from psycopg import pq
 from psycopg.adapt import Buffer, Loader
 from psycopg.conninfo import conninfo_to_dict
 
+from penstock import clock
 from penstock.database.fair_semaphore import FairSemaphore
-from penstock.database.postgres_errors import one_line, ours
+from penstock.database.postgres_errors import one_line, translate_error
 from penstock.errors import InvalidSetting, StoreUnavailable
 from penstock.queue import fork_hooks
 from penstock.store_url import ENCODE_PASSWORD, StoreUrl
@@ -28,21 +29,23 @@ Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 CONNECT_TIMEOUT_S = 10
 _PLANS = {"enable_seqscan": "off", "plan_cache_mode": "force_generic_plan"}
-"""Every statement has its index whatever the values: planning it once is enough, and a plan made while the
-table was small, or had no statistics, must not be one that reads it all when it has grown."""
-_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+"""Every statement has its index for all values, so one generic plan is enough. A plan made while the table
+was small, or had no statistics, must not scan the table when it has grown."""
+_BINARY_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class UtcLoader(Loader):
-    """A time as the server sends it, in UTC whatever zone the session has: that is the pooler's to choose."""
+    """Loads binary times as UTC: the time zone of a session behind a pooler is unknown."""
 
     format = pq.Format.BINARY
 
     def load(self, data: Buffer) -> datetime:
-        return _EPOCH + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
+        return _BINARY_EPOCH + timedelta(microseconds=int.from_bytes(data, "big", signed=True))
 
 
 class PostgresConnections:
+    """A pool of connections to one database and schema."""
+
     def __init__(
         self,
         url: str,
@@ -52,27 +55,27 @@ class PostgresConnections:
         timeout_s: float,
         plans: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """``plans``: more that sessions are told, such as ``enable_hashjoin``: ``off``."""
+        """``plans``: more settings of sessions, such as ``enable_hashjoin``: ``off``."""
         address, self.schema = StoreUrl(url).split_schema()
-        self._told = {"statement_timeout": str(int(timeout_s * 1000)), **_PLANS, **plans}
+        self._settings = {"statement_timeout": str(int(timeout_s * 1000)), **_PLANS, **plans}
         self.name = StoreUrl(address).masked.partition("?")[0]
         if self.schema is not None:
-            self._told["search_path"] = self.schema
+            self._settings["search_path"] = self.schema
             self.name += f" (schema {self.schema})"
         self.pooled = pooled
         self.timeout_s = timeout_s
         self.parked = False
-        """Whether rows were parked for a lock when somebody last looked: a guess of what comes next."""
+        """Whether the last check found rows parked for a lock: a guess for the next."""
         self._size = size
         self._parameters = self._read(address)
         self._reset()
-        fork_hooks.watch(self)
+        fork_hooks.register(self)
 
     def _read(self, url: str) -> dict[str, Any]:
         try:
             parameters = conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
-            # The driver may quote the URL, and with it the password.
+            # The driver may quote the URL with the password.
             raise self._not_a_url(StoreUrl(url).mask_in(one_line(error))) from None
         authority, _, rest = StoreUrl(url.partition("?")[0]).rest.partition("/")
         if "@" in str(parameters.get("host") or "") or ("@" in rest and "@" not in authority):
@@ -83,19 +86,19 @@ class PostgresConnections:
         parameters.setdefault("connect_timeout", CONNECT_TIMEOUT_S)
         parameters.setdefault("application_name", "penstock")
         if not self.pooled:
-            # A pooler refuses what it cannot keep for others; there every transaction says it for itself.
-            own = [f"-c{name}={value}" for name, value in self._told.items()]
-            # The last one counts, so the user's own come after ours; but a schema is named once, by us.
+            # A pooler refuses such options; there every transaction sets them.
+            own = [f"-c{name}={value}" for name, value in self._settings.items()]
+            # The last value counts, so options of the user come later; but the schema is set only here.
             after = own.pop() if self.schema is not None else ""
             given = str(parameters.get("options") or "")
             parameters["options"] = " ".join(filter(None, [*own, given, after]))
         return parameters
 
     @property
-    def telling(self) -> str:
-        """What a transaction behind a pooler begins with: the session, and what it was told, are others'."""
-        told = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in self._told.items())
-        return f"SELECT {told}"
+    def session_settings(self) -> str:
+        """First statement of every transaction behind a pooler, where sessions are shared."""
+        calls = (f"set_config('{name}', '{value}', true)" for name, value in self._settings.items())
+        return f"SELECT {', '.join(calls)}"
 
     def _not_a_url(self, why: str) -> InvalidSetting:
         remedy = f"Write postgresql://USER:PASSWORD@HOST:PORT/DATABASE. {ENCODE_PASSWORD}"
@@ -106,7 +109,7 @@ class PostgresConnections:
         self._room = FairSemaphore(self._size)
 
     def after_fork(self) -> None:
-        # The driver closes nothing that another process opened, so the parent's sessions go on.
+        # The driver closes no connection of another process, so the parent's sessions go on.
         self._reset()
 
     def connect(self) -> Connection:
@@ -115,13 +118,13 @@ class PostgresConnections:
                 **self._parameters, autocommit=True, prepare_threshold=None if self.pooled else 5
             )
         except psycopg.Error as error:
-            raise ours(error, self.name) or error from error
+            raise translate_error(error, self.name) or error from error
         connection.adapters.register_loader("timestamptz", UtcLoader)
         return connection
 
     @contextmanager
     def borrowed(self) -> Iterator[Connection]:
-        """A connection that nobody else uses, given back if it is still good for anything."""
+        """Borrow a connection for one thread; a usable one goes back to the pool."""
         room = self._room
         if not room.acquire(timeout=self.timeout_s or None):
             raise StoreUnavailable(
@@ -129,44 +132,46 @@ class PostgresConnections:
                 remedy="Raise PENSTOCK_POSTGRES_POOL_SIZE, or use fewer threads.",
             )
         try:
-            connection = self._kept() or self.connect()
+            connection = self._take_idle() or self.connect()
             try:
                 yield connection
             finally:
-                self._give_back(connection)
+                self._return(connection)
         finally:
             room.release()
 
     @contextmanager
     def session(self) -> Iterator[Connection]:
-        """Borrow a connection that has our settings; behind a pooler, where they last no longer, for one
-        transaction. The server's errors come as ours."""
+        """Borrow a connection with the session settings; behind a pooler for one transaction.
+
+        Errors of the server are translated.
+        """
         with self.borrowed() as connection:
             try:
                 if not self.pooled:
                     yield connection
                     return
                 with connection.transaction():
-                    connection.execute(self.telling.encode())
+                    connection.execute(self.session_settings.encode())
                     yield connection
             except psycopg.Error as error:
-                raise ours(error, self.name) or error from error
+                raise translate_error(error, self.name) or error from error
 
     def has_waiting(self) -> bool:
         """Whether a thread waits for a connection."""
         return self._room.has_waiting()
 
-    def _kept(self) -> Connection | None:
+    def _take_idle(self) -> Connection | None:
         while True:
             try:
                 connection = self._idle.pop()
             except IndexError:
                 return None
-            if not _ended_meanwhile(connection):
+            if not _has_ended(connection):
                 return connection
             connection.close()
 
-    def _give_back(self, connection: Connection) -> None:
+    def _return(self, connection: Connection) -> None:
         if connection.info.transaction_status is pq.TransactionStatus.IDLE:
             self._idle.append(connection)
         else:
@@ -174,15 +179,58 @@ class PostgresConnections:
                 connection.close()
 
     def close(self) -> None:
-        """What is borrowed is closed when it comes back; a later call opens connections again."""
+        """Close idle connections; a later call opens new ones."""
         while self._idle:
             self._idle.pop().close()
 
 
-def _ended_meanwhile(connection: Connection) -> bool:
-    """An idle session has nothing to say, so what can be read is its end: the server was restarted."""
+def _has_ended(connection: Connection) -> bool:
+    """Whether an idle session has ended: only then is there data to read."""
     if connection.closed:
         return True
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
+
+
+READ_EVERY_S = 30.0
+"""Seconds between reads: two correct clocks drift apart by less than a few milliseconds in this time."""
+
+_READ_CLOCK = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class _Reading(NamedTuple):
+    server: datetime
+    at: float
+
+
+class ServerClock:
+    """The time of the server, without a round trip for each call.
+
+    A host with a wrong clock must neither take jobs too early nor lose its own. So the time is read from the
+    server now and then, and this host only measures the time since.
+    """
+
+    def __init__(self, connections: PostgresConnections) -> None:
+        self._connections = connections
+        self._reading: _Reading | None = None
+
+    def now(self) -> datetime:
+        reading = self._reading
+        if reading is None or clock.elapsed_s() - reading.at > READ_EVERY_S:
+            reading = self._reading = self._read_clock()
+        return reading.server + timedelta(seconds=clock.elapsed_s() - reading.at)
+
+    def _read_clock(self) -> _Reading:
+        with self._connections.borrowed() as connection:
+            try:
+                before = clock.elapsed_s()
+                found = connection.execute(_READ_CLOCK, binary=True).fetchone()
+                after = clock.elapsed_s()
+            except psycopg.Error as error:
+                raise translate_error(error, self._connections.name) or error from error
+        if found is None:
+            raise AssertionError("the server has no clock")
+        # The clock was read between request and response.
+        return _Reading(_UNIX_EPOCH + timedelta(microseconds=found[0]), (before + after) / 2)

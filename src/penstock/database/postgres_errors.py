@@ -1,4 +1,4 @@
-"""PostgreSQL's errors as ours: one line, the store named, no secret in it, and what to do about it."""
+"""Translation of PostgreSQL errors: one line with the store and a remedy, without secrets."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ _BY_STATE: dict[str, tuple[type[PenstockError], str, str | None]] = {
     "22P05": (InvalidText, "cannot keep a text of the request", None),
 }
 
-AGAIN = (pg.DeadlockDetected, pg.SerializationFailure)
-"""Two transactions met; the server has undone this one, and the same again will do."""
+RETRYABLE_ERRORS = (pg.DeadlockDetected, pg.SerializationFailure)
+"""Conflicts of two transactions: the server rolled this one back, and a retry works."""
 
 
-def ours(error: psycopg.Error, name: str) -> PenstockError | None:
-    """The error as one of ours; None where it is a fault of Penstock itself."""
-    state = error.sqlstate or _state_in(error)
+def translate_error(error: psycopg.Error, name: str) -> PenstockError | None:
+    """Translate an error of the driver; None for a bug of Penstock."""
+    state = error.sqlstate or _state_from_text(error)
     known = _BY_STATE.get(state or "")
     if known is not None:
         kind, what, remedy = known
@@ -78,7 +78,7 @@ def ours(error: psycopg.Error, name: str) -> PenstockError | None:
     return None
 
 
-_IN_WORDS = {
+_STATES_BY_TEXT = {
     "password authentication failed": "28P01",
     "no password supplied": "28P01",
     "no pg_hba.conf entry": "28000",
@@ -88,22 +88,22 @@ _IN_WORDS = {
 }
 
 
-def _state_in(error: psycopg.Error) -> str | None:
-    """libpq gives no code for a refused login; the server's words come in the language of its messages."""
+def _state_from_text(error: psycopg.Error) -> str | None:
+    """Guess the state from the text: libpq has no code for a refused login."""
     text = str(error)
     if 'database "' in text and "does not exist" in text:
         return "3D000"
     if 'role "' in text and "does not exist" in text:
         return "28000"
-    return next((state for words, state in _IN_WORDS.items() if words in text), None)
+    return next((state for words, state in _STATES_BY_TEXT.items() if words in text), None)
 
 
-_SAID_BEFORE = re.compile(
+_CONNECTION_PREFIX = re.compile(
     r"^connection (failed|is bad): |connection to server (at|on) .*? failed: |FATAL: +"
     r"| Is the server running.*\?"
 )
-"""Which server it is and that it failed, as libpq says it several times over."""
+"""Repeated prefixes of libpq: the server, and that the connection failed."""
 
 
 def one_line(error: BaseException) -> str:
-    return _SAID_BEFORE.sub("", " ".join(str(error).split()))[:300]
+    return _CONNECTION_PREFIX.sub("", " ".join(str(error).split()))[:300]

@@ -1,4 +1,4 @@
-"""Bringing a PostgreSQL database to this version's schema, whoever else is doing the same."""
+"""Migration of a PostgreSQL database, safe with concurrent migrations."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from psycopg import sql
 
 from penstock.database.postgres_connections import Connection
 from penstock.database.postgres_errors import OWN_SCHEMA, RESTORE
-from penstock.database.schema_objects import created
+from penstock.database.schema_objects import created_names
 from penstock.errors import SchemaMismatch
 from penstock.queue.sql.statements import JOB_COLUMNS, migrations
 
 
 class PostgresSchema(NamedTuple):
-    """Numbered scripts, oldest first, the table that says which of them a database has had, and a statement
-    that fails where something else has their names."""
+    """Numbered scripts, oldest first, and the table of applied scripts.
+
+    ``probe``: a statement that fails on foreign tables of the same names.
+    """
 
     ledger: str
     scripts: list[tuple[int, str]]
@@ -31,15 +33,15 @@ class PostgresSchema(NamedTuple):
 
 _LOCK = b"SELECT pg_advisory_xact_lock(hashtextextended('penstock migration in ' || current_schema(), 0))"
 _CREATE_LOCK = b"SELECT pg_advisory_xact_lock(hashtextextended('penstock schema ' || %s::text, 0))"
-_THERE = b"SELECT to_regnamespace(%s::text) IS NOT NULL"
+_EXISTS = b"SELECT to_regnamespace(%s::text) IS NOT NULL"
 _LEDGER = """
 CREATE TABLE IF NOT EXISTS {} (
     number      integer     NOT NULL PRIMARY KEY,
     applied_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 )
 """
-# Read from the catalog's table: to_regclass may answer from before the lock was waited for.
-_LEDGER_THERE = b"""
+# From the system table: to_regclass may use a snapshot from before the lock.
+_LEDGER_EXISTS = b"""
 SELECT 1 FROM pg_catalog.pg_tables
 WHERE tablename = %s AND schemaname = ANY(current_schemas(false))
 """
@@ -52,7 +54,7 @@ QUEUE = PostgresSchema(
 
 def migrate(connection: Connection, name: str, schema: PostgresSchema = QUEUE) -> None:
     if _applied(connection, name, schema) >= schema.newest:
-        # Also the way in for a replica, which may be read but not written.
+        # A replica, which can only be read, is opened here.
         _refuse_incomplete(connection, name, schema)
         return
     with connection.transaction():
@@ -86,24 +88,25 @@ UNION ALL
 SELECT dictname, 'a text search dictionary' FROM pg_catalog.pg_ts_dict
 JOIN place ON place.oid = dictnamespace WHERE dictname = ANY(%(names)s)
 """
-_IN_THE_WAY = _PRESENT.format("ARRAY[current_schema()]").encode()
-_IN_REACH = _PRESENT.format("current_schemas(false)").encode()
+_PRESENT_IN_CURRENT = _PRESENT.format("ARRAY[current_schema()]").encode()
+_PRESENT_IN_PATH = _PRESENT.format("current_schemas(false)").encode()
 
 
 def _refuse_foreign(connection: Connection, name: str, schema: PostgresSchema, applied: int) -> None:
-    """Before anything is created: a name that is taken belongs to another program, or to half a migration."""
-    names = created(script for _, script in schema.after(applied))
-    present: dict[str, str] = dict(connection.execute(_IN_THE_WAY, {"names": names}).fetchall())
+    """Refuse existing names before the first CREATE: another program's, or half a migration."""
+    names = created_names(script for _, script in schema.after(applied))
+    present: dict[str, str] = dict(connection.execute(_PRESENT_IN_CURRENT, {"names": names}).fetchall())
     taken = next((each for each in names if each in present), None)
     if taken is None:
         return
-    whose = "is not Penstock's" if not applied else f"is of a later schema than {applied}, the last recorded"
-    raise SchemaMismatch(f"{name} already has {present[taken]} named {taken} that {whose}", remedy=OWN_SCHEMA)
+    reason = "is not Penstock's" if not applied else f"is of a later schema than {applied}, the last recorded"
+    message = f"{name} already has {present[taken]} named {taken} that {reason}"
+    raise SchemaMismatch(message, remedy=OWN_SCHEMA)
 
 
 def _refuse_incomplete(connection: Connection, name: str, schema: PostgresSchema) -> None:
-    names = created(script for _, script in schema.scripts)
-    present: dict[str, str] = dict(connection.execute(_IN_REACH, {"names": names}).fetchall())
+    names = created_names(script for _, script in schema.scripts)
+    present: dict[str, str] = dict(connection.execute(_PRESENT_IN_PATH, {"names": names}).fetchall())
     missing = next((each for each in names if each not in present), None)
     if missing is not None:
         raise SchemaMismatch(
@@ -113,8 +116,8 @@ def _refuse_incomplete(connection: Connection, name: str, schema: PostgresSchema
 
 
 def create(connection: Connection, namespace: str | None) -> None:
-    """Create the schema that the URL names, unless it is there. One opener at a time."""
-    if namespace is None or connection.execute(_THERE, (namespace,)).fetchone() == (True,):
+    """Create a missing schema named in the URL, one process at a time."""
+    if namespace is None or connection.execute(_EXISTS, (namespace,)).fetchone() == (True,):
         return
     with connection.transaction():
         connection.execute(_CREATE_LOCK, (namespace,))
@@ -133,7 +136,7 @@ def verify(connection: Connection, name: str, schema: PostgresSchema = QUEUE) ->
 
 
 def channel(connection: Connection) -> str:
-    """Where news of this queue are told: each schema of a database can hold one."""
+    """Return the channel of notifications: each schema of a database can hold one queue."""
     found = connection.execute(b"SELECT current_schema(), 'penstock_' || md5(current_schema())").fetchone()
     if found is None or found[0] is None:
         remedy = "Create the schema named in search_path."
@@ -142,10 +145,10 @@ def channel(connection: Connection) -> str:
 
 
 def _applied(connection: Connection, name: str, schema: PostgresSchema) -> int:
-    if connection.execute(_LEDGER_THERE, (schema.ledger,)).fetchone() is None:
+    if connection.execute(_LEDGER_EXISTS, (schema.ledger,)).fetchone() is None:
         return 0
-    asked = f"SELECT coalesce(max(number), 0) FROM {schema.ledger}"
-    latest = connection.execute(asked.encode()).fetchone()
+    statement = f"SELECT coalesce(max(number), 0) FROM {schema.ledger}"
+    latest = connection.execute(statement.encode()).fetchone()
     applied = int(latest[0]) if latest else 0
     if applied > schema.newest:
         raise SchemaMismatch(f"{name} has schema {applied}, this version knows up to {schema.newest}")

@@ -1,4 +1,4 @@
-"""Names of the tables, indexes and other objects that migration scripts create."""
+"""Names of tables, indexes and other objects created by migration scripts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ _CREATE = re.compile(
 _DROP = re.compile(r"^DROP \w+ (?:IF EXISTS )?(\w+)", re.MULTILINE)
 
 
-def created(scripts: Iterable[str]) -> list[str]:
-    """Names in the order in which they are created, without triggers (names of a table's own) and without
-    what a later script drops."""
+def created_names(scripts: Iterable[str]) -> list[str]:
+    """List names in order of creation, without triggers (unique only per table) and dropped objects."""
     names: dict[str, None] = {}
     for script in scripts:
         for name in _DROP.findall(script):

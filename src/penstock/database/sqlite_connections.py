@@ -1,7 +1,7 @@
-"""SQLite connections of one process: one that writes, one that reads, one that listens.
+"""SQLite connections of one process: for writing, for reading and for notifications.
 
-Each is used by one thread at a time. SQLite would allow more, but a statement that one thread has not read to
-its end keeps a write of another from the newest state, and the write fails at once as busy.
+Each is used by one thread at a time. SQLite would allow more, but an unfinished read of one thread keeps a
+write of another from the newest state, and the write fails at once as busy.
 """
 
 from __future__ import annotations
@@ -32,20 +32,24 @@ from penstock.errors import (
 from penstock.queue import fork_hooks
 
 DESCRIPTORS = 4
-"""Files that an open store needs at once: the database, its log, its index, and a temporary one."""
+"""Files of an open store: database, log, index and a temporary file."""
 
-ASK_AGAIN_S = 0.002
-"""How often, at least, a writer that waits asks whether the lock is free."""
+RETRY_S = 0.002
+"""Longest time between two attempts of a waiting writer to take the lock."""
 
 
 def truncate_log(path: Path, busy_timeout_s: float) -> None:
-    """Copy the write-ahead log back into the database file and empty it. A reader that takes too long leaves
-    it as it is. On a connection of its own: others may be in the middle of a transaction."""
+    """Copy the write-ahead log back into the database file and empty the log.
+
+    A long reader leaves the log as it is. On a separate connection: others may be in a transaction.
+    """
     with closing(sqlite3.connect(path, timeout=busy_timeout_s, isolation_level=None)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 class SqliteConnections:
+    """The connections to one database file."""
+
     def __init__(
         self,
         path: Path,
@@ -55,7 +59,7 @@ class SqliteConnections:
         foreign_keys: bool = False,
         functions: Mapping[str, Callable[[Any, Any], bool]] | None = None,
     ) -> None:
-        """``functions``: SQL functions of two arguments, also in place of SQLite's own."""
+        """``functions``: SQL functions of two arguments, which may replace built-in ones."""
         self.path = path
         self.file = sqlite_file.SqliteFile(path)
         self._synchronous = synchronous
@@ -64,7 +68,7 @@ class SqliteConnections:
         self._functions = functions or {}
         self._inherited: list[dict[str, sqlite3.Connection]] = []
         self._reset()
-        fork_hooks.watch(self)
+        fork_hooks.register(self)
 
     def _reset(self) -> None:
         self._write_lock = threading.RLock()
@@ -74,12 +78,12 @@ class SqliteConnections:
         self._open: dict[str, sqlite3.Connection] = {}
 
     def after_fork(self) -> None:
-        # A connection carried across fork corrupts the file, also by being closed: keep it and open our own.
+        # Using or closing an inherited connection corrupts the file: keep it and open new ones.
         self._inherited.append(self._open)
         self._reset()
 
     def get(self, role: str) -> sqlite3.Connection:
-        """The connection of a role. Only for the thread that has the role to itself."""
+        """Return the connection of a role. The caller must hold the lock of the role."""
         connection = self._open.get(role)
         if connection is None or self.file.written_since(role):
             with self._opening:
@@ -90,24 +94,25 @@ class SqliteConnections:
 
     def _connect(self, role: str) -> sqlite3.Connection:
         self.file.refuse_vanished()
+        self.file.create()
         try:
-            connection = self._prepared(self.file.connected(self._busy_timeout_s), role)
+            connection = self._prepare(self.file.connect(self._busy_timeout_s), role)
         except sqlite3.OperationalError as error:
-            connection = self.file.connected_read_only(role, self._busy_timeout_s, error)
-            self._told(connection, role)
+            connection = self.file.connect_read_only(role, self._busy_timeout_s, error)
+            self._configure(connection, role)
         self.file.opened()
         return connection
 
-    def _prepared(self, connection: sqlite3.Connection, role: str) -> sqlite3.Connection:
+    def _prepare(self, connection: sqlite3.Connection, role: str) -> sqlite3.Connection:
         try:
             _use_wal(connection, self._busy_timeout_s)
-            self._told(connection, role)
+            self._configure(connection, role)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _told(self, connection: sqlite3.Connection, role: str) -> None:
+    def _configure(self, connection: sqlite3.Connection, role: str) -> None:
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA cache_size = -32768")
         # Hot pages are copied back once for many commits; the log stays below 32 MB.
@@ -124,10 +129,10 @@ class SqliteConnections:
 
     @contextmanager
     def writing(self, *, synced: bool = True) -> Iterator[sqlite3.Connection]:
-        """One transaction, begun as a writer so that it can never fail to become one.
+        """Run one write transaction, begun as a writer, so the lock is taken at the start.
 
-        It is not committed to a file that has lost its name: nobody would ever read it. ``synced=False``: a
-        power cut may undo it, as long as no later transaction was synced. The lock is free sooner.
+        Nothing is committed to a file without a name, which no one could read. ``synced=False``: a power
+        cut may undo the transaction, as long as no later one was synced. The lock is free sooner.
         """
         if synced or self._synchronous not in ("FULL", "EXTRA"):
             with self._transaction() as connection:
@@ -155,14 +160,16 @@ class SqliteConnections:
                 if connection is not None:
                     with suppress(sqlite3.Error):
                         connection.execute("ROLLBACK")
-                translation = ours(error, self.path)
+                translation = translate_error(error, self.path)
                 if translation is None:
                     raise
                 raise translation from error
 
     def _begin(self, connection: sqlite3.Connection) -> None:
-        """Wait for the write lock. SQLite's own way of waiting sleeps up to 0.1 s between two looks, and so
-        misses the moment between two transactions of a busy writer."""
+        """Wait for the write lock.
+
+        SQLite itself would sleep up to 0.1 s between two attempts, and miss the gaps of a busy writer.
+        """
         give_up_at: float | None = None
         while True:
             try:
@@ -175,13 +182,13 @@ class SqliteConnections:
                 give_up_at = give_up_at or now + self._busy_timeout_s
                 if now >= give_up_at:
                     raise
-            time.sleep(random.uniform(0.25, 1.0) * ASK_AGAIN_S)
+            time.sleep(random.uniform(0.25, 1.0) * RETRY_S)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One snapshot; never waits for a writer."""
-        with self._read_lock, translated(self.path):
-            connection = self._begun("read")
+        """Read one snapshot; never waits for a writer."""
+        with self._read_lock, translating_errors(self.path):
+            connection = self._begin_read("read")
             try:
                 yield connection
             finally:
@@ -189,28 +196,28 @@ class SqliteConnections:
 
     @contextmanager
     def snapshot(self, role: str) -> Iterator[sqlite3.Connection]:
-        """The same for a role that this thread has to itself."""
-        with translated(self.path):
-            connection = self._begun(role)
+        """Read one snapshot on the connection of a role owned by this thread."""
+        with translating_errors(self.path):
+            connection = self._begin_read(role)
             try:
                 yield connection
             finally:
                 connection.execute("ROLLBACK")
 
-    def _begun(self, role: str) -> sqlite3.Connection:
+    def _begin_read(self, role: str) -> sqlite3.Connection:
         self.file.refuse_vanished()
         connection = self.get(role)
         connection.execute("BEGIN")
         return connection
 
     def data_version(self) -> int:
-        """A number that changes with every commit of another connection."""
-        with self._listen_lock, translated(self.path):
+        """Return a number which changes with every commit of another connection."""
+        with self._listen_lock, translating_errors(self.path):
             version: int = self.get("listen").execute("PRAGMA data_version").fetchone()[0]
             return version
 
     def close(self) -> None:
-        """Close what is open. A later call opens the file again, also if it is another one by then."""
+        """Close all connections. A later call opens the file again, even a new file at the path."""
         with self._write_lock, self._read_lock, self._listen_lock:
             for connection in self._open.values():
                 connection.close()
@@ -219,7 +226,7 @@ class SqliteConnections:
 
 
 def _use_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
-    """Switching to WAL does not wait for other openers by itself, so take the write lock first."""
+    """Switch to WAL mode. SQLite does not wait for other processes here, so take the write lock first."""
     if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
         return
     for _ in range(max(1, int(timeout_s))):
@@ -229,7 +236,7 @@ def _use_wal(connection: sqlite3.Connection, timeout_s: float) -> None:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
-            # Waits, by the busy handler, until whoever holds the file lets go.
+            # The busy handler waits until the other process releases the lock.
             connection.execute("BEGIN IMMEDIATE")
             connection.execute("ROLLBACK")
     raise StoreUnavailable(f"{connection} stayed busy while it was opened")
@@ -260,19 +267,19 @@ _OF_ANOTHER_SCHEMA = (
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """SQLite's errors as ours. What is not the store's fault goes on as it is."""
+def translating_errors(path: Path) -> Iterator[None]:
+    """Translate errors of SQLite; errors not caused by the store pass unchanged."""
     try:
         yield
     except sqlite3.DatabaseError as error:
-        translation = ours(error, path)
+        translation = translate_error(error, path)
         if translation is None:
             raise
         raise translation from error
 
 
 def _out_of_descriptors() -> bool:
-    """Whether this process could not open the files of a store: SQLite says only that it failed."""
+    """Whether this process is out of file descriptors: SQLite reports only a failure."""
     opened: list[int] = []
     try:
         opened.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(DESCRIPTORS))
@@ -284,8 +291,8 @@ def _out_of_descriptors() -> bool:
     return False
 
 
-def ours(error: BaseException, path: Path) -> StoreError | None:
-    """The error as one of ours, with the file named, where it is the store's fault."""
+def translate_error(error: BaseException, path: Path) -> StoreError | None:
+    """Translate an error of the store, with the file name; None for other errors."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_ERROR and any(words in str(error) for words in _OF_ANOTHER_SCHEMA):
         return SchemaMismatch(

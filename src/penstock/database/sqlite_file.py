@@ -1,9 +1,11 @@
-"""The file behind SQLite connections: is it still there, and how is it read where nothing can be written?"""
+"""The file of SQLite connections: creation, detection of a lost file, and read-only access."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import stat
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,27 +15,27 @@ _CANNOT_WRITE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 
 class SqliteFile:
-    """One database file, by its path and by what it was when it was first opened."""
+    """One database file: the path, and the identity at the first open."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._name = os.fspath(path)
         self._identity: tuple[int, int] | None = None
         self._read_as: dict[str, tuple[object, ...]] = {}
-        """Of connections that SQLite does not keep in step with writers: the files as they were opened."""
+        """File state at the open of connections that SQLite does not keep current."""
 
     def opened(self) -> None:
-        """Remember which file it is, unless that is known."""
+        """Remember the identity of the file at the first open."""
         if self._identity is None:
-            self._identity = self._found()
+            self._identity = self._read_identity()
 
     def forget(self) -> None:
         self._identity = None
         self._read_as.clear()
 
     def refuse_vanished(self) -> None:
-        """Raise when the path does not name the opened file any more. One call of stat."""
-        if self._identity is not None and self._found() != self._identity:
+        """Raise if the path no longer names the opened file. One call of stat."""
+        if self._identity is not None and self._read_identity() != self._identity:
             name = self._path.name
             raise StoreVanished(
                 f"{self._path} was replaced by another file while it was open",
@@ -41,7 +43,7 @@ class SqliteFile:
                 "and start again; or put the old file back.",
             )
 
-    def _found(self) -> tuple[int, int]:
+    def _read_identity(self) -> tuple[int, int]:
         try:
             found = os.stat(self._name)  # noqa: PTH116 - on every call, and twice as fast
         except FileNotFoundError:
@@ -50,7 +52,16 @@ class SqliteFile:
             raise StoreVanished(f"{self._path} is out of reach ({error.strerror})") from error
         return found.st_dev, found.st_ino
 
-    def connected(self, timeout_s: float, name: str = "", *, uri: bool = False) -> sqlite3.Connection:
+    def create(self) -> None:
+        """Create a missing file, readable by the owner only; SQLite gives -wal and -shm the same mode.
+
+        By mknod, which opens nothing: closing a descriptor of a database file releases the locks that other
+        connections of this process hold on it.
+        """
+        with suppress(OSError):  # the file exists, or SQLite reports the reason
+            os.mknod(self._name, stat.S_IFREG | 0o600)
+
+    def connect(self, timeout_s: float, name: str = "", *, uri: bool = False) -> sqlite3.Connection:
         return sqlite3.connect(
             name or self._name,
             uri=uri,
@@ -60,14 +71,15 @@ class SqliteFile:
             cached_statements=256,
         )
 
-    def connected_read_only(
+    def connect_read_only(
         self, role: str, timeout_s: float, refusal: sqlite3.OperationalError
     ) -> sqlite3.Connection:
-        """A connection to a file whose directory cannot be written; or the ``refusal`` for another reason.
+        """Connect to a file in a read-only directory; raises ``refusal`` for other reasons.
 
-        In WAL mode SQLite wants an index of the log (``-shm``) beside the file. While another process writes,
-        it is there, and this is not called. Where it is missing and cannot be made, nobody writes. Without a
-        log the file is then read as it is; with one, the index is made in memory by a VFS that locks nothing.
+        In WAL mode SQLite needs an index of the log (``-shm``) beside the file. While another process
+        writes, the index exists, and this is not called. If it is missing and cannot be created, no process
+        writes. Without a log the file is then read as it is; with one, a VFS without locks builds the index
+        in memory.
         """
         if refusal.sqlite_errorcode & 0xFF not in _CANNOT_WRITE or os.access(self._path.parent, os.W_OK):
             raise refusal
@@ -76,7 +88,7 @@ class SqliteFile:
         self._read_as[role] = self._files()
         logged = self._read_as[role][1]
         query = "mode=ro&vfs=unix-none" if logged else "mode=ro&immutable=1"
-        connection = self.connected(timeout_s, f"file:{quote(self._name)}?{query}", uri=True)
+        connection = self.connect(timeout_s, f"file:{quote(self._name)}?{query}", uri=True)
         try:
             if logged:
                 connection.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -87,7 +99,7 @@ class SqliteFile:
         return connection
 
     def written_since(self, role: str) -> bool:
-        """Whether a connection that SQLite does not keep in step was opened before the last write."""
+        """Whether a connection not kept current by SQLite was opened before the last write."""
         before = self._read_as.get(role)
         if before is None or before == self._files():
             return False
@@ -95,7 +107,7 @@ class SqliteFile:
         return True
 
     def _files(self) -> tuple[object, ...]:
-        """Times and sizes of the file and of its log; None for a log with nothing in it."""
+        """Return times and sizes of file and log; None for an empty log."""
         file = self._path.stat()
         try:
             log = os.stat(self._name + "-wal")  # noqa: PTH116

@@ -1,4 +1,4 @@
-"""Bringing a SQLite database to this version's schema, whoever else is doing the same."""
+"""Migration of a SQLite file, safe with concurrent migrations."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from penstock.clock import format_time, now
-from penstock.database.schema_objects import created
+from penstock.database.schema_objects import created_names
 from penstock.database.sqlite_connections import SqliteConnections
 from penstock.errors import SchemaMismatch, StoreDenied
 from penstock.queue.sql.statements import migrations
 
 
 class SqliteSchema(NamedTuple):
-    """Numbered scripts, oldest first, and the table that says which of them a file has had."""
+    """Numbered scripts, oldest first, and the table of applied scripts."""
 
     ledger: str
     scripts: list[tuple[int, str]]
@@ -34,7 +34,7 @@ def migrate(connections: SqliteConnections, path: Path, schema: SqliteSchema = Q
     _make_directory(path.parent)
     with connections.reading() as connection:
         if _applied(connection, path, schema) >= schema.newest:
-            # Also the way in for a file that may be read but not written.
+            # A file that can only be read is opened here.
             _refuse_incomplete(connection, path, schema)
             return
     with connections.writing() as connection:
@@ -79,9 +79,9 @@ _RESTORE = "Restore the file from a backup, or name another file in its URL."
 
 
 def _refuse_foreign(connection: sqlite3.Connection, path: Path, schema: SqliteSchema, applied: int) -> None:
-    """Before anything is created: a name that is taken belongs to another program, or to half a migration."""
+    """Refuse existing names before the first CREATE: another program's, or half a migration."""
     present = _present(connection)
-    taken = [name for name in created(script for _, script in schema.after(applied)) if name in present]
+    taken = [name for name in created_names(script for _, script in schema.after(applied)) if name in present]
     if taken and applied:
         raise SchemaMismatch(
             f"{path} has {taken[0]} of a later schema than {applied}, the last that was recorded",
@@ -96,7 +96,7 @@ def _refuse_foreign(connection: sqlite3.Connection, path: Path, schema: SqliteSc
 
 def _refuse_incomplete(connection: sqlite3.Connection, path: Path, schema: SqliteSchema) -> None:
     present = _present(connection)
-    missing = [name for name in created(script for _, script in schema.scripts) if name not in present]
+    missing = [name for name in created_names(script for _, script in schema.scripts) if name not in present]
     if missing:
         raise SchemaMismatch(
             f"{path} lacks {missing[0]}, which is in schema {schema.newest}: applied in part, or changed",

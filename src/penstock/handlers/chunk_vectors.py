@@ -12,7 +12,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NewPage
 from penstock.pipeline.pipeline import Pipeline
 
-MOST_TEXTS = 256
+MAX_TEXTS = 256
 """Texts embedded between two writes: the most that a crash costs. Larger documents are built by tasks."""
 
 log = logging.getLogger("penstock.worker")

@@ -20,7 +20,7 @@ from penstock.pipeline.budget import FileMark
 
 PROGRESS_LIMIT = 3_500
 """Bytes of encoded progress, which must fit a fixed place in shared memory."""
-MOST_CHILDREN = 1_000
+MAX_CHILDREN = 1_000
 """Children per call of ``expand``, to bound the transaction."""
 _CURSOR = "cursor"
 
@@ -114,8 +114,8 @@ class Context:
         ``cursor``: where the next attempt continues if this one dies. It is stored with the children, in one
         transaction. Existing children are not added twice.
         """
-        if len(children) > MOST_CHILDREN:
-            raise ValueError(f"at most {MOST_CHILDREN:,} children per call, got {len(children):,}")
+        if len(children) > MAX_CHILDREN:
+            raise ValueError(f"at most {MAX_CHILDREN:,} children per call, got {len(children):,}")
         self.cursor = cursor
         progress = self._with_cursor(self.claim.progress or {})
         if self._settle(lifecycle.expanded(self.claim, tuple(children), progress_json=progress)) is None:

@@ -25,7 +25,7 @@ class FileContent(NamedTuple):
 
 
 def read_file(
-    path: str, most_bytes: int, skip: Callable[[os.stat_result], bool], *, links: bool = True
+    path: str, max_bytes: int, skip: Callable[[os.stat_result], bool], *, links: bool = True
 ) -> FileContent | None:
     """Read a file; None if ``skip`` returns True for the status of the open file.
 
@@ -38,8 +38,8 @@ def read_file(
             raise UnsupportedType(f"{path} is not a regular file")
         if skip(status):
             return None
-        if status.st_size > most_bytes:
-            raise DocumentTooLarge(f"{path} has {status.st_size:,} bytes; the limit is {most_bytes:,}")
+        if status.st_size > max_bytes:
+            raise DocumentTooLarge(f"{path} has {status.st_size:,} bytes; the limit is {max_bytes:,}")
         # The file may be growing: bytes beyond this size belong to the next change.
         return FileContent(_bytes(fd, status.st_size), status.st_size, status.st_mtime_ns)
     finally:

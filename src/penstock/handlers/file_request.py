@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.catalog.values import Fingerprints, Place
+from penstock.catalog.values import Fingerprints, Gate, Place
 from penstock.catalog.views import Source
 from penstock.delivered_file import DeliveredFile, delivered_file_of
 from penstock.handlers.context import Context
@@ -29,6 +29,7 @@ class FileRequest(NamedTuple):
     name: str
     """Name that decides the type: the path, unless another type was announced."""
     sizes: ChunkSizes
+    gate: Gate
     fingerprints: Fingerprints
     rebuild: bool
     checksum: bool
@@ -47,6 +48,7 @@ class FileRequest(NamedTuple):
             path=path,
             name=name,
             sizes=sizes,
+            gate=Gate(payload.gate),
             fingerprints=pipeline.fingerprints(name, sizes),
             rebuild=bool(metadata.get("rebuild")),
             checksum=bool(metadata.get("checksum")),
@@ -57,7 +59,7 @@ class FileRequest(NamedTuple):
     def read_from(self) -> str:
         return self.delivered.read_from if self.delivered is not None else self.path
 
-    def read(self, known: Source | None, most_bytes: int) -> FileContent | None:
+    def read(self, known: Source | None, max_bytes: int) -> FileContent | None:
         """Read the file; None if size and time are unchanged and no closer check was requested."""
 
         def unchanged(status: os.stat_result) -> bool:
@@ -67,14 +69,14 @@ class FileRequest(NamedTuple):
             return times and self.is_up_to_date(known, known.content_hash)
 
         if self.delivered is None:
-            return read_file(self.path, most_bytes, unchanged)
+            return read_file(self.path, max_bytes, unchanged)
         # The sender was allowed this path as it was then, not the target of a link put there later.
         try:
-            return read_file(self.read_from, most_bytes, unchanged, links=False)
+            return read_file(self.read_from, max_bytes, unchanged, links=False)
         except (FileNotFoundError, NotADirectoryError):
             if known is None or not self._moved_since(known):
                 raise
-        return read_file(self.path, most_bytes, unchanged, links=False)
+        return read_file(self.path, max_bytes, unchanged, links=False)
 
     def _moved_since(self, known: Source) -> bool:
         """Whether another message, processed first, moved the file to the final path."""

@@ -33,7 +33,7 @@ from penstock.errors import (
     UnreadableDocument,
     UnsupportedType,
 )
-from penstock.handlers.chunk_vectors import MOST_TEXTS
+from penstock.handlers.chunk_vectors import MAX_TEXTS
 from penstock.handlers.context import Context
 from penstock.handlers.declared_facts import file_mismatches
 from penstock.handlers.file_reader import FileContent
@@ -166,7 +166,7 @@ class _IngestCall:
                 unknown.setdefault(request.place, []).append(context)
         moved = False
         for place, contexts in unknown.items():
-            detection = MoveDetection(self._catalog, place, most_bytes=self._pipeline.limits.file_bytes)
+            detection = MoveDetection(self._catalog, place, max_bytes=self._pipeline.limits.file_bytes)
             files = [file for context in contexts for file in unknown_at(context.payload["file_path"])]
             moved |= bool(detection.move(files, min(context.asked_at for context in contexts)))
         return moved
@@ -225,6 +225,7 @@ class _IngestCall:
             read_at=read_at,
             pages=draft.pages,
             space=self._space,
+            gate=request.gate,
             fingerprints=request.fingerprints,
             size=read.size,
             mtime_ns=read.mtime_ns,
@@ -266,7 +267,7 @@ class _IngestCall:
         if adopted is not None:
             return adopted
         drafted = from_catalog(self._catalog, known, context, request.fingerprints, self._space)
-        if drafted is None or (drafted.texts > MOST_TEXTS and self._too_many_tasks()):
+        if drafted is None or (drafted.texts > MAX_TEXTS and self._too_many_tasks()):
             return Later(
                 f"waiting: the document has just changed, or more than {MAX_OPEN_TASKS:,} tasks are pending",
                 RETRY_DELAY,
@@ -395,4 +396,4 @@ class _IngestCall:
 
 def _needs_tasks(draft: Draft) -> bool:
     unread = bool(draft.pages) and draft.pages[-1].chunks is None and draft.pages[-1].failure is None
-    return unread or len(draft.chunks) > MOST_TEXTS
+    return unread or len(draft.chunks) > MAX_TEXTS

@@ -20,7 +20,7 @@ from penstock.catalog.views import KnownSource
 from penstock.errors import NothingToIndex
 from penstock.handlers.catalog_cursor import CatalogCursor, FailedFileCursor
 from penstock.handlers.child_jobs import MOVED_AWAY, file_job
-from penstock.handlers.context import MOST_CHILDREN, Context
+from penstock.handlers.context import MAX_CHILDREN, Context
 from penstock.handlers.declared_facts import warn_of_mismatches
 from penstock.handlers.missing_files import gone_for_sure, missing
 from penstock.handlers.model_check import ModelCheck
@@ -240,7 +240,7 @@ class _FolderWalk:
     def _compare(self, found: FoundFile, known: KnownSource | None) -> None:
         if known is None:
             self._added.append(found)
-            if len(self._added) >= MOST_CHILDREN:
+            if len(self._added) >= MAX_CHILDREN:
                 self._send_added()
         elif self._unchanged(found, known):
             self._counts.unchanged += 1
@@ -256,7 +256,7 @@ class _FolderWalk:
         detection = MoveDetection(
             self._catalog,
             self._place,
-            most_bytes=self._pipeline.limits.file_bytes,
+            max_bytes=self._pipeline.limits.file_bytes,
             gone=self._gone,
             # Files in a new folder are new, or moved with their modification times.
             other_times=self._root_is_known,
@@ -345,7 +345,7 @@ class _FolderWalk:
     def _send(self, child: _ChildFile) -> None:
         self._counts.bytes += child.size or 0
         self._children.append(child)
-        if len(self._children) >= MOST_CHILDREN:
+        if len(self._children) >= MAX_CHILDREN:
             self._flush()
 
     def _flush(self) -> None:
@@ -364,6 +364,7 @@ class _FolderWalk:
             size_bytes=child.size,
             chunk_size=self._payload.chunk_size,
             chunk_overlap=self._payload.chunk_overlap,
+            gate=self._payload.gate,
         )
         return file_job(self._context, queue_id, child.op, payload, priority=self.priority)
 

@@ -211,7 +211,7 @@ def _backoff(name: str, backoff: BackoffGiven | None) -> Backoff:
     )
     if not whole or not steps:
         raise InvalidRequest(
-            f"function {name}: backoff must be seconds, or a list of them, got {str(backoff)[:80]!r}",
+            f"function {name}: backoff must be seconds, or a list of them, got {backoff!r:.80}",
             remedy="Use 5 for 5, 8, 16 … seconds, or [5, 60, 600].",
         )
     return backoff if isinstance(backoff, Backoff) else Backoff(tuple(steps), cap=max(300, *steps))

@@ -9,15 +9,15 @@ import msgspec
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.portions import Portions
-from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Outcome, StoreResult
+from penstock.catalog.values import Gate, NewChunk, NewGeneration, NewPage, Outcome, StoreResult
 from penstock.errors import NoText, StoreError
-from penstock.handlers.chunk_vectors import MOST_TEXTS, PageOwner, embed
+from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.registry import Wait
 from penstock.pipeline.pipeline import Pipeline
 from penstock.vocabulary import how_many
 
-MOST_DOCUMENTS = 100
-MOST_CHARS = 8 << 20
+MAX_DOCUMENTS = 100
+MAX_CHARS = 8 << 20
 """Characters of waiting chunks above which the batch is written early, to bound its memory."""
 EMBEDDED = "embedded"
 
@@ -49,9 +49,15 @@ class DraftedGeneration(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def embedded_here(self) -> int:
-        """Number of texts to embed in the job; 0 if the document has too many and leaves them to tasks."""
+        """Number of texts to embed in the job; 0 if too many, or held by the document gate: left to tasks."""
         texts = self.texts
-        return texts if texts <= MOST_TEXTS else 0
+        return texts if texts <= MAX_TEXTS and not self._held_by_gate else 0
+
+    @property
+    def _held_by_gate(self) -> bool:
+        if self.generation.gate is Gate.PAGE:
+            return False
+        return any(page.chunks is None and page.failure is None for page in self.generation.pages)
 
 
 class GenerationBatch:
@@ -65,8 +71,8 @@ class GenerationBatch:
         self._texts = self._chars = 0
 
     def fits(self, drafted: DraftedGeneration) -> bool:
-        some = len(self._waiting) < MOST_DOCUMENTS and self._chars < MOST_CHARS
-        return some and self._texts + drafted.embedded_here <= MOST_TEXTS
+        some = len(self._waiting) < MAX_DOCUMENTS and self._chars < MAX_CHARS
+        return some and self._texts + drafted.embedded_here <= MAX_TEXTS
 
     def add(self, drafted: DraftedGeneration) -> None:
         self._waiting.append(drafted)

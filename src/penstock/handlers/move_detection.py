@@ -52,14 +52,14 @@ class MoveDetection:
         catalog: Catalog,
         place: Place,
         *,
-        most_bytes: int,
+        max_bytes: int,
         gone: Callable[[str], bool] | None = None,
         other_times: bool = True,
     ) -> None:
         """``other_times``: also match files with another modification time, like a copy."""
         self._catalog = catalog
         self._place = place
-        self._most_bytes = most_bytes
+        self._most_bytes = max_bytes
         self._gone = gone or gone_for_sure
         self._by_size = MAX_SAME_SIZE if other_times else 0
 

@@ -151,7 +151,7 @@ class Moves:
         )
         removed = self._remove(removal, context)
         purged = self._purge(removal.tenant_id, context)
-        # Also remove what running jobs wrote meanwhile, unless it may come from newer jobs.
+        # Also remove documents that running jobs wrote meanwhile, unless they may come from newer jobs.
         until = context.asked_at if purged.kept else None
         removed += self._remove(removal, context)
         while not self._catalog.forget(removal.tenant_id, asked_before=until):

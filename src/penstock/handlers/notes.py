@@ -11,7 +11,7 @@ import msgspec
 
 from penstock import clock
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import NewGeneration, NewPage, Place, Removal, Rename
+from penstock.catalog.values import Gate, NewGeneration, NewPage, Place, Removal, Rename
 from penstock.catalog.views import Source
 from penstock.errors import UnknownDocument
 from penstock.handlers.context import Context
@@ -118,6 +118,7 @@ class Notes:
             read_at=clock.now(),
             pages=_with_text(draft.pages, text),
             space=self._pipeline.space,
+            gate=Gate(payload.gate),
             fingerprints=self._pipeline.fingerprints("note.md", sizes),
             size=len(text.encode()),
             file_type=_TYPE,

@@ -16,9 +16,9 @@ from penstock import retry
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.publication import UNFINISHED
-from penstock.catalog.values import NO_EXTRACTOR, Failure, NewPage, Phase, Task, TaskOutcome, TaskSource
+from penstock.catalog.values import NO_EXTRACTOR, Failure, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
 from penstock.errors import PermanentFailure, TimeBudgetExceeded, UnsupportedType
-from penstock.handlers.chunk_vectors import MOST_TEXTS, PageOwner, embed
+from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.file_reader import FileContent, read_file
 from penstock.pipeline.budget import MemoryInUse
 from penstock.pipeline.chunk.protocol import ChunkSizes
@@ -32,9 +32,9 @@ OTHER_MODEL = "the model changed while it was embedded"
 RESTART_NOTES = frozenset({CHANGED, OTHER_MODEL, UNFINISHED})
 """Notes of dropped generations whose jobs start again."""
 
-MOST_SLOW_PAGES = 3
+MAX_SLOW_PAGES = 3
 """Pages of a document that may exceed the time budget before the rest is given up."""
-TOO_SLOW = Failure("ERR_FILE_TIME", f"{MOST_SLOW_PAGES} pages of this document exceeded their time budget")
+TOO_SLOW = Failure("ERR_FILE_TIME", f"{MAX_SLOW_PAGES} pages of this document exceeded their time budget")
 WAIT_FOR_MEMORY_S = 0.2
 
 FAILURE_CODES = {
@@ -125,7 +125,7 @@ class Phases:
 
     def _pages_of(self, file: _OpenFile, tasks: list[Task]) -> list[TaskOutcome]:
         numbers = [task.page_number for task in tasks]
-        if self._slow_pages[file.source.document_id] >= MOST_SLOW_PAGES:
+        if self._slow_pages[file.source.document_id] >= MAX_SLOW_PAGES:
             return [outcomes.failed(task, TOO_SLOW) for task in tasks]
         try:
             draft = self._pipeline.draft(
@@ -156,16 +156,19 @@ class Phases:
     def _with_vectors(self, tasks: Sequence[Task], ended: list[TaskOutcome]) -> list[TaskOutcome]:
         """Embed the chunks of pages now, without tasks: one write per chunk instead of three.
 
-        Not for suspect pages: if one of their texts kills the process, separate tasks show which.
+        Not for suspect pages: if one of their texts kills the process, separate tasks show which. Nor with
+        the document gate, which holds vectors back until the last page is read.
         """
         by_id = {task.task_id: task for task in tasks}
         wanted: list[tuple[PageOwner, list[NewPage]]] = []
         chosen: set[int] = set()
-        room = MOST_TEXTS
+        room = MAX_TEXTS
         for outcome in ended:
-            source, texts = by_id[outcome.task_id].source, len((outcome.page and outcome.page.chunks) or ())
-            suspect = by_id[outcome.task_id].suspect
-            if outcome.page is None or source.space != self._pipeline.space or suspect or texts > room:
+            task, texts = by_id[outcome.task_id], len((outcome.page and outcome.page.chunks) or ())
+            source = task.source
+            if outcome.page is None or source.space != self._pipeline.space or texts > room:
+                continue
+            if task.suspect or source.gate is Gate.DOCUMENT:
                 continue
             room -= texts
             wanted.append((PageOwner(source.place.tenant_id, source.source_id), [outcome.page]))

@@ -17,7 +17,7 @@ from penstock.retry import JOB_BACKOFF, Backoff
 Handler: TypeAlias = Callable[[Context], Any]
 BatchHandler: TypeAlias = Callable[[Sequence[Context]], Sequence[Any]]
 
-LARGEST_BATCH = 100
+MAX_BATCH = 100
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -76,8 +76,8 @@ class Registry:
             raise InvalidRequest(f"{item_type}/{op} already has a handler")
         if not callable(handler):
             raise InvalidRequest(f"{item_type}/{op}: {type(handler).__name__} cannot be called")
-        if isinstance(batch, bool) or not isinstance(batch, int) or not 0 <= batch <= LARGEST_BATCH:
-            raise InvalidRequest(f"a batch has 1 to {LARGEST_BATCH} jobs, got {str(batch)[:80]!r}")
+        if isinstance(batch, bool) or not isinstance(batch, int) or not 0 <= batch <= MAX_BATCH:
+            raise InvalidRequest(f"a batch has 1 to {MAX_BATCH} jobs, got {str(batch)[:80]!r}")
         self._handlers[item_type, op] = Registered(handler, batch, backoff)
 
     def copy(self) -> Registry:

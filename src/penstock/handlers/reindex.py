@@ -12,7 +12,7 @@ from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.catalog.values import Fingerprints, NewGeneration
 from penstock.catalog.views import KnownSource, Source
 from penstock.handlers.child_jobs import child_job
-from penstock.handlers.context import MOST_CHILDREN, Context
+from penstock.handlers.context import MAX_CHILDREN, Context
 from penstock.handlers.generation_batch import DraftedGeneration
 from penstock.handlers.registry import Wait
 from penstock.job import NewJob
@@ -87,14 +87,14 @@ class Reindex:
                 continue
             sent += 1
             children.append(self._child(known))
-            if len(children) >= MOST_CHILDREN:
+            if len(children) >= MAX_CHILDREN:
                 self._context.expand(children)
                 children = []
         if children:
             self._context.expand(children)
         if not sent:
             return {"outcome": "unchanged", "seen": examined}
-        self._context.progress(examined, examined, "looked at", seen=examined, changed=sent)
+        self._context.progress(examined, examined, "examined", seen=examined, changed=sent)
         return Wait(progress_json=self._context.last_progress)
 
     def _child(self, known: KnownSource) -> NewJob:

@@ -11,7 +11,7 @@ from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.values import Failure, NewChunk, NewPage
 from penstock.errors import NoText
 from penstock.pipeline.chunk.prose import ProseChunker
-from penstock.pipeline.chunk.protocol import LONGEST_HEADING, Chunk, Chunker, ChunkSizes, estimated_tokens
+from penstock.pipeline.chunk.protocol import MAX_HEADING, Chunk, Chunker, ChunkSizes, estimated_tokens
 from penstock.pipeline.extract.protocol import ExtractedText, Page, Shape
 from penstock.vocabulary import how_many
 
@@ -95,9 +95,9 @@ def _new_chunk(chunk: Chunk, with_lines: bool) -> NewChunk:
 
 def _shortened_heading_warning(pages: tuple[NewPage, ...]) -> tuple[str, ...]:
     paths = {chunk.heading_path for page in pages for chunk in page.chunks or ()}
-    long = (path for path in paths if len(path) >= LONGEST_HEADING)
+    long = (path for path in paths if len(path) >= MAX_HEADING)
     if any(part.endswith("…") for path in long for part in path.split(_HEADING_SEPARATOR)):
-        return (f"the chunks below a heading carry its first {LONGEST_HEADING} characters",)
+        return (f"the chunks below a heading carry its first {MAX_HEADING} characters",)
     return ()
 
 

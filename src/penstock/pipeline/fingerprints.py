@@ -9,10 +9,8 @@ from typing import Literal
 import msgspec
 
 from penstock.catalog.values import Fingerprints
-from penstock.pipeline.chunk import boundaries
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.protocol import Embedder
-from penstock.pipeline.extract.factory import EXTRACTORS, extractor
 
 
 def fingerprint(parts: Mapping[str, object]) -> str:
@@ -29,6 +27,10 @@ def fingerprints(
     With ``extractor_name`` (see ``FileType.extractor``) only this extractor counts. A new version of it then
     concerns only its own documents.
     """
+    # Imported here: a search needs only ``fingerprint``, and should start quickly.
+    from penstock.pipeline.chunk import boundaries
+    from penstock.pipeline.extract.factory import EXTRACTORS, extractor
+
     names = EXTRACTORS if extractor_name is None else (extractor_name,)
     text_fingerprint = fingerprint(
         {"extract": {name: extractor(name).version for name in names}, "chunk": boundaries.VERSION}

@@ -1,0 +1,13 @@
+"""The job queue: one contract, five engines.
+
+- ``protocol``: the contract of every engine
+- ``engine``: base class of the engines built on the rules
+- ``rules/``: the decisions, written once over the rows of a transaction
+- ``memory/``, ``jsonl/``, ``sqlite/``, ``postgres/``: engines built on the rules
+- ``redis/``: an engine with the same rules in Lua
+- ``sql/``: statements, schema scripts and filters of the SQL engines
+- ``factory``: opens the queue of a store URL
+- ``wait``: waiting for a state, and for events shared by threads
+- ``file_watch``: waiting for changes of files
+- ``fork_hooks``: hooks after ``fork``
+"""

@@ -1,4 +1,4 @@
-"""What every engine built on the rules does the same way: a transaction, the rule, the cascades after it."""
+"""Base class of the engines built on the rules: a transaction, the rule, and the cascades afterwards."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ from penstock.queue.rules import (
     next_jobs,
     pause_batches,
     pauses,
-    purge,
     requeue,
     retention,
     settlement,
@@ -41,26 +40,29 @@ from penstock.queue.rules.rows import Rows
 
 
 class EngineRows(Rows, retention.Prunable, next_jobs.Startable, Protocol):
-    """All that the rules ask of an engine's rows."""
+    """All methods of rows used by the rules."""
 
 
 R = TypeVar("R", bound=EngineRows)
 T = TypeVar("T")
-Step: TypeAlias = Callable[[Rows, str, datetime, int], tuple[bool, list[str]]]
+CascadeStep: TypeAlias = Callable[[Rows, str, datetime, int], tuple[bool, list[str]]]
 
 
 class Engine(ABC, Generic[R]):
+    """Queue methods shared by the memory, JSONL, SQLite and PostgreSQL engines."""
+
     _unfinished = False
-    """The last claim or resume of this process met its bound: there is more to do at once."""
+    """The last claim or resume of this process reached its limit: there is more to do at once."""
     _resuming = False
-    """The last claim saw a resume that is still releasing rows."""
-    _looked_at: ClaimPosition | None = None
-    """How far the search for rows that a pause forgot has come."""
+    """The last claim saw an active resume."""
+    _stranded_after: ClaimPosition | None = None
+    """Position of the search for held rows without a pause."""
 
     @abstractmethod
     def _write(self, what: str, work: Callable[[R], T]) -> T:
-        """Do it in one transaction; ``what`` names it for those who keep a record. An engine whose writers
-        can meet may do it again from the start.
+        """Run ``work`` in one transaction; ``what`` is the name in the audit log.
+
+        An engine with concurrent writers may run it again from the start.
         """
 
     def now(self) -> datetime:
@@ -68,7 +70,7 @@ class Engine(ABC, Generic[R]):
 
     @abstractmethod
     def _claim(self, rows: R, request: ClaimRequest, now: datetime) -> list[Claim] | None:
-        """Part of a claim, bounded in size. None: nothing taken yet, but there is more to look at."""
+        """Claim from a bounded number of rows. None: nothing taken yet, but there are more rows."""
 
     @abstractmethod
     def paused(self) -> frozenset[Scope]: ...
@@ -96,18 +98,18 @@ class Engine(ABC, Generic[R]):
             return self._claim(rows, request, moment)
 
         claims = self._write("claim", work)
-        if self._goes_on(claims, moment):
+        if self._advance_after_claim(claims, moment):
             claims = self._write("claim", work)
         return claims or []
 
-    def _goes_on(self, claims: list[Claim] | None, now: datetime) -> bool:
-        """After a claim: note that it met its bound, and move a batch of a resume. Whether to claim again."""
+    def _advance_after_claim(self, claims: list[Claim] | None, now: datetime) -> bool:
+        """Record an unfinished claim and advance an active resume. Returns whether to claim again."""
         self._unfinished = self._unfinished or claims is None
         released = self._advance(now, 1) if self._resuming else 0
         return bool(released) and not claims
 
-    def _comes_again(self) -> bool:
-        """There is more to do at once, so that nobody should wait; answered once."""
+    def _has_unfinished_work(self) -> bool:
+        """Whether there is more to do at once instead of waiting. Resets the flag."""
         again, self._unfinished = self._unfinished, False
         return again
 
@@ -133,7 +135,7 @@ class Engine(ABC, Generic[R]):
 
         answers, parents, claims = self._write("exchange", settle_and_claim)
         self._cascade(parents, moment, cancellation.stop_children, "cancel")
-        if self._goes_on(claims, moment):
+        if self._advance_after_claim(claims, moment):
             claims = self._write("claim", lambda rows: self._claim(rows, request, moment))
         return Exchange(answers, claims or [])
 
@@ -155,14 +157,14 @@ class Engine(ABC, Generic[R]):
         self._cascade(parents, moment, requeue.return_children, "requeue")
         return answers
 
-    def _cascade(self, parents: list[str], now: datetime, step: Step, what: str) -> None:
-        """Work through children in batches of their own, so that no transaction grows with the tree."""
+    def _cascade(self, parents: list[str], now: datetime, step: CascadeStep, what: str) -> None:
+        """Process children in batches, so no transaction is larger on a larger tree."""
         waiting = list(parents)
         while waiting:
-            last, more = self._write(what, partial(self._step, step, waiting[0], now))
+            last, more = self._write(what, partial(self._run_step, step, waiting[0], now))
             waiting = (waiting[1:] if last else waiting) + more
 
-    def _step(self, step: Step, parent_id: str, now: datetime, rows: R) -> tuple[bool, list[str]]:
+    def _run_step(self, step: CascadeStep, parent_id: str, now: datetime, rows: R) -> tuple[bool, list[str]]:
         return step(rows, parent_id, now, CASCADE_BATCH)
 
     def prune(
@@ -176,10 +178,10 @@ class Engine(ABC, Generic[R]):
 
     def purge(self, jobs: Sequence[Job], *, now: datetime | None = None) -> int:
         moment = now or self.now()
-        return self._write("purge", lambda rows: purge.purge(rows, jobs, moment))
+        return self._write("purge", lambda rows: retention.purge(rows, jobs, moment))
 
     def scrub(self) -> None:
-        """Nothing is left of a deleted row."""
+        """Do nothing: this engine keeps no data of deleted rows."""
 
     def pause(self, scope: Scope, *, now: datetime | None = None) -> None:  # noqa: ARG002 - as the protocol
         self._write("pause", lambda rows: rows.set_pause(Pause(scope)))
@@ -192,11 +194,11 @@ class Engine(ABC, Generic[R]):
         return self._advance(moment, pauses.RESUME_STEPS) if begun.more else 0
 
     def _advance(self, now: datetime, steps: int) -> int:
-        """Move so many batches of the resume that is under way; how many rows that released."""
+        """Advance the active resume by some batches. Returns the number of released rows."""
         released = 0
         for _ in range(steps):
             step = self._write(
-                "resume", lambda rows: pause_batches.step(rows, now, limit=pauses.MOVED_AT_ONCE)
+                "resume", lambda rows: pause_batches.advance_resume(rows, now, limit=pauses.MOVED_AT_ONCE)
             )
             released += step.released
             if not step.more:
@@ -210,8 +212,11 @@ class Engine(ABC, Generic[R]):
         self._cascade(repairs.to_stop, moment, cancellation.stop_children, "cancel")
         self._cascade(repairs.to_return, moment, requeue.return_children, "requeue")
         released = self._advance(moment, pauses.RESUME_STEPS)
-        stranded, self._looked_at = self._write("resume", lambda rows: self._release_stranded(rows, moment))
+        stranded, self._stranded_after = self._write(
+            "resume", lambda rows: self._release_stranded(rows, moment)
+        )
         return repairs.rows + released + stranded
 
     def _release_stranded(self, rows: R, now: datetime) -> tuple[int, ClaimPosition | None]:
-        return pause_batches.release_stranded(rows, now, limit=pauses.MOVED_AT_ONCE, after=self._looked_at)
+        limit, after = pauses.MOVED_AT_ONCE, self._stranded_after
+        return pause_batches.release_stranded(rows, now, limit=limit, after=after)

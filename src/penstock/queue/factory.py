@@ -1,4 +1,4 @@
-"""From a store URL to an open queue. An engine is imported only when its URL asks for it."""
+"""Open the queue of a store URL. An engine is imported only when a URL names the engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock.store_url import StoreUrl
 
 
 def open_queue(settings: Settings) -> Queue:
-    """The queue behind ``settings.url``, its schema brought up to date."""
+    """Open the queue at ``settings.url`` and migrate the schema."""
     match settings.store.engine:
         case "memory":
             queue = _memory(settings.store.rest)
@@ -62,7 +62,7 @@ def _sqlite(settings: Settings) -> Queue:
 
 
 def sqlite_file(url: StoreUrl, settings: Settings) -> Path:
-    """The file of a sqlite:// URL, in a directory that can be used."""
+    """Return the file of a sqlite:// URL and create the directory."""
     path = url.path
     _make_directory(path.parent, settings)
     return path
@@ -90,7 +90,7 @@ def _postgres(settings: Settings) -> Queue:
 
 @contextmanager
 def postgres_driver() -> Iterator[None]:
-    """For the import of what needs psycopg, which may not be there."""
+    """Raise ``DriverMissing`` if psycopg cannot be imported."""
     try:
         yield
     except ImportError as error:
@@ -116,7 +116,7 @@ def _redis(settings: Settings) -> Queue:
 
 def _make_directory(directory: Path, settings: Settings) -> None:
     try:
-        # What is queued may be private, so nobody else may look into a directory we make.
+        # Jobs may be private, so only this user may read a new directory.
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if directory.is_relative_to(settings.state_dir):
             _refuse_unusable(settings.state_dir)
@@ -125,8 +125,10 @@ def _make_directory(directory: Path, settings: Settings) -> None:
 
 
 def _refuse_unusable(state_dir: Path) -> None:
-    """The state directory is this user's own. A store elsewhere, or where nobody can write, may be there to
-    be read only."""
+    """Refuse a state directory of another user.
+
+    A store elsewhere, or on a read-only file system, may be opened for reading only.
+    """
     if os.access(state_dir, os.R_OK | os.W_OK | os.X_OK):
         return
     owner, me = state_dir.stat().st_uid, os.geteuid()

@@ -1,4 +1,4 @@
-"""Sleeping until files of a directory change: inotify where there is one, else looking again and again."""
+"""Waiting until files in a directory change: by inotify if available, else by polling."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.queue import fork_hooks
-from penstock.queue.shared_wait import SharedWait
+from penstock.queue.wait import SharedWait
 
 FASTEST_S = 0.002
 SOONEST_S = 0.0003
-"""The first look after a ring: a commit is seen within about a sync of being written."""
+"""First check after an event: a commit is seen soon after it was synced."""
 SLOWEST_S = 0.025
 SLOWDOWN = 1.3
 
 LONGEST_S = 1.0
-"""With inotify, look this often all the same: it does not see what another host writes."""
+"""Longest time between checks with inotify, which does not see writes of other hosts."""
 
 ALERT_S = 1.0
-"""How long to look again and again after a ring: SQLite writes, syncs, and only then lets others see it."""
+"""How long to poll after an event: SQLite writes and syncs before others can see a commit."""
 FIRST_ALERT_S = 0.05
-"""As long at the start of every wait, for the ring that came just before it."""
+"""The same at the start of every wait, for an event just before it."""
 
 _MODIFY, _MOVED_TO, _CREATE = 0x2, 0x80, 0x100
 _IGNORED = 0x8000
@@ -35,24 +35,24 @@ _EVENT = struct.Struct("iIII")
 
 
 class FileWatch:
-    """``changed`` decides whether a wake-up was real; it is asked at least once in every ``wait``."""
+    """Watch of one directory. ``changed`` confirms a wake-up; called at least once per wait."""
 
     def __init__(self, directory: Path, changed: Callable[[], bool]) -> None:
         self._directory = directory
         self._changed = changed
-        self._arming = threading.Lock()
+        self._lock = threading.Lock()
         self._watch: _Inotify | None = None
         self._unwatchable = False
-        fork_hooks.watch(self)
+        fork_hooks.register(self)
 
     def wait(self, timeout: float) -> bool:
-        """Sleep until something changed, at most ``timeout`` seconds; False when nothing did."""
+        """Sleep until ``changed``, at most ``timeout`` seconds; False if nothing changed."""
         now = time.monotonic()
         deadline, alert_until, pause = now + timeout, now + FIRST_ALERT_S, SOONEST_S
         while True:
-            # Armed before it is asked: what happens in between rings, so no change is slept through.
-            watch = self._armed()
-            rings = watch.rings if watch is not None else 0
+            # Opened before the check: a change in between raises an event, so none is missed.
+            watch = self._open_watch()
+            events = watch.events if watch is not None else 0
             if self._changed():
                 return True
             now = time.monotonic()
@@ -64,47 +64,48 @@ class FileWatch:
                 time.sleep(min(left, pause))
                 pause = min(pause * SLOWDOWN, SLOWEST_S)
                 continue
-            rang = watch.sleep(min(left, pause if now < alert_until else LONGEST_S), rings)
+            happened = watch.sleep(min(left, pause if now < alert_until else LONGEST_S), events)
             if not watch.usable:
-                self._disarm(watch)
-            if rang:
+                self._close_watch(watch)
+            if happened:
                 alert_until, pause = time.monotonic() + ALERT_S, SOONEST_S
             else:
                 pause = min(pause * SLOWDOWN, SLOWEST_S)
 
     def close(self) -> None:
-        """A later ``wait`` arms it again."""
-        self._disarm(self._watch)
+        """Close the watch; a later ``wait`` opens a new one."""
+        self._close_watch(self._watch)
 
-    def _disarm(self, watch: _Inotify | None) -> None:
-        with self._arming:
+    def _close_watch(self, watch: _Inotify | None) -> None:
+        with self._lock:
             if watch is not None and watch is self._watch:
                 self._watch = None
                 watch.close()
 
     def after_fork(self) -> None:
-        # Events read here would be missing in the parent: both ends share one queue of them.
-        self._arming = threading.Lock()
+        # Events read here would be missing in the parent: both share one queue of events.
+        self._lock = threading.Lock()
         self.close()
 
-    def _armed(self) -> _Inotify | None:
-        with self._arming:
+    def _open_watch(self) -> _Inotify | None:
+        with self._lock:
             if self._watch is None and not self._unwatchable:
                 try:
                     self._watch = _Inotify(self._directory)
                 except FileNotFoundError:
-                    # May be made again; until then look now and then.
+                    # The directory may be created again; until then poll.
                     return None
                 except (OSError, AttributeError):
-                    # Not Linux, or the user's allowance of watches is spent.
+                    # Not Linux, or the limit of watches of this user is reached.
                     self._unwatchable = True
             return self._watch
 
 
 class _Inotify:
-    """An inotify descriptor for one directory. The directory, as files in it are replaced by new ones.
+    """An inotify descriptor for one directory, shared by all threads.
 
-    Users may have few of them (128 by default), so all threads of a doorbell share one.
+    The directory and not the files, because files are replaced. Users may have few descriptors (128 by
+    default), so the threads share one.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -123,16 +124,16 @@ class _Inotify:
         self._poll.register(self._fd, select.POLLIN)
 
     @property
-    def rings(self) -> int:
+    def events(self) -> int:
         return self._shared.events
 
-    def sleep(self, seconds: float, rings: int) -> bool:
-        """Sleep until it rings once more than ``rings`` times; False when it did not in these seconds."""
+    def sleep(self, seconds: float, events: int) -> bool:
+        """Sleep until there are more than ``events`` events; False after these seconds."""
         if seconds < 0.001:
-            # poll counts in milliseconds; what rings meanwhile is read the next time.
+            # poll counts in milliseconds; events during this sleep are read the next time.
             time.sleep(seconds)
             return False
-        return self._shared.wait(rings, seconds, self._poll_once)
+        return self._shared.wait(events, seconds, self._poll_once)
 
     def _poll_once(self, seconds: float) -> bool:
         ready = self._poll.poll(math.ceil(seconds * 1000))
@@ -154,12 +155,12 @@ class _Inotify:
             position = 0
             while position < len(events):
                 _, mask, _, name_length = _EVENT.unpack_from(events, position)
-                # The directory is gone, and the watch with it.
+                # The directory was removed, and the watch with it.
                 usable = usable and not mask & _IGNORED
                 position += _EVENT.size + name_length
 
     def close(self) -> None:
-        # Forgotten before it is closed: a thread may still drain, and the number may be reused at once.
+        # Reset before the close: another thread may still read, and the number may be reused at once.
         closing, self._fd = self._fd, -1
         os.close(closing)
 

@@ -1,8 +1,8 @@
-"""Telling objects that their process has become another one.
+"""Hooks in the child after ``fork``.
 
-A child of ``fork`` inherits locks that threads it does not have may hold, and descriptors whose file locks
-and events it shares with its parent. The hook runs before anything else in the child; looking at the process
-number on each call instead would let two threads of the child find out at once.
+A child inherits locks held by threads that it does not have, and descriptors whose file locks and events it
+shares with its parent. The hook runs before anything else in the child. Comparing the process id on each call
+instead would let two threads of the child notice at once.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from typing import Protocol
 
 
 class ForkAware(Protocol):
+    """An object with resources of one process."""
+
     def after_fork(self) -> None:
-        """Called in the child, which has one thread then: let go of what belongs to the parent."""
+        """Drop the resources of the parent. Called in the child, which has one thread then."""
 
 
-_known: weakref.WeakSet[ForkAware] = weakref.WeakSet()
+_registered: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 
 
-def watch(item: ForkAware) -> None:
-    _known.add(item)
+def register(item: ForkAware) -> None:
+    _registered.add(item)
 
 
-def _tell() -> None:
-    for item in list(_known):
+def _run_hooks() -> None:
+    for item in list(_registered):
         item.after_fork()
 
 
-os.register_at_fork(after_in_child=_tell)
+os.register_at_fork(after_in_child=_run_hooks)

@@ -1,9 +1,9 @@
-"""The queue protocol: what every engine does, and means the same by.
+"""The queue protocol: the contract of all engines.
 
-The contract stands here once; engines carry no docstrings of their own for these methods. ``now=None`` is
-the store's own clock; only tests pass a time. Every write is atomic: it happens whole or not at all, and it
-is durable before the call returns (as far as the engine's settings allow). Engines raise only
-``QueueFull``, ``DuplicateId`` and subclasses of ``StoreError``.
+The contract is written only here; engines have no docstrings for these methods. ``now=None`` means the
+clock of the store; only tests pass a time. Every write is atomic and durable before the call returns (as
+far as the settings of the engine allow). Engines raise only ``QueueFull``, ``DuplicateId`` and subclasses
+of ``StoreError``.
 """
 
 from __future__ import annotations
@@ -36,13 +36,15 @@ from penstock.row_counts import RowCounts
 NO_LIMITS = QueueLimits()
 
 POSITION_CAP = 1_000
-"""``position`` counts no further than this, so that asking it never costs more as the backlog grows."""
+"""``position`` counts up to this number, so that its cost does not grow with the backlog."""
 
 CASCADE_BATCH = 1_000
 """Children cancelled, requeued or released in one transaction."""
 
 
 class Queue(Protocol):
+    """A durable job queue."""
+
     def add(
         self,
         new: Sequence[NewJob],
@@ -51,58 +53,72 @@ class Queue(Protocol):
         connection: Any = None,
         now: datetime | None = None,
     ) -> list[AddResult]:
-        """All or nothing. A request whose key (tenant, branch, key) is live joins that row: pending, it
-        takes the newest op and payload and the higher priority; in progress, they are kept for its next
-        run. Raises ``QueueFull`` when the rows that would be new do not fit the limits, ``DuplicateId``
-        when an id is taken. With ``connection`` (SQL engines) the rows join the caller's transaction;
-        such requests must have ``dedupe=False``.
+        """Add jobs, all or none.
+
+        A new job whose key (tenant, branch, key) is live joins that row. A pending row takes the newest op
+        and payload and the higher priority; a row in progress keeps them for its next run. Raises
+        ``QueueFull`` when the new rows exceed the limits, ``DuplicateId`` when an id is taken. With
+        ``connection`` (SQL engines) the rows join the caller's transaction; such requests must have
+        ``dedupe=False``.
         """
 
     def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
-        """Up to ``limit`` jobs become this worker's until the lease ends, in the order: priority
-        (highest first), turn, created_at, queue_id. What cannot be claimed (lock taken, tenant paused)
-        is marked held on the way and not read again until released. A crash suspect is claimed alone.
-        ``oldest`` starts with the oldest of the priorities' heads. Empty when nothing can be claimed, or when
-        all of a bounded number of rows had to be held back: then ``wait`` returns at once.
+        """Claim up to ``limit`` jobs for a worker until the lease ends.
+
+        In the order: priority (highest first), turn, created_at, queue_id. Rows that cannot be claimed
+        (lock taken, tenant paused) are marked held on the way and not read again until released. A crash
+        suspect is claimed alone. ``oldest`` starts with the oldest of the priorities' heads. Empty when
+        nothing can be claimed, or when all of a bounded number of rows had to be held back: then ``wait``
+        returns at once.
         """
 
     def upcoming(
         self, *, item_type: str | None = None, limit: int = 100, now: datetime | None = None
     ) -> list[Job]:
-        """Jobs (of one item type, or all) that a claim could take now, in claim order and one for each lock
-        key. Reads no further than it must, and changes nothing."""
+        """List jobs (of one item type, or all) for the next claim, in claim order, one for each lock key.
+
+        Reads as few rows as possible, and changes nothing.
+        """
 
     def start(self, queue_id: str, request: ClaimRequest, *, now: datetime | None = None) -> Claim | None:
-        """Claim this pending job, wherever it stands in line, also before its time. None when it is not
-        pending, or a pause or the holder of its lock keeps it back. ``limit`` and ``oldest`` mean nothing."""
+        """Claim this pending job, at any position, also before its start time.
+
+        None when the job is not pending, or a pause or the holder of its lock prevents the claim. ``limit``
+        and ``oldest`` are ignored.
+        """
 
     def settle(
         self, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> list[Status | None]:
-        """End claims. Each applies only if the job is in progress under that claim number; answers the
-        new status, or None where the claim was lost. In one transaction: outcomes and their children in
-        the order given, then parents whose last child ended, then locks passed on.
+        """End claims. Returns the new status of each job, or None for a lost claim.
+
+        A settlement applies only if the job is in progress under that claim number. In one transaction:
+        outcomes and their children in the given order, then parents whose last child ended, then locks
+        passed on.
         """
 
     def exchange(
         self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
     ) -> Exchange:
-        """Settle and claim in one transaction: one commit where two would cost double."""
+        """Settle and claim in one transaction, for half the price of two."""
 
     def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[RenewResult]:
-        """Extend leases and write progress where the claim is still held and leased."""
+        """Extend leases and write progress of claims still held and leased."""
 
     def cancel(self, ids: Sequence[str], *, now: datetime | None = None) -> list[CancelResult]:
-        """Pending: cancelled. In progress: flag. Waiting: flag, and its children are cancelled in
-        batches; it ends with the last of them. Ended: untouched.
+        """Cancel jobs.
+
+        A pending job ends as cancelled. A running job gets a flag. A waiting job gets a flag, its children
+        are cancelled in batches, and it ends with the last of them. An ended job stays as it is.
         """
 
     def requeue(
         self, ids: Sequence[str], *, keep_retries: bool = False, now: datetime | None = None
     ) -> list[RequeueResult]:
-        """Failed or cancelled jobs run again, with all their retries or (``keep_retries``) those left. A
-        parent that waited for children that failed or were cancelled puts those back and waits again; a
-        child re-opens its failed ancestors, which hold their locks again. Refused with the id of the live job
+        """Run failed or cancelled jobs again, with all retries or (``keep_retries``) those left.
+
+        A parent that waited for failed or cancelled children requeues them and waits again; a child
+        re-opens its failed ancestors, which hold their locks again. Refused with the id of the live job
         that has the same key, or that holds the lock of a parent to be re-opened.
         """
 
@@ -113,28 +129,30 @@ class Queue(Protocol):
         item_type: str | None = None,
         limit: int = CASCADE_BATCH,
     ) -> int:
-        """Delete ended top-level jobs (of one item type, or all) with all their descendants, oldest end
-        first, about ``limit`` rows a call; answers how many rows went. Trees with a live descendant stay.
+        """Delete ended top-level jobs (of one item type, or all) with all descendants, oldest end first.
+
+        About ``limit`` rows a call; returns the number of deleted rows. Trees with a live descendant stay.
         """
 
     def purge(self, jobs: Sequence[Job], *, now: datetime | None = None) -> int:
-        """Delete these rows, whatever their state, except those that changed since they were read; answers
-        how many went. Claims on them are lost, and locks they held are passed on. A parent whose children
-        went is counted anew by ``reconcile``. One transaction: callers send batches.
+        """Delete these rows in any state, except rows changed since they were read. Returns the count.
+
+        Claims on them are lost, and their locks are passed on. ``reconcile`` counts the children of their
+        parents again. One transaction: callers send batches.
         """
 
     def scrub(self) -> None:
-        """Remove from the store's own files what deleted rows left there: a journal that still tells of
-        them, a log that was not copied back yet.
-        """
+        """Remove the data of deleted rows from journals and logs of the store."""
 
     def pause(self, scope: Scope, *, now: datetime | None = None) -> None:
-        """Stop claiming from a scope; what runs goes on. No row is touched before a claim meets it."""
+        """Stop claiming from a scope. Running jobs go on. Rows are held back when a claim meets them."""
 
     def resume(self, scope: Scope, *, now: datetime | None = None) -> int:
-        """Allow it again. Rows of one tenant and priority run in the order in which they were submitted, and
-        take turns with the other tenants. This call releases a bounded number of rows and answers how many;
-        claims and ``reconcile`` go on with the others, also after a crash.
+        """Allow claiming from a scope again. Returns the number of rows released by this call.
+
+        Rows of one tenant and priority run in the order of submission, and take turns with other tenants.
+        This call releases a bounded number of rows; claims and ``reconcile`` release the others, also after
+        a crash.
         """
 
     def paused(self) -> frozenset[Scope]: ...
@@ -142,23 +160,22 @@ class Queue(Protocol):
     def get(self, queue_id: str) -> Job | None: ...
 
     def find(self, query: JobQuery) -> list[Job]:
-        """Jobs that match, ordered by id."""
+        """Find jobs, ordered by id."""
 
     def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
-        """How many match, grouped by columns of ``COUNTABLE``; paging fields of the query are ignored."""
+        """Count jobs, grouped by columns of ``COUNTABLE``; paging fields of the query are ignored."""
 
     def tally(self) -> RowCounts:
-        """Rows by status, reason to be held and item type, at a price that does not grow with them. Exact, or
-        above some thousand rows an estimate where keeping counts would slow every call (SQL engines).
+        """Count rows by status, held reason and item type, at a bounded price.
+
+        Exact, or above some thousand rows an estimate on SQL engines, where counters would slow every call.
         """
 
     def oldest(self) -> datetime | None:
-        """When the oldest pending job was added, of those next in line: the first of each priority, and of
-        what is held.
-        """
+        """Return the creation time of the oldest job among the first of each priority and held reason."""
 
     def backlog(self, *, functions: bool, cap: int) -> int:
-        """Pending top-level jobs, counted up to ``cap``: those of functions, or those of all other types."""
+        """Count pending top-level jobs up to ``cap``: those of functions, or of all other types."""
 
     def busy(self, *, documents: bool = True, now: datetime | None = None) -> bool:
         """Whether a job can be claimed, runs, waits for a document, is due or is in back-off.
@@ -167,32 +184,33 @@ class Queue(Protocol):
         """
 
     def position(self, queue_id: str) -> Position | None:
-        """Where a pending job stands, exact up to ``POSITION_CAP``; None when it is not pending."""
+        """Return the position of a pending job, exact up to ``POSITION_CAP``; None for other jobs."""
 
     def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
-        """Jobs past their lease, for ``lifecycle.lease_lost`` and ``settle``: fenced like any worker."""
+        """List jobs past their lease, for ``lifecycle.lease_lost`` and ``settle``: fenced like any worker."""
 
     def reconcile(self, *, now: datetime | None = None, limit: int = 100) -> int:
-        """Repair what a crash between two transactions can leave: locks nobody passed on, cascades cut
-        short, waiting parents whose count is off. Answers how many rows it put right.
+        """Repair the effects of a crash between two transactions. Returns the number of corrected rows.
+
+        Locks that were not passed on, interrupted cascades, waiting parents with wrong counts.
         """
 
     def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
-        """Note that a worker is alive, for status pages; no decision reads it."""
+        """Record a live worker, for status pages; no decision depends on the record."""
 
     def workers(self) -> list[WorkerReport]: ...
 
     def now(self) -> datetime:
-        """The store's own clock: that of the server where there is one, which all hosts share."""
+        """Return the time of the store: of the server if there is one, which all hosts share."""
 
     def wait(self, timeout: float) -> bool:
-        """Sleep until something may have been added or released, at most ``timeout`` seconds. A hint."""
+        """Sleep until jobs may have been added or released, at most ``timeout`` seconds. A hint."""
 
     def check(self) -> list[str]:
-        """Raise when the store cannot be used; answer warnings a person should read."""
+        """Raise if the store cannot be used; return warnings for the operator."""
 
     def migrate(self) -> None:
-        """Bring the store to this version's schema."""
+        """Migrate the store to the schema of this version."""
 
     def close(self) -> None: ...
 

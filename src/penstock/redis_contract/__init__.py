@@ -1,6 +1,20 @@
-"""The Redis contract: messages in lists, status in hashes. A gateway stands between them and any queue.
+"""The Redis contract: producers push messages into lists and read job status from hashes.
 
-``message`` and ``rags`` say what may be asked, ``lists`` speaks to Redis, ``intake`` turns messages into
-jobs, ``refusal`` describes those that cannot become one, ``mirror`` turns jobs into hashes, ``inbox`` moves
-files, ``gateway`` runs all of it; ``contract`` is the producers' side.
+A gateway connects one Redis server with one queue of any engine. The modules:
+
+- ``gateway``: the process loop; heartbeats, and takeover from dead gateways
+- ``intake``: messages become jobs
+- ``mirror``: jobs are written to their status hashes, and files are moved when a job ends
+- ``refusal``: the dead letter and error record of a message that cannot become a job
+- ``tenant_erasure``: removes hashes and dead letters of deleted tenants
+- ``message``: the fields of a message and their validation
+- ``rags``: the RAG configuration file
+- ``inbox``: file moves between ``incoming``, ``processed`` and ``failed``
+- ``fields``: the fields of a status hash
+- ``error_report``: error types, codes and suggestions of the contract
+- ``keys``: Redis keys, priorities and the order of the lists
+- ``lists``: all Redis access of a gateway; the Lua scripts are in ``scripts/``
+- ``contract``: the producers' side: submit a file, read a status, check health
+- ``producer_types``: requests and responses of ``contract``
+- ``factory``: builds a contract or a gateway from settings
 """

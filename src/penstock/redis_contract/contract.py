@@ -1,4 +1,4 @@
-"""The producing side: submit a file, see what became of it, see how the lists are."""
+"""The producers' side: submit a file, read the status of a job, check the health of the lists."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from penstock.redis_contract.producer_types import GatewayHealth, Health, Prepar
 from penstock.redis_contract.rags import Rags
 from penstock.service.paths import refuse_other_content
 
-_ALSO = {"markdown": "md", "text": "txt", "docm": "docx"}
+_SUFFIX_TYPES = {"markdown": "md", "text": "txt", "docm": "docx"}
 
 
 class Contract:
-    """``rags`` None: jobs and lists can be looked at, but nothing submitted."""
+    """Producers' side of the contract. ``rags`` None: status and health only, nothing can be submitted."""
 
     def __init__(self, broker: Broker, rags: Rags | None) -> None:
         self._broker = broker
@@ -31,10 +31,10 @@ class Contract:
     def close(self) -> None:
         self._broker.close()
 
-    # Submitting.
+    # Submission.
 
-    def prepare(self, rag_id: str, path: str, asked: SubmitRequest) -> PreparedMessage:
-        """The message for a file, checked as the gateway will; nothing is sent.
+    def prepare(self, rag_id: str, path: str, request: SubmitRequest) -> PreparedMessage:
+        """Build the message for a file, checked as the gateway does. Nothing is sent.
 
         Raises ``UnknownRag``, ``PathNotFound``, ``OutsideRag``, ``UnsupportedSource``, ``UnsupportedType`` or
         ``InvalidMessage``.
@@ -45,11 +45,11 @@ class Contract:
                 remedy="Give --config FILE or set PENSTOCK_RAG_CONFIG.",
             )
         rag = self._rags.get(rag_id)
-        source = os.path.abspath(path)  # noqa: PTH100 - the name as given; links are judged below
+        source = os.path.abspath(path)  # noqa: PTH100 - keeps links; place() follows them
         _refuse_unreadable(source)
         place = rag.place(source, Path(source).name)
-        source_type = asked.source_type or _type_of(source)
-        if not asked.skip_validation:
+        source_type = request.source_type or _source_type(source)
+        if not request.skip_validation:
             refuse_other_content(place.read_from, source_type)
         message: dict[str, Any] = {
             "job_id": clock.new_rag_job_id(rag_id),
@@ -58,37 +58,37 @@ class Contract:
             "source_type": source_type,
             "filename": Path(source).name,
             "submitted_at": clock.format_time(clock.now()),
-            "submitted_by": asked.submitted_by,
+            "submitted_by": request.submitted_by,
             "options": {
-                "reindex": asked.reindex,
-                "skip_validation": asked.skip_validation,
-                "preserve_metadata": asked.preserve_metadata,
+                "reindex": request.reindex,
+                "skip_validation": request.skip_validation,
+                "preserve_metadata": request.preserve_metadata,
             },
             "retry_count": 0,
-            "max_retries": 3 if asked.max_retries is None else asked.max_retries,
+            "max_retries": 3 if request.max_retries is None else request.max_retries,
         }
-        if asked.tags:
-            message["tags"] = list(asked.tags)
+        if request.tags:
+            message["tags"] = list(request.tags)
         read(message)
         try:
             msgspec.json.encode(message)
         except UnicodeEncodeError:
             raise InvalidMessage("a tag is no UTF-8", remedy="Give tags as UTF-8 text.") from None
-        key = keys.QUEUE if asked.priority is None else f"{keys.QUEUE}:{asked.priority}"
+        key = keys.QUEUE if request.priority is None else f"{keys.QUEUE}:{request.priority}"
         return PreparedMessage(message=message, key=key, collection=rag.collection, moves=place.managed)
 
     def submit(self, prepared: PreparedMessage) -> None:
-        """Hash and list in one MULTI: whoever takes the message finds its hash, and nobody sees half."""
-        shown = fields.fresh(read(prepared.message)) | {"updated_at": clock.format_time(clock.now())}
+        """Write the hash and push the message in one MULTI: no reader sees only one of them."""
+        shown = fields.initial_fields(read(prepared.message)) | {"updated_at": clock.format_time(clock.now())}
         flat = [text for pair in shown.items() for text in pair]
         raw = msgspec.json.encode(prepared.message)
         push = ("LPUSH", prepared.key, raw)
         self._broker.calls([("HSET", keys.job_key(shown["job_id"]), *flat), push], together=True)
 
-    # Looking.
+    # Status and health.
 
     def status(self, job_id: str) -> dict[str, Any]:
-        """The hash of a job, numbers as numbers."""
+        """Read the hash of a job, with numbers as numbers."""
         key = keys.job_key(job_id).encode("utf-8", "surrogateescape")
         found = _decoded(self._broker.call("HGETALL", key))
         if not found:
@@ -96,15 +96,15 @@ class Contract:
                 f"Redis has no job {job_id[:200]!a}",
                 remedy="Check the id; jobs are forgotten seven days after their end.",
             )
-        return fields.readable(found)
+        return fields.to_json_values(found)
 
     def health(self) -> Health:
-        found, waiting = self._lengths()
+        found, waiting = self._list_lengths()
         sizes = {key: size for key, size in found.items() if isinstance(size, int)}
         dead = sizes.pop(keys.DEAD_LETTER, 0)
-        said, time = self._broker.calls([("HGETALL", keys.GATEWAYS), ("TIME",)])
+        beat, time = self._broker.calls([("HGETALL", keys.GATEWAYS), ("TIME",)])
         now = int(time[0]) * 1000 + int(time[1]) // 1000
-        gateways = [_seen(name, text, now) for name, text in _decoded(said).items()]
+        gateways = [_gateway_health(name, text, now) for name, text in _decoded(beat).items()]
         alive = [one for one in gateways if one.connected]
         ages = [one.beat_age_s for one in gateways if one.beat_age_s is not None]
         total = sum(sizes.values())
@@ -113,7 +113,7 @@ class Contract:
             connection=self._broker.label,
             queue_length=total,
             processing=sum(one.processing for one in alive),
-            queued=total + self._in_hand(gateways),
+            queued=total + self._count_taken(gateways),
             accepted=sum(one.queued for one in alive),
             dead_letters=dead,
             worker_connected=bool(alive),
@@ -124,17 +124,17 @@ class Contract:
             gateways=sorted(gateways, key=lambda one: one.name),
         )
 
-    def _lengths(self) -> tuple[dict[str, int | str], dict[str, str]]:
-        """Lengths of all lists, or the type of what stands in place of one; the waiting lists by RAG."""
+    def _list_lengths(self) -> tuple[dict[str, int | str], dict[str, str]]:
+        """Return list lengths (or the Redis type of another key), and waiting lists by RAG."""
         own = self._rags.by_id if self._rags is not None else ()
         known = sorted({*own, *_decoded(self._broker.call("HGETALL", keys.RAGS))})
         waiting = {rag_id: keys.waiting_key(rag_id) for rag_id in known}
-        named = [*(one.key for one in keys.served(own)), *waiting.values(), keys.DEAD_LETTER]
+        named = [*(one.key for one in keys.served_lists(own)), *waiting.values(), keys.DEAD_LETTER]
         named = list(dict.fromkeys(named))
         return dict(zip(named, lengths(self._broker, named), strict=True)), waiting
 
-    def _in_hand(self, gateways: list[GatewayHealth]) -> int:
-        """Messages that a gateway has taken and not yet handed over."""
+    def _count_taken(self, gateways: list[GatewayHealth]) -> int:
+        """Count messages taken by gateways and not yet handed over."""
         lists = [keys.processing_key(one.name, p) for one in gateways for p in keys.PRIORITIES.values()]
         return sum(self._broker.calls([("LLEN", key) for key in lists]))
 
@@ -151,9 +151,9 @@ def _refuse_unreadable(path: str) -> None:
         raise PathNotFound(f"{path} may not be read", remedy="Check this user's permissions.")
 
 
-def _type_of(path: str) -> str:
+def _source_type(path: str) -> str:
     suffix = Path(path).suffix[1:].lower()
-    found = _ALSO.get(suffix, suffix)
+    found = _SUFFIX_TYPES.get(suffix, suffix)
     if found not in SOURCE_TYPES:
         shown = f".{suffix} files" if suffix else "files without a suffix"
         raise UnsupportedSource(
@@ -169,7 +169,7 @@ def _decoded(found: Any) -> dict[str, str]:
 
 
 class _GatewayBeat(msgspec.Struct, frozen=True):
-    """What a gateway says of itself with every beat; by default nothing."""
+    """A heartbeat as stored in Redis."""
 
     host: str = "?"
     pid: int = 0
@@ -179,17 +179,17 @@ class _GatewayBeat(msgspec.Struct, frozen=True):
     workers: int = 0
 
 
-def _seen(name: str, text: str, now: int) -> GatewayHealth:
+def _gateway_health(name: str, text: str, now: int) -> GatewayHealth:
     try:
-        said = msgspec.json.decode(text, type=_GatewayBeat)
+        beat = msgspec.json.decode(text, type=_GatewayBeat)
     except msgspec.DecodeError:
-        said = _GatewayBeat()  # somebody else wrote it
+        beat = _GatewayBeat()  # written by another program
     return GatewayHealth(
         name=name,
-        host=said.host,
-        pid=said.pid,
-        beat_age_s=max(now - said.at, 0) / 1000 if said.at > 0 else None,
-        queued=said.queued,
-        processing=said.processing,
-        workers=said.workers,
+        host=beat.host,
+        pid=beat.pid,
+        beat_age_s=max(now - beat.at, 0) / 1000 if beat.at > 0 else None,
+        queued=beat.queued,
+        processing=beat.processing,
+        workers=beat.workers,
     )

@@ -1,4 +1,4 @@
-"""What went wrong, in the contract's words: an error type, a code, and what to try."""
+"""Error reports of the contract: error type, code and suggestions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ FAILURE_CODES: Mapping[str, str] = MappingProxyType(
         "ERR_JOB_REMOVED": "Redis contract: the job was removed from the queue before its end was seen.",
     }
 )
-"""Codes that only the hashes and error files of the contract carry."""
+"""Error codes that occur only in the hashes and error files of the contract."""
 
-_INVALID = {"pdf": "ERR_PDF_INVALID", "docx": "ERR_DOCX_INVALID"}
-_AGAIN = "Send the job again; nothing is wrong with the file"
-_READ = "Check file permissions (must be readable)"
-_EXPORT = "Try re-exporting the document from its original source"
+_PARSE_CODES = {"pdf": "ERR_PDF_INVALID", "docx": "ERR_DOCX_INVALID"}
+_RESEND = "Send the job again; nothing is wrong with the file"
+_CHECK_PERMISSIONS = "Check file permissions (must be readable)"
+_REEXPORT = "Try re-exporting the document from its original source"
 
-_KNOWN: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
+_REPORTS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {
         "ERR_FILE_NOT_FOUND": (
             "FileNotFound",
@@ -37,30 +37,30 @@ _KNOWN: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             ),
         ),
         "ERR_UNSUPPORTED_SOURCE": ("UnsupportedType", ("Use source_type pdf, txt, md or docx",)),
-        "ERR_PARSE": ("ParseError", (_EXPORT, _READ)),
+        "ERR_PARSE": ("ParseError", (_REEXPORT, _CHECK_PERMISSIONS)),
         "ERR_PDF_INVALID": (
             "ParseError",
             (
                 "Verify PDF is valid using: pdfinfo {filename}",
                 "Try re-exporting the PDF from original source",
-                _READ,
+                _CHECK_PERMISSIONS,
                 "Try with --skip-validation flag (use with caution)",
             ),
         ),
         "ERR_DOCX_INVALID": (
             "ParseError",
-            ("Open {filename} with a word processor and save it again", _READ),
+            ("Open {filename} with a word processor and save it again", _CHECK_PERMISSIONS),
         ),
         "ERR_NO_TEXT": ("NoText", ("Scanned pages need OCR; try a version with a text layer",)),
         "ERR_ENCRYPTED": ("Encrypted", ("Save {filename} without a password and send it again",)),
         "ERR_TOO_LARGE": ("TooLarge", ("Split the file, or raise PENSTOCK_MAX_FILE_MB",)),
-        "ERR_PERMISSION": ("PermissionDenied", (_READ,)),
-        "ERR_PARSER_FAILED": ("ParserFailed", (_EXPORT, "Look at the file: it is damaged or hostile")),
+        "ERR_PERMISSION": ("PermissionDenied", (_CHECK_PERMISSIONS,)),
+        "ERR_PARSER_FAILED": ("ParserFailed", (_REEXPORT, "Look at the file: it is damaged or hostile")),
         "ERR_FILE_TIME": ("Timeout", ("Split the file, or raise PENSTOCK_FILE_TIME_S",)),
         "ERR_FILE_MEMORY": ("OutOfMemory", ("Split the file, or raise PENSTOCK_FILE_MEMORY_MB",)),
         "ERR_COMPONENT_MISSING": (
             "ConfigurationError",
-            ("Install what the message names on the workers", _AGAIN),
+            ("Install what the message names on the workers", _RESEND),
         ),
         "ERR_UNKNOWN_RAG": (
             "InvalidRagId",
@@ -74,14 +74,14 @@ _KNOWN: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
         "ERR_DUPLICATE_ID": ("DuplicateJobId", ("Give every message a job_id of its own",)),
         "ERR_CANCELLED": ("Cancelled", ("Send the job again if it is still wanted",)),
         "ERR_JOB_TIMEOUT": ("Timeout", ("Split the file, or raise PENSTOCK_JOB_TIMEOUT_S",)),
-        "ERR_WORKER_LOST": ("WorkerLost", ("Look at the workers' log around that time", _AGAIN)),
-        "ERR_DISK_FULL": ("DiskFull", ("Free some space", _AGAIN)),
-        "ERR_OUT_OF_MEMORY": ("OutOfMemory", ("Run fewer workers, or give them more memory", _AGAIN)),
-        "ERR_NETWORK": ("NetworkError", ("Check the service the error names", _AGAIN)),
-        "ERR_TIMEOUT": ("Timeout", ("Check the service the error names", _AGAIN)),
-        "ERR_SERVICE": ("ServiceUnavailable", ("Check the service the error names", _AGAIN)),
-        "ERR_RATE_LIMITED": ("RateLimited", ("Wait, or raise the service's limit", _AGAIN)),
-        "ERR_OUTAGE": ("ServiceUnavailable", ("Check the service the error names", _AGAIN)),
+        "ERR_WORKER_LOST": ("WorkerLost", ("Look at the workers' log around that time", _RESEND)),
+        "ERR_DISK_FULL": ("DiskFull", ("Free some space", _RESEND)),
+        "ERR_OUT_OF_MEMORY": ("OutOfMemory", ("Run fewer workers, or give them more memory", _RESEND)),
+        "ERR_NETWORK": ("NetworkError", ("Check the service the error names", _RESEND)),
+        "ERR_TIMEOUT": ("Timeout", ("Check the service the error names", _RESEND)),
+        "ERR_SERVICE": ("ServiceUnavailable", ("Check the service the error names", _RESEND)),
+        "ERR_RATE_LIMITED": ("RateLimited", ("Wait, or raise the service's limit", _RESEND)),
+        "ERR_OUTAGE": ("ServiceUnavailable", ("Check the service the error names", _RESEND)),
         "ERR_JOB_REMOVED": ("Removed", ("Send the job again if it is still wanted",)),
     }
 )
@@ -94,20 +94,20 @@ class ErrorReport(msgspec.Struct, frozen=True):
     suggestions: tuple[str, ...]
 
 
-def trouble(
+def describe_error(
     code: str | None, message: str | None, *, source_type: str, filename: str, path: str
 ) -> ErrorReport:
-    """A failure of a job as the contract tells it."""
+    """Build the contract's report of an error."""
     code = code or "ERR_UNKNOWN"
     if code == "ERR_PARSE":
-        code = _INVALID.get(source_type, code)
-    kind, said = _split(message or "")
-    error_type, hints = _KNOWN.get(code, (kind or "Error", ("See the error's own words", _AGAIN)))
+        code = _PARSE_CODES.get(source_type, code)
+    error_class, text = _split(message or "")
+    error_type, hints = _REPORTS.get(code, (error_class or "Error", ("See the error's own words", _RESEND)))
     suggestions = tuple(hint.format(filename=filename, path=path) for hint in hints)
-    return ErrorReport(said or code, error_type, code, suggestions)
+    return ErrorReport(text or code, error_type, code, suggestions)
 
 
 def _split(message: str) -> tuple[str, str]:
-    """Rows keep an error as ``Class: text``."""
+    """Split an error stored as ``Class: text``."""
     match = re.match(r"([A-Z]\w+): (?=.)", message)
     return (match[1], message[match.end() :]) if match else ("", message)

@@ -43,18 +43,18 @@ def make_gateway(settings: Settings, jobs: Jobs, documents: Documents) -> Gatewa
             remedy="Give --config FILE or set PENSTOCK_RAG_CONFIG; docs/guides/redis-contract.md shows one.",
         )
     rags = configuration.load(Path(settings.rag_config))
-    house = hashlib.sha256(settings.store.resolved.encode()).hexdigest()[:8]
+    group = hashlib.sha256(settings.store.resolved.encode()).hexdigest()[:8]
     own = Jobs(jobs.queue, settings, door="redis")
     server = _server(settings, rags)
-    return Gateway(server, own, documents, rags, house=house, check=lambda: _check(server))
+    return Gateway(server, own, documents, rags, group=group, check=lambda: _check(server))
 
 
 def _check(server: Server) -> None:
     """Refuse an unsuitable server; warn of server settings which could lose messages."""
-    from penstock.queue.redis.server_check import dangers, refuse_old
+    from penstock.queue.redis.server_check import find_risks, refuse_old
 
     refuse_old(server)
-    for danger in dangers(server):
+    for danger in find_risks(server):
         log.warning("%s", danger)
 
 

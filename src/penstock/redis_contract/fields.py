@@ -1,4 +1,4 @@
-"""A job as its hash in Redis tells it. What is not known is the empty text: a hash has no null."""
+"""Fields of a job's status hash in Redis. Unknown values are empty text: a hash has no null."""
 
 from __future__ import annotations
 
@@ -10,33 +10,39 @@ import msgspec
 
 from penstock import vocabulary
 from penstock.job import Job, Status
-from penstock.redis_contract.error_report import ErrorReport, trouble
+from penstock.redis_contract.error_report import ErrorReport, describe_error
 from penstock.redis_contract.message import Message
 
 MESSAGE = "message"
 MANAGED = "managed"
-"""In a job's metadata: the message it came by, as it was; and whether its file lies in the inbox."""
+"""Keys in a job's metadata: the original message, and whether the file is in the inbox."""
 
 STATUS_FIELDS = (
     "job_id rag_id filename status submitted_at started_at completed_at duration_seconds chunks_created "
     "embeddings_generated tokens_used error error_type retry_count error_code max_retries outcome "
     "source_path updated_at file file_error waiting"
 ).split()
-"""The contract's fourteen, and ours."""
+"""The contract's fourteen fields, then those that Penstock adds."""
+SUBMITTED = "submitted"
+"""Status that producers may write before a gateway has taken the message."""
+QUEUED = vocabulary.speak(Status.PENDING, "redis")
+PROCESSING = vocabulary.speak(Status.IN_PROGRESS, "redis")
+DONE = vocabulary.speak(Status.DONE, "redis")
+FAILED = vocabulary.speak(Status.FAILED, "redis")
 NUMBERS = frozenset(
     "duration_seconds chunks_created embeddings_generated tokens_used retry_count max_retries".split()
 )
 
 
 class Count(msgspec.Struct, frozen=True):
-    """What has been made of the document so far."""
+    """Chunks and embeddings created so far."""
 
     chunks: int = 0
     embeddings: int = 0
 
 
-def fresh(message: Message, status: str = "queued") -> dict[str, str]:
-    """Of a message nobody has begun with."""
+def initial_fields(message: Message, status: str = QUEUED) -> dict[str, str]:
+    """Build the fields of a message on which no work has started."""
     return dict.fromkeys(STATUS_FIELDS, "") | {
         "job_id": message.job_id,
         "rag_id": message.rag_id,
@@ -52,36 +58,36 @@ def fresh(message: Message, status: str = "queued") -> dict[str, str]:
     }
 
 
-def of_job(job: Job, message: Message, so_far: Count) -> dict[str, str]:
-    """Of a job in the queue. One that was begun stays ``processing`` until its end, also between attempts."""
-    if _put_back(job):
-        return fresh(message)
+def job_fields(job: Job, message: Message, progress: Count) -> dict[str, str]:
+    """Build the fields of a job. A started job is ``processing`` until the end, also between attempts."""
+    if _was_requeued(job):
+        return initial_fields(message)
     begun = job.claim_number > 0 and not job.ended
     status = vocabulary.speak(Status.IN_PROGRESS if begun else job.status, "redis")
-    fields = fresh(message, status) | {
+    fields = initial_fields(message, status) | {
         "started_at": _time(job.started_at),
         "completed_at": _time(job.finished_at),
-        "chunks_created": str(so_far.chunks),
-        "embeddings_generated": str(so_far.embeddings),
+        "chunks_created": str(progress.chunks),
+        "embeddings_generated": str(progress.embeddings),
         "retry_count": str(message.retry_count + job.retry_count),
     }
     if job.started_at is not None and job.finished_at is not None:
         fields["duration_seconds"] = _seconds(job.finished_at - job.started_at)
     if job.status is Status.DONE:
-        return fields | _made(job.result)
+        return fields | _result_fields(job.result)
     if job.error_message or job.error_code:
-        told = trouble_of(job, message)
-        fields |= {"error": told.error, "error_type": told.error_type, "error_code": told.error_code}
+        report = job_error(job, message)
+        fields |= {"error": report.error, "error_type": report.error_type, "error_code": report.error_code}
     return fields
 
 
-def _put_back(job: Job) -> bool:
-    """After its end, and not begun again yet: what the row keeps of the last run is past."""
+def _was_requeued(job: Job) -> bool:
+    """Whether the job was requeued and not started again. Then the row still holds values of the last run."""
     history = job.history if job.status is Status.PENDING else []
     return bool(history) and history[-1].what == "requeued"
 
 
-def _made(result: Any) -> dict[str, str]:
+def _result_fields(result: Any) -> dict[str, str]:
     made = result if isinstance(result, dict) else {}
     return {
         "chunks_created": str(made.get("chunks", 0)),
@@ -91,18 +97,18 @@ def _made(result: Any) -> dict[str, str]:
     }
 
 
-def refused(message: Message, told: ErrorReport, now: datetime) -> dict[str, str]:
-    """Of a message that never became a job."""
-    return fresh(message, "failed") | {
+def refused_fields(message: Message, report: ErrorReport, now: datetime) -> dict[str, str]:
+    """Build the fields of a message refused before a job was made."""
+    return initial_fields(message, FAILED) | {
         "completed_at": _time(now),
-        "error": told.error,
-        "error_type": told.error_type,
-        "error_code": told.error_code,
+        "error": report.error,
+        "error_type": report.error_type,
+        "error_code": report.error_code,
     }
 
 
-def trouble_of(job: Job, message: Message) -> ErrorReport:
-    return trouble(
+def job_error(job: Job, message: Message) -> ErrorReport:
+    return describe_error(
         job.error_code,
         job.error_message,
         source_type=message.source_type,
@@ -111,29 +117,29 @@ def trouble_of(job: Job, message: Message) -> ErrorReport:
     )
 
 
-def waiting(message: Message) -> dict[str, str]:
-    """Of a message whose RAG no running gateway serves."""
-    return fresh(message) | {"waiting": f"for a gateway that serves RAG {message.rag_id}"}
+def waiting_fields(message: Message) -> dict[str, str]:
+    """Build the fields of a message for a RAG without a running gateway."""
+    return initial_fields(message) | {"waiting": f"for a gateway that serves RAG {message.rag_id}"}
 
 
-def error_record(fields: Mapping[str, str], told: ErrorReport, traceback: str | None) -> dict[str, Any]:
-    """What stands in ``failed/<filename>.error.json``. ``traceback`` None: nothing was raised."""
-    shown = readable(fields)
+def error_record(fields: Mapping[str, str], report: ErrorReport, traceback: str | None) -> dict[str, Any]:
+    """Build the content of ``failed/<filename>.error.json``. ``traceback`` None: nothing was raised."""
+    shown = to_json_values(fields)
     names = ("job_id", "rag_id", "filename", "status", "submitted_at", "started_at")
     return {name: shown[name] for name in names} | {
         "failed_at": shown["completed_at"],
-        "error": told.error,
-        "error_type": told.error_type,
-        "error_code": told.error_code,
+        "error": report.error,
+        "error_type": report.error_type,
+        "error_code": report.error_code,
         "retry_count": shown["retry_count"],
         "max_retries": shown["max_retries"],
-        "suggestions": list(told.suggestions),
+        "suggestions": list(report.suggestions),
         "traceback": traceback,
     }
 
 
-def readable(fields: Mapping[str, str]) -> dict[str, Any]:
-    """A hash as JSON would hold it: numbers are numbers, and what is empty is null."""
+def to_json_values(fields: Mapping[str, str]) -> dict[str, Any]:
+    """Convert a hash to JSON values: numbers as numbers, empty text as null."""
     return {name: _value(name, text) for name, text in fields.items()}
 
 
@@ -145,7 +151,7 @@ def _value(name: str, text: str) -> Any:
     try:
         return int(text) if text.lstrip("-").isdecimal() else float(text)
     except ValueError:
-        return text  # somebody else wrote it
+        return text  # written by another program
 
 
 def _time(moment: datetime | None) -> str:

@@ -1,4 +1,4 @@
-"""The gateway: takes messages, mirrors jobs, beats, and takes over from gateways that died."""
+"""The gateway: takes messages, mirrors jobs, sends heartbeats and takes over from dead gateways."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from penstock.service.jobs import Jobs
 
 BEAT_S = 2.0
 POLL_S = 0.2
-QUIET = 5
-"""Rounds in which nothing happened, until jobs are looked at less often."""
+IDLE_ROUNDS = 5
+"""Idle rounds after which jobs are read less often."""
 LONGEST_PAUSE_S = 5.0
-SAID_EVERY_S = 60.0
-"""How often it says that it still waits for a server that was never there."""
+WARN_EVERY_S = 60.0
+"""Seconds between warnings while the gateway waits for a server that never answered."""
 TAKE_OVER_S = 2.0
 ADOPT_S = 60.0
 
@@ -36,7 +36,7 @@ log = logging.getLogger("penstock.gateway")
 
 
 class Gateway:
-    """Between one Redis server and one queue. Several may run at once, on one host or many."""
+    """Connects one Redis server with one queue. Several may run at once, on one host or many."""
 
     def __init__(
         self,
@@ -45,18 +45,18 @@ class Gateway:
         documents: Documents,
         rags: Rags,
         *,
-        house: str,
+        group: str,
         check: Callable[[], object] = lambda: None,
     ) -> None:
-        """``check`` raises when the server cannot serve the contract; asked when it first answers."""
-        self.name = f"{house}.{_host()}-{os.getpid()}-{clock.new_task_id()[:8]}"
+        """``check`` raises if the server cannot serve the contract; called when Redis first answers."""
+        self.name = f"{group}.{_host()}-{os.getpid()}-{clock.new_task_id()[:8]}"
         self.where = broker.label
         self.serves = sorted(rags.by_id)
         self._broker = broker
         self._check = check
         self._jobs = jobs
         self._documents = documents
-        self._lists = Lists(broker, gateway=self.name, house=house, rag_ids=self.serves)
+        self._lists = Lists(broker, gateway=self.name, group=group, rag_ids=self.serves)
         self._intake = Intake(jobs, self._lists, rags)
         self._mirror = Mirror(jobs, documents, self._lists, rags)
         self._erasure = TenantErasure(jobs, self._lists, rags)
@@ -70,32 +70,34 @@ class Gateway:
     def stop(self) -> None:
         self._stop.set()
 
-    def run(self, tell: Callable[[], object] = lambda: None) -> None:
-        """Until a signal asks it to stop. ``tell`` is called once Redis has answered."""
+    def run(self, on_connected: Callable[[], object] = lambda: None) -> None:
+        """Run until a signal or ``stop``. ``on_connected`` is called once Redis has answered."""
         with self._signals():
-            if not self._joined():
+            if not self._wait_for_redis():
                 return
-            tell()
-            beating = threading.Thread(target=self._beats, name="beat", daemon=True)
-            beating.start()
+            on_connected()
+            beat_thread = threading.Thread(target=self._beat_until_stopped, name="beat", daemon=True)
+            beat_thread.start()
             self._loop()
         self._stop.set()
-        beating.join(timeout=2 * BEAT_S)
+        beat_thread.join(timeout=2 * BEAT_S)
         self.leave()
 
-    def _joined(self) -> bool:
-        """Whether Redis answers. One that is not there yet is waited for, as one that goes away later is:
-        after a power cut nobody knows which of them starts first. False: it was asked to stop before that."""
-        pause, told_at = POLL_S, None
+    def _wait_for_redis(self) -> bool:
+        """Wait until Redis answers. False: the gateway was stopped first.
+
+        After a power cut the gateway may start before Redis, so a missing server is no error.
+        """
+        pause, warned_at = POLL_S, None
         while not self._stop.is_set():
             try:
                 self._check()
                 self.beat()
             except StoreUnavailable as error:
                 now = clock.elapsed_s()
-                if told_at is None or now - told_at >= SAID_EVERY_S:
+                if warned_at is None or now - warned_at >= WARN_EVERY_S:
                     log.warning("%s (%s); waiting for it", error.message, error.code)
-                    told_at = now
+                    warned_at = now
                 self._stop.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
             else:
@@ -103,74 +105,74 @@ class Gateway:
         return False
 
     def _loop(self) -> None:
-        pause, quiet = POLL_S, 0
+        pause, idle = POLL_S, 0
         while not self._stop.is_set():
             try:
-                # Jobs that stand still are looked at once a second; new messages are taken at once.
-                busy = self.step(look=quiet < QUIET or not quiet % QUIET)
+                # Idle jobs are read once a second; new messages are taken at once.
+                active = self.run_round(look=idle < IDLE_ROUNDS or not idle % IDLE_ROUNDS)
             except StoreError as error:
-                # Either side may be away for a while; nothing was lost, as both keep what they have.
+                # Redis or the queue may be unreachable for a while; nothing is lost, as both are durable.
                 log.warning("%s (%s); trying again in %.1f s", error.message, error.code, pause)
                 self._intake.forget()
                 self._next_take_over = self._next_adoption = 0.0
                 self._stop.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
                 continue
-            pause, quiet = POLL_S, 0 if busy else quiet + 1
-            if not busy:
+            pause, idle = POLL_S, 0 if active else idle + 1
+            if not active:
                 self._stop.wait(POLL_S)
 
-    def step(self, *, look: bool = True) -> bool:
-        """One round of everything that is due; True when there may be more to do at once."""
+    def run_round(self, *, look: bool = True) -> bool:
+        """Do all due work once. True: there may be more to do at once."""
         now = clock.elapsed_s()
         if now >= self._next_take_over:
             self._take_over(adopt=now >= self._next_adoption)
-            self._put_right()
+            self._correct()
             if now >= self._next_adoption:
                 self._next_adoption = now + ADOPT_S
             self._next_take_over = now + TAKE_OVER_S
-        accepted = self._intake.step()
+        accepted = self._intake.hand_over()
         self._mirror.add(accepted)
-        return (look and self._mirror.step()) or bool(accepted)
+        return (look and self._mirror.update()) or bool(accepted)
 
     def _take_over(self, *, adopt: bool) -> None:
         messages, jobs = self._lists.take_over()
         if messages or jobs:
-            log.info("took over %d messages and %d jobs from a gateway that is gone", messages, jobs)
+            log.info("took over %d messages and %d jobs from a dead gateway", messages, jobs)
             self._intake.forget()
         if adopt:
             self._mirror.adopt()
-            self._erasure.step()
+            self._erasure.erase_deleted()
         if (messages or jobs or adopt) and self._mirror.reload():
             self._reconciled = False
         if not self._reconciled:
-            self._mirror.add(self._mirror.untold())
+            self._mirror.add(self._mirror.find_unreported())
             self._reconciled = True
         queue, heartbeat_s = self._jobs.queue, self._jobs.settings.heartbeat_s
         now = queue.now()
         self._workers = sum(worker.alive(now, heartbeat_s) for worker in queue.workers())
 
-    def _put_right(self) -> None:
+    def _correct(self) -> None:
         expired = self._intake.expire()
         if expired:
-            log.warning("%d messages waited in vain for a gateway that serves their RAG", expired)
+            log.warning("%d messages expired: no gateway served their RAG", expired)
         corrected = self._lists.recheck()
         if corrected:
-            log.info("%d hashes had been written over by their producers and were put right", corrected)
+            log.info("%d hashes were overwritten by their producers and corrected", corrected)
 
-    # Signs of life.
+    # Heartbeats.
 
     def beat(self) -> None:
-        self._lists.beat(self._said())
+        self._lists.beat(self._beat_fields())
 
     def leave(self) -> None:
-        """Say that it is gone, so that others need not wait to be sure."""
+        """Announce the end of this gateway; others then take over at once."""
         try:
-            self._lists.beat(self._said(), leaving=True)
+            self._lists.beat(self._beat_fields(), leaving=True)
         except StoreError as error:
             log.warning("%s", error.message)
 
-    def _said(self) -> dict[str, Any]:
+    def _beat_fields(self) -> dict[str, Any]:
         return {
             "host": _host(),
             "pid": os.getpid(),
@@ -180,20 +182,20 @@ class Gateway:
             **self._mirror.counts(),
         }
 
-    def _beats(self) -> None:
-        """In a thread of its own: copying a large file must not look like death."""
+    def _beat_until_stopped(self) -> None:
+        """Send heartbeats from their own thread: a gateway busy with a large file is not dead."""
         while not self._stop.wait(BEAT_S):
             try:
                 self.beat()
             except StoreError:
-                continue  # the loop says so
+                continue  # logged by the loop
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        # Ctrl-C that was ignored at the start stays so, as in the background of a script.
+        # SIGINT stays ignored if it was at the start, as in the background of a script.
         ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         numbers = (signal.SIGTERM,) if ignored else (signal.SIGTERM, signal.SIGINT)
         before = {number: signal.signal(number, lambda *_: self.stop()) for number in numbers}

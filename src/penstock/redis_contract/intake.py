@@ -1,4 +1,4 @@
-"""From messages to jobs: take, add, acknowledge. Whatever is repeated after a crash has no second effect."""
+"""Intake: take messages, add jobs, acknowledge. Repeating a step after a crash has no second effect."""
 
 from __future__ import annotations
 
@@ -22,30 +22,32 @@ from penstock.errors import (
 from penstock.job import Status
 from penstock.redis_contract import fields, inbox, keys
 from penstock.redis_contract.lists import Lists, TakenMessage
-from penstock.redis_contract.message import Message, decode, moment_of, read
+from penstock.redis_contract.message import Message, decode, parse_time, read
 from penstock.redis_contract.rags import FAILED, Rags
-from penstock.redis_contract.refusal import RefusedMessage, letter_of, refused
+from penstock.redis_contract.refusal import RefusedMessage, dead_letter, describe_refusal
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
 
 BATCH = 50
-"""Messages taken at once: what one transaction of the queue adds."""
+"""Messages taken at once and added in one transaction of the queue."""
 
 log = logging.getLogger("penstock.gateway")
 
 
 class Request(NamedTuple):
-    """A message that can become a job."""
+    """A valid message, with the submission for the job."""
 
     taken: TakenMessage
     raw: dict[str, Any]
     message: Message
     submission: Submission
     again: bool = False
-    """It begins now, whatever its hash says of an end: the job is new, still open, or was put back."""
+    """The job is new, still open or requeued, so an end that its hash reports is out of date."""
 
 
 class Intake:
+    """Turns messages into jobs, as far as the queue has room."""
+
     def __init__(self, jobs: Jobs, lists: Lists, rags: Rags) -> None:
         self._jobs = jobs
         self._lists = lists
@@ -53,30 +55,30 @@ class Intake:
         self._away_s = jobs.settings.rag_away_s
         self._misplaced: dict[str, str] = {}
         self._held: list[TakenMessage] | None = None
-        """Taken and still to be handed over; None: nobody knows, the lists have to be looked at."""
+        """Messages taken and not yet handed over; None: unknown, the lists in Redis must be read."""
 
     def forget(self) -> None:
-        """What was under way may or may not have happened: look at the lists again."""
+        """Read the lists again in the next round: a failed call may or may not have taken effect."""
         self._held = None
 
-    def step(self) -> list[str]:
-        """Hand over what there is, as far as the queue has room. Answers the ids of new jobs."""
-        held = self._lists.left() if self._held is None else self._held
+    def hand_over(self) -> list[str]:
+        """Turn messages into jobs, as far as the queue has room. Returns the ids of the new jobs."""
+        held = self._lists.list_taken() if self._held is None else self._held
         self._held = None
         accepted: list[str] = []
-        waiting = self._lists.waiting()
+        waiting = self._lists.has_messages()
         self._report_misplaced()
         room = self._jobs.room() if held or waiting else 0
         if room:
             more = min(room, BATCH) - len(held)
-            # What one tenant has no room for must not keep the others waiting.
+            # Messages of a tenant without room must not block those of other tenants.
             taken = self._lists.take(more) if more > 0 else []
-            accepted, held = self._hand_over([*held, *taken])
+            accepted, held = self._hand_over_batch([*held, *taken])
         self._held = held
         return accepted
 
     def _report_misplaced(self) -> None:
-        """Warn of keys that are no lists, once for each."""
+        """Warn once about each key of another type than list."""
         for key in self._lists.misplaced.keys() - self._misplaced.keys():
             kind = self._lists.misplaced[key]
             log.warning(
@@ -85,14 +87,14 @@ class Intake:
         self._misplaced = self._lists.misplaced
 
     def expire(self) -> int:
-        """Take messages to be refused whose RAG no gateway served for too long; how many."""
+        """Take messages of RAGs without a gateway for too long, to refuse them. Returns the count."""
         expired = self._lists.expire(away_s=self._away_s)
         if expired:
             self.forget()
         return expired
 
-    def _hand_over(self, held: Sequence[TakenMessage]) -> tuple[list[str], list[TakenMessage]]:
-        """The ids of what became jobs, and what the queue had no room for."""
+    def _hand_over_batch(self, held: Sequence[TakenMessage]) -> tuple[list[str], list[TakenMessage]]:
+        """Add jobs for messages. Returns the job ids, and the messages for which the queue had no room."""
         requests = []
         for taken in held:
             request = self._read(taken)
@@ -101,15 +103,15 @@ class Intake:
         added, rest = self._add(requests)
         accepted = []
         for request in added:
-            shown = _stamped(fields.fresh(request.message))
+            shown = _with_update_time(fields.initial_fields(request.message))
             file = keys.file_key(request.message.rag_id, request.submission["payload"]["file_path"])
-            # Also where the message is gone: if no other gateway has it, the server lost its memory.
+            # Also if the message is gone: unless another gateway has it, the server lost its data.
             self._lists.accept(request.taken, shown, file=file, again=request.again)
             accepted.append(request.message.job_id)
         return accepted, [request.taken for request in rest]
 
     def _add(self, requests: list[Request]) -> tuple[list[Request], list[Request]]:
-        """All in one transaction; where one of them is refused, each by itself."""
+        """Add all requests in one transaction; if one of them is refused, one by one."""
         if not requests:
             return [], []
         try:
@@ -137,14 +139,16 @@ class Intake:
         return added, rest
 
     def _known(self, request: Request) -> Request | None:
-        """The request, if the job of this id came by this very message: it was added before a crash, or sent
-        twice. Sent once more with a higher retry_count, a job that had failed is put back.
+        """Return the request if the job with this id was made from the same message, else refuse it.
+
+        The same message arrives again after a crash, or if it was sent twice. With a higher retry_count it
+        requeues a failed job.
         """
         job = self._jobs.queue.get(request.message.job_id)
         found = msgspec.json.decode(job.metadata).get(fields.MESSAGE) if job is not None else None
         fresh = {"retry_count": 0}
         if job is None or not isinstance(found, dict) or found | fresh != request.raw | fresh:
-            self._refuse_twice_used(request, found)
+            self._refuse_reused_id(request, found)
             return None
         later = request.message.retry_count > read(found).retry_count
         if not later or job.status not in (Status.FAILED, Status.CANCELLED):
@@ -152,11 +156,11 @@ class Intake:
         try:
             self._jobs.retry(job.queue_id)
         except Conflict as refusal:
-            self._lists.refuse(request.taken, letter_of(request.taken.raw, refusal, request.raw), None, {})
+            self._lists.refuse(request.taken, dead_letter(request.taken.raw, refusal, request.raw), None, {})
             return None
         return request._replace(again=True)
 
-    # Reading.
+    # Messages.
 
     def _read(self, taken: TakenMessage) -> Request | None:
         raw: dict[str, Any] = {}
@@ -169,7 +173,9 @@ class Intake:
         try:
             submission = self._submission(message, raw, taken.priority)
         except UnknownRag as refusal:
-            if self._lists.pass_on(taken, _stamped(fields.waiting(message)), away_s=self._away_s):
+            if self._lists.pass_on(
+                taken, _with_update_time(fields.waiting_fields(message)), away_s=self._away_s
+            ):
                 log.info("a message for %s is left to a gateway that serves it", message.rag_id)
             else:
                 self._refuse(taken, refusal, raw)
@@ -189,7 +195,7 @@ class Intake:
             tags=message.tags,
             about=message.metadata,
             keep=options.preserve_metadata,
-            sent_at=moment_of(message.submitted_at) if place.managed else None,
+            sent_at=parse_time(message.submitted_at) if place.managed else None,
         )
         metadata = {
             ARRIVAL: msgspec.to_builtins(arrival),
@@ -210,40 +216,40 @@ class Intake:
             job_id=message.job_id,
         )
 
-    # Refusing.
+    # Refusals.
 
-    def _refuse_twice_used(self, request: Request, found: Any) -> None:
-        """The hash, and perhaps the file, belong to the job that has the id."""
+    def _refuse_reused_id(self, request: Request, found: Any) -> None:
+        """Refuse a message with a used id. The hash, and perhaps the file, belong to another job."""
         job_id = request.message.job_id
         refusal = DuplicateId(
             f"the job_id {job_id} was used already, with other content",
             remedy="Give every message a job_id of its own.",
         )
         if not isinstance(found, dict) or found.get("source_path") != request.message.source_path:
-            self._record(refused(request.taken.raw, request.raw, refusal))
-        self._lists.refuse(request.taken, letter_of(request.taken.raw, refusal, request.raw), None, {})
+            self._record(describe_refusal(request.taken.raw, request.raw, refusal))
+        self._lists.refuse(request.taken, dead_letter(request.taken.raw, refusal, request.raw), None, {})
         log.warning("a message was refused: %s", refusal.message)
 
     def _refuse(self, taken: TakenMessage, refusal: InvalidRequest, raw: dict[str, Any]) -> None:
-        found = refused(taken.raw, raw, refusal)
+        found = describe_refusal(taken.raw, raw, refusal)
         job_id = found.message.job_id if found.has_id else None
-        # The file before the message: a gateway that is killed in between does both again.
+        # The file before the message: after a kill in between, both steps are repeated.
         if job_id is None or self._lists.is_unused(job_id):
             if isinstance(refusal, UnsupportedSource) and found.has_id:
-                self._put_aside(found)
+                self._move_to_failed(found)
             self._record(found)
-        shown = _stamped(found.shown) if job_id is not None else {}
-        if self._lists.refuse(taken, letter_of(taken.raw, refusal, raw), job_id, shown):
+        shown = _with_update_time(found.shown) if job_id is not None else {}
+        if self._lists.refuse(taken, dead_letter(taken.raw, refusal, raw), job_id, shown):
             log.warning("a message was refused: %s (%s)", refusal.message, refusal.code)
 
     def _record(self, found: RefusedMessage) -> None:
         """Write the error record beside the file, if there is one in an inbox."""
         file = self._rags.delivered(found.message.source_path) if found.names_file else None
         if file is not None:
-            inbox.write_beside(file, found.record)
+            inbox.write_record_beside(file, found.record)
 
-    def _put_aside(self, found: RefusedMessage) -> None:
-        """A file of a type nobody reads goes where other failures go, if it is ours to move."""
+    def _move_to_failed(self, found: RefusedMessage) -> None:
+        """Move a file of an unsupported type from the inbox to the failed folder."""
         message = found.message
         try:
             rag = self._rags.get(message.rag_id)
@@ -252,10 +258,10 @@ class Intake:
             return
         folder = rag.folder(FAILED)
         if folder is not None and place.managed:
-            inbox.write_error(folder, message.filename, found.record)
+            inbox.write_error_file(folder, message.filename, found.record)
             target = folder / message.filename
-            inbox.move(Path(place.read_from), target, part=message.job_id, is_it=lambda _: True)
+            inbox.move(Path(place.read_from), target, part=message.job_id, is_same_file=lambda _: True)
 
 
-def _stamped(shown: dict[str, str]) -> dict[str, str]:
+def _with_update_time(shown: dict[str, str]) -> dict[str, str]:
     return shown | {"updated_at": clock.format_time(clock.now())}

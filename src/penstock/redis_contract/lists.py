@@ -1,4 +1,4 @@
-"""The contract's keys on a Redis server. Every step that must not be torn is one script or one MULTI."""
+"""All Redis access of a gateway. Every atomic step is one script or one MULTI."""
 
 from __future__ import annotations
 
@@ -11,25 +11,29 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from penstock import clock
+from penstock.errors import PayloadTooLarge
 from penstock.redis_contract import keys
-from penstock.redis_contract.fields import STATUS_FIELDS
+from penstock.redis_contract.fields import DONE, FAILED, PROCESSING, QUEUED, STATUS_FIELDS, SUBMITTED
 from penstock.redis_contract.message import MAX_BYTES
 
 SILENT_S = 5.0
-"""A gateway that said nothing for so long is dead; what it took and mirrored goes to another. Should it live
-after all, it finds that out at its next write: every one asks whether the message or job is still its own."""
+"""A gateway without a heartbeat for so long counts as dead; another takes over its messages and jobs. If it
+is alive after all, its next write fails: every write checks that the message or job is still its own."""
 
-AT_ONCE = 500
-"""Messages or hashes that one script looks at, so that none keeps the server busy for long."""
+PER_CALL = 500
+"""Messages or hashes that one script processes, so that no script blocks the server for long."""
 
-MOST_ROUNDS = 20
-"""Calls of such a script in a row."""
+MAX_CALLS = 20
+"""Calls of one such script in a row."""
+
+RECHECK_MS = (2_000, 15_000, 60_000)
+"""Times after a write at which a hash is checked for a status that its producer wrote over ours."""
 
 Fields = Mapping[str, str]
 
 
 class Broker(Protocol):
-    """A Redis server that answers, or raises one of our errors."""
+    """Connection to a Redis server. Failures are raised as Penstock errors."""
 
     label: str
 
@@ -41,118 +45,121 @@ class Broker(Protocol):
 
 
 class TakenMessage(NamedTuple):
-    """A message that is this gateway's to hand over."""
+    """A message in a processing list of this gateway."""
 
     raw: bytes
     priority: int
 
 
 class Lists:
-    """As one gateway sees them. ``house``: the gateways in front of one queue."""
+    """The lists and hashes as one gateway uses them. ``group``: the gateways of one queue."""
 
-    def __init__(self, broker: Broker, *, gateway: str, house: str, rag_ids: Sequence[str]) -> None:
+    def __init__(self, broker: Broker, *, gateway: str, group: str, rag_ids: Sequence[str]) -> None:
         self.broker = broker
         self.gateway = gateway
-        self._house = house
-        self._served = keys.served(rag_ids)
+        self._group = group
+        self._served = keys.served_lists(rag_ids)
         self._turn = 0
         self.misplaced: dict[str, str] = {}
-        """Keys of lists that hold something else, with its Redis type; as of the last ``waiting``."""
+        """Keys of lists that hold another Redis type, with that type; from the last ``has_messages``."""
 
     # Messages.
 
-    def waiting(self) -> bool:
-        """Whether there is anything to take."""
+    def has_messages(self) -> bool:
+        """Whether any served list holds a message."""
         named = [one.key for one in self._served]
         found = dict(zip(named, lengths(self.broker, named), strict=True))
         self.misplaced = {key: kind for key, kind in found.items() if isinstance(kind, str)}
         return any(isinstance(length, int) and length for length in found.values())
 
-    def take(self, most: int) -> list[TakenMessage]:
-        """Up to ``most`` messages, moved to this gateway's own lists; none before its (next) beat."""
-        order = keys.in_turn(self._served, self._turn)
+    def take(self, limit: int) -> list[TakenMessage]:
+        """Move up to ``limit`` messages to this gateway's lists; none before the first heartbeat."""
+        order = keys.rotate_lists(self._served, self._turn)
         self._turn += 1
         pairs = [key for one in order for key in (one.key, keys.processing_key(self.gateway, one.priority))]
         at = clock.format_time(clock.now())
         named = [keys.GATEWAYS, keys.DEAD_LETTER, *pairs]
-        answer = self._run("take", named, most, MAX_BYTES, at, self.gateway)
+        answer = self._run("take", named, limit, MAX_BYTES, at, self.gateway)
         found = zip(answer[::2], answer[1::2], strict=True)
         return [TakenMessage(raw, order[int(number)].priority) for number, raw in found]
 
-    def left(self) -> list[TakenMessage]:
-        """What is in this gateway's own lists: taken over, or not handed over yet. Most urgent first."""
+    def list_taken(self) -> list[TakenMessage]:
+        """List this gateway's messages, taken and not handed over yet, most urgent first."""
         priorities = sorted(keys.PRIORITIES.values(), reverse=True)
         own = [("LRANGE", keys.processing_key(self.gateway, priority), 0, -1) for priority in priorities]
         found = zip(priorities, self.broker.calls(own), strict=True)
         return [TakenMessage(raw, priority) for priority, held in found for raw in reversed(held)]
 
     def accept(self, taken: TakenMessage, fields: Fields, *, file: str, again: bool = False) -> bool:
-        """The job is queued (``again``: whatever its hash says of an end). ``file``: key of the jobs that
-        are about its file. False: another gateway has taken the message over.
+        """Acknowledge a message after the job was added. False: another gateway has taken the message over.
+
+        ``again``: an end that the hash reports is out of date. ``file``: key of the set of its file's jobs.
         """
         job_id = fields["job_id"]
         named = [keys.processing_key(self.gateway, taken.priority), keys.OPEN, keys.job_key(job_id), file]
-        about = (taken.raw, self.gateway, job_id, int(again), keys.KEPT_S, *_flat(fields))
-        return bool(self._run("accept", named, *about))
+        arguments = (taken.raw, self.gateway, job_id, int(again), keys.KEPT_S, *_flat(fields))
+        return bool(self._run("accept", named, *arguments))
 
     def refuse(
         self, taken: TakenMessage, letter: Mapping[str, Any], job_id: str | None, fields: Fields
     ) -> bool:
-        """The message goes to the dead letters; with an id of its own its hash says so, too."""
+        """Move a message to the dead letters, and write the hash of ``job_id`` where there is one."""
         named = [keys.processing_key(self.gateway, taken.priority), keys.DEAD_LETTER, keys.OPEN]
         named += [keys.job_key(job_id or "-"), keys.ttl_key(job_id or "-")]
-        about = (job_id or "", keys.KEPT_S, _expires(), *_flat(fields))
-        return bool(self._run("refuse", named, taken.raw, _json(letter), *about))
+        arguments = (job_id or "", keys.KEPT_S, _expires(), *_flat(fields))
+        return bool(self._run("refuse", named, taken.raw, _json(letter), *arguments))
 
     def pass_on(self, taken: TakenMessage, fields: Fields, *, away_s: float) -> bool:
-        """Leave a message to gateways that serve its RAG, if one did within ``away_s`` seconds, and let its
-        hash say what it waits for. False: none did."""
+        """Pass a message on to gateways which serve the RAG. False: none did within ``away_s`` seconds.
+
+        The hash then says why the message waits.
+        """
         rag_id, job_id = fields["rag_id"], fields["job_id"]
         named = [keys.processing_key(self.gateway, taken.priority), keys.RAGS, keys.waiting_key(rag_id)]
         named += [keys.OPEN, keys.job_key(job_id)]
         return bool(self._run("pass_on", named, taken.raw, rag_id, _away_ms(away_s), job_id, *_flat(fields)))
 
     def expire(self, *, away_s: float) -> int:
-        """Take messages whose RAG no gateway served for longer than ``away_s``, to be refused; how many."""
+        """Take the messages of RAGs without a gateway for ``away_s`` seconds. Returns the count."""
         named = [keys.RAGS, keys.processing_key(self.gateway, keys.NORMAL)]
-        return int(self._run("expire", named, _away_ms(away_s), keys.WAITING_PREFIX, AT_ONCE))
+        return int(self._run("expire", named, _away_ms(away_s), keys.WAITING_PREFIX, PER_CALL))
 
     def is_unused(self, job_id: str) -> bool:
-        """Whether no job has this id, open or ended, as far as Redis knows."""
+        """Whether Redis knows no job with this id, open or ended."""
         return bool(self._run("unused", [keys.OPEN, keys.job_key(job_id)], job_id))
 
     def recheck(self) -> int:
-        """Put hashes right that a producer wrote over with an earlier status; how many."""
+        """Correct hashes overwritten by a producer with an earlier status. Returns the count."""
         total = 0
-        for _ in range(MOST_ROUNDS):
-            right, looked_at = self._run("recheck", [], keys.job_key(""), keys.KEPT_S, AT_ONCE)
+        for _ in range(MAX_CALLS):
+            right, looked_at = self._run("recheck", [], keys.job_key(""), keys.KEPT_S, PER_CALL)
             total += right
-            if looked_at < AT_ONCE:
+            if looked_at < PER_CALL:
                 break
         return total
 
     # Jobs.
 
     def adopt(self, job_ids: Sequence[str]) -> int:
-        """Mirror these jobs from now on, unless another gateway does."""
+        """Become the owner of these jobs, except those owned by another gateway."""
         return sum(self.broker.calls([("HSETNX", keys.OPEN, job_id, self.gateway) for job_id in job_ids]))
 
-    def mine(self) -> list[str]:
-        """The jobs that this gateway mirrors."""
+    def list_own_jobs(self) -> list[str]:
+        """List the jobs mirrored by this gateway."""
         found = self.broker.call("HGETALL", keys.OPEN)
         rows = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
         return [job.decode() for job, gateway in rows if gateway.decode() == self.gateway]
 
     def mirror(self, job_id: str, fields: Fields) -> bool:
-        """False: the job is another gateway's by now."""
+        """Write a job's hash. False: another gateway has taken the job over."""
         named = [keys.OPEN, keys.job_key(job_id)]
         return bool(self._run("mirror", named, self.gateway, job_id, *_flat(fields)))
 
     def owns(self, job_id: str) -> bool:
         return bool(self._run("own", [keys.OPEN, keys.job_key(job_id)], self.gateway, job_id))
 
-    def others(self, job_id: str, file: str) -> list[str]:
-        """Jobs about the same file that have not ended."""
+    def list_open_jobs(self, job_id: str, file: str) -> list[str]:
+        """List the other open jobs of the same file."""
         found = [one.decode() for one in self.broker.call("SMEMBERS", file)]
         rest = [one for one in found if one != job_id]
         owners = self.broker.call("HMGET", keys.OPEN, *rest) if rest else []
@@ -161,21 +168,21 @@ class Lists:
     def finish(
         self, job_id: str, fields: Fields, *, file: str = "", letter: Mapping[str, Any] | None = None
     ) -> bool:
-        """The last word on a job that has ended."""
+        """Write the final hash of a job, and a dead letter if the job failed."""
         named = [keys.OPEN, keys.job_key(job_id), keys.ttl_key(job_id), keys.DEAD_LETTER, file]
-        about = (keys.KEPT_S, _expires(), _json(letter) if letter else "", *_flat(fields))
-        return bool(self._run("finish", named, self.gateway, job_id, *about))
+        arguments = (keys.KEPT_S, _expires(), _json(letter) if letter else "", *_flat(fields))
+        return bool(self._run("finish", named, self.gateway, job_id, *arguments))
 
     # Erasure.
 
     def hashes(self) -> Iterator[tuple[str, dict[str, str]]]:
-        """Every hash of a job: its id and what the erasure asks for. Some may come twice."""
+        """Yield job id and the fields for the erasure of every hash. Some may come twice."""
         names, cursor = ("rag_id", "completed_at", "error_code"), 0
         while True:
-            cursor, *found = self._run("hashes", [], cursor, keys.job_key(""), AT_ONCE, *names)
+            cursor, *found = self._run("hashes", [], cursor, keys.job_key(""), PER_CALL, *names)
             for job_id, values in zip(found[::2], found[1::2], strict=True):
-                told = (_text(value) for value in values)
-                yield _text(job_id), dict(zip(names, told, strict=True))
+                texts = (_text(value) for value in values)
+                yield _text(job_id), dict(zip(names, texts, strict=True))
             if not int(cursor):
                 return
 
@@ -183,43 +190,43 @@ class Lists:
         return bool(self.broker.call("HEXISTS", keys.OPEN, job_id))
 
     def erase(self, job_id: str) -> int:
-        """Remove the hash of a job that is not open; how many were removed."""
+        """Remove the hash of an ended job. Returns the number of removed hashes."""
         named = [keys.OPEN, keys.job_key(job_id), keys.ttl_key(job_id)]
         return int(self._run("erase", named, job_id))
 
     def forget_files(self, job_ids: Sequence[str]) -> None:
-        """Take jobs that were removed out of the sets of jobs about one file; no hash names the set."""
+        """Take removed jobs out of the sets of jobs of one file; no hash names the set."""
         cursor: Any = 0
         while job_ids:
             cursor, found = self.broker.call(
-                "SCAN", cursor, "MATCH", f"{keys.FILE_PREFIX}*", "COUNT", AT_ONCE
+                "SCAN", cursor, "MATCH", f"{keys.FILE_PREFIX}*", "COUNT", PER_CALL
             )
             self.broker.calls([("SREM", key, *job_ids) for key in found])
             if not int(cursor):
                 return
 
     def letters(self) -> Iterator[bytes]:
-        """Every dead letter, oldest first: counted from the end, where new ones move none."""
+        """Yield all dead letters, oldest first: positions from the end do not move when letters are added."""
         (count,) = lengths(self.broker, [keys.DEAD_LETTER])
         oldest = count if isinstance(count, int) else 0
-        for last in range(-1, -oldest - 1, -AT_ONCE):
-            yield from reversed(self.broker.call("LRANGE", keys.DEAD_LETTER, last - AT_ONCE + 1, last))
+        for last in range(-1, -oldest - 1, -PER_CALL):
+            yield from reversed(self.broker.call("LRANGE", keys.DEAD_LETTER, last - PER_CALL + 1, last))
 
     def erase_letter(self, raw: bytes) -> None:
         self.broker.call("LREM", keys.DEAD_LETTER, -1, raw)
 
     # Gateways.
 
-    def beat(self, said: Mapping[str, Any], *, leaving: bool = False) -> None:
-        self._run("beat", [keys.GATEWAYS, keys.RAGS], self.gateway, _json(said), int(leaving))
+    def beat(self, beat: Mapping[str, Any], *, leaving: bool = False) -> None:
+        self._run("beat", [keys.GATEWAYS, keys.RAGS], self.gateway, _json(beat), int(leaving))
 
     def take_over(self) -> tuple[int, int]:
-        """How many messages and jobs of silent gateways are this one's now."""
+        """Take over from dead gateways. Returns the numbers of messages and jobs."""
         silence = int(SILENT_S * 1000)
         prefix = keys.processing_key("", 0).rpartition(":0")[0].removesuffix(":") + ":"
         priorities = keys.PRIORITIES.values()
-        asked = (self.gateway, self._house, silence, prefix, *priorities)
-        messages, jobs = self._run("take_over", [keys.GATEWAYS, keys.OPEN], *asked)
+        arguments = (self.gateway, self._group, silence, prefix, *priorities)
+        messages, jobs = self._run("take_over", [keys.GATEWAYS, keys.OPEN], *arguments)
         return messages, jobs
 
     def _run(self, name: str, named: Sequence[str], *arguments: Any) -> Any:
@@ -227,7 +234,7 @@ class Lists:
 
 
 def lengths(broker: Broker, named: Sequence[str]) -> list[int | str]:
-    """The length of each list, or the Redis type of what stands in its place."""
+    """Return the length of each list, or the Redis type of another key."""
     found = _run(broker, "lengths", named)
     return [one if isinstance(one, int) else one.decode() for one in found]
 
@@ -240,12 +247,33 @@ def _run(broker: Broker, name: str, named: Sequence[str], *arguments: Any) -> An
 def _script(name: str) -> str:
     folder = files(__package__).joinpath("scripts")
     parts = (folder.joinpath(f"{one}.lua").read_text(encoding="utf-8") for one in ("prelude", name))
-    named = ", ".join(f"'{field}'" for field in STATUS_FIELDS)
-    return f"local STATUS_FIELDS = {{ {named} }}\n" + "".join(parts)
+    constants = (f"local {name} = {_lua(value)}\n" for name, value in _CONSTANTS.items())
+    return "".join([*constants, *parts])
+
+
+_CONSTANTS: Mapping[str, Any] = {
+    "STATUS_FIELDS": STATUS_FIELDS,
+    "SUBMITTED": SUBMITTED,
+    "QUEUED": QUEUED,
+    "PROCESSING": PROCESSING,
+    "DONE": DONE,
+    "FAILED": FAILED,
+    "RECENT": keys.RECENT,
+    "RECENT_FIELDS": keys.RECENT_FIELDS,
+    "RECHECK_MS": RECHECK_MS,
+    "TOO_LARGE": PayloadTooLarge.code,
+}
+"""Values that the scripts share with Python."""
+
+
+def _lua(value: Any) -> str:
+    if isinstance(value, str):
+        return f"'{value}'"
+    return str(value) if isinstance(value, int) else f"{{ {', '.join(map(_lua, value))} }}"
 
 
 def _away_ms(away_s: float) -> int:
-    """A gateway that beats is there, however short the time is."""
+    """Return at least the heartbeat limit: a gateway with heartbeats is never away."""
     return int(max(away_s, SILENT_S) * 1000)
 
 

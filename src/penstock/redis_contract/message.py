@@ -1,4 +1,4 @@
-"""A message of the contract: what it must hold, what it means when left out. Unknown fields are kept."""
+"""Messages of the contract: fields, defaults and validation. Unknown fields are kept."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SourceType: TypeAlias = Literal["pdf", "txt", "md", "docx"]
 SOURCE_TYPES = ("pdf", "txt", "md", "docx")
 SUBMITTERS = ("cli", "api", "scheduled")
 MAX_BYTES = 1 << 20
-"""Longer messages are no messages: a path and some options take a few hundred bytes."""
+"""Limit of a message. A path and some options take a few hundred bytes."""
 MAX_RETRIES = 1000
 MAX_DEPTH = 100
 MAX_PATH = 4095
 MAX_PART = 255
-"""Bytes of a path and of one name in it: no file has longer ones, and following them takes minutes."""
+"""Limits of a path and of one name in it, in bytes. Resolving longer paths can take minutes."""
 
 _Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 _Retries: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_RETRIES)]
@@ -31,8 +31,10 @@ _OPTIONAL = ("submitted_by", "options", "retry_count", "max_retries", "tags", "m
 
 
 class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """``reindex``: do it again even where nothing changed. ``skip_validation``: take the content for what it
-    is, whatever ``source_type`` says. ``preserve_metadata``: keep the tags and metadata the document has.
+    """Options of a message.
+
+    ``reindex``: index again even if nothing changed. ``skip_validation``: detect the content type and ignore
+    ``source_type``. ``preserve_metadata``: keep the existing tags and metadata of the document.
     """
 
     reindex: bool = False
@@ -41,7 +43,7 @@ class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One request to index a file. ``tags`` and ``metadata`` are ours; the rest is the contract's."""
+    """Request to index one file. ``tags`` and ``metadata`` are Penstock's additions to the contract."""
 
     job_id: _Text
     rag_id: _Text
@@ -62,19 +64,19 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode(raw: bytes) -> dict[str, Any]:
-    """The object in the text of a message, whatever it holds."""
+    """Decode the JSON object of a message, with any fields."""
     try:
         found = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidMessage(f"the message is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise InvalidMessage(f"the message is no JSON object, but {_word(found)}")
+        raise InvalidMessage(f"the message is no JSON object, but {_type_name(found)}")
     _refuse_deep(found)
     return found
 
 
 def _refuse_deep(found: dict[str, Any]) -> None:
-    """What can just be read here could not be where the stack is higher, or within a job's metadata."""
+    """Refuse deep nesting: inside a job's metadata, or with a deeper stack, decoding would fail later."""
     level: list[Any] = [found]
     for _ in range(MAX_DEPTH):
         inner = (one.values() if isinstance(one, dict) else one for one in level)
@@ -85,7 +87,7 @@ def _refuse_deep(found: dict[str, Any]) -> None:
 
 
 def read(given: Mapping[str, Any]) -> Message:
-    """The message in an object. Raises ``InvalidMessage`` with the field that is wrong."""
+    """Validate a message. Raises ``InvalidMessage`` with the invalid field."""
     fields = {key: value for key, value in given.items() if value is not None or key not in _OPTIONAL}
     source_type = fields.get("source_type")
     if isinstance(source_type, str):
@@ -97,7 +99,7 @@ def read(given: Mapping[str, Any]) -> Message:
         message = msgspec.convert(fields, Message)
         items.validate_name("job_id", message.job_id)
     except msgspec.ValidationError as error:
-        raise InvalidMessage(_readable(str(error))) from None
+        raise InvalidMessage(_field_first(str(error))) from None
     except InvalidRequest as error:
         raise InvalidMessage(f"field 'job_id': {error.message}", remedy=error.remedy) from None
     _refuse_bad_path(message)
@@ -118,7 +120,7 @@ def _refuse_bad_path(message: Message) -> None:
 
 
 def _refuse_bad_name(filename: str) -> None:
-    """It becomes the name of a file in folders of ours."""
+    """Refuse names which cannot be file names in the inbox folders."""
     plain = "/" not in filename and "\0" not in filename and filename not in (".", "..")
     # Room for `.error.json` and a number within the 255 bytes that file systems allow.
     if not plain or len(filename.encode("utf-8", "replace")) > 230:
@@ -127,7 +129,7 @@ def _refuse_bad_name(filename: str) -> None:
 
 def _refuse_bad_time(submitted_at: str) -> None:
     try:
-        moment_of(submitted_at)
+        parse_time(submitted_at)
     except (ValueError, OverflowError):
         raise InvalidMessage(
             f"field 'submitted_at': expected ISO 8601 in UTC, got {submitted_at[:80]!a}",
@@ -135,14 +137,14 @@ def _refuse_bad_time(submitted_at: str) -> None:
         ) from None
 
 
-def moment_of(submitted_at: str) -> datetime:
-    """The contract's times are UTC, also where they do not say so."""
+def parse_time(submitted_at: str) -> datetime:
+    """Parse a time of the contract. Times without a zone are UTC."""
     moment = datetime.fromisoformat(submitted_at.strip())
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def _readable(complaint: str) -> str:
-    """msgspec's complaint with the field first."""
+def _field_first(complaint: str) -> str:
+    """Reword a msgspec error to begin with the field."""
     what, _, where = complaint.partition(" - at ")
     match = re.search(r"\$\.([^`]+)", where)
     if match is None:
@@ -152,6 +154,6 @@ def _readable(complaint: str) -> str:
     return f"field '{match[1]}': {what.replace('`', '').replace('Expected', 'expected')}"
 
 
-def _word(value: object) -> str:
+def _type_name(value: object) -> str:
     words = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
     return words.get(type(value), "a number")

@@ -1,4 +1,4 @@
-"""From jobs to hashes: what the queue says of a job, its hash in Redis says soon after."""
+"""Mirror: writes the state of each job to a Redis hash, and moves the file when the job ends."""
 
 from __future__ import annotations
 
@@ -24,38 +24,42 @@ from penstock.redis_contract.tenant_erasure import REMOVED
 from penstock.service.documents import Documents
 from penstock.service.jobs import MAX_PAGE, Jobs
 
-AT_ONCE = 200
-"""Jobs looked at in one step."""
+JOBS_PER_UPDATE = 200
+"""Jobs read in one update."""
 LIVE = frozenset({Status.PENDING, Status.IN_PROGRESS})
 ENDED = frozenset(Status) - LIVE
 CLOCKS_DIFFER = timedelta(seconds=1)
-"""A file's times come from another clock than a job's."""
+"""Tolerance between the clocks of the file system and of the queue."""
 
 log = logging.getLogger("penstock.gateway")
 
 
 class Mirror:
+    """Copies the jobs of one gateway to their hashes."""
+
     def __init__(self, jobs: Jobs, documents: Documents, lists: Lists, rags: Rags) -> None:
         self._jobs = jobs
         self._documents = documents
         self._lists = lists
         self._rags = rags
         self._shown: dict[str, dict[str, str]] = {}
-        """What was last written for each job that is this gateway's."""
+        """The fields last written for each job of this gateway."""
 
     def add(self, job_ids: Iterable[str]) -> None:
         for job_id in job_ids:
             self._shown.setdefault(job_id, {})
 
     def reload(self) -> bool:
-        """Ask Redis which jobs are ours; what is told of each is written anew. True: some are no more, as
-        they are another's now, or Redis lost its memory."""
+        """Read from Redis which jobs this gateway owns.
+
+        Returns True if some were lost: another gateway has them now, or Redis lost its data.
+        """
         before = self._shown
-        self._shown = {job_id: before.get(job_id, {}) for job_id in self._lists.mine()}
+        self._shown = {job_id: before.get(job_id, {}) for job_id in self._lists.list_own_jobs()}
         return not before.keys() <= self._shown.keys()
 
     def adopt(self) -> None:
-        """Jobs of messages that nobody mirrors: Redis lost its memory, or somebody put them back."""
+        """Adopt jobs without an owner: Redis lost the data, or the jobs were requeued."""
         after: str | None = None
         while True:
             page = self._jobs.queue.find(JobQuery(statuses=LIVE, top_level=True, after=after, limit=MAX_PAGE))
@@ -64,27 +68,29 @@ class Mirror:
                 return
             after = page[-1].queue_id
 
-    def untold(self) -> list[str]:
-        """Jobs that ended while nobody mirrored them and Redis forgot them: their file still lies where it
-        was then, and no hash tells of their end."""
+    def find_unreported(self) -> list[str]:
+        """Find ended jobs with no hash reporting the end.
+
+        They ended while no gateway owned them, and Redis had lost its data. Their file is still in the inbox.
+        """
         waiting = self._rags.incoming()
         found: list[str] = []
         after: str | None = None
         while waiting:
             ended = JobQuery(statuses=ENDED, item_type="file", top_level=True, after=after, limit=MAX_PAGE)
             page = self._jobs.queue.find(ended)
-            found += [job.queue_id for job in page if self._lies_there(job, waiting)]
+            found += [job.queue_id for job in page if self._is_unmoved(job, waiting)]
             if len(page) < MAX_PAGE:
                 break
             after = page[-1].queue_id
         return [job_id for job_id in found if self._lists.owns(job_id)]
 
-    def _lies_there(self, job: Job, waiting: Mapping[str, os.stat_result]) -> bool:
+    def _is_unmoved(self, job: Job, waiting: Mapping[str, os.stat_result]) -> bool:
         if job.submitted_by != "redis" or _message_of(job) is None:
             return False
-        arrival = self._managed(job)
+        arrival = self._managed_file(job)
         found = waiting.get(arrival.read_from) if arrival is not None else None
-        # Strictly: another file may have taken its place right after, whose message is yet to come.
+        # Strictly: a new file may have come to the same path right after; its message is still to come.
         return (
             found is not None
             and job.finished_at is not None
@@ -92,36 +98,36 @@ class Mirror:
         )
 
     def counts(self) -> dict[str, int]:
-        """Of the jobs that have not ended: how many wait, how many are being worked on."""
-        found = Counter(shown.get("status", "queued") for shown in list(self._shown.values()))
-        return {"queued": found["queued"], "processing": found["processing"]}
+        """Count the queued and the running jobs."""
+        found = Counter(shown.get("status", fields.QUEUED) for shown in list(self._shown.values()))
+        return {"queued": found[fields.QUEUED], "processing": found[fields.PROCESSING]}
 
-    def step(self) -> bool:
-        """Look at some jobs; True when something was written."""
+    def update(self) -> bool:
+        """Write the hashes of some jobs. True: something was written."""
         wrote = False
-        for job_id in list(self._shown)[:AT_ONCE]:
-            # To the end of the line, so that all have their turn.
+        for job_id in list(self._shown)[:JOBS_PER_UPDATE]:
+            # Moved to the end, so that every job has its turn.
             shown = self._shown.pop(job_id)
-            kept, changed = self._look(job_id, shown)
+            kept, changed = self._update_job(job_id, shown)
             if kept is not None:
                 self._shown[job_id] = kept
             wrote = wrote or changed
         return wrote
 
-    def _look(self, job_id: str, shown: dict[str, str]) -> tuple[dict[str, str] | None, bool]:
-        """What its hash says now, None when it is not ours to say more; and whether anything was written."""
+    def _update_job(self, job_id: str, shown: dict[str, str]) -> tuple[dict[str, str] | None, bool]:
+        """Return the fields of the job's hash (None: no longer mirrored), and whether they were written."""
         job = self._jobs.queue.get(job_id)
         message = _message_of(job) if job is not None else None
         if job is None or message is None:
-            return None, self._removed(job_id)
+            return None, self._finish_removed(job_id)
         if job.ended:
-            return None, self._ended(job, message)
-        now = fields.of_job(job, message, self._so_far(job))
+            return None, self._finish_ended(job, message)
+        now = fields.job_fields(job, message, self._progress_counts(job))
         if now == shown:
             return shown, False
-        return (now if self._lists.mirror(job_id, _stamped(now)) else None), True
+        return (now if self._lists.mirror(job_id, _with_update_time(now)) else None), True
 
-    def _so_far(self, job: Job) -> fields.Count:
+    def _progress_counts(self, job: Job) -> fields.Count:
         if not job.waiting or not (job.waiting_for or "").isdecimal():
             return fields.Count()
         progress = self._documents.progress(int(job.waiting_for or 0))
@@ -129,81 +135,85 @@ class Mirror:
             return fields.Count()
         return fields.Count(progress.total_chunks, progress.vector_completed_chunks)
 
-    # Ends.
+    # Ended jobs.
 
-    def _removed(self, job_id: str) -> bool:
+    def _finish_removed(self, job_id: str) -> bool:
         gone = {
-            "status": "failed",
+            "status": fields.FAILED,
             "completed_at": clock.format_time(clock.now()),
             "error": "the job was removed from the queue before its end was seen",
             "error_type": "Removed",
             "error_code": REMOVED,
         }
-        return self._lists.finish(job_id, _stamped(gone))
+        return self._lists.finish(job_id, _with_update_time(gone))
 
-    def _ended(self, job: Job, message: Message) -> bool:
-        """The file first: whoever reads ``done`` finds it in its place."""
+    def _finish_ended(self, job: Job, message: Message) -> bool:
+        """Finish an ended job. The file is moved first: a reader of ``done`` finds the file in place."""
         if not self._lists.owns(job.queue_id):
             return False
-        shown = fields.of_job(job, message, fields.Count())
+        shown = fields.job_fields(job, message, fields.Count())
         letter = None
         file = keys.file_key(message.rag_id, job.payload["file_path"])
         if job.status is Status.DONE:
-            moved = self._processed(job, file)
+            moved = self._move_processed(job, file)
         else:
-            told = fields.trouble_of(job, message)
-            record = fields.error_record(shown, told, (job.progress or {}).get("traceback"))
-            moved = self._failed(job, message, record, file)
-            log.warning("job %s failed: %s (%s)", job.queue_id, told.error, told.error_code)
-            letter = record | {"code": told.error_code, "reason": told.error, "message": _raw_of(job)}
+            report = fields.job_error(job, message)
+            record = fields.error_record(shown, report, (job.progress or {}).get("traceback"))
+            moved = self._move_failed(job, message, record, file)
+            log.warning("job %s failed: %s (%s)", job.queue_id, report.error, report.error_code)
+            letter = record | {"code": report.error_code, "reason": report.error, "message": _raw_of(job)}
         if moved is not None:
-            shown |= {"file": moved.path, "file_error": moved.trouble}
-        return self._lists.finish(job.queue_id, _stamped(shown), file=file, letter=letter)
+            shown |= {"file": moved.path, "file_error": moved.error}
+        return self._lists.finish(job.queue_id, _with_update_time(shown), file=file, letter=letter)
 
-    def _processed(self, job: Job, file: str) -> inbox.Moved | None:
-        arrival = self._managed(job)
+    def _move_processed(self, job: Job, file: str) -> inbox.Moved | None:
+        arrival = self._managed_file(job)
         if arrival is None:
             return None
-        left = self._left_to_another(job, arrival, file)
+        left = self._leave_to_other_job(job, arrival, file)
         if left is not None:
             return left
         target = Path(job.payload["file_path"])
         source = Path(arrival.read_from)
-        moved = inbox.move(source, target, part=job.queue_id, is_it=self._indexed(job))
-        if not moved.trouble:
-            inbox.remove_beside(source, target.name)
+        moved = inbox.move(source, target, part=job.queue_id, is_same_file=self._indexed_file_test(job))
+        if not moved.error:
+            inbox.remove_record_beside(source, target.name)
         return moved
 
-    def _failed(self, job: Job, message: Message, record: dict[str, Any], file: str) -> inbox.Moved | None:
+    def _move_failed(
+        self, job: Job, message: Message, record: dict[str, Any], file: str
+    ) -> inbox.Moved | None:
         try:
             folder = self._rags.get(message.rag_id).folder(FAILED)
         except UnknownRag:
-            # The configuration lost it meanwhile: nobody knows its folders any more.
+            # The RAG was removed from the configuration, so its folders are unknown.
             folder = None
         if folder is None:
             return None
-        complaint = inbox.write_error(folder, message.filename, record)
-        arrival = self._managed(job)
+        write_error = inbox.write_error_file(folder, message.filename, record)
+        arrival = self._managed_file(job)
         if arrival is None:
-            return inbox.Moved(message.source_path, complaint) if complaint else None
-        left = self._left_to_another(job, arrival, file)
+            return inbox.Moved(message.source_path, write_error) if write_error else None
+        left = self._leave_to_other_job(job, arrival, file)
         if left is not None:
             return left
         target = folder / message.filename
-        moved = inbox.move(Path(arrival.read_from), target, part=job.queue_id, is_it=_not_after(job))
-        return inbox.Moved(moved.path, moved.trouble or complaint)
+        moved = inbox.move(
+            Path(arrival.read_from), target, part=job.queue_id, is_same_file=_older_file_test(job)
+        )
+        return inbox.Moved(moved.path, moved.error or write_error)
 
-    def _managed(self, job: Job) -> DeliveredFile | None:
+    def _managed_file(self, job: Job) -> DeliveredFile | None:
         metadata = msgspec.json.decode(job.metadata)
         return delivered_file_of(metadata) if metadata.get(fields.MANAGED) else None
 
-    def _left_to_another(self, job: Job, arrival: DeliveredFile, file: str) -> inbox.Moved | None:
-        """While another message for the same file is at work, it is that one's to move."""
-        others = self._lists.others(job.queue_id, file)
+    def _leave_to_other_job(self, job: Job, arrival: DeliveredFile, file: str) -> inbox.Moved | None:
+        """Leave the file in place while another job works on the same file; the other job moves the file."""
+        others = self._lists.list_open_jobs(job.queue_id, file)
         return inbox.Moved(arrival.read_from, f"it is left to job {others[0]}") if others else None
 
-    def _indexed(self, job: Job) -> inbox.IsIt:
-        """Whether a file is the one that can be found now, by size and time as a walk compares them."""
+    def _indexed_file_test(self, job: Job) -> inbox.FileTest:
+        """Return a test for the indexed file, which compares size and time as a walk does."""
         try:
             source = self._documents.source(
                 job.payload["file_path"],
@@ -212,21 +222,23 @@ class Mirror:
                 branch=job.branch,
             )
         except UnknownDocument:
-            return _not_after(job)
+            return _older_file_test(job)
         return lambda found: (found.st_size, found.st_mtime_ns) == (source.size, source.mtime_ns)
 
 
-def _not_after(job: Job) -> inbox.IsIt:
-    """Whether a file was in its place before the job ended. One that was not there when the job looked for it
-    was never read, however soon it came."""
+def _older_file_test(job: Job) -> inbox.FileTest:
+    """Return a test for files in place before the job ended.
+
+    A file that was missing when the job looked for it was never read, however soon it came.
+    """
     if job.error_code == "ERR_FILE_NOT_FOUND":
         return lambda _: False
     end = (job.finished_at or clock.now()) + CLOCKS_DIFFER
 
-    def is_it(found: os.stat_result) -> bool:
+    def is_same_file(found: os.stat_result) -> bool:
         return found.st_ctime <= end.timestamp()
 
-    return is_it
+    return is_same_file
 
 
 def _message_of(job: Job) -> Message | None:
@@ -244,5 +256,5 @@ def _raw_of(job: Job) -> Any:
     return msgspec.json.decode(job.metadata).get(fields.MESSAGE)
 
 
-def _stamped(shown: dict[str, str]) -> dict[str, str]:
+def _with_update_time(shown: dict[str, str]) -> dict[str, str]:
     return shown | {"updated_at": clock.format_time(clock.now())}

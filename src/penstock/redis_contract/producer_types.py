@@ -1,4 +1,4 @@
-"""What producers of the contract ask and are answered."""
+"""Requests and responses of the producers' side."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 CONNECTED_S = 5.0
-"""A worker whose last heartbeat is younger is connected, says the contract."""
+"""By the contract, a worker with a heartbeat younger than this is connected."""
 
 
 class SubmitRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """How a file is to be ingested. What is None is told from the file, or the contract's default."""
+    """Options of a submission. None: derived from the file, or the contract's default."""
 
     source_type: str | None = None
     reindex: bool = False
@@ -24,17 +24,17 @@ class SubmitRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PreparedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A checked message, and the list it goes to."""
+    """A checked message and the target list."""
 
     message: dict[str, Any]
     key: str
     collection: str
     moves: bool
-    """The file lies in the inbox and will be moved."""
+    """The file is in the inbox and will be moved."""
 
 
 class GatewayHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """A gateway, as it last said. ``beat_age_s`` None: it has left. ``workers``: of its queue."""
+    """The last heartbeat of a gateway. ``beat_age_s`` None: stopped. ``workers``: workers of the queue."""
 
     name: str
     host: str
@@ -50,9 +50,12 @@ class GatewayHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """``queued`` are messages in lists, ``accepted`` those that became jobs nobody has begun yet.
-    ``waiting``: messages by RAG that only a gateway which serves it can take. ``misplaced``: keys of
-    lists that hold something else, with its Redis type."""
+    """Health of the lists and gateways.
+
+    ``queued``: messages in lists. ``accepted``: messages whose jobs have not started. ``waiting``: messages
+    by RAG that only a gateway which serves the RAG can take. ``misplaced``: keys of lists that hold another
+    Redis type, with that type.
+    """
 
     queue_name: str
     connection: str

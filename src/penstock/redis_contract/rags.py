@@ -1,4 +1,4 @@
-"""Which RAGs there are: the collection of each, its inbox, and the folders its files may come from."""
+"""RAG configuration: for each RAG the collection, inbox and allowed folders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RAG_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class FilePlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a message's file is, and as what it is known. ``managed``: it lies in the inbox, and is moved."""
+    """Path of a file on disk and in the catalog. ``managed``: the file is in the inbox, and is moved."""
 
     read_from: str
     known_as: str
@@ -32,7 +32,7 @@ class FilePlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rag(msgspec.Struct, frozen=True, kw_only=True):
-    """``inbox`` holds ``incoming``, ``processed`` and ``failed``; what lies in ``folders`` is never moved."""
+    """One RAG. ``inbox`` holds ``incoming``, ``processed``, ``failed``; ``folders`` are only read."""
 
     rag_id: str
     collection: str
@@ -44,7 +44,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.inbox, name) if self.inbox is not None else None
 
     def place(self, source_path: str, filename: str) -> FilePlace:
-        """Raises ``OutsideRag`` when the path, links followed, lies in none of its folders."""
+        """Locate a file. Raises ``OutsideRag`` if the real path is in no folder of the RAG."""
         try:
             real = os.path.realpath(source_path)
         except (OSError, ValueError):
@@ -54,7 +54,7 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
             beside = os.path.relpath(os.path.dirname(real), incoming)  # noqa: PTH120 - text in, text out
             known_as = os.path.normpath(f"{self._real(PROCESSED)}/{beside}/{filename}")
             return FilePlace(read_from=real, known_as=known_as, managed=True)
-        # What was processed can be asked for again where it lies.
+        # A processed file can be submitted again from its folder.
         own = [self._real(PROCESSED), *map(os.path.realpath, self.folders)]
         if any(folder is not None and _below(real, folder) for folder in own):
             return FilePlace(read_from=real, known_as=real, managed=False)
@@ -67,8 +67,10 @@ class Rag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rags(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration: the RAGs by id, and the Redis server where it names one. ``sources`` is the folder
-    that holds the inbox of every RAG that names none, also of those that another gateway serves."""
+    """The configuration: RAGs by id, and optionally the Redis server.
+
+    ``sources`` holds the inboxes of all RAGs without an own one, also of RAGs that another gateway serves.
+    """
 
     by_id: Mapping[str, Rag]
     redis_url: str | None = None
@@ -82,8 +84,10 @@ class Rags(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def delivered(self, source_path: str) -> Path | None:
-        """The regular file at this path, links followed, if it lies in the ``incoming`` folder of an inbox.
-        Only there may a record of a refused message be written."""
+        """Return the real path of a regular file in the ``incoming`` folder of an inbox, else None.
+
+        Records of refused messages are written only there.
+        """
         try:
             real = os.path.realpath(source_path)
             if not stat.S_ISREG(os.lstat(real).st_mode):
@@ -96,7 +100,7 @@ class Rags(msgspec.Struct, frozen=True, kw_only=True):
         return Path(real) if self._is_in_sources(real) else None
 
     def _is_in_sources(self, real: str) -> bool:
-        """Whether a path lies in the inbox that a RAG unknown here would have."""
+        """Whether a path is in the default inbox of a RAG not configured here."""
         if self.sources is None or not _below(real, os.path.realpath(self.sources)):
             return False
         rag_id, *rest = Path(real).relative_to(os.path.realpath(self.sources)).parts
@@ -104,7 +108,7 @@ class Rags(msgspec.Struct, frozen=True, kw_only=True):
         return bool(unknown) and len(rest) > 1 and rest[0] == INCOMING
 
     def incoming(self) -> dict[str, os.stat_result]:
-        """Every file that lies in an inbox, by its path without links."""
+        """List all files in ``incoming`` folders by real path."""
         found: dict[str, os.stat_result] = {}
         for rag in self.by_id.values():
             folder = rag.folder(INCOMING)
@@ -120,7 +124,7 @@ def _below(path: str, folder: str) -> bool:
 
 
 def load(path: Path) -> Rags:
-    """Read the YAML file. Raises ``InvalidRags`` with the place that is wrong."""
+    """Read the YAML file. Raises ``InvalidRags`` with the invalid entry."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -149,7 +153,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _yaml_problem(error: Exception) -> str:
-    """The problem and its place. The library also quotes the line, which may hold a password."""
+    """Describe a YAML error by position. The text of the library may quote a password."""
     problem = getattr(error, "problem", None) or type(error).__name__
     mark = getattr(error, "problem_mark", None)
     return f"{problem} (line {mark.line + 1}, column {mark.column + 1})" if mark else str(problem)
@@ -209,7 +213,7 @@ def _directory(where: str, given: Any, beside: Path) -> str | None:
         return None
     if not isinstance(given, str) or not given or "\0" in given:
         raise InvalidRags(f"{where}: expected a directory, got {str(given)[:80]!a}")
-    # Relative ones are beside the file, wherever the gateway was started.
+    # Relative paths start at the configuration file, not at the working directory.
     return os.path.normpath(beside.absolute() / Path(given).expanduser())
 
 
@@ -234,7 +238,7 @@ def _redis(given: Any) -> str | None:
         parts = parts._replace(netloc=f":{quote(str(password), safe='')}@{parts.netloc}")
     if db is not None and parts.scheme != "unix" and not parts.path.strip("/"):
         parts = parts._replace(path=f"/{db}")
-    # Not by urlunsplit, which makes unix:/path of unix:///path.
+    # Not with urlunsplit, which turns unix:///path into unix:/path.
     return f"{parts.scheme}://{parts.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else "")
 
 

@@ -1,4 +1,4 @@
-"""Refused messages: what can still be read of one, its dead letter, and the record beside its file."""
+"""Refused messages: the readable fields, the dead letter, and the error record beside the file."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ import msgspec
 from penstock import clock
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.redis_contract import fields
-from penstock.redis_contract.error_report import ErrorReport, trouble
+from penstock.redis_contract.error_report import ErrorReport, describe_error
 from penstock.redis_contract.message import Message, decode, read
 
 UNREADABLE = "\N{REPLACEMENT CHARACTER}"
-"""In place of what is no character: in an id or a path it makes the whole unusable."""
+"""Stands for bytes that are no character. An id or a path with one in it cannot be used."""
 
 
 class RefusedMessage(NamedTuple):
-    """A message that was refused, as far as it can be read."""
+    """A refused message: the readable fields, with placeholders for the others."""
 
     message: Message
-    told: ErrorReport
+    report: ErrorReport
     shown: dict[str, str]
     """The fields of its hash."""
     record: dict[str, Any]
-    """The error record for beside its file."""
+    """The error record that is written beside its file."""
     has_id: bool
     names_file: bool
 
 
-def refused(raw: bytes, decoded: dict[str, Any], refusal: PenstockError) -> RefusedMessage:
-    usable = _usable(decoded or salvaged(raw))
-    has_id, names_file = "job_id" in usable, "source_path" in usable
-    message = read(_PLACEHOLDERS | {"submitted_at": clock.format_time(clock.now())} | usable)
-    told = trouble(
+def describe_refusal(raw: bytes, decoded: dict[str, Any], refusal: PenstockError) -> RefusedMessage:
+    valid = _valid_fields(decoded or salvage(raw))
+    has_id, names_file = "job_id" in valid, "source_path" in valid
+    message = read(_PLACEHOLDERS | {"submitted_at": clock.format_time(clock.now())} | valid)
+    report = describe_error(
         refusal.code,
         refusal.message,
         source_type=message.source_type,
         filename=message.filename,
         path=message.source_path,
     )
-    shown = fields.refused(message, told, clock.now())
-    record = fields.error_record(shown, told, _traceback(refusal))
-    given = {name: record[name] if name in usable else None for name in ("job_id", "rag_id", "filename")}
-    return RefusedMessage(message, told, shown, record | given, has_id, names_file)
+    shown = fields.refused_fields(message, report, clock.now())
+    record = fields.error_record(shown, report, _traceback(refusal))
+    given = {name: record[name] if name in valid else None for name in ("job_id", "rag_id", "filename")}
+    return RefusedMessage(message, report, shown, record | given, has_id, names_file)
 
 
 def _traceback(refusal: PenstockError) -> str:
-    """Where the message was refused, also by an error that was not raised."""
+    """Format the traceback of a refusal; the current stack for an error never raised."""
     if refusal.__traceback__ is not None:
         return "".join(traceback.format_exception(refusal))
     head = "Traceback (most recent call last):\n"
@@ -59,9 +59,9 @@ def _traceback(refusal: PenstockError) -> str:
 _PLACEHOLDERS = {"job_id": "x", "rag_id": "-", "source_path": "/", "source_type": "txt", "filename": "-"}
 
 
-def _usable(decoded: dict[str, Any]) -> dict[str, Any]:
-    """The fields that are right by themselves."""
-    usable = {}
+def _valid_fields(decoded: dict[str, Any]) -> dict[str, Any]:
+    """Select the valid fields, each checked alone."""
+    valid = {}
     probe = _PLACEHOLDERS | {"submitted_at": clock.format_time(clock.now())}
     for name, value in decoded.items():
         try:
@@ -69,12 +69,12 @@ def _usable(decoded: dict[str, Any]) -> dict[str, Any]:
         except InvalidRequest:
             continue
         if not (name in ("job_id", "source_path", "rag_id") and UNREADABLE in value):
-            usable[name] = value
-    return usable
+            valid[name] = value
+    return valid
 
 
-def salvaged(raw: bytes) -> dict[str, Any]:
-    """The object in a message that is no UTF-8 or holds half characters; empty when there is none."""
+def salvage(raw: bytes) -> dict[str, Any]:
+    """Decode a message with invalid UTF-8 or lone surrogates; empty if there is no JSON object."""
     text = raw.decode("utf-8", "replace")
     try:
         found = json.loads(text)
@@ -84,8 +84,8 @@ def salvaged(raw: bytes) -> dict[str, Any]:
         return {}
 
 
-def letter_of(raw: bytes, refusal: PenstockError, decoded: dict[str, Any]) -> dict[str, Any]:
-    """A dead letter: why, and the message as it was; what is no JSON as text."""
+def dead_letter(raw: bytes, refusal: PenstockError, decoded: dict[str, Any]) -> dict[str, Any]:
+    """Build a dead letter: the reason and the original message, as text if not JSON."""
     return {
         "code": refusal.code,
         "reason": refusal.message,

@@ -26,15 +26,17 @@ log = logging.getLogger("penstock.gateway")
 
 
 class TenantErasure:
+    """Erases hashes and dead letters after ``delete-tenant``."""
+
     def __init__(self, jobs: Jobs, lists: Lists, rags: Rags) -> None:
         self._jobs = jobs
         self._lists = lists
         self._rags = rags
         self._erased: set[str] = set()
-        """Deletes that are complete here. A gateway that starts again looks once more."""
+        """Delete jobs that are complete here. A restarted gateway checks them once more."""
 
-    def step(self) -> None:
-        """Erase what is left of tenants whose delete is done."""
+    def erase_deleted(self) -> None:
+        """Erase the remains of all deleted tenants."""
         done = JobQuery(
             item_type="delete_tenant", statuses=frozenset({Status.DONE}), newest_first=True, limit=MAX_PAGE
         )
@@ -49,22 +51,22 @@ class TenantErasure:
         return frozenset(rag.rag_id for rag in rags if (rag.tenant_id or default) == tenant_id)
 
     def _erase(self, delete: Job, rag_ids: Collection[str]) -> bool:
-        """False: a job that is gone from the queue has not ended in Redis yet."""
+        """Erase the remains of one tenant. False: a removed job is still open in Redis."""
         until = clock.format_time(delete.finished_at or delete.updated_at)
         hashes, removed, complete = 0, [], True
         for job_id, shown in self._lists.hashes():
             if shown["rag_id"] not in rag_ids or self._jobs.queue.get(job_id) is not None:
                 continue
             if not shown["completed_at"]:
-                # It was open when the tenant was deleted. One that was pushed since is in the queue, or
-                # waits to be taken.
+                # The job was open when the tenant was deleted. A message pushed since is in the queue, or
+                # still in a list.
                 complete = complete and not self._lists.is_open(job_id)
             elif shown["error_code"] == REMOVED or shown["completed_at"] <= until:
                 hashes += self._lists.erase(job_id)
                 if shown["error_code"] == REMOVED:
                     removed.append(job_id)
         self._lists.forget_files(removed)
-        # All before the first is removed: removing moves the others.
+        # Read all before the first removal: a removal moves the others.
         letters = [raw for raw in self._lists.letters() if _is_erasable(_read_letter(raw), rag_ids, until)]
         for raw in letters:
             self._lists.erase_letter(raw)

@@ -7,7 +7,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 
@@ -43,6 +43,7 @@ class IndexOptions(TypedDict, total=False):
     depth: int | None
     chunk_size: int | None
     chunk_overlap: int | None
+    gate: Literal["page", "document"] | None
     force: bool
     checksum: bool
     allow_empty: bool
@@ -109,7 +110,9 @@ class Documents:
         except OSError as error:
             raise PathNotFound(f"{os.fspath(path)}: {error.strerror}") from None
         payload: dict[str, Any] = {
-            name: options[name] for name in ("chunk_size", "chunk_overlap") if options.get(name) is not None
+            name: options[name]
+            for name in ("chunk_size", "chunk_overlap", "gate")
+            if options.get(name) is not None
         }
         submission: Submission = {"item_type": "file", "op": "ingest", "payload": payload}
         if stat.S_ISDIR(mode):

@@ -148,7 +148,7 @@ class Search:
         found = [
             (score, view)
             for (_, score), view in zip(ranked, views, strict=True)
-            # Whatever a copy of vectors held: a hit is the tenant's own.
+            # A hit has to be a chunk of the tenant, whatever a stale copy of vectors holds.
             if view is not None and view.place.tenant_id == filters.tenant_id
         ]
         chosen = _spread(found, per_source)[:limit]

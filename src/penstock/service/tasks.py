@@ -51,7 +51,7 @@ class Tasks:
         self._app = app
         self._queue = app.queue
 
-    # Checks that answer True or False.
+    # Checks; each returns True or False.
 
     def validate_function_name(self, function_name: str) -> bool:
         return self._app.functions.find(function_name) is not None

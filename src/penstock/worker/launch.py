@@ -26,8 +26,8 @@ from penstock.errors import (
     StoreDenied,
 )
 from penstock.handlers.registry import Registry
-from penstock.log_output import log_to_stderr
 from penstock.pipeline.budget import MemoryShare
+from penstock.process_start import log_to_stderr
 from penstock.queue.protocol import Queue
 from penstock.store_url import StoreUrl
 

@@ -91,11 +91,11 @@ def test_the_audit_tells_what_was_done(place: Path, queue: JsonlQueue):
 
 def test_the_audit_is_rotated(place: Path, queue: JsonlQueue, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(audit_log, "ROTATE_AT", 500)
-    for number in range(3 * audit_log.LOOK_EVERY):
+    for number in range(3 * audit_log.CHECK_EVERY):
         queue.report(WorkerReport(worker_id="w", host="h", pid=number, started_at=T0))
     log = place / "jobs" / "index_queue.log"
 
-    assert [audit_log.LOOK_EVERY] * 2 == [
+    assert [audit_log.CHECK_EVERY] * 2 == [
         len(path.read_text().splitlines()) for path in (log, log.with_name(log.name + ".1"))
     ]
 

@@ -18,8 +18,8 @@ from penstock.catalog.sql.tsquery import terms
 from penstock.catalog.values import HeldTask, Phase, Task
 from penstock.catalog.views import Filters
 from penstock.database import postgres_schema
-from penstock.database.postgres_clock import ServerClock
-from penstock.database.postgres_errors import ours
+from penstock.database.postgres_connections import ServerClock
+from penstock.database.postgres_errors import translate_error
 from penstock.errors import InvalidText, StoreError
 from penstock.queue.postgres.listener import PostgresListener
 from penstock.queue.postgres.transaction import transact
@@ -114,10 +114,10 @@ class PostgresCatalog(SqlCatalog):
             try:
                 connection.execute(_SNAPSHOT)
                 if self._readers.pooled:
-                    connection.execute(self._readers.telling.encode())
+                    connection.execute(self._readers.session_settings.encode())
                 yield PostgresSnapshot(PostgresStatements(connection))
             except psycopg.Error as error:
-                raise ours(error, self._readers.name) or error from error
+                raise translate_error(error, self._readers.name) or error from error
             except UnicodeEncodeError:
                 raise InvalidText("a text that is asked for holds a lone surrogate") from None
             finally:

@@ -15,7 +15,7 @@ from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import SqliteStatements, Statements, load, migrations
 from penstock.database import sqlite_connections, sqlite_schema
-from penstock.database.sqlite_connections import SqliteConnections, translated, truncate_log
+from penstock.database.sqlite_connections import SqliteConnections, translating_errors, truncate_log
 from penstock.errors import InvalidText, StoreError
 from penstock.queue.sqlite.listener import SqliteListener
 
@@ -30,7 +30,7 @@ MERGED_AT_ONCE = 200
 
 class SqliteCatalog(SqlCatalog):
     # A writer that waits asks for the lock more often than this, and so finds it free.
-    pause_s = 2 * sqlite_connections.ASK_AGAIN_S
+    pause_s = 2 * sqlite_connections.RETRY_S
 
     def __init__(self, path: Path | str, *, synchronous: str = "FULL", busy_timeout_s: float = 60) -> None:
         self.path = Path(path)
@@ -85,7 +85,7 @@ class SqliteCatalog(SqlCatalog):
             if merged < 2:
                 break
             rank = MERGED_AT_ONCE
-        with translated(self.path):
+        with translating_errors(self.path):
             truncate_log(self.path, self._busy_timeout_s)
 
     def wait(self, timeout: float) -> bool:
@@ -97,7 +97,7 @@ class SqliteCatalog(SqlCatalog):
         return []
 
     def migrate(self) -> None:
-        with translated(self.path):
+        with translating_errors(self.path):
             sqlite_schema.migrate(self._connections, self.path, SCHEMA)
 
     def close(self) -> None:

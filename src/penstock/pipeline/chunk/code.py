@@ -26,8 +26,8 @@ _MAX_DEPTH = 5
 """Nested classes and modules that are looked into."""
 _MAX_GROUP_DEPTH = 50
 """Nested groups that are looked into. In C, each ``#elif`` is nested in the branch before."""
-_LONGEST_NAME = 200
-_LONGEST_RECEIVER = 300
+_MAX_NAME = 200
+_MAX_RECEIVER = 300
 _RECEIVER = re.compile(r"\b(\w++)\s*+(?:\[.*\]\s*+)?\)$")
 
 
@@ -178,7 +178,7 @@ def _name(node: Node) -> str:
     text = _text(named)
     if node.type == "method_declaration":
         around = _text(node.child_by_field_name("receiver"))
-        receiver = _RECEIVER.search(around) if len(around) <= _LONGEST_RECEIVER else None
+        receiver = _RECEIVER.search(around) if len(around) <= _MAX_RECEIVER else None
         text = f"{receiver[1]}.{text}" if receiver else text
     return _normalise_name(text)
 
@@ -189,7 +189,7 @@ def _normalise_name(name: str) -> str:
     opening, closing = name.find("<"), name.rfind(">")
     if 0 <= opening < closing:
         name = name[:opening] + name[closing + 1 :]
-    return "".join(name.split())[:_LONGEST_NAME]
+    return "".join(name.split())[:_MAX_NAME]
 
 
 def _innermost_declarator(node: Node) -> Node | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from penstock.pipeline.chunk.blocks import Headings, outline, rows
 from penstock.pipeline.chunk.boundaries import VERSION, cuts
 from penstock.pipeline.chunk.headings import FINDERS
-from penstock.pipeline.chunk.protocol import LONGEST_HEADING, Chunk, ChunkSizes
+from penstock.pipeline.chunk.protocol import MAX_HEADING, Chunk, ChunkSizes
 from penstock.pipeline.extract.protocol import Shape
 
 
@@ -65,7 +65,7 @@ def _overlap_start(text: str, start: int, overlap: int) -> int:
 
 def shortened_heading(title: str) -> str:
     """Shorten a long heading for the chunks below. The chunk of the heading itself has the whole heading."""
-    return title if len(title) <= LONGEST_HEADING else title[: LONGEST_HEADING - 1] + "…"
+    return title if len(title) <= MAX_HEADING else title[: MAX_HEADING - 1] + "…"
 
 
 class HeadingPaths:

@@ -12,7 +12,7 @@ CHARS_PER_TOKEN = 4
 """Rough length of a token in English prose or code. Sizes are in characters, so chunking needs no model."""
 
 
-LONGEST_HEADING = 500
+MAX_HEADING = 500
 """Characters of a heading that are stored with each chunk below it."""
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"\w+")
 _VERSION = 1
-_LONGEST = 64 * 1024
+_MAX_CHARS = 64 * 1024
 """Characters read of one text. More would add little to a sum of words."""
 
 
@@ -38,7 +38,7 @@ class HashingEmbedder:
 
         sums = np.zeros((len(texts), self.dimension), dtype=np.float32)
         for row, text in enumerate(texts):
-            for feature, weight in _features(text[:_LONGEST]):
+            for feature, weight in _features(text[:_MAX_CHARS]):
                 digest = zlib.crc32(feature.encode("utf-8", "replace"))
                 sums[row, (digest >> 1) % self.dimension] += weight if digest & 1 else -weight
         sums = np.sign(sums) * np.sqrt(np.abs(sums))

@@ -36,9 +36,9 @@ _COUNT_POWER = 0.8
 """A word that occurs n times in a text counts n to this power."""
 _DIGIT_WEIGHT = 0.1
 """Weight of a word that begins with a digit."""
-_LONGEST = 64 * 1024
+_MAX_CHARS = 64 * 1024
 """Characters read of one text. Chunks are far shorter."""
-_LONGEST_WORD = 64
+_MAX_WORD = 64
 _MAX_CACHED_WORDS = 32_768
 """Cached word vectors: 32 MB. When the cache is full, all of them are dropped."""
 
@@ -62,7 +62,7 @@ class StaticEmbedder:
         table = _table()
         found = np.zeros((len(texts), DIMENSION), dtype=np.float32)
         for row, text in enumerate(texts):
-            counts = Counter(_WORD.findall(text[:_LONGEST]))
+            counts = Counter(_WORD.findall(text[:_MAX_CHARS]))
             if counts:
                 found[row] = table.pool(counts)
         return found
@@ -80,7 +80,7 @@ class _Table:
         self._lock = threading.Lock()
         self._rows: dict[str, int] = {}
         self._vectors = np.zeros((1024, DIMENSION), dtype=np.float32)
-        self._powers = np.arange(_LONGEST + 1, dtype=np.float32) ** _COUNT_POWER
+        self._powers = np.arange(_MAX_CHARS + 1, dtype=np.float32) ** _COUNT_POWER
         self.fingerprint = fingerprint(
             {
                 "name": StaticEmbedder.name,
@@ -145,7 +145,7 @@ class _Table:
 
 def _parts(word: str) -> list[str]:
     """Split camel case: ``parseHTTPHeader`` is three words. Other words stay as written."""
-    word = word[:_LONGEST_WORD]
+    word = word[:_MAX_WORD]
     parts = _HUMP.split(word)
     return [word] if len(parts) == 1 else [part.lower() for part in parts]
 

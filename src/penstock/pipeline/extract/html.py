@@ -32,7 +32,7 @@ _LISTS = frozenset(["ul", "ol", "menu", "dir"])
 _FREE_STEPS = 5_000_000
 _STEPS_PER_CHARACTER = 64
 """Steps allowed for building the tree. More is an attack; see ``html_cost``."""
-_DEEPEST_LIST = 20
+_MAX_LIST_INDENT = 20
 """Nested lists that are indented. Deeper ones would begin each line with too many spaces."""
 
 
@@ -226,7 +226,7 @@ class _Writer:
         if not self._lists:
             return "- "
         number = self._lists[-1]
-        indent = "  " * (min(len(self._lists), _DEEPEST_LIST) - 1)
+        indent = "  " * (min(len(self._lists), _MAX_LIST_INDENT) - 1)
         if number is None:
             return f"{indent}- "
         self._lists[-1] = number + 1
@@ -292,7 +292,7 @@ class _Writer:
             bullet, self._bullet = self._bullet, ""
             self._emit([bullet + lines[0], *(" " * len(bullet) + line for line in lines[1:])], tight=True)
         elif self._lists:
-            indent = "  " * min(len(self._lists), _DEEPEST_LIST)
+            indent = "  " * min(len(self._lists), _MAX_LIST_INDENT)
             self._emit([indent + line for line in lines], tight=True)
         else:
             self._emit(lines)

@@ -51,10 +51,10 @@ _NESTING = {
 _FORMATTING = "(?:b|big|code|em|font|i|s|small|strike|strong|tt|u)"
 _REPEATED = re.compile(rf"<(?=[bcefistu]){_FORMATTING}(?:[\s/][^<>]*)?>", re.I)
 _REPEATED_OR_END = re.compile(rf"</?{_FORMATTING}(?:[\s/](?![^<>]*(?:hidden|display))[^<>]*)?>", re.I)
-_REPEATED_AT_MOST = 3
+_MAX_REPEATED = 3
 _MANY_TAGS = 1_000
 _OPTION = re.compile(r"</?(?:select|optgroup|option)\b", re.I)
-_MOST_OPTIONS = 5_000
+_MAX_OPTIONS = 5_000
 
 
 def steps_of(markup: str, most: int) -> int:
@@ -112,11 +112,11 @@ def simplified(markup: str) -> str:
     """Remove costly tags without meaning for the text: formatting, and options of select lists."""
     tags = markup.count("<")
     if tags > _MANY_TAGS:
-        repeated = _REPEATED_AT_MOST * len(set(_REPEATED.findall(markup)))
+        repeated = _MAX_REPEATED * len(set(_REPEATED.findall(markup)))
         # In the worst case, each is open before every tag and is repeated after it.
         if repeated * tags > 300_000 + len(markup):
             markup = _REPEATED_OR_END.sub("", markup)
-    if tags > _MOST_OPTIONS and len(_OPTION.findall(markup)) > _MOST_OPTIONS:
+    if tags > _MAX_OPTIONS and len(_OPTION.findall(markup)) > _MAX_OPTIONS:
         # Each option would be counted again at the next one. An ``hr`` separates the texts as well.
         markup = _OPTION.sub("<hr", markup)
     return markup

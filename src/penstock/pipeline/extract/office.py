@@ -16,7 +16,7 @@ from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
 from penstock.pipeline.extract.text import one_page
 
-_MOST_MEMBERS = 5_000
+_MAX_MEMBERS = 5_000
 _OLE = b"\xd0\xcf\x11\xe0"
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 
@@ -63,10 +63,10 @@ def _check_archive(data: bytes, limits: ExtractLimits) -> None:
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise DocumentDamaged(f"the document is a damaged archive: {error}") from error
     unpacked = sum(member.file_size for member in members)
-    if len(members) > _MOST_MEMBERS or unpacked > 4 * limits.file_bytes:
+    if len(members) > _MAX_MEMBERS or unpacked > 4 * limits.file_bytes:
         raise DocumentTooLarge(
             f"the document unpacks to {len(members):,} parts of {unpacked:,} bytes; "
-            f"the limits are {_MOST_MEMBERS:,} and {4 * limits.file_bytes:,}"
+            f"the limits are {_MAX_MEMBERS:,} and {4 * limits.file_bytes:,}"
         )
     if "word/document.xml" not in {member.filename for member in members}:
         raise DocumentDamaged("the archive holds no Word document")

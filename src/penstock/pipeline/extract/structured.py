@@ -15,12 +15,12 @@ from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLi
 from penstock.pipeline.extract.text import decoding_warnings, fence_around, one_page
 
 _LONG_LINE = 2000
-_LONGEST_OUTPUT = 2000
-_LONGEST_NAME = 200
+_MAX_OUTPUT = 2000
+_MAX_NAME = 200
 """Characters of a name, which is repeated with each of its values."""
-_MOST_DEFAULTS = 1000
+_MAX_DEFAULTS = 1000
 """Characters of default attributes that a document type may declare."""
-_DEEPEST = 100
+_MAX_INDENT = 100
 """Levels of JSON that are indented. Deeper lines would begin with too many spaces."""
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|([\[{\]},])', re.DOTALL)
 
@@ -54,7 +54,7 @@ class JsonExtractor:
 
 def _with_lines(text: str) -> str:
     """One value per line, indented unless the nesting is too deep."""
-    if text.count("[") + text.count("{") <= _DEEPEST or _depth(text) <= _DEEPEST:
+    if text.count("[") + text.count("{") <= _MAX_INDENT or _depth(text) <= _MAX_INDENT:
         return msgspec.json.format(text, indent=1)
     # Still formatted by the library, so that invalid JSON is refused.
     compact = msgspec.json.format(text, indent=-1)
@@ -84,16 +84,16 @@ class NotebookExtractor:
             cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]
             language = notebook.get("metadata", {}).get("language_info", {}).get("name", "")
             name = str(language)
-            shown = name[:_LONGEST_NAME]
+            shown = name[:_MAX_NAME]
             text = "\n\n".join(part for cell in cells for part in _cell(cell, shown) if part.strip())
         except (msgspec.DecodeError, RecursionError, LookupError, TypeError, AttributeError) as error:
             raise DocumentDamaged(f"this is not a notebook: {error}") from error
-        warnings = (_cut("the name of the language"),) if len(name) > _LONGEST_NAME else ()
+        warnings = (_cut("the name of the language"),) if len(name) > _MAX_NAME else ()
         return one_page(clean(text), file_type, limits, shape=Shape.MARKDOWN, warnings=warnings)
 
 
 def _cut(what: str) -> str:
-    return f"{what} is cut after {_LONGEST_NAME} characters"
+    return f"{what} is cut after {_MAX_NAME} characters"
 
 
 def _cell(cell: dict[str, Any], language: str) -> list[str]:
@@ -101,7 +101,7 @@ def _cell(cell: dict[str, Any], language: str) -> list[str]:
     if cell.get("cell_type") != "code":
         return [source]
     printed = [
-        _joined(output.get("text") or output.get("data", {}).get("text/plain", ""))[:_LONGEST_OUTPUT]
+        _joined(output.get("text") or output.get("data", {}).get("text/plain", ""))[:_MAX_OUTPUT]
         for output in cell.get("outputs", [])
     ]
     return [_fenced(source, language), *(_fenced(text, "") for text in printed)]
@@ -183,13 +183,13 @@ class _XmlLines:
 
     def _default(self, _: str, __: str, ___: str, value: str | None, ____: int) -> None:
         self._defaults += len(value) if value else 0
-        if self._defaults > _MOST_DEFAULTS:
-            raise _Refused(f"it gives attributes of more than {_MOST_DEFAULTS:,} characters to elements")
+        if self._defaults > _MAX_DEFAULTS:
+            raise _Refused(f"it gives attributes of more than {_MAX_DEFAULTS:,} characters to elements")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._flush()
-        if len(name) > _LONGEST_NAME:
-            name = name[:_LONGEST_NAME] + "…"
+        if len(name) > _MAX_NAME:
+            name = name[:_MAX_NAME] + "…"
             self.long_names = True
         if len(self._names) == 1 and self._lines:
             self._lines.append("")

@@ -28,7 +28,7 @@ CONNECTIVITY, EXPANSION_ADD = 16, 128
 """Measured with 200,000 chunks and 200 queries: half the expansion halves the build time and finds 4 of 100
 less; more neighbours cost space and find no more."""
 REACHES = (400, 800, 1_600, 3_200)
-GOOD = 0.98
+MIN_RECALL = 0.98
 """Average share of the ten nearest that a search must find for the index to be used."""
 SAMPLE_QUERIES = 64
 BATCH_ROWS = 2_000
@@ -179,7 +179,7 @@ def _measure_recall(index: Index, rows: MappedRows, until: int) -> tuple[float, 
             scores = rows.vectors[_search(index, query, reach)] @ query
             hits += min(10, int(np.count_nonzero(scores >= worst - 1e-6)))
         found = hits / (10 * len(queries))
-        if found >= GOOD:
+        if found >= MIN_RECALL:
             return found, reach
     return found, 0
 

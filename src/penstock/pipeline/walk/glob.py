@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-LONGEST_NAME = 1_024
+MAX_NAME = 1_024
 """No file system has longer names. A glob that needs a longer name matches nothing."""
 
 _SPECIAL = re.compile(r"[*?\[\\]")
@@ -55,7 +55,7 @@ class Segment:
         return self._parts[1] if self.plain and len(self._parts) == 2 and not self._parts[0] else None
 
     def matches(self, name: str) -> bool:
-        if len(name) < self._shortest or self._shortest > LONGEST_NAME:
+        if len(name) < self._shortest or self._shortest > MAX_NAME:
             return False
         return self._matches_plain(name) if self.plain else self._expression().match(name) is not None
 

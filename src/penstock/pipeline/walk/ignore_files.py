@@ -14,7 +14,7 @@ from penstock.pipeline.walk.protocol import Rule
 FILES = ((".penstockignore", Rule.PENSTOCKIGNORE), (".gitignore", Rule.GITIGNORE))
 """A ``.penstockignore`` at any level takes precedence over all ``.gitignore`` files."""
 
-_LONGEST = 16 * 1024 * 1024
+_MAX_BYTES = 16 * 1024 * 1024
 """Bytes of an ignore file that are read."""
 
 log = logging.getLogger("penstock.walk")
@@ -98,11 +98,11 @@ def _read(path: str, below: str, rule: Rule) -> list[Patterns]:
         return []
     with os.fdopen(descriptor, "rb") as file:
         try:
-            read = file.read(_LONGEST + 1)
+            read = file.read(_MAX_BYTES + 1)
         except (OSError, TypeError):  # a directory, or a pipe with nothing in it
             return []
-    if len(read) > _LONGEST:
-        log.warning("%s: only the patterns in the first %s bytes are used", path, f"{_LONGEST:,}")
-        read = read[:_LONGEST].rpartition(b"\n")[0]
+    if len(read) > _MAX_BYTES:
+        log.warning("%s: only the patterns in the first %s bytes are used", path, f"{_MAX_BYTES:,}")
+        read = read[:_MAX_BYTES].rpartition(b"\n")[0]
     patterns = PatternList(read.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape").split("\n"))
     return [Patterns(patterns, below, rule)] if patterns else []

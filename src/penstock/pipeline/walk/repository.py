@@ -13,7 +13,7 @@ import msgspec
 DETACHED = "HEAD"
 """The branch name of a repository with a detached HEAD."""
 
-_LONGEST = 1_000_000
+_MAX_BYTES = 1_000_000
 _SECTION = re.compile(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
 _SCP = re.compile(r"(?:[^@/]+@)?(\[[^\]]+\]|[^:/]+):(.*)", re.DOTALL)
 
@@ -98,7 +98,7 @@ def _text(path: Path) -> str:
         return ""
     with os.fdopen(descriptor, "rb") as file:
         try:
-            return file.read(_LONGEST).decode("utf-8", "surrogateescape")
+            return file.read(_MAX_BYTES).decode("utf-8", "surrogateescape")
         except (OSError, TypeError):
             return ""
 

@@ -1,4 +1,4 @@
-"""The journal's story for people: one line a transaction, never read back."""
+"""Audit log for people: one line per transaction, never read back."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from penstock.queue.jsonl.records import Record
 from penstock.queue.rules.pauses import Pause, PauseState
 
 ROTATE_AT = 10 * 1024 * 1024
-LOOK_EVERY = 64
-"""Lines between two looks at the file: whether it is full, or another process has put a new one there."""
+CHECK_EVERY = 64
+"""Lines between two checks of the file: rotation may be due, or another process has rotated it."""
 
 
 class Audit:
-    """Written under the journal's lock, so that lines stand in order and rotation meets no other writer."""
+    """The log file. Written under the journal's lock, so lines are in order and rotation has one writer."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._fd = -1
         self._lines = 0
 
-    def note(self, record: Record) -> None:
-        # What the line tells has happened and is durable. A caller told of an error here would do it again.
+    def record(self, record: Record) -> None:
+        # The transaction is durable already. An error here would make the caller repeat it.
         with suppress(OSError):
-            if self._lines % LOOK_EVERY == 0:
+            if self._lines % CHECK_EVERY == 0:
                 self._open()
             self._lines += 1
             os.write(self._fd, describe(record).encode(errors="replace"))
@@ -45,7 +45,7 @@ class Audit:
 
 
 def describe(record: Record) -> str:
-    """``2026-01-01T12:00:00.000+00:00 claim by w1: 100 in_progress, job_0 … job_99``."""
+    """Format a record: ``2026-01-01T12:00:00.000+00:00 claim by w1: 100 in_progress, job_0 … job_99``."""
     ids = [job.queue_id for job in record.new]
     became = {"added": len(ids)} if ids else {}
     for group, changes in record.changed:

@@ -1,6 +1,6 @@
-"""The files of a JSONL store: a journal that only grows, the snapshot it starts from, and the lock for both.
+"""Files of a JSONL store: an append-only journal, the snapshot before the journal, and their lock.
 
-Lines are bytes here; ``records`` knows what they say. Every method but ``lock`` wants the lock held.
+Lines are bytes here; ``records`` decodes them. Every method but ``lock`` requires the lock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PRIVATE = 0o600
 
 
 class Tail(NamedTuple):
-    """Whole lines after the position, and the line number of the first; ``torn``: half a line follows."""
+    """Complete lines after a position, and the number of the first; ``torn``: a partial line follows."""
 
     data: bytes
     first: int
@@ -35,6 +35,8 @@ class Tail(NamedTuple):
 
 
 class Journal:
+    """The open files of one store."""
+
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.path = directory / "index_queue.jsonl"
@@ -43,30 +45,30 @@ class Journal:
         self._lock_fd = self._fd = -1
         self._names = os.fspath(self._lock_path), os.fspath(self.path)
         self._known = False
-        """Whether there was a journal: one that is missing afterwards was removed, and is not made again."""
+        """Whether the journal existed. A missing journal was removed then, and is not created again."""
         self._inodes = 0, 0
         self.writable = True
         self.base = 0
-        """The last record that the snapshot is known to hold."""
+        """The last record in the snapshot, as far as known."""
         self._rewound = True
         self._snapshot_size = 0
         self._size = 0
         self._offset = 0
         self._line = 1
 
-    # The lock.
+    # Lock.
 
     def lock(self, *, exclusive: bool) -> None:
-        """Wait for it; ``unlock`` gives it back. Raises when the files cannot be opened as is asked."""
+        """Wait for the lock. Raises when the files cannot be opened for this access."""
         try:
             while True:
                 self._open()
                 if exclusive and not self.writable:
                     raise self.read_only()
                 fcntl.flock(self._lock_fd, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
-                if self._still_there():
+                if self._files_unchanged():
                     return
-                # Whoever came later locked another file: this lock keeps nobody out.
+                # The file was replaced: later processes lock the new one, so this lock protects nothing.
                 self.close()
         except OSError as error:
             raise _refusal(self.directory, error) from error
@@ -76,7 +78,7 @@ class Journal:
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """A later ``lock`` opens again and starts over."""
+        """Close the files; a later ``lock`` opens them again and reads from the start."""
         self.rewind()
         for fd in (self._lock_fd, self._fd):
             if fd >= 0:
@@ -87,7 +89,7 @@ class Journal:
         return StoreReadOnly(f"{self.directory}: this user may read the queue but not write it")
 
     def create(self) -> None:
-        """Make the directory if there is none, for this user alone: what is queued may be private."""
+        """Create a missing directory for this user only: jobs may be private."""
         with self._refusals(self.directory):
             self.directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.directory.mkdir(mode=0o700, exist_ok=True)
@@ -105,7 +107,7 @@ class Journal:
             self.writable = False
 
     def _open_both(self, flags: int) -> None:
-        # Asked first: who makes a store makes the journal before the snapshot.
+        # Checked first: a new store gets the journal before the snapshot.
         known = self._known or self.snapshot.exists()
         made = 0 if known else flags & os.O_CREAT
         try:
@@ -123,7 +125,7 @@ class Journal:
         journal = os.fstat(self._fd)
         self._inodes = os.fstat(lock_fd).st_ino, journal.st_ino
         if journal.st_size == 0 and flags & os.O_CREAT:
-            # It may be new; what is fsynced into a file whose name is lost in a power cut is lost too.
+            # The file may be new; without a synced name its data would be lost in a power cut.
             _sync_directory(self.directory)
 
     def _vanished(self) -> StoreVanished:
@@ -132,8 +134,8 @@ class Journal:
             remedy="Put the file back; or make an empty one to go on without what was in it.",
         )
 
-    def _still_there(self) -> bool:
-        """Whether both descriptors are of the files at their paths, which a person may have replaced."""
+    def _files_unchanged(self) -> bool:
+        """Whether both descriptors belong to the files at their paths, which a user may have replaced."""
         try:
             lock, journal = os.stat(self._names[0]), os.stat(self._names[1])  # noqa: PTH116 - on every call
         except FileNotFoundError:
@@ -141,20 +143,20 @@ class Journal:
         self._size = journal.st_size
         return (lock.st_ino, journal.st_ino) == self._inodes
 
-    # Reading.
+    # Reads.
 
     def rewind(self) -> None:
-        """What was read counts no more: start over from the snapshot."""
+        """Read again from the snapshot."""
         self._rewound = True
 
-    def overtaken(self, n: int) -> bool:
-        """Whether somebody who has seen the records up to ``n`` has to read the snapshot."""
+    def needs_snapshot(self, n: int) -> bool:
+        """Whether a reader of the records up to ``n`` has to read the snapshot."""
         base = self._read_base()
-        # A journal shorter than what was read of it was replaced by a person.
+        # A journal shorter than the position read was replaced by a user.
         anew = self._rewound or (base == self.base and self._size < self._offset)
         if base == self.base and not anew:
             return False
-        # Compacted: the journal begins anew, and may have grown to any size since.
+        # Compacted: the journal started again, and may have grown to any size since.
         self.base, self._rewound = base, False
         self._offset, self._line = 0, 1
         self._snapshot_size = self._size_of_snapshot()
@@ -167,7 +169,7 @@ class Journal:
             raise _refusal(self._lock_path, error) from error
         return int(text) if text.isdigit() else 0
 
-    def overgrown(self, least: int) -> bool:
+    def is_too_long(self, least: int) -> bool:
         return self._offset > max(least, 2 * self._snapshot_size)
 
     def _size_of_snapshot(self) -> int:
@@ -177,7 +179,7 @@ class Journal:
             return 0
 
     def tail(self) -> Tail:
-        """What was appended since the last call, by others or before this process."""
+        """Read the lines appended since the last call."""
         if self._size <= self._offset:
             return Tail(b"", self._line, False)
         with self._refusals(self.path):
@@ -189,17 +191,17 @@ class Journal:
         return tail
 
     def read_snapshot(self) -> list[bytes] | None:
-        """Its lines, without their ends; None when there is none."""
+        """Read the lines of the snapshot without line ends; None if there is no snapshot."""
         with self._refusals(self.snapshot):
             try:
                 return self.snapshot.read_bytes().removesuffix(b"\n").split(b"\n")
             except FileNotFoundError:
                 return None
 
-    # Writing.
+    # Writes.
 
     def append(self, line: bytes) -> None:
-        """Durable when it returns. When it raises, the journal is as it was."""
+        """Append a line durably. After an error the journal is unchanged."""
         try:
             _write(self._fd, line)
             _sync(self._fd)
@@ -211,12 +213,12 @@ class Journal:
         self._line += 1
 
     def cut_torn(self) -> None:
-        """Cut off half a line that a process left when it was killed; its caller had no answer."""
+        """Cut off a partial line of a killed process; the caller had no answer."""
         with self._refusals(self.path):
             os.ftruncate(self._fd, self._offset)
 
     def compact(self, n: int, chunks: Iterable[bytes]) -> None:
-        """Put a snapshot of everything up to record ``n`` in the place of the journal's lines.
+        """Replace the lines of the journal by a snapshot of all records up to ``n``.
 
         After each step a crash leaves a store that loads: records up to ``n`` are skipped.
         """
@@ -270,7 +272,7 @@ def _read(fd: int, offset: int, size: int) -> bytes:
 def _write(fd: int, data: bytes) -> None:
     written = os.write(fd, data)
     while written < len(data):
-        # A full disk takes a part first; only the next call says why.
+        # A full disk accepts a part first; only the next call fails.
         written += os.write(fd, data[written:])
 
 

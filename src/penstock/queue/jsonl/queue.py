@@ -1,6 +1,6 @@
-"""The reference engine made durable: a journal of what changed, read by every process that uses it.
+"""The JSONL engine: the memory engine with a journal of changes, shared by several processes.
 
-Each call takes the file lock, applies what others appended, runs, and appends one line of its own.
+Each call takes the file lock, applies the lines of other processes, runs, and appends one line.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from penstock.queue.memory.table import Table
 from penstock.queue.rules.pauses import Pause
 
 COMPACT_AFTER = 100
-"""Records before the journal is compacted, or the number of rows if larger: a snapshot writes them all."""
+"""Records before the journal is compacted, or the number of rows if larger: a snapshot writes all rows."""
 
 COMPACT_AFTER_BYTES = 64 * 1024 * 1024
-"""The same for few records with much in them; or twice what the last snapshot took."""
+"""Bytes before the journal is compacted, or twice the size of the last snapshot if larger."""
 
 MADE_FOR = 100_000
 
@@ -42,7 +42,7 @@ class JsonlQueue(MemoryQueue):
         self._journal = Journal(directory / "jobs")
         self._journal.create()
         self._audit = Audit(self._journal.directory / "index_queue.log") if audit else None
-        self._doorbell = FileWatch(self._journal.directory, self._news)
+        self._watch = FileWatch(self._journal.directory, self._has_changes)
         self._adopt(snapshot.empty())
         self._retry_compaction_at = 0
 
@@ -75,9 +75,9 @@ class JsonlQueue(MemoryQueue):
             yield self._table
 
     def _catch_up(self) -> bool:
-        """Apply what is new in the files. Whether the journal ends in half a line."""
+        """Apply new lines of the files. Returns whether the journal ends in a partial line."""
         try:
-            if self._journal.overtaken(self._n):
+            if self._journal.needs_snapshot(self._n):
                 self._adopt(snapshot.parse(self._journal.snapshot, self._journal.read_snapshot()))
             tail = self._journal.tail()
             if tail.data:
@@ -90,16 +90,16 @@ class JsonlQueue(MemoryQueue):
     def _adopt(self, state: JournalState) -> None:
         self._n, self._table, self._workers = state
         self._version = self._n
-        self._settled_state()
+        self._mark_written()
 
-    def _settled_state(self) -> None:
-        """What is in memory is what is in the files."""
+    def _mark_written(self) -> None:
+        """Mark the state as written: memory and files are equal."""
         self._table.forget()
         self._paused_before = self._table.pauses()
         self._reported: WorkerReport | None = None
 
     def _replay(self, tail: Tail) -> None:
-        # A crash after a snapshot may leave what it holds in the journal, but only at the beginning.
+        # After a crash the journal may begin with records of the snapshot.
         skipping = tail.first == 1
         for number, line in enumerate(tail.data[:-1].split(b"\n"), tail.first):
             try:
@@ -116,10 +116,10 @@ class JsonlQueue(MemoryQueue):
                 self._table.adopt_pauses(record.paused)
             if record.worker is not None:
                 self._workers[record.worker.worker_id] = record.worker
-            self._took_place(record)
+            self._count_record(record)
         self._paused_before = self._table.pauses()
 
-    def _took_place(self, record: Record) -> None:
+    def _count_record(self, record: Record) -> None:
         self._n = record.n
         if record.do in FREEING:
             self._version = record.n
@@ -143,21 +143,21 @@ class JsonlQueue(MemoryQueue):
             worker=self._reported,
         )
         self._journal.append(records.encode_record(record))
-        self._took_place(record)
-        self._settled_state()
+        self._count_record(record)
+        self._mark_written()
         if self._audit is not None:
-            self._audit.note(record)
+            self._audit.record(record)
 
     def _changed_pauses(self) -> list[Pause] | None:
         known = self._table.pauses()
-        return None if known == self._paused_before else records.in_order(known)
+        return None if known == self._paused_before else records.sorted_pauses(known)
 
     def _compact_when_due(self) -> None:
         patience = max(COMPACT_AFTER, len(self._table.rows))
-        due = self._n - self._journal.base >= patience or self._journal.overgrown(COMPACT_AFTER_BYTES)
+        due = self._n - self._journal.base >= patience or self._journal.is_too_long(COMPACT_AFTER_BYTES)
         if due and self._n >= self._retry_compaction_at:
             self._retry_compaction_at = self._n + COMPACT_AFTER
-            # What was asked for is done and durable; that the journal stays long is nothing to fail it for.
+            # The transaction is durable already; a long journal is no reason to fail it.
             with suppress(StoreError):
                 self._compact()
                 self._retry_compaction_at = 0
@@ -176,9 +176,9 @@ class JsonlQueue(MemoryQueue):
             self._workers[worker.worker_id] = self._reported = seen
 
     def wait(self, timeout: float) -> bool:
-        return self._comes_again() or self._doorbell.wait(timeout)
+        return self._has_unfinished_work() or self._watch.wait(timeout)
 
-    def _news(self) -> bool:
+    def _has_changes(self) -> bool:
         with self._reading():
             news = self._version != self._seen.version
             self._seen.version = self._version
@@ -207,7 +207,7 @@ class JsonlQueue(MemoryQueue):
 
     def close(self) -> None:
         with self._changed:
-            self._doorbell.close()
+            self._watch.close()
             self._journal.close()
             if self._audit is not None:
                 self._audit.close()

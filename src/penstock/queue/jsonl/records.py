@@ -1,4 +1,4 @@
-"""What a journal line says: how rows changed, not what was asked.
+"""Records of the journal: the changes of rows, not the requests.
 
 A later version with other rules replays the same lines to the same rows.
 """
@@ -16,13 +16,13 @@ from penstock.queue.memory.table import Table
 from penstock.queue.rules.pauses import Pause
 
 Group: TypeAlias = tuple[list[str], Changes]
-"""Rows, one after the other, that changed in the same way."""
+"""Rows that changed in the same way."""
 
 _FIELD_TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Job)}
 
 
 class Record(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """One transaction: rows that came, then changes in their order, then rows that went."""
+    """One transaction: new rows, then changes in order, then deleted rows."""
 
     n: int
     at: datetime
@@ -35,7 +35,7 @@ class Record(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
 
 
 class RecordedTable(Table):
-    """Rows that remember what was done to them since ``forget``."""
+    """Table with a record of all changes since ``forget``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,15 +51,15 @@ class RecordedTable(Table):
         self.new.append(job)
 
     def change(self, job: Job, changes: Changes) -> Job:
-        self._note([job.queue_id], changes)
+        self._record([job.queue_id], changes)
         return super().change(job, changes)
 
     def change_alike(self, jobs: Sequence[Job], changes: Changes) -> list[Job]:
-        self._note([job.queue_id for job in jobs], changes)
+        self._record([job.queue_id for job in jobs], changes)
         change = super().change
         return [change(job, changes) for job in jobs]
 
-    def _note(self, ids: list[str], changes: Changes) -> None:
+    def _record(self, ids: list[str], changes: Changes) -> None:
         if self.changed and self.changed[-1][1] == changes:
             self.changed[-1][0].extend(ids)
         else:
@@ -73,14 +73,14 @@ class RecordedTable(Table):
         self.known_pauses = {pause.scope: pause for pause in pauses}
 
     def restore(self, jobs: Iterable[Job]) -> None:
-        """Rows as a snapshot or a record has them. Raises ValueError when one is there already."""
+        """Insert rows of a snapshot or record. Raises ValueError if a row exists."""
         for job in jobs:
             if job.queue_id in self.rows:
                 raise ValueError(f"job {job.queue_id} is there already")
             super().insert(job)
 
     def replay(self, record: Record) -> None:
-        """Do again what a record says. Raises ValueError when it does not fit these rows."""
+        """Apply a record. Raises ValueError if a row is missing or exists already."""
         self.restore(record.new)
         for ids, plain in record.changed:
             changes = _typed(plain)
@@ -103,7 +103,7 @@ def _typed(plain: Changes) -> Changes:
 
 
 class _Row(Job, frozen=True, omit_defaults=True):
-    """A job as it is written: without the many fields that still are as they begin."""
+    """A job as written: without fields at their defaults."""
 
 
 _encoder = msgspec.json.Encoder()
@@ -128,10 +128,10 @@ def decode_job(line: bytes) -> Job:
 
 
 def as_written(jobs: Sequence[Job]) -> Sequence[Job]:
-    # payload_json stays the string it is: written as raw JSON it reads a little nicer, but a row then takes
-    # 3.1 µs to load instead of 0.8, and a line break in it would break the line.
+    # payload_json stays a string: as raw JSON it is a little easier to read, but a row takes 3.1 µs to load
+    # instead of 0.8, and a line break in it would break the line.
     return msgspec.convert(jobs, list[_Row], from_attributes=True) if jobs else []
 
 
-def in_order(pauses: Iterable[Pause]) -> list[Pause]:
+def sorted_pauses(pauses: Iterable[Pause]) -> list[Pause]:
     return sorted(pauses, key=lambda pause: pause.order)

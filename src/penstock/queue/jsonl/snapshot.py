@@ -1,4 +1,4 @@
-"""The whole state in one file: a header, a line a job, pauses, workers, and a line to say it is complete."""
+"""Snapshot of the whole state: header, one line per job, pauses, workers, and a final line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHUNK = 1_000
 
 
 class JournalState(NamedTuple):
-    """Everything up to record ``n``."""
+    """The state up to record ``n``."""
 
     n: int
     table: RecordedTable
@@ -34,7 +34,7 @@ class _Header(msgspec.Struct):
 
 
 class _Trailer(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    """A line after the rows: one of these is set."""
+    """A line after the rows: one of the fields is set."""
 
     paused: Pause | None = None
     worker: WorkerReport | None = None
@@ -51,12 +51,12 @@ def empty() -> JournalState:
 
 
 def chunks(state: JournalState) -> Iterator[bytes]:
-    """The file in pieces, so that a large one is not held twice."""
+    """Yield the file in pieces, so a large file is not in memory twice."""
     yield _line(_Header(state.n, len(state.table.rows), VERSION))
     jobs = iter(state.table.rows.values())
     while part := list(islice(jobs, _CHUNK)):
         yield records.encode_jobs(part)
-    for pause in records.in_order(state.table.pauses()):
+    for pause in records.sorted_pauses(state.table.pauses()):
         yield _line(_Trailer(paused=pause))
     for worker in state.workers.values():
         yield _line(_Trailer(worker=worker))
@@ -68,7 +68,7 @@ def _line(value: msgspec.Struct) -> bytes:
 
 
 def parse(path: Path, lines: Sequence[bytes] | None) -> JournalState:
-    """Raises ``StateDamaged`` with the line, or ``SchemaMismatch`` when a newer version wrote it."""
+    """Parse a snapshot. Raises ``StateDamaged`` with the line, or ``SchemaMismatch`` for a newer version."""
     if lines is None:
         return empty()
     number = 1

@@ -1,26 +1,27 @@
-"""An order of rows that need not be told when a row goes elsewhere."""
+"""A heap with lazy deletion: stale entries are skipped when they reach the top."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from penstock.job import Job
 
 K = TypeVar("K")
 
 _SLACK = 64
-"""Dead entries that are not worth clearing away."""
+"""Number of stale entries that are not worth removing."""
 
 
 class LazyHeap(Generic[K]):
-    """Rows ordered by key, smallest first. An entry lives as long as its row is that very object.
+    """Rows ordered by key, smallest first. An entry is valid while the table holds the same object.
 
-    A changed row is another object, so nothing has to be taken out: what died is skipped when it surfaces.
-    Most rows come in order. Those stand in a sorted run, where they cost next to nothing; the others in a
-    heap beside it. Nothing is put in its place before somebody reads.
+    A changed row is another object, so nothing has to be removed: a stale entry is skipped at the top. Most
+    rows come in order; they are in a sorted run, which costs next to nothing, the others in a heap. Rows
+    are sorted only when they are read.
     """
 
     def __init__(self, rows: Mapping[str, Job], key: Callable[[Job], K]) -> None:
@@ -38,11 +39,11 @@ class LazyHeap(Generic[K]):
         self._fresh.append(job)
         if len(self._fresh) > self._fresh_room:
             self._fresh = [job for job in self._fresh if self._rows.get(job.queue_id) is job]
-            # Room for as many again: so each row pays for a few looks only.
+            # Room for as many again, so that each row is checked only a few times.
             self._fresh_room = 2 * len(self._fresh) + _SLACK
 
     def __bool__(self) -> bool:
-        """False only if it is empty; what is in it may all be dead."""
+        """False only for an empty heap; all entries may be stale."""
         return bool(self._fresh or self._run or self._heap)
 
     def first(self) -> Job | None:
@@ -51,7 +52,7 @@ class LazyHeap(Generic[K]):
         return min(heads)[2] if heads else None
 
     def ordered(self) -> Iterator[Job]:
-        """All rows in order. Do not change any meanwhile."""
+        """Yield all rows in order. Do not change rows while reading."""
         self._settle()
         if not self._heap:
             return (entry[2] for entry in self._running())
@@ -80,7 +81,7 @@ class LazyHeap(Generic[K]):
         return self._rows.get(entry[2].queue_id) is entry[2]
 
     def _settle(self) -> None:
-        """Put fresh rows in their place, and leave behind what died at the heads of run and heap."""
+        """Sort fresh rows in, and drop stale entries at the heads of run and heap."""
         if self._fresh:
             self._place_fresh()
         while self._head < len(self._run) and not self._lives(self._run[self._head]):
@@ -91,7 +92,7 @@ class LazyHeap(Generic[K]):
             heapq.heappop(self._heap)
 
     def _place_fresh(self) -> None:
-        # The number keeps two entries with one key from being ordered by their jobs, which have no order.
+        # The number decides between equal keys, because jobs have no order.
         entries = [(self._key(job), next(self._numbers), job) for job in self._fresh]
         self._fresh = []
         for entry in entries:
@@ -104,3 +105,24 @@ class LazyHeap(Generic[K]):
             self._run = sorted(entry for entry in entries if self._lives(entry))
             self._head, self._heap = 0, []
             self._room = 2 * len(self._run) + _SLACK
+
+
+Order: TypeAlias = tuple[int, datetime, str]
+"""Claim order within one priority: turn, created_at, queue_id."""
+
+
+def order(job: Job) -> Order:
+    return (job.turn, job.created_at, job.queue_id)
+
+
+def claim_order(job: Job) -> tuple[int, Order]:
+    """Return the sort key of the claim order over all priorities."""
+    return (-job.priority, order(job))
+
+
+def place(job: Job) -> tuple[int, int, datetime, str]:
+    return (-job.priority, job.turn, job.created_at, job.queue_id)
+
+
+def backwards(job: Job) -> int:
+    return -job.turn

@@ -1,4 +1,4 @@
-"""The reference engine: every rule over plain dictionaries. Nothing outlives the process."""
+"""The memory engine, the reference for all rules. Nothing outlives the process."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from penstock.job import (
 )
 from penstock.queue import fork_hooks
 from penstock.queue.engine import Engine
+from penstock.queue.memory.lazy_heap import claim_order
 from penstock.queue.memory.table import Table
 from penstock.queue.protocol import COUNTABLE, POSITION_CAP
 from penstock.queue.rules import locks, pause_batches, pauses
 from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS, choose
 from penstock.queue.rules.next_jobs import first_of_each_lock
-from penstock.queue.rules.row_order import claim_order
 
 FREEING = frozenset({"add", "settle", "exchange", "cancel", "requeue", "resume", "reconcile", "purge"})
-"""Writes after which more can be claimed. A claim is none: an idle worker would wake itself for ever."""
+"""Writes after which more rows may be claimable. Not claims: an idle worker would wake itself for ever."""
 
 
 class _Taken(msgspec.Struct):
-    """``list[Claim]`` for ``convert``, which works out a struct once but a list on every call."""
+    """Struct around ``list[Claim]``: ``convert`` caches a struct type, but not a list type."""
 
     claims: list[Claim]
 
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class _SeenVersion(threading.local):
-    """The version each thread was told of last: what one thread hears, the others have not heard."""
+    """The last version seen by each thread."""
 
     version = 0
 
@@ -63,8 +63,8 @@ class MemoryQueue(Engine[Table]):
         self._version = 0
         self._seen = _SeenVersion()
         self.rows_read = 0
-        """Candidates the last claim looked at: what its cost depends on."""
-        fork_hooks.watch(self)
+        """Candidates read by the last claim, which determine its cost."""
+        fork_hooks.register(self)
 
     def _write(self, what: str, work: Callable[[Table], T]) -> T:
         with self._writing(what) as table:
@@ -86,9 +86,9 @@ class MemoryQueue(Engine[Table]):
     def _claim(self, rows: Table, request: ClaimRequest, now: datetime) -> list[Claim] | None:
         table = rows
         known = table.pauses()
-        self._resuming = pauses.under_way(known) is not None
+        self._resuming = pauses.active_resume(known) is not None
         self.rows_read = 0
-        if pauses.shut(known):
+        if pauses.everything_paused(known):
             return []
         paused = pauses.held_scopes(known)
         for job in table.due(now, max(request.limit, DUE_AT_ONCE)):
@@ -100,7 +100,7 @@ class MemoryQueue(Engine[Table]):
             batch = self._candidates(table, size, oldest=request.oldest and number == 0)
             self.rows_read += len(batch)
             choice = choose(batch, request.limit - len(taken), first=not taken, locked=locked, paused=paused)
-            for _, alike in groupby(choice.take, _what_a_claim_looks_at):
+            for _, alike in groupby(choice.take, _claim_class):
                 jobs = list(alike)
                 taken += table.change_alike(jobs, transitions.claimed(jobs[0], request, now))
             for job, reason in choice.hold:
@@ -201,7 +201,8 @@ class MemoryQueue(Engine[Table]):
     def busy(self, *, documents: bool = True, now: datetime | None = None) -> bool:
         moment = now or clock.now()
         with self._reading() as table:
-            claimable = not pauses.shut(table.pauses()) and next(table.claimable(), None) is not None
+            paused = pauses.everything_paused(table.pauses())
+            claimable = not paused and next(table.claimable(), None) is not None
             return claimable or table.busy(moment, documents=documents)
 
     def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
@@ -219,7 +220,7 @@ class MemoryQueue(Engine[Table]):
             return sorted(self._workers.values(), key=lambda worker: worker.worker_id)
 
     def wait(self, timeout: float) -> bool:
-        if self._comes_again():
+        if self._has_unfinished_work():
             return True
         with self._changed:
             woken = self._changed.wait_for(lambda: self._version != self._seen.version, timeout)
@@ -230,17 +231,17 @@ class MemoryQueue(Engine[Table]):
         return ["memory:// keeps nothing when the process ends"]
 
     def migrate(self) -> None:
-        """Nothing to bring up to date: the rows are this version's own values."""
+        """Do nothing: the rows are values of this version."""
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there are no resources."""
 
     def after_fork(self) -> None:
         self._changed = threading.Condition(threading.RLock())
 
 
-def _what_a_claim_looks_at(job: Job) -> tuple[str, int, bool]:
-    """Jobs that are alike in this change alike, see ``transitions.claimed``."""
+def _claim_class(job: Job) -> tuple[str, int, bool]:
+    """Return the values on which ``transitions.claimed`` depends: equal jobs change alike."""
     return job.item_type, job.claim_number, job.lock_key is None
 
 

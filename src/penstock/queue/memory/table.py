@@ -1,4 +1,4 @@
-"""The rows of an in-memory queue with the same indexes the SQL engines have, kept on every change."""
+"""Rows of a memory queue, with the indexes of the SQL engines, updated on every change."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import msgspec
 from penstock import transitions
 from penstock.errors import DuplicateId
 from penstock.job import CHILDREN, Changes, Held, Job, NewJob, Scope, Settlement, Status
-from penstock.queue.memory.lazy_heap import LazyHeap
+from penstock.queue.memory.lazy_heap import LazyHeap, Order, backwards, claim_order, order, place
 from penstock.queue.rules.next_jobs import NextJob
 from penstock.queue.rules.pauses import ClaimPosition, Pause, RowPosition
-from penstock.queue.rules.row_order import Order, backwards, claim_order, order, place
 from penstock.queue.rules.rows import ChildCount, Finished
 from penstock.row_counts import Class, class_of
 
@@ -25,6 +24,8 @@ FEW = 64
 
 
 class Table:
+    """Rows and indexes of one queue."""
+
     def __init__(self) -> None:
         self.rows: dict[str, Job] = {}
         self.live_keys: dict[tuple[str, str, str], str] = {}
@@ -43,12 +44,12 @@ class Table:
         self._flows_room = FEW
         self._parked: dict[str, LazyHeap[tuple[int, Order]]] = {}
         self._front: defaultdict[str, set[str]] = defaultdict(set)
-        """Claimable rows with a turn below zero, by the lock they want."""
+        """Claimable rows with a turn below zero, by lock key."""
         self._paused = LazyHeap(self.rows, claim_order)
         self._children: defaultdict[tuple[str, int | None], dict[str, str]] = defaultdict(dict)
         self._trees: defaultdict[str, dict[str, None]] = defaultdict(dict)
 
-    # Changing rows.
+    # Changes.
 
     def refuse_taken(self, new: Sequence[NewJob], parent: Job | None = None) -> None:
         siblings = self._children.get((parent.queue_id, parent.run), {}) if parent else {}
@@ -99,11 +100,11 @@ class Table:
 
     def finish(self, settlements: Sequence[Settlement], now: datetime) -> Finished:
         if self._parked:
-            # Every ending must be asked for its lock, which only the general path does.
+            # Every end has to pass on its lock, which only the general path does.
             return Finished([False] * len(settlements))
         plain = [self._plain(settlement) for settlement in settlements]
         claims = [(job, each) for job, each in zip(plain, settlements, strict=True) if job is not None]
-        # Claims that are alike in this end alike, see ``transitions.settled``.
+        # Claims equal in these values end alike, see ``transitions.settled``.
         for _, group in groupby(claims, key=lambda claim: (claim[0].lost_count, claim[1].result_json)):
             alike = list(group)
             self.change_alike([job for job, _ in alike], transitions.settled(*alike[0], now))
@@ -173,7 +174,7 @@ class Table:
         flow = self._last_turns.get((job.tenant_id, job.priority))
         if flow is None:
             if len(self._last_turns) > self._flows_room:
-                # Tenants that left; asked for only now, as leaving must cost nothing.
+                # Remove tenants without rows; only here, so that leaving costs nothing.
                 self._last_turns = {key: flow for key, flow in self._last_turns.items() if flow.first()}
                 self._flows_room = 2 * len(self._last_turns) + FEW
             flow = self._last_turns[job.tenant_id, job.priority] = LazyHeap(self.rows, backwards)
@@ -186,7 +187,7 @@ class Table:
             self.pending_children += number
 
     def _leave(self, job: Job) -> None:
-        """The row is changed or gone by now, so the heaps know already."""
+        """Remove a row from the dictionaries; the heaps skip stale rows themselves."""
         self.tallies[class_of(job)] -= 1
         if job.status is Status.PENDING:
             self._count_pending(job, -1)
@@ -221,15 +222,15 @@ class Table:
         elif job.lock_key is not None:
             self.lock_holders.pop(job.lock_key, None)
 
-    # Reading through the indexes.
+    # Reads.
 
     def get(self, queue_id: str) -> Job | None:
         return self.rows.get(queue_id)
 
     peek = get
 
-    def hold(self, ids: Collection[str]) -> None:
-        """The transaction holds the whole table."""
+    def lock_rows(self, ids: Collection[str]) -> None:
+        """Do nothing: the transaction locks the whole table."""
 
     def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
         queue_id = self.live_keys.get((tenant_id, branch, key))
@@ -241,14 +242,14 @@ class Table:
         return min(sum(n for (kind, _), n in self.backlog_counts.items() if kind is functions), cap)
 
     def claimable(self) -> Iterator[Job]:
-        """In claim order. Do not change rows while reading."""
+        """Yield claimable rows in claim order. Do not change rows while reading."""
         for priority in range(HIGHEST, -1, -1):
             for heap in (self._returned[priority], self._numbered[priority]):
                 if heap:
                     yield from heap.ordered()
 
     def upcoming(self, item_type: str | None, now: datetime) -> Iterator[NextJob]:
-        """In claim order; due rows first, which the next claim takes up. Do not change rows while reading."""
+        """Yield due rows, then claimable rows in claim order. Do not change rows while reading."""
         for job in chain(self.due(now), self.claimable()):
             holder = self.lock_holders.get(job.lock_key) if job.lock_key is not None else None
             if item_type in (None, job.item_type) and holder in (None, job.queue_id):
@@ -264,12 +265,12 @@ class Table:
                 yield first
 
     def head_turn(self, priority: int) -> int | None:
-        """Smallest turn >= 0 that can be claimed now."""
+        """Return the smallest turn >= 0 of the claimable rows."""
         first = self._numbered[priority].first()
         return first.turn if first else None
 
     def last_turn(self, tenant_id: str, priority: int) -> int | None:
-        """Largest turn of the tenant's pending rows, held ones included."""
+        """Return the largest turn of a tenant's pending rows, held rows included."""
         flow = self._last_turns.get((tenant_id, priority))
         last = flow.first() if flow else None
         return last.turn if last else None
@@ -277,15 +278,15 @@ class Table:
     def first_parked(self, lock_keys: Collection[str]) -> list[Job]:
         heaps = [self._parked.get(key) for key in lock_keys if key not in self.lock_holders]
         parked = [heap.first() for heap in heaps if heap]
-        return [job for job in parked if job is not None and not self._follows(job)]
+        return [job for job in parked if job is not None and not self._is_behind_front(job)]
 
-    def _follows(self, parked: Job) -> bool:
-        """Whether a row of its lock with a turn below zero comes before it and can be claimed."""
+    def _is_behind_front(self, parked: Job) -> bool:
+        """Whether a claimable row of the same lock with a turn below zero comes first."""
         front = self._front.get(parked.lock_key or "", ())
         return any(claim_order(self.rows[queue_id]) < claim_order(parked) for queue_id in front)
 
     def parked_before(self, job: Job) -> bool:
-        """Whether a row of the same lock and priority is parked and comes before this one."""
+        """Whether a parked row of the same lock and priority comes first."""
         if job.lock_key is None or job.lock_held or job.lock_key not in self._parked:
             return False
         ahead = takewhile(
@@ -299,26 +300,26 @@ class Table:
         return list(islice(due, limit))
 
     def next_in_line(self) -> Iterator[Job]:
-        """The first row of each priority, and of what is held by each reason."""
+        """Yield the first row of each priority and of each held reason."""
         yield from self.priority_heads()
         firsts = [self._paused.first(), self._scheduled.first()]
         firsts += [heap.first() for heap in islice(self._parked.values(), 1)]
         yield from (job for job in firsts if job is not None)
 
     def busy(self, now: datetime, *, documents: bool) -> bool:
-        """Something runs, waits for a document (where those count), is due, or is in back-off."""
+        """Whether a job runs, waits for a document (with ``documents``), is due or in back-off."""
         waiting = self.waiting if documents else ()
         if self.leased or any(self.rows[queue_id].waiting_for != CHILDREN for queue_id in waiting):
             return True
         return any(job.retry_count or (job.run_at and job.run_at <= now) for job in self._scheduled.ordered())
 
     def expired(self, now: datetime) -> list[Job]:
-        """Few are in progress at a time, so a look at each is cheaper than an order kept at every claim."""
+        """List rows past their lease. Few rows run at a time, so a scan is cheaper than an index."""
         leased = ((self.rows[queue_id].lease_until, queue_id) for queue_id in self.leased)
         late = sorted((until, queue_id) for until, queue_id in leased if until is not None and until < now)
         return [self.rows[queue_id] for _, queue_id in late]
 
-    def pauses(self, *, to_change: bool = False) -> list[Pause]:  # noqa: ARG002 - nobody else changes them
+    def pauses(self, *, to_change: bool = False) -> list[Pause]:  # noqa: ARG002 - one transaction at a time
         return list(self.known_pauses.values())
 
     def may_move(self) -> bool:

@@ -1,0 +1,11 @@
+"""The PostgreSQL engine: one server, workers on many hosts.
+
+- ``queue``: the queue protocol on PostgreSQL
+- ``rows``: rows of one transaction
+- ``values``: encoding of jobs and arrays
+- ``transaction``: one transaction as a pipeline, with retries
+- ``claim``: one claim, with its fast path
+- ``addition``: the fast path of add
+- ``joined_transaction``: add inside a transaction of the caller
+- ``listener``: waits for notifications
+"""

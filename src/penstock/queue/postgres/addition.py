@@ -1,6 +1,6 @@
-"""Adding one job to a PostgreSQL queue in one round trip, where nothing stands in its way.
+"""Fast path of add on PostgreSQL: one plain job in one statement and round trip.
 
-The statement is a transaction of its own. It decides nothing: what it does not write, the rules decide on.
+The statement is its own transaction. It decides nothing: a job that it does not write is left to the rules.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 
 from penstock.database.postgres_connections import Connection, PostgresConnections
-from penstock.database.postgres_errors import AGAIN
+from penstock.database.postgres_errors import RETRYABLE_ERRORS
 from penstock.job import Job, QueueLimits
 from penstock.queue.postgres.rows import SQL
 from penstock.queue.postgres.transaction import refusal
@@ -26,22 +26,22 @@ _PARAMETERS = list(dict.fromkeys(_PLACE.findall(SQL["add_plain"])))
 _ADD = _PLACE.sub(lambda found: f"${_PARAMETERS.index(found[1]) + 1}", SQL["add_plain"]).encode()
 _NAME = b"penstock_add"
 _prepared: WeakSet[Connection] = WeakSet()
-"""Sessions that know the statement."""
+"""Sessions with the prepared statement."""
 _FOUND = b"SELECT created_at FROM unified_queue WHERE queue_id = %s"
 
 
-def add_plain(connections: PostgresConnections, channel: str, job: Job, limits: QueueLimits) -> bool:
-    """Whether it was written; if not, nothing was."""
+def try_add(connections: PostgresConnections, channel: str, job: Job, limits: QueueLimits) -> bool:
+    """Try to add a job. False: nothing was written."""
     values = _values(job, limits) | {"channel": channel}
     with connections.borrowed() as connection:
         try:
             return _sent(connection, values)
-        except AGAIN:
+        except RETRYABLE_ERRORS:
             return False
         except psycopg.Error as error:
             if not connection.broken:
                 raise refusal(error, connections, in_doubt=False) from error
-    # A session that ended while nobody used it, or in the middle of this. By its id the row tells which.
+    # The session ended while idle, or during this call. The row with this id tells which.
     with connections.borrowed() as connection:
         try:
             return _sent(connection, values) or _is_there(connection, job)
@@ -50,10 +50,10 @@ def add_plain(connections: PostgresConnections, channel: str, job: Job, limits: 
 
 
 def _sent(connection: Connection, values: dict[str, str | None]) -> bool:
-    """Past the driver's cursors: turning twenty values into parameters costs more than all else here."""
+    """Send without the driver's cursors: adapting twenty values would cost more than all the rest."""
     sent = [None if (value := values[name]) is None else value.encode() for name in _PARAMETERS]
     if connection in _prepared:
-        # After a ROLLBACK the driver has the session forget its statements, and this one with them.
+        # After a ROLLBACK the driver deallocates all prepared statements of the session.
         with suppress(psycopg.errors.InvalidSqlStatementName):
             return _executed(connection, sent)
     _prepare(connection)
@@ -71,14 +71,14 @@ def _prepare(connection: Connection) -> None:
         _answer(connection)
     except BaseException:
         if not connection.broken:
-            # Whether the session knows the statement now is not known here; once more it would refuse it.
+            # It is unknown whether the statement is prepared; a second PREPARE would fail.
             connection.close()
         raise
     _prepared.add(connection)
 
 
 def _answer(connection: Connection) -> PGresult:
-    # The commit comes after the statement's own answer: a session that ends there says so behind it.
+    # The commit follows the result of the statement: its failure is in a later result.
     results: list[PGresult] = connection.wait(execute(connection.pgconn))
     for result in results:
         if result.status == ExecStatus.FATAL_ERROR:
@@ -92,7 +92,7 @@ def _is_there(connection: Connection, job: Job) -> bool:
 
 
 def _values(job: Job, limits: QueueLimits) -> dict[str, str | None]:
-    """All as text: a number's size would make it another statement to the driver."""
+    """Encode all values as text: with sized numbers the driver would see different statements."""
     functions = job.item_type == "function"
     return {
         "queue_id": job.queue_id,

@@ -1,9 +1,9 @@
-"""One claim on PostgreSQL: look and lock, choose, take, hold back.
+"""One claim on PostgreSQL: read and lock candidates, choose, take, hold back.
 
-Locks of jobs follow a protocol, as several claimers look at once: each key is tried as an advisory lock by
-the look itself (failing means park, never wait); whether it is held, and whether the row is the head of its
-key's line, is asked by a later statement; and after the commit whoever freed a key or parked for it looks
-once more (``wake``), so that no row waits for ever.
+Job locks follow a protocol, as several workers claim at once. The statement that reads candidates tries each
+key as an advisory lock (failure means park, never wait). A later statement checks whether the key is held and
+whether the row is the first of its key. After the commit, the transaction that freed a key or parked a row
+checks once more (``wake``), so that no row waits for ever.
 """
 
 from __future__ import annotations
@@ -16,50 +16,50 @@ from typing import Any, NamedTuple, TypeAlias
 import psycopg
 
 from penstock.database.postgres_connections import PostgresConnections
-from penstock.database.postgres_errors import AGAIN
+from penstock.database.postgres_errors import RETRYABLE_ERRORS
 from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope
 from penstock.queue.postgres.rows import PostgresRows
 from penstock.queue.postgres.transaction import refusal
 from penstock.queue.postgres.values import as_pause, texts, times
 from penstock.queue.rules import locks
 from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
-from penstock.queue.rules.pauses import held_scopes, shut, under_way
+from penstock.queue.rules.pauses import active_resume, everything_paused, held_scopes
 from penstock.queue.sql.statements import CLAIM_COLUMNS, LOCK_CAP
 
 _OWN = 5
-"""Columns of a candidate before those of its claim: id, turn, lock_key, whether it holds the lock, got it."""
+"""Columns of a candidate before those of its claim: id, turn, lock_key, lock held, advisory lock taken."""
 _TENANT_AT = _OWN + CLAIM_COLUMNS.index("tenant_id")
 _COLLECTION_AT = _OWN + CLAIM_COLUMNS.index("collection")
 _TYPE_AT = _OWN + CLAIM_COLUMNS.index("item_type")
 MOST_ROUNDS = 12
-"""Looks of one transaction. Where a pause meets lines of locks, a look finds the head of each line only, and
+"""Rounds of one transaction. With a pause and many locks, a round finds only the first row of each lock, and
 a resume waits for the transaction."""
 Row: TypeAlias = tuple[Any, ...]
 Cursor: TypeAlias = psycopg.Cursor[Row]
 
 
 class Candidates(NamedTuple):
-    """What was sent and not read yet."""
+    """Statements sent, with results not read yet."""
 
     before: Cursor
     candidates: Cursor
 
 
 class FastClaim(NamedTuple):
-    """The same in the hope of the usual case: one statement looks and takes, or says that it did not."""
+    """The fast path: one statement which reads and takes rows, or reports a special case."""
 
     answer: Cursor
     until: datetime
 
 
 class ClaimResult:
-    """What was asked for; what came of it is known once the transaction is over."""
+    """Claims of a transaction; refused rows are known only after the end of the transaction."""
 
     def __init__(self, claims: list[Claim], update: Cursor | None = None, *, complete: bool = True) -> None:
         self._claims = claims
         self._update = update
         self.complete = complete
-        """Nothing was held back, so that there is nothing to fill up."""
+        """No row was held back or refused, so there is nothing to claim again."""
 
     def claims(self) -> list[Claim]:
         if self._update is not None:
@@ -72,82 +72,84 @@ class ClaimResult:
 
 
 class PostgresClaim:
+    """One claim inside a transaction."""
+
     def __init__(self, rows: PostgresRows, request: ClaimRequest, now: datetime, *, before: int = 0) -> None:
-        """``before``: how many this claim has taken already, in a transaction before."""
+        """``before``: the number of rows taken in an earlier transaction of this claim."""
         self._rows = rows
         self._request = request
         self._now = now
         self._before = before
         self.rows_read = 0
         self.keyed = 0
-        """How many of the rows of a look wanted a lock."""
+        """Largest number of rows of a round that want a lock."""
         self.plain = True
-        """Whether there was nothing to choose, as far as was seen."""
+        """Whether all rows seen were plain."""
         self._locks = LOCK_CAP
-        """How many keys this transaction may still try: it keeps their advisory locks until it ends."""
+        """Number of keys this transaction may still try: advisory locks are kept until it ends."""
         self._oldest: str | None = None
-        """The row that this claim starts with because it is the oldest."""
-        self.shut = False
+        """The first row of the claim, because it is the oldest."""
+        self.all_paused = False
         """Whether everything is paused."""
         self.resuming = False
-        """Whether rows that a pause held back are being released."""
+        """Whether a resume is active."""
 
-    def grasp(self) -> FastClaim:
-        """Sent together with what comes before it."""
+    def try_fast_claim(self) -> FastClaim:
+        """Send the fast path, together with earlier statements."""
         until = self._now + self._request.lease
         values = {"now": self._now, "until": until, "worker_id": self._request.worker_id}
         return FastClaim(self._rows.send("take_plain", **values, limit=self._request.limit), until)
 
-    def grasped(self, grasp: FastClaim) -> list[Claim] | None:
-        """None where there was something to choose: then nothing is taken yet."""
-        found = grasp.answer.fetchall()
-        claims = [_claim(row, grasp.until, own=2) for row in found if row[1]]
-        # What was locked is taken; if not, the long way finds out why.
+    def read_fast_claim(self, fast: FastClaim) -> list[Claim] | None:
+        """Read the result of the fast path. None: a special case, nothing is taken."""
+        found = fast.answer.fetchall()
+        claims = [_claim(row, fast.until, own=2) for row in found if row[1]]
+        # Locked rows were taken; if not, the general path finds out why.
         self.plain = found[0][0] and (bool(claims) or found[0][2] is None)
         self.rows_read += len(claims)
         return claims if self.plain else None
 
-    def look(self, most: int) -> Candidates:
-        """Sent together with what comes before it; where a claim starts with the oldest, it looks later."""
+    def send_candidates(self, most: int) -> Candidates:
+        """Send the candidate query, together with earlier statements."""
         before = self._rows.send("before_claim", now=self._now)
         limit = min(most, self._request.limit)
         return Candidates(before, self._rows.send("candidates", limit=limit, locks=self._locks))
 
     def take(self, look: Candidates) -> ClaimResult | None:
-        """What was found is taken or held back, all of it: whoever claims meanwhile passes over it.
+        """Take or hold back all candidates: concurrent claims skip them meanwhile.
 
-        None where nothing was taken and there is more to look at.
+        None: nothing was taken, and there are more rows.
         """
         due, paused = self._read(look.before)
         candidates = look.candidates.fetchall()
-        if self.shut:
+        if self.all_paused:
             return ClaimResult([])
         found, cut = self._tried(candidates)
         if due:
-            # What is due now may come before what was found.
+            # A due row may come before the candidates.
             self._promote()
             return None if (claims := self._rounds(paused, None)) is None else ClaimResult(claims)
         self.plain = self.plain and not (paused or self.keyed) and all(row[1] != SUSPECT for row in found)
         if not paused and self._simple(found):
-            # The answer is read after the commit: until then it is not known which rows were refused.
+            # The result is read after the commit, so refused rows are unknown until then.
             return self._take(found)
         claims = self._rounds(paused, (found, cut))
         return None if claims is None else ClaimResult(claims, complete=self._locks > 0)
 
     def run(self) -> list[Claim] | None:
         due, paused = self._read(self._rows.send("before_claim", now=self._now))
-        if self.shut:
+        if self.all_paused:
             return []
         if due:
             self._promote()
         return self._rounds(paused, None)
 
     def _read(self, before: Cursor) -> tuple[bool, frozenset[Scope]]:
-        """Whether anything is due, and what is paused."""
+        """Read whether a row is due, and the paused scopes."""
         found = before.fetchall()
         known = [as_pause(*row[1:]) for row in found if row[1] is not None]
-        self.shut = shut(known)
-        self.resuming = under_way(known) is not None
+        self.all_paused = everything_paused(known)
+        self.resuming = active_resume(known) is not None
         self.plain = not found[0][0]
         return found[0][0], held_scopes(known)
 
@@ -156,7 +158,7 @@ class PostgresClaim:
         number = self._rows.scalar("promote", now=self._now, most=most)
         self._rows.news = self._rows.news or number > self._request.limit
 
-    # The usual case, in which there is nothing to choose.
+    # Plain case: nothing to choose.
 
     def _simple(self, found: list[Row]) -> bool:
         if any(row[1] == SUSPECT or not row[4] for row in found):
@@ -164,12 +166,12 @@ class PostgresClaim:
         wanted = [row[2] for row in found if row[2] is not None and not row[3]]
         return len(set(wanted)) == len(wanted)
 
-    # The general case.
+    # General case.
 
     def _rounds(self, paused: frozenset[Scope], looked: tuple[list[Row], bool] | None) -> list[Claim] | None:
         taken: list[Claim] = []
         room = self._request.limit - self._before
-        # As many rows as the other engines look at in their rounds.
+        # As many rows as the other engines read in their rounds.
         most = self._request.limit + (ROUNDS - 1) * HELD_BACK_AT_ONCE
         rounds = count()
         while looked or (self.rows_read < most and self._locks > 0 and next(rounds) < MOST_ROUNDS):
@@ -178,8 +180,8 @@ class PostgresClaim:
             looked = None
             choice = self._choose(found, room, paused, first=first)
             by_id = {row[0]: row for row in found}
-            # What is paused leaves the line of its lock before the next in line is taken. Only then may a row
-            # held back wake another: not for a lock that is taken now.
+            # Paused rows are held back before the next row of their lock is taken. Rows held back wake others
+            # only after that: not for a lock that is taken now.
             paused = self._hold_for_pause(choice.hold, paused)
             took = self._take([by_id[candidate.row] for candidate in choice.take]).claims()
             taken += took
@@ -189,14 +191,15 @@ class PostgresClaim:
             if (choice.closed and not refused) or not (choice.hold or cut or refused) or (cut and taken):
                 return taken
             if not took:
-                self._clear_away(room, paused)
+                self._hold_ahead(room, paused)
         return taken or None
 
-    def _clear_away(self, room: int, paused: frozenset[Scope]) -> None:
-        """Hold back many at once. Not by ``_candidates``: what that finds is locked, and whoever claims
-        meanwhile would have to pass over it.
+    def _hold_ahead(self, room: int, paused: frozenset[Scope]) -> None:
+        """Hold back many rows at once.
+
+        Not with ``_candidates``, which locks rows: concurrent claims would have to skip them.
         """
-        ahead = [Candidate(*row) for row in self._rows.ask("ahead_rows", limit=HELD_BACK_AT_ONCE)]
+        ahead = [Candidate(*row) for row in self._rows.fetch("ahead_rows", limit=HELD_BACK_AT_ONCE)]
         self.rows_read += len(ahead)
         locked = self._held({each.lock_key for each in ahead if each.lock_key and not each.lock_held})
         choice = choose(ahead, room, first=False, locked=locked, paused=paused)
@@ -205,15 +208,15 @@ class PostgresClaim:
         self._hold(held)
 
     def _candidates(self, size: int, *, oldest: bool) -> tuple[list[Row], bool]:
-        first = self._rows.ask("priority_head") if oldest else []
-        found = self._rows.ask("candidates", limit=size, locks=self._locks - len(first))
+        first = self._rows.fetch("priority_head") if oldest else []
+        found = self._rows.fetch("candidates", limit=size, locks=self._locks - len(first))
         if first:
             self._oldest = first[0][0]
             found = [*first, *(row for row in found if row[0] != first[0][0])][:size]
         return self._tried(found)
 
     def _tried(self, found: list[Row]) -> tuple[list[Row], bool]:
-        """Up to the first whose lock was not even tried; whether that has cut some off."""
+        """Cut the rows before the first with an untried lock. Returns whether some were cut off."""
         untried = next((place for place, row in enumerate(found) if row[4] is None), len(found))
         self.rows_read += untried
         keyed = sum(row[2] is not None and not row[3] for row in found[:untried])
@@ -231,16 +234,16 @@ class PostgresClaim:
         return choose(candidates, room, first=first, locked=locked, paused=paused)
 
     def _held(self, keys: Collection[str]) -> set[str]:
-        found = self._rows.ask("held_locks", keys=texts(keys)) if keys else []
+        found = self._rows.fetch("held_locks", keys=texts(keys)) if keys else []
         return {key for (key,) in found}
 
     def _hold_for_pause(
         self, held: Sequence[tuple[Candidate, Held]], paused: frozenset[Scope]
     ) -> frozenset[Scope]:
-        """Hold back what is paused. What is paused by now: the pause may have ended meanwhile."""
+        """Hold paused rows back. Returns the scopes paused now: a pause may have ended meanwhile."""
         ids = [str(each.row) for each, reason in held if reason is Held.PAUSE]
-        if ids and len(self._rows.ask("hold_for_pause", now=self._now, ids=texts(ids))) < len(ids):
-            return held_scopes(as_pause(*row) for row in self._rows.ask("pauses"))
+        if ids and len(self._rows.fetch("hold_for_pause", now=self._now, ids=texts(ids))) < len(ids):
+            return held_scopes(as_pause(*row) for row in self._rows.fetch("pauses"))
         return paused
 
     def _hold(self, held: Sequence[tuple[Candidate, Held]]) -> None:
@@ -251,7 +254,7 @@ class PostgresClaim:
             rows.send("hold_for_lock", now=self._now, ids=texts(str(each.row) for each in for_lock))
             rows.to_wake.update(each.lock_key for each in for_lock if each.lock_key is not None)
         if for_pause:
-            # Each of them may have been the one woken to take its lock next.
+            # Each of the rows may have been woken for its lock.
             keys = {each.lock_key for each in for_pause if each.lock_key is not None and not each.lock_held}
             rows.to_wake.update(keys)
             locks.wake(rows, sorted(keys), self._now)
@@ -260,7 +263,7 @@ class PostgresClaim:
         if not found:
             return ClaimResult([])
         keys = [None if row[3] else row[2] for row in found]
-        # A row that is refused is parked, and whoever parks looks again.
+        # A refused row is parked, so its lock is checked again after the commit.
         self._rows.to_wake.update(key for key in keys if key is not None)
         leases = {
             item_type: self._now + self._request.lease_of(item_type)
@@ -278,21 +281,21 @@ class PostgresClaim:
         return ClaimResult([_claim(row, leases[row[_TYPE_AT]]) for row in found], update)
 
 
-def take_alone(
+def try_claim_alone(
     connections: PostgresConnections, request: ClaimRequest, now: datetime
 ) -> tuple[list[Claim] | None, int]:
-    """A claim that is a single statement and its own transaction; as ``grasped``. Also how many were read."""
+    """Try the fast path as a transaction of one statement. Returns claims or None, and rows read."""
     with connections.borrowed() as connection:
         try:
             claim = PostgresClaim(PostgresRows(connection), request, now)
-            return claim.grasped(claim.grasp()), claim.rows_read
-        except AGAIN:
+            return claim.read_fast_claim(claim.try_fast_claim()), claim.rows_read
+        except RETRYABLE_ERRORS:
             return None, 0
         except psycopg.Error as error:
             raise refusal(error, connections, in_doubt=connection.broken) from error
 
 
 def _claim(row: Row, until: datetime, *, own: int = _OWN) -> Claim:
-    """``own``: columns that stand before those of the claim."""
+    """Build a claim from a row. ``own``: number of columns before those of the claim."""
     values = (*row[own:], until)
     return Claim(*values)

@@ -1,4 +1,4 @@
-"""Adding inside somebody else's transaction: a psycopg connection, or SQLAlchemy's over one."""
+"""Add jobs inside a transaction of the caller: a psycopg connection, or SQLAlchemy's over one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from psycopg import pq
 from psycopg.rows import tuple_row
 
 from penstock.database.postgres_connections import Connection, PostgresConnections
-from penstock.database.postgres_errors import ours
+from penstock.database.postgres_errors import translate_error
 from penstock.errors import DuplicateId, InvalidRequest
 from penstock.queue.postgres.rows import PostgresRows
 
@@ -20,7 +20,7 @@ _SEARCH = b"SELECT set_config('search_path', %s, %s)"
 
 @contextmanager
 def joined(connection: Any, connections: PostgresConnections, channel: str) -> Iterator[PostgresRows]:
-    """Rows of the caller's transaction. It commits or rolls back as it likes; nothing is undone here."""
+    """Yield rows in the caller's transaction. The caller commits or rolls back."""
     driver = driver_connection(connection)
     rows = PostgresRows(driver)
     rows.joined = True
@@ -29,17 +29,17 @@ def joined(connection: Any, connections: PostgresConnections, channel: str) -> I
             yield rows
             rows.flush()
             if rows.news:
-                # Told when, and only if, the caller commits.
+                # Sent when, and only if, the caller commits.
                 rows.execute("SELECT pg_notify(%(channel)s, '')", {"channel": channel})
     except psycopg.errors.UniqueViolation as error:
         raise DuplicateId(f"a job with that id exists already ({error.diag.message_detail})") from error
     except psycopg.Error as error:
-        raise ours(error, connections.name) or error from error
+        raise translate_error(error, connections.name) or error from error
 
 
 @contextmanager
 def _searched(connection: Connection, schema: str | None) -> Iterator[None]:
-    """The queue's schema in the place of the caller's search path, which it has again afterwards."""
+    """Set the search path to the queue's schema, and restore the caller's search path afterwards."""
     if schema is None:
         yield
         return
@@ -52,20 +52,20 @@ def _searched(connection: Connection, schema: str | None) -> Iterator[None]:
         try:
             yield
         finally:
-            # After an error the server undoes it by itself, and takes no statement until then.
+            # After an error the server rolls back the setting, and accepts no statement before.
             if connection.info.transaction_status is not pq.TransactionStatus.INERROR:
                 cursor.execute(_SEARCH, (before, local))
 
 
 def driver_connection(given: Any) -> psycopg.Connection[tuple[Any, ...]]:
-    """Told by what it can do, so that SQLAlchemy need not be installed."""
+    """Return the psycopg connection. Detects SQLAlchemy by attributes, so no import is needed."""
     if isinstance(given, psycopg.Connection):
         return given
-    asked = getattr(given, "connection", None)
-    if callable(asked) and hasattr(given, "in_transaction"):
-        given = asked()
+    method = getattr(given, "connection", None)
+    if callable(method) and hasattr(given, "in_transaction"):
+        given = method()
     if hasattr(given, "in_transaction") and not given.in_transaction():
-        # Its commit would otherwise not know of what is written here.
+        # Without a begin, its commit would not commit these rows.
         given.begin()
     driver = getattr(getattr(given, "connection", None), "driver_connection", None)
     if not isinstance(driver, psycopg.Connection):

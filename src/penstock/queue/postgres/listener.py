@@ -1,4 +1,4 @@
-"""Sleeping until a PostgreSQL queue has news: LISTEN on a connection of its own, else a look now and then."""
+"""Waiting for changes of a PostgreSQL queue: LISTEN on a separate connection, else polling."""
 
 from __future__ import annotations
 
@@ -13,36 +13,38 @@ from psycopg import sql
 
 from penstock.database.postgres_connections import Connection, PostgresConnections
 from penstock.queue import fork_hooks
-from penstock.queue.shared_wait import SharedWait
+from penstock.queue.wait import SharedWait
 
-LOOK_EVERY_S = 0.1
-"""Behind a pooler, where nobody can listen."""
+POLL_S = 0.1
+"""Interval of polls behind a pooler, where LISTEN does not work."""
 
 
 class _SeenEvents(threading.local):
-    """The count of events at the end of a thread's last wait; a thread's first wait counts as news."""
+    """Event count at the end of a thread's last wait; the first wait returns at once."""
 
     events = -1
 
 
 class PostgresListener:
+    """Notifications for all threads of this process."""
+
     def __init__(
-        self, connections: PostgresConnections, channel: Callable[[], str], anything: Callable[[], bool]
+        self, connections: PostgresConnections, channel: Callable[[], str], any_claimable: Callable[[], bool]
     ) -> None:
         self._connections = connections
         self._channel = channel
-        self._anything = anything
+        self._any_claimable = any_claimable
         self._connection: Connection | None = None
         self.after_fork()
-        fork_hooks.watch(self)
+        fork_hooks.register(self)
 
     def wait(self, timeout: float) -> bool:
         if self._connections.pooled:
-            return self._look(timeout)
+            return self._poll(timeout)
         self._listen()
-        told = self._shared.wait(self._seen.events, timeout, self._watch)
+        notified = self._shared.wait(self._seen.events, timeout, self._watch)
         self._seen.events = self._shared.events
-        return told
+        return notified
 
     def _listen(self) -> None:
         with self._connecting:
@@ -50,42 +52,42 @@ class PostgresListener:
                 connection = self._connections.connect()
                 connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel())))
                 self._connection = connection
-                # What was told before is not known, so this counts as news.
+                # Earlier notifications are unknown, so this counts as an event.
                 self._shared.add_event()
 
     def _watch(self, timeout: float) -> bool:
         connection = self._connection
         try:
-            return connection is None or self._told(connection, timeout)
+            return connection is None or self._read_notifications(connection, timeout)
         except psycopg.OperationalError:
-            # The session is gone, and with it what it was told. Whoever looks now finds out more.
+            # The session ended, and its notifications are lost: wake the waiting threads.
             self._forget()
             return True
 
-    def _told(self, connection: Connection, left: float) -> bool:
-        """Reads the socket itself: the driver's own generator looks again and again while it waits."""
+    def _read_notifications(self, connection: Connection, left: float) -> bool:
+        """Read notifications from the socket: the driver's generator would poll while waiting."""
         connected, deadline = connection.pgconn, time.monotonic() + left
         poll = select.poll()
         poll.register(connected.socket, select.POLLIN)
         while True:
             connected.consume_input()
-            told = False
+            notified = False
             while connected.notifies() is not None:
-                told = True
+                notified = True
             left = deadline - time.monotonic()
-            if told or left <= 0:
-                return told
+            if notified or left <= 0:
+                return notified
             poll.poll(left * 1000)
 
-    def _look(self, timeout: float) -> bool:
+    def _poll(self, timeout: float) -> bool:
         deadline = time.monotonic() + timeout
         while True:
-            if self._anything():
+            if self._any_claimable():
                 return True
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            time.sleep(min(left, LOOK_EVERY_S))
+            time.sleep(min(left, POLL_S))
 
     def _forget(self) -> None:
         connection, self._connection = self._connection, None
@@ -97,7 +99,7 @@ class PostgresListener:
         self._forget()
 
     def after_fork(self) -> None:
-        # Not closed: it is the parent's session.
+        # Not closed: the session belongs to the parent.
         self._connection = None
         self._connecting = threading.Lock()
         self._shared = SharedWait()

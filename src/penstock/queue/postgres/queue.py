@@ -1,4 +1,4 @@
-"""The PostgreSQL engine: many hosts, one server."""
+"""The PostgreSQL engine: workers on many hosts, one server."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from penstock import transitions
 from penstock.database import postgres_schema
-from penstock.database.postgres_clock import ServerClock
-from penstock.database.postgres_connections import PostgresConnections
+from penstock.database.postgres_connections import PostgresConnections, ServerClock
 from penstock.errors import InvalidRequest, StoreError
 from penstock.job import (
     AddResult,
@@ -18,6 +17,7 @@ from penstock.job import (
     Claim,
     ClaimRequest,
     Exchange,
+    Held,
     Job,
     JobQuery,
     NewJob,
@@ -30,35 +30,36 @@ from penstock.job import (
     WorkerReport,
 )
 from penstock.queue.engine import Engine
-from penstock.queue.postgres.addition import add_plain
-from penstock.queue.postgres.claim import ClaimResult, PostgresClaim, take_alone
+from penstock.queue.postgres.addition import try_add
+from penstock.queue.postgres.claim import ClaimResult, PostgresClaim, try_claim_alone
 from penstock.queue.postgres.joined_transaction import joined
 from penstock.queue.postgres.listener import PostgresListener
-from penstock.queue.postgres.row_counts import tally
-from penstock.queue.postgres.rows import PostgresRows
+from penstock.queue.postgres.rows import Found, PostgresRows
 from penstock.queue.postgres.transaction import transact
 from penstock.queue.postgres.values import as_pause, column_value, decoded
 from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
 from penstock.queue.rules import addition, cancellation, pauses, settlement
 from penstock.queue.rules.next_jobs import first_of_each_lock
-from penstock.queue.rules.storable_text import refuse_unstorable, storable
+from penstock.queue.rules.rows import refuse_unstorable, storable
 from penstock.queue.sql import filters
 from penstock.queue.sql.statements import LOCK_CAP
-from penstock.row_counts import RowCounts
+from penstock.row_counts import BOUND, Class, RowCounts, combined
 
 T = TypeVar("T")
 
 MOST_AT_ONCE = 10_000
-"""Rows that one look of a claim asks for at most."""
+"""Largest number of candidates that a claim reads at once."""
 
 _PLANS = {"enable_bitmapscan": "off"}
-"""A bitmap is made of all rows that match before a LIMIT is asked."""
+"""Bitmap scans collect all matching rows before a LIMIT applies."""
 
 OPEN_TOO_LONG_S = 300
-"""Nothing that ended meanwhile can be removed while an older transaction may still look at it."""
+"""Limit for open transactions: the server cannot remove dead rows that an older transaction may see."""
 
 
 class PostgresQueue(Engine[PostgresRows]):
+    """A queue in a PostgreSQL schema. The contract of the methods is in ``queue/protocol.py``."""
+
     def __init__(self, url: str, *, pool_size: int = 4, pooled: bool = False, timeout_s: float = 60) -> None:
         self.rows_read = 0
         self._connections = PostgresConnections(
@@ -68,10 +69,10 @@ class PostgresQueue(Engine[PostgresRows]):
         self._channel = ""
         self._most = MOST_AT_ONCE
         self._plain = True
-        """Whether the last claim found nothing to choose, so that the next may hope for the same."""
-        self._listener = PostgresListener(self._connections, lambda: self._channel, self._anything)
-        self._shut = False
-        """Whether the last claim found everything paused, so that the next asks before it looks."""
+        """Whether the last claim was plain, so that the next tries the fast path."""
+        self._listener = PostgresListener(self._connections, lambda: self._channel, self._any_claimable)
+        self._all_paused = False
+        """Whether the last claim found everything paused, so that the next reads pauses first."""
         try:
             self.migrate()
         except StoreError:
@@ -99,21 +100,21 @@ class PostgresQueue(Engine[PostgresRows]):
     ) -> list[AddResult]:
         moment = now or self.now()
         if connection is None:
-            alone = len(new) == 1 and self._add_alone(new[0], limits, moment)
+            alone = len(new) == 1 and self._try_add_alone(new[0], limits, moment)
             return [alone] if alone else super().add(new, limits=limits, now=moment)
         if any(item.dedupe for item in new):
             raise InvalidRequest("a job that joins a transaction must have dedupe=False")
         with joined(connection, self._connections, self._channel) as rows:
             return addition.add(rows, new, limits, moment)
 
-    def _add_alone(self, new: NewJob, limits: QueueLimits, now: datetime) -> AddResult | None:
-        """None: the general path has to be taken."""
+    def _try_add_alone(self, new: NewJob, limits: QueueLimits, now: datetime) -> AddResult | None:
+        """Try the fast path for one job. None: the general path is required."""
         refuse_unstorable([new])
         job = transitions.added(new, now, 0)
-        # Behind a pooler a transaction begins with what is to hold for it.
+        # Behind a pooler a transaction begins with its settings.
         if job.held is not None or self._connections.pooled:
             return None
-        if not add_plain(self._connections, self._channel, job, limits):
+        if not try_add(self._connections, self._channel, job, limits):
             return None
         return AddResult(job.queue_id, Status.PENDING)
 
@@ -124,8 +125,8 @@ class PostgresQueue(Engine[PostgresRows]):
         self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
     ) -> Exchange:
         moment = now or self.now()
-        if not settlements and self._hopes_for_plain(request) and not self._connections.pooled:
-            alone, self.rows_read = take_alone(self._connections, request, moment)
+        if not settlements and self._expects_plain(request) and not self._connections.pooled:
+            alone, self.rows_read = try_claim_alone(self._connections, request, moment)
             self._plain = alone is not None
             if alone is not None:
                 self._resuming = False
@@ -138,13 +139,13 @@ class PostgresQueue(Engine[PostgresRows]):
         self._cascade(parents, moment, cancellation.stop_children, "cancel")
         claims = taken.claims() if taken is not None else []
         if taken is None or not taken.complete:
-            claims = self._filled_up(claims, request, moment)
-        if self._goes_on(claims, moment):
-            claims = self._filled_up(claims, request, moment)
+            claims = self._fill_up(claims, request, moment)
+        if self._advance_after_claim(claims, moment):
+            claims = self._fill_up(claims, request, moment)
         return Exchange(answers, claims)
 
-    def _filled_up(self, claims: list[Claim], request: ClaimRequest, now: datetime) -> list[Claim]:
-        """The rest of a claim that had to hold rows back."""
+    def _fill_up(self, claims: list[Claim], request: ClaimRequest, now: datetime) -> list[Claim]:
+        """Claim again after rows were held back, up to the limit."""
         before = len(claims)
         if before == request.limit:
             return claims
@@ -155,42 +156,42 @@ class PostgresQueue(Engine[PostgresRows]):
     def _settle_and_take(
         self, rows: PostgresRows, settlements: Sequence[Settlement], request: ClaimRequest, now: datetime
     ) -> tuple[list[Status | None], list[str], ClaimResult | None]:
-        """In two round trips where all that ends is plain and all that is found can be had."""
+        """Settle and claim; in two round trips if all jobs are plain."""
         done = all(each.status is Status.DONE for each in settlements) and settlement.each_once(settlements)
-        if not done or request.oldest or self._shut:
+        if not done or request.oldest or self._all_paused:
             answers, parents = settlement.settle(rows, settlements, now)
-            return answers, parents, self._more(rows, request, now, [])
+            return answers, parents, self._claim_rest(rows, request, now, [])
         sent = rows.send_finish("finish_and_wake", settlements, now) if settlements else None
         claim = PostgresClaim(rows, request, now)
-        grasp = claim.grasp() if self._hopes_for_plain(request) else None
-        look = claim.look(self._most) if grasp is None else None
+        fast = claim.try_fast_claim() if self._expects_plain(request) else None
+        look = claim.send_candidates(self._most) if fast is None else None
         finished = rows.read_finished(sent, settlements) if sent else {}
         claims: list[Claim] | None = None
-        if grasp is not None:
-            claims = claim.grasped(grasp)
+        if fast is not None:
+            claims = claim.read_fast_claim(fast)
             self._plain, self.rows_read = claim.plain, claim.rows_read
             self._resuming = False
         if len(finished) < len(settlements) or any(end.parent_id is not None for end in finished.values()):
             answers, parents = settlement.settle(rows, settlements, now)
-            return answers, parents, self._more(rows, request, now, claims or [])
+            return answers, parents, self._claim_rest(rows, request, now, claims or [])
         rows.to_wake.update(end.lock_key for end in finished.values() if end.lock_key is not None)
         answers = [Status.DONE] * len(settlements)
         if claims is not None:
             return answers, [], ClaimResult(claims)
-        taken = claim.take(look or claim.look(self._most))
+        taken = claim.take(look or claim.send_candidates(self._most))
         self._plain, self.rows_read = claim.plain, claim.rows_read
-        self._shut, self._resuming = claim.shut, claim.resuming
-        # Where every row wants a lock, more would be kept from others than can be had.
+        self._all_paused, self._resuming = claim.all_paused, claim.resuming
+        # If every row wants a lock, a larger read would lock rows that cannot be taken.
         self._most = LOCK_CAP if claim.keyed >= LOCK_CAP else MOST_AT_ONCE
         return answers, [], taken
 
-    def _hopes_for_plain(self, request: ClaimRequest) -> bool:
+    def _expects_plain(self, request: ClaimRequest) -> bool:
         return self._plain and not request.oldest and not request.lease_by_type
 
-    def _more(
+    def _claim_rest(
         self, rows: PostgresRows, request: ClaimRequest, now: datetime, claims: list[Claim]
     ) -> ClaimResult | None:
-        """What there is beside the ``claims`` that this transaction has taken already."""
+        """Claim more rows in the same transaction, up to the limit."""
         if len(claims) == request.limit:
             return ClaimResult(claims)
         more = self._claim(rows, request, now, before=len(claims))
@@ -202,7 +203,7 @@ class PostgresQueue(Engine[PostgresRows]):
         claim = PostgresClaim(rows, request, now, before=before)
         claims = claim.run()
         self.rows_read = claim.rows_read
-        self._shut, self._resuming = claim.shut, claim.resuming
+        self._all_paused, self._resuming = claim.all_paused, claim.resuming
         return claims
 
     def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[RenewResult]:
@@ -216,18 +217,18 @@ class PostgresQueue(Engine[PostgresRows]):
         with self._reading() as rows:
             rows.execute("BEGIN READ ONLY", {})
             try:
-                # Without statistics the planner takes the queue for short, and sorts all of it.
+                # Without statistics the planner assumes a short queue, and sorts all of it.
                 rows.execute("SET LOCAL enable_sort = off", {})
                 pages = rows.upcoming(item_type, moment)
-                # Without a lock on them, which cannot be had by who only reads.
-                known = [as_pause(*row) for row in rows.ask("pauses")]
+                # Without row locks, which a read-only transaction cannot take.
+                known = [as_pause(*row) for row in rows.fetch("pauses")]
                 return rows.jobs_of(first_of_each_lock(pages, limit, known))
             finally:
                 rows.execute("COMMIT", {})
 
     def paused(self) -> frozenset[Scope]:
         with self._reading() as rows:
-            return pauses.paused_scopes(as_pause(*row) for row in rows.ask("pauses"))
+            return pauses.paused_scopes(as_pause(*row) for row in rows.fetch("pauses"))
 
     def get(self, queue_id: str) -> Job | None:
         if not storable([queue_id]):
@@ -254,7 +255,7 @@ class PostgresQueue(Engine[PostgresRows]):
         if not storable(values):
             return []
         with self._reading() as rows, rows.connection.pipeline():
-            # A person may ask for what no index has.
+            # A query of a user may match no index.
             if not self._connections.pooled:
                 rows.execute("BEGIN READ ONLY", {})
             rows.execute("SET LOCAL enable_seqscan = on", {})
@@ -277,7 +278,7 @@ class PostgresQueue(Engine[PostgresRows]):
 
     def tally(self) -> RowCounts:
         with self._reading() as rows:
-            return tally(rows)
+            return _tally(rows)
 
     def oldest(self) -> datetime | None:
         with self._reading() as rows:
@@ -301,7 +302,7 @@ class PostgresQueue(Engine[PostgresRows]):
     def expired(self, *, now: datetime | None = None, limit: int = 100) -> list[Job]:
         moment = now or self.now()
         with self._reading() as rows:
-            return [decoded(row) for row in rows.ask("expired", now=moment, limit=limit)]
+            return [decoded(row) for row in rows.fetch("expired", now=moment, limit=limit)]
 
     def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
         values = {
@@ -316,24 +317,24 @@ class PostgresQueue(Engine[PostgresRows]):
 
     def workers(self) -> list[WorkerReport]:
         with self._reading() as rows:
-            found = rows.ask("workers")
+            found = rows.fetch("workers")
         names = "worker_id host pid started_at seen_at info_json".split()
         return [WorkerReport(**dict(zip(names, row, strict=True))) for row in found]
 
     def wait(self, timeout: float) -> bool:
-        if self._comes_again():
+        if self._has_unfinished_work():
             return True
         return self._listener.wait(timeout)
 
-    def _anything(self) -> bool:
+    def _any_claimable(self) -> bool:
         with self._reading() as rows:
             return bool(rows.scalar("any_claimable"))
 
     def check(self) -> list[str]:
         with self._reading() as rows:
             postgres_schema.verify(rows.connection, self._connections.name)
-            settings: dict[str, str] = dict(rows.ask("durability"))
-            left_open = rows.ask("open_transactions", seconds=OPEN_TOO_LONG_S)
+            settings: dict[str, str] = dict(rows.fetch("durability"))
+            left_open = rows.fetch("open_transactions", seconds=OPEN_TOO_LONG_S)
         name = self._connections.name
         return [
             f"{name} runs with {setting} = off: a power cut can lose what was acknowledged"
@@ -354,3 +355,32 @@ class PostgresQueue(Engine[PostgresRows]):
     def close(self) -> None:
         self._listener.close()
         self._connections.close()
+
+
+FEW_PAGES = 1_000
+"""Tables up to this number of pages, some thousand rows, are counted exactly."""
+
+SAMPLED_PAGES = 200
+
+
+def _tally(rows: PostgresRows) -> RowCounts:
+    """Count rows at a bounded price.
+
+    A counter would have to be written by every transaction: as a statement trigger it cost 12 % of a drain in
+    batches of 100, and 24 % of one job by job. So a large table is counted up to a bound, class by class, and
+    estimated beyond it from random pages.
+    """
+    pages = int(rows.scalar("table_pages"))
+    if pages <= FEW_PAGES:
+        return RowCounts(_counts(rows.fetch("tally_all")))
+    percent = 100 * SAMPLED_PAGES / pages
+    sample = _counts(rows.fetch("tally_sample", percent=percent))
+    return combined(_counts(rows.fetch("tally_bounded", cap=BOUND)), sample, 100 / percent)
+
+
+def _counts(found: Found) -> dict[Class, int]:
+    return {_kind(*row[:3]): row[3] for row in found}
+
+
+def _kind(status: str, held: str | None, item_type: Any) -> Class:
+    return Status(status), None if held is None else Held(held), item_type

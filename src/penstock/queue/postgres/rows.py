@@ -1,8 +1,8 @@
-"""The rows of a PostgreSQL queue, inside one transaction, as the rules see them.
+"""Rows of a PostgreSQL queue inside one transaction, as the rules use them.
 
-What the rules read they read locked, once, and what they write is kept here until somebody has to see it: a
-batch of settlements is one SELECT and one UPDATE however many rows it has. Several processes may do the same,
-so every row is locked before it is decided upon, and a decision that met another's commit is taken again.
+Rows are read and locked once, and changes are kept here until a statement has to see them: a batch of
+settlements is one SELECT and one UPDATE for any number of rows. Several processes do the same at once, so
+every row is locked before a decision, and a transaction that met another commit runs again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from psycopg.rows import tuple_row
 from penstock.database.postgres_connections import Connection
 from penstock.errors import DuplicateId
 from penstock.job import Beat, Changes, Job, NewJob, RenewResult, Scope, Settlement, Status
-from penstock.queue.postgres.flow_turns import FlowTurns
 from penstock.queue.postgres.values import as_pause, changed, decoded, inserted, numbers, texts, times
+from penstock.queue.rules.addition import FlowTurns
 from penstock.queue.rules.next_jobs import LARGEST_PAGE, NextJob, pages
 from penstock.queue.rules.pauses import ABOVE_ALL, ClaimPosition, Pause, RowPosition
-from penstock.queue.rules.rows import ChildCount, Finished
-from penstock.queue.rules.storable_text import storable
+from penstock.queue.rules.rows import ChildCount, Finished, storable
 from penstock.queue.sql.statements import load
 
 SQL = load("postgres")
@@ -36,7 +35,7 @@ _IN_CLAIM_INDEX = frozenset({"status", "held", "turn", "priority"})
 
 
 class Ended(NamedTuple):
-    """What has to be known of a claim that the plain path has ended."""
+    """Columns of a job ended by the plain path."""
 
     lock_key: str | None
     parent_id: str | None
@@ -44,12 +43,14 @@ class Ended(NamedTuple):
 
 
 class PostgresRows:
+    """Rows of one transaction."""
+
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.news = False
-        """Whether anything can be claimed now that could not before."""
+        """Whether rows became claimable, so that waiting workers are notified."""
         self.to_wake: set[str] = set()
-        """Locks to look at once more after the commit."""
+        """Locks to check once more after the commit."""
         self._known: dict[str, Job | None] = {}
         self._new: dict[str, Job] = {}
         self._changed: dict[str, Job] = {}
@@ -58,33 +59,32 @@ class PostgresRows:
         self._turns = FlowTurns()
         self._finished: dict[tuple[str, int], Ended] | None = None
         self.joined = False
-        """Whether the transaction is the caller's own."""
+        """Whether the transaction belongs to the caller."""
         self._pauses: list[Pause] | None = None
         self._pauses_sent: Cursor | None = None
 
-    # Statements. In a pipeline, one that is sent only does not wait for its answer.
+    # Statements. In a pipeline, ``send`` does not wait for the result.
 
     def send(self, name: str, **values: object) -> Cursor:
         self.flush()
         return self.execute(SQL[name], values)
 
     def execute(self, statement: str, values: Mapping[str, object] | Sequence[object]) -> Cursor:
-        # A plain cursor: the caller's own connection may build its rows differently.
+        # A plain cursor: the connection of a caller may have another row factory.
         cursor = psycopg.Cursor(self.connection, row_factory=tuple_row)
         return cursor.execute(statement.encode(), values, binary=True)
 
-    def ask(self, name: str, **values: object) -> Found:
+    def fetch(self, name: str, **values: object) -> Found:
         return self.send(name, **values).fetchall()
 
     def scalar(self, name: str, **values: object) -> Any:
-        found = self.ask(name, **values)
+        found = self.fetch(name, **values)
         return found[0][0] if found else None
 
     def flush(self) -> None:
-        """Write what is kept, so that the next statement sees it."""
+        """Write kept changes, so the next statement sees them."""
         if self._new:
-            # A key or an id that somebody has taken since it was looked for fails the whole transaction; done
-            # again, it finds it.
+            # A key or id taken since the check fails the whole transaction; the next attempt finds it.
             new, self._new = list(self._new.values()), {}
             name, values = inserted(new)
             self.execute(SQL[name], values)
@@ -93,26 +93,24 @@ class PostgresRows:
             self._changed = {}
             self.execute(SQL["update"], changed(jobs))
 
-    # Reading and changing.
-
     def get(self, queue_id: str) -> Job | None:
         if queue_id not in self._known:
-            self.hold([queue_id])
+            self.lock_rows([queue_id])
         return self._known[queue_id]
 
     def peek(self, queue_id: str) -> Job | None:
         if queue_id in self._known:
             return self._known[queue_id]
-        found = self.ask("get", queue_id=queue_id)
+        found = self.fetch("get", queue_id=queue_id)
         return decoded(found[0]) if found else None
 
-    def hold(self, ids: Iterable[str]) -> None:
+    def lock_rows(self, ids: Iterable[str]) -> None:
         missing = {queue_id for queue_id in ids if queue_id not in self._known}
         if missing:
             self._known.update(dict.fromkeys(missing))
-            self._learn(self.ask("hold", ids=texts(each for each in missing if storable([each]))))
+            self._remember(self.fetch("lock_rows", ids=texts(each for each in missing if storable([each]))))
 
-    def _learn(self, found: Found) -> list[Job]:
+    def _remember(self, found: Found) -> list[Job]:
         jobs = [decoded(row) for row in found]
         self._known.update({job.queue_id: job for job in jobs})
         return jobs
@@ -130,11 +128,11 @@ class PostgresRows:
         return self.send("live", tenants=texts(tenants), branches=texts(branches), keys=texts(own))
 
     def _read_live(self, sent: Cursor) -> None:
-        for job in self._learn(sent.fetchall()):
+        for job in self._remember(sent.fetchall()):
             self._live[job.tenant_id, job.branch, job.idempotency_key] = job.queue_id
 
     def refuse_taken(self, new: Sequence[NewJob], parent: Job | None = None) -> None:
-        """Looks up at once all that the new rows can meet: pauses, ids, live keys or siblings, turns."""
+        """Read all rows which new rows can meet at once: pauses, ids, live keys or siblings, turns."""
         if not new:
             return
         if self._pauses is None:
@@ -142,8 +140,8 @@ class PostgresRows:
         live = {_key(item) for item in new if item.dedupe} if parent is None else set()
         sent = self._send_live(sorted(live)) if live else None
         keys = [item.idempotency_key for item in new]
-        siblings = self._look_for_siblings(parent, keys) if parent is not None else set()
-        taken = self._look_around([item.queue_id for item in new], {_flow(item) for item in new})
+        siblings = self._read_siblings(parent, keys) if parent is not None else set()
+        taken = self._read_flows([item.queue_id for item in new], {_flow(item) for item in new})
         if sent is not None:
             self._read_live(sent)
         self._refuse(new, parent, siblings, taken)
@@ -161,18 +159,20 @@ class PostgresRows:
             keys.add(item.idempotency_key)
         self._known.update({item.queue_id: None for item in new if item.queue_id not in self._known})
 
-    def _look_for_siblings(self, parent: Job, keys: list[str]) -> set[str]:
-        found = self.ask("known_children", parent_id=parent.queue_id, parent_run=parent.run, keys=texts(keys))
+    def _read_siblings(self, parent: Job, keys: list[str]) -> set[str]:
+        found = self.fetch(
+            "known_children", parent_id=parent.queue_id, parent_run=parent.run, keys=texts(keys)
+        )
         siblings = self._siblings.setdefault((parent.queue_id, parent.run), set())
         siblings |= {key for (key,) in found}
         return siblings
 
-    def _look_around(self, ids: Collection[str], flows: Collection[tuple[str, int]]) -> set[str]:
-        """Learns where the flows stand; which of the ids are taken."""
+    def _read_flows(self, ids: Collection[str], flows: Collection[tuple[str, int]]) -> set[str]:
+        """Read the turns of flows. Returns the ids which exist."""
         tenants, priorities = zip(*flows, strict=True)
         taken: set[str] = set()
-        for tenant_id, priority, head, last, found in self.ask(
-            "surroundings", ids=texts(ids), tenants=texts(tenants), priorities=numbers(priorities)
+        for tenant_id, priority, head, last, found in self.fetch(
+            "flow_turns", ids=texts(ids), tenants=texts(tenants), priorities=numbers(priorities)
         ):
             self._turns.heads[priority] = head
             self._turns.lasts[tenant_id, priority] = last
@@ -193,10 +193,10 @@ class PostgresRows:
         if self._known.get(job.queue_id) is not None:
             raise DuplicateId(f"a job with id {job.queue_id} exists already")
         self._new[job.queue_id] = self._known[job.queue_id] = job
-        self._turns.note(None, job)
+        self._turns.record(None, job)
         self.news = self.news or job.held is None
         if len(self._new) == INSERTED_AT_ONCE:
-            # The server writes them while the next are made.
+            # The server writes them while the next are prepared.
             self.flush()
         return True
 
@@ -206,7 +206,7 @@ class PostgresRows:
         kept = self._new if job.queue_id in self._new else self._changed
         kept[job.queue_id] = after
         if changes.keys() & _IN_CLAIM_INDEX:
-            self._turns.note(job, after)
+            self._turns.record(job, after)
             self.news = self.news or (after.status is Status.PENDING and after.held is None)
         if after.ended is not job.ended:
             self._live.pop(_key(job), None)
@@ -233,17 +233,17 @@ class PostgresRows:
     def read_finished(
         self, sent: Cursor, settlements: Sequence[Settlement]
     ) -> Mapping[tuple[str, int], Ended]:
-        """Each that is over."""
-        asked = {each.queue_id: each.claim_number for each in settlements}
+        """Read the ended claims."""
+        requested = {each.queue_id: each.claim_number for each in settlements}
         found = sent.fetchall()
-        self._finished = {(queue_id, asked[queue_id]): Ended(*end) for queue_id, *end, _ in found}
+        self._finished = {(queue_id, requested[queue_id]): Ended(*end) for queue_id, *end, _ in found}
         self.news = self.news or any(row[-1] for row in found[:1])
         for queue_id, _ in self._finished:
             self._known.pop(queue_id, None)
         return self._finished
 
     def renew(self, beats: Sequence[Beat], now: datetime) -> list[RenewResult]:
-        found = self.ask(
+        found = self.fetch(
             "renew",
             now=now,
             ids=texts(beat.queue_id for beat in beats),
@@ -251,24 +251,22 @@ class PostgresRows:
             leases=times(None if beat.lease is None else now + beat.lease for beat in beats),
             progress=texts(beat.progress_json for beat in beats),
         )
-        held = {(queue_id, number): asked for queue_id, number, asked in found}
+        held = {(queue_id, number): requested for queue_id, number, requested in found}
         return [
             RenewResult(claim in held, held.get(claim, False))
             for claim in ((beat.queue_id, beat.claim_number) for beat in beats)
         ]
 
-    # Looking around.
-
     def pauses(self, *, to_change: bool = False) -> list[Pause]:
         if to_change:
-            return [as_pause(*row) for row in self.ask("hold_pauses")]
+            return [as_pause(*row) for row in self.fetch("hold_pauses")]
         if self._pauses is None:
             sent, self._pauses_sent = self._pauses_sent or self._send_pauses(), None
             self._pauses = [as_pause(*row) for row in sent.fetchall()]
         return self._pauses
 
     def _send_pauses(self) -> Cursor:
-        # The caller's own transaction may last: nobody should have to wait for it to end a pause.
+        # The transaction of a caller may take long: a resume must not wait for it.
         return self.send("pauses" if self.joined else "keep_pauses")
 
     def may_move(self) -> bool:
@@ -298,14 +296,14 @@ class PostgresRows:
     def head_turn(self, priority: int) -> int | None:
         heads = self._turns.heads
         if priority not in heads:
-            # Of nobody: the head is everybody's.
-            self._look_around((), [("", priority)])
+            # No tenant: the head turn is shared by all tenants.
+            self._read_flows((), [("", priority)])
         return heads[priority]
 
     def last_turn(self, tenant_id: str, priority: int) -> int | None:
         flow, lasts = (tenant_id, priority), self._turns.lasts
         if flow not in lasts:
-            self._look_around((), [flow])
+            self._read_flows((), [flow])
         return lasts[flow]
 
     def lock_holder(self, lock_key: str) -> str | None:
@@ -313,66 +311,66 @@ class PostgresRows:
         return holder
 
     def upcoming(self, item_type: str | None, now: datetime) -> Iterator[list[NextJob]]:
-        due = self.ask("upcoming_due", now=now, item_type=item_type, limit=LARGEST_PAGE)
+        due = self.fetch("upcoming_due", now=now, item_type=item_type, limit=LARGEST_PAGE)
         yield [NextJob(*row) for row in due]
         for start, size in pages():
-            found = self.ask("upcoming", item_type=item_type, limit=size, start=start)
+            found = self.fetch("upcoming", item_type=item_type, limit=size, start=start)
             yield [NextJob(*row) for row in found]
             if len(found) < size:
                 return
 
     def jobs_of(self, ids: Sequence[str]) -> list[Job]:
-        """In the order of the ids."""
-        found = {job.queue_id: job for job in map(decoded, self.ask("jobs_of", ids=texts(ids)))}
+        """Read jobs in the order of the ids."""
+        found = {job.queue_id: job for job in map(decoded, self.fetch("jobs_of", ids=texts(ids)))}
         return [found[queue_id] for queue_id in ids if queue_id in found]
 
     def first_parked(self, lock_keys: Collection[str]) -> list[Job]:
         self.to_wake.update(lock_keys)
         if not lock_keys or not self.scalar("any_parked"):
             return []
-        return self._learn(self.ask("first_parked", keys=texts(lock_keys)))
+        return self._remember(self.fetch("first_parked", keys=texts(lock_keys)))
 
     def idle_locks(self, limit: int) -> list[str]:
-        return [key for (key,) in self.ask("idle_locks", limit=limit)]
+        return [key for (key,) in self.fetch("idle_locks", limit=limit)]
 
     def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
         wanted = texts(status.value for status in statuses)
-        found = self.ask(
+        found = self.fetch(
             "children", parent_id=parent.queue_id, parent_run=parent.run, statuses=wanted, limit=limit
         )
         return [decoded(row) for row in found]
 
     def child_count(self, parent: Job) -> ChildCount:
-        return ChildCount(*self.ask("child_count", parent_id=parent.queue_id, parent_run=parent.run)[0])
+        return ChildCount(*self.fetch("child_count", parent_id=parent.queue_id, parent_run=parent.run)[0])
 
     def doubtful_parents(self, limit: int) -> list[Job]:
-        ids = [queue_id for (queue_id,) in self.ask("doubtful_parents", limit=limit)]
-        self.hold(ids)
+        ids = [queue_id for (queue_id,) in self.fetch("doubtful_parents", limit=limit)]
+        self.lock_rows(ids)
         held = [self._known[queue_id] for queue_id in ids]
         # What was doubtful may have been put right while its lock was waited for.
         return [job for job in held if job is not None and job.waiting]
 
     def paused_rows(self, limit: int, after: ClaimPosition | None) -> list[Job]:
-        return self._learn(self._after("paused", limit, after))
+        return self._remember(self._after("paused", limit, after))
 
     def claimable_rows(self, limit: int, after: ClaimPosition | None) -> list[RowPosition]:
         return [RowPosition(*row) for row in self._after("claimable", limit, after)]
 
     def _after(self, which: str, limit: int, after: ClaimPosition | None) -> Found:
-        found = [] if after is None else self.ask(f"{which}_from", **_place(after), limit=limit)
+        found = [] if after is None else self.fetch(f"{which}_from", **_place(after), limit=limit)
         if len(found) < limit:
             below = ABOVE_ALL if after is None else after.priority
-            found += self.ask(f"{which}_below", priority=below, limit=limit - len(found))
+            found += self.fetch(f"{which}_below", priority=below, limit=limit - len(found))
         return found
 
     def ended_trees(
         self, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int
     ) -> list[Job]:
         ends = {end.value: ended_before.get(end) for end in (Status.DONE, Status.FAILED, Status.CANCELLED)}
-        return self._learn(self.ask("ended_trees", **ends, item_type=item_type, limit=limit))
+        return self._remember(self.fetch("ended_trees", **ends, item_type=item_type, limit=limit))
 
     def tree(self, root_id: str, limit: int) -> list[str]:
-        found = self.ask("descendants", root_id=root_id, limit=limit)
+        found = self.fetch("descendants", root_id=root_id, limit=limit)
         if any(lives for _, lives in found):
             return []
         ids = [queue_id for queue_id, _ in found]

@@ -1,4 +1,4 @@
-"""One transaction on PostgreSQL, sent as a pipeline and done again where it met another."""
+"""One transaction on PostgreSQL, sent as a pipeline and repeated after a conflict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import psycopg
 from psycopg import pq
 
 from penstock.database.postgres_connections import Connection, PostgresConnections
-from penstock.database.postgres_errors import AGAIN, one_line, ours
+from penstock.database.postgres_errors import RETRYABLE_ERRORS, one_line, translate_error
 from penstock.errors import StoreUnavailable
 from penstock.queue.postgres.rows import SQL, Cursor
 from penstock.queue.postgres.values import texts
@@ -22,14 +22,14 @@ T = TypeVar("T")
 ATTEMPTS = 10
 WAKE_ATTEMPTS = 3
 LONGEST_PAUSE_S = 0.2
-_MET_ANOTHER = (*AGAIN, psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation)
+_CONFLICTS = (*RETRYABLE_ERRORS, psycopg.errors.UniqueViolation, psycopg.errors.ForeignKeyViolation)
 
 
 class PipelinedRows(Protocol):
-    """What a transaction asks of the rows it is made of."""
+    """Methods of rows for a transaction."""
 
     news: bool
-    """Whether anybody should be told of the commit."""
+    """Whether the commit notifies waiting workers."""
     to_wake: set[str]
 
     def execute(self, statement: str, values: Mapping[str, object], /) -> Cursor: ...
@@ -42,22 +42,22 @@ R = TypeVar("R", bound=PipelinedRows)
 def transact(
     connections: PostgresConnections, channel: str, make: Callable[[Connection], R], work: Callable[[R], T]
 ) -> T:
-    """One transaction of ``work`` with the rows that ``make`` makes of a connection."""
+    """Run ``work`` in one transaction, with rows made by ``make``."""
     for attempt in range(ATTEMPTS):
         with connections.borrowed() as connection:
             transaction = _Transaction(connection, connections, channel)
             try:
                 return transaction.run(make(connection), work)
-            except _MET_ANOTHER as error:
+            except _CONFLICTS as error:
                 if attempt == ATTEMPTS - 1:
-                    raise _given_up(error, connections.name) from error
+                    raise _gave_up(error, connections.name) from error
             except psycopg.Error as error:
-                # A session that ended while nobody used it; nothing of this transaction can have happened.
+                # The session ended while idle, so nothing of this transaction can have happened.
                 stale = connection.broken and not transaction.committing and attempt == 0
                 if not stale:
                     in_doubt = transaction.committing and connection.broken
                     raise refusal(error, connections, in_doubt=in_doubt) from error
-        # Not at once: those who met would meet again.
+        # With a pause: at once, both would meet again.
         time.sleep(random.uniform(0, min(LONGEST_PAUSE_S, 0.002 * 2**attempt)))
     raise AssertionError("the last attempt returns or raises")
 
@@ -76,7 +76,7 @@ class _Transaction:
             with _pipeline(self._connection):
                 rows.execute("BEGIN", {})
                 if self._connections.pooled:
-                    rows.execute(self._connections.telling, {})
+                    rows.execute(self._connections.session_settings, {})
                 result = work(rows)
                 rows.flush()
                 if rows.news:
@@ -90,11 +90,11 @@ class _Transaction:
             if commit is None or commit.statusmessage != "COMMIT":
                 self._roll_back()
                 if not self._connection.broken:
-                    # What the pipeline had in it after the error was never done, though the driver may count
-                    # a statement among it as prepared: every later transaction would ask for it in vain.
+                    # Statements after the error never ran, but the driver may count one of them as prepared:
+                    # every later transaction would fail on it.
                     self._connection.close()
                 raise
-            # What was to be done is done. A lock not passed on now is passed on by the next reconcile.
+            # The transaction is committed. A lock not passed on now is passed on by the next reconcile.
             for _ in range(WAKE_ATTEMPTS):
                 with suppress(psycopg.Error):
                     self._wake_locked(rows, self._wake(rows))
@@ -105,7 +105,7 @@ class _Transaction:
         return result
 
     def _look(self, rows: PipelinedRows) -> tuple[Cursor, Cursor | None]:
-        """Ask whether anything is parked. Usually nothing is, and to ask costs a third of a wake."""
+        """Check for parked rows. Usually there are none, and the check costs a third of a wake."""
         looking = rows.execute(SQL["any_parked"], {})
         return looking, self._wake(rows) if self._connections.parked else None
 
@@ -121,7 +121,7 @@ class _Transaction:
         return rows.execute(SQL["wake"], {"keys": keys, "channel": self._channel})
 
     def _wake_locked(self, rows: PipelinedRows, waking: Cursor) -> None:
-        """Wake the heads that other transactions had locked, each in a transaction of its own."""
+        """Wake rows locked by other transactions, each in a separate transaction."""
         for (key,) in waking.fetchall():
             rows.execute(SQL["wake_one"], {"key": key, "channel": self._channel})
 
@@ -132,19 +132,19 @@ class _Transaction:
 
 
 def refusal(error: psycopg.Error, connections: PostgresConnections, *, in_doubt: bool) -> Exception:
-    """``in_doubt``: the commit was asked for and not answered."""
+    """Translate an error. ``in_doubt``: the result of the commit is unknown."""
     if in_doubt:
         return StoreUnavailable(
             f"{connections.name} went away before it answered a COMMIT ({one_line(error)}); "
             "it may have been done",
             remedy="Once the store is back, look whether it was done, or ask again with the same key.",
         )
-    return ours(error, connections.name) or error
+    return translate_error(error, connections.name) or error
 
 
 @contextmanager
 def _pipeline(connection: Connection) -> Iterator[None]:
-    """The driver's own, but without a line in the log for every error that is raised anyway."""
+    """Use the driver's pipeline without a log line for every raised error."""
     pipeline = connection.pipeline()
     pipeline.__enter__()
     try:
@@ -156,8 +156,8 @@ def _pipeline(connection: Connection) -> Iterator[None]:
     pipeline.__exit__(None, None, None)
 
 
-def _given_up(error: psycopg.Error, name: str) -> Exception:
-    translation = ours(error, name)
+def _gave_up(error: psycopg.Error, name: str) -> Exception:
+    translation = translate_error(error, name)
     return translation or StoreUnavailable(
         f"{name} stayed busy: {ATTEMPTS} attempts met another writer ({one_line(error)})"
     )

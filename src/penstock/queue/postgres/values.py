@@ -1,7 +1,7 @@
-"""Jobs as PostgreSQL gets and gives them.
+"""Encoding of jobs for PostgreSQL, and back.
 
-A batch goes as one array literal a column: writing the literal is a fraction of what the driver's own arrays
-cost, and a statement is the same whatever the size of its batch.
+A batch is sent as one array literal per column: writing the literal costs a fraction of the driver's arrays,
+and the statement is the same for any batch size.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _WRITERS: dict[str, Any] = {"integer": numbers, "timestamptz": times, "boolean":
 def _columns(jobs: Sequence[Job], names: Sequence[str]) -> dict[str, list[Any]]:
     values: dict[str, list[Any]] = {name: list(map(attrgetter(name), jobs)) for name in names}
     if "lock_held" in values:
-        # The lock's own name, so that a unique index can refuse a second holder.
+        # The name of the lock, so that a unique index refuses a second holder.
         values["lock_held"] = [job.lock_key if job.lock_held else None for job in jobs]
     return values
 
@@ -65,14 +65,14 @@ def _array(name: str, values: Iterable[Any]) -> str:
 
 
 def _common(name: str, value: Any) -> str | None:
-    """One value as the element of an array is written, without what keeps it apart from the next."""
+    """Encode one value like an array element, without quotes."""
     if value is None or name not in COLUMN_TYPES:
         return None if value is None else str(value)
     return _array(name, [value])[1:-1]
 
 
 def inserted(jobs: Sequence[Job]) -> tuple[str, dict[str, str | None]]:
-    """The statement that writes them, and its values."""
+    """Return the name of the insert statement, and the values."""
     columns = _columns(jobs, INSERTED_COLUMNS)
     common = {
         name: values[0]
@@ -102,7 +102,7 @@ def decoded(row: tuple[Any, ...]) -> Job:
 
 
 def column_value(name: str, value: Any) -> Any:
-    """A column's text as the value the job has."""
+    """Decode the text of a column to a value of a job."""
     if value is None:
         return None
     return _STATUSES[value] if name == "status" else _HELD[value] if name == "held" else value

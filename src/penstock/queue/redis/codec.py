@@ -1,4 +1,4 @@
-"""Rows as the scripts keep them, and back. The layouts stand in scripts/rows.lua."""
+"""Encoding of rows: Python values to the layouts of scripts/keys.lua, and back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.job import Claim, FollowUp, Held, Job, JobEvent, NewJob, Settlemen
 from penstock.transitions import NOTE_LIMIT
 
 STATUSES = tuple(Status)
-"""A status is kept as its place here, counted from 1."""
+"""A status is stored as its position here, counted from 1."""
 HELD = (None, *Held)
 NUMBER_OF = {status: number for number, status in enumerate(STATUSES, 1)}
 HELD_NUMBER = {held: number for number, held in enumerate(HELD)}
@@ -32,7 +32,7 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 def micros(moment: datetime | None) -> int:
-    """Microseconds since 1970; 0 is none."""
+    """Return microseconds since 1970, 0 for None."""
     return 0 if moment is None else (moment - EPOCH) // _MICROSECOND
 
 
@@ -45,7 +45,7 @@ def duration(length: timedelta) -> int:
 
 
 def texts(raw: bytes) -> list[str]:
-    """Texts that each end in a NUL."""
+    """Split NUL-terminated texts."""
     return raw.decode().split("\0")
 
 
@@ -60,7 +60,7 @@ def new_job(new: NewJob) -> tuple[object, ...]:
         new.submitted_by,
         "",
     )
-    # As text: the server's MessagePack knows no bytes.
+    # As text: the MessagePack library of the server has no bytes.
     who = ("\1" if new.dedupe else "\0") + "\0".join(names)
     run_at = micros(new.run_at)
     settings = (new.op, new.priority, new.max_retries, new.timeout_s, run_at)
@@ -68,7 +68,7 @@ def new_job(new: NewJob) -> tuple[object, ...]:
 
 
 def settlement(each: Settlement) -> tuple[object, ...]:
-    """A plain end is short: the scripts have a quick way for it."""
+    """Encode a settlement. A plain end is short, for the fast path of the scripts."""
     if each.status is Status.DONE and not each.children and each.error_code is None:
         return each.queue_id, each.claim_number, each.result_json if each.result_json is not None else False
     message = each.error_message
@@ -95,7 +95,7 @@ def settlement(each: Settlement) -> tuple[object, ...]:
 
 
 def claims(answer: Sequence[Any]) -> list[Claim]:
-    """From id, id, row, body and the rest of each, as claiming.lua answers them."""
+    """Decode the claims returned by claims.lua: id, fixed columns, row, body and optional fields of each."""
     moments: dict[float, Any] = {}
     made = []
     unpack_head, unpack_tail, head_size, tail_size = (
@@ -104,7 +104,7 @@ def claims(answer: Sequence[Any]) -> list[Claim]:
         _HEAD.size,
         _TAIL.size,
     )
-    # Written out, as every call in here is made once a job.
+    # Inlined: every function call in this loop is paid once per job.
     for at in range(0, len(answer), 5):
         queue_id, who, state, body, others = answer[at : at + 5]
         _, _, claim_number, lease, _, _, _ = unpack_head(state)
@@ -118,7 +118,7 @@ def claims(answer: Sequence[Any]) -> list[Claim]:
         if others is None:
             parent_id, root_id, metadata, progress = None, queue_id, "{}", None
         else:
-            parent_id, root_id, metadata, progress = _others(queue_id, *others)
+            parent_id, root_id, metadata, progress = _optional_fields(queue_id, *others)
         if created not in moments:
             moments[created] = moment(created)
         if lease not in moments:
@@ -152,21 +152,21 @@ def claims(answer: Sequence[Any]) -> list[Claim]:
     return made
 
 
-def _others(
+def _optional_fields(
     queue_id: str, kin: bytes | None, metadata: bytes | None, progress: bytes | None
 ) -> tuple[str | None, str, str, str | None]:
-    """Parent, root, metadata and progress of a job that is not plain."""
+    """Decode parent, root, metadata and progress of a job with optional fields."""
     parent_id, root_id = (None, queue_id) if kin is None else texts(kin[_KIN.size :])[:2]
     return parent_id, root_id, _text(metadata) or "{}", _text(progress)
 
 
 def job(queue_id: str, fields: Mapping[str, bytes | None]) -> Job | None:
-    """From a row's hash; None when there is none."""
+    """Decode a row's hash; None for a missing row."""
     who, state, kin = fields["id"], fields["row"], fields["kin"]
     if who is None or state is None:
         return None
     head = _HEAD.unpack_from(state)
-    worker_id, error_code = texts(state[_HEAD.size : (at := _tail_of(state))])[:2]
+    worker_id, error_code = texts(state[_HEAD.size : (at := _tail_start(state))])[:2]
     tail = _TAIL.unpack_from(state, at)
     op, waiting_for, _ = texts(state[at + _TAIL.size :])
     item_type, lock_key, tenant_id, branch, key, collection, submitted_by, _ = texts(who[1:])
@@ -222,8 +222,8 @@ def job(queue_id: str, fields: Mapping[str, bytes | None]) -> Job | None:
     )
 
 
-def _tail_of(state: bytes) -> int:
-    """Where the second numbers begin, after two texts."""
+def _tail_start(state: bytes) -> int:
+    """Return the offset of the second group of numbers, after two texts."""
     return state.index(b"\0", state.index(b"\0", _HEAD.size) + 1) + 1
 
 

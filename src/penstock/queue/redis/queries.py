@@ -1,4 +1,4 @@
-"""Finding and counting: ids from the narrowest index there is, then rows, a bounded number at a time."""
+"""Queries: read ids from the narrowest index, then rows, a bounded number at a time."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from penstock.queue.rules.next_jobs import FIRST_PAGE, NextJob
 from penstock.queue.rules.pauses import Pause, PauseState
 from penstock.row_counts import Class
 
-AT_ONCE = 1_000
-"""Rows one call looks at: some milliseconds of the server's time."""
+PAGE = 1_000
+"""Rows read by one call, which takes the server some milliseconds."""
 
-FEW = 10_000
-"""An index in another order is read whole up to this size, and not used above it."""
+SMALL_INDEX = 10_000
+"""Largest size of an index in another order than that of ids; it is read whole, and not used above."""
 
-_HOMES = {
+_STATUS_INDEXES = {
     Status.PENDING: "live",
     Status.IN_PROGRESS: "live",
     Status.DONE: "all",
@@ -35,13 +35,13 @@ _EQUAL = (
     "waiting_for top_level"
 ).split()
 _COUNTED = ("status", "held", "item_type")
-"""What the counters tell apart, in their order."""
+"""Columns of the counters, in their order."""
 
 
 def find(server: Server, query: JobQuery) -> list[Job]:
     filters = _filters(query)
     found: list[Job] = []
-    for ids in _pages(server, query, AT_ONCE if filters else min(AT_ONCE, query.limit)):
+    for ids in _pages(server, query, PAGE if filters else min(PAGE, query.limit)):
         found += _rows(server, filters, ids, query.limit - len(found))
         if len(found) >= query.limit:
             break
@@ -51,23 +51,23 @@ def find(server: Server, query: JobQuery) -> list[Job]:
 def count(server: Server, query: JobQuery, by: Sequence[str]) -> dict[tuple[Any, ...], int]:
     filters = _filters(query)
     if set(by) <= set(_COUNTED) and filters.keys() <= {"statuses", "held", "item_type"} and not query.prefix:
-        return _tallied(server, filters, by)
+        return _count_classes(server, filters, by)
     everything = msgspec.structs.replace(query, after=None, newest_first=False)
     counts: Counter[tuple[Any, ...]] = Counter()
-    for ids in _pages(server, everything, AT_ONCE):
+    for ids in _pages(server, everything, PAGE):
         answer = server.run("scan", codec.encode((filters, list(by), _texts(ids), 0)))
         for group, number in zip(answer[::2], answer[1::2], strict=True):
-            counts[_named(by, msgspec.msgpack.decode(group))] += number
+            counts[_column_values(by, msgspec.msgpack.decode(group))] += number
     return dict(counts)
 
 
-def rows_of(server: Server, ids: Sequence[str]) -> list[Job]:
-    """Those of them that are there."""
+def read_rows(server: Server, ids: Sequence[str]) -> list[Job]:
+    """Read the existing rows among these ids."""
     return _rows(server, {}, [queue_id.encode() for queue_id in ids], len(ids)) if ids else []
 
 
 def upcoming(server: Server, item_type: str, now: int) -> Iterator[list[NextJob]]:
-    """Due rows, then claimable ones in claim order, a page at a time."""
+    """Yield due rows, then claimable rows in claim order, a page at a time."""
     first, due, size = 0, True, FIRST_PAGE
     while True:
         read, *rows = server.run("upcoming", codec.encode((item_type, first, size, due)), now)
@@ -79,34 +79,34 @@ def upcoming(server: Server, item_type: str, now: int) -> Iterator[list[NextJob]
         if not due:
             if read < size:
                 return
-            first, size = first + read, AT_ONCE
+            first, size = first + read, PAGE
         due = False
 
 
 def expired(server: Server, now: int, limit: int) -> list[Job]:
     late = server.call("ZRANGEBYSCORE", server.key("lease"), "-inf", f"({now}", "LIMIT", 0, limit)
     jobs = _rows(server, {"statuses": {codec.NUMBER_OF[Status.IN_PROGRESS]: True}}, late, limit)
-    # One may have been renewed since.
+    # A lease may have been renewed in between.
     return [job for job in jobs if 0 < codec.micros(job.lease_until) < now]
 
 
 def ended_roots(
     server: Server, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int
 ) -> list[tuple[str, int, int]]:
-    """Top-level rows without a live descendant, oldest end first: id, status, time to have ended before."""
+    """List top-level rows without a live descendant, oldest end first: id, status, required end time."""
     found: list[tuple[float, bytes, int, int]] = []
     for status, before in ended_before.items():
         cut, number, at, mine = codec.micros(before), codec.NUMBER_OF[status], 0, 0
         key = server.key(f"ended:{status}")
         while mine < limit:
             batch = server.call(
-                "ZRANGEBYSCORE", key, "-inf", f"({cut}", "WITHSCORES", "LIMIT", at, min(limit, AT_ONCE)
+                "ZRANGEBYSCORE", key, "-inf", f"({cut}", "WITHSCORES", "LIMIT", at, min(limit, PAGE)
             )
             roots = list(zip(batch[::2], map(float, batch[1::2]), strict=True))
             kept = _prunable(server, [queue_id for queue_id, _ in roots], item_type)
             found += [(score, queue_id, number, cut) for queue_id, score in roots if queue_id in kept]
             mine, at = mine + len(kept), at + len(roots)
-            if len(roots) < min(limit, AT_ONCE):
+            if len(roots) < min(limit, PAGE):
                 break
     return [(queue_id.decode(), number, cut) for _, queue_id, number, cut in sorted(found)[:limit]]
 
@@ -130,10 +130,10 @@ def tally(server: Server) -> dict[Class, int]:
 
 def _prunable(server: Server, ids: Sequence[bytes], item_type: str | None) -> set[bytes]:
     prefix = server.prefix.encode()
-    asked: list[tuple[Any, ...]] = []
+    request: list[tuple[Any, ...]] = []
     for each in ids:
-        asked += [("ZCOUNT", prefix + b"tree:" + each, 0, 0), ("HGET", prefix + b"job:" + each, "id")]
-    answers = server.calls(asked)
+        request += [("ZCOUNT", prefix + b"tree:" + each, 0, 0), ("HGET", prefix + b"job:" + each, "id")]
+    answers = server.calls(request)
     return {
         queue_id
         for queue_id, alive, who in zip(ids, answers[::2], answers[1::2], strict=True)
@@ -166,7 +166,9 @@ def _rows(server: Server, filters: Mapping[str, Any], ids: Sequence[bytes], limi
     return [job for job in made if job is not None]
 
 
-def _tallied(server: Server, filters: Mapping[str, Any], by: Sequence[str]) -> dict[tuple[Any, ...], int]:
+def _count_classes(
+    server: Server, filters: Mapping[str, Any], by: Sequence[str]
+) -> dict[tuple[Any, ...], int]:
     counts: Counter[tuple[Any, ...]] = Counter()
     answer = server.call("HGETALL", server.key("counts"))
     for field, number in _pairs(answer):
@@ -178,7 +180,7 @@ def _tallied(server: Server, filters: Mapping[str, Any], by: Sequence[str]) -> d
             and filters.get("item_type", item_type) == item_type
         )
         if wanted and int(number):
-            counts[_named(by, [values[name] for name in by])] += int(number)
+            counts[_column_values(by, [values[name] for name in by])] += int(number)
     return dict(counts)
 
 
@@ -188,8 +190,8 @@ def _pairs(answer: Any) -> list[tuple[bytes, bytes]]:
     return list(zip(answer[::2], answer[1::2], strict=True))
 
 
-def _named(by: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
-    """Values of columns as a job has them."""
+def _column_values(by: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
+    """Decode column values to the values of a job."""
     return tuple(_value(name, value) for name, value in zip(by, values, strict=True))
 
 
@@ -201,16 +203,16 @@ def _value(name: str, value: Any) -> Any:
     return None if value == "" else value
 
 
-# Ids in order, a page at a time.
+# Pages of ids, in order.
 
 
 def _pages(server: Server, query: JobQuery, size: int) -> Iterator[list[bytes]]:
-    few = _few(server, query)
+    few = _small_index(server, query)
     if few is not None:
         ordered = sorted({each for each in few if _in_range(query, each)}, reverse=query.newest_first)
         yield from (ordered[at : at + size] for at in range(0, len(ordered), size))
         return
-    homes = sorted({_HOMES[status] for status in query.statuses or {Status.DONE}})
+    homes = sorted({_STATUS_INDEXES[status] for status in query.statuses or {Status.DONE}})
     homes = ["all"] if "all" in homes else homes
     after = query.after
     while True:
@@ -219,8 +221,8 @@ def _pages(server: Server, query: JobQuery, size: int) -> Iterator[list[bytes]]:
             ("ZREVRANGEBYLEX", high, low) if query.newest_first else ("ZRANGEBYLEX", low, high)
         )
         commands = [(verb, server.key(home), first, last, "LIMIT", 0, size) for home in homes]
-        # At one moment: a row that moves from one to the other in between must not be missed.
-        found = server.run("together", codec.encode(commands))
+        # Atomic: a row that moves from one index to the other in between must not be missed.
+        found = server.run("commands", codec.encode(commands))
         page = list(merge(*found, reverse=query.newest_first))[:size]
         if page:
             yield page
@@ -248,23 +250,23 @@ def _in_range(query: JobQuery, queue_id: bytes) -> bool:
     return queue_id < after if query.newest_first else queue_id > after
 
 
-def _few(server: Server, query: JobQuery) -> list[bytes] | None:
-    """All ids that can match, from an index that is not in their order; None where none is small enough."""
+def _small_index(server: Server, query: JobQuery) -> list[bytes] | None:
+    """Read all candidate ids from one small index; None if no index is small enough."""
     if query.root_id is not None:
-        return _whole(server, [f"tree:{query.root_id}"], [query.root_id.encode()])
+        return _read_indexes(server, [f"tree:{query.root_id}"], [query.root_id.encode()])
     if query.parent_id is not None:
-        parents = rows_of(server, [query.parent_id])
-        return _whole(server, [f"tree:{parents[0].root_id}"]) if parents else []
+        parents = read_rows(server, [query.parent_id])
+        return _read_indexes(server, [f"tree:{parents[0].root_id}"]) if parents else []
     if query.held is Held.TIME:
-        return _whole(server, ["later"])
+        return _read_indexes(server, ["later"])
     if query.statuses == {Status.IN_PROGRESS}:
-        return _whole(server, ["lease", "waiting"])
+        return _read_indexes(server, ["lease", "waiting"])
     return None
 
 
-def _whole(server: Server, names: Sequence[str], others: Sequence[bytes] = ()) -> list[bytes] | None:
+def _read_indexes(server: Server, names: Sequence[str], others: Sequence[bytes] = ()) -> list[bytes] | None:
     keys = [server.key(name) for name in names]
-    if sum(server.calls([("ZCARD", key) for key in keys])) > FEW:
+    if sum(server.calls([("ZCARD", key) for key in keys])) > SMALL_INDEX:
         return None
-    found = server.run("together", codec.encode([("ZRANGE", key, 0, -1) for key in keys]))
+    found = server.run("commands", codec.encode([("ZRANGE", key, 0, -1) for key in keys]))
     return [*others, *(each for ids in found for each in ids)]

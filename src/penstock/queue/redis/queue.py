@@ -1,4 +1,4 @@
-"""The Redis engine: many hosts, one server, one script for each change."""
+"""The Redis engine: many hosts, one server, one Lua script for each change."""
 
 from __future__ import annotations
 
@@ -36,30 +36,32 @@ from penstock.queue.redis.subscription import Subscriptions
 from penstock.queue.rules import pauses
 from penstock.queue.rules.next_jobs import claim_of, first_of_each_lock
 from penstock.queue.rules.pauses import PauseState
-from penstock.queue.rules.storable_text import refuse_unstorable, storable
+from penstock.queue.rules.rows import refuse_unstorable, storable
 from penstock.row_counts import RowCounts
 
-WHOLE, RESUMING = 1, 2
-"""Flags of a claim's answer: it did not meet its bound; a resume is under way."""
+COMPLETE, RESUMING = 1, 2
+"""Flags of a claim's answer: all candidates were seen; a resume is active."""
 
 
 class RedisQueue:
+    """A queue on a Redis server. The contract of the methods is in ``queue/protocol.py``."""
+
     def __init__(self, url: str, *, timeout_s: float = 60) -> None:
         self._server = Server(url, timeout_s=timeout_s)
-        self._bell = Subscriptions(self._server)
+        self._subscriptions = Subscriptions(self._server)
         self.rows_read = 0
         self._unfinished = False
-        """The last claim or resume of this process met its bound: there is more to do at once."""
+        """The last claim or resume of this process reached its limit: there is more to do at once."""
         self._resuming = False
-        """The last claim saw a resume that is still releasing rows."""
-        self._looked_at = ("", "")
-        """How far the search for rows that a pause forgot has come."""
+        """The last claim saw an active resume."""
+        self._stranded_cursor = ("", "")
+        """Position of the search for held rows without a pause."""
         try:
             self.migrate()
         except StoreError:
             self.close()
             raise
-        fork_hooks.watch(self)
+        fork_hooks.register(self)
 
     def now(self) -> datetime:
         seconds, micros = self._server.call("TIME")
@@ -83,15 +85,15 @@ class RedisQueue:
         tenants: set[str] = set()
         if limits.per_tenant is not None:
             tenants = {each.tenant_id for each in new if each.item_type != "function"}
-        asked = (
+        arguments = (
             [-1 if each is None else each for each in most],
             sorted(tenants),
             list(map(codec.new_job, new)),
         )
-        what, *answer = self._run("add", asked, now)
+        what, *answer = self._run("add", arguments, now)
         if what == b"full":
             raise QueueFull(answer[0])
-        self._refuse_taken(what, answer)
+        self._refuse_duplicate(what, answer)
         return [
             AddResult(
                 answer[at].decode(), codec.STATUSES[answer[at + 1] - 1], answer[at + 2], answer[at + 3] == 1
@@ -100,16 +102,16 @@ class RedisQueue:
         ]
 
     def claim(self, request: ClaimRequest, *, now: datetime | None = None) -> list[Claim]:
-        claims = self._claims(self._run("claim", _asked(request), now))
-        return self._filled_up(claims, request, now)
+        claims = self._claims(self._run("claim", _claim_arguments(request), now))
+        return self._claim_released(claims, request, now)
 
-    def _filled_up(
+    def _claim_released(
         self, claims: list[Claim] | None, request: ClaimRequest, now: datetime | None
     ) -> list[Claim]:
-        """After a claim: note that it met its bound, move a batch of a resume, claim what that released."""
+        """Advance an active resume by a batch, and claim the released rows if nothing was claimed."""
         released = self._advance(now, 1) if self._resuming else 0
         if not claims and released:
-            claims = self._claims(self._run("claim", _asked(request), now))
+            claims = self._claims(self._run("claim", _claim_arguments(request), now))
         self._unfinished = self._unfinished or claims is None
         return claims or []
 
@@ -118,15 +120,15 @@ class RedisQueue:
     ) -> list[Job]:
         pages = queries.upcoming(self._server, item_type or "", codec.micros(now))
         ids = first_of_each_lock(pages, limit, queries.pauses(self._server))
-        found = {job.queue_id: job for job in queries.rows_of(self._server, ids)}
+        found = {job.queue_id: job for job in queries.read_rows(self._server, ids)}
         return [found[queue_id] for queue_id in ids if queue_id in found]
 
     def start(self, queue_id: str, request: ClaimRequest, *, now: datetime | None = None) -> Claim | None:
         job = self.get(queue_id)
         if job is None:
             return None
-        asked = (queue_id, request.worker_id, codec.duration(request.lease_of(job.item_type)))
-        number = self._run("start", asked, now)
+        arguments = (queue_id, request.worker_id, codec.duration(request.lease_of(job.item_type)))
+        number = self._run("start", arguments, now)
         started = self.get(queue_id) if number else None
         return claim_of(started) if started is not None and started.claim_number == number else None
 
@@ -134,23 +136,23 @@ class RedisQueue:
         self, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> list[Status | None]:
         what, *answer = self._run("settle", _settlements(settlements), now)
-        self._refuse_taken(what, answer)
+        self._refuse_duplicate(what, answer)
         self._cascade("stop_children", answer[1], now)
         return [_status(number) for number in answer[0]]
 
     def exchange(
         self, settlements: Sequence[Settlement], request: ClaimRequest, *, now: datetime | None = None
     ) -> Exchange:
-        asked = (_settlements(settlements), _asked(request))
-        what, *answer = self._run("exchange", asked, now)
-        self._refuse_taken(what, answer)
+        arguments = (_settlements(settlements), _claim_arguments(request))
+        what, *answer = self._run("exchange", arguments, now)
+        self._refuse_duplicate(what, answer)
         self._cascade("stop_children", answer[1], now)
         claims = self._claims(answer[2])
         settled = [_status(number) for number in answer[0]]
-        return Exchange(settled, self._filled_up(claims, request, now))
+        return Exchange(settled, self._claim_released(claims, request, now))
 
     def renew(self, beats: Sequence[Beat], *, now: datetime | None = None) -> list[RenewResult]:
-        asked = [
+        arguments = [
             (
                 beat.queue_id,
                 beat.claim_number,
@@ -159,10 +161,10 @@ class RedisQueue:
             )
             for beat in beats
         ]
-        return [RenewResult(flag >= 0, flag == 1) for flag in self._run("renew", asked, now)]
+        return [RenewResult(flag >= 0, flag == 1) for flag in self._run("renew", arguments, now)]
 
     def cancel(self, ids: Sequence[str], *, now: datetime | None = None) -> list[CancelResult]:
-        statuses, parents = self._run("cancel", _askable(ids), now)
+        statuses, parents = self._run("cancel", _storable_ids(ids), now)
         self._cascade("stop_children", parents, now)
         pairs = zip(ids, statuses[::2], statuses[1::2], strict=True)
         return [CancelResult(queue_id, _status(was), _status(after)) for queue_id, was, after in pairs]
@@ -170,7 +172,7 @@ class RedisQueue:
     def requeue(
         self, ids: Sequence[str], *, keep_retries: bool = False, now: datetime | None = None
     ) -> list[RequeueResult]:
-        answer, parents = self._run("requeue", (_askable(ids), keep_retries), now)
+        answer, parents = self._run("requeue", (_storable_ids(ids), keep_retries), now)
         self._cascade("return_children", parents, now)
         triples = zip(ids, answer[::3], answer[1::3], answer[2::3], strict=True)
         return [
@@ -178,11 +180,11 @@ class RedisQueue:
             for queue_id, was, after, twin in triples
         ]
 
-    def _cascade(self, step: str, parents: Sequence[bytes], now: datetime | None) -> None:
-        """Work through children in batches of their own, so that no script grows with the tree."""
+    def _cascade(self, script: str, parents: Sequence[bytes], now: datetime | None) -> None:
+        """Process children in batches, so no script runs longer on a larger tree."""
         waiting = [parent.decode() for parent in parents]
         while waiting:
-            last, more = self._run(step, (waiting[0], CASCADE_BATCH), now)
+            last, more = self._run(script, (waiting[0], CASCADE_BATCH), now)
             waiting = (waiting[1:] if last else waiting) + [queue_id.decode() for queue_id in more]
 
     def prune(
@@ -197,12 +199,12 @@ class RedisQueue:
         return gone
 
     def purge(self, jobs: Sequence[Job], *, now: datetime | None = None) -> int:
-        asked = [(job.queue_id, codec.micros(job.updated_at)) for job in jobs]
-        gone: int = self._run("purge", asked, now)
+        arguments = [(job.queue_id, codec.micros(job.updated_at)) for job in jobs]
+        gone: int = self._run("purge", arguments, now)
         return gone
 
     def scrub(self) -> None:
-        """A key that was deleted is gone."""
+        """Do nothing: Redis keeps no deleted data."""
 
     def pause(self, scope: Scope, *, now: datetime | None = None) -> None:  # noqa: ARG002 - as the protocol
         state = codec.encode((PauseState.PAUSED.value,))
@@ -213,10 +215,10 @@ class RedisQueue:
         return self._advance(now, pauses.RESUME_STEPS) if more else 0
 
     def _advance(self, now: datetime | None, steps: int) -> int:
-        """Move so many batches of the resume that is under way; how many rows that released."""
+        """Advance the active resume by some batches. Returns the number of released rows."""
         released = 0
         for _ in range(steps):
-            batch, more = self._run("step", (pauses.MOVED_AT_ONCE,), now)
+            batch, more = self._run("advance_resume", (pauses.MOVED_AT_ONCE,), now)
             released += int(batch)
             if not more:
                 return released
@@ -227,17 +229,17 @@ class RedisQueue:
         return pauses.paused_scopes(queries.pauses(self._server))
 
     def get(self, queue_id: str) -> Job | None:
-        jobs = queries.rows_of(self._server, [queue_id]) if storable([queue_id]) else []
+        jobs = queries.read_rows(self._server, [queue_id]) if storable([queue_id]) else []
         return jobs[0] if jobs else None
 
     def find(self, query: JobQuery) -> list[Job]:
-        return queries.find(self._server, query) if _askable_query(query) else []
+        return queries.find(self._server, query) if _is_storable_query(query) else []
 
     def count(self, query: JobQuery, *, by: Sequence[str] = ()) -> dict[tuple[Any, ...], int]:
         unknown = set(by) - COUNTABLE
         if unknown:
             raise InvalidRequest(f"cannot count by {', '.join(sorted(unknown))}")
-        return queries.count(self._server, query, by) if _askable_query(query) else {}
+        return queries.count(self._server, query, by) if _is_storable_query(query) else {}
 
     def position(self, queue_id: str) -> Position | None:
         if not storable([queue_id]):
@@ -251,7 +253,7 @@ class RedisQueue:
         return RowCounts(queries.tally(self._server))
 
     def oldest(self) -> datetime | None:
-        # Our own ids sort by time; of ids that doors brought, the first after ours is looked at as well.
+        # Generated ids sort by time. The first id after them, given by a client, is checked as well.
         pending = JobQuery(statuses=frozenset({Status.PENDING}), limit=1)
         found = self.find(pending) + self.find(msgspec.structs.replace(pending, after="job_g"))
         return min((job.created_at for job in found), default=None)
@@ -276,9 +278,9 @@ class RedisQueue:
 
     def _release_stranded(self, now: datetime | None) -> int:
         stranded: int
-        asked = (pauses.MOVED_AT_ONCE, *self._looked_at)
-        stranded, score, member = self._run("stranded", asked, now)
-        self._looked_at = (score.decode(), member.decode())
+        arguments = (pauses.MOVED_AT_ONCE, *self._stranded_cursor)
+        stranded, score, member = self._run("stranded", arguments, now)
+        self._stranded_cursor = (score.decode(), member.decode())
         return stranded
 
     def report(self, worker: WorkerReport, *, now: datetime | None = None) -> None:
@@ -292,7 +294,7 @@ class RedisQueue:
 
     def wait(self, timeout: float) -> bool:
         again, self._unfinished = self._unfinished, False
-        return again or self._bell.wait(timeout)
+        return again or self._subscriptions.wait(timeout)
 
     def check(self) -> list[str]:
         return server_check.warnings(self._server)
@@ -301,22 +303,22 @@ class RedisQueue:
         server_check.prepare(self._server)
 
     def close(self) -> None:
-        self._bell.close()
+        self._subscriptions.close()
         self._server.close()
 
     def after_fork(self) -> None:
         self._server.after_fork()
-        self._bell.after_fork()
+        self._subscriptions.after_fork()
 
-    def _run(self, name: str, asked: object, now: datetime | None = None) -> Any:
-        return self._server.run(name, codec.encode(asked), codec.micros(now))
+    def _run(self, name: str, arguments: object, now: datetime | None = None) -> Any:
+        return self._server.run(name, codec.encode(arguments), codec.micros(now))
 
     def _claims(self, answer: Sequence[Any]) -> list[Claim] | None:
         flags, self.rows_read = answer[0], answer[1]
         self._resuming = bool(flags & RESUMING)
-        return codec.claims(answer[2:]) if flags & WHOLE else None
+        return codec.claims(answer[2:]) if flags & COMPLETE else None
 
-    def _refuse_taken(self, what: bytes, answer: Sequence[Any]) -> None:
+    def _refuse_duplicate(self, what: bytes, answer: Sequence[Any]) -> None:
         if what == b"taken":
             raise DuplicateId(f"a job with id {answer[0].decode()} exists already")
 
@@ -331,7 +333,7 @@ def _field(scope: Scope) -> str:
     return f"{scope.tenant_id}\n{scope.collection}"
 
 
-def _asked(request: ClaimRequest) -> tuple[object, ...]:
+def _claim_arguments(request: ClaimRequest) -> tuple[object, ...]:
     leases = {item_type: codec.duration(lease) for item_type, lease in request.lease_by_type.items()}
     return request.worker_id, request.limit, codec.duration(request.lease), request.oldest, leases
 
@@ -346,10 +348,10 @@ def _settlements(settlements: Sequence[Settlement]) -> list[Any]:
     return [codec.settlement(each) for each in settlements]
 
 
-def _askable(ids: Sequence[str]) -> list[str]:
-    """An id that cannot be written is nobody's; nor is the empty one, which can."""
+def _storable_ids(ids: Sequence[str]) -> list[str]:
+    """Replace unstorable ids by the empty id, which no job has."""
     return [queue_id if storable([queue_id]) else "" for queue_id in ids]
 
 
-def _askable_query(query: JobQuery) -> bool:
+def _is_storable_query(query: JobQuery) -> bool:
     return storable(getattr(query, name) for name in query.__struct_fields__)

@@ -1,4 +1,7 @@
-"""The scripts by name: a file of its own for each, put together with the parts it builds on."""
+"""Lua scripts by name: each script is one file, joined with the required parts.
+
+Constants are replaced by their values. Those that Python knows, too, come from Python (``_VALUES``).
+"""
 
 from __future__ import annotations
 
@@ -6,49 +9,58 @@ import re
 from functools import cache
 from hashlib import sha1
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from penstock.job import CHILDREN, RETURNED, SUSPECT, Held, Status
+from penstock.lifecycle import CANCELLED_MESSAGE
+from penstock.queue.redis import codec
+from penstock.queue.rules.addition import COUNT_CAP
+from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS
+from penstock.queue.rules.pauses import PauseState
+from penstock.queue.rules.settlement import NAMED_FAILURES
+from penstock.transitions import FOLLOW_UP_NOTE, HISTORY_LIMIT
 
 _RULES = ("rows", "turns", "pauses", "resumes", "transitions", "locks", "aftermath")
-_MOVING = (*_RULES, "ranks", "holding", "moves")
-_ADDING = ("rows", "turns", "locks", "pauses", "resumes", "adding")
-_REQUEUEING = ("rows", "turns", "pauses", "resumes", "transitions", "requeueing")
+_MOVES = (*_RULES, "ranks", "holds", "moves")
+_NEW_ROWS = ("rows", "turns", "locks", "pauses", "resumes", "new_rows")
+_REQUEUES = ("rows", "turns", "pauses", "resumes", "transitions", "requeues")
 
 PARTS: dict[str, tuple[str, ...]] = {
-    "add": _ADDING,
-    "claim": ("pauses", "claiming"),
-    "settle": ("finishing",),
-    "exchange": ("finishing", "pauses", "claiming"),
+    "add": _NEW_ROWS,
+    "claim": ("pauses", "claims"),
+    "settle": ("plain_ends",),
+    "exchange": ("plain_ends", "pauses", "claims"),
     "renew": ("rows",),
     "upcoming": (),
     "start": ("rows", "pauses"),
-    "cancel": (*_RULES, "cancelling"),
-    "stop_children": (*_RULES, "cancelling"),
-    "requeue": _REQUEUEING,
-    "return_children": _REQUEUEING,
-    "resume": _MOVING,
-    "step": _MOVING,
-    "stranded": _MOVING,
+    "cancel": (*_RULES, "cancellations"),
+    "stop_children": (*_RULES, "cancellations"),
+    "requeue": _REQUEUES,
+    "return_children": _REQUEUES,
+    "resume": _MOVES,
+    "advance_resume": _MOVES,
+    "stranded": _MOVES,
     "prune": ("rows",),
     "purge": _RULES,
-    "reconcile": (*_RULES, "requeueing"),
+    "reconcile": (*_RULES, "requeues"),
     "scan": ("rows",),
     "busy": ("rows", "pauses"),
     "position": ("rows", "ranks"),
-    "together": (),
+    "commands": (),
 }
-"""All begin with keys.lua."""
+"""Parts of each script, after keys.lua and before the script itself."""
 
-_HOLDING = "promote = promote, hold = hold"
-_SETTLING = "settle = settle_rest, taken_child = taken_child"
+_HOLDS = "promote = promote, hold_by_id = hold_by_id"
+_SETTLEMENTS = "settle = settle_rest, taken_child = taken_child"
 RARE: dict[str, tuple[tuple[str, ...], str]] = {
-    "claim": ((*_RULES, "holding"), _HOLDING),
-    "settle": ((*_ADDING, "transitions", "aftermath", "settling"), _SETTLING),
+    "claim": ((*_RULES, "holds"), _HOLDS),
+    "settle": ((*_NEW_ROWS, "transitions", "aftermath", "settlements"), _SETTLEMENTS),
     "exchange": (
-        (*_ADDING, "transitions", "aftermath", "settling", "holding"),
-        f"{_HOLDING}, {_SETTLING}",
+        (*_NEW_ROWS, "transitions", "aftermath", "settlements", "holds"),
+        f"{_HOLDS}, {_SETTLEMENTS}",
     ),
 }
-"""Parts that the hot scripts build only when they need them, by ``rest()``, and what it gives: making the
+"""Parts that the hot scripts load only on demand, by ``rest()``, and the functions it returns. Creating the
 functions of all parts takes longer than claiming a few jobs."""
 
 _REST = """
@@ -63,12 +75,47 @@ local function rest()
 end
 """
 
+LUA_STATUSES = {
+    Status.PENDING: "PENDING",
+    Status.IN_PROGRESS: "RUNNING",
+    Status.DONE: "DONE",
+    Status.FAILED: "FAILED",
+    Status.CANCELLED: "CANCELLED",
+}
+LUA_HELD = {None: "FREE", Held.TIME: "TIMED", Held.LOCK: "PARKED", Held.PAUSE: "PAUSED"}
+
 _CONSTANTS = re.compile(r"^--@constants\n(.*?)^--@end\n", re.MULTILINE | re.DOTALL)
 _CONSTANT = re.compile(r"^local ([A-Z_, ]+) = (.+)$", re.MULTILINE)
 _TOKEN = re.compile(r"'[^'\n]*'|--[^\n]*|\b[A-Z][A-Z_]*\b")
 
 
+_VALUES: dict[str, Any] = {
+    **{LUA_STATUSES[status]: number for status, number in codec.NUMBER_OF.items()},
+    **{LUA_HELD[held]: number for held, number in codec.HELD_NUMBER.items()},
+    **{f"PHASE_{phase.name}": phase.value for phase in PauseState},
+    "STATUS_NAMES": tuple(map(str, codec.STATUSES)),
+    "FIELDS": codec.FIELDS,
+    "SUSPECT": SUSPECT,
+    "RETURNED": RETURNED,
+    "CHILDREN": CHILDREN,
+    "FUNCTION": "function",
+    "HISTORY_LIMIT": HISTORY_LIMIT,
+    "FOLLOW_UP_NOTE": FOLLOW_UP_NOTE,
+    "CANCELLED_MESSAGE": CANCELLED_MESSAGE,
+    "CANCELLED_CODE": "ERR_CANCELLED",
+    "CHILDREN_FAILED_CODE": "ERR_CHILDREN_FAILED",
+    "NAMED_FAILURES": NAMED_FAILURES,
+    "ROUNDS": ROUNDS,
+    "HELD_BACK_AT_ONCE": HELD_BACK_AT_ONCE,
+    "DUE_AT_ONCE": DUE_AT_ONCE,
+    "COUNT_CAP": COUNT_CAP,
+}
+"""Constants of the scripts that Python defines."""
+
+
 class Script(NamedTuple):
+    """A script as sent to the server."""
+
     source: str
     sha: str
 
@@ -80,7 +127,7 @@ def script(name: str) -> Script:
         parts, exports = RARE[name]
         text += _REST.format(parts="\n".join(map(_read, parts)), exports=exports)
     source = _resolved("\n".join([text, *map(_read, PARTS[name]), _read(name)]))
-    # The name by which Redis knows a script; nothing secret.
+    # EVALSHA identifies a script by its SHA-1; no secret.
     return Script(source, sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -89,12 +136,18 @@ def _read(part: str) -> str:
 
 
 def _resolved(source: str) -> str:
-    """Constants in place of their names, no comments."""
-    constants: dict[str, str] = {}
+    """Replace constants by their values, and remove comments."""
+    constants = {name: _lua(value) for name, value in _VALUES.items()}
     for block in _CONSTANTS.findall(source):
         for names, values in _CONSTANT.findall(block):
             constants |= dict(zip(names.split(", "), values.split(", "), strict=True))
     return _TOKEN.sub(lambda found: _replacement(found[0], constants), _CONSTANTS.sub("", source))
+
+
+def _lua(value: Any) -> str:
+    if isinstance(value, str):
+        return f"'{value}'"
+    return str(value) if isinstance(value, int) else f"{{{', '.join(map(_lua, value))}}}"
 
 
 def _replacement(token: str, constants: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""One Redis server as the queue sees it: calls that answer, or raise one of our errors."""
+"""Connection to one Redis server. Driver errors are translated to Penstock errors."""
 
 from __future__ import annotations
 
@@ -32,75 +32,77 @@ _NAME = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
 class Server:
+    """A Redis server, and the name of a queue."""
+
     def __init__(self, url: str, *, timeout_s: float = 60, whole: bool = False) -> None:
-        """``whole``: the server as such, where there is no queue of a name."""
+        """``whole``: the label names only the server, no queue."""
         address, self.name = _split(url)
         self.prefix = f"penstock:{{{self.name}}}:"
         self._marker = self.prefix + "format"
         self._address = address
         self._timeout_s = timeout_s
-        self._client: Any = self._connected()
+        self._client: Any = self._connect()
         options = self._client.connection_pool.connection_kwargs
         place = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         self.label = f"redis://{place}/{options.get('db', 0)}" + ("" if whole else f" (queue {self.name})")
 
-    def _connected(self) -> redis.Redis:
+    def _connect(self) -> redis.Redis:
         try:
             client = redis.Redis.from_url(
                 self._address,
                 protocol=2,
                 socket_timeout=self._timeout_s,
                 socket_connect_timeout=min(self._timeout_s, CONNECT_TIMEOUT_S),
-                # Whoever repeats a call whose answer was lost must know that it may happen twice: not here.
+                # No retries here: a call whose answer was lost may have taken effect.
                 retry=Retry(NoBackoff(), 0),
                 client_name="penstock",
             )
-            # Options that the driver does not know, it complains of when it first connects: too late.
+            # The driver checks options only when it connects first, which is too late.
             pool = client.connection_pool
             pool.connection_class(**pool.connection_kwargs)
         except (ValueError, TypeError, AttributeError, redis.exceptions.RedisError):
-            raise _not_understood() from None
+            raise _invalid_url() from None
         return client
 
     def key(self, name: str) -> str:
         return self.prefix + name
 
     def call(self, *command: Any) -> Any:
-        with self._translated():
+        with self._translating_errors():
             return self._client.execute_command(*command)
 
     def calls(self, commands: Sequence[Sequence[Any]], *, together: bool = False) -> list[Any]:
-        """Several in one round trip; ``together``: as one MULTI, all or none."""
+        """Run several commands in one round trip; ``together``: as one MULTI, all or none."""
         if not commands:
             return []
-        with self._translated(), self._client.pipeline(transaction=together) as pipeline:
+        with self._translating_errors(), self._client.pipeline(transaction=together) as pipeline:
             for command in commands:
                 pipeline.execute_command(*command)
             answers: list[Any] = pipeline.execute()
             return answers
 
-    def run(self, name: str, asked: bytes | str, now: int = 0) -> Any:
-        """A script, loaded where the server does not know it (any more)."""
+    def run(self, name: str, request: bytes | str, now: int = 0) -> Any:
+        """Run a script; the source is sent only if the server does not know the script."""
         source, sha = script(name)
-        arguments = (1, self._marker, now or "", asked)
-        with self._translated():
+        arguments = (1, self._marker, now or "", request)
+        with self._translating_errors():
             try:
                 return self._client.execute_command("EVALSHA", sha, *arguments)
             except redis.exceptions.NoScriptError:
                 return self._client.execute_command("EVAL", source, *arguments)
 
-    def subscribed(self, channel: str) -> PubSub:
-        """A connection that hears a channel, from now on."""
-        with self._translated():
+    def subscribe(self, channel: str) -> PubSub:
+        """Open a connection subscribed to a channel."""
+        with self._translating_errors():
             listener: PubSub = self._client.pubsub()
             listener.subscribe(self.key(channel))
             if listener.get_message(timeout=self._timeout_s) is None:
                 raise redis.exceptions.TimeoutError("no answer to SUBSCRIBE")
             return listener
 
-    def heard(self, listener: PubSub, timeout: float) -> bytes | None:
-        """The next message, if there is one in time."""
-        with self._translated():
+    def next_message(self, listener: PubSub, timeout: float) -> bytes | None:
+        """Return the next message, or None after the timeout."""
+        with self._translating_errors():
             message = listener.get_message(ignore_subscribe_messages=True, timeout=timeout)
         data: bytes | None = message["data"] if message else None
         return data
@@ -109,30 +111,30 @@ class Server:
         self._client.close()
 
     def after_fork(self) -> None:
-        # The parent's connections stay the parent's; our own are made when they are needed.
-        self._client = self._connected()
+        # The parent keeps its connections; this process opens new ones on demand.
+        self._client = self._connect()
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translating_errors(self) -> Iterator[None]:
         try:
             yield
         except redis.exceptions.RedisError as error:
-            raise ours(error, self.label) from error
+            raise translate_error(error, self.label) from error
 
 
 def _split(url: str) -> tuple[str, str]:
-    """The server's own URL, and the queue's name."""
+    """Split a URL into the URL for the driver and the name of the queue."""
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise _not_understood() from None
+        raise _invalid_url() from None
     if "@" not in parts.netloc and any(
         "@" in option and "=" not in option for option in parts.query.split("&")
     ):
-        raise _not_understood()  # a password with a question mark in it
+        raise _invalid_url()  # a password with a question mark in it
     database = parts.path.strip("/")
     if parts.scheme != "unix" and database and not database.isdecimal():
-        raise _not_understood()  # the driver would take database 0
+        raise _invalid_url()  # the driver would take database 0
     options = parse_qsl(parts.query, keep_blank_values=True)
     names = [value for key, value in options if key == "name"] or [DEFAULT_NAME]
     if len(names) > 1 or not _NAME.fullmatch(names[0]):
@@ -140,11 +142,11 @@ def _split(url: str) -> tuple[str, str]:
             f"name={names[-1][:100]!r} in the redis:// URL: expected 1 to 64 letters, digits, . _ : or -"
         )
     rest = urlencode([(key, value) for key, value in options if key != "name"])
-    # Not by urlunsplit, which makes unix:/path of unix:///path.
+    # Not with urlunsplit, which turns unix:///path into unix:/path.
     return f"{parts.scheme}://{parts.netloc}{parts.path}" + (f"?{rest}" if rest else ""), names[0]
 
 
-def _not_understood() -> InvalidSetting:
+def _invalid_url() -> InvalidSetting:
     return InvalidSetting(
         "the redis:// URL cannot be understood",
         remedy=f"Write redis://[USER:PASSWORD@]HOST[:PORT]/DB?name=QUEUE. {ENCODE_PASSWORD}",
@@ -206,17 +208,17 @@ _CODES: dict[type[redis.exceptions.RedisError], str] = {
     redis.exceptions.ClusterDownError: "CLUSTERDOWN",
     redis.exceptions.MasterDownError: "MASTERDOWN",
 }
-"""What the server said first, which the driver takes away where it has a class for it."""
+"""Error codes of the server. The driver removes the code from the text if it has a class for it."""
 
 
-def ours(error: redis.exceptions.RedisError, label: str) -> StoreError:
-    """A driver's error as ours."""
-    said = " ".join(str(error).split())
+def translate_error(error: redis.exceptions.RedisError, label: str) -> StoreError:
+    """Translate an error of the driver to a Penstock error."""
+    full = " ".join(str(error).split())
     # The driver puts the command it sent before the answer.
-    text = _CODES.get(type(error), "") + (said.partition(" of pipeline caused error: ")[2] or said)
-    for pattern, kind, what, remedy in _KNOWN:
+    text = _CODES.get(type(error), "") + (full.partition(" of pipeline caused error: ")[2] or full)
+    for pattern, error_class, what, remedy in _KNOWN:
         if re.search(pattern, text):
-            return kind(f"{label} {what}", remedy=remedy)
+            return error_class(f"{label} {what}", remedy=remedy)
     if isinstance(error, redis.exceptions.AuthenticationError):
         return StoreDenied(f"{label} refuses the login", remedy=_DENIED)
     if isinstance(error, redis.exceptions.ConnectionError | redis.exceptions.TimeoutError):

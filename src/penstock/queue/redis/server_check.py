@@ -1,4 +1,4 @@
-"""Whether a server can hold a queue, and whether what it holds is one this version understands."""
+"""Checks of a server: version, settings, and the format of a stored queue."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ TYPES = {
     "hash": "locks keys counts backlog pauses workers",
     "string": "format version",
 }
-"""Keys every queue has, by type. Looked at before anything is written, as no script can be undone."""
+"""Keys of every queue by type. Checked before the first write, as a script cannot be rolled back."""
 
 
 LARGE = "-" * 65
-"""A member too long for the compact form of small hashes and zsets, in which each look is a search through
-all of them. It is no id, key or lock of ours."""
+"""A member too long for the compact form of small hashes and zsets, in which each access is a linear search.
+No id, key or lock has this value."""
 
 
 def prepare(server: Server) -> None:
-    """Mark the queue as ours, unless it is marked already."""
+    """Write the format of the queue, if missing, and refuse an unknown one."""
     refuse_old(server)
     _refuse_foreign(server)
     written = server.call("GET", server.key("format"))
@@ -35,19 +35,19 @@ def prepare(server: Server) -> None:
             ("ZADD", server.key("lease"), "+inf", LARGE),
             ("SET", server.key("format"), FORMAT, "NX"),
         ]
-        server.run("together", codec.encode(first))
+        server.run("commands", codec.encode(first))
         written = server.call("GET", server.key("format"))
     _refuse_unknown(server, written)
 
 
 def warnings(server: Server) -> list[str]:
-    """What of the server's settings could cost jobs."""
+    """Check the format of the queue, then list settings of the server which could lose jobs."""
     _refuse_unknown(server, server.call("GET", server.key("format")))
-    return dangers(server)
+    return find_risks(server)
 
 
-def dangers(server: Server) -> list[str]:
-    """The same of a server that need not hold a queue."""
+def find_risks(server: Server) -> list[str]:
+    """List settings of the server which could lose jobs. The server need not hold a queue."""
     info = _info(server, "persistence") | _info(server, "memory") | _info(server, "replication")
     if info.get("role") == "slave":
         raise StoreReadOnly(

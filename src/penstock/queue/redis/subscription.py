@@ -1,4 +1,4 @@
-"""Hearing that there is news: one subscription for each thread that waits."""
+"""Change notifications: one subscription for each waiting thread."""
 
 from __future__ import annotations
 
@@ -11,43 +11,45 @@ from redis.client import PubSub
 from penstock.errors import StoreUnavailable
 from penstock.queue.redis.server import Server
 
-LOOK_EVERY_S = 15.0
-"""Look at the counter itself this often: a connection may be dead without either end being told."""
+CHECK_EVERY_S = 15.0
+"""Seconds between reads of the version counter: a dead connection may go unnoticed on both ends."""
 
 
 class Subscriptions:
+    """The subscriptions of all threads of this process."""
+
     def __init__(self, server: Server) -> None:
         self._server = server
         self.after_fork()
 
     def wait(self, timeout: float) -> bool:
-        ear: Subscription | None = getattr(self._own, "ear", None)
-        if ear is None:
-            ear = self._own.ear = Subscription(self._server)
-            with self._listing:
-                self._ears.add(ear)
-        return ear.wait(timeout)
+        subscription: Subscription | None = getattr(self._local, "subscription", None)
+        if subscription is None:
+            subscription = self._local.subscription = Subscription(self._server)
+            with self._lock:
+                self._all.add(subscription)
+        return subscription.wait(timeout)
 
     def close(self) -> None:
-        with self._listing:
-            ears = list(self._ears)
-        for ear in ears:
-            ear.close()
+        with self._lock:
+            subscriptions = list(self._all)
+        for subscription in subscriptions:
+            subscription.close()
 
     def after_fork(self) -> None:
-        self._own = threading.local()
-        self._listing = threading.Lock()
-        self._ears: WeakSet[Subscription] = WeakSet()
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._all: WeakSet[Subscription] = WeakSet()
 
 
 class Subscription:
-    """Hears each new version once. Subscribes before it looks, so that no change is slept through."""
+    """Reports each new version once. Subscribes before the first read, so no change is missed."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._listener: PubSub | None = None
         self._seen = -1
-        self._looked_at = 0.0
+        self._checked_at = 0.0
 
     def wait(self, timeout: float) -> bool:
         deadline = time.monotonic() + timeout
@@ -55,7 +57,7 @@ class Subscription:
             try:
                 return self._wait(deadline)
             except StoreUnavailable:
-                # What was said meanwhile nobody heard. If the server is back, look; if not, so be it.
+                # Notifications may be lost: subscribe again and read the version, unless the server is away.
                 if self._listener is None:
                     raise
                 self.close()
@@ -63,21 +65,21 @@ class Subscription:
     def _wait(self, deadline: float) -> bool:
         listener = self._listener
         if listener is None:
-            listener = self._server.subscribed("bell")
-            self._listener, self._looked_at = listener, 0.0
+            listener = self._server.subscribe("news")
+            self._listener, self._checked_at = listener, 0.0
         while True:
             now = time.monotonic()
-            if now - self._looked_at >= LOOK_EVERY_S:
-                self._looked_at = now
+            if now - self._checked_at >= CHECK_EVERY_S:
+                self._checked_at = now
                 version = int(self._server.call("GET", self._server.key("version")) or 0)
-                # Also when it is less than before: the server may have lost its data.
-                news = version != self._seen
+                # Also if the version is lower than before: the server may have lost its data.
+                changed = version != self._seen
             else:
-                left = max(0.0, min(deadline, self._looked_at + LOOK_EVERY_S) - now)
-                heard = self._server.heard(listener, left)
-                version = self._seen if heard is None else int(heard)
-                news = version > self._seen
-            if news:
+                left = max(0.0, min(deadline, self._checked_at + CHECK_EVERY_S) - now)
+                message = self._server.next_message(listener, left)
+                version = self._seen if message is None else int(message)
+                changed = version > self._seen
+            if changed:
                 self._seen = version
                 self._skip_old(listener)
                 return True
@@ -85,8 +87,8 @@ class Subscription:
                 return False
 
     def _skip_old(self, listener: PubSub) -> None:
-        """What was said up to now is one piece of news."""
-        while (version := self._server.heard(listener, 0)) is not None:
+        """Skip older notifications: all changes up to now count as one."""
+        while (version := self._server.next_message(listener, 0)) is not None:
             self._seen = max(self._seen, int(version))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Adding jobs: dedupe against live rows, backpressure, turns."""
+"""Addition of jobs: duplicates of live rows, backpressure, turns."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from penstock import transitions
 from penstock.errors import DuplicateId, QueueFull
 from penstock.job import AddResult, Changes, Held, Job, NewJob, QueueLimits, Status
 from penstock.queue.rules.locks import wake
-from penstock.queue.rules.pauses import born_held, raised
-from penstock.queue.rules.rows import Rows
-from penstock.queue.rules.storable_text import refuse_unstorable
+from penstock.queue.rules.pauses import held_during_resume, raised
+from penstock.queue.rules.rows import Rows, refuse_unstorable
 
 MICROSECOND = timedelta(microseconds=1)
+COUNT_CAP = 1_000_000
+"""Largest number of pending jobs that the error of a full queue reports."""
 
 
 class Turns:
-    """Turn numbers for rows added in one transaction, reading each flow's state from the rows once."""
+    """Turn numbers for the rows of one transaction. Each flow is read once."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -35,7 +36,7 @@ class Turns:
             self._lasts[flow] = self._rows.last_turn(tenant_id, priority)
         return transitions.next_turn(self._heads[priority], self._lasts[flow])
 
-    def took(self, job: Job) -> None:
+    def record(self, job: Job) -> None:
         head = self._heads.get(job.priority)
         last = self._lasts.get((job.tenant_id, job.priority))
         if job.held is None and job.turn >= 0:
@@ -47,22 +48,22 @@ class Turns:
         self._lasts.clear()
 
 
-def numbered(rows: Rows, job: Job, changes: Changes) -> Changes:
-    """Changes with a new turn where they ask for one."""
+def with_turn(rows: Rows, job: Job, changes: Changes) -> Changes:
+    """Add a new turn to changes with ``turn`` None."""
     if changes.get("turn", 0) is not None:
         return changes
     priority = changes.get("priority", job.priority)
     return changes | {"turn": Turns(rows).next(job.tenant_id, priority)}
 
 
-def replaced(rows: Rows, job: Job, changes: Changes) -> Changes:
-    """Changes to a row that may begin a new run: at the end of its line, or held back like a new row."""
+def with_position(rows: Rows, job: Job, changes: Changes) -> Changes:
+    """Add the position of a new run to changes: after the tenant's other rows, or held like a new row."""
     if changes.get("turn", 0) is not None:
         return changes
     after = msgspec.structs.replace(job, **changes | {"turn": 0})
-    if born_held(after, rows.pauses()).held is Held.PAUSE:
+    if held_during_resume(after, rows.pauses()).held is Held.PAUSE:
         return changes | {"held": Held.PAUSE, "turn": 0}
-    return numbered(rows, job, changes)
+    return with_turn(rows, job, changes)
 
 
 def add(rows: Rows, new: Sequence[NewJob], limits: QueueLimits, now: datetime) -> list[AddResult]:
@@ -70,11 +71,14 @@ def add(rows: Rows, new: Sequence[NewJob], limits: QueueLimits, now: datetime) -
     rows.refuse_taken(new)
     _refuse_when_full(rows, new, limits)
     turns = Turns(rows)
-    return [_add_one(rows, turns, item, moment) for item, moment in zip(new, moments(new, now), strict=True)]
+    return [
+        _add_one(rows, turns, item, moment)
+        for item, moment in zip(new, creation_times(new, now), strict=True)
+    ]
 
 
-def moments(new: Sequence[NewJob], now: datetime) -> list[datetime]:
-    """Times of creation for new rows, in their order: a microsecond later where the ids are in another.
+def creation_times(new: Sequence[NewJob], now: datetime) -> list[datetime]:
+    """Return creation times of new rows: a microsecond later after each id out of order.
 
     A resume releases rows by created_at and id, and callers may choose ids without order.
     """
@@ -88,9 +92,9 @@ def moments(new: Sequence[NewJob], now: datetime) -> list[datetime]:
 
 def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> AddResult:
     turn = turns.next(new.tenant_id, new.priority)
-    job = born_held(transitions.added(new, now, turn), rows.pauses())
+    job = held_during_resume(transitions.added(new, now, turn), rows.pauses())
     if rows.try_insert(job):
-        turns.took(job)
+        turns.record(job)
         return AddResult(job.queue_id, Status.PENDING)
     twin = rows.live(new.tenant_id, new.branch, new.idempotency_key)
     if twin is None:
@@ -98,9 +102,9 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> AddResult:
     if rows.get(new.queue_id) is not None:
         raise DuplicateId(f"a job with id {new.queue_id} exists already")
     changes = raised(twin, transitions.coalesced(twin, new, now), rows.pauses())
-    rows.change(twin, numbered(rows, twin, changes))
+    rows.change(twin, with_turn(rows, twin, changes))
     if "priority" in changes and twin.held is Held.LOCK and twin.lock_key is not None:
-        # It may be first of its lock now, before the row that was woken to take the lock next.
+        # The row may now come before the row that was woken for this lock.
         wake(rows, [twin.lock_key], now)
     if changes.keys() & {"turn", "priority", "held"}:
         turns.forget()
@@ -109,20 +113,20 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> AddResult:
 
 
 def add_children(rows: Rows, parent: Job, children: Sequence[NewJob], now: datetime) -> int:
-    """How many the parent's run did not have yet: a crashed expansion repeats harmlessly."""
+    """Add the children missing in the parent's run. Returns the count; a repeated expansion adds none."""
     turns = Turns(rows)
     return sum(
         _add_child(rows, turns, parent, child, moment)
-        for child, moment in zip(children, moments(children, now), strict=True)
+        for child, moment in zip(children, creation_times(children, now), strict=True)
     )
 
 
 def _add_child(rows: Rows, turns: Turns, parent: Job, new: NewJob, now: datetime) -> bool:
     turn = turns.next(new.tenant_id, new.priority)
-    job = born_held(transitions.added(new, now, turn, parent), rows.pauses())
+    job = held_during_resume(transitions.added(new, now, turn, parent), rows.pauses())
     inserted = rows.try_insert(job)
     if inserted:
-        turns.took(job)
+        turns.record(job)
     return inserted
 
 
@@ -144,11 +148,11 @@ def _fits(
         return
     pending = rows.backlog(functions=functions, tenant_id=tenant_id, cap=limit + 1)
     if pending + len(new) > limit and pending + _count_fresh(rows, new) > max(limit, pending):
-        raise QueueFull(rows.backlog(functions=functions, tenant_id=tenant_id, cap=1_000_000))
+        raise QueueFull(rows.backlog(functions=functions, tenant_id=tenant_id, cap=COUNT_CAP))
 
 
 def _count_fresh(rows: Rows, new: Sequence[NewJob]) -> int:
-    """How many would be rows of their own; dedupe hits are answered even when the queue is full."""
+    """Count the new rows; duplicates of live rows are accepted even when the queue is full."""
     fresh = 0
     seen: set[tuple[str, str, str]] = set()
     for item in new:
@@ -157,3 +161,44 @@ def _count_fresh(rows: Rows, new: Sequence[NewJob]) -> int:
             fresh += 1
         seen.add(key)
     return fresh
+
+
+class FlowTurns:
+    """Cached turns of flows in one transaction, updated as rows change. Unknown flows must be read.
+
+    Reading them would be a round trip for each row.
+    """
+
+    def __init__(self) -> None:
+        self.heads: dict[int, int | None] = {}
+        self.lasts: dict[tuple[str, int], int | None] = {}
+
+    def record(self, before: Job | None, after: Job) -> None:
+        """Update the turns after a change of a row; ``before`` None: the row is new."""
+        self._leave(before, after)
+        if after.status is not Status.PENDING:
+            return
+        flow = (after.tenant_id, after.priority)
+        if flow in self.lasts:
+            last = self.lasts[flow]
+            self.lasts[flow] = after.turn if last is None else max(last, after.turn)
+        if _has_turn(after) and after.priority in self.heads:
+            head = self.heads[after.priority]
+            self.heads[after.priority] = after.turn if head is None else min(head, after.turn)
+
+    def _leave(self, before: Job | None, after: Job) -> None:
+        """Forget a turn which perhaps only the row before the change had."""
+        if before is None or before.status is not Status.PENDING:
+            return
+        flow = (before.tenant_id, before.priority)
+        stays = after.status is Status.PENDING and after.priority == before.priority
+        if self.lasts.get(flow) == before.turn and not (stays and after.turn >= before.turn):
+            self.lasts.pop(flow, None)
+        ahead = stays and _has_turn(after) and after.turn <= before.turn
+        if _has_turn(before) and self.heads.get(before.priority) == before.turn and not ahead:
+            self.heads.pop(before.priority, None)
+
+
+def _has_turn(job: Job) -> bool:
+    """Whether the turn counts for the head of the priority."""
+    return job.status is Status.PENDING and job.held is None and job.turn >= 0

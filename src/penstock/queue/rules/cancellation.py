@@ -1,4 +1,4 @@
-"""Cancelling: the job itself in one step, its children in batches after it."""
+"""Cancellation: the job itself in one step, then the children in batches."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from penstock.job import CancelResult, Job, Status
 from penstock.queue.rules.rows import Rows
 from penstock.queue.rules.settlement import Aftermath
 
-STOPPABLE = frozenset({Status.PENDING, Status.IN_PROGRESS})
+CANCELLABLE = frozenset({Status.PENDING, Status.IN_PROGRESS})
 
 
 def cancel(rows: Rows, ids: list[str], now: datetime) -> tuple[list[CancelResult], list[str]]:
-    """What was done to each, and parents whose children are to be stopped next."""
+    """Cancel jobs. Returns a result for each, and the parents with children to cancel."""
     aftermath = Aftermath(rows, now)
     answers = []
-    rows.hold(ids)
+    rows.lock_rows(ids)
     for queue_id in ids:
         job = rows.get(queue_id)
         after = _cancel_one(rows, job, now, aftermath) if job is not None and not job.ended else job
@@ -26,14 +26,14 @@ def cancel(rows: Rows, ids: list[str], now: datetime) -> tuple[list[CancelResult
 
 
 def stop_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tuple[bool, list[str]]:
-    """One batch. Whether it was the last, and children that are parents with children to be stopped."""
-    # Children before their parent, as everybody else: two transactions must not wait for each other.
+    """Cancel one batch of children. Returns whether it was the last, and parents left to cancel."""
+    # Children before their parent, as in every transaction, so that no two wait for each other.
     parent = rows.peek(parent_id)
     if parent is None or parent.ended:
         return True, []
     aftermath = Aftermath(rows, now)
-    batch = [child.queue_id for child in rows.children(parent, STOPPABLE, limit)]
-    rows.hold(batch)
+    batch = [child.queue_id for child in rows.children(parent, CANCELLABLE, limit)]
+    rows.lock_rows(batch)
     for queue_id in batch:
         child = rows.get(queue_id)
         if child is not None and not child.ended:
@@ -44,8 +44,8 @@ def stop_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tupl
 
 def _cancel_one(rows: Rows, job: Job, now: datetime, aftermath: Aftermath) -> Job:
     after = rows.change(job, transitions.cancelled(job, now))
-    aftermath.note(job, after)
+    aftermath.collect(job, after)
     if job.status is Status.PENDING and not job.lock_held:
-        # It may have been the one woken to take the lock next.
+        # The row may have been woken for this lock.
         aftermath.unblock(job.lock_key)
     return after

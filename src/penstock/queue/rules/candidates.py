@@ -1,4 +1,4 @@
-"""Which candidates of a claim are taken and which are held back: the same decision on every engine."""
+"""Candidates of a claim: the rule which rows are taken and which are held back, for every engine."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 from penstock.job import SUSPECT, Held, Scope
 
 ROUNDS = 4
-"""How often one transaction of a claim looks for candidates. What is chosen depends on how many are seen at
-once, so every engine looks at as many: the limit at first, then ``HELD_BACK_AT_ONCE``."""
+"""How often one transaction of a claim reads candidates. The choice depends on the number of rows seen at
+once, so every engine reads as many: the limit at first, then ``HELD_BACK_AT_ONCE``."""
 
 HELD_BACK_AT_ONCE = 1_000
-"""Rows looked at in a round that follows one where rows had to be held back."""
+"""Rows read in a round after one that held rows back."""
 
 DUE_AT_ONCE = 1_000
 """Due rows that one claim promotes, or its limit if that is more; the next claims promote the rest."""
 
 
 class Claimable(Protocol):
-    """What the decision needs to know of a claimable row. A ``Job`` has it all."""
+    """Columns of a claimable row used by the decision. A ``Job`` has all of them."""
 
     @property
     def turn(self) -> int: ...
@@ -37,7 +37,7 @@ C = TypeVar("C", bound=Claimable)
 
 
 class Candidate(NamedTuple):
-    """For engines that do not have the whole job yet; ``row`` is the engine's handle on it."""
+    """A row for which the engine has not read the whole job; ``row`` is the engine's handle."""
 
     row: int | str
     turn: int
@@ -48,10 +48,12 @@ class Candidate(NamedTuple):
 
 
 class Chosen(NamedTuple, Generic[C]):
+    """Rows to take, and rows to hold back with the reason."""
+
     take: list[C]
     hold: list[tuple[C, Held]]
     closed: bool
-    """No further candidates may join this claim: it is full, or a crash suspect bars the way."""
+    """No more rows may join this claim: the claim is full, or the next row is a crash suspect."""
 
 
 Choice: TypeAlias = Chosen[Candidate]
@@ -65,7 +67,7 @@ def choose(
     locked: Collection[str],
     paused: Collection[Scope],
 ) -> Chosen[C]:
-    """``first``: nothing was taken yet. ``locked``: keys that others hold or this claim took before."""
+    """Choose rows. ``first``: nothing was taken yet. ``locked``: keys held by others or by this claim."""
     take: list[C] = []
     hold: list[tuple[C, Held]] = []
     mine: set[str] = set()
@@ -80,7 +82,7 @@ def choose(
             hold.append((candidate, Held.LOCK))
             continue
         if candidate.turn == SUSPECT:
-            # It may take its process down, so nothing else may be in the same hands.
+            # A crash suspect is claimed alone: it may take its process down.
             if first and not take:
                 return Chosen([candidate], hold, True)
             return Chosen(take, hold, True)

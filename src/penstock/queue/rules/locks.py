@@ -1,4 +1,4 @@
-"""Passing locks on: rows parked for a lock, and when one of them may be claimed again."""
+"""Locks: passing a free lock on to the first row parked for the key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.queue.rules.rows import Rows
 
 
 def wake(rows: Rows, lock_keys: Collection[str], now: datetime) -> int:
-    """Let the first row parked for each of these locks be claimed, unless somebody holds it. How many."""
+    """Make the first row parked for each free lock claimable. Returns the count."""
     parked = rows.first_parked(lock_keys)
     for job in parked:
         turn = SUSPECT if job.turn == SUSPECT else RETURNED

@@ -1,4 +1,4 @@
-"""The jobs a claim could take next, and the claim of one job by its id."""
+"""Next jobs of a claim, and the claim of one job by id."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import msgspec
 
 from penstock import transitions
 from penstock.job import Changes, Claim, ClaimRequest, Held, Job, Status
-from penstock.queue.rules.pauses import Pause, held_scopes, shut
+from penstock.queue.rules.pauses import Pause, everything_paused, held_scopes
 
 FIRST_PAGE = 200
 LARGEST_PAGE = 100_000
 
 
 def pages() -> Iterator[tuple[int, int]]:
-    """Where each look begins and how many rows it reads. They grow: a queue of few locks is read with few
-    looks, one of many is answered by the first."""
+    """Yield start and size of growing pages.
+
+    A queue with few locks is read with few queries, one with many locks is answered by the first.
+    """
     start, size = 0, FIRST_PAGE
     while True:
         yield start, size
@@ -26,7 +28,7 @@ def pages() -> Iterator[tuple[int, int]]:
 
 
 class NextJob(NamedTuple):
-    """A row that a claim would look at, in claim order. Rows whose lock another job holds are left out."""
+    """A row considered by a claim. Rows waiting for a held lock are left out."""
 
     queue_id: str
     lock_key: str | None
@@ -37,8 +39,8 @@ class NextJob(NamedTuple):
 def first_of_each_lock(
     pages: Iterable[Sequence[NextJob]], limit: int, pauses: Collection[Pause]
 ) -> list[str]:
-    """Ids in claim order: of rows that share a lock key only the first, none that a pause covers."""
-    if shut(pauses):
+    """List ids in claim order: the first of each lock key, and no paused rows."""
+    if everything_paused(pauses):
         return []
     paused = held_scopes(pauses)
     found: dict[str, None] = {}
@@ -56,24 +58,30 @@ def first_of_each_lock(
 
 
 class Startable(Protocol):
+    """Methods of rows for ``start``."""
+
     def get(self, queue_id: str) -> Job | None: ...
 
     def change(self, job: Job, changes: Changes) -> Job: ...
 
     def lock_holder(self, lock_key: str) -> str | None:
-        """The id of the job that holds this lock."""
+        """Return the id of the lock's holder."""
 
     def pauses(self) -> Sequence[Pause]: ...
 
 
 def start(rows: Startable, queue_id: str, request: ClaimRequest, now: datetime) -> Claim | None:
-    """Claim one pending job, wherever it stands in line; None when it is not pending, or a pause or a lock
-    keeps it from starting."""
+    """Claim one pending job at any position.
+
+    None when the job is not pending, or a pause or a lock prevents the start.
+    """
     job = rows.get(queue_id)
     if job is None or job.status is not Status.PENDING or job.held is Held.PAUSE:
         return None
     pauses = rows.pauses()
-    if shut(pauses) or any(scope.covers(job.tenant_id, job.collection) for scope in held_scopes(pauses)):
+    if everything_paused(pauses) or any(
+        scope.covers(job.tenant_id, job.collection) for scope in held_scopes(pauses)
+    ):
         return None
     if job.lock_key is not None and not job.lock_held and rows.lock_holder(job.lock_key):
         return None

@@ -1,4 +1,4 @@
-"""Holding rows back for a pause, and letting them go again in bounded batches."""
+"""Resume of a pause in bounded batches: hold rows back, then release them in order."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import msgspec
 
 from penstock.job import RETURNED, Changes, Held, Job, Scope, Status
 from penstock.queue.rules import locks, pauses
-from penstock.queue.rules.addition import numbered
+from penstock.queue.rules.addition import with_turn
 from penstock.queue.rules.candidates import Claimable
 from penstock.queue.rules.pauses import ClaimPosition, Pause, PauseState
 from penstock.queue.rules.rows import Rows
 
 
 class BatchResult(NamedTuple):
-    """One batch of a resume: how many rows it released, and whether there is more to do."""
+    """Result of one batch: the number of released rows, and whether there is more to do."""
 
     released: int = 0
     more: bool = False
 
 
 def held_back(job: Claimable, reason: Held, now: datetime) -> Changes:
-    """Changes to a row that cannot be claimed now.
+    """Return the changes which hold a row back.
 
-    A pause forgets the turn: it would let the tenant pass everybody at resume, or hold up its new jobs. So it
-    does with that of a row that was woken to take a lock: rows of its lock that are held back later may be
+    A pause resets the turn: an old turn would let the tenant pass all others at resume, or delay its new
+    jobs. The turn of a row woken for a lock is reset, too: rows of its lock that are held back later may be
     older.
     """
     changes: Changes = {"held": reason, "updated_at": now}
@@ -38,7 +38,7 @@ def held_back(job: Claimable, reason: Held, now: datetime) -> Changes:
 
 
 def resume(rows: Rows, scope: Scope, *, limit: int) -> BatchResult:
-    """Begin to resume; where no row is held back by the scope, that is all there is to do."""
+    """Begin a resume. Without a held row of the scope, the pause ends at once."""
     known = rows.pauses(to_change=True)
     pause = next((each for each in known if each.scope == scope), None)
     if pause is None:
@@ -53,10 +53,10 @@ def resume(rows: Rows, scope: Scope, *, limit: int) -> BatchResult:
     return BatchResult(more=True)
 
 
-def step(rows: Rows, now: datetime, *, limit: int) -> BatchResult:
-    """Move one batch of the resume that is under way, if there is one."""
+def advance_resume(rows: Rows, now: datetime, *, limit: int) -> BatchResult:
+    """Advance the active resume, if any, by one batch."""
     known = rows.pauses(to_change=True) if rows.may_move() else ()
-    pause = pauses.under_way(known)
+    pause = pauses.active_resume(known)
     if pause is None:
         return BatchResult()
     if pause.phase is PauseState.GATHERING:
@@ -68,14 +68,14 @@ def step(rows: Rows, now: datetime, *, limit: int) -> BatchResult:
 def release_stranded(
     rows: Rows, now: datetime, *, limit: int, after: ClaimPosition | None
 ) -> tuple[int, ClaimPosition | None]:
-    """Release rows of one batch that no pause keeps: one may have been held back while its pause ended.
+    """Release held rows without a pause: a row may be held back while the pause ends.
 
-    How many, and the place to go on from.
+    Reads one batch. Returns the number of rows, and the position to continue from.
     """
     known, batch = rows.pauses(), rows.paused_rows(limit, after)
-    stranded = [job for job in batch if not pauses.kept(job, known)]
+    stranded = [job for job in batch if not pauses.is_kept(job, known)]
     for job in stranded:
-        _let_go(rows, job, now)
+        _release_row(rows, job, now)
     return len(stranded), pauses.place_of(batch[-1]) if len(batch) == limit else None
 
 
@@ -86,7 +86,7 @@ def _covered(pause: Pause, job: Job) -> bool:
 def _gather(rows: Rows, pause: Pause, now: datetime, limit: int) -> None:
     batch = rows.claimable_rows(limit, pause.at)
     ids = [each.queue_id for each in batch if pause.covers(each.tenant_id, each.collection)]
-    rows.hold(ids)
+    rows.lock_rows(ids)
     for queue_id in ids:
         job = rows.get(queue_id)
         if job is not None and job.status is Status.PENDING and job.held is None:
@@ -100,14 +100,14 @@ def _gather(rows: Rows, pause: Pause, now: datetime, limit: int) -> None:
 
 
 def _gather_parked(rows: Rows, pause: Pause, now: datetime, limit: int) -> bool:
-    """Hold back rows parked for locks that nobody holds. Whether there may be more.
+    """Hold back rows parked for free locks. Returns whether there may be more.
 
-    They would come before older rows of their lock that the pause holds back. Rows parked for a lock that a
-    running job holds are older than all of its lock that the pause has met.
+    They would come before older rows of their lock that the pause holds back. Rows parked for a lock of a
+    running job are older than all rows of that lock that the pause has met.
     """
     idle, left = list(rows.idle_locks(limit)), limit
     first = rows.first_parked(idle)
-    # What another transaction has locked is not found, and looked for once more.
+    # Rows locked by another transaction are not found, and read once more.
     more = len(first) < len(idle)
     while first and left > 0:
         covered = [job for job in first if _covered(pause, job)]
@@ -122,15 +122,15 @@ def _gather_parked(rows: Rows, pause: Pause, now: datetime, limit: int) -> bool:
 def _release(rows: Rows, pause: Pause, known: Sequence[Pause], now: datetime, limit: int) -> BatchResult:
     others = [each for each in known if each.scope != pause.scope]
     batch = rows.paused_rows(limit, pause.at)
-    free = [job for job in batch if not pauses.kept(job, others)]
+    free = [job for job in batch if not pauses.is_kept(job, others)]
     for job in free:
-        _let_go(rows, job, now)
+        _release_row(rows, job, now)
     if len(batch) == limit:
         rows.set_pause(Pause(pause.scope, PauseState.RELEASING, pauses.place_of(batch[-1])))
         return BatchResult(len(free), more=True)
     rows.drop_pause(pause.scope)
-    return BatchResult(len(free), more=pauses.under_way(others) is not None)
+    return BatchResult(len(free), more=pauses.active_resume(others) is not None)
 
 
-def _let_go(rows: Rows, job: Job, now: datetime) -> None:
-    rows.change(job, numbered(rows, job, pauses.let_go(job) | {"updated_at": now}))
+def _release_row(rows: Rows, job: Job, now: datetime) -> None:
+    rows.change(job, with_turn(rows, job, pauses.released(job) | {"updated_at": now}))

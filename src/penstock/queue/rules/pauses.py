@@ -1,4 +1,4 @@
-"""Pauses and what they hold back: the states of a pause, and the order in which a resume releases rows.
+"""Pauses: the phases of a pause, and the order in which a resume releases rows.
 
 A pause starts as ``PAUSED``. A resume turns it into ``GATHERING``: rows of its scope that can still be
 claimed are held back as well, in batches, so that none of them runs before an older one that a claim has held
@@ -23,17 +23,17 @@ from penstock.job import Changes, Held, Job, Scope
 EVERYTHING = Scope()
 
 ABOVE_ALL = 11
-"""A priority that no row has: every place is below it."""
+"""A priority above that of every row."""
 
 MOVED_AT_ONCE = 1_000
-"""Rows that one transaction of a resume looks at."""
+"""Rows read by one transaction of a resume."""
 
 RESUME_STEPS = 3
 """Batches that one call of ``resume`` moves itself; claims and upkeep move the others."""
 
 
 class PauseState(enum.StrEnum):
-    """How far a pause is on its way from ``pause`` to the end of its ``resume``."""
+    """Phase of a pause, from ``pause`` to the end of ``resume``."""
 
     PAUSED = "paused"
     GATHERING = "gathering"
@@ -41,7 +41,7 @@ class PauseState(enum.StrEnum):
 
 
 class ClaimPosition(msgspec.Struct, frozen=True, array_like=True):
-    """A place in the claim order, whether or not a row is there."""
+    """A position in the claim order, with or without a row."""
 
     priority: int
     turn: int
@@ -54,7 +54,7 @@ class ClaimPosition(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One scope that was paused, and (``at``) the last place its resume has looked at."""
+    """A paused scope, and (``at``) the position of the resume."""
 
     scope: Scope
     phase: PauseState = PauseState.PAUSED
@@ -68,12 +68,12 @@ class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.scope != EVERYTHING and self.scope.covers(tenant_id, collection)
 
     def passed(self, place: ClaimPosition) -> bool:
-        """The release has come by this place."""
+        """Whether the release has passed this position."""
         return self.phase is PauseState.RELEASING and self.at is not None and place.key <= self.at.key
 
 
 class RowPosition(NamedTuple):
-    """What a resume needs to know of a claimable row before it is locked."""
+    """Columns of a claimable row which a resume reads before the lock."""
 
     queue_id: str
     tenant_id: str
@@ -91,13 +91,13 @@ def place_of(job: Job) -> ClaimPosition:
     return ClaimPosition(job.priority, job.turn, job.created_at, job.queue_id)
 
 
-def shut(pauses: Iterable[Pause]) -> bool:
-    """Everything is paused."""
+def everything_paused(pauses: Iterable[Pause]) -> bool:
+    """Whether everything is paused."""
     return any(pause.scope == EVERYTHING for pause in pauses)
 
 
 def held_scopes(pauses: Iterable[Pause]) -> frozenset[Scope]:
-    """Scopes whose rows a claim holds back."""
+    """Return the scopes of rows held back by a claim."""
     return frozenset(
         pause.scope
         for pause in pauses
@@ -109,8 +109,8 @@ def paused_scopes(pauses: Iterable[Pause]) -> frozenset[Scope]:
     return frozenset(pause.scope for pause in pauses if pause.phase is PauseState.PAUSED)
 
 
-def under_way(pauses: Iterable[Pause]) -> Pause | None:
-    """The resume to go on with: one at a time."""
+def active_resume(pauses: Iterable[Pause]) -> Pause | None:
+    """Return the resume to advance, if any: one at a time."""
     return min(
         (pause for pause in pauses if pause.phase is not PauseState.PAUSED),
         key=lambda pause: pause.order,
@@ -118,32 +118,32 @@ def under_way(pauses: Iterable[Pause]) -> Pause | None:
     )
 
 
-def born_held(job: Job, pauses: Collection[Pause]) -> Job:
-    """A new row, held back if a resume of its scope has still to release older ones."""
+def held_during_resume(job: Job, pauses: Collection[Pause]) -> Job:
+    """Hold a new row back while a resume of the scope still has to release older rows."""
     if not pauses or job.held is not None:
         return job
     parked = msgspec.structs.replace(job, held=Held.PAUSE, turn=0)
     resumes = [pause for pause in pauses if pause.phase is not PauseState.PAUSED]
-    return parked if kept(parked, resumes) else job
+    return parked if is_kept(parked, resumes) else job
 
 
 def raised(job: Job, changes: Changes, pauses: Collection[Pause]) -> Changes:
-    """Changes to a row that may be held back: one raised to where a resume has passed is let go."""
+    """Release a held row if a resume has passed the position of the new priority."""
     if job.held is not Held.PAUSE or "priority" not in changes:
         return changes
-    if kept(msgspec.structs.replace(job, priority=changes["priority"]), pauses):
+    if is_kept(msgspec.structs.replace(job, priority=changes["priority"]), pauses):
         return changes
-    return changes | let_go(job)
+    return changes | released(job)
 
 
-def kept(job: Job, pauses: Iterable[Pause]) -> bool:
-    """Some pause holds the row back, or has still to come to it."""
+def is_kept(job: Job, pauses: Iterable[Pause]) -> bool:
+    """Whether a pause holds the row back, or has a resume before this position."""
     place = place_of(job)
     return any(pause.covers(job.tenant_id, job.collection) and not pause.passed(place) for pause in pauses)
 
 
-def let_go(job: Job) -> Changes:
-    """A row that was held back can be claimed again, at the end of its tenant's line."""
+def released(job: Job) -> Changes:
+    """Return the changes which make a held row claimable, after the other rows of the tenant."""
     changes: Changes = {"held": None}
     if job.turn >= 0:
         changes["turn"] = None

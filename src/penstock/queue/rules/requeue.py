@@ -1,4 +1,4 @@
-"""Putting failed and cancelled jobs back."""
+"""Requeue failed and cancelled jobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime
 
 from penstock import transitions
 from penstock.job import CHILDREN, Changes, Job, RequeueResult, Status
-from penstock.queue.rules.addition import replaced
+from penstock.queue.rules.addition import with_position
 from penstock.queue.rules.rows import Rows
 
 RETRYABLE = frozenset({Status.FAILED, Status.CANCELLED})
@@ -15,11 +15,11 @@ RETRYABLE = frozenset({Status.FAILED, Status.CANCELLED})
 def requeue(
     rows: Rows, ids: list[str], now: datetime, *, keep_retries: bool = False
 ) -> tuple[list[RequeueResult], list[str]]:
-    """What was done to each, and parents whose children are to be put back next."""
+    """Requeue jobs. Returns a result for each, and the parents with children to requeue."""
     answers, parents = [], []
-    # Before any row is locked, in the order in which a resume locks them.
+    # Before any row is locked: a resume locks pauses first, too.
     rows.pauses()
-    rows.hold(ids)
+    rows.lock_rows(ids)
     for queue_id in ids:
         answer, job = _requeue_one(rows, queue_id, now, keep_retries)
         answers.append(answer)
@@ -29,9 +29,10 @@ def requeue(
 
 
 def return_children(rows: Rows, parent_id: str, now: datetime, limit: int) -> tuple[bool, list[str]]:
-    """One batch. Whether it was the last, and children that are parents with children to be put back.
+    """Requeue one batch of children. Returns whether the batch was the last, and parents with children to
+    requeue.
 
-    Children that are refused would be found again. Where all of a batch are, reconcile goes on later.
+    Refused children would be found again. If all of a batch are refused, reconcile continues later.
     """
     parent = rows.peek(parent_id)
     if parent is None or parent.ended:
@@ -58,16 +59,16 @@ def _requeue_one(
         changes = transitions.reopened(job, now)
     else:
         changes = transitions.requeued(job, now, keep_retries=keep_retries)
-    after = rows.change(job, replaced(rows, job, changes))
+    after = rows.change(job, with_position(rows, job, changes))
     _reopen_parent(rows, job, now)
     return RequeueResult(queue_id, job.status, after.status), after
 
 
 def _obstacle(rows: Rows, job: Job, *, reopened: bool) -> str | None:
-    """The live row that keeps the job from coming back.
+    """Return the id of a live row in the way of a requeue, or None.
 
-    One that holds the lock of a row to be re-opened: the job itself (``reopened``) or an ancestor. Or one
-    with the key of the job, or of the top of the failed tree it would re-open.
+    A row that holds the lock of a row to be re-opened: the job itself (``reopened``) or an ancestor. Or a row
+    with the key of the job, or of the root of the failed tree that it would re-open.
     """
     top = job
     while True:
@@ -89,7 +90,7 @@ def _reopens(parent: Job, child: Job) -> bool:
 
 
 def _reopen_parent(rows: Rows, child: Job, now: datetime) -> None:
-    """Count the child as open again, all the way up."""
+    """Count the child as open again, up to the root."""
     parent = rows.get(child.parent_id) if child.parent_id is not None else None
     if parent is None or parent.run != child.parent_run:
         return

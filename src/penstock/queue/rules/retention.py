@@ -1,4 +1,4 @@
-"""Forgetting what ended long ago, a whole tree at a time."""
+"""Deletion of rows: ended trees after their retention, and single rows of a deleted tenant."""
 
 from __future__ import annotations
 
@@ -7,24 +7,29 @@ from datetime import datetime
 from typing import Protocol
 
 from penstock.job import Job, Status
+from penstock.queue.rules import locks
+from penstock.queue.rules.rows import Rows
 
 
 class Prunable(Protocol):
+    """Methods of rows for ``prune``."""
+
     def ended_trees(
         self, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int
     ) -> Sequence[Job]:
-        """Top-level rows (of one item type, or all) that ended before their status's time, oldest end
-        first, no live descendant.
+        """List top-level rows (of one item type, or all) ended before the time of their status.
+
+        Oldest end first, without a live descendant.
         """
 
     def tree(self, root_id: str, limit: int) -> list[str]:
-        """Ids of the root's tree, descendants first and the root last."""
+        """List the ids of a tree, descendants first and the root last."""
 
     def delete(self, ids: Sequence[str]) -> None: ...
 
 
 def prune(rows: Prunable, ended_before: Mapping[Status, datetime], item_type: str | None, limit: int) -> int:
-    """Descendants go before their root, so a batch that ends in the middle of a tree is taken up again."""
+    """Delete ended trees. Descendants first, so a later batch continues in the middle of a tree."""
     gone = 0
     for root in rows.ended_trees(ended_before, item_type, limit):
         ids = rows.tree(root.queue_id, limit - gone)
@@ -33,3 +38,21 @@ def prune(rows: Prunable, ended_before: Mapping[Status, datetime], item_type: st
         if gone >= limit:
             break
     return gone
+
+
+class Deletable(Rows, Protocol):
+    """Methods of rows for ``purge``."""
+
+    def delete(self, ids: Sequence[str]) -> None: ...
+
+
+def purge(rows: Deletable, jobs: Sequence[Job], now: datetime) -> int:
+    """Delete these rows, except rows changed since they were read; their locks are passed on."""
+    rows.lock_rows([job.queue_id for job in jobs])
+    found = [(seen, rows.get(seen.queue_id)) for seen in jobs]
+    meant = [job for seen, job in found if job is not None and job.updated_at == seen.updated_at]
+    freed = {job.lock_key for job in meant if job.lock_held and job.lock_key is not None}
+    rows.delete([job.queue_id for job in meant])
+    if freed:
+        locks.wake(rows, freed, now)
+    return len(meant)

@@ -1,109 +1,138 @@
-"""How the rules reach the rows of one engine, inside one transaction of it.
+"""Rows of an engine inside one transaction, as the rules use them.
 
-``adding``, ``settling``, ``cancelling``, ``requeueing`` and ``pausing`` decide over this interface, so each
-rule is written once. An engine supplies the rows, the transaction around them, and shortcuts for the plain
-path (``finish``) where a single statement can do what the general path does in three.
+``addition``, ``settlement``, ``cancellation``, ``requeue`` and ``pause_batches`` decide over this
+interface, so each rule is written once. An engine supplies the rows, the transaction, and a fast path for
+plain ends (``finish``), where one statement replaces three.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
+from penstock.errors import InvalidText
 from penstock.job import Changes, Job, NewJob, Scope, Settlement, Status
 from penstock.queue.rules.pauses import ClaimPosition, Pause, RowPosition
 
 
 class ChildCount(NamedTuple):
+    """Children of one run of a parent."""
+
     total: int
     open: int
     failed: int
 
 
 class Finished(NamedTuple):
-    """What ``finish`` has ended."""
+    """Result of ``finish``."""
 
     over: Sequence[bool]
     """One for each claim. False: take the general path."""
     freed: Collection[str] = ()
-    """Locks that are free now and that rows may be parked for."""
+    """Locks that became free, for which rows may be parked."""
     parents: Sequence[tuple[str, int | None]] = ()
-    """Parent and its run, once for each child that is over."""
+    """Parent and run, once for each ended child."""
 
 
 class Rows(Protocol):
+    """Methods of rows for the rules."""
+
     def get(self, queue_id: str) -> Job | None:
-        """The row, to be decided upon: nobody else changes it before the transaction ends."""
+        """Read and lock a row: no other transaction changes the row before this one ends."""
 
     def peek(self, queue_id: str) -> Job | None:
-        """The row, to be looked at only."""
+        """Read a row without a lock."""
 
-    def hold(self, ids: Collection[str]) -> None:
-        """These are about to be got: where rows are locked one by one, all at once and in one order."""
+    def lock_rows(self, ids: Collection[str]) -> None:
+        """Lock rows at once and in one order, on engines with row locks. ``get`` follows."""
 
     def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
-        """The live top-level row with this key, if there is one."""
+        """Return the live top-level row with this key, if any."""
 
     def refuse_taken(self, new: Sequence[NewJob], parent: Job | None = None) -> None:
-        """Raise ``DuplicateId`` before anything is written, where ``try_insert`` could not be undone.
-        A child the parent's run has already is none: an expansion may be sent twice.
+        """Raise ``DuplicateId`` before the first write, on engines without undo of ``try_insert``.
+
+        Existing children of the parent's run are no duplicates: an expansion may be sent twice.
         """
 
     def try_insert(self, job: Job) -> bool:
-        """False, and nothing written, when its key is live (top level) or known to its parent's run.
+        """Insert a row. False, and nothing written, if the key is live or known to the parent's run.
+
         Raises ``DuplicateId`` when the id is taken.
         """
 
     def change(self, job: Job, changes: Changes) -> Job: ...
 
     def finish(self, settlements: Sequence[Settlement], now: datetime) -> Finished:
-        """End plain claims as done: no follow-up, no children. Their parents are left to the caller."""
+        """End plain claims as done: without follow-up or children. The caller counts their parents."""
 
     def backlog(self, *, functions: bool, tenant_id: str | None, cap: int) -> int:
-        """Pending top-level rows of that class, counted up to ``cap``."""
+        """Count pending top-level rows of functions, or of all other types, up to ``cap``."""
 
     def head_turn(self, priority: int) -> int | None:
-        """Smallest turn >= 0 that can be claimed now."""
+        """Return the smallest turn >= 0 of the claimable rows."""
 
     def last_turn(self, tenant_id: str, priority: int) -> int | None:
-        """Largest turn among the tenant's pending rows of that priority, held ones included."""
+        """Return the largest turn of a tenant's pending rows of this priority, held rows included."""
 
     def lock_holder(self, lock_key: str) -> str | None:
-        """The id of the job that holds this lock."""
+        """Return the id of the lock's holder."""
 
     def first_parked(self, lock_keys: Collection[str]) -> Sequence[Job]:
-        """For each of these locks that nobody holds, the first row parked for it, if there is one.
+        """List the first row parked for each free lock.
 
-        Not while a row of the lock that comes before it can be claimed and has a turn below zero: both would
-        have the same turn, and their ids might decide. An engine whose writers can meet leaves it out as well
-        while an earlier row of its tenant and priority can be claimed.
+        Not while an earlier row of the lock is claimable and has a turn below zero: both would have the
+        same turn, and their ids might decide. An engine with concurrent writers also omits the row while an
+        earlier row of its tenant and priority is claimable.
         """
 
     def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
-        """Of the parent's current run, in id order; running ones only while not yet asked to stop."""
+        """List children of the current run in id order; running ones only without a cancel request."""
 
     def child_count(self, parent: Job) -> ChildCount: ...
 
     def pauses(self, *, to_change: bool = False) -> Sequence[Pause]:
-        """Every pause, as it stays until the transaction ends (or this transaction changes it)."""
+        """List all pauses. No other transaction changes them before this one ends."""
 
     def may_move(self) -> bool:
-        """Whether this transaction may move rows of a resume; False while another does."""
+        """Whether this transaction may advance a resume; False while another does."""
 
     def set_pause(self, pause: Pause) -> None:
-        """Write the state of a pause, new or known."""
+        """Write the state of a new or existing pause."""
 
     def drop_pause(self, scope: Scope) -> None: ...
 
     def paused_rows(self, limit: int, after: ClaimPosition | None) -> list[Job]:
-        """Rows held by a pause, in claim order, after that place."""
+        """List rows held by a pause after this position, in claim order."""
 
     def claimable_rows(self, limit: int, after: ClaimPosition | None) -> Sequence[RowPosition]:
-        """Rows that can be claimed, in claim order, after that place; to be looked at only."""
+        """List claimable rows after this position, in claim order, without locks."""
 
     def idle_locks(self, limit: int) -> Sequence[str]:
-        """Keys with parked rows that nobody holds and no claimable row will take up."""
+        """List free keys with parked rows and without a claimable row."""
 
     def doubtful_parents(self, limit: int) -> Sequence[Job]:
-        """Waiting parents that were asked to stop, wait for nobody, or count their children wrongly."""
+        """List waiting parents with a cancel request, without open children, or with wrong counts."""
+
+
+def storable(values: Iterable[object]) -> bool:
+    """Whether a row can hold these values. A database refuses even a search for other text."""
+    try:
+        return not any(b"\0" in value.encode() for value in values if isinstance(value, str))
+    except UnicodeEncodeError:
+        return False
+
+
+def refuse_unstorable(new: Sequence[NewJob]) -> None:
+    """Refuse text which at least one engine cannot store."""
+    for item in new:
+        names = (item.queue_id, item.tenant_id, item.collection, item.branch, item.idempotency_key)
+        text = "".join((*names, item.submitted_by, item.lock_key or "", item.metadata, item.payload_json))
+        if "\0" in text:
+            raise InvalidText(f"job {item.queue_id!r} holds a NUL character")
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise InvalidText(f"job {item.queue_id!r} holds a lone surrogate") from None

@@ -1,4 +1,4 @@
-"""Ending claims: outcomes and their children, then parents, then locks, all in one transaction."""
+"""Settlement of claims: outcomes and new children, then parents, then locks, in one transaction."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ import msgspec
 
 from penstock import transitions
 from penstock.job import CHILDREN, Changes, Job, Settlement, Status
-from penstock.queue.rules.addition import add_children, replaced
+from penstock.queue.rules.addition import add_children, with_position
 from penstock.queue.rules.locks import wake
 from penstock.queue.rules.requeue import RETRYABLE
-from penstock.queue.rules.rows import Rows
-from penstock.queue.rules.storable_text import refuse_unstorable
+from penstock.queue.rules.rows import Rows, refuse_unstorable
 
 NAMED_FAILURES = 3
 
 
 class Aftermath:
-    """What changed rows mean for others: parents to count, locks to pass on, children to stop."""
+    """Effects of changed rows on others: parents to count, locks to pass on, children to cancel."""
 
     def __init__(self, rows: Rows, now: datetime) -> None:
         self._rows = rows
@@ -30,7 +29,7 @@ class Aftermath:
         self._freed: set[str] = set()
         self.to_stop: list[str] = []
 
-    def note(self, before: Job, after: Job) -> None:
+    def collect(self, before: Job, after: Job) -> None:
         if before.lock_held and not after.lock_held and before.lock_key is not None:
             self._freed.add(before.lock_key)
         if after.ended and not before.ended and after.parent_id is not None:
@@ -42,20 +41,20 @@ class Aftermath:
                 self.to_stop.append(after.queue_id)
 
     def unblock(self, lock_key: str | None) -> None:
-        """A row that could have taken this lock next no longer can."""
+        """Pass this lock on later: the row next for this lock is gone."""
         if lock_key is not None:
             self._freed.add(lock_key)
 
     def apply(self) -> None:
         while self._ended:
-            # In id order, so that two transactions never wait for each other.
+            # In id order, so that no two transactions wait for each other.
             parents, self._ended = sorted(self._ended.items(), key=_by_parent), defaultdict(lambda: [0, 0])
             for (parent_id, run), (ended, failed) in parents:
                 self._children_ended(parent_id, run, ended, failed)
         wake(self._rows, sorted(self._freed), self._now)
 
     def count(self, parent_id: str, run: int | None, ended: int, failed: int) -> None:
-        """So many children of a parent's run are over now."""
+        """Count ended and failed children of a parent's run."""
         counts = self._ended[parent_id, run]
         counts[0] += ended
         counts[1] += failed
@@ -71,8 +70,8 @@ class Aftermath:
         }
         updated = msgspec.structs.replace(parent, **counted)
         if updated.waiting and updated.waiting_for == CHILDREN and updated.children_open == 0:
-            counted |= replaced(self._rows, updated, self._finish(updated))
-        self.note(parent, self._rows.change(parent, counted))
+            counted |= with_position(self._rows, updated, self._finish(updated))
+        self.collect(parent, self._rows.change(parent, counted))
 
     def _finish(self, parent: Job) -> Changes:
         if not parent.children_failed:
@@ -85,14 +84,14 @@ class Aftermath:
 def settle(
     rows: Rows, settlements: Sequence[Settlement], now: datetime
 ) -> tuple[list[Status | None], list[str]]:
-    """New statuses (None: the claim was lost), and parents whose children are to be stopped next."""
+    """Settle claims. Returns the new statuses (None: claim lost), and parents with children to cancel."""
     for settlement in settlements:
         if settlement.children and (parent := _held(rows, settlement)):
             refuse_unstorable(settlement.children)
             rows.refuse_taken(settlement.children, parent)
     aftermath = Aftermath(rows, now)
     finished = _finish_plain(rows, settlements, now, aftermath)
-    rows.hold([each.queue_id for index, each in enumerate(settlements) if index not in finished])
+    rows.lock_rows([each.queue_id for index, each in enumerate(settlements) if index not in finished])
     answers = [
         Status.DONE if index in finished else _settle_one(rows, settlement, now, aftermath)
         for index, settlement in enumerate(settlements)
@@ -104,9 +103,9 @@ def settle(
 def _finish_plain(
     rows: Rows, settlements: Sequence[Settlement], now: datetime, aftermath: Aftermath
 ) -> set[int]:
-    """Which of them are over already, by the engine's shortcut."""
+    """End plain claims by the fast path of the engine. Returns their indexes."""
     done = [index for index, settlement in enumerate(settlements) if settlement.status is Status.DONE]
-    # Two settlements of one job must meet in the order given: only the general path does that.
+    # Two settlements of one job must be applied in order: only the general path does that.
     if not done or not each_once(settlements):
         return set()
     finished = rows.finish([settlements[index] for index in done], now)
@@ -131,13 +130,13 @@ def _settle_one(rows: Rows, settlement: Settlement, now: datetime, aftermath: Af
         counted = msgspec.structs.replace(job, children_open=job.children_open + fresh)
     changes = transitions.settled(counted, settlement, now)
     changes.setdefault("children_open", counted.children_open)
-    after = rows.change(job, replaced(rows, counted, changes))
-    aftermath.note(job, after)
+    after = rows.change(job, with_position(rows, counted, changes))
+    aftermath.collect(job, after)
     return after.status
 
 
 def _held(rows: Rows, settlement: Settlement) -> Job | None:
-    """The job, if the claim still counts."""
+    """Return the job, if the claim is still valid."""
     job = rows.get(settlement.queue_id)
     if (
         job is None
@@ -150,11 +149,13 @@ def _held(rows: Rows, settlement: Settlement) -> Job | None:
 
 
 class RepairCounts(NamedTuple):
+    """Result of ``reconcile``."""
+
     rows: int
     to_stop: list[str]
-    """Parents whose children are to be stopped next."""
+    """Parents with children to cancel."""
     to_return: list[str]
-    """Parents whose children are to be put back next."""
+    """Parents with children to requeue."""
 
 
 def reconcile(rows: Rows, now: datetime, limit: int) -> RepairCounts:
@@ -168,10 +169,10 @@ def reconcile(rows: Rows, now: datetime, limit: int) -> RepairCounts:
             counted = rows.change(parent, {"children_open": count.open, "children_failed": count.failed})
             repaired += 1
         if not count.open and not parent.cancel_requested and rows.children(parent, RETRYABLE, 1):
-            # It waits for nobody: a requeue was cut short before it came to the children.
+            # The parent waits for no child: a requeue was interrupted before it reached the children.
             to_return.append(parent.queue_id)
         else:
-            aftermath.note(parent, counted)
+            aftermath.collect(parent, counted)
     aftermath.apply()
     return RepairCounts(repaired + len(to_return), aftermath.to_stop, to_return)
 

@@ -1,0 +1,7 @@
+"""SQL of the queue, shared by the SQLite and PostgreSQL engines.
+
+- ``statements``: loads the statements and schema scripts
+- ``filters``: builds the statements of ``find`` and ``count``
+- ``queries/``: statements by name; ``common/`` for both dialects, the others for one
+- ``migrations/``: numbered schema scripts of each dialect
+"""

@@ -1,4 +1,4 @@
-"""A ``JobQuery`` as SQL. The one place where a statement is put together: each filter is a fixed fragment."""
+"""SQL of a ``JobQuery``: the only place where a statement is built; each filter is a fixed fragment."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _where(query: JobQuery) -> tuple[list[str], list[object]]:
     where: list[str] = []
     values: list[object] = []
     if query.statuses:
-        # Literals, so that the partial indexes on a status can serve.
+        # Literals, so that partial indexes on a status can be used.
         where.append("(" + " OR ".join(f"status = '{status}'" for status in sorted(query.statuses)) + ")")
     if query.top_level is not None:
         where.append("parent_id IS NULL" if query.top_level else "parent_id IS NOT NULL")

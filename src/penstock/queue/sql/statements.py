@@ -1,4 +1,4 @@
-"""SQL lives in files: blocks that begin with ``-- name: xyz``, with the column lists filled in."""
+"""SQL statements, loaded from files by name. Each block begins with ``-- name: xyz``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIXED_COLUMNS = frozenset(
     "queue_id item_type tenant_id collection branch created_at idempotency_key dedupe submitted_by "
     "lock_key parent_id parent_run root_id".split()
 )
-"""Columns that say which row it is; no rule changes them."""
+"""Columns that identify a row; no rule changes them."""
 
 CHANGING_COLUMNS = tuple(name for name in JOB_COLUMNS if name not in FIXED_COLUMNS)
 
@@ -29,13 +29,13 @@ INSERTED_COLUMNS = (
     "max_retries timeout_s submitted_by turn held run_at lock_key parent_id parent_run root_id payload_json "
     "metadata"
 ).split()
-"""Columns a new row may bring; the others begin with their defaults."""
+"""Columns of a new row; the others start with their defaults."""
 
 OWN_COLUMNS = "queue_id idempotency_key turn lock_key root_id payload_json".split()
-"""Those in which the rows of a batch usually differ; most batches have one value for each of the others."""
+"""Columns in which the rows of a batch usually differ; most batches share the others."""
 
 LOCK_CAP = 200
-"""Rows that one transaction of a claim may try a lock for: PostgreSQL's table of locks has a fixed size."""
+"""Locks that one transaction of a claim may try: PostgreSQL's lock table has a fixed size."""
 
 _TYPES = {
     "integer": "priority retry_count max_retries timeout_s run claim_number turn parent_run lost_count "
@@ -44,7 +44,7 @@ _TYPES = {
     "boolean": "dedupe cancel_requested",
 }
 COLUMN_TYPES = {name: kind for kind, names in _TYPES.items() for name in names.split()}
-"""What PostgreSQL keeps a column as, where it is not text."""
+"""Types of the PostgreSQL columns that are not text."""
 
 
 def _arrays(names: Iterable[str]) -> str:
@@ -57,9 +57,9 @@ def _own_or_common(name: str) -> str:
 
 @cache
 def load(dialect: str) -> dict[str, str]:
-    """Every statement of a dialect by name."""
+    """Load all statements of a dialect by name."""
     arrays = dialect == "postgres"
-    # As it will be once taken.
+    # The value after the claim.
     claim = ", ".join(CLAIM_COLUMNS).replace("claim_number", "claim_number + 1")
     lists = {
         "job": ", ".join(JOB_COLUMNS),
@@ -87,7 +87,7 @@ def load(dialect: str) -> dict[str, str]:
 
 
 def migrations(dialect: str) -> list[tuple[int, str]]:
-    """Numbered schema changes, oldest first."""
+    """List the numbered schema scripts, oldest first."""
     folder = files(__package__).joinpath("migrations", dialect)
     found = sorted(folder.iterdir(), key=lambda file: file.name)
     return [

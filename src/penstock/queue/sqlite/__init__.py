@@ -1,0 +1,7 @@
+"""The SQLite engine: one file, many processes on one host.
+
+- ``queue``: the queue protocol on SQLite
+- ``rows``: rows of one transaction, and their encoding
+- ``claim``: one claim
+- ``listener``: waits for commits of other connections
+"""

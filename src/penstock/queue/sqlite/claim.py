@@ -1,4 +1,4 @@
-"""One claim on SQLite: look, choose, take, hold back; a few rounds in one short transaction."""
+"""One claim on SQLite: read candidates, choose, take, hold back; a few rounds in one short transaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.queue.sql.statements import CLAIM_COLUMNS
 from penstock.queue.sqlite.rows import SQL, SqliteRows, as_list
 
 _OWN = 4
-"""Columns of a candidate before those of its claim: rowid, turn, lock_key, whether it holds the lock."""
+"""Columns of a candidate before those of its claim: rowid, turn, lock_key, lock held."""
 _ID_AT = _OWN + CLAIM_COLUMNS.index("queue_id")
 _TENANT_AT = _OWN + CLAIM_COLUMNS.index("tenant_id")
 _COLLECTION_AT = _OWN + CLAIM_COLUMNS.index("collection")
@@ -26,6 +26,8 @@ _PAYLOAD_AT = _OWN + CLAIM_COLUMNS.index("payload_json")
 
 
 class SqliteClaim:
+    """One claim inside a transaction."""
+
     def __init__(self, cursor: sqlite3.Cursor, request: ClaimRequest, now: datetime) -> None:
         self._cursor = cursor
         self._request = request
@@ -34,7 +36,7 @@ class SqliteClaim:
         self.rows_read = 0
 
     def ahead(self) -> tuple[bool, bool]:
-        """Whether there is any pause, and whether a row that waits for a time is due."""
+        """Whether there is a pause, and whether a scheduled row is due."""
         paused, due = self._cursor.execute(SQL["before_claim"], (self._at,)).fetchone()
         return paused == 1, due == 1
 
@@ -49,7 +51,7 @@ class SqliteClaim:
                 return self._take(rows, found)
             choice = self._choose(found, len(taken), paused)
             by_row = {row[0]: row for row in found}
-            # First what is taken: a row held back must not wake another for a lock that is taken now.
+            # Taken rows first: a row held back must not wake another for a lock that is taken now.
             taken += self._take(rows, [by_row[candidate.row] for candidate in choice.take])
             self._hold(rows, choice)
             if choice.closed or not choice.hold:
@@ -68,14 +70,14 @@ class SqliteClaim:
         return found
 
     def _parked_before(self, row: tuple[Any, ...]) -> bool:
-        """Whether a row of the same lock and priority is parked and comes before this one."""
+        """Whether a parked row of the same lock and priority comes first."""
         if row[2] is None or row[3] == 1:
             return False
         place = (row[2], row[_PRIORITY_AT], row[1], row[_CREATED_AT], row[_ID_AT])
         return self._cursor.execute(SQL["parked_before"], place).fetchone() is not None
 
     def _all_free(self, found: list[tuple[Any, ...]]) -> bool:
-        """The usual case, in which there is nothing to choose: no suspect, and every lock can be had."""
+        """Whether all rows can be taken: no suspect, and every lock is free."""
         if len(found) > self._request.limit or any(row[1] == SUSPECT for row in found):
             return False
         keys = [row[2] for row in found if row[2] is not None and not row[3]]
@@ -108,7 +110,7 @@ class SqliteClaim:
             name = "hold_for_lock" if reason is Held.LOCK else "hold_for_pause"
             self._cursor.execute(SQL[name], (self._at, candidate.row))
             if reason is Held.PAUSE and candidate.lock_key is not None and not candidate.lock_held:
-                # It may have been the one woken to take the lock next.
+                # The row may have been woken for this lock.
                 locks.wake(rows, [candidate.lock_key], self._now)
 
     def _take(self, rows: SqliteRows, found: list[tuple[Any, ...]]) -> list[Claim]:
@@ -122,7 +124,7 @@ class SqliteClaim:
 
 
 def _claim(row: tuple[Any, ...], until: datetime, rows: SqliteRows) -> Claim:
-    """The payload and the time it was made stand last in a claim, before the end of its lease."""
+    """Build a claim from a row. Payload, created_at and lease_until are the last fields."""
     payload = row[_PAYLOAD_AT] or rows.payload(row[_ID_AT])
     values = (*row[_OWN:_PAYLOAD_AT], payload, datetime.fromisoformat(row[_CREATED_AT]), until)
     return Claim(*values)

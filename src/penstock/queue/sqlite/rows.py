@@ -1,4 +1,4 @@
-"""The rows of a SQLite queue, inside one transaction, as the rules see them."""
+"""Rows of a SQLite queue inside one transaction, as the rules use them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ from penstock.job import (
 )
 from penstock.queue.rules.next_jobs import LARGEST_PAGE, NextJob, pages
 from penstock.queue.rules.pauses import ABOVE_ALL, ClaimPosition, Pause, PauseState, RowPosition
-from penstock.queue.rules.rows import ChildCount, Finished
-from penstock.queue.rules.storable_text import storable
+from penstock.queue.rules.rows import ChildCount, Finished, storable
 from penstock.queue.sql.statements import CHANGING_COLUMNS, INSERTED_COLUMNS, JOB_COLUMNS, load
 
 SQL = load("sqlite")
 
 SPILL_OVER = 2_048
-"""Longer payloads are kept beside the row, which SQLite rewrites whole at each change."""
+"""Longer payloads are in their own table, because SQLite rewrites a whole row at each change."""
 
 _TIMES = ("created_at", "updated_at", "run_at", "lease_until", "started_at", "finished_at", "last_error_at")
 _TIME_AT = tuple(JOB_COLUMNS.index(name) for name in _TIMES)
@@ -50,9 +49,11 @@ _CREATED_IN, _UPDATED_IN, _RUN_IN, _HELD_IN, _DEDUPE_IN, _PAYLOAD_IN = map(
 
 
 class SqliteRows:
+    """Rows of one transaction."""
+
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.cursor = connection.cursor()
-        # The caller's own connection may build its rows differently.
+        # The connection of a caller may have another row factory.
         self.cursor.row_factory = None
         self._known_pauses: list[Pause] | None = None
 
@@ -82,14 +83,14 @@ class SqliteRows:
 
     peek = get
 
-    def hold(self, ids: Collection[str]) -> None:
-        """The transaction holds the whole file."""
+    def lock_rows(self, ids: Collection[str]) -> None:
+        """Do nothing: the transaction locks the whole file."""
 
     def live(self, tenant_id: str, branch: str, key: str) -> Job | None:
         return self._one("live", tenant_id, branch, key)
 
     def refuse_taken(self, new: Sequence[NewJob], parent: Job | None = None) -> None:
-        """The primary key refuses them, and the transaction is rolled back."""
+        """Do nothing: the primary key refuses duplicates, and the transaction is rolled back."""
 
     def try_insert(self, job: Job) -> bool:
         statement = SQL["insert_job"] if job.parent_id is None else SQL["insert_child"]
@@ -114,7 +115,7 @@ class SqliteRows:
 
     def finish(self, settlements: Sequence[Settlement], now: datetime) -> Finished:
         if self.scalar("any_parked"):
-            # Every ending must be asked for its lock, which only the general path does.
+            # Every end has to pass on its lock, which only the general path does.
             return Finished([False] * len(settlements))
         plain = self._plain_claims([each.queue_id for each in settlements])
         rows = [plain.get((each.queue_id, each.claim_number)) for each in settlements]
@@ -129,7 +130,7 @@ class SqliteRows:
         return Finished([row is not None for row in rows], parents=parents)
 
     def _plain_claims(self, ids: Sequence[str]) -> dict[tuple[str, int], tuple[Any, ...]]:
-        """Rows that can end by the plain path, by id and claim number."""
+        """Read the rows for the plain path, by id and claim number."""
         name, value = ("plain_claim", ids[0]) if len(ids) == 1 else ("plain_claims", as_list(ids))
         return {(row[1], row[2]): row for row in self.cursor.execute(SQL[name], (value,)).fetchall()}
 
@@ -144,7 +145,7 @@ class SqliteRows:
             self.cursor.execute(SQL["renew_progress"], (beat.progress_json, format_time(now), *claim))
         return RenewResult(held=True, cancel_requested=row[0] == 1)
 
-    def pauses(self, *, to_change: bool = False) -> list[Pause]:  # noqa: ARG002 - the file is held
+    def pauses(self, *, to_change: bool = False) -> list[Pause]:  # noqa: ARG002 - the file is locked
         if self._known_pauses is None:
             self._known_pauses = [_pause(*row) for row in self.cursor.execute(SQL["pauses"]).fetchall()]
         return self._known_pauses
@@ -193,17 +194,17 @@ class SqliteRows:
                 return
 
     def jobs_of(self, ids: Sequence[str]) -> list[Job]:
-        """In the order of the ids."""
+        """Read jobs in the order of the ids."""
         found = {job.queue_id: job for job in self._many("jobs_of", as_list(ids))}
         return [found[queue_id] for queue_id in ids if queue_id in found]
 
     def first_parked(self, lock_keys: Collection[str]) -> list[Job]:
         free = [key for key in lock_keys if self.scalar("lock_holder", key) is None]
         parked = [self._one("first_parked", key) for key in free]
-        return [job for job in parked if job is not None and not self._follows(job)]
+        return [job for job in parked if job is not None and not self._is_behind_front(job)]
 
-    def _follows(self, parked: Job) -> bool:
-        """Whether a row of its lock with a turn below zero comes before it and can be claimed."""
+    def _is_behind_front(self, parked: Job) -> bool:
+        """Whether a claimable row of the same lock with a turn below zero comes first."""
         place = (
             parked.lock_key,
             parked.priority,
@@ -278,7 +279,7 @@ def _place(place: ClaimPosition) -> tuple[int, int, str, str]:
 
 
 def column_value(name: str, value: Any) -> Any:
-    """A column's text as the value the job has."""
+    """Decode the text of a column to a value of a job."""
     if value is None:
         return None
     return _STATUSES[value] if name == "status" else _HELD[value] if name == "held" else value
@@ -289,7 +290,7 @@ def as_list(values: Collection[str]) -> str:
 
 
 def as_new(job: Job) -> list[Any]:
-    """A row that was just added: the columns it brings, the others begin with their defaults."""
+    """Encode the columns of a new row; the others start with their defaults."""
     values = list(_inserted(job))
     values[_CREATED_IN] = values[_UPDATED_IN] = format_time(job.created_at)
     values[_DEDUPE_IN] = _ENCODED[job.dedupe]
@@ -302,7 +303,7 @@ def as_new(job: Job) -> list[Any]:
 
 
 def encoded(job: Job) -> tuple[Any, ...]:
-    """The job as SQLite keeps it, in column order."""
+    """Encode a job in column order."""
     values = list(msgspec.structs.astuple(job))
     created, text = job.created_at, format_time(job.created_at)
     for at in _TIME_AT:
@@ -315,7 +316,7 @@ def encoded(job: Job) -> tuple[Any, ...]:
     dedupe_at, lock_at, cancel_at = _FLAG_AT
     values[dedupe_at] = _ENCODED[job.dedupe]
     values[cancel_at] = _ENCODED[job.cancel_requested]
-    # The lock's own name, so that a unique index can refuse a second holder.
+    # The name of the lock, so that a unique index refuses a second holder.
     values[lock_at] = job.lock_key if job.lock_held else None
     if len(job.payload_json) > SPILL_OVER:
         values[_PAYLOAD_AT] = ""
@@ -323,7 +324,7 @@ def encoded(job: Job) -> tuple[Any, ...]:
 
 
 def decoded(row: tuple[Any, ...], payload: Any) -> Job:
-    """``payload`` fetches what was too long for the row."""
+    """Decode a job. ``payload`` reads a long payload from the other table."""
     values = list(row)
     for at in _TIME_AT:
         text = values[at]

@@ -1,9 +1,10 @@
--- KEYS: gateways, when each RAG was last served. ARGV: gateway, what it says of itself as JSON, 1 when it leaves.
-local said = cjson.decode(ARGV[2])
+-- Records a heartbeat. KEYS: gateways, when each RAG was last served. ARGV: gateway, heartbeat as JSON, 1 when the
+-- gateway stops.
+local beat = cjson.decode(ARGV[2])
 local now = now_ms()
-said.at = ARGV[3] == '1' and 0 or now
-for _, rag in ipairs(type(said.rags) == 'table' and said.rags or {}) do
+beat.at = ARGV[3] == '1' and 0 or now
+for _, rag in ipairs(type(beat.rags) == 'table' and beat.rags or {}) do
   redis.call('HSET', KEYS[2], rag, now)
 end
-redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(said))
-return said.at
+redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(beat))
+return beat.at

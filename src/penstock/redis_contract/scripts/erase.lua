@@ -1,5 +1,5 @@
--- The hash of a job that has ended goes, with all that is remembered of it.
--- KEYS: open jobs, the job's hash, its ttl marker. ARGV: job id. Answers 0 when the job is open.
+-- Removes the hash of an ended job, with its ttl marker and recent fields.
+-- KEYS: open jobs, the job's hash, its ttl marker. ARGV: job id. Returns 0 when the job is open.
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
   return 0
 end

@@ -1,5 +1,5 @@
--- Some hashes of jobs. ARGV: cursor, prefix, how many to look at, then fields.
--- Answers the next cursor, then for each hash the job id and a list of its values.
+-- Reads some hashes of jobs. ARGV: cursor, prefix, number of keys to scan, then fields.
+-- Returns the next cursor, then for each hash the job id and a list of its values.
 local found = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2] .. '*', 'COUNT', ARGV[3])
 local answer = { found[1] }
 for _, key in ipairs(found[2]) do

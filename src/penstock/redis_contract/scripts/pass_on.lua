@@ -1,7 +1,7 @@
--- A message for a RAG that only other gateways serve waits in a list that only they take from. Nothing waits behind it.
+-- Moves a message for a RAG of other gateways to a list that only they take from, so that it blocks no other message.
 -- KEYS: the gateway's list, when each RAG was last served, the RAG's waiting list, open jobs, the job's hash.
 -- ARGV: message, RAG id, milliseconds a RAG may be away, job id, then fields and values.
--- Answers 0 when no gateway served the RAG for so long, -1 when another gateway has taken the message over.
+-- Returns 0 when no gateway served the RAG for so long, -1 when another gateway has taken the message over.
 local at = tonumber(redis.call('HGET', KEYS[2], ARGV[2]) or '') or 0
 if now_ms() - at > tonumber(ARGV[3]) then
   return 0

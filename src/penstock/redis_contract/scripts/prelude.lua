@@ -1,20 +1,20 @@
--- Before every script, after a line with the names of the fields that gateways write: STATUS_FIELDS.
--- What stands in the place of a job's hash and is none goes: some producers keep a text there, and a script that
--- stumbles over it would be left half done.
-local function make_room(hash)
-  local kind = redis.call('TYPE', hash).ok
-  if kind ~= 'hash' and kind ~= 'none' then
+-- Functions for every script. The constants (upper case) come from lists.py.
+-- Deletes a key of another type in place of a job's hash: some producers keep text there, and a script that failed
+-- on it would leave its work half done.
+local function remove_other_type(hash)
+  local key_type = redis.call('TYPE', hash).ok
+  if key_type ~= 'hash' and key_type ~= 'none' then
     redis.call('DEL', hash)
   end
 end
--- Whether a job is this gateway's to tell of. One that is nobody's although its end was not told becomes so: the
--- server has lost its memory.
+-- Whether this gateway owns a job. A job without an owner whose end was not written becomes its own: the server has
+-- lost its data.
 local function own(open, hash, gateway, job)
-  make_room(hash)
+  remove_other_type(hash)
   local owner = redis.call('HGET', open, job)
   if not owner then
     local status = redis.call('HGET', hash, 'status')
-    if status ~= 'done' and status ~= 'failed' then
+    if status ~= DONE and status ~= FAILED then
       redis.call('HSET', open, job, gateway)
       owner = gateway
     end
@@ -27,18 +27,16 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 local function is_list(key)
-  local kind = redis.call('TYPE', key).ok
-  return kind == 'list' or kind == 'none'
+  local key_type = redis.call('TYPE', key).ok
+  return key_type == 'list' or key_type == 'none'
 end
--- Push a dead letter. Where something else has the place of the list, the letter goes to a list beside it: a script
--- that fails half way would lose the message.
-local function bury(list, letter)
+-- Pushes a dead letter. If the key holds another type, the letter goes to a second list: a script that failed here
+-- would lose the message.
+local function add_dead_letter(list, letter)
   redis.call('LPUSH', is_list(list) and list or list .. ':aside', letter)
 end
--- Producers may write "submitted" into a hash after they pushed the message (the contract's own order), so after a
--- gateway wrote a later status. What gateways wrote last is kept here and compared, and put back, some seconds later.
-local RECENT, RECENT_FIELDS = 'rag:ingest:recent', 'rag:ingest:recent:fields'
-local CHECKS_MS = { 2000, 15000, 60000 }
+-- Producers may write "submitted" into a hash after they pushed the message (the order in the contract), and so after
+-- a gateway wrote a later status. The last fields that gateways wrote are kept, compared later, and restored.
 local function remember(job, hash)
   local fields, values = {}, redis.call('HMGET', hash, unpack(STATUS_FIELDS))
   for i, name in ipairs(STATUS_FIELDS) do
@@ -48,12 +46,12 @@ local function remember(job, hash)
     end
   end
   redis.call('HSET', RECENT_FIELDS, job, cjson.encode({ stage = 1, fields = fields }))
-  redis.call('ZADD', RECENT, now_ms() + CHECKS_MS[1], job)
+  redis.call('ZADD', RECENT, now_ms() + RECHECK_MS[1], job)
 end
--- Whether a hash may be written for a message that is no job: no job of this id is open or has ended.
+-- Whether a hash may be written for a message without a job: no job of this id is open or has ended.
 local function unused(open, hash, job)
-  make_room(hash)
+  remove_other_type(hash)
   local status = redis.call('HGET', hash, 'status')
-  local free = not status or status == 'submitted' or status == 'queued'
+  local free = not status or status == SUBMITTED or status == QUEUED
   return free and redis.call('HEXISTS', open, job) == 0
 end

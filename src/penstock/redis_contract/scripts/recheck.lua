@@ -1,7 +1,7 @@
--- Hashes whose status a producer wrote over after a gateway had written a later one are put right.
--- ARGV: prefix of hashes, seconds to keep one that has ended, how many at most. Answers how many were put right
--- and how many were looked at.
-local right, now = 0, now_ms()
+-- Corrects hashes in which a producer overwrote a later status of a gateway.
+-- ARGV: prefix of hashes, seconds to keep the hash of an ended job, limit. Returns the numbers of corrected and of
+-- checked hashes.
+local corrected, now = 0, now_ms()
 local function last_status(fields)
   for i = 1, #fields, 2 do
     if fields[i] == 'status' then
@@ -9,33 +9,33 @@ local function last_status(fields)
     end
   end
 end
-local function put_right(hash, fields)
-  local kind, status = redis.call('TYPE', hash).ok, last_status(fields)
-  -- A hash that is gone was removed on purpose.
-  if kind == 'none' or (kind == 'hash' and redis.call('HGET', hash, 'status') == status) then
+local function correct(hash, fields)
+  local key_type, status = redis.call('TYPE', hash).ok, last_status(fields)
+  -- A missing hash was removed on purpose.
+  if key_type == 'none' or (key_type == 'hash' and redis.call('HGET', hash, 'status') == status) then
     return
   end
-  make_room(hash)
+  remove_other_type(hash)
   redis.call('HSET', hash, unpack(fields))
-  if status == 'done' or status == 'failed' then
+  if status == DONE or status == FAILED then
     redis.call('EXPIRE', hash, ARGV[2])
   end
-  right = right + 1
+  corrected = corrected + 1
 end
 local due = redis.call('ZRANGEBYSCORE', RECENT, '-inf', now, 'LIMIT', 0, ARGV[3])
 for _, job in ipairs(due) do
-  local said = redis.call('HGET', RECENT_FIELDS, job)
-  local last = said and cjson.decode(said)
+  local beat = redis.call('HGET', RECENT_FIELDS, job)
+  local last = beat and cjson.decode(beat)
   if last then
-    put_right(ARGV[1] .. job, last.fields)
+    correct(ARGV[1] .. job, last.fields)
   end
-  if last and CHECKS_MS[last.stage + 1] then
+  if last and RECHECK_MS[last.stage + 1] then
     last.stage = last.stage + 1
     redis.call('HSET', RECENT_FIELDS, job, cjson.encode(last))
-    redis.call('ZADD', RECENT, now + CHECKS_MS[last.stage], job)
+    redis.call('ZADD', RECENT, now + RECHECK_MS[last.stage], job)
   else
     redis.call('ZREM', RECENT, job)
     redis.call('HDEL', RECENT_FIELDS, job)
   end
 end
-return { right, #due }
+return { corrected, #due }

@@ -1,11 +1,11 @@
--- A message that cannot become a job goes to the dead letters.
+-- Moves a message that cannot become a job to the dead letters.
 -- KEYS: the gateway's list, dead letters, open jobs, the job's hash, its ttl marker. ARGV: message, dead letter,
 -- job id or '', seconds to keep, when it expires, then fields and values.
--- A hash that belongs to a job of this id is left alone.
+-- The hash of a job with this id is not changed.
 if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then
   return 0
 end
-bury(KEYS[2], ARGV[2])
+add_dead_letter(KEYS[2], ARGV[2])
 if ARGV[3] ~= '' and unused(KEYS[3], KEYS[4], ARGV[3]) then
   redis.call('HSET', KEYS[4], unpack(ARGV, 6))
   redis.call('EXPIRE', KEYS[4], ARGV[4])

@@ -1,17 +1,17 @@
 -- Moves messages into the gateway's own lists, from the lists in the order given.
--- KEYS: gateways, dead letters, then pairs of a list and where to. ARGV: how many, longest bytes, the time as
+-- KEYS: gateways, dead letters, then pairs of a list and its target. ARGV: limit, maximum bytes, the time as
 -- text, gateway.
--- Answers pairs of the destination's number and the message. What is too long for a message never leaves the
--- server: its beginning goes to the dead letters.
+-- Returns pairs of the target's number and the message. A message over the limit never leaves the server: its
+-- beginning goes to the dead letters.
 local taken = {}
--- One that was taken for dead says so by its next beat. What it took before that, nobody would look for.
+-- A gateway that counts as dead takes nothing before its next heartbeat: no other gateway would look for it.
 if redis.call('HEXISTS', KEYS[1], ARGV[4]) == 0 then
   return taken
 end
-local most, longest = tonumber(ARGV[1]), tonumber(ARGV[2])
+local limit, longest = tonumber(ARGV[1]), tonumber(ARGV[2])
 for i = 3, #KEYS, 2 do
-  -- Something else in the place of a list is reported, and the other lists are served.
-  while is_list(KEYS[i]) and #taken / 2 < most do
+  -- A key of another type is reported by the gateway, and the other lists are served.
+  while is_list(KEYS[i]) and #taken / 2 < limit do
     local found = redis.call('LINDEX', KEYS[i], -1)
     if not found then
       break
@@ -19,8 +19,8 @@ for i = 3, #KEYS, 2 do
     if #found > longest then
       redis.call('RPOP', KEYS[i])
       local head = string.gsub(string.sub(found, 1, 1000), '[^ -~]', '?')
-      bury(KEYS[2], cjson.encode({
-        code = 'ERR_PAYLOAD_TOO_LARGE',
+      add_dead_letter(KEYS[2], cjson.encode({
+        code = TOO_LARGE,
         reason = 'the message has ' .. #found .. ' bytes, the limit is ' .. longest,
         at = ARGV[3],
         list = KEYS[i],

@@ -1,7 +1,7 @@
--- What gateways that fell silent had taken, and the jobs they mirrored, become this gateway's.
--- KEYS: gateways, open jobs. ARGV: gateway, house, silence in milliseconds, prefix of processing lists, then the
--- priorities. A house is the gateways in front of one queue: jobs of another are not found in ours.
--- Answers how many messages and jobs were taken over.
+-- Takes over the messages and jobs of dead gateways of the same group.
+-- KEYS: gateways, open jobs. ARGV: gateway, group, silence in milliseconds, prefix of processing lists, then the
+-- priorities. A group is the gateways of one queue: jobs of another group are in another queue.
+-- Returns the numbers of messages and jobs.
 local function flat(key)
   local rows, found = redis.call('HGETALL', key), {}
   for i = 1, #rows, 2 do
@@ -9,20 +9,20 @@ local function flat(key)
   end
   return found
 end
-local function ours(gateway)
+local function in_group(gateway)
   return string.sub(gateway, 1, #ARGV[2] + 1) == ARGV[2] .. '.'
 end
--- What is no sign of life, whoever wrote it, is as good as silence.
-local function beat_at(said)
-  local read, found = pcall(cjson.decode, said)
+-- A value that is no heartbeat counts as silence.
+local function beat_at(beat)
+  local read, found = pcall(cjson.decode, beat)
   return read and type(found) == 'table' and tonumber(found.at) or 0
 end
 local now = now_ms()
 local alive, messages, jobs = { [ARGV[1]] = true }, 0, 0
-for gateway, said in pairs(flat(KEYS[1])) do
-  if now - beat_at(said) <= tonumber(ARGV[3]) then
+for gateway, beat in pairs(flat(KEYS[1])) do
+  if now - beat_at(beat) <= tonumber(ARGV[3]) then
     alive[gateway] = true
-  elseif gateway ~= ARGV[1] and ours(gateway) then
+  elseif gateway ~= ARGV[1] and in_group(gateway) then
     for i = 5, #ARGV do
       local from, to = ARGV[4] .. gateway .. ':' .. ARGV[i], ARGV[4] .. ARGV[1] .. ':' .. ARGV[i]
       while redis.call('LMOVE', from, to, 'RIGHT', 'LEFT') do
@@ -33,7 +33,7 @@ for gateway, said in pairs(flat(KEYS[1])) do
   end
 end
 for job, gateway in pairs(flat(KEYS[2])) do
-  if not alive[gateway] and ours(gateway) then
+  if not alive[gateway] and in_group(gateway) then
     redis.call('HSET', KEYS[2], job, ARGV[1])
     jobs = jobs + 1
   end

@@ -1,5 +1,5 @@
--- What changed rows mean for others, as settling.Aftermath has it: parents to count, locks to pass on, children
--- to stop. Needs transitions.lua and locks.lua. Keys: locks, lockers, parked:LOCK, kids:RUN:ID and those of a row.
+-- Effects of changed rows on others; see Aftermath in rules/settlement.py: parents to count, locks to pass on,
+-- children to stop. Needs transitions.lua and locks.lua. Keys: locks, lockers, parked:LOCK, kids:RUN:ID and those of a row.
 
 local over, freed, to_stop = {}, {}, {}
 
@@ -13,7 +13,7 @@ local function count_child(id, run, total, failed)
   entry.total, entry.failed = entry.total + total, entry.failed + failed
 end
 
-local function note(row, was)
+local function collect(row, was)
   if was[LOCKED] == 1 and row[LOCKED] == 0 then freed[row.who[LOCK]] = true end
   if row.kin and ended(row) and not ended(was) then
     count_child(row.kin[PARENT], row.kin[PARENT_RUN], 1, row[STATUS] == FAILED and 1 or 0)
@@ -35,7 +35,7 @@ local function count_children(entry)
   parent[UPDATED] = now
   if waiting(parent) and parent[WAITING_FOR] == CHILDREN and parent[OPEN] == 0 then children_ended(parent) end
   save(parent, was)
-  note(parent, was)
+  collect(parent, was)
 end
 
 local function apply_aftermath()

@@ -1,9 +1,9 @@
--- busy: whether anything can be claimed, runs, is due, is in back-off or, asked for 'documents', waits for other than
--- its children: 1 or 0.
--- Keys: pauses, ready, lease, waiting, later, backoff and those of rows that wait.
-local _, shut = in_force()
-if not shut and call('ZCARD', P .. 'ready') > 0 then return 1 end
--- One entry is there always, see format.py.
+-- busy: 1 if any row is claimable, running, due or in back-off; with 'documents' also if one waits for something
+-- other than its children. Else 0.
+-- Keys: pauses, ready, lease, waiting, later, backoff and those of waiting rows.
+local _, all_paused = active_pauses()
+if not all_paused and call('ZCARD', P .. 'ready') > 0 then return 1 end
+-- One entry always exists, see server_check.py.
 if call('ZCARD', P .. 'lease') > 1 then return 1 end
 if call('ZCARD', P .. 'backoff') > 0 then return 1 end
 if #call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, 1) > 0 then return 1 end
@@ -12,7 +12,7 @@ local at, ids = 0, nil
 repeat
   ids = call('ZRANGE', P .. 'waiting', at, at + 999)
   for _, id in ipairs(ids) do
-    if load(id)[WAITING_FOR] ~= 'children' then return 1 end
+    if load(id)[WAITING_FOR] ~= CHILDREN then return 1 end
   end
   at = at + 1000
 until #ids < 1000

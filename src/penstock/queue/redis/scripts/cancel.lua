@@ -1,5 +1,5 @@
--- cancel: ids. Answers {statuses before and after, 0 for none, parents whose children are to be stopped}.
-insist()
+-- cancel: ids. Returns {statuses before and after, 0 for no job; parents with children to cancel}.
+allow_without_memory()
 local answers = {}
 for _, id in ipairs(cmsgpack.unpack(ARGV[2])) do
   local row = load(id)
@@ -8,5 +8,5 @@ for _, id in ipairs(cmsgpack.unpack(ARGV[2])) do
   answers[#answers + 1] = row and row[STATUS] or 0
 end
 apply_aftermath()
-ring()
+notify()
 return {answers, to_stop}

@@ -1,3 +1,3 @@
--- claim: the request. See claiming.lua.
-insist()
+-- claim: the request. See claims.lua.
+allow_without_memory()
 return claim(cmsgpack.unpack(ARGV[2]))

@@ -1,8 +1,8 @@
--- exchange: the settlements and the request. As settle.lua, and what claiming.lua answers.
-local asked = cmsgpack.unpack(ARGV[2])
-local taken = taken_child(asked[1])
+-- exchange: settlements and a claim request. Returns the values of settle.lua and of claims.lua.
+local request = cmsgpack.unpack(ARGV[2])
+local taken = taken_child(request[1])
 if taken then return {'taken', taken} end
-local answers, to_stop = settle(asked[1])
-local claims = claim(asked[2])
-if #asked[1] > 0 then ring() end
+local answers, to_stop = settle(request[1])
+local claims = claim(request[2])
+if #request[1] > 0 then notify() end
 return {'settled', answers, to_stop, claims}

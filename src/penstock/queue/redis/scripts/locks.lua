@@ -1,12 +1,12 @@
--- Passing locks on, as locks.py has it. Needs rows.lua. Keys: locks, lockers, parked:LOCK,
+-- Passing locks on; the rules are in rules/locks.py. Needs rows.lua. Keys: locks, lockers, parked:LOCK,
 -- front:LOCK and those of a row.
 
--- Let the first row parked for this lock be claimed, unless somebody holds it; ``moment``: when, if not now.
+-- Makes the first row parked for this lock claimable, unless the lock is held; ``moment``: the time, if not now.
 local function wake(lock, moment)
   if call('HEXISTS', P .. 'locks', lock) == 1 then return false end
   local parked = call('ZRANGE', P .. 'parked:' .. lock, 0, 0, 'WITHSCORES')
   if not parked[1] then return false end
-  -- Not while a row before it can be claimed and has a turn below 0: that one takes the lock next.
+  -- Not if a claimable row with a turn below 0 comes first: that row takes the lock next.
   local front = call('ZRANGE', P .. 'front:' .. lock, 0, 0, 'WITHSCORES')
   if front[1] then
     local own, other = tonumber(parked[2]), tonumber(front[2])

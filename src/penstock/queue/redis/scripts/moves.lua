@@ -1,7 +1,7 @@
--- Moving rows of a resume, as pausing.py has it. Needs resumes.lua, ranks.lua and holding.lua; what is asked begins with
--- how many rows. Keys: pauses, paused, ready, locks, parked:LOCK, flow:PRIORITY:TENANT, counts.
-local asked = cmsgpack.unpack(ARGV[2])
-local limit, known = asked[1], pauses()
+-- Moving the rows of a resume; the rules are in rules/pause_batches.py. Needs resumes.lua, ranks.lua and holds.lua.
+-- Arguments begin with the number of rows. Keys: pauses, paused, ready, locks, parked:LOCK, flow:PRIORITY:TENANT, counts.
+local request = cmsgpack.unpack(ARGV[2])
+local limit, known = request[1], pauses()
 
 local function field_of(pause)
   return pause[1] .. '\n' .. pause[2]
@@ -11,7 +11,7 @@ local function set_pause(pause, phase, score, member)
   call('HSET', P .. 'pauses', field_of(pause), cmsgpack.pack({phase, score or '', member or ''}))
 end
 
--- Members of a zset in claim order after the place that a pause has come to, and score and member of the last.
+-- The next members of a zset after the position of a pause, and score and member of the last.
 local function batch_of(key, pause)
   local from = 0
   if pause and pause[5] ~= '' then
@@ -24,17 +24,17 @@ local function batch_of(key, pause)
   return members, found[#found] and number(tonumber(found[#found])), members[#members]
 end
 
-local function let_go(row)
+local function release_row(row)
   local was = copy(row)
   row[UPDATED] = now
-  free(row)
+  make_claimable(row)
   save(row, was)
 end
 
-local function under_way()
+local function active_resume()
   local first
   for _, pause in ipairs(known) do
-    if pause[3] ~= 'paused' and (not first or precedes(pause[1], first[1])
+    if pause[3] ~= PHASE_PAUSED and (not first or precedes(pause[1], first[1])
       or pause[1] == first[1] and precedes(pause[2], first[2])) then
       first = pause
     end

@@ -1,6 +1,6 @@
--- What is paused, as pauses.py has it. Needs keys.lua. Keys: pauses.
+-- Pauses; the rules are in rules/pauses.py. Needs keys.lua. Keys: pauses.
 
--- Lists of tenant, collection, phase, and the place in the claim order (score, member) that a resume has come to.
+-- Lists of tenant, collection, phase, and the position of the resume in the claim order (score, member).
 local function pauses()
   local raw, known = call('HGETALL', P .. 'pauses'), {}
   for i = 1, #raw, 2 do
@@ -23,20 +23,20 @@ local function covered(scopes, tenant, collection)
   return false
 end
 
--- The release of this pause has come by a place.
-local function passed(pause, score, member)
-  if pause[3] ~= 'releasing' or pause[5] == '' then return false end
+-- Whether the release of this pause has passed a position.
+local function has_passed(pause, score, member)
+  if pause[3] ~= PHASE_RELEASING or pause[5] == '' then return false end
   local mine, other = tonumber(pause[4]), tonumber(score)
   return other < mine or other == mine and not precedes(pause[5], member)
 end
 
--- Scopes whose rows a claim holds back, whether everything is paused, whether a resume is under way.
-local function in_force()
-  local held, shut, resuming = {}, false, false
+-- The scopes whose rows a claim holds back, whether everything is paused, and whether a resume is active.
+local function active_pauses()
+  local held, all_paused, resuming = {}, false, false
   for _, pause in ipairs(pauses()) do
-    if pause[1] == '*' and pause[2] == '*' then shut = true end
-    if pause[3] ~= 'paused' then resuming = true end
-    if pause[3] ~= 'releasing' then held[#held + 1] = pause end
+    if pause[1] == '*' and pause[2] == '*' then all_paused = true end
+    if pause[3] ~= PHASE_PAUSED then resuming = true end
+    if pause[3] ~= PHASE_RELEASING then held[#held + 1] = pause end
   end
-  return held, shut, resuming
+  return held, all_paused, resuming
 end

@@ -1,5 +1,4 @@
--- position: an id. Answers {-1} when it is not pending, else {how many can be claimed before it, how many are
--- pending}. Keys: job:ID, ready, counts.
+-- position: an id. Returns {-1} for a job that is not pending, else {claimable rows before it, pending rows}. Keys: job:ID, ready, counts.
 local row = load(ARGV[2])
 if not row or row[STATUS] ~= PENDING then return {-1} end
 local pending = 0

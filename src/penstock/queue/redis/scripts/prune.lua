@@ -1,8 +1,8 @@
--- prune: roots as lists of id, status and the time before which it must have ended; how many rows. Deletes trees, each
--- descendants first, and passes over those that have come to life. Answers how many rows went.
+-- prune: roots as lists of id, status and the time before which it must have ended; limit. Deletes trees, descendants
+-- first, and skips trees with a live row. Returns the number of deleted rows.
 -- Keys: job:ID, all failed cancelled, ended:STATUS, tree:ID, kids:RUN:ID, names:RUN:ID, counts.
-local asked = cmsgpack.unpack(ARGV[2])
-local limit, gone = asked[2], 0
+local request = cmsgpack.unpack(ARGV[2])
+local limit, gone = request[2], 0
 
 local function delete(id)
   local row = load(id)
@@ -20,7 +20,7 @@ local function delete(id)
   gone = gone + 1
 end
 
-for _, root in ipairs(asked[1]) do
+for _, root in ipairs(request[1]) do
   if gone >= limit then break end
   local row, tree = load(root[1]), P .. 'tree:' .. root[1]
   if row and row[STATUS] == root[2] and row[FINISHED] < root[3] and call('ZCOUNT', tree, 0, 0) == 0 then

@@ -1,7 +1,7 @@
--- purge: pairs of an id and the time it was last changed. Deletes rows in any state, except those that changed since;
--- parents are counted by the next reconcile. Answers how many went.
+-- purge: pairs of an id and the time of its last change. Deletes rows in any state, except those that changed since;
+-- the next reconcile counts the parents. Returns the number of deleted rows.
 -- Keys: job:ID and every index of a row, locks, parked:LOCK.
-insist()
+allow_without_memory()
 local gone = 0
 
 local function delete(row)
@@ -39,5 +39,5 @@ for _, pair in ipairs(cmsgpack.unpack(ARGV[2])) do
   if row and row[UPDATED] == pair[2] then delete(row) end
 end
 for lock in pairs(freed) do wake(lock) end
-ring()
+notify()
 return gone

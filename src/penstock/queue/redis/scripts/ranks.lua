@@ -1,6 +1,6 @@
--- Where in a zset of claim order a place is, whether or not somebody stands there. Needs rows.lua.
+-- Positions in a zset in claim order. Needs rows.lua.
 
--- How many stand before (score, member).
+-- The number of members before (score, member), which need not be in the zset.
 local function rank_of(key, score, member)
   local low = call('ZCOUNT', key, '-inf', '(' .. score)
   local high = low + call('ZCOUNT', key, score, score)

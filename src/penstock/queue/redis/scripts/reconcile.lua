@@ -1,9 +1,9 @@
--- reconcile: how many of each kind. As settling.reconcile. Answers {rows put right, parents whose children are to be
--- stopped, parents whose children are to be put back}. Keys: lockers, locks, ready, waiting and those of rows.
+-- reconcile: limit. See reconcile in rules/settlement.py. Returns {corrected rows, parents with children to cancel,
+-- parents with children to requeue}. Keys: lockers, locks, ready, waiting and those of rows.
 local limit = tonumber(ARGV[2])
 
--- Locks with parked rows that nobody holds and no claimable row will take up. The row woken for a lock has a turn
--- below 0, so it is found at the head of its priority; only after damage is the rest of ready looked at.
+-- Free locks with parked rows and without a claimable row that would take them. The row woken for a lock has a turn
+-- below 0, so it is at the head of its priority; the rest of ready is only read after damage.
 local function idle_locks()
   local idle, left = {}, 0
   for _, lock in ipairs(call('ZRANGE', P .. 'lockers', 0, -1)) do
@@ -56,14 +56,14 @@ for _, id in ipairs(call('ZRANGE', P .. 'waiting', 0, -1)) do
         repaired = repaired + 1
       end
       if open == 0 and row[CANCEL] == 0 and #retryable(row, 1) > 0 then
-        -- It waits for nobody: a requeue was cut short before it came to the children.
+        -- The row waits for no child: a requeue was interrupted before it reached the children.
         to_return[#to_return + 1] = id
       else
-        note(row, was)
+        collect(row, was)
       end
     end
   end
 end
 apply_aftermath()
-if repaired + #to_return > 0 then ring() end
+if repaired + #to_return > 0 then notify() end
 return {repaired + #to_return, to_stop, to_return}

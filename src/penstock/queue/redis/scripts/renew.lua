@@ -1,6 +1,6 @@
--- renew: beats of id, claim number, lease (-1 = not now), progress or false. Answers for each -1 where the claim is
--- not held, else whether the job should stop. Keys: job:ID, lease.
-insist()
+-- renew: heartbeats of id, claim number, lease (-1 = unchanged), progress or false. Returns for each -1 if the claim is
+-- lost, else whether the job should stop. Keys: job:ID, lease.
+allow_without_memory()
 local answers = {}
 for i, beat in ipairs(cmsgpack.unpack(ARGV[2])) do
   local row = load(beat[1])

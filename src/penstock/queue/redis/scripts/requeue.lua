@@ -1,5 +1,5 @@
--- requeue: ids, whether spent retries stay spent. See requeueing.lua.
-local asked = cmsgpack.unpack(ARGV[2])
-local answers, parents = requeue(asked[1], asked[2])
-ring()
+-- requeue: ids, whether the retry count is kept. See requeues.lua.
+local request = cmsgpack.unpack(ARGV[2])
+local answers, parents = requeue(request[1], request[2])
+notify()
 return {answers, parents}

@@ -1,22 +1,22 @@
--- Rows that pauses keep, as pauses.kept has it. Needs rows.lua, turns.lua and pauses.lua.
+-- Rows kept by pauses; the rules are in rules/pauses.py. Needs rows.lua, turns.lua and pauses.lua.
 
--- Some pause holds the row back, or has still to come to it.
-local function kept(known, row)
+-- Whether a pause holds the row back, or its resume has not reached the row.
+local function is_kept(known, row)
   for _, pause in ipairs(known) do
     if covers(pause, row.who[TENANT], row.who[COLLECTION])
-      and not passed(pause, score_of(row), member_of(row)) then
+      and not has_passed(pause, score_of(row), member_of(row)) then
       return true
     end
   end
   return false
 end
 
--- As adding.replaced: a row that begins a new run is at the end of its line, or held back like a new row.
-local function place_anew(row)
+-- Puts a row that begins a new run at the end of its tenant's rows, or holds it back like a new row.
+local function assign_position(row)
   row[TURN] = 0
   local resumes = {}
   for _, pause in ipairs(pauses()) do
-    if pause[3] ~= 'paused' then resumes[#resumes + 1] = pause end
+    if pause[3] ~= PHASE_PAUSED then resumes[#resumes + 1] = pause end
   end
-  if kept(resumes, row) then row[HELD] = PAUSED else row[TURN] = new_turn(row.who[TENANT], row[PRIORITY]) end
+  if is_kept(resumes, row) then row[HELD] = PAUSED else row[TURN] = new_turn(row.who[TENANT], row[PRIORITY]) end
 end

@@ -1,7 +1,7 @@
--- The rows, and the indexes that follow from them; what keys.lua lists. Needs keys.lua.
+-- Rows and their indexes, as listed in keys.lua. Needs keys.lua.
 
-local STATUSES = {'pending', 'in_progress', 'done', 'failed', 'cancelled'}
--- Those that are done are found in all: an entry more for each job would cost more than it is worth.
+local STATUSES = STATUS_NAMES
+-- Done rows have no own index; they are found in all. One more entry for each job would cost more than it is worth.
 local HOMES = {'live', 'live', false, 'failed', 'cancelled'}
 local known = {}
 
@@ -29,7 +29,7 @@ local function packed(row)
   return struct.pack(STATE, unpack(row, 1, SIZE))
 end
 
--- A long column: written with the row by save, false removes it.
+-- Sets a long column, which save writes with the row; false removes it.
 local function set(row, name, value)
   row.long = row.long or {}
   row.long[name] = value or false
@@ -83,8 +83,8 @@ local function place_of(state, row)
   end
 end
 
--- 0 can be stopped, 1 is stopping, 2 failed, 3 cancelled, 4 done.
-local function kind_of(state)
+-- State of a child: 0 can be cancelled, 1 cancel requested, 2 failed, 3 cancelled, 4 done.
+local function child_state(state)
   local status = state[STATUS]
   if status == FAILED then return 2 end
   if status == CANCELLED then return 3 end
@@ -107,7 +107,7 @@ local function class_of(state, row)
 end
 
 local function count_backlog(row, change)
-  local class = row.who[TYPE] == 'function' and 'f' or 'i'
+  local class = row.who[TYPE] == FUNCTION and 'f' or 'i'
   call('HINCRBY', P .. 'backlog', class, change)
   if call('HINCRBY', P .. 'backlog', class .. ':' .. row.who[TENANT], change) == 0 then
     call('HDEL', P .. 'backlog', class .. ':' .. row.who[TENANT])
@@ -118,7 +118,7 @@ local function backs_off(state)
   return state[STATUS] == PENDING and state[HELD] == TIMED and state[RETRIES] > 0
 end
 
--- Whether a row is one of those that come first and want a lock.
+-- Whether a row belongs to front:LOCK.
 local function in_front(state, row)
   return state[STATUS] == PENDING and state[HELD] == FREE and state[TURN] < 0 and row.who[LOCK] ~= ''
 end
@@ -156,8 +156,8 @@ local function move_flow(row, was)
 end
 
 local function move_kin(row, was)
-  local kind = kind_of(row)
-  if kind ~= kind_of(was) then
+  local kind = child_state(row)
+  if kind ~= child_state(was) then
     call('ZADD', P .. 'kids:' .. row.kin[PARENT_RUN] .. ':' .. row.kin[PARENT], kind, row.id)
   end
   if ended(row) ~= ended(was) then
@@ -192,7 +192,7 @@ local function move_keys(row, was)
   end
 end
 
--- Write a row that was changed in place; ``was`` is a copy from before.
+-- Writes a row that was changed in place; ``was`` is a copy from before.
 local function save(row, was)
   call('HSET', row.key, 'row', packed(row))
   for name, value in pairs(row.long or {}) do
@@ -207,11 +207,11 @@ local function save(row, was)
   if row.kin then move_kin(row, was) end
 end
 
--- Many index entries at once.
+-- Index entries of many rows, written at once by flush.
 
-local additions, removals, increments = {}, {}, {}
+local additions, increments = {}, {}
 
-local function later_add(key, score, member)
+local function buffer_add(key, score, member)
   local list = additions[key]
   if not list then
     list = {}
@@ -221,30 +221,20 @@ local function later_add(key, score, member)
   list[#list + 1] = member
 end
 
-local function later_remove(key, member)
-  local list = removals[key]
-  if not list then
-    list = {}
-    removals[key] = list
-  end
-  list[#list + 1] = member
-end
-
-local function later_count(key, field, change)
+local function buffer_count(key, field, change)
   local counts = increments[key] or {}
   increments[key] = counts
   counts[field] = (counts[field] or 0) + change
 end
 
 local function flush()
-  for key, list in pairs(removals) do send('ZREM', key, list) end
   for key, list in pairs(additions) do send('ZADD', key, list) end
-  for key, counts in pairs(increments) do add_up(key, counts) end
-  additions, removals, increments = {}, {}, {}
+  for key, counts in pairs(increments) do add_counts(key, counts) end
+  additions, increments = {}, {}
 end
 
--- The next run, which has not begun: whoever asks again before it does is answered by it as well.
-local function begin_anew(row)
+-- Begins the next run, which has not started: requests that arrive before its start join it.
+local function start_new_run(row)
   row[RUN], row[STARTED], row[OPEN], row[FAILED_KIDS] = row[RUN] + 1, 0, 0, 0
   set(row, 'prog', false)
 end

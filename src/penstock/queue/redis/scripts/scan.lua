@@ -1,9 +1,9 @@
--- Rows that match a query, among ids given: filters by name, grouping columns ('' = the rows themselves), ids, how
--- many rows. Answers {id, fields of FIELDS, ...} or {group, rows, ...}, a group being its values as MessagePack.
+-- scan: filters by name, grouping columns ('' = return rows), ids, limit. Finds the matching rows among the ids.
+-- Returns {id, values of FIELDS, ...} or {group, count, ...}, where a group is its values as MessagePack.
 -- Reads job:ID only.
-local asked = cmsgpack.unpack(ARGV[2])
-local filters, by, ids, limit = asked[1], asked[2], asked[3], asked[4]
-local FIELDS = {'id', 'row', 'kin', 'body', 'meta', 'next', 'prog', 'res', 'hist', 'err'}
+local request = cmsgpack.unpack(ARGV[2])
+local filters, by, ids, limit = request[1], request[2], request[3], request[4]
+local fields = FIELDS
 
 local COLUMNS = {
   status = function(row) return row[STATUS] end,
@@ -40,7 +40,7 @@ for _, id in ipairs(ids) do
   if row and matches(row) then
     if by == '' then
       found[#found + 1] = id
-      found[#found + 1] = call('HMGET', row.key, unpack(FIELDS))
+      found[#found + 1] = call('HMGET', row.key, unpack(fields))
       if #found == 2 * limit then break end
     else
       local values = {}

@@ -1,8 +1,8 @@
--- settle: the settlements. Answers {'settled', statuses, parents whose children are to be stopped} or, with nothing
--- written, {'taken', id}. See finishing.lua and settling.lua.
+-- settle: settlements. Returns {'settled', statuses, parents with children to cancel} or, with nothing written,
+-- {'taken', id}. See plain_ends.lua and settlements.lua.
 local settlements = cmsgpack.unpack(ARGV[2])
 local taken = taken_child(settlements)
 if taken then return {'taken', taken} end
 local answers, to_stop = settle(settlements)
-if #settlements > 0 then ring() end
+if #settlements > 0 then notify() end
 return {'settled', answers, to_stop}

@@ -1,15 +1,15 @@
--- One batch of a cancelled parent's children: parent id, how many. Answers {1 when it was the last, children that
--- are parents with children to be stopped}.
-insist()
-local asked = cmsgpack.unpack(ARGV[2])
-local parent = load(asked[1])
+-- Cancels one batch of a cancelled parent's children: parent id, limit. Returns {1 for the last batch, children that
+-- have children to cancel}.
+allow_without_memory()
+local request = cmsgpack.unpack(ARGV[2])
+local parent = load(request[1])
 if not parent or ended(parent) then return {1, {}} end
-local batch = call('ZRANGEBYSCORE', kids_of(parent), 0, 0, 'LIMIT', 0, asked[2])
+local batch = call('ZRANGEBYSCORE', kids_of(parent), 0, 0, 'LIMIT', 0, request[2])
 for _, id in ipairs(batch) do cancel_one(load(id)) end
 apply_aftermath()
-ring()
+notify()
 local more = {}
 for _, id in ipairs(to_stop) do
-  if id ~= asked[1] then more[#more + 1] = id end
+  if id ~= request[1] then more[#more + 1] = id end
 end
-return {#batch < asked[2] and 1 or 0, more}
+return {#batch < request[2] and 1 or 0, more}

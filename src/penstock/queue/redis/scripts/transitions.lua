@@ -1,16 +1,13 @@
--- What becomes of a row, as transitions.py has it; the rows are changed in place and saved by the caller.
--- Needs rows.lua, turns.lua and resumes.lua. A settlement is a list: see the places below.
+-- State transitions of rows; the rules are in transitions.py. Rows are changed in place and saved by the caller.
+-- Needs rows.lua, turns.lua and resumes.lua. A settlement is a list with the positions S_*.
 
 --@constants
 local S_ID, S_CLAIM, S_STATUS, S_WHAT, S_RETRIES, S_LOST, S_DELAY = 1, 2, 3, 4, 5, 6, 7
 local S_WAITING_FOR, S_KEEP, S_CODE, S_ERROR, S_NOTE, S_RESULT, S_PROGRESS, S_CHILDREN = 8, 9, 10, 11, 12, 13, 14, 15
-local CHILDREN = 'children'
-local HISTORY_LIMIT = 20
-local CANCELLED_MESSAGE = 'Cancelled by user'
 --@end
 
-local function by_flag(row)
-  return {row.id, row[CLAIM], CANCELLED, 'cancelled', row[RETRIES], row[LOST], 0, false, false, 'ERR_CANCELLED',
+local function user_cancel(row)
+  return {row.id, row[CLAIM], CANCELLED, 'cancelled', row[RETRIES], row[LOST], 0, false, false, CANCELLED_CODE,
     CANCELLED_MESSAGE, CANCELLED_MESSAGE, false, false, {}}
 end
 
@@ -18,7 +15,7 @@ local function record(row, what, note)
   local raw = row.hist or call('HGET', row.key, 'hist')
   local events = raw and cmsgpack.unpack(raw) or {}
   local last = events[#events]
-  -- Given back for the same reason again and again is told once, with its last time.
+  -- Repeated releases for the same reason are recorded once, with the last time.
   if what == 'released' and last and last[2] == what and last[3] == (note or false) then table.remove(events) end
   events[#events + 1] = {number(now), what, note or false, row[WORKER]}
   if #events > HISTORY_LIMIT then table.remove(events, 1) end
@@ -26,7 +23,7 @@ local function record(row, what, note)
   set(row, 'hist', row.hist)
 end
 
-local function grouped(count)
+local function with_thousands(count)
   local text = number(count)
   repeat
     local longer = string.gsub(text, '^(%d+)(%d%d%d)', '%1,%2')
@@ -36,9 +33,9 @@ local function grouped(count)
   return text
 end
 
--- The next run does what the follow-up asks for.
+-- Begins the next run with the values of the follow-up.
 local function begin_next_run(row, following)
-  begin_anew(row)
+  start_new_run(row)
   row[OP], row[PRIORITY], row[MAX_RETRIES], row[TIMEOUT] = following[1], following[4], following[5], following[6]
   row[CANCEL] = 0
   set(row, 'body', following[2])
@@ -47,15 +44,15 @@ local function begin_next_run(row, following)
 end
 
 local function wait_for(row, settlement, waiting_for)
-  -- A new claim number shuts out the worker that has just handed the job over.
+  -- The new claim number fences off the worker that handed the job over.
   row[LEASE], row[WAITING_FOR], row[CLAIM] = 0, waiting_for or '', row[CLAIM] + 1
   if settlement[S_PROGRESS] and settlement[S_PROGRESS] ~= '' then set(row, 'prog', settlement[S_PROGRESS]) end
   if settlement[S_RESULT] and settlement[S_RESULT] ~= '' then set(row, 'res', settlement[S_RESULT]) end
 end
 
-local function give_back(row, settlement)
+local function return_to_queue(row, settlement)
   local later, following = settlement[S_DELAY] > 0, row.next and cmsgpack.unpack(row.next)
-  record(row, settlement[S_WHAT], following and 'goes on with the follow-up' or settlement[S_NOTE])
+  record(row, settlement[S_WHAT], following and FOLLOW_UP_NOTE or settlement[S_NOTE])
   row[STATUS], row[LEASE], row[WAITING_FOR] = PENDING, 0, ''
   row[RETRIES], row[LOST] = settlement[S_RETRIES], settlement[S_LOST]
   row[HELD], row[RUN_AT] = later and TIMED or FREE, later and now + settlement[S_DELAY] or 0
@@ -77,10 +74,10 @@ local function start_over(row, following)
   begin_next_run(row, following)
   row[STATUS], row[RETRIES], row[LOST], row[WAITING_FOR], row[FINISHED] = PENDING, 0, 0, '', 0
   row[HELD], row[RUN_AT] = later and TIMED or FREE, later and following[7] or 0
-  if later then row[TURN] = RETURNED else place_anew(row) end
+  if later then row[TURN] = RETURNED else assign_position(row) end
 end
 
--- ``result`` is kept where it is nil, and removed where it is false.
+-- Ends a row. ``result`` nil keeps the stored result, false removes it.
 local function finish(row, settlement, result)
   local following = row.next and cmsgpack.unpack(row.next)
   row[LOCKED], row[LEASE], row[HELD], row[RUN_AT] = 0, 0, FREE, 0
@@ -90,13 +87,13 @@ local function finish(row, settlement, result)
   if settlement[S_STATUS] ~= DONE then
     row[LOST], row[RETRIES], row[ERROR_AT] = settlement[S_LOST], settlement[S_RETRIES], now
     if settlement[S_PROGRESS] and settlement[S_PROGRESS] ~= '' then set(row, 'prog', settlement[S_PROGRESS]) end
-    -- A run that starts over is told as that instead.
+    -- A follow-up run is recorded instead of the end.
     if not following then record(row, settlement[S_WHAT], settlement[S_NOTE]) end
   end
   if following then start_over(row, following) end
 end
 
--- transitions.settled; the row counts the settlement's children already.
+-- transitions.settled. The row already counts the settlement's children.
 local function settled(row, settlement)
   local status = settlement[S_STATUS]
   row[UPDATED] = now
@@ -105,9 +102,9 @@ local function settled(row, settlement)
   elseif status == RUNNING then
     wait_for(row, settlement, settlement[S_WAITING_FOR])
   elseif status == PENDING then
-    if row[CANCEL] == 1 then settled(row, by_flag(row)) else give_back(row, settlement) end
+    if row[CANCEL] == 1 then settled(row, user_cancel(row)) else return_to_queue(row, settlement) end
   elseif row[OPEN] > 0 and status ~= FAILED then
-    -- Neither done nor cancelled before its children have ended.
+    -- A parent ends as done or cancelled only after its children.
     wait_for(row, settlement, CHILDREN)
     if status == CANCELLED then row[CANCEL] = 1 end
   else
@@ -115,12 +112,12 @@ local function settled(row, settlement)
   end
 end
 
--- transitions.cancelled: a person's cancel.
+-- transitions.cancelled: a cancel by a user.
 local function cancelled(row)
   row[UPDATED] = now
   if row[LEASE] == 0 and row[OPEN] == 0 then
     set(row, 'next', false)
-    finish(row, by_flag(row), false)
+    finish(row, user_cancel(row), false)
     return
   end
   record(row, 'cancel requested')
@@ -131,35 +128,35 @@ local function cancelled(row)
   end
 end
 
--- transitions.children_ended: a waiting parent whose last child has ended ends too.
+-- transitions.children_ended: ends a waiting parent after its last child.
 local function children_ended(row)
   if row[FAILED_KIDS] > 0 then
     local kids = kids_of(row)
-    local total, named = call('ZCARD', kids), call('ZRANGEBYSCORE', kids, 2, 2, 'LIMIT', 0, 3)
+    local total, named = call('ZCARD', kids), call('ZRANGEBYSCORE', kids, 2, 2, 'LIMIT', 0, NAMED_FAILURES)
     local kind = row.who[TYPE]
     local noun = (kind == 'folder' or kind == 'project' or kind == 'library') and 'files' or 'children'
-    local message = grouped(row[FAILED_KIDS]) .. ' of ' .. grouped(total) .. ' ' .. noun .. ' failed ('
+    local message = with_thousands(row[FAILED_KIDS]) .. ' of ' .. with_thousands(total) .. ' ' .. noun .. ' failed ('
       .. table.concat(named, ', ') .. (row[FAILED_KIDS] > #named and ', …' or '') .. ')'
     finish(row, {row.id, row[CLAIM], FAILED, 'failed', row[RETRIES], row[LOST], 0, false, false,
-      'ERR_CHILDREN_FAILED', message, message, false, false, {}}, false)
+      CHILDREN_FAILED_CODE, message, message, false, false, {}}, false)
   elseif row[CANCEL] == 1 then
-    finish(row, by_flag(row), false)
+    finish(row, user_cancel(row), false)
   else
     finish(row, {row.id, row[CLAIM], DONE, 'done', 0, 0, 0, false, false, false, false, false}, nil)
   end
 end
 
--- transitions.requeued: a person's retry.
+-- transitions.requeued: a retry by a user.
 local function requeued(row, keep_retries)
   record(row, 'requeued')
   row[STATUS], row[RUN], row[UPDATED], row[FINISHED] = PENDING, row[RUN] + 1, now, 0
   if not keep_retries then row[RETRIES] = 0 end
   row[HELD], row[RUN_AT], row[WAITING_FOR], row[CANCEL], row[OPEN], row[FAILED_KIDS] = FREE, 0, '', 0, 0, 0
   set(row, 'prog', false)
-  if row[LOST] > 0 then row[TURN] = SUSPECT else place_anew(row) end
+  if row[LOST] > 0 then row[TURN] = SUSPECT else assign_position(row) end
 end
 
--- transitions.reopened: a parent whose child was put back waits again, and holds its lock again.
+-- transitions.reopened: a parent waits again for a requeued child, and holds its lock again.
 local function reopened(row)
   record(row, 'reopened')
   row[STATUS], row[WAITING_FOR], row[CLAIM] = RUNNING, CHILDREN, row[CLAIM] + 1

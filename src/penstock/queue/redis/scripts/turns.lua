@@ -15,12 +15,12 @@ local function last_turn(tenant, priority)
   return found[2] and tonumber(found[2])
 end
 
--- For one row among others that change meanwhile: nothing is remembered.
+-- For a single row: reads the current turns, remembers nothing.
 local function new_turn(tenant, priority)
   return math.max(head_turn(priority) or 0, (last_turn(tenant, priority) or -1) + 1)
 end
 
--- For a batch of new rows: each flow is read once, then counted on until forget_turns.
+-- For a batch of new rows: reads each flow once, then counts until forget_turns.
 local function next_turn(tenant, priority)
   local flow = priority .. ':' .. tenant
   if heads[priority] == nil then heads[priority] = head_turn(priority) or false end
@@ -28,7 +28,7 @@ local function next_turn(tenant, priority)
   return math.max(heads[priority] or 0, lasts[flow] + 1)
 end
 
-local function took_turn(tenant, priority, turn)
+local function record_turn(tenant, priority, turn)
   local flow = priority .. ':' .. tenant
   if turn >= 0 then
     if not heads[priority] or heads[priority] > turn then heads[priority] = turn end
@@ -36,14 +36,14 @@ local function took_turn(tenant, priority, turn)
   end
 end
 
--- A row that was held back can be claimed again, at the end of its tenant's line.
-local function free(row)
+-- Makes a held row claimable again, after the other rows of its tenant.
+local function make_claimable(row)
   row[HELD] = FREE
   if row[TURN] >= 0 then row[TURN] = new_turn(row.who[TENANT], row[PRIORITY]) end
 end
 
--- A new row with turn 0 that cannot be claimed.
-local function took_place(tenant, priority)
+-- Counts a new row with turn 0 that is held.
+local function record_held_row(tenant, priority)
   local flow = priority .. ':' .. tenant
   next_turn(tenant, priority)
   if lasts[flow] < 0 then lasts[flow] = 0 end

@@ -1,13 +1,13 @@
--- upcoming: item type or '', first rank, how many, whether due rows are meant. Rows that a claim would look at, in
--- claim order, the first of each lock, without those whose lock another holds. Answers {rows read, id, lock, tenant,
+-- upcoming: item type or '', first rank, limit, whether to read due rows. Rows that a claim would consider, in claim
+-- order: the first of each lock, without rows whose lock is held. Returns {rows read, id, lock, tenant,
 -- collection, ...}.
-local asked = cmsgpack.unpack(ARGV[2])
-local kind, first, most, due = asked[1], asked[2], asked[3], asked[4]
+local request = cmsgpack.unpack(ARGV[2])
+local kind, first, limit, due = request[1], request[2], request[3], request[4]
 local found
 if due then
-  found = call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, most)
+  found = call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, limit)
 else
-  found = call('ZRANGE', P .. 'ready', first, first + most - 1)
+  found = call('ZRANGE', P .. 'ready', first, first + limit - 1)
 end
 local answer, seen = {#found}, {}
 for _, member in ipairs(found) do

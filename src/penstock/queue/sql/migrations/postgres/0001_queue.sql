@@ -1,5 +1,5 @@
--- The queue. Ids, keys and names compare by their bytes (COLLATE "C"), as they do on every other engine.
--- What is JSON is kept as text: it comes back exactly as it was given.
+-- The queue. Ids, keys and names compare by their bytes (COLLATE "C"), as on every other engine.
+-- JSON is stored as text, so that it comes back exactly as given.
 CREATE TABLE unified_queue (
     queue_id          text        COLLATE "C" NOT NULL PRIMARY KEY,
     item_type         text        COLLATE "C" NOT NULL CHECK (item_type IN (
@@ -60,7 +60,7 @@ CREATE TABLE unified_queue (
     CHECK ((parent_id IS NULL) = (parent_run IS NULL))
 ) WITH (
     -- Every job leaves two dead versions of its row. The claim index must not fill up with them between two
-    -- visits, and the table is looked at by index only, so it need not be large before a visit pays.
+    -- vacuums, and the table is read by index only, so that a vacuum pays early.
     autovacuum_vacuum_scale_factor = 0.01,
     autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_insert_scale_factor = 0.1,
@@ -68,45 +68,44 @@ CREATE TABLE unified_queue (
     autovacuum_vacuum_cost_delay = 0
 );
 
--- A row is entered into an index again at every change while it meets the predicate: the narrower, the cheaper.
--- And every statement that changes rows opens every index: one more is 1 to 2 % of a job claimed and ended alone.
+-- Every change of a row that meets the predicate of an index adds an entry: narrow predicates are cheaper. And
+-- every statement that changes rows opens every index: one more costs 1 to 2 % of a job claimed and ended alone.
 
--- What a claim reads, in the order it reads it: pending and not held. No reason to be held is called pending, so
--- the two are said as one, which no other index's predicate can be mistaken for: without statistics the planner
--- would take any index over what is pending, and sort.
+-- Read by a claim, in claim order: pending and not held. No held reason is called pending, so one expression states
+-- both, and matches no other index: without statistics the planner would use any index over pending rows, and sort.
 CREATE INDEX idx_unified_queue_dequeue ON unified_queue (priority DESC, turn, created_at, queue_id)
     WHERE coalesce(held, status) = 'pending';
--- One live top-level row a key.
+-- One live top-level row per key.
 CREATE UNIQUE INDEX idx_unified_queue_idempotency ON unified_queue (tenant_id, branch, idempotency_key)
     WHERE finished_at IS NULL AND parent_id IS NULL AND dedupe;
 CREATE INDEX idx_unified_queue_lease_expiry ON unified_queue (lease_until)
     WHERE lease_until IS NOT NULL;
--- The tenant's largest waiting turn is its last entry of a priority.
+-- The last entry of a tenant and priority is the largest waiting turn.
 CREATE INDEX idx_unified_queue_collection_tenant ON unified_queue (tenant_id, priority, turn, collection)
     WHERE status = 'pending';
--- With the parent, also what backpressure counts: the pending jobs of a type that have none.
+-- With the parent, because backpressure counts the pending jobs of a type without a parent.
 CREATE INDEX idx_unified_queue_item_type ON unified_queue (item_type, status, parent_id)
     WHERE status IN ('pending', 'failed');
--- Also jobs in back-off, which an idle worker has to wait for; not those that were only asked for later. What waits for a
--- time has one: said so, the index of all that wait is not mistaken for this one.
+-- Also jobs in back-off, for which an idle worker waits; not jobs with a later start. run_at IS NOT NULL keeps the
+-- planner from confusing this index with the one of scheduled rows.
 CREATE INDEX idx_unified_queue_failed ON unified_queue (status, last_error_at)
     WHERE status = 'failed' OR (retry_count > 0 AND run_at IS NOT NULL);
 CREATE INDEX idx_unified_queue_worker ON unified_queue (worker_id, status)
     WHERE status = 'in_progress';
 
--- One holder a lock; the last guard behind the claim's own check.
+-- One holder per lock; the last guard behind the check of the claim.
 CREATE UNIQUE INDEX idx_unified_queue_lock ON unified_queue (lock_held)
     WHERE lock_held IS NOT NULL;
 CREATE INDEX idx_unified_queue_parked ON unified_queue (lock_key, priority DESC, turn, created_at, queue_id)
     WHERE held = 'lock';
--- The line of each lock: its claimable and its parked rows in claim order. A claim takes nothing but the head.
+-- The claimable and parked rows of each lock in claim order. A claim takes only the first.
 CREATE INDEX idx_unified_queue_line ON unified_queue (lock_key, priority DESC, turn, created_at, queue_id)
     WHERE lock_key IS NOT NULL AND status = 'pending' AND coalesce(held, 'lock') = 'lock';
 CREATE INDEX idx_unified_queue_scheduled ON unified_queue (run_at)
     WHERE held = 'time';
 CREATE INDEX idx_unified_queue_paused ON unified_queue (priority DESC, turn, created_at, queue_id)
     WHERE held = 'pause';
--- Children of one run of a parent have a key once, whatever became of them.
+-- The children of one run of a parent have distinct keys, in any status.
 CREATE UNIQUE INDEX idx_unified_queue_children ON unified_queue (parent_id, parent_run, idempotency_key)
     WHERE parent_id IS NOT NULL;
 CREATE INDEX idx_unified_queue_tree ON unified_queue (root_id)
@@ -116,7 +115,7 @@ CREATE INDEX idx_unified_queue_waiting ON unified_queue (queue_id)
 CREATE INDEX idx_unified_queue_finished ON unified_queue (finished_at, queue_id)
     WHERE finished_at IS NOT NULL AND parent_id IS NULL;
 
--- How far a pause is on its way to the end of its resume, and the place in the claim order it has come to.
+-- Phase of a pause and its resume, and the position of the resume in the claim order.
 CREATE TABLE queue_pause (
     tenant_id    text        COLLATE "C" NOT NULL,
     collection   text        COLLATE "C" NOT NULL,
@@ -136,3 +135,25 @@ CREATE TABLE queue_worker (
     seen_at     timestamptz,
     info_json   text        NOT NULL
 );
+
+-- Function jobs with the columns and words of a task queue. Read only.
+CREATE VIEW task_queue AS
+SELECT
+    queue_id                                 AS task_id,
+    payload_json::json ->> 'entity_type'     AS entity_type,
+    payload_json::json ->> 'entity_id'       AS entity_id,
+    payload_json::json ->> 'function_name'   AS function_name,
+    payload_json::json -> 'payload'          AS payload,
+    CASE status
+        WHEN 'pending' THEN 'PENDING'
+        WHEN 'in_progress' THEN 'IN_PROGRESS'
+        WHEN 'done' THEN 'COMPLETED'
+        ELSE 'FAILED'
+    END                                      AS status,
+    error_message,
+    retry_count,
+    max_retries,
+    created_at,
+    updated_at
+FROM unified_queue
+WHERE item_type = 'function';

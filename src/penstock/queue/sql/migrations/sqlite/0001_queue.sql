@@ -1,5 +1,5 @@
 -- The queue. Enumerations are written as OR chains: SQLite builds a temporary b-tree at each execution for
--- an IN list of three or more constants, which doubled the cost of an insert. Long columns stand last.
+-- an IN list of three or more constants, which doubled the cost of an insert. Long columns come last.
 CREATE TABLE unified_queue (
     queue_id          TEXT    NOT NULL PRIMARY KEY,
     item_type         TEXT    NOT NULL CHECK (
@@ -65,65 +65,65 @@ CREATE TABLE unified_queue (
     CHECK ((parent_id IS NULL) = (parent_run IS NULL))
 );
 
--- Predicates name as few columns as they can: SQLite looks at a partial index, before and after, whenever an
--- update sets a column its predicate names, whether the row is in it or not. What the CHECKs above make
--- equivalent (a lease means in progress, a reason to be held means pending) is said the cheaper way.
+-- Predicates name as few columns as possible: SQLite checks a partial index, before and after, whenever an update
+-- sets a column of its predicate, whether the row is in the index or not. Conditions that the CHECKs above make
+-- equivalent (a lease means in progress, a held reason means pending) use the cheaper form.
 
--- What a claim reads, in the order it reads it.
+-- Read by a claim, in claim order.
 CREATE INDEX idx_unified_queue_dequeue ON unified_queue (priority DESC, turn, created_at, queue_id)
     WHERE status = 'pending' AND held IS NULL;
--- One live top-level row a key. finished_at instead of status, so that a claim leaves this index alone.
+-- One live top-level row per key. finished_at instead of status, so that a claim does not touch this index.
 CREATE UNIQUE INDEX idx_unified_queue_idempotency ON unified_queue (tenant_id, branch, idempotency_key)
     WHERE finished_at IS NULL AND parent_id IS NULL AND dedupe = 1;
 CREATE INDEX idx_unified_queue_lease_expiry ON unified_queue (lease_until)
     WHERE lease_until IS NOT NULL;
--- The tenant's largest waiting turn is its last entry of a priority.
+-- The last entry of a tenant and priority is the largest waiting turn.
 CREATE INDEX idx_unified_queue_collection_tenant ON unified_queue (tenant_id, priority, turn, collection)
     WHERE status = 'pending';
--- Without the status, no change of a job touches it.
+-- Without the status, so that no change of a job touches this index.
 CREATE INDEX idx_unified_queue_item_type ON unified_queue (item_type);
 CREATE INDEX idx_unified_queue_failed ON unified_queue (status, last_error_at)
     WHERE status = 'failed';
 CREATE INDEX idx_unified_queue_worker ON unified_queue (worker_id, status)
     WHERE status = 'in_progress';
 
--- One holder a lock; the last guard behind the claim's own check.
+-- One holder per lock; the last guard behind the check of the claim.
 CREATE UNIQUE INDEX idx_unified_queue_lock ON unified_queue (lock_held)
     WHERE lock_held IS NOT NULL;
 CREATE INDEX idx_unified_queue_parked ON unified_queue (lock_key, priority DESC, turn, created_at, queue_id)
     WHERE held = 'lock';
--- Rows that come first: next to take the lock they want, if they can be claimed. Which of them can is asked of the
--- row: with status or held in the predicate, each claim would look at this index.
+-- Rows with a turn below 0: next to take their lock, if they are claimable. Whether they are is read from the
+-- row: with status or held in the predicate, each claim would check this index.
 CREATE INDEX idx_unified_queue_front ON unified_queue (lock_key)
     WHERE turn < 0 AND lock_key IS NOT NULL AND finished_at IS NULL;
 CREATE INDEX idx_unified_queue_scheduled ON unified_queue (run_at)
     WHERE held = 'time';
 CREATE INDEX idx_unified_queue_paused ON unified_queue (priority DESC, turn, created_at, queue_id)
     WHERE held = 'pause';
--- Children of one run of a parent have a key once, whatever became of them.
+-- The children of one run of a parent have distinct keys, in any status.
 CREATE UNIQUE INDEX idx_unified_queue_children ON unified_queue (parent_id, parent_run, idempotency_key)
     WHERE parent_id IS NOT NULL;
 CREATE INDEX idx_unified_queue_tree ON unified_queue (root_id)
     WHERE parent_id IS NOT NULL;
 CREATE INDEX idx_unified_queue_waiting ON unified_queue (queue_id)
     WHERE waiting_for IS NOT NULL AND finished_at IS NULL;
--- What backpressure counts. The column is constant there: entries lie in the order of arrival, so that a
--- claim touches one page of it and not one a tenant.
+-- Counted by backpressure. The column is constant here: entries are in order of arrival, so that a claim touches
+-- one page of the index and not one per tenant.
 CREATE INDEX idx_unified_queue_backlog ON unified_queue (parent_id)
     WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function';
--- Jobs in back-off, which an idle worker has to wait for; not those that were only asked for later.
+-- Jobs in back-off, for which an idle worker waits; not jobs with a later start.
 CREATE INDEX idx_unified_queue_backoff ON unified_queue (run_at)
     WHERE held = 'time' AND retry_count > 0;
 CREATE INDEX idx_unified_queue_finished ON unified_queue (finished_at)
     WHERE finished_at IS NOT NULL AND parent_id IS NULL;
 
--- SQLite rewrites a whole record at each change; long payloads would be copied twice a job.
+-- SQLite rewrites a whole record at each change; long payloads would be copied twice per job.
 CREATE TABLE unified_queue_payload (
     queue_id      TEXT NOT NULL PRIMARY KEY,
     payload_json  TEXT NOT NULL
 ) WITHOUT ROWID;
 
--- How far a pause is on its way to the end of its resume, and the place in the claim order it has come to.
+-- Phase of a pause and its resume, and the position of the resume in the claim order.
 CREATE TABLE queue_pause (
     tenant_id    TEXT NOT NULL,
     collection   TEXT NOT NULL,
@@ -143,3 +143,38 @@ CREATE TABLE queue_worker (
     seen_at     TEXT,
     info_json   TEXT    NOT NULL
 ) WITHOUT ROWID;
+
+-- Function jobs with the columns and words of a task queue. Read only. Long payloads are in their own table; SQLite
+-- omits the join when a query does not use them.
+CREATE VIEW task_queue AS
+SELECT
+    task_id,
+    json_extract(asked, '$.entity_type')   AS entity_type,
+    json_extract(asked, '$.entity_id')     AS entity_id,
+    json_extract(asked, '$.function_name') AS function_name,
+    json_extract(asked, '$.payload')       AS payload,
+    status,
+    error_message,
+    retry_count,
+    max_retries,
+    created_at,
+    updated_at
+FROM (
+    SELECT
+        q.queue_id AS task_id,
+        coalesce(nullif(q.payload_json, ''), p.payload_json) AS asked,
+        CASE q.status
+            WHEN 'pending' THEN 'PENDING'
+            WHEN 'in_progress' THEN 'IN_PROGRESS'
+            WHEN 'done' THEN 'COMPLETED'
+            ELSE 'FAILED'
+        END AS status,
+        q.error_message,
+        q.retry_count,
+        q.max_retries,
+        q.created_at,
+        q.updated_at
+    FROM unified_queue q
+    LEFT JOIN unified_queue_payload p ON p.queue_id = q.queue_id
+    WHERE q.item_type = 'function'
+);

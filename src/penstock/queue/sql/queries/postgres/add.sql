@@ -11,7 +11,7 @@ INSERT INTO unified_queue ({inserted})
 SELECT {own_or_common} FROM unnest({own_arrays}) AS own({own})
 
 -- One new row that meets nobody, in one round trip: its turn is found, its limits are looked at, it is written and
--- told in a single statement. Where anything stands in the way (a live twin, a taken id, a queue that may be full) it
+-- notified in a single statement. Where anything stands in the way (a live twin, a taken id, a queue that may be full) it
 -- writes nothing, and the rules decide; so it does where anything is paused. The turn is that of transitions.next_turn.
 -- name: add_plain
 INSERT INTO unified_queue (
@@ -55,7 +55,7 @@ SELECT idempotency_key FROM unified_queue
 WHERE parent_id = %(parent_id)s AND parent_run = %(parent_run)s AND idempotency_key = ANY(%(keys)s::text[])
 
 -- Where every flow of a batch stands, and which of its ids are taken, in one statement.
--- name: surroundings
+-- name: flow_turns
 SELECT f.tenant_id, f.priority, (
     SELECT turn FROM unified_queue
     WHERE coalesce(held, status) = 'pending' AND priority = f.priority AND turn >= 0

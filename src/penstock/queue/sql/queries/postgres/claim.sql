@@ -95,14 +95,14 @@ SELECT lock_held FROM unified_queue WHERE lock_held = ANY(%(keys)s::text[])
 -- Three conditions and not one: the first needs nothing of q, and as part of a larger one it would be asked twice a row.
 -- The answer is what was refused, usually nothing; and where all were taken, nothing is compared.
 -- name: take
-WITH asked AS MATERIALIZED (
+WITH requested AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::text[], %(leases)s::timestamptz[], %(keys)s::text[])
         AS s(queue_id, lease_until, key)
 ), taken AS (
     UPDATE unified_queue AS q
     SET status = 'in_progress', worker_id = %(worker_id)s, lease_until = s.lease_until,
         claim_number = claim_number + 1, lock_held = lock_key, started_at = %(now)s, updated_at = %(now)s
-    FROM asked AS s
+    FROM requested AS s
     WHERE q.queue_id = s.queue_id
       AND (s.key IS NULL OR (SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = s.key LIMIT 1) IS NULL)
       AND (s.key IS NULL
@@ -116,7 +116,7 @@ WITH asked AS MATERIALIZED (
                  AND p.collection IN ('*', q.collection) LIMIT 1) IS NULL)
     RETURNING q.queue_id
 ), refused AS MATERIALIZED (
-    SELECT queue_id FROM asked WHERE (SELECT count(*) FROM taken) < cardinality(%(ids)s::text[])
+    SELECT queue_id FROM requested WHERE (SELECT count(*) FROM taken) < cardinality(%(ids)s::text[])
     EXCEPT SELECT queue_id FROM taken WHERE (SELECT count(*) FROM taken) < cardinality(%(ids)s::text[])
 ), parked AS (
     UPDATE unified_queue SET held = 'lock', updated_at = %(now)s
@@ -142,7 +142,7 @@ WHERE queue_id = ANY(ARRAY(
 -- pause covers that nobody is about to change is held back. Whoever moves rows of a resume has the pauses locked
 -- and may wait for rows of this claim, so it is not waited for.
 -- name: hold_for_pause
-WITH in_force AS MATERIALIZED (
+WITH active_pauses AS MATERIALIZED (
     SELECT tenant_id, collection FROM queue_pause
     WHERE phase <> 'releasing' AND (tenant_id <> '*' OR collection <> '*')
     FOR SHARE SKIP LOCKED
@@ -153,7 +153,7 @@ SET held = 'pause', updated_at = %(now)s,
 WHERE queue_id = ANY(ARRAY(
     SELECT q.queue_id FROM unified_queue q
     WHERE q.queue_id = ANY(%(ids)s::text[]) AND coalesce(q.held, q.status) = 'pending'
-      AND (SELECT count(*) FROM in_force p
+      AND (SELECT count(*) FROM active_pauses p
            WHERE p.tenant_id IN ('*', q.tenant_id) AND p.collection IN ('*', q.collection)) > 0
     FOR UPDATE OF q SKIP LOCKED))
 RETURNING queue_id

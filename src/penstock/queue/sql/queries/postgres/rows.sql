@@ -2,7 +2,7 @@
 SELECT {job} FROM unified_queue WHERE queue_id = %(queue_id)s
 
 -- Rows that are about to be changed, in the order in which everybody takes them.
--- name: hold
+-- name: lock_rows
 SELECT {job} FROM unified_queue WHERE queue_id = ANY(%(ids)s::text[]) ORDER BY queue_id FOR UPDATE
 
 -- One probe of the index a key: as a join, it was planned by statistics that a new queue does not have, and read

@@ -100,11 +100,11 @@ WITH heads AS MATERIALIZED (
     SET held = NULL, turn = CASE WHEN q.turn = -2 THEN -2 ELSE -1 END, updated_at = clock_timestamp()
     FROM first WHERE q.queue_id = first.queue_id
     RETURNING 1
-), told AS MATERIALIZED (
+), notified AS MATERIALIZED (
     SELECT pg_notify(%(channel)s, '') FROM (SELECT count(*) AS number FROM woken) AS counted WHERE number > 0
 )
 SELECT lock_key FROM parked
-WHERE (SELECT count(*) FROM told) >= 0 AND queue_id <> ALL(ARRAY(SELECT queue_id FROM first))
+WHERE (SELECT count(*) FROM notified) >= 0 AND queue_id <> ALL(ARRAY(SELECT queue_id FROM first))
 
 -- One of those keys, as a statement and transaction of its own: it waits for the row and holds nothing meanwhile. A
 -- claimer about to give up its look would otherwise hide the row from the only one to wake it.

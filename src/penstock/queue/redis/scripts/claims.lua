@@ -1,11 +1,7 @@
--- One claim, as choosing.py and memory.py have it. Needs pauses.lua. Keys: ready, later, pauses, locks, job:ID, lease,
--- flow:PRIORITY:TENANT, counts, backlog, front:LOCK, and where rows are held back paused and parked:LOCK.
+-- One claim; the rules are in rules/candidates.py. Needs pauses.lua. Keys: ready, later, pauses, locks, job:ID, lease,
+-- flow:PRIORITY:TENANT, counts, backlog, front:LOCK, and for rows to hold back: paused and parked:LOCK.
 
---@constants
-local ROUNDS, HELD_BACK_AT_ONCE, DUE_AT_ONCE = 4, 1000, 1000
---@end
-
--- Whether a row of the same lock and priority is parked and comes before this one of ready.
+-- Whether a parked row of the same lock and priority comes before this member of ready.
 local function parked_before(member)
   local raw = call('HMGET', P .. 'job:' .. string.sub(member, 15), 'id', 'row')
   local _, _, lock = struct.unpack('Bsss', raw[1])
@@ -42,10 +38,11 @@ local function leave_backlog(class, counts)
     changes[class .. ':' .. tenant] = -count
   end
   changes[class] = -all
-  add_up(P .. 'backlog', changes)
+  add_counts(P .. 'backlog', changes)
 end
 
--- Take what can be taken, in the order given (``in_order``: that of ready, from its head); what is to be held back and why, and whether the claim is closed.
+-- Takes claimable rows in the given order (``in_order``: the order of ready, from its head). Returns the number of
+-- taken rows, the rows to hold back with the reason, and whether the claim is closed.
 local function take(request, members, in_order, room, answer, scopes)
   local gone, leases, flows, kinds, functions, indexing, kept = {}, {}, {}, {}, {}, {}, {}
   local taken, looked_at, closed = 0, 0, false
@@ -71,7 +68,7 @@ local function take(request, members, in_order, room, answer, scopes)
       kept[#kept + 1] = {id, PARKED}
     else
       local suspect = turn == SUSPECT
-      -- It may take its process down, so nothing else may be in the same hands.
+      -- A crash suspect is claimed alone: it may take its process down.
       if suspect and not (first and taken == 0) then
         if lock ~= '' and locked == 0 then call('HDEL', locks, lock) end
         closed = true
@@ -103,7 +100,7 @@ local function take(request, members, in_order, room, answer, scopes)
       kinds[kind] = (kinds[kind] or 0) + 1
       local others = more == 1 and call('HMGET', job, 'kin', 'meta', 'prog')
       if not others or not others[1] then
-        local counts = kind == 'function' and functions or indexing
+        local counts = kind == FUNCTION and functions or indexing
         counts[tenant] = (counts[tenant] or 0) + 1
       end
       local n = #answer
@@ -132,14 +129,13 @@ local function take(request, members, in_order, room, answer, scopes)
   return taken, kept, closed or taken == room
 end
 
--- A request is {worker_id, limit, lease, oldest, lease by item_type}. Answers {1, rows read, id, id, row, body, {kin,
--- meta, prog} or nil, ...}, with 0 instead of 1: nothing taken yet, but there is more to look at.
--- Answers flags (1: it did not meet its bound, 2: a resume is under way), how many rows were read, and the claims.
+-- A request is {worker_id, limit, lease, oldest, lease by item_type}. Returns {flags, rows read, id, fixed columns, row,
+-- body, {kin, meta, prog} or nil, ...}. Flags: 1 = all candidates were seen (0: call again), 2 = a resume is active.
 local function claim(request)
   local answer, read, taken = {1, 0}, 0, 0
-  local scopes, shut, resuming = in_force()
+  local scopes, all_paused, resuming = active_pauses()
   if resuming then answer[1] = 3 end
-  if shut then return answer end
+  if all_paused then return answer end
   if #call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, 1) > 0 then
     rest().promote(math.max(request[2], DUE_AT_ONCE))
   end
@@ -150,7 +146,7 @@ local function claim(request)
     read = read + #found
     local number_taken, kept, closed = take(request, found, not oldest, limit - taken, answer, scopes)
     taken = taken + number_taken
-    for _, entry in ipairs(kept) do rest().hold(entry[1], entry[2]) end
+    for _, entry in ipairs(kept) do rest().hold_by_id(entry[1], entry[2]) end
     if closed or #kept == 0 then break end
     if round == ROUNDS and taken == 0 then answer[1] = answer[1] - 1 end
     size = math.max(limit, HELD_BACK_AT_ONCE)

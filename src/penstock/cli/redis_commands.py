@@ -1,7 +1,8 @@
-"""``penstock ingest submit|status`` and ``penstock queue status``: producers of the Redis contract."""
+"""Commands of the Redis contract: ``gateway``, ``ingest submit|status`` and ``queue status``."""
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from contextlib import suppress
@@ -10,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.exit_codes import NOT_SUBMITTED, REFUSED
-from penstock.cli.gateway import config_option
 from penstock.cli.output import emit, emit_error, emit_json, fields, printable, span, table
 from penstock.cli.session import Command, Session
 from penstock.errors import StoreError
+from penstock.process_start import log_to_stderr
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 FOLLOW_S = 0.5
 WATCH_S = 2.0
 ENDED = ("done", "failed")
+SHOWN = 8
+"""RAGs named by a starting gateway."""
 
 
 def redis_option(command: Command) -> Command:
@@ -31,6 +34,43 @@ def redis_option(command: Command) -> Command:
         metavar="URL",
         help="Redis server; overrides PENSTOCK_CONTRACT_URL and the configuration file.",
     )(command)
+
+
+def config_option(command: Command) -> Command:
+    return click.option(
+        "--config",
+        "rag_config",
+        metavar="FILE",
+        help="YAML file with the RAGs; overrides PENSTOCK_RAG_CONFIG.",
+    )(command)
+
+
+@click.command()
+@click.argument("redis_url", metavar="[URL]", required=False)
+@config_option
+@click.pass_obj
+def gateway(session: Session, redis_url: str | None, rag_config: str | None) -> None:
+    """Take jobs from Redis lists and report their status.
+
+    URL is the Redis server with the lists. The jobs go to the queue of --url, where `penstock worker` runs
+    them. Several gateways may run at once. SIGTERM or Ctrl-C stops the gateway; no message is lost.
+
+    \b
+    penstock gateway redis://broker:6379/0 --config rags.yaml
+    """
+    log_to_stderr(logging.INFO)
+    session.overrides.update(contract_url=redis_url, rag_config=rag_config)
+    made = session.assembly.gateway
+    store = session.settings.store.masked
+
+    def announce() -> None:
+        if session.as_json:
+            emit_json({"rags": made.serves, "redis": made.where, "store": store})
+            return
+        named = ", ".join(made.serves[:SHOWN]) + (", …" if len(made.serves) > SHOWN else "")
+        emit(f"Taking messages for {named} from {made.where} into {store}.")
+
+    made.run(announce)
 
 
 @click.group()

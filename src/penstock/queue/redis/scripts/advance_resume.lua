@@ -1,11 +1,11 @@
--- step: how many rows. As pausing.step. Answers {released, 1 when there is more to do}. See moves.lua.
-local others, pause = {}, under_way()
+-- advance_resume: number of rows. See rules/pause_batches.py. Returns {released, 1 if there is more}. See moves.lua.
+local others, pause = {}, active_resume()
 if not pause then return {0, 0} end
 for _, other in ipairs(known) do
   if other ~= pause then others[#others + 1] = other end
 end
 
--- As pausing._gather_parked: rows parked for locks that nobody holds. Whether there may be more.
+-- Gathers rows parked for free locks. Returns whether there may be more.
 local function gather_parked()
   local left = limit
   for _, lock in ipairs(call('ZRANGE', P .. 'lockers', 0, -1)) do
@@ -30,14 +30,14 @@ local function gather()
   local members, score, last = batch_of(P .. 'ready', pause)
   for _, member in ipairs(members) do
     local row = load(id_in(member))
-    -- It may have been held back since, when a lock was passed on.
+    -- The row may have been held back since, when a lock was passed on.
     if row[STATUS] == PENDING and row[HELD] == FREE and covers(pause, row.who[TENANT], row.who[COLLECTION]) then
       hold_back(row, PAUSED)
     end
   end
-  if #members == limit then set_pause(pause, 'gathering', score, last)
-  elseif gather_parked() then set_pause(pause, 'gathering')
-  else set_pause(pause, 'releasing') end
+  if #members == limit then set_pause(pause, PHASE_GATHERING, score, last)
+  elseif gather_parked() then set_pause(pause, PHASE_GATHERING)
+  else set_pause(pause, PHASE_RELEASING) end
   return {0, 1}
 end
 
@@ -46,22 +46,22 @@ local function release()
   local released = 0
   for _, member in ipairs(members) do
     local row = load(id_in(member))
-    if not kept(others, row) then
-      let_go(row)
+    if not is_kept(others, row) then
+      release_row(row)
       released = released + 1
     end
   end
-  if released > 0 then ring() end
+  if released > 0 then notify() end
   if #members == limit then
-    set_pause(pause, 'releasing', score, last)
+    set_pause(pause, PHASE_RELEASING, score, last)
     return {released, 1}
   end
   call('HDEL', P .. 'pauses', field_of(pause))
   local more = 0
   for _, other in ipairs(others) do
-    if other[3] ~= 'paused' then more = 1 end
+    if other[3] ~= PHASE_PAUSED then more = 1 end
   end
   return {released, more}
 end
 
-return pause[3] == 'gathering' and gather() or release()
+return pause[3] == PHASE_GATHERING and gather() or release()

@@ -1,4 +1,5 @@
--- New rows, as adding.py has them. Needs rows.lua, turns.lua, locks.lua and pauses.lua. A new job is a list: see NEW_*.
+-- New rows; the rules are in rules/addition.py. Needs rows.lua, turns.lua, locks.lua and pauses.lua. A new job is a
+-- list with the positions NEW_*.
 
 --@constants
 local NEW_ID, NEW_WHO, NEW_OP, NEW_PRIORITY, NEW_MAX, NEW_TIMEOUT = 1, 2, 3, 4, 5, 6
@@ -7,37 +8,37 @@ local NEW_RUN_AT, NEW_BODY, NEW_META = 7, 8, 9
 
 local known_pauses, resumes
 
--- A resume of its scope has still to release older rows.
-local function is_born_held(id, who, priority, created)
+-- Whether a new row starts held, because a resume of its scope still has to release older rows.
+local function starts_held(id, who, priority, created)
   if not known_pauses then
     known_pauses, resumes = pauses(), {}
     for _, pause in ipairs(known_pauses) do
-      if pause[3] ~= 'paused' then resumes[#resumes + 1] = pause end
+      if pause[3] ~= PHASE_PAUSED then resumes[#resumes + 1] = pause end
     end
   end
   if #resumes == 0 then return false end
   local row = {id = id, who = who}
   row[PRIORITY], row[TURN], row[CREATED] = priority, 0, created
-  return kept(resumes, row)
+  return is_kept(resumes, row)
 end
 
--- As adding.moments: when the row of this place was made.
+-- The creation time of the row at this position of the list.
 local function moment_after(moment, list, i)
   return i > 1 and precedes(list[i][NEW_ID], list[i - 1][NEW_ID]) and moment + 1 or moment
 end
 
--- Insert what is known to be free; the indexes follow with flush.
+-- Inserts a row with a free id and key; flush writes the indexes.
 local function insert(new, who, created, parent)
   local id, priority = new[NEW_ID], new[NEW_PRIORITY]
   local later = new[NEW_RUN_AT] > created
-  local kept = not later and is_born_held(id, who, priority, created)
+  local kept = not later and starts_held(id, who, priority, created)
   local turn = RETURNED
   if kept then
     turn = 0
-    took_place(who[TENANT], priority)
+    record_held_row(who[TENANT], priority)
   elseif not later then
     turn = next_turn(who[TENANT], priority)
-    took_turn(who[TENANT], priority, turn)
+    record_turn(who[TENANT], priority, turn)
   end
   local row = {PENDING, 0, 0, 0, created, 0, 0, '', '', later and TIMED or kept and PAUSED or FREE, 0, priority,
     (parent or new[NEW_META] ~= '{}') and 1 or 0, turn, 0, 1, 0, 0, 0, new[NEW_MAX], new[NEW_TIMEOUT], created,
@@ -53,46 +54,46 @@ local function insert(new, who, created, parent)
     fields[#fields + 1] = 'kin'
     fields[#fields + 1] = struct.pack(KIN, unpack(row.kin))
     call('HSET', P .. 'names:' .. parent[RUN] .. ':' .. parent.id, who[KEY], id)
-    later_add(kids_of(parent), 0, id)
-    later_add(P .. 'tree:' .. row.kin[ROOT], 0, id)
+    buffer_add(kids_of(parent), 0, id)
+    buffer_add(P .. 'tree:' .. row.kin[ROOT], 0, id)
   else
-    local class = who[TYPE] == 'function' and 'f' or 'i'
-    later_count(P .. 'backlog', class, 1)
-    later_count(P .. 'backlog', class .. ':' .. who[TENANT], 1)
+    local class = who[TYPE] == FUNCTION and 'f' or 'i'
+    buffer_count(P .. 'backlog', class, 1)
+    buffer_count(P .. 'backlog', class .. ':' .. who[TENANT], 1)
     if who[DEDUPE] == 1 then call('HSET', P .. 'keys', key_of(who), id) end
   end
   call(unpack(fields))
   known[id] = row
   local key, score, member = place_of(row, row)
-  later_add(P .. key, score, member)
-  later_add(P .. 'all', 0, id)
-  later_add(P .. 'live', 0, id)
-  later_count(P .. 'counts', class_of(row, row), 1)
-  if turn >= 0 then later_add(flow_of(row, row), number(turn), id) end
+  buffer_add(P .. key, score, member)
+  buffer_add(P .. 'all', 0, id)
+  buffer_add(P .. 'live', 0, id)
+  buffer_count(P .. 'counts', class_of(row, row), 1)
+  if turn >= 0 then buffer_add(flow_of(row, row), number(turn), id) end
 end
 
--- transitions.coalesced: the same thing is asked for again.
-local function follow(row, new)
+-- transitions.coalesced: the same job is added again while it runs.
+local function set_follow_up(row, new)
   local priority = row[PRIORITY]
   if row.next then priority = cmsgpack.unpack(row.next)[4] end
   set(row, 'next', cmsgpack.pack({new[NEW_OP], new[NEW_BODY], new[NEW_META],
     math.max(new[NEW_PRIORITY], priority), new[NEW_MAX], new[NEW_TIMEOUT], new[NEW_RUN_AT]}))
-  -- What is running is about to be thrown away.
+  -- The result of the running job would be deleted.
   if new[NEW_OP] == 'delete' and row[OP] ~= 'delete' then row[CANCEL] = 1 end
 end
 
-local function refresh(row, new, moment)
+local function replace_request(row, new, moment)
   set(row, 'body', new[NEW_BODY])
   set(row, 'meta', new[NEW_META] ~= '{}' and new[NEW_META])
   row[OP], row[MAX_RETRIES], row[TIMEOUT], row[RETRIES] = new[NEW_OP], new[NEW_MAX], new[NEW_TIMEOUT], 0
-  -- It has begun, and waits to be tried again: what it had done by children by then is asked for anew.
+  -- The job waits for a retry: the new run adds its children again.
   if row[STARTED] > 0 then
-    begin_anew(row)
+    start_new_run(row)
   end
   if new[NEW_PRIORITY] > row[PRIORITY] then
     if row[TURN] >= 0 and row[HELD] ~= PAUSED then row[TURN] = new_turn(row.who[TENANT], new[NEW_PRIORITY]) end
     row[PRIORITY] = new[NEW_PRIORITY]
-    if row[HELD] == PAUSED and not kept(pauses(), row) then free(row) end
+    if row[HELD] == PAUSED and not is_kept(pauses(), row) then make_claimable(row) end
   end
   if row[HELD] == TIMED then
     if new[NEW_RUN_AT] <= moment then
@@ -103,19 +104,19 @@ local function refresh(row, new, moment)
   end
 end
 
--- ``moment``: when it was asked for, see moment_after.
+-- Joins a new job to a live row; ``moment``: when the job was added, see moment_after.
 local function coalesce(row, new, moment)
   flush()
   local was = copy(row)
   row[UPDATED] = moment
-  if row[STATUS] == RUNNING then follow(row, new) else refresh(row, new, moment) end
+  if row[STATUS] == RUNNING then set_follow_up(row, new) else replace_request(row, new, moment) end
   save(row, was)
-  -- It may be first of its lock now, before the row that was woken to take the lock next.
+  -- The row may now come before the row that was woken for this lock.
   if row[PRIORITY] > was[PRIORITY] and row[HELD] == PARKED then wake(row.who[LOCK], moment) end
   forget_turns()
 end
 
--- The children a parent's run does not have yet; how many.
+-- Adds the children that this run of the parent does not have yet. Returns their number.
 local function add_children(parent, children)
   local fresh, created = 0, now
   for i, new in ipairs(children) do

@@ -1,8 +1,8 @@
--- Holding rows back, and letting those go whose time has come. Needs aftermath.lua and pauses.lua.
+-- Holding rows back, and promoting due rows. Needs aftermath.lua and pauses.lua.
 
--- Rows whose time has come, as many as one claim may move.
-local function promote(most)
-  local due = call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, most)
+-- Makes due rows claimable, as many as one claim may move.
+local function promote(limit)
+  local due = call('ZRANGEBYSCORE', P .. 'later', '-inf', number(now), 'LIMIT', 0, limit)
   for _, id in ipairs(due) do
     local row = load(id)
     local was = copy(row)
@@ -19,9 +19,9 @@ local function hold_back(row, reason)
   save(row, was)
 end
 
-local function hold(id, reason)
+local function hold_by_id(id, reason)
   local row = load(id)
   hold_back(row, reason)
-  -- It may have been the one woken to take the lock next.
+  -- The row may have been woken for this lock.
   if reason == PAUSED and row.who[LOCK] ~= '' and row[LOCKED] == 0 then wake(row.who[LOCK]) end
 end

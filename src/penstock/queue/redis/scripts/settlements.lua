@@ -1,6 +1,6 @@
--- Ending claims, as settling.py has it. Needs aftermath.lua and adding.lua. Keys: all of a row and its relatives.
+-- Settling claims; the rules are in rules/settlement.py. Needs aftermath.lua and new_rows.lua. Keys: all of a row and its relatives.
 
--- The job, if the claim still counts.
+-- The row, if the claim is still valid.
 local function held(settlement)
   local row = load(settlement[S_ID])
   if not row or row[STATUS] ~= RUNNING or row[CLAIM] ~= settlement[S_CLAIM] then return nil end
@@ -8,7 +8,7 @@ local function held(settlement)
   return row
 end
 
--- The id of a child that is taken, looked for before anything is written.
+-- Returns the id of a new child that exists already. Called before the first write.
 local function taken_child(settlements)
   local ids, names = {}, {}
   for _, settlement in ipairs(settlements) do
@@ -33,11 +33,11 @@ local function settle_one(settlement)
   if children and #children > 0 then row[OPEN] = row[OPEN] + add_children(row, children) end
   settled(row, settlement)
   save(row, was)
-  note(row, was)
+  collect(row, was)
   return row[STATUS]
 end
 
--- Those that have no answer yet, then what follows from all.
+-- Applies the settlements without an answer, then the effects of all.
 local function settle_rest(settlements, answers)
   for i, settlement in ipairs(settlements) do
     if not answers[i] then

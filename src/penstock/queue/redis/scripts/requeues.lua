@@ -1,11 +1,11 @@
--- As requeueing.py has it. Needs transitions.lua. Keys: all of a row and its relatives, keys.
+-- Requeueing; the rules are in rules/requeue.py. Needs transitions.lua. Keys: all of a row and its relatives, keys.
 
 local function reopens(parent, child)
   return parent[STATUS] == FAILED and parent[RUN] == child.kin[PARENT_RUN]
 end
 
--- The live row that keeps the job from coming back: one that holds the lock of a row which would be re-opened (the job
--- itself or an ancestor), or one with the key of the job, or of the top of the failed tree it would re-open.
+-- The live row that prevents a requeue: one that holds the lock of a row to be reopened (the job itself or an
+-- ancestor), or one with the key of the job, or of the root of the failed tree that it would reopen.
 local function obstacle(row, reopening)
   while true do
     local holder = reopening and lock_of(row) and call('HGET', P .. 'locks', lock_of(row))
@@ -18,7 +18,7 @@ local function obstacle(row, reopening)
   return row.who[DEDUPE] == 1 and call('HGET', P .. 'keys', key_of(row.who)) or nil
 end
 
--- Failed and cancelled children of this run, in the order of their ids.
+-- Failed and cancelled children of this run, ordered by id.
 local function retryable(row, limit)
   local found = call('ZRANGEBYSCORE', kids_of(row), 2, 2, 'LIMIT', 0, limit)
   for _, id in ipairs(call('ZRANGEBYSCORE', kids_of(row), 3, 3, 'LIMIT', 0, limit)) do found[#found + 1] = id end
@@ -27,7 +27,7 @@ local function retryable(row, limit)
   return found
 end
 
--- Count the child as open again, all the way up.
+-- Counts the child as open again, up to the root.
 local function reopen_parent(child, failed)
   local parent = child.kin and load(child.kin[PARENT])
   if not parent or parent[RUN] ~= child.kin[PARENT_RUN] then return end
@@ -41,7 +41,7 @@ local function reopen_parent(child, failed)
   if reopening then reopen_parent(parent, was[STATUS] == FAILED) end
 end
 
--- Statuses before and after (0 for none), and the twin that stands in the way or ''.
+-- Returns the statuses before and after (0 for no job), and the id of a live duplicate or ''.
 local function requeue_one(id, keep_retries)
   local row = load(id)
   if not row then return 0, 0, '' end
@@ -61,7 +61,7 @@ local function requeue_one(id, keep_retries)
   return status, row[STATUS], ''
 end
 
--- Answers as requeue_one, one after the other, and parents whose children are to be put back next.
+-- Returns the values of requeue_one for each id, and the parents with children to requeue.
 local function requeue(ids, keep_retries)
   local answers, parents = {}, {}
   for _, id in ipairs(ids) do
