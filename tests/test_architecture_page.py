@@ -8,10 +8,18 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import pytest
+
+from penstock import config
+from penstock.app import Penstock
+from penstock.handlers.chunk_vectors import MAX_TEXTS
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "penstock"
@@ -27,6 +35,18 @@ NAMED = re.compile(FILE + rf"((?:,?\s+`(?![\w.]*{SUFFIX}`)[A-Za-z_][\w.]*`)*)")
 NAME = re.compile(r"`([A-Za-z_][\w.]*)`")
 BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 STEP = re.compile(r"^\d+\. (.*(?:\n {2,}.*)*)", re.MULTILINE)
+ELSEWHERE = (
+    "cli/",
+    "application.py",
+    "worker/child.py",
+    "worker/launch.py",
+    "worker/pool.py",
+    "worker/supervisor.py",
+    "worker/upkeep.py",
+    "worker/watchdog.py",
+)
+"""Files of commands, and of a worker with child processes."""
+PROCESSES_ONLY = {"Assembly.worker_alive", "Outbox.exchange", "Engine.exchange"}
 LONGEST_SENTENCE = 25
 LONGEST_LINE = 100
 
@@ -138,6 +158,60 @@ def test_every_how_to_is_linked_from_the_list_of_how_tos():
 
     assert len(HOW_TOS) >= 6
     assert [] == [page.name for page in HOW_TOS if f"({page.name})" not in pages]
+
+
+def test_every_function_of_the_first_two_walks_is_called(tmp_path: Path):
+    """Commands and process handling are left out: this test uses the library and a worker thread."""
+    steps = list(walks(text_of(PAGE)).values())
+    named = {
+        (path, name)
+        for step in [*steps[0], *steps[1]]
+        for path, names in NAMED.findall(step)
+        for name in NAME.findall(names)
+        # A class by itself is only named: nothing shows that it was used.
+        if ("." in name or name[0].islower())
+        and name not in PROCESSES_ONLY
+        and not path.startswith(ELSEWHERE)
+    }
+    settings = config.load({}, state_dir=tmp_path / "state", embedder="hashing")
+    with Penstock(settings=settings) as app, recorded() as called:
+        app.function("double")(lambda payload: 2 * payload["n"])
+        (tmp_path / "docs").mkdir()
+        (tmp_path / "docs" / "short.md").write_text("The mill runs.")
+        long = (
+            f"# Part {number}\n\n" + f"Subject {number} of the wheel. " * 60
+            for number in range(MAX_TEXTS + 1)
+        )
+        (tmp_path / "docs" / "long.md").write_text("\n\n".join(long))
+        with app.worker_thread():
+            indexed = app.wait(app.index(tmp_path / "docs").job_id, timeout=60)
+            job = app.wait(app.call("double", {"n": 21}).job_id, timeout=60)
+            app.wait(app.call("double", max_retries=0).job_id, timeout=60)
+        assert ("done", "done", 42) == (indexed.status, job.status, app.result(job.queue_id))
+        assert "short.md" == Path(app.search("mill")[0].path).name
+
+    assert set() == named - called
+
+
+@contextmanager
+def recorded() -> Iterator[set[tuple[str, str]]]:
+    """Path and name of every function of the package that any new thread calls meanwhile."""
+    called: set[tuple[str, str]] = set()
+    start = f"{PACKAGE}/"
+
+    def record(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(start):
+            called.add((code.co_filename.removeprefix(start), code.co_qualname))
+
+    before = sys.getprofile(), threading.getprofile()
+    threading.setprofile(record)
+    sys.setprofile(record)
+    try:
+        yield called
+    finally:
+        sys.setprofile(before[0])
+        threading.setprofile(before[1])
 
 
 @pytest.mark.parametrize(
