@@ -12,7 +12,7 @@ WHERE source_id = (SELECT id FROM sources WHERE key = $1)
              WHERE h.source_id = (SELECT id FROM sources WHERE key = $1) ORDER BY h.id DESC LIMIT 1 OFFSET $2)
 
 -- name: events
-SELECT at, what, path, note, job_id FROM catalog_history WHERE source_id = $1 ORDER BY id
+SELECT {DocumentEvent} FROM catalog_history WHERE source_id = $1 ORDER BY id
 
 -- name: formerly
 SELECT source_id FROM catalog_history

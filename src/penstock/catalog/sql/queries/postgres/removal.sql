@@ -107,8 +107,9 @@ FROM rows(size bigint, mtime_ns bigint, id text, asked_at timestamptz)
 WHERE s.id = v.id
 
 -- name: outbox
-SELECT o.id, o.kind, o.document_key, coalesce(s.id, ''), coalesce(s.tenant_id, ''), coalesce(s.collection, ''),
-       coalesce(s.branch, ''), o.job_id, x.name
+SELECT {OutboxEntry o.; entry_id = o.id; document_id = o.document_key; source_id = coalesce(s.id, '');
+                    tenant_id = coalesce(s.tenant_id, ''); collection = coalesce(s.collection, '');
+                    branch = coalesce(s.branch, ''); space = x.name}
 FROM catalog_outbox o LEFT JOIN sources s ON s.key = o.source_key
 LEFT JOIN documents d ON d.key = o.document_key LEFT JOIN catalog_space x ON x.id = d.space_id
 WHERE o.id > $1 AND ($2 = '' OR o.kind = $2) ORDER BY o.id LIMIT $3
@@ -125,10 +126,10 @@ DELETE FROM catalog_outbox WHERE id = $1
 SELECT key, space_id FROM documents WHERE source_key = $1 AND key <> $2
 
 -- name: parts
-SELECT c.key, c.content_id, c.text_key, c.chunk_content_hash, c.chunk_id,
-       (SELECT o.key FROM task_queue_chunk o
-        WHERE o.document_id = ANY(ARRAY(SELECT d.id FROM documents d WHERE d.key = ANY(numbers($2))))
-          AND o.text_key = c.text_key AND o.content_id = c.content_id LIMIT 1) IS NOT NULL
+SELECT {LeftoverChunk c.; chunk_key = c.key; text_hash = c.chunk_content_hash;
+    shared = (SELECT o.key FROM task_queue_chunk o
+              WHERE o.document_id = ANY(ARRAY(SELECT d.id FROM documents d WHERE d.key = ANY(numbers($2))))
+                AND o.text_key = c.text_key AND o.content_id = c.content_id LIMIT 1) IS NOT NULL}
 FROM task_queue_chunk c WHERE c.document_id = (SELECT id FROM documents WHERE key = $1) LIMIT $3
 
 -- name: parts_gone
@@ -182,13 +183,10 @@ INSERT INTO catalog_gone (change_seq, tenant_id, source_key, gone_at) VALUES ($1
 -- name: delete_source
 DELETE FROM sources WHERE key = $1
 
--- name: note
-INSERT INTO catalog_ledger
-    (tenant_id, collection, branch, path, kind, rule, cause, remedy, job_id, at, size, mtime_ns, made_with)
+-- name: note (LedgerRow)
+INSERT INTO catalog_ledger ({LedgerRow})
 SELECT * FROM (
-    SELECT DISTINCT ON (tenant_id, collection, branch, path) * FROM rows(
-        tenant_id text, collection text, branch text, path text, kind text, rule text, cause text, remedy text,
-        job_id text, at timestamptz, size bigint, mtime_ns bigint, made_with text)
+    SELECT DISTINCT ON (tenant_id, collection, branch, path) * FROM rows()
     ORDER BY tenant_id, collection, branch, path, at DESC) AS n
 ON CONFLICT (tenant_id, collection, branch, path) DO UPDATE
 SET kind = excluded.kind, rule = excluded.rule, cause = excluded.cause, remedy = excluded.remedy,

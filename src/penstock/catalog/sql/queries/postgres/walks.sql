@@ -5,11 +5,11 @@ ON CONFLICT (tenant_id, collection, branch, root, rules_key) DO UPDATE SET asked
 WHERE excluded.asked_at > w.asked_at
 
 -- name: walks_since
-SELECT tenant_id, collection, branch, root, rules, asked_at FROM catalog_walk
+SELECT {Walk} FROM catalog_walk
 WHERE tenant_id = $1 AND asked_at > $2 AND ($3::text = '' OR collection = $3) AND ($4::text = '' OR branch = $4)
 
 -- name: walks_at
-SELECT tenant_id, collection, branch, root, rules, asked_at FROM catalog_walk
+SELECT {Walk} FROM catalog_walk
 WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND root = ANY(texts($4))
 
 -- name: whereabouts

@@ -1,39 +1,31 @@
 -- name: document_rows
-SELECT d.id, d.source_key, s.id, s.tenant_id, s.collection, s.branch, s.path, s.published_id, s.read_at,
-       d.state, d.ocr_status, d.vector_index_status, d.graphrag_index_status,
-       d.ocr_processing, d.ocr_waiting, d.ocr_failed, d.ocr_completed,
-       d.vector_processing, d.vector_waiting, d.vector_failed, d.vector_completed,
-       d.graphrag_processing, d.graphrag_waiting, d.graphrag_failed, d.graphrag_completed,
-       d.page_count, d.chunk_count, d.vector_chunks, d.graphrag_chunks, d.failed_count, d.outage_count,
-       d.space_id, d.graph, d.gate, d.priority, d.max_retries, d.turn, d.given, d.content_hash,
-       d.ocr_fingerprint, d.vector_fingerprint, d.graphrag_fingerprint, d.job_id, d.asked_at, d.read_at,
-       d.note, d.source_json, d.unwritten
+SELECT {DocumentRow d.; source_id = s.id; place, path, published_id: s.; published_read_at = s.read_at;
+                    status_ocr = d.ocr_status; status_vector = d.vector_index_status;
+                    status_graphrag = d.graphrag_index_status}
 FROM documents d JOIN sources s ON s.key = d.source_key
 WHERE d.id IN (SELECT value FROM json_each(?))
 
--- name: save_document
+-- name: save_document (SavedDocument)
 UPDATE documents
-SET state = ?1, ocr_status = ?2, vector_index_status = ?3, graphrag_index_status = ?4,
-    ocr_processing = ?5, ocr_waiting = ?6, ocr_failed = ?7, ocr_completed = ?8,
-    vector_processing = ?9, vector_waiting = ?10, vector_failed = ?11, vector_completed = ?12,
-    graphrag_processing = ?13, graphrag_waiting = ?14, graphrag_failed = ?15, graphrag_completed = ?16,
-    chunk_count = ?17, vector_chunks = ?18, graphrag_chunks = ?19, failed_count = ?20, outage_count = ?21,
-    turn = ?22, given = ?23, note = ?24, source_json = ?25, published_at = coalesce(?26, published_at),
-    ocr_started_at = CASE WHEN ?2 = 'processing' THEN coalesce(ocr_started_at, ?27) ELSE ocr_started_at END,
+SET {SavedDocument set; ocr_error; vector_error; graphrag_error; published_at; at; worker_id; document_id},
+    published_at = coalesce($published_at, published_at),
+    ocr_started_at =
+        CASE WHEN $ocr_status = 'processing' THEN coalesce(ocr_started_at, $at) ELSE ocr_started_at END,
     vector_started_at =
-        CASE WHEN ?3 = 'processing' THEN coalesce(vector_started_at, ?27) ELSE vector_started_at END,
+        CASE WHEN $vector_status = 'processing' THEN coalesce(vector_started_at, $at) ELSE vector_started_at END,
     graphrag_started_at =
-        CASE WHEN ?4 = 'processing' THEN coalesce(graphrag_started_at, ?27) ELSE graphrag_started_at END,
-    ocr_completed_at = CASE WHEN ?2 = 'completed' THEN coalesce(ocr_completed_at, ?27) END,
-    vector_completed_at = CASE WHEN ?3 = 'completed' THEN coalesce(vector_completed_at, ?27) END,
-    graphrag_completed_at = CASE WHEN ?4 = 'completed' THEN coalesce(graphrag_completed_at, ?27) END,
-    ocr_error = CASE WHEN ?2 = 'failed' THEN ?28 END,
-    vector_error = CASE WHEN ?3 = 'failed' OR ?3 = 'skipped' THEN coalesce(?29, vector_error) END,
-    graphrag_error = CASE WHEN ?4 = 'failed' OR ?4 = 'skipped' THEN coalesce(?30, graphrag_error) END,
-    current_worker_id = coalesce(?31, current_worker_id),
-    last_heartbeat = CASE WHEN ?31 IS NULL THEN last_heartbeat ELSE ?27 END,
-    updated_at = ?27
-WHERE id = ?32
+        CASE WHEN $graphrag_status = 'processing' THEN coalesce(graphrag_started_at, $at) ELSE graphrag_started_at END,
+    ocr_completed_at = CASE WHEN $ocr_status = 'completed' THEN coalesce(ocr_completed_at, $at) END,
+    vector_completed_at = CASE WHEN $vector_status = 'completed' THEN coalesce(vector_completed_at, $at) END,
+    graphrag_completed_at = CASE WHEN $graphrag_status = 'completed' THEN coalesce(graphrag_completed_at, $at) END,
+    ocr_error = CASE WHEN $ocr_status = 'failed' THEN $ocr_error END,
+    vector_error = CASE WHEN $vector_status IN ('failed', 'skipped') THEN coalesce($vector_error, vector_error) END,
+    graphrag_error =
+        CASE WHEN $graphrag_status IN ('failed', 'skipped') THEN coalesce($graphrag_error, graphrag_error) END,
+    current_worker_id = coalesce($worker_id, current_worker_id),
+    last_heartbeat = CASE WHEN $worker_id IS NULL THEN last_heartbeat ELSE $at END,
+    updated_at = $at
+WHERE id = $document_id
 
 -- name: drop_document
 UPDATE documents SET state = 'dropped', note = ?, updated_at = ? WHERE id = ? AND state = 'building'
@@ -46,8 +38,7 @@ WHERE key = (SELECT source_key FROM documents WHERE id = ?2) AND building_id = ?
 SELECT source_key, job_id FROM documents WHERE id = ?
 
 -- name: building_of
-SELECT id, content_hash, ocr_fingerprint, vector_fingerprint, graphrag_fingerprint, space_id, graph
-FROM documents WHERE id = ? AND state = 'building'
+SELECT {BuildingRow} FROM documents WHERE id = ? AND state = 'building'
 
 -- name: adopt
 UPDATE documents

@@ -10,7 +10,7 @@ WHERE source_id = (SELECT id FROM sources WHERE key = ?1)
              WHERE h.source_id = (SELECT id FROM sources WHERE key = ?1) ORDER BY h.id DESC LIMIT 1 OFFSET ?2)
 
 -- name: events
-SELECT at, what, path, note, job_id FROM catalog_history INDEXED BY idx_catalog_history_source
+SELECT {DocumentEvent} FROM catalog_history INDEXED BY idx_catalog_history_source
 WHERE source_id = ? ORDER BY id
 
 -- name: formerly

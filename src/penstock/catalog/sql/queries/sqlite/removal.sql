@@ -72,8 +72,8 @@ UPDATE sources SET path = ? WHERE key = ?
 UPDATE sources SET size = ?1, mtime_ns = ?2, asked_at = max(asked_at, coalesce(?4, asked_at)) WHERE id = ?3
 
 -- name: outbox
-SELECT o.id, o.kind, o.document_id, coalesce(s.id, ''), coalesce(s.tenant_id, ''), coalesce(s.collection, ''),
-       coalesce(s.branch, ''), o.job_id, x.name
+SELECT {OutboxEntry o.; entry_id = o.id; source_id = coalesce(s.id, ''); tenant_id = coalesce(s.tenant_id, '');
+                    collection = coalesce(s.collection, ''); branch = coalesce(s.branch, ''); space = x.name}
 FROM catalog_outbox o LEFT JOIN sources s ON s.key = o.source_key
 LEFT JOIN documents d ON d.id = o.document_id LEFT JOIN catalog_space x ON x.id = d.space_id
 WHERE o.id > ?1 AND (?2 = '' OR o.kind = ?2) ORDER BY o.id LIMIT ?3
@@ -90,9 +90,9 @@ DELETE FROM catalog_outbox WHERE id = ?
 SELECT id, space_id FROM documents WHERE source_key = ? AND id <> ?
 
 -- name: parts
-SELECT c.id, c.content_id, c.text_key, c.chunk_content_hash, c.chunk_id,
-       EXISTS (SELECT 1 FROM json_each(?2) j CROSS JOIN task_queue_chunk o INDEXED BY idx_tqc_document
-               WHERE o.document_id = j.value AND o.text_key = c.text_key AND o.content_id = c.content_id)
+SELECT {LeftoverChunk c.; chunk_key = c.id; text_hash = c.chunk_content_hash;
+    shared = EXISTS (SELECT 1 FROM json_each(?2) j CROSS JOIN task_queue_chunk o INDEXED BY idx_tqc_document
+                     WHERE o.document_id = j.value AND o.text_key = c.text_key AND o.content_id = c.content_id)}
 FROM task_queue_chunk c INDEXED BY idx_tqc_document WHERE c.document_id = ?1 LIMIT ?3
 
 -- name: parts_gone
@@ -143,10 +143,8 @@ INSERT INTO catalog_gone (change_seq, tenant_id, source_key, gone_at) VALUES (?,
 -- name: delete_source
 DELETE FROM sources WHERE key = ?
 
--- name: note
-INSERT OR REPLACE INTO catalog_ledger
-    (tenant_id, collection, branch, path, kind, rule, cause, remedy, job_id, at, size, mtime_ns, made_with)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+-- name: note (LedgerRow)
+INSERT OR REPLACE INTO catalog_ledger ({LedgerRow}) VALUES ({LedgerRow values})
 
 -- name: old_tombstones
 DELETE FROM catalog_tombstone WHERE created_at < ?

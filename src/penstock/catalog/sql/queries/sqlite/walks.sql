@@ -4,12 +4,11 @@ ON CONFLICT (tenant_id, collection, branch, root, rules) DO UPDATE SET asked_at 
 WHERE excluded.asked_at > asked_at
 
 -- name: walks_since
-SELECT tenant_id, collection, branch, root, rules, asked_at FROM catalog_walk INDEXED BY idx_catalog_walk_asked
+SELECT {Walk} FROM catalog_walk INDEXED BY idx_catalog_walk_asked
 WHERE tenant_id = ?1 AND asked_at > ?2 AND (?3 = '' OR collection = ?3) AND (?4 = '' OR branch = ?4)
 
 -- name: walks_at
-SELECT w.tenant_id, w.collection, w.branch, w.root, w.rules, w.asked_at
-FROM json_each(?4) j CROSS JOIN catalog_walk w
+SELECT {Walk w.} FROM json_each(?4) j CROSS JOIN catalog_walk w
 WHERE w.tenant_id = ?1 AND w.collection = ?2 AND w.branch = ?3 AND w.root = j.value
 
 -- name: whereabouts
