@@ -12,11 +12,19 @@ from penstock.catalog.rules.identity import ChunkIds, text_key
 from penstock.catalog.rules.rollup import COMPLETED, SKIPPED, WAITING
 from penstock.catalog.sql.read_records import DocumentRow
 from penstock.catalog.sql.statements import Statements, listed
-from penstock.catalog.sql.written_records import CHUNK_TASKS, ChunkTask, ChunkTasks, NewChunkRow
+from penstock.catalog.sql.written_records import (
+    CHUNK_TASKS,
+    CHUNK_TEXT,
+    ChunkDocument,
+    ChunkTask,
+    ChunkTasks,
+    NewChunkRow,
+)
 from penstock.catalog.values import Gate, NewChunk
 from penstock.errors import InvalidRequest, InvalidVector
 
 _STATUS = {COMPLETED: "completed", WAITING: "pending", SKIPPED: "skipped"}
+_TEXT_OF = CHUNK_TEXT.values_of
 FLOAT32 = 4
 MOST_SPACES = 255
 
@@ -76,6 +84,8 @@ class ChunkRows:
         self._chunks: list[tuple[Any, ...]] = []
         self._whole: list[tuple[Any, ...]] = []
         self._alike: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._owner: ChunkOwner | None = None
+        self._of_document: tuple[Any, ...] = ()
 
     def flush(self) -> None:
         for name, rows in (
@@ -108,25 +118,8 @@ class ChunkRows:
             content_id = known.content_id
         vector = self._vector(owner, content_id, chunk, known)
         graph = SKIPPED if not owner.graph else COMPLETED if known and known.extracted else WAITING
-        own = NewChunkRow(
-            chunk_key=self._numbers.next(),
-            page_id=page_id,
-            document_id=owner.document_id,
-            content_id=content_id,
-            text_key=key,
-            chunk_id=chunk_id,
-            chunk_index=index,
-            chunk_content_hash=chunk.text_hash,
-            max_retries=owner.max_retries,
-            priority=owner.priority,
-            start_char=chunk.start,
-            end_char=chunk.end,
-            first_line=chunk.first_line,
-            last_line=chunk.last_line,
-            heading_path=chunk.heading_path,
-            symbols=chunk.symbols,
-            at=self._at,
-        )
+        row = NewChunkRow(self._numbers.next(), page_id, content_id, key, chunk_id, index)
+        own = row + _TEXT_OF(chunk) + self._document(owner)
         if vector == COMPLETED and graph == SKIPPED and not turn:
             # Nothing is left to do for it: as it will stay, in half the columns.
             self._whole.append(own)
@@ -134,6 +127,17 @@ class ChunkRows:
         extracted = (known and known.extracted) or (0, 0)
         self._chunks.append((*own, *self._tasks(owner, vector, graph, extracted), turn))
         return vector, graph
+
+    def _document(self, owner: ChunkOwner) -> tuple[Any, ...]:
+        if owner is not self._owner:
+            self._owner = owner
+            self._of_document = ChunkDocument(
+                document_id=owner.document_id,
+                max_retries=owner.max_retries,
+                priority=owner.priority,
+                at=self._at,
+            )
+        return self._of_document
 
     def _tasks(
         self, owner: ChunkOwner, vector: int, graph: int, extracted: tuple[int, int]

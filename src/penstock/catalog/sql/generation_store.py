@@ -275,13 +275,7 @@ class GenerationStore:
                 page, wanted, [kind[0] for kind in kinds], [kind[1] for kind in kinds]
             )
             standings.append(standing)
-            own = OwnPage(
-                page_id=page_id,
-                document_id=owner.document_id,
-                page_number=page.number,
-                page_file_path=page.file_path,
-                chunk_count=len(kinds),
-            )
+            own = OwnPage(page_id, owner.document_id, page.number, page.file_path, len(kinds))
             shared = self._alike.page(new, standing, page_turn)
             (self._whole_pages if shared.whole else self._pages).append(own + shared.values)
             if page.text is not None:

@@ -185,13 +185,7 @@ class _Part:
         document = self._document
         by_vector, by_graph = [kind[0] for kind in kinds], [kind[1] for kind in kinds]
         standing = initial_state.page(page, document.wanted, by_vector, by_graph)
-        own = OwnPage(
-            page_id=page_id,
-            document_id=document.id,
-            page_number=page.number,
-            page_file_path=page.file_path,
-            chunk_count=len(kinds),
-        )
+        own = OwnPage(page_id, document.id, page.number, page.file_path, len(kinds))
         shared = self._alike.page(self._new, standing, turn)
         (self._whole_pages if shared.whole else self._pages).append(own + shared.values)
         if page.text is not None:

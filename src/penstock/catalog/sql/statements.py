@@ -103,11 +103,7 @@ def _expanded(statement: str, header: str | None, dialect: str) -> str:
             return ", ".join(mark(column) for column in row.columns)
         if form == "set":
             # Other columns than those of the key, which ``sources`` names.
-            return ", ".join(
-                f"{row.renamed.get(column, column)} = {mark(column)}"
-                for column in row.columns
-                if column not in sources
-            )
+            return ", ".join(f"{column} = {mark(column)}" for column in row.columns if column not in sources)
         return ", ".join(_selected(row, form, sources))
 
     statement = _RECORD.sub(columns, statement)
@@ -150,7 +146,7 @@ def _selected(row: RowType[Any], before: str, sources: Mapping[str, str]) -> Ite
     for field, columns in row.columns_of.items():
         for column in columns:
             source = sources.get(column, sources.get(field, f"{before}*"))
-            yield source[:-1] + row.renamed.get(column, column) if source.endswith("*") else source
+            yield source[:-1] + column if source.endswith("*") else source
 
 
 def _unnested(columns: str) -> str:

@@ -77,7 +77,8 @@ def _take(rows: Statements, request: TaskRequest, taken: list[TaskRow], at: str)
             rollup.page_moved(Phase.OCR, task.document_id, WAITING, PROCESSING)
         else:
             rollup.chunk_moved(request.lane, task.page_id, WAITING, PROCESSING)
-        rollup.touch(task.document_id).worker_id = request.worker_id
+    for document_id in {task.document_id for task in taken}:
+        rollup.touch(document_id).worker_id = request.worker_id
     rollup.apply()
 
 

@@ -22,7 +22,7 @@ from penstock.catalog.sql.chunks import (
 from penstock.catalog.sql.read_records import FENCED_CLAIM, DocumentRow, FencedClaim
 from penstock.catalog.sql.rollup import Rollup
 from penstock.catalog.sql.statements import Statements, listed, readable
-from penstock.catalog.sql.written_records import READ_PAGE, EndedTask, ReadPage, SavedPhase
+from penstock.catalog.sql.written_records import ENDED_TASK, READ_PAGE, EndedTask, ReadPage, SavedPhase
 from penstock.catalog.values import FailureKind, NewChunk, NewPage, Phase, TaskOutcome, TaskStatus
 from penstock.clock import format_time
 
@@ -86,8 +86,9 @@ class TaskSettlement:
             # The second of two equal outcomes finds the claim ended.
             del fenced[outcome.task_id]
             held.append((outcome, claim))
-            self._bubbling.touch(claim.document_id)
             answers[index] = outcome.status
+        for document_id in {claim.document_id for _, claim in held}:
+            self._bubbling.touch(document_id)
         self._end(lane, held)
         if lane is not Phase.GRAPHRAG or any(o.status is not TaskStatus.COMPLETED for o, _ in held):
             self._rows.tell()
@@ -105,14 +106,16 @@ class TaskSettlement:
         self._rows.many(
             f"end_{lane}",
             [
-                EndedTask(
-                    status=outcome.status.value,
-                    retry_count=outcome.retry_count,
-                    retry_at=None if outcome.retry_after is None else self._after(outcome.retry_after),
-                    suspect=outcome.suspect,
-                    error=_error(outcome),
-                    at=self._at,
-                    task_id=outcome.task_id,
+                ENDED_TASK.encode(
+                    EndedTask(
+                        status=outcome.status.value,
+                        retry_count=outcome.retry_count,
+                        retry_at=None if outcome.retry_after is None else self._after(outcome.retry_after),
+                        suspect=outcome.suspect,
+                        error=_error(outcome),
+                        at=self._at,
+                        task_id=outcome.task_id,
+                    )
                 )
                 for outcome, _ in held
             ],

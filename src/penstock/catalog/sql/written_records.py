@@ -212,24 +212,34 @@ class SavedPage(NamedTuple):
 
 
 class NewChunkRow(NamedTuple):
-    """A new chunk without its tasks: enough for one that is complete when it is written."""
+    """The columns of a new chunk that differ from row to row; ``ChunkText`` and ``ChunkDocument`` follow."""
 
     chunk_key: int
     page_id: int
-    document_id: int
     content_id: int
     text_key: int
     chunk_id: str
     chunk_index: int
-    chunk_content_hash: str
-    max_retries: int
-    priority: int
-    start_char: int
-    end_char: int
+
+
+class ChunkText(NamedTuple):
+    """The columns of a new chunk that are fields of ``NewChunk``."""
+
+    text_hash: str
+    start: int
+    end: int
     first_line: int | None
     last_line: int | None
     heading_path: str
     symbols: str
+
+
+class ChunkDocument(NamedTuple):
+    """The columns of a new chunk that all chunks of a document have in common."""
+
+    document_id: int
+    max_retries: int
+    priority: int
     at: str
 
 
@@ -287,6 +297,10 @@ WHOLE_PAGE = RowType(WholePage)
 READ_PAGE = RowType(ReadPage)
 SAVED_PAGE = RowType(SavedPage)
 NEW_CHUNK_ROW = RowType(NewChunkRow)
+CHUNK_TEXT = RowType(
+    ChunkText, renamed={"text_hash": "chunk_content_hash", "start": "start_char", "end": "end_char"}
+)
+CHUNK_DOCUMENT = RowType(ChunkDocument)
 CHUNK_TASKS = RowType(ChunkTasks)
 ENDED_TASK = RowType(EndedTask)
 LEDGER_ROW = RowType(LedgerRow)

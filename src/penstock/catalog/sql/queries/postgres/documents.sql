@@ -12,16 +12,16 @@ SET {SavedDocument set; ocr_error; vector_error; graphrag_error; published_at; a
     ocr_started_at =
         CASE WHEN $ocr_status = 'processing' THEN coalesce(ocr_started_at, $at) ELSE ocr_started_at END,
     vector_started_at =
-        CASE WHEN $vector_status = 'processing' THEN coalesce(vector_started_at, $at) ELSE vector_started_at END,
+        CASE WHEN $vector_index_status = 'processing' THEN coalesce(vector_started_at, $at) ELSE vector_started_at END,
     graphrag_started_at =
-        CASE WHEN $graphrag_status = 'processing' THEN coalesce(graphrag_started_at, $at) ELSE graphrag_started_at END,
+        CASE WHEN $graphrag_index_status = 'processing' THEN coalesce(graphrag_started_at, $at) ELSE graphrag_started_at END,
     ocr_completed_at = CASE WHEN $ocr_status = 'completed' THEN coalesce(ocr_completed_at, $at) END,
-    vector_completed_at = CASE WHEN $vector_status = 'completed' THEN coalesce(vector_completed_at, $at) END,
-    graphrag_completed_at = CASE WHEN $graphrag_status = 'completed' THEN coalesce(graphrag_completed_at, $at) END,
+    vector_completed_at = CASE WHEN $vector_index_status = 'completed' THEN coalesce(vector_completed_at, $at) END,
+    graphrag_completed_at = CASE WHEN $graphrag_index_status = 'completed' THEN coalesce(graphrag_completed_at, $at) END,
     ocr_error = CASE WHEN $ocr_status = 'failed' THEN $ocr_error END,
-    vector_error = CASE WHEN $vector_status IN ('failed', 'skipped') THEN coalesce($vector_error, t.vector_error) END,
+    vector_error = CASE WHEN $vector_index_status IN ('failed', 'skipped') THEN coalesce($vector_error, t.vector_error) END,
     graphrag_error =
-        CASE WHEN $graphrag_status IN ('failed', 'skipped') THEN coalesce($graphrag_error, t.graphrag_error) END,
+        CASE WHEN $graphrag_index_status IN ('failed', 'skipped') THEN coalesce($graphrag_error, t.graphrag_error) END,
     current_worker_id = coalesce(left($worker_id, 100), current_worker_id),
     last_heartbeat = CASE WHEN $worker_id IS NULL THEN last_heartbeat ELSE $at END,
     updated_at = $at

@@ -40,7 +40,7 @@ drawn AS (
     UPDATE catalog_sequence SET value = value + 1 + (SELECT max(change_seq) FROM new) WHERE name = 'change'
     RETURNING value - (SELECT max(change_seq) FROM new) AS first)
 INSERT INTO sources ({NewSource}, {PublishedSource})
-SELECT {NewSource; source_id = source_id}, {PublishedSource; change_seq = first + change_seq} FROM new, drawn
+SELECT {NewSource}, {PublishedSource; change_seq = first + change_seq} FROM new, drawn
 
 -- name: add_bare_source (NewSource)
 INSERT INTO sources ({NewSource}, updated_at) VALUES ({NewSource values}, $created_at)
@@ -103,20 +103,20 @@ INSERT INTO catalog_keyword (content_id, words)
 SELECT v.id, to_tsvector('catalog_english', v.text) FROM rows(id bigint, text text)
 
 -- Page and document are mostly the same for many in a row; looked up once each.
--- name: add_whole_chunk (NewChunkRow)
+-- name: add_whole_chunk (NewChunkRow, ChunkText, ChunkDocument)
 WITH new AS MATERIALIZED (SELECT * FROM rows())
 INSERT INTO task_queue_chunk (
-    {NewChunkRow; chunk_key = key; at = updated_at}, vector_completed_at, created_at, vector_status, graphrag_status)
-SELECT {NewChunkRow; page_id = (SELECT p.id FROM task_queue_page p WHERE p.key = new.page_id);
-                     document_id = (SELECT d.id FROM documents d WHERE d.key = new.document_id)},
+    {NewChunkRow; chunk_key = key}, {ChunkText}, {ChunkDocument; at = updated_at}, vector_completed_at, created_at, vector_status, graphrag_status)
+SELECT {NewChunkRow; page_id = (SELECT p.id FROM task_queue_page p WHERE p.key = new.page_id)},
+       {ChunkText}, {ChunkDocument; document_id = (SELECT d.id FROM documents d WHERE d.key = new.document_id)},
        at, at, 'completed', 'skipped'
 FROM new
 
--- name: add_chunk (NewChunkRow, ChunkTasks, turn int)
+-- name: add_chunk (NewChunkRow, ChunkText, ChunkDocument, ChunkTasks, turn int)
 WITH new AS MATERIALIZED (SELECT * FROM rows())
-INSERT INTO task_queue_chunk ({NewChunkRow; chunk_key = key; at = updated_at}, {ChunkTasks}, turn, created_at)
-SELECT {NewChunkRow; page_id = (SELECT p.id FROM task_queue_page p WHERE p.key = new.page_id);
-                     document_id = (SELECT d.id FROM documents d WHERE d.key = new.document_id)},
+INSERT INTO task_queue_chunk ({NewChunkRow; chunk_key = key}, {ChunkText}, {ChunkDocument; at = updated_at}, {ChunkTasks}, turn, created_at)
+SELECT {NewChunkRow; page_id = (SELECT p.id FROM task_queue_page p WHERE p.key = new.page_id)},
+       {ChunkText}, {ChunkDocument; document_id = (SELECT d.id FROM documents d WHERE d.key = new.document_id)},
        {ChunkTasks}, turn, at
 FROM new
 

@@ -88,14 +88,14 @@ INSERT INTO catalog_content (id, source_key, text_key, text) VALUES (?, ?, ?, ?)
 -- name: add_keyword
 INSERT INTO catalog_keyword (rowid, text) VALUES (?, ?)
 
--- name: add_whole_chunk (NewChunkRow)
+-- name: add_whole_chunk (NewChunkRow, ChunkText, ChunkDocument)
 INSERT INTO task_queue_chunk (
-    {NewChunkRow; chunk_key = id; at = updated_at}, vector_completed_at, created_at, vector_status, graphrag_status)
-VALUES ({NewChunkRow values}, $at, $at, 'completed', 'skipped')
+    {NewChunkRow; chunk_key = id}, {ChunkText}, {ChunkDocument; at = updated_at}, vector_completed_at, created_at, vector_status, graphrag_status)
+VALUES ({NewChunkRow values}, {ChunkText values}, {ChunkDocument values}, $at, $at, 'completed', 'skipped')
 
--- name: add_chunk (NewChunkRow, ChunkTasks, turn int)
-INSERT INTO task_queue_chunk ({NewChunkRow; chunk_key = id; at = updated_at}, {ChunkTasks}, turn, created_at)
-VALUES ({NewChunkRow values}, {ChunkTasks values}, $turn, $at)
+-- name: add_chunk (NewChunkRow, ChunkText, ChunkDocument, ChunkTasks, turn int)
+INSERT INTO task_queue_chunk ({NewChunkRow; chunk_key = id}, {ChunkText}, {ChunkDocument; at = updated_at}, {ChunkTasks}, turn, created_at)
+VALUES ({NewChunkRow values}, {ChunkText values}, {ChunkDocument values}, {ChunkTasks values}, $turn, $at)
 
 -- name: put_vector
 INSERT OR REPLACE INTO catalog_vector (id, vector) VALUES (?1 * 256 + ?2, ?3)
