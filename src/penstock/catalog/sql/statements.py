@@ -45,7 +45,9 @@ def load(dialect: str) -> dict[str, str]:
     """Every statement of a dialect by name. Those ``per phase`` come out as name_ocr, name_vector, …; those
     ``per chunk phase`` without the first."""
     statements: dict[str, str] = {}
-    for file in sorted(files(__package__).joinpath("queries", dialect).iterdir(), key=lambda f: f.name):
+    queries = files(__package__).joinpath("queries")
+    found = [file for folder in ("both", dialect) for file in queries.joinpath(folder).iterdir()]
+    for file in sorted(found, key=lambda file: file.name):
         _, *blocks = _NAME.split(file.read_text(encoding="utf-8"))
         for name, per_phase, parameters, text in zip(*(blocks[at::4] for at in range(4)), strict=True):
             made = {name: _expanded(text.strip(), parameters, dialect)}
@@ -78,6 +80,14 @@ _ROWS = re.compile(r"\brows\(([^)]*)\)")
 _NUMBERS = re.compile(r"\bnumbers\((\$\d+)\)")
 _TEXTS = re.compile(r"\btexts\((\$\d+)\)")
 _NAMED = re.compile(r"\$([a-z]\w*)")
+_KEYS = {
+    "sqlite": {"id": "id", "document_id": "document_id", "page_key": "page_id"},
+    "postgres": {"id": "key", "document_id": "document_key", "page_key": "page_key"},
+}
+"""Documents, pages and chunks are known by a number: in PostgreSQL ``id`` is a UUID beside it."""
+_CAST = re.compile(r"(?<=\d)::\w+")
+_HINT = re.compile(r" INDEXED BY \w+|\nINDEXED BY \w+")
+_IN_LIST = re.compile(r"\bIN (numbers|texts)\((\$\d+)\)")
 _NUMBERED = re.compile(r"\$(\d+)")
 
 
@@ -91,6 +101,7 @@ def _expanded(statement: str, header: str | None, dialect: str) -> str:
     For PostgreSQL ``rows()`` are the parameters given as an array a column, ``numbers($1)`` and ``texts($1)``
     what ``listed`` makes of a list.
     """
+    statement = _in_dialect(statement, dialect)
     parameters = dict(_parameters(header)) if header else {}
     many = "rows()" in statement
 
@@ -116,6 +127,16 @@ def _expanded(statement: str, header: str | None, dialect: str) -> str:
     statement = _ROWS.sub(lambda found: _unnested(found[1]), statement)
     statement = _NUMBERS.sub(r"ARRAY(SELECT json_array_elements_text(\1::json)::bigint)", statement)
     return _TEXTS.sub(r"ARRAY(SELECT json_array_elements_text(\1::json))", statement)
+
+
+def _in_dialect(statement: str, dialect: str) -> str:
+    """Common SQL in one dialect: names of key columns, hints, casts, lists and batches."""
+    for word, name in _KEYS[dialect].items():
+        statement = statement.replace(f"{{{word}}}", name)
+    if dialect == "sqlite":
+        statement = _CAST.sub("", statement).replace("FROM rows() ", "")
+        return _IN_LIST.sub(r"IN (SELECT value FROM json_each(\2))", statement)
+    return _IN_LIST.sub(r"= ANY(\1(\2))", _HINT.sub("", statement))
 
 
 def _parameters(header: str) -> Iterator[tuple[str, str]]:
@@ -156,12 +177,14 @@ def _unnested(columns: str) -> str:
 
 
 def migrations(dialect: str) -> list[tuple[int, str]]:
-    """Numbered schema changes, oldest first."""
+    """Numbered schema changes, oldest first. Files of the same number are one change."""
     folder = files(__package__).joinpath("migrations", dialect)
-    found = sorted(folder.iterdir(), key=lambda file: file.name)
-    return [
-        (int(file.name[:4]), file.read_text(encoding="utf-8")) for file in found if file.name[:4].isdigit()
-    ]
+    changes: dict[int, str] = {}
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        if file.name[:4].isdigit():
+            number = int(file.name[:4])
+            changes[number] = changes.get(number, "") + file.read_text(encoding="utf-8")
+    return list(changes.items())
 
 
 class Statements(Protocol):

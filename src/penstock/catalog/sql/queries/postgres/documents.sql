@@ -31,13 +31,6 @@ FROM rows() WHERE t.key = $document_id
 -- name: drop_document
 UPDATE documents SET state = 'dropped', note = $1, updated_at = $2 WHERE key = $3 AND left(state, 8) = 'building'
 
--- name: forget_building
-UPDATE sources SET building_id = NULL, updated_at = $1
-WHERE key = (SELECT source_key FROM documents WHERE key = $2) AND building_id = $2
-
--- name: source_of
-SELECT source_key, job_id FROM documents WHERE key = $1
-
 -- name: building_of
 SELECT {BuildingRow} FROM documents WHERE key = $1 AND left(state, 8) = 'building'
 
@@ -45,12 +38,6 @@ SELECT {BuildingRow} FROM documents WHERE key = $1 AND left(state, 8) = 'buildin
 UPDATE documents
 SET job_id = $1, priority = $2, asked_at = greatest(asked_at, $3), read_at = greatest(read_at, $4), updated_at = $5
 WHERE key = $6 AND unwritten = 0 AND (state = 'building' OR (state = 'published' AND failed_count > 0))
-
--- name: save_part
-UPDATE documents SET page_count = $1, unwritten = $2 WHERE key = $3
-
--- name: grow_page
-UPDATE task_queue_page SET chunk_count = chunk_count + $1 WHERE key = $2
 
 -- name: unfinished
 SELECT key FROM documents
@@ -70,9 +57,6 @@ UPDATE task_queue_chunk SET priority = $1 WHERE key = ANY(ARRAY(
     WHERE document_id = (SELECT id FROM documents WHERE key = $2) AND priority < $1
       AND (vector_status = 'pending' OR graphrag_status = 'pending')
     FOR NO KEY UPDATE SKIP LOCKED))
-
--- name: space_name
-SELECT name FROM catalog_space WHERE id = $1
 
 -- What is being claimed just now starts again anyway.
 -- name: failed_pages

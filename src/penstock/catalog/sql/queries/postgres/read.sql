@@ -1,9 +1,3 @@
--- name: known
-SELECT {KnownSource; source_id = id}
-FROM sources
-WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path > $4 AND path >= $5 AND path < $6
-ORDER BY path LIMIT $7
-
 -- name: twins
 SELECT {KnownSource s.; source_id = s.id}
 FROM json_array_elements($4::json) AS j(pair) JOIN sources s
@@ -21,14 +15,8 @@ SELECT {Source s.; source_id = s.id;
                            WHERE o.kind = 'leftover' AND o.source_key = s.key LIMIT 1) IS NOT NULL}
 FROM sources s
 
--- name: find_where
-WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path = $4
-
 -- name: find_all_where
 WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path = ANY(texts($4))
-
--- name: get_where
-WHERE s.id = $1
 
 -- A path is asked for by a regular expression, made from the glob.
 -- name: filtered
@@ -38,12 +26,6 @@ AND ($4::text IS NULL OR s.path ~ $4) AND ($5::text IS NULL OR s.file_type = $5)
 AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM json_array_elements_text(s.tags::json) AS g(tag)
                                  WHERE g.tag = $6 OR starts_with(g.tag, $6 || '/')))
 
--- name: sources_where
-WHERE {filtered} AND s.id > $7 ORDER BY s.id LIMIT $8
-
--- name: matching
-SELECT s.key FROM sources s WHERE {filtered}
-
 -- name: document_columns
 SELECT {Document d.; document_id = d.key; source_id = s.id; place, path: s.;
                  current = s.published_id IS NOT DISTINCT FROM d.key;
@@ -51,12 +33,6 @@ SELECT {Document d.; document_id = d.key; source_id = s.id; place, path: s.;
                  partial = d.failed_count > 0 AND d.state = 'published'; outage = d.outage_count > 0;
                  vector_status = d.vector_index_status; graphrag_status = d.graphrag_index_status}
 FROM documents d JOIN sources s ON s.key = d.source_key
-
--- name: document_where
-WHERE d.key = $1
-
--- name: generations_where
-WHERE s.id = $1 ORDER BY d.key DESC
 
 -- name: pages
 SELECT {PageState; page_id = key; number = page_number}
@@ -75,9 +51,6 @@ FROM task_queue_page p LEFT JOIN catalog_page_text x ON x.page_key = p.key
 LEFT JOIN task_queue_chunk c ON c.page_id = p.id
 LEFT JOIN catalog_content t ON t.id = c.content_id
 WHERE p.document_id = (SELECT id FROM documents WHERE key = $1) ORDER BY p.page_number, c.chunk_index
-
--- name: page_text
-SELECT text FROM catalog_page_text WHERE page_key = $1
 
 -- name: missing
 SELECT 'ocr', page_number, NULL::int AS chunk_index, coalesce(ocr_error, '')
@@ -98,23 +71,6 @@ SELECT count(*) FILTER (WHERE c.vector_claim_number > 0 OR p.ocr_claim_number > 
 FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id
 WHERE c.document_id = (SELECT id FROM documents WHERE key = $1)
 
--- name: progress_columns
-SELECT {Progress d.; document_id = d.key; total_pages = d.page_count; ocr_completed_pages = d.ocr_completed;
-                 ocr_failed_pages = d.ocr_failed; total_chunks = d.chunk_count;
-                 vector_completed_chunks = d.vector_chunks; graphrag_completed_chunks = d.graphrag_chunks}
-FROM documents d
-
--- name: progress_where
-WHERE d.key = $1
-
--- name: ready_vector
-WHERE d.ocr_status = 'completed' AND d.vector_index_status = 'pending' AND d.state <> 'dropped'
-ORDER BY d.key LIMIT $1
-
--- name: ready_graphrag
-WHERE d.vector_index_status = 'completed' AND d.graphrag_index_status = 'pending' AND d.state <> 'dropped'
-ORDER BY d.key LIMIT $1
-
 -- Counters of documents and small partial indexes; the chunks themselves are not read.
 -- name: statistics
 SELECT coalesce(sum(page_count), 0), coalesce(sum(ocr_completed), 0), coalesce(sum(chunk_count), 0),
@@ -124,13 +80,6 @@ FROM documents
 -- name: count_open per phase
 SELECT (SELECT count(*) FROM {table} WHERE {phase}_status = 'processing'),
        (SELECT count(*) FROM {table} WHERE {phase}_status = 'failed')
-
--- name: count_pending_ocr
-SELECT count(*) FROM task_queue_page WHERE ocr_status = 'pending'
-
--- name: count_pending_vector
-SELECT (SELECT count(*) FROM task_queue_chunk WHERE vector_status = 'pending' AND vector_held IS NULL)
-     + (SELECT count(*) FROM task_queue_chunk WHERE vector_held IS NOT NULL AND vector_status = 'pending')
 
 -- Those whose vector is still to come are not in an index of their own.
 -- name: count_pending_graphrag
@@ -157,36 +106,12 @@ SELECT {TenantCount; sources = count(1); partial = count(1) FILTER (WHERE partia
 FROM sources WHERE published_id IS NOT NULL AND ($1::text IS NULL OR tenant_id = $1)
 GROUP BY tenant_id, collection, branch ORDER BY tenant_id, collection, branch
 
--- name: ledger
-SELECT {LedgerEntry} FROM catalog_ledger
-WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path > $4 AND path >= $5 AND path < $6
-ORDER BY path LIMIT $7
-
--- name: remembered
-SELECT path, size, mtime_ns, made_with FROM catalog_ledger
-WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path > $4 AND path >= $5 AND path < $6
-  AND made_with IS NOT NULL
-ORDER BY path LIMIT $7
-
--- name: ledger_at
-SELECT {LedgerEntry} FROM catalog_ledger
-WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path = $4
-
 -- name: own_vectors
 SELECT c.chunk_content_hash, v.vector
 FROM sources s JOIN documents d ON d.source_key = s.key AND d.state <> 'dropped'
 JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = ANY(numbers($3))
 JOIN catalog_vector v ON v.content_id = c.content_id AND v.space_id = $2
 WHERE s.id = $1
-
--- name: sequence
-SELECT value FROM catalog_sequence WHERE name = $1
-
--- name: changed_sources
-SELECT key, published_id IS NOT NULL FROM sources WHERE tenant_id = $1 AND change_seq > $2
-
--- name: gone_sources
-SELECT source_key FROM catalog_gone WHERE change_seq > $2 AND tenant_id = $1
 
 -- A time as text depends on who asks; as a number it does not.
 -- name: witnesses

@@ -1,30 +1,10 @@
 -- name: next_rows
 SELECT nextval('catalog_row') FROM generate_series(1, $1)
 
--- name: space
-SELECT id, dimension FROM catalog_space WHERE name = $1
-
--- name: free_space
-SELECT coalesce(min(a.id) + 1, 1) FROM (SELECT 0 AS id UNION ALL SELECT id FROM catalog_space) a
-WHERE NOT EXISTS (SELECT 1 FROM catalog_space b WHERE b.id = a.id + 1)
-
--- name: add_space
-INSERT INTO catalog_space (id, name, dimension) VALUES ($1, $2, $3)
-
--- name: set_dimension
-UPDATE catalog_space SET dimension = $1 WHERE id = $2
-
--- name: any_tombstone
-SELECT 1 FROM catalog_tombstone WHERE tenant_id = $1 AND asked_at >= $2 LIMIT 1
-
 -- name: tombstones
 SELECT tenant_id, collection, branch, path, source_id, asked_at FROM catalog_tombstone
 WHERE tenant_id = $1 AND collection IN ('', $2) AND branch IN ('', $3) AND path = ANY(texts($4))
   AND (source_id = '' OR source_id = ANY(texts($5))) AND asked_at >= $6
-
--- name: source_at
-SELECT {SourceRow; source_id = id} FROM sources
-WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path = $4
 
 -- Locked by the look itself: one that is added between a lock and a look would be seen and not be held.
 -- name: sources_at
@@ -42,9 +22,6 @@ drawn AS (
 INSERT INTO sources ({NewSource}, {PublishedSource})
 SELECT {NewSource}, {PublishedSource; change_seq = first + change_seq} FROM new, drawn
 
--- name: add_bare_source (NewSource)
-INSERT INTO sources ({NewSource}, updated_at) VALUES ({NewSource values}, $created_at)
-
 -- name: publish (PublishedSource, key bigint)
 WITH new AS MATERIALIZED (SELECT * FROM rows()),
 drawn AS (
@@ -52,9 +29,6 @@ drawn AS (
     RETURNING value - (SELECT max(change_seq) FROM new) AS first)
 UPDATE sources s SET {PublishedSource set; change_seq}, change_seq = first + v.change_seq, building_id = NULL
 FROM new AS v, drawn WHERE s.key = v.key
-
--- name: set_building
-UPDATE sources SET building_id = $1, updated_at = $2 WHERE key = $3
 
 -- What is whole from birth brings a third of the columns: the others say that it is.
 -- name: add_whole_document (OwnDocument, WholeDocument)
@@ -91,9 +65,6 @@ SELECT c.chunk_id, c.content_id, d.key, c.vector_status, c.graphrag_status,
 FROM documents d JOIN task_queue_chunk c ON c.document_id = d.id
 WHERE d.key = ANY(numbers($1)) AND c.text_key = ANY(numbers($2))
 
--- name: known_documents
-SELECT key, space_id, graphrag_fingerprint FROM documents WHERE key = ANY(numbers($1))
-
 -- name: add_content
 INSERT INTO catalog_content (id, source_key, text_key, text)
 SELECT * FROM rows(id bigint, source_key bigint, text_key bigint, text text)
@@ -125,10 +96,6 @@ INSERT INTO catalog_vector (content_id, space_id, vector)
 SELECT * FROM rows(content_id bigint, space_id smallint, vector bytea)
 ON CONFLICT (content_id, space_id) DO UPDATE SET vector = excluded.vector
 
--- name: cached_vectors
-SELECT text_hash, vector FROM catalog_vector_cache
-WHERE tenant_id = $1 AND space_id = $2 AND text_hash = ANY(texts($3))
-
 -- In one order, so that two who remember the same do not wait for each other.
 -- name: remember
 INSERT INTO catalog_vector_cache (tenant_id, space_id, text_hash, used_at, vector)
@@ -136,22 +103,9 @@ SELECT * FROM rows(tenant_id text, space_id smallint, text_hash text, used_at ti
 ORDER BY text_hash
 ON CONFLICT (tenant_id, space_id, text_hash) DO UPDATE SET used_at = excluded.used_at
 
--- name: any_leftover
-SELECT 1 FROM catalog_outbox WHERE kind = 'leftover' AND source_key = $1 LIMIT 1
-
--- name: other_leftover
-SELECT 1 FROM catalog_outbox WHERE kind = 'leftover' AND source_key = $1 AND id <> $2 LIMIT 1
-
 -- name: add_leftover
 INSERT INTO catalog_outbox (id, kind, document_key, source_key, created_at) VALUES ($1, 'leftover', $2, $3, $4)
 ON CONFLICT (source_key, document_key) WHERE kind = 'leftover' DO NOTHING
-
--- name: add_job_entry
-INSERT INTO catalog_outbox (id, kind, document_key, source_key, job_id, created_at)
-VALUES ($1, 'job', $2, $3, $4, $5)
-
--- name: any_ledger
-SELECT 1 FROM catalog_ledger LIMIT 1
 
 -- name: unnote
 DELETE FROM catalog_ledger l USING rows(tenant_id text, collection text, branch text, path text)

@@ -8,14 +8,6 @@ ORDER BY {phase}_retry_at LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED
 SELECT key, 0 FROM {table} WHERE {free}
 ORDER BY priority DESC, turn, key LIMIT $1 FOR NO KEY UPDATE SKIP LOCKED
 
--- name: head_ocr
-SELECT turn FROM task_queue_page
-WHERE ocr_status = 'pending' AND priority = $1 ORDER BY turn LIMIT 1
-
--- name: head_vector
-SELECT turn FROM task_queue_chunk
-WHERE vector_status = 'pending' AND vector_held IS NULL AND priority = $1 ORDER BY turn LIMIT 1
-
 -- name: candidates_ocr
 SELECT {TaskRow p.; task_id = p.key; page_id = p.key; document_id = (SELECT d.key FROM documents d WHERE d.id = p.document_id);
                 claim_number = p.ocr_claim_number + 1; failed = p.ocr_status = 'failed';
@@ -101,9 +93,6 @@ FROM rows(entities int, relationships int, key bigint) WHERE t.key = v.key
 UPDATE task_queue_chunk AS t SET graphrag_status = 'skipped', graphrag_error = v.reason, updated_at = v.at
 FROM rows(reason text, at timestamptz, key bigint) WHERE t.key = v.key AND t.graphrag_status = 'pending'
 
--- name: content_of
-SELECT key, content_id, graphrag_status FROM task_queue_chunk WHERE key = ANY(numbers($1))
-
 -- name: page_rows per chunk phase
 SELECT {PageCounts {phase}_; page_id = key; document_id = (SELECT d.key FROM documents d WHERE d.id = document_id)}
 FROM task_queue_page WHERE key = ANY(numbers($1))
@@ -135,13 +124,6 @@ WHERE {phase}_status = 'processing' AND {phase}_last_heartbeat < $1 ORDER BY {ph
 -- name: held per phase
 SELECT key, {phase}_claim_number, {phase}_retry_count, max_retries FROM {table}
 WHERE {phase}_status = 'processing' AND {phase}_worker_id = left($1::text, 100)
-
--- name: fingerprints
-SELECT phase, fingerprint FROM catalog_fingerprint
-
--- name: set_fingerprint
-INSERT INTO catalog_fingerprint (phase, fingerprint) VALUES ($1, $2)
-ON CONFLICT (phase) DO UPDATE SET fingerprint = excluded.fingerprint
 
 -- name: any_waiting
 SELECT EXISTS (SELECT 1 FROM task_queue_page WHERE ocr_status = 'pending')

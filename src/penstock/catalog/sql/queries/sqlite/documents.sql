@@ -3,7 +3,7 @@ SELECT {DocumentRow d.; source_id = s.id; place, path, published_id: s.; publish
                     status_ocr = d.ocr_status; status_vector = d.vector_index_status;
                     status_graphrag = d.graphrag_index_status}
 FROM documents d JOIN sources s ON s.key = d.source_key
-WHERE d.id IN (SELECT value FROM json_each(?))
+WHERE d.id IN (SELECT value FROM json_each($1))
 
 -- name: save_document (SavedDocument)
 UPDATE documents
@@ -28,77 +28,61 @@ SET {SavedDocument set; ocr_error; vector_error; graphrag_error; published_at; a
 WHERE id = $document_id
 
 -- name: drop_document
-UPDATE documents SET state = 'dropped', note = ?, updated_at = ? WHERE id = ? AND state = 'building'
-
--- name: forget_building
-UPDATE sources SET building_id = NULL, updated_at = ?1
-WHERE key = (SELECT source_key FROM documents WHERE id = ?2) AND building_id = ?2
-
--- name: source_of
-SELECT source_key, job_id FROM documents WHERE id = ?
+UPDATE documents SET state = 'dropped', note = $1, updated_at = $2 WHERE id = $3 AND state = 'building'
 
 -- name: building_of
-SELECT {BuildingRow} FROM documents WHERE id = ? AND state = 'building'
+SELECT {BuildingRow} FROM documents WHERE id = $1 AND state = 'building'
 
 -- name: adopt
 UPDATE documents
-SET job_id = ?1, priority = ?2, asked_at = max(asked_at, ?3), read_at = max(read_at, ?4), updated_at = ?5
-WHERE id = ?6 AND unwritten = 0 AND (state = 'building' OR (state = 'published' AND failed_count > 0))
-
--- name: save_part
-UPDATE documents SET page_count = ?, unwritten = ? WHERE id = ?
-
--- name: grow_page
-UPDATE task_queue_page SET chunk_count = chunk_count + ? WHERE id = ?
+SET job_id = $1, priority = $2, asked_at = max(asked_at, $3), read_at = max(read_at, $4), updated_at = $5
+WHERE id = $6 AND unwritten = 0 AND (state = 'building' OR (state = 'published' AND failed_count > 0))
 
 -- name: unfinished
 SELECT id FROM documents INDEXED BY idx_documents_unwritten
-WHERE unwritten > 0 AND updated_at < ? AND +state = 'building' ORDER BY updated_at LIMIT ?
+WHERE unwritten > 0 AND updated_at < $1 AND +state = 'building' ORDER BY updated_at LIMIT $2
 
 -- name: raise_page_priority
-UPDATE task_queue_page SET priority = ?1
-WHERE document_id = ?2 AND priority < ?1 AND (ocr_status = 'pending' OR ocr_status = 'failed')
+UPDATE task_queue_page SET priority = $1
+WHERE document_id = $2 AND priority < $1 AND (ocr_status = 'pending' OR ocr_status = 'failed')
 
 -- name: raise_chunk_priority
-UPDATE task_queue_chunk SET priority = ?1
-WHERE document_id = ?2 AND priority < ?1 AND (vector_status = 'pending' OR graphrag_status = 'pending')
-
--- name: space_name
-SELECT name FROM catalog_space WHERE id = ?
+UPDATE task_queue_chunk SET priority = $1
+WHERE document_id = $2 AND priority < $1 AND (vector_status = 'pending' OR graphrag_status = 'pending')
 
 -- name: failed_pages
 SELECT id, ocr_retry_count < max_retries AND ocr_retry_at IS NOT NULL, vector_status, graphrag_status
-FROM task_queue_page INDEXED BY idx_tqp_ocr_failed WHERE ocr_status = 'failed' AND document_id = ?
+FROM task_queue_page INDEXED BY idx_tqp_ocr_failed WHERE ocr_status = 'failed' AND document_id = $1
 
 -- name: restart_page
 UPDATE task_queue_page
 SET ocr_status = 'pending', ocr_retry_count = 0, ocr_retry_at = NULL, ocr_suspect = 0, ocr_error = NULL,
-    ocr_completed_at = NULL, vector_status = ?, vector_error = ?, graphrag_status = ?, graphrag_error = ?,
-    updated_at = ?
-WHERE id = ?
+    ocr_completed_at = NULL, vector_status = $1, vector_error = $2, graphrag_status = $3, graphrag_error = $4,
+    updated_at = $5
+WHERE id = $6
 
 -- name: failed_chunks per chunk phase
 SELECT id, page_id, {phase}_retry_at IS NOT NULL, graphrag_status, coalesce(graphrag_error, '')
-FROM task_queue_chunk INDEXED BY idx_tqc_{phase}_failed WHERE {phase}_status = 'failed' AND document_id = ?
+FROM task_queue_chunk INDEXED BY idx_tqc_{phase}_failed WHERE {phase}_status = 'failed' AND document_id = $1
 
 -- name: restart_chunk per chunk phase
 UPDATE task_queue_chunk
 SET {phase}_status = 'pending', {phase}_retry_count = 0, {phase}_retry_at = NULL, {phase}_suspect = 0,
-    {phase}_error = NULL, updated_at = ?
-WHERE id = ?
+    {phase}_error = NULL, updated_at = $1
+WHERE id = $2
 
 -- name: unskip_graphrag
-UPDATE task_queue_chunk SET graphrag_status = 'pending', graphrag_error = NULL, updated_at = ? WHERE id = ?
+UPDATE task_queue_chunk SET graphrag_status = 'pending', graphrag_error = NULL, updated_at = $1 WHERE id = $2
 
 -- name: release_gate per chunk phase
-UPDATE task_queue_chunk SET {phase}_held = ?
-WHERE document_id = ? AND {phase}_held = 'gate'
+UPDATE task_queue_chunk SET {phase}_held = $1
+WHERE document_id = $2 AND {phase}_held = 'gate'
 
 -- name: release_outbox
 UPDATE task_queue_chunk SET vector_held = NULL
 WHERE id IN (SELECT c.id FROM documents d JOIN task_queue_chunk c INDEXED BY idx_tqc_vector_held
                  ON c.document_id = d.id AND c.vector_held IS NOT NULL
-             WHERE d.source_key = ? AND c.vector_held = 'outbox' LIMIT ?)
+             WHERE d.source_key = $1 AND c.vector_held = 'outbox' LIMIT $2)
 
 -- name: show_partial
-UPDATE sources SET partial = ?, chunk_count = ?, change_seq = ?, updated_at = ? WHERE key = ? AND published_id = ?
+UPDATE sources SET partial = $1, chunk_count = $2, change_seq = $3, updated_at = $4 WHERE key = $5 AND published_id = $6

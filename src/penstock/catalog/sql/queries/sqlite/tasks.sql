@@ -1,64 +1,56 @@
 -- name: due per phase
 SELECT id, {phase}_suspect FROM {table} INDEXED BY {index}_{phase}_retry
-WHERE {phase}_retry_at IS NOT NULL AND {phase}_retry_at <= ?
-ORDER BY {phase}_retry_at LIMIT ?
+WHERE {phase}_retry_at IS NOT NULL AND {phase}_retry_at <= $1
+ORDER BY {phase}_retry_at LIMIT $2
 
 -- name: waiting per phase
 SELECT id, 0 FROM {table} INDEXED BY {index}_{phase}_status
 WHERE {free}
-ORDER BY priority DESC, turn, id LIMIT ?
-
--- name: head_ocr
-SELECT turn FROM task_queue_page INDEXED BY idx_tqp_ocr_status
-WHERE ocr_status = 'pending' AND priority = ? ORDER BY turn LIMIT 1
-
--- name: head_vector
-SELECT turn FROM task_queue_chunk INDEXED BY idx_tqc_vector_status
-WHERE vector_status = 'pending' AND vector_held IS NULL AND priority = ? ORDER BY turn LIMIT 1
+ORDER BY priority DESC, turn, id LIMIT $1
 
 -- The gate once more, as a check: a chunk is written by the transaction that ends its page's ocr.
 -- name: candidates_ocr
 SELECT {TaskRow p.; task_id = p.id; page_id = p.id; claim_number = p.ocr_claim_number + 1;
                 failed = p.ocr_status = 'failed'; retry_count, suspect: p.ocr_; file_path = p.page_file_path;
                 chunk_id = ''; text_hash = ''; text = ''; heading_path = ''; symbols = ''}
-FROM task_queue_page p WHERE p.id IN (SELECT value FROM json_each(?))
+FROM task_queue_page p WHERE p.id IN (SELECT value FROM json_each($1))
 
 -- name: candidates_vector
 SELECT {TaskRow c.; task_id = c.id; claim_number = c.vector_claim_number + 1; failed = c.vector_status = 'failed';
                 retry_count, suspect: c.vector_; page_number = p.page_number; file_path = NULL;
                 text_hash = c.chunk_content_hash; text = t.text}
 FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id JOIN catalog_content t ON t.id = c.content_id
-WHERE c.id IN (SELECT value FROM json_each(?)) AND p.ocr_status = 'completed'
+WHERE c.id IN (SELECT value FROM json_each($1)) AND p.ocr_status = 'completed'
 
 -- name: candidates_graphrag
 SELECT {TaskRow c.; task_id = c.id; claim_number = c.graphrag_claim_number + 1; failed = c.graphrag_status = 'failed';
                 retry_count, suspect: c.graphrag_; page_number = p.page_number; file_path = NULL;
                 text_hash = c.chunk_content_hash; text = t.text}
 FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id JOIN catalog_content t ON t.id = c.content_id
-WHERE c.id IN (SELECT value FROM json_each(?)) AND c.vector_status = 'completed'
+WHERE c.id IN (SELECT value FROM json_each($1)) AND c.vector_status = 'completed'
 
 -- name: task_sources
 SELECT {TaskSourceRow s.; document_id = d.id; source_id = s.id; content_hash, job_id, graph, state: d.; space = x.name;
                       source_json = coalesce(d.source_json, '')}
 FROM documents d JOIN sources s ON s.key = d.source_key LEFT JOIN catalog_space x ON x.id = d.space_id
-WHERE d.id IN (SELECT value FROM json_each(?))
+WHERE d.id IN (SELECT value FROM json_each($1))
 
 -- name: take per phase
 UPDATE {table}
-SET {phase}_status = 'processing', {phase}_worker_id = ?1, {phase}_started_at = ?2, {phase}_last_heartbeat = ?2,
-    {phase}_claim_number = {phase}_claim_number + 1, {phase}_retry_count = {phase}_retry_count + ?3,
-    {phase}_retry_at = NULL, {phase}_completed_at = NULL, updated_at = ?2
-WHERE id = ?4
+SET {phase}_status = 'processing', {phase}_worker_id = $1, {phase}_started_at = $2, {phase}_last_heartbeat = $2,
+    {phase}_claim_number = {phase}_claim_number + 1, {phase}_retry_count = {phase}_retry_count + $3,
+    {phase}_retry_at = NULL, {phase}_completed_at = NULL, updated_at = $2
+WHERE id = $4
 
 -- Tasks of a generation that was dropped leave the lane; the sweep takes the rows.
 -- name: evict per phase
-UPDATE {table} SET {phase}_status = 'skipped', {phase}_retry_at = NULL, updated_at = ?
+UPDATE {table} SET {phase}_status = 'skipped', {phase}_retry_at = NULL, updated_at = $1
 WHERE id IN (SELECT id FROM {table} INDEXED BY {index}_document
-             WHERE document_id = ? AND ({phase}_status = 'pending' OR {phase}_retry_at IS NOT NULL) LIMIT ?)
+             WHERE document_id = $2 AND ({phase}_status = 'pending' OR {phase}_retry_at IS NOT NULL) LIMIT $3)
 
 -- name: fenced per phase
 SELECT {FencedClaim; task_id = id; page_id = {page_id}; claim_number = {phase}_claim_number} FROM {table}
-WHERE id IN (SELECT value FROM json_each(?)) AND {phase}_status = 'processing'
+WHERE id IN (SELECT value FROM json_each($1)) AND {phase}_status = 'processing'
 
 -- name: end per phase (EndedTask)
 UPDATE {table}
@@ -72,18 +64,15 @@ SET {phase}_status = $status, {phase}_retry_count = $retry_count, {phase}_retry_
 WHERE id = $task_id
 
 -- name: end_extraction
-UPDATE task_queue_chunk SET entities_extracted = ?, relationships_extracted = ? WHERE id = ?
+UPDATE task_queue_chunk SET entities_extracted = $1, relationships_extracted = $2 WHERE id = $3
 
 -- name: skip_graphrag
-UPDATE task_queue_chunk SET graphrag_status = 'skipped', graphrag_error = ?1, updated_at = ?2
-WHERE id = ?3 AND graphrag_status = 'pending'
-
--- name: content_of
-SELECT id, content_id, graphrag_status FROM task_queue_chunk WHERE id IN (SELECT value FROM json_each(?))
+UPDATE task_queue_chunk SET graphrag_status = 'skipped', graphrag_error = $1, updated_at = $2
+WHERE id = $3 AND graphrag_status = 'pending'
 
 -- name: page_rows per chunk phase
 SELECT {PageCounts {phase}_; page_id = id; document_id = document_id}
-FROM task_queue_page WHERE id IN (SELECT value FROM json_each(?))
+FROM task_queue_page WHERE id IN (SELECT value FROM json_each($1))
 
 -- name: save_page per chunk phase (SavedPage)
 UPDATE task_queue_page
@@ -101,22 +90,15 @@ SET {ReadPage set; page_file_path; at; page_id}, page_file_path = coalesce($page
 WHERE id = $page_id
 
 -- name: renew per phase
-UPDATE {table} SET {phase}_last_heartbeat = ?
-WHERE id = ? AND {phase}_claim_number = ? AND {phase}_status = 'processing'
+UPDATE {table} SET {phase}_last_heartbeat = $1
+WHERE id = $2 AND {phase}_claim_number = $3 AND {phase}_status = 'processing'
 
 -- name: expired per phase
 SELECT id, {phase}_claim_number, {phase}_retry_count, max_retries
 FROM {table} INDEXED BY {index}_{phase}_heartbeat
-WHERE {phase}_status = 'processing' AND {phase}_last_heartbeat < ? ORDER BY {phase}_last_heartbeat LIMIT ?
+WHERE {phase}_status = 'processing' AND {phase}_last_heartbeat < $1 ORDER BY {phase}_last_heartbeat LIMIT $2
 
 -- name: held per phase
 SELECT id, {phase}_claim_number, {phase}_retry_count, max_retries
 FROM {table} INDEXED BY {index}_{phase}_heartbeat
-WHERE {phase}_status = 'processing' AND {phase}_worker_id = ?
-
--- name: fingerprints
-SELECT phase, fingerprint FROM catalog_fingerprint
-
--- name: set_fingerprint
-INSERT INTO catalog_fingerprint (phase, fingerprint) VALUES (?, ?)
-ON CONFLICT (phase) DO UPDATE SET fingerprint = excluded.fingerprint
+WHERE {phase}_status = 'processing' AND {phase}_worker_id = $1
