@@ -17,42 +17,42 @@ SELECT {own_or_common} FROM unnest({own_arrays}) AS own({own})
 INSERT INTO unified_queue (
     queue_id, root_id, item_type, op, tenant_id, collection, branch, priority, created_at, updated_at,
     idempotency_key, dedupe, max_retries, timeout_s, submitted_by, lock_key, payload_json, metadata, turn)
-SELECT %(queue_id)s::text, %(queue_id)s::text, %(item_type)s::text, %(op)s::text, %(tenant_id)s::text,
-    %(collection)s::text, %(branch)s::text, %(priority)s::int, %(now)s::timestamptz, %(now)s::timestamptz,
-    %(idempotency_key)s::text, %(dedupe)s::boolean, %(max_retries)s::int, %(timeout_s)s::int,
-    %(submitted_by)s::text, %(lock_key)s::text, %(payload_json)s::text, %(metadata)s::text,
+SELECT :queue_id::text, :queue_id::text, :item_type::text, :op::text, :tenant_id::text,
+    :collection::text, :branch::text, :priority::int, :now::timestamptz, :now::timestamptz,
+    :idempotency_key::text, :dedupe::boolean, :max_retries::int, :timeout_s::int,
+    :submitted_by::text, :lock_key::text, :payload_json::text, :metadata::text,
     greatest((
         SELECT turn FROM unified_queue
-        WHERE coalesce(held, status) = 'pending' AND priority = %(priority)s::int AND turn >= 0
+        WHERE coalesce(held, status) = 'pending' AND priority = :priority::int AND turn >= 0
         ORDER BY turn LIMIT 1
     ), (
         SELECT turn + 1 FROM unified_queue
-        WHERE status = 'pending' AND tenant_id = %(tenant_id)s::text AND priority = %(priority)s::int
+        WHERE status = 'pending' AND tenant_id = :tenant_id::text AND priority = :priority::int
         ORDER BY turn DESC LIMIT 1
     ), 0)
 WHERE NOT EXISTS (SELECT 1 FROM queue_pause)
-  AND (%(functions)s::bigint IS NULL OR %(functions)s::bigint > (
+  AND (:functions::bigint IS NULL OR :functions::bigint > (
         SELECT count(*) FROM (
             SELECT 1 FROM unified_queue
-            WHERE status = 'pending' AND parent_id IS NULL AND item_type = 'function' LIMIT %(functions)s::bigint
+            WHERE status = 'pending' AND parent_id IS NULL AND item_type = 'function' LIMIT :functions::bigint
         ) AS counted))
-  AND (%(indexing)s::bigint IS NULL OR %(indexing)s::bigint > (
+  AND (:indexing::bigint IS NULL OR :indexing::bigint > (
         SELECT count(*) FROM (
             SELECT 1 FROM unified_queue
-            WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function' LIMIT %(indexing)s::bigint
+            WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function' LIMIT :indexing::bigint
         ) AS counted))
-  AND (%(per_tenant)s::bigint IS NULL OR %(per_tenant)s::bigint > (
+  AND (:per_tenant::bigint IS NULL OR :per_tenant::bigint > (
         SELECT count(*) FROM (
             SELECT 1 FROM unified_queue
             WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function'
-              AND tenant_id = %(tenant_id)s::text LIMIT %(per_tenant)s::bigint
+              AND tenant_id = :tenant_id::text LIMIT :per_tenant::bigint
         ) AS counted))
 ON CONFLICT DO NOTHING
-RETURNING pg_notify(%(channel)s, '')
+RETURNING pg_notify(:channel, '')
 
 -- name: known_children
 SELECT idempotency_key FROM unified_queue
-WHERE parent_id = %(parent_id)s AND parent_run = %(parent_run)s AND idempotency_key = ANY(%(keys)s::text[])
+WHERE parent_id = :parent_id AND parent_run = :parent_run AND idempotency_key = ANY(:keys::text[])
 
 -- Where every flow of a batch stands, and which of its ids are taken, in one statement.
 -- name: flow_turns
@@ -64,8 +64,8 @@ SELECT f.tenant_id, f.priority, (
     SELECT turn FROM unified_queue
     WHERE status = 'pending' AND tenant_id = f.tenant_id AND priority = f.priority
     ORDER BY turn DESC LIMIT 1
-), ARRAY(SELECT queue_id FROM unified_queue WHERE queue_id = ANY(%(ids)s::text[]))
-FROM unnest(%(tenants)s::text[], %(priorities)s::int[]) AS f(tenant_id, priority)
+), ARRAY(SELECT queue_id FROM unified_queue WHERE queue_id = ANY(:ids::text[]))
+FROM unnest(:tenants::text[], :priorities::int[]) AS f(tenant_id, priority)
 
 -- Type by type, each of which is one part of an index. The status is hidden in a subquery: with few rows of a type, or
 -- none, any other index over what is pending would be read to its end, and planners take it for the sake of the LIMIT.
@@ -74,20 +74,7 @@ SELECT count(*) FROM (
     SELECT 1 FROM unnest(ARRAY[{indexing_types}]) AS t(item_type) CROSS JOIN LATERAL (
         SELECT 1 FROM unified_queue q
         WHERE q.item_type = t.item_type AND q.status IN ('pending', 'failed') AND q.status = (SELECT 'pending')
-          AND q.parent_id IS NULL LIMIT %(cap)s
+          AND q.parent_id IS NULL LIMIT :cap
     ) AS found
-    LIMIT %(cap)s
-) AS counted
-
--- name: backlog_indexing_of_tenant
-SELECT count(*) FROM (
-    SELECT 1 FROM unified_queue
-    WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function' AND tenant_id = %(tenant_id)s
-    LIMIT %(cap)s
-) AS counted
-
--- name: backlog_functions
-SELECT count(*) FROM (
-    SELECT 1 FROM unified_queue
-    WHERE status = 'pending' AND parent_id IS NULL AND item_type = 'function' LIMIT %(cap)s
+    LIMIT :cap
 ) AS counted

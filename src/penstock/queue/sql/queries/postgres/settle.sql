@@ -4,8 +4,8 @@
 -- name: finish
 UPDATE unified_queue AS q
 SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, error_message = NULL,
-    result_json = s.result_json, finished_at = %(now)s, updated_at = %(now)s
-FROM unnest(%(ids)s::text[], %(numbers)s::int[], %(results)s::text[]) AS s(queue_id, claim_number, result_json)
+    result_json = s.result_json, finished_at = :now, updated_at = :now
+FROM unnest(:ids::text[], :numbers::int[], :results::text[]) AS s(queue_id, claim_number, result_json)
 WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status = (SELECT 'in_progress')
   AND q.followup_json IS NULL AND q.children_open = 0
 RETURNING q.queue_id, q.lock_key, q.parent_id, q.parent_run, 0
@@ -20,8 +20,8 @@ RETURNING q.queue_id, q.lock_key, q.parent_id, q.parent_run, 0
 WITH ended AS (
     UPDATE unified_queue AS q
     SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, error_message = NULL,
-        result_json = s.result_json, finished_at = %(now)s, updated_at = %(now)s
-    FROM unnest(%(ids)s::text[], %(numbers)s::int[], %(results)s::text[])
+        result_json = s.result_json, finished_at = :now, updated_at = :now
+    FROM unnest(:ids::text[], :numbers::int[], :results::text[])
         AS s(queue_id, claim_number, result_json)
     WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status = (SELECT 'in_progress')
       AND q.followup_json IS NULL AND q.children_open = 0
@@ -34,7 +34,7 @@ WITH ended AS (
             ORDER BY priority DESC, turn, created_at, queue_id LIMIT 1
         ) AS f
         WHERE e.lock_key IS NOT NULL AND EXISTS (SELECT 1 FROM unified_queue WHERE held = 'lock')
-          AND (SELECT count(*) FROM ended) = cardinality(%(ids)s::text[])
+          AND (SELECT count(*) FROM ended) = cardinality(:ids::text[])
           AND (SELECT c.queue_id FROM unified_queue c
                WHERE c.lock_key = f.lock_key AND c.status = 'pending' AND coalesce(c.held, 'lock') = 'lock'
                  AND c.priority = f.priority AND c.turn BETWEEN 0 AND f.turn
@@ -48,7 +48,7 @@ WITH ended AS (
     FOR UPDATE SKIP LOCKED
 ), woken AS (
     UPDATE unified_queue AS q
-    SET held = NULL, turn = CASE WHEN q.turn = -2 THEN -2 ELSE -1 END, updated_at = %(now)s
+    SET held = NULL, turn = CASE WHEN q.turn = -2 THEN -2 ELSE -1 END, updated_at = :now
     FROM parked WHERE q.queue_id = parked.queue_id
     RETURNING 1
 )
@@ -58,7 +58,7 @@ SELECT queue_id, lock_key, parent_id, parent_run, (SELECT count(*) FROM woken) F
 -- what they keep locked is looked at once more by wake, after the commit. It passes over what finish_and_wake does.
 -- name: first_parked
 SELECT {job} FROM unified_queue WHERE held = 'lock' AND queue_id = ANY(ARRAY(
-    SELECT f.queue_id FROM unnest(%(keys)s::text[]) AS k(lock_key) CROSS JOIN LATERAL (
+    SELECT f.queue_id FROM unnest(:keys::text[]) AS k(lock_key) CROSS JOIN LATERAL (
         SELECT * FROM unified_queue WHERE held = 'lock' AND lock_key = k.lock_key
         ORDER BY priority DESC, turn, created_at, queue_id LIMIT 1
     ) AS f
@@ -85,7 +85,7 @@ WITH heads AS MATERIALIZED (
         SELECT f.queue_id FROM unified_queue f
         WHERE f.lock_key = k.lock_key AND f.status = 'pending' AND coalesce(f.held, 'lock') = 'lock'
         ORDER BY f.priority DESC, f.turn, f.created_at, f.queue_id LIMIT 1) AS queue_id
-    FROM unnest(%(keys)s::text[]) AS k(lock_key)
+    FROM unnest(:keys::text[]) AS k(lock_key)
     WHERE EXISTS (SELECT 1 FROM unified_queue WHERE held = 'lock')
       AND (SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = k.lock_key LIMIT 1) IS NULL
 ), parked AS MATERIALIZED (
@@ -101,7 +101,7 @@ WITH heads AS MATERIALIZED (
     FROM first WHERE q.queue_id = first.queue_id
     RETURNING 1
 ), notified AS MATERIALIZED (
-    SELECT pg_notify(%(channel)s, '') FROM (SELECT count(*) AS number FROM woken) AS counted WHERE number > 0
+    SELECT pg_notify(:channel, '') FROM (SELECT count(*) AS number FROM woken) AS counted WHERE number > 0
 )
 SELECT lock_key FROM parked
 WHERE (SELECT count(*) FROM notified) >= 0 AND queue_id <> ALL(ARRAY(SELECT queue_id FROM first))
@@ -114,9 +114,9 @@ WITH first AS MATERIALIZED (
     WHERE p.held = 'lock'
       AND p.queue_id = (
         SELECT f.queue_id FROM unified_queue f
-        WHERE f.lock_key = %(key)s::text AND f.status = 'pending' AND coalesce(f.held, 'lock') = 'lock'
+        WHERE f.lock_key = :key::text AND f.status = 'pending' AND coalesce(f.held, 'lock') = 'lock'
         ORDER BY f.priority DESC, f.turn, f.created_at, f.queue_id LIMIT 1)
-      AND NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = %(key)s::text)
+      AND NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = :key::text)
     FOR UPDATE
 ), woken AS (
     UPDATE unified_queue q
@@ -124,7 +124,7 @@ WITH first AS MATERIALIZED (
     FROM first WHERE q.queue_id = first.queue_id
     RETURNING 1
 )
-SELECT pg_notify(%(channel)s, '') FROM (SELECT count(*) AS number FROM woken) AS counted WHERE number > 0
+SELECT pg_notify(:channel, '') FROM (SELECT count(*) AS number FROM woken) AS counted WHERE number > 0
 
 -- name: any_parked
 SELECT EXISTS (SELECT 1 FROM unified_queue WHERE held = 'lock')
@@ -135,18 +135,18 @@ WHERE p.held = 'lock'
   AND NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = p.lock_key)
   AND NOT EXISTS (SELECT 1 FROM unified_queue c
                   WHERE coalesce(c.held, c.status) = 'pending' AND c.lock_key = p.lock_key)
-ORDER BY p.lock_key LIMIT %(limit)s
+ORDER BY p.lock_key LIMIT :limit
 
 -- name: children
 SELECT {job} FROM unified_queue
-WHERE parent_id = %(parent_id)s AND parent_run = %(parent_run)s AND status = ANY(%(statuses)s::text[])
+WHERE parent_id = :parent_id AND parent_run = :parent_run AND status = ANY(:statuses::text[])
   AND NOT (status = 'in_progress' AND cancel_requested)
-ORDER BY queue_id LIMIT %(limit)s
+ORDER BY queue_id LIMIT :limit
 
 -- name: child_count
 SELECT count(*), count(*) FILTER (WHERE finished_at IS NULL), count(*) FILTER (WHERE status = 'failed')
 FROM unified_queue
-WHERE parent_id = %(parent_id)s AND parent_run = %(parent_run)s
+WHERE parent_id = :parent_id AND parent_run = :parent_run
 
 -- name: doubtful_parents
 SELECT queue_id FROM unified_queue p
@@ -160,4 +160,4 @@ WHERE p.waiting_for = 'children' AND p.finished_at IS NULL AND p.lease_until IS 
        OR p.children_failed <> (
             SELECT count(*) FROM unified_queue c
             WHERE c.parent_id = p.queue_id AND c.parent_run = p.run AND c.status = 'failed'))
-ORDER BY p.queue_id LIMIT %(limit)s
+ORDER BY p.queue_id LIMIT :limit
