@@ -1,4 +1,4 @@
-"""How soon an idle worker has a job in hands, and what waiting costs it."""
+"""Pick-up delay of an idle worker, and CPU of waiting."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from bench.stores import fresh
 
 WORKER_SLEEP_S = 1.0
 QUIET_S = 0.5
-"""Between what happened last and the start of the idle measurement."""
-PATIENCE_S = 30
+"""Pause before the idle measurement."""
+TIMEOUT_S = 30
 
 
 def measure(engine: str, plan: Plan) -> Iterator[Line]:
@@ -37,33 +37,33 @@ def measure(engine: str, plan: Plan) -> Iterator[Line]:
 
 
 def one_round(side: str, engine: str, plan: Plan) -> tuple[float, list[float]]:
-    """Percent of a core while idle, then milliseconds from the call of ``add`` to the claim's return."""
+    """Return percent of a core while idle, and milliseconds from ``add`` to the return of the claim."""
     context = multiprocessing.get_context("spawn")
     mine, theirs = context.Pipe()
     with fresh(side, engine, plan.directory) as (producer, directory):
         worker = context.Process(target=_work, args=(side, engine, directory, theirs, plan))
         worker.start()
         try:
-            cpu: float = _answer(mine)
+            cpu: float = _receive(mine)
             pickups: list[float] = []
             for _ in range(plan.pickups):
-                # Not in step with anything the worker does by the clock.
+                # A random pause, not in step with timers of the worker.
                 time.sleep(random.uniform(0.005, 0.025))
                 job = producer.prepare(new_jobs(1))
                 start = time.monotonic()
                 producer.add(job)
-                pickups.append((_answer(mine) - start) * 1000)
+                pickups.append((_receive(mine) - start) * 1000)
         finally:
-            worker.join(timeout=PATIENCE_S)
+            worker.join(timeout=TIMEOUT_S)
             worker.kill()
     return cpu, pickups
 
 
-def _answer(pipe: Connection) -> float:
-    if not pipe.poll(PATIENCE_S):
-        raise RuntimeError(f"the worker did not answer within {PATIENCE_S} s")
-    answer: float = pipe.recv()
-    return answer
+def _receive(pipe: Connection) -> float:
+    if not pipe.poll(TIMEOUT_S):
+        raise RuntimeError(f"the worker did not answer within {TIMEOUT_S} s")
+    moment: float = pipe.recv()
+    return moment
 
 
 def _work(side: str, engine: str, directory: Path, pipe: Connection, plan: Plan) -> None:

@@ -19,11 +19,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from bench.catalog import BARE, PRAGMAS
-from penstock.handlers.chunk_vectors import MOST_TEXTS
-from penstock.handlers.files import PAGES_AT_ONCE
-from penstock.handlers.generation_batch import MOST_DOCUMENTS
+from penstock.handlers.chunk_vectors import MAX_TEXTS
+from penstock.handlers.files import PAGES_PER_CALL
+from penstock.handlers.generation_batch import MAX_DOCUMENTS
 from penstock.pipeline.chunk.protocol import ChunkSizes
-from penstock.pipeline.embed.factory import open_embedder
+from penstock.pipeline.embed import open_embedder
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.pipeline import Pipeline
@@ -35,7 +35,7 @@ class Loop:
     def __init__(self, store: Path) -> None:
         self.spent: dict[str, float] = {}
         self.chunks = 0
-        self._recipe = Pipeline(open_embedder("static"))
+        self._pipeline = Pipeline(open_embedder("static"))
         self._connection = sqlite3.connect(store, isolation_level=None)
         for pragma in PRAGMAS:
             self._connection.execute(f"PRAGMA {pragma}")
@@ -49,31 +49,31 @@ class Loop:
             known = self._timed("hash", partial(_hashed, data))
             for texts in self._texts(str(path), data):
                 waiting.append((str(path), known, about, texts))
-                if sum(len(one[3]) for one in waiting) >= MOST_TEXTS or len(waiting) >= MOST_DOCUMENTS:
+                if sum(len(one[3]) for one in waiting) >= MAX_TEXTS or len(waiting) >= MAX_DOCUMENTS:
                     self._write(waiting)
                     waiting = []
         self._write(waiting)
         self._connection.close()
-        self._recipe.close()
+        self._pipeline.close()
 
     def _texts(self, path: str, data: bytes) -> Iterator[list[str]]:
         """Long documents a piece at a time, as their tasks do it."""
         content, paged = Content(path, data), file_types.by_name(path) == file_types.PDF
         first, count = 1, 1
         while first <= count:
-            pages = range(first, first + PAGES_AT_ONCE) if paged else None
-            work = partial(self._recipe.draft, content, ChunkSizes(), pages=pages)
+            pages = range(first, first + PAGES_PER_CALL) if paged else None
+            work = partial(self._pipeline.draft, content, ChunkSizes(), pages=pages)
             draft = self._timed("extract and cut", work)
             yield [chunk.text for chunk in draft.chunks]
             count = draft.page_count if paged else 1
-            first += PAGES_AT_ONCE
+            first += PAGES_PER_CALL
 
     def _write(self, some: list[tuple[str, str, os.stat_result, list[str]]]) -> None:
         texts = [text for one in some for text in one[3]]
         vectors: list[bytes] = []
-        for start in range(0, len(texts), MOST_TEXTS):
-            some_texts = texts[start : start + MOST_TEXTS]
-            vectors += self._timed("embed", partial(self._recipe.embed, some_texts))
+        for start in range(0, len(texts), MAX_TEXTS):
+            some_texts = texts[start : start + MAX_TEXTS]
+            vectors += self._timed("embed", partial(self._pipeline.embed, some_texts))
         self._timed("store", partial(self._store, some, texts, vectors))
 
     def _store(self, some: list[Any], texts: list[str], vectors: list[bytes]) -> None:

@@ -29,10 +29,10 @@ from penstock import Penstock, config
 from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Place
 from penstock.catalog.views import Filters
-from penstock.pipeline.embed.factory import open_embedder, open_space
+from penstock.pipeline.embed import open_embedder, open_space
 from penstock.pipeline.embed.protocol import space_of
 from penstock.pipeline.vectors.cache import VectorCache
-from penstock.pipeline.vectors.cache_directory import CacheDirectory, open_shelf
+from penstock.pipeline.vectors.cache_directory import CacheDirectory, open_cache_directory
 from penstock.service.search import Search
 
 WAYS = ("memory", "file", "usearch")
@@ -92,17 +92,17 @@ def fill(place: Path, chunks: int) -> None:
 
 def keep(place: Path, way: str) -> dict[str, Any]:
     """What a worker does for it, and what that costs."""
-    from penstock.worker.upkeep.vectors import keep_all
+    from penstock.worker.vector_upkeep import keep_all
 
     with Penstock(settings=settings_at(place, way)) as app:
         began = time.process_time()
-        keep_all(app.documents.catalog, open_shelf(app.settings))
+        keep_all(app.documents.catalog, open_cache_directory(app.settings))
         return {"make_cpu_s": time.process_time() - began}
 
 
 def ask(place: Path, way: str) -> dict[str, Any]:
     with Penstock(settings=settings_at(place, way)) as app:
-        catalog, shelf = app.documents.catalog, open_shelf(app.settings)
+        catalog, shelf = app.documents.catalog, open_cache_directory(app.settings)
         search = Search(catalog, app.settings, open_space, VectorCache(shelf if way != "memory" else None))
         first, *others = questions(41)
         took = [_timed(lambda each=each: search.search(each, mode="vector")) for each in (first, *others)]

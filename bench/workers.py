@@ -1,4 +1,4 @@
-"""Whole workers, as a user starts them: functions a second beside a peer, pick-up, and the cost of idling."""
+"""Whole workers: functions per second next to a peer, pick-up delay, and CPU of an idle worker."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from bench.samples import Sample, in_turns
 from bench.stores import fresh_directory
 from penstock import Penstock, config
 
-LOOK_S = 0.02
-PATIENCE_S = 300.0
+CHECK_S = 0.02
+TIMEOUT_S = 300.0
 SETTLED_S = 1.5
-"""After a worker's first job, until it counts as idle."""
+"""Pause after the first job of a worker, before the idle measurement."""
 
 _OURS = (sys.executable, "-m", "penstock", "worker", "--app", "bench.apps.ours:app", "--processes")
 _HUEY = (sys.executable, "-m", "huey.bin.huey_consumer", "bench.apps.with_huey.huey", "-qkprocess", "-w")
@@ -34,29 +34,29 @@ _HUEY = (sys.executable, "-m", "huey.bin.huey_consumer", "bench.apps.with_huey.h
 def measure(engine: str, plan: Plan) -> Iterator[Line]:
     if engine == "sqlite":
         for processes in (1, 2):
-            run = partial(_drained, processes=processes, plan=plan)
+            run = partial(_drain, processes=processes, plan=plan)
             number = f"{processes} process{'es' if processes > 1 else ''}"
             pair = in_turns(plan.repetitions, run)
             yield rates(engine, f"no-op functions, {number}; floor: huey", pair, budget=1.0)
-    yield from _waiting(engine, plan)
+    yield from _idle_and_pickup(engine, plan)
 
 
 # Throughput.
 
 
-def _drained(side: str, *, processes: int, plan: Plan) -> Sample:
+def _drain(side: str, *, processes: int, plan: Plan) -> Sample:
     prepare = {"ours": _fill_ours, "floor": _fill_huey}[side]
     command = {"ours": _OURS, "floor": _HUEY}[side]
     with fresh_directory(plan.directory) as directory:
         environment, done = prepare(directory, plan.function_calls)
-        with _started((*command, str(processes)), environment) as worker:
+        with _running((*command, str(processes)), environment) as worker:
             _wait_for(lambda: done() > 0)
             begun, start = done(), time.perf_counter()
             _wait_for(lambda: done() == plan.function_calls)
             wall = time.perf_counter() - start
             cpu = cpu_seconds(worker.pid)
     share_timed = (plan.function_calls - begun) / plan.function_calls
-    # What was done before the first look is not in the time, so its jobs are not counted either.
+    # Jobs done before the first check are not in the time, so they are not counted either.
     return Sample(jobs=plan.function_calls - begun, wall_s=wall, cpu_s=cpu * share_timed)
 
 
@@ -86,7 +86,7 @@ def _number(path: Path, query: str) -> int:
 # Pick-up and idling.
 
 
-def _waiting(engine: str, plan: Plan) -> Iterator[Line]:
+def _idle_and_pickup(engine: str, plan: Plan) -> Iterator[Line]:
     idle, waits = [], []
     floors = [pickup.one_round("floor", engine, plan) for _ in range(plan.pickup_rounds)]
     for _ in range(plan.pickup_rounds):
@@ -101,22 +101,22 @@ def _waiting(engine: str, plan: Plan) -> Iterator[Line]:
 
 
 def _one_round(engine: str, plan: Plan) -> tuple[float, list[float]]:
-    """Percent of a core while idle, then milliseconds from ``call`` to the first line of the function."""
+    """Return percent of a core while idle, and milliseconds from ``call`` to the start of the function."""
     with fresh_directory(plan.directory) as directory:
         environment, app = _ours(engine, directory)
-        with app, _started((*_OURS, "1"), environment) as worker:
-            app.wait(app.call("moment", {}).job_id, timeout=PATIENCE_S)
+        with app, _running((*_OURS, "1"), environment) as worker:
+            app.wait(app.call("moment", {}).job_id, timeout=TIMEOUT_S)
             time.sleep(SETTLED_S)
             before, start = cpu_seconds(worker.pid), time.monotonic()
             time.sleep(plan.idle_s)
             cpu = (cpu_seconds(worker.pid) - before) / (time.monotonic() - start) * 100
             pickups = []
             for _ in range(plan.pickups):
-                # Not in step with anything the worker does by the clock.
+                # A random pause, not in step with timers of the worker.
                 time.sleep(random.uniform(0.005, 0.025))
                 start = time.monotonic()
                 receipt = app.call("moment", {})
-                app.wait(receipt.job_id, timeout=PATIENCE_S)
+                app.wait(receipt.job_id, timeout=TIMEOUT_S)
                 pickups.append((app.result(receipt.job_id) - start) * 1000)
     return cpu, pickups
 
@@ -134,7 +134,7 @@ def _ours(engine: str, directory: Path) -> tuple[dict[str, str], Penstock]:
 
 
 @contextmanager
-def _started(command: tuple[str, ...], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def _running(command: tuple[str, ...], environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     worker = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.DEVNULL)
     try:
         yield worker
@@ -144,8 +144,8 @@ def _started(command: tuple[str, ...], environment: dict[str, str]) -> Iterator[
 
 
 def _wait_for(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not reached():
         if time.monotonic() > deadline:
-            raise RuntimeError(f"a worker did not get there within {PATIENCE_S:g} s")
-        time.sleep(LOOK_S)
+            raise RuntimeError(f"a worker did not finish within {TIMEOUT_S:g} s")
+        time.sleep(CHECK_S)

@@ -1,4 +1,4 @@
-"""What all tests have: servers, started when the first asks for one, and a state directory of their own."""
+"""Shared fixtures: servers, started at the first use, and a temporary state directory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _NUMBER = itertools.count()
 
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never the user's: what is in there may be of another version, and is not ours to change."""
+    """Use a temporary state directory, never the user's."""
     place = tmp_path_factory.getbasetemp() / f"user-{next(_NUMBER)}"
     monkeypatch.setenv("XDG_STATE_HOME", str(place))
     # For settings that are read from no environment at all.

@@ -1,4 +1,4 @@
-"""Signal dispositions of processes that tests start."""
+"""Signal dispositions of processes started by tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ HEARD = (signal.SIGINT, signal.SIGHUP)
 
 
 def hear() -> None:
-    """Reset what the suite may have inherited as ignored (``nohup make test &``); for ``preexec_fn``."""
+    """Reset signals inherited as ignored, as from ``nohup make test &``; for ``preexec_fn``."""
     for number in HEARD:
         signal.signal(number, signal.SIG_DFL)
 

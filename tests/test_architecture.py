@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "penstock"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 FILES = sorted(path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 
-# The longest matching prefix counts. What is not named here has no place yet: add it on purpose.
+# The longest matching prefix counts. A new module without a prefix here has to be added.
 GROUPS = {
     "job": "rules",
     "lifecycle": "rules",
@@ -61,8 +61,7 @@ GROUPS = {
     "watch": "watch",
     "dashboard": "dashboard",
     "legacy": "legacy",
-    "log_output": "process",
-    "store_wait": "process",
+    "process_start": "process",
     "assembly": "assembly",
     "app": "app",
     "application": "app",
@@ -108,7 +107,7 @@ BANNED_NAMES = frozenset("utils util helpers helper common manager misc base cor
 
 
 def module_name(path: Path) -> str:
-    """``queue/sql/store.py`` → ``queue.sql.store``; a package is named without its ``__init__``."""
+    """``queue/sql/store.py`` → ``queue.sql.store``; a package without ``__init__``."""
     parts = path.relative_to(PACKAGE).with_suffix("").parts
     return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
 
@@ -135,7 +134,7 @@ def imports(tree: ast.AST, module: str, *, package: bool = False) -> Iterator[tu
 
 
 def inner(name: str) -> str | None:
-    """The module of Penstock that an imported name belongs to; the bare package is the composition root."""
+    """The module of Penstock behind an imported name; the bare package counts as ``app``."""
     if name.split(".")[0] != "penstock":
         return None
     parts = name.split(".")[1:]
@@ -176,7 +175,7 @@ def names_used(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def dotted(node: ast.expr) -> str:
-    """``a.b.c`` as it is written; empty where it does not begin with a name."""
+    """The dotted name ``a.b.c``; empty unless the expression begins with a name."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -202,9 +201,9 @@ def asks_the_time(source: str, module: str) -> list[str]:
 
 
 def reads_the_environment(source: str, module: str) -> list[str]:
-    # interpreter: the variables of Python itself, for the processes it starts. process_state: puts back what
-    # functions changed of it, and decides nothing by it.
-    own = ("config", "interpreter", "worker.process_state")
+    # interpreter: the PYTHON* variables for child processes. process_guard: restores variables changed by
+    # functions, and decides nothing by them.
+    own = ("config", "interpreter", "worker.process_guard")
     return [] if module in own else uses(source, module, ENVIRONMENT)
 
 

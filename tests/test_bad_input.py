@@ -55,7 +55,7 @@ def rows(app: Penstock) -> list[Job]:
 def refused(
     kind: type[PenstockError], app: Penstock | None = None, message: str | None = None
 ) -> Iterator[None]:
-    """The block raises exactly this, with a code of its own and a remedy, and the queue is as it was."""
+    """Assert exactly this error, with code and remedy, and an unchanged queue."""
     before = rows(app) if app else []
     with pytest.raises(PenstockError, match=message) as refusal:
         yield
@@ -224,7 +224,7 @@ def test_a_full_disk_under_sqlite(tmp_path: Path):
         assert not app.submit(**submission(payload={"file_path": "/b"})).dedupe_hit
 
 
-# In a child process: with limits of its own, or as somebody else, since root may do anything.
+# In a child process with other limits or another user, since root may do anything.
 
 CHILD = """
 import json, os, sys
@@ -234,7 +234,7 @@ import penstock.queue.jsonl.queue, penstock.queue.sqlite.queue
 from penstock import Penstock, config
 from penstock.errors import PenstockError
 
-def told(work):
+def outcome_of(work):
     try:
         return ["done", work()]
     except PenstockError as error:
@@ -265,7 +265,7 @@ def child(body: str) -> list[list[Any]]:
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A place that another user can reach, unlike pytest's own."""
+    """A directory accessible to other users, unlike pytest's."""
     place = Path(tempfile.mkdtemp(prefix="penstock-test-"))
     place.chmod(0o755)
     yield place
@@ -280,9 +280,9 @@ def test_a_full_disk_under_jsonl(tmp_path: Path):
 import resource
 app = Penstock({url("jsonl", tmp_path)!r}, state_dir={str(tmp_path)!r})
 resource.setrlimit(resource.RLIMIT_FSIZE, (8192, resource.RLIM_INFINITY))
-answers.append(told(lambda: note(app, "x" * 100_000)))
-answers.append(told(lambda: len(app.jobs())))
-answers.append(told(lambda: note(app, "short")))
+answers.append(outcome_of(lambda: note(app, "x" * 100_000)))
+answers.append(outcome_of(lambda: len(app.jobs())))
+answers.append(outcome_of(lambda: note(app, "short")))
 """)
 
     assert ["DiskFull", "ERR_DISK_FULL"] == refusal[:2]
@@ -306,7 +306,7 @@ become_nobody()
 def write():
     with Penstock({url(engine, shared)!r}, state_dir={str(shared / "state")!r}) as app:
         return note(app, "x")
-answers.append(told(write))
+answers.append(outcome_of(write))
 answers.append(os.geteuid())
 """)
 
@@ -330,7 +330,7 @@ def test_a_state_directory_of_somebody_else(engine: str, mode: int, shared: Path
     listing = files(state)
     (refusal,) = child(f"""
 become_nobody()
-answers.append(told(lambda: Penstock({place!r}, state_dir={str(state)!r})))
+answers.append(outcome_of(lambda: Penstock({place!r}, state_dir={str(state)!r})))
 """)
 
     assert ["StoreDenied", "ERR_STORE_DENIED"] == refusal[:2]
@@ -348,7 +348,7 @@ def test_a_state_directory_that_may_not_be_made(shared: Path):
         below.parent.chmod(0o555)
     (refusal,) = child(f"""
 become_nobody()
-answers.append(told(lambda: Penstock(state_dir={str(below)!r})))
+answers.append(outcome_of(lambda: Penstock(state_dir={str(below)!r})))
 """)
 
     assert ["StoreDenied", "ERR_STORE_DENIED"] == refusal[:2]

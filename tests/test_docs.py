@@ -1,4 +1,4 @@
-"""What exists is documented, what is linked exists, and what is generated is current."""
+"""Documentation is complete, links resolve, and generated pages are current."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GENERATED = {"dist", "build", "results", "__pycache__"}
 MARKDOWN = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-# Written in two halves so that this file does not find itself.
+# In two halves, so that this file does not match.
 PRIVATE_PATH = re.compile(r"(?<![\w./-])/" + r"(?:work|root|home/\w+)/")
 
 
@@ -103,7 +103,7 @@ def test_every_error_class_is_in_the_drawn_tree():
 def test_every_setting_is_documented():
     config = module("penstock.config")
     documented = read("settings.md")
-    # ``sources`` only remembers where each value came from.
+    # ``sources`` holds only the source of each value.
     fields = [field.name for field in dataclasses.fields(config.Settings) if field.name != "sources"]
 
     assert fields == [setting.name for setting in config.SETTINGS]
@@ -124,7 +124,7 @@ def test_every_command_and_option_is_documented():
     missing = []
     for command, context in reference.commands(root):
         section = documented.partition(f"## {context.command_path}\n")[2].partition("\n## ")[0]
-        # What every command takes, the first section says once.
+        # The global options are documented once, in the first section.
         shown = [param for param in command.params if not getattr(param, "hidden", False)]
         options = [option for param in shown for option in param.opts if option.startswith("-")]
         missing += [f"{context.command_path} {option}" for option in options if option not in section]
@@ -147,8 +147,8 @@ def test_the_back_off_is_documented_as_it_is():
     retry, functions = module("penstock.retry"), module("penstock.service.functions")
     first = [str(retry.JOB_BACKOFF.seconds(number)) for number in (1, 2, 3)]
 
-    assert str(retry.FUNCTION_BACKOFF) in guide("functions.md")
-    assert str(retry.FUNCTION_BACKOFF) in functions.FunctionJobs.function.__doc__
+    assert retry.FUNCTION_BACKOFF.summary() in guide("functions.md")
+    assert retry.FUNCTION_BACKOFF.summary() in functions.FunctionJobs.function.__doc__
     assert f"{first[0]}, {first[1]} and {first[2]} seconds" in guide("redis-contract.md")
 
 

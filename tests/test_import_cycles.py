@@ -20,7 +20,7 @@ def runtime_nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def import_graph(sources: dict[str, str]) -> dict[str, set[str]]:
-    """Which of these modules each imports, at its top or in a function."""
+    """Imports of each module, at the top or in a function."""
     graph: dict[str, set[str]] = {}
     for module, source in sources.items():
         nodes = runtime_nodes(ast.parse(source))
@@ -31,14 +31,14 @@ def import_graph(sources: dict[str, str]) -> dict[str, set[str]]:
 
 
 def _owner(name: str, modules: Collection[str]) -> str | None:
-    """The module that an imported name is, or is defined in."""
+    """The module of an imported name."""
     while name and name not in modules:
         name = name.rpartition(".")[0]
     return name or None
 
 
 def import_cycles(sources: dict[str, str]) -> list[list[str]]:
-    """Modules that import each other; each group once, in alphabetical order."""
+    """Groups of modules with cyclic imports, each in alphabetical order."""
     graph = import_graph(sources)
     reachable: dict[str, set[str]] = {}
     for module in graph:

@@ -1,10 +1,10 @@
-"""A durable ingestion queue: files, folders, projects, notes and tasks go in, nothing is lost on the way.
+"""A durable ingestion queue and document pipeline.
 
-``Penstock`` is loaded when it is first asked for, so that ``import penstock`` costs nothing.
+``Penstock`` is loaded at its first use, so that ``import penstock`` costs nothing.
 """
 
 # Nothing is imported here, not even __future__: `python -m penstock` runs this with the working directory
-# in front of the path.
+# first in the import path.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from penstock.app import Penstock as Penstock

@@ -7,7 +7,7 @@ from penstock.interpreter import leave_working_directory
 
 
 def main() -> None:
-    """Run the command. No module of the working directory is imported from here on."""
+    """Run the command, without modules of the working directory."""
     leave_working_directory()
     from penstock.cli.main import main
 

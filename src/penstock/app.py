@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class Penstock(FunctionJobs):
-    """An open queue and everything that can be asked of it. All threads of a process may share one.
+    """An open queue with its jobs, functions and documents. All threads of a process may share one.
 
         with Penstock("sqlite:///queue.db") as app:
             receipt = app.submit(item_type="content", op="ingest", payload={"content": "The mill runs."})
             print(app.job(receipt.job_id).status)
 
-    Without a URL the queue is the one the settings name: by default SQLite in the state directory.
-    ``queue`` is the protocol itself, for workers.
+    Without a URL the settings name the queue: by default SQLite in the state directory. ``queue`` is the
+    protocol itself, for workers.
     """
 
     def __init__(
@@ -43,19 +43,18 @@ class Penstock(FunctionJobs):
         settings: Settings | None = None,
     ) -> None:
         if settings is not None and (url is not None or state_dir is not None):
-            raise InvalidSetting("settings say where the queue is; leave out url and state_dir")
+            raise InvalidSetting("settings already name the queue; leave out url and state_dir")
         settings = settings or config.load(url=url, state_dir=state_dir)
         self._assembly = Assembly(settings, jobs=lambda _: self)
         super().__init__(self._assembly.queue, settings)
 
     def wait(self, id_or_prefix: str, *, run: int | None = None, timeout: float | None = None) -> Job:
-        """The job, once the given run of it has ended; without ``run``, once nothing more is to be done.
+        """Wait until the given run of a job has ended, or without ``run`` the whole job, and return the job.
 
             receipt = app.submit(item_type="file", op="ingest", payload={"file_path": "/srv/a.pdf"})
             job = app.wait(receipt.job_id, run=receipt.run, timeout=60)
 
-        The status answered may belong to a later run that began meanwhile. Raises ``TimeoutError`` when
-        ``timeout`` seconds went by before.
+        The returned status may belong to a later run. Raises ``TimeoutError`` after ``timeout`` seconds.
         """
         job = self.job(id_or_prefix)
 
@@ -77,15 +76,16 @@ class Penstock(FunctionJobs):
         app: str | None = None,
         start_method: Literal["spawn", "fork"] = "spawn",
     ) -> None:
-        """Work on this queue with child processes, until a signal or (``until_idle``) nothing is left to do.
+        """Run a worker with child processes until a stop signal or (``until_idle``) until no job can run.
 
             if __name__ == "__main__":
                 app.run_worker(processes=4)
 
-        Children load the application again by its name: it has to be a global of a module. ``app`` names it
-        (``mypkg.tasks:app``) where it cannot be found. ``grace`` is how many seconds running jobs have to
-        finish after the first SIGTERM or SIGINT; then they are given back, no retry spent. ``start_method``
-        "fork" starts them faster and shares what is loaded, where the application can be forked.
+        Child processes load the application again by its name: it has to be a global of a module. Use ``app``
+        (``mypkg.tasks:app``) where the name cannot be found. ``grace`` is the time in seconds for running
+        jobs to finish after the first SIGTERM or SIGINT; then they are released, no retry spent.
+        ``start_method`` "fork" starts processes faster and shares loaded modules, where the application can
+        be forked.
         """
         from penstock import application
 
@@ -101,32 +101,31 @@ class Penstock(FunctionJobs):
 
     @contextmanager
     def worker_thread(self) -> Iterator[None]:
-        """Work on this queue in a thread of this process, for tests and small scripts.
+        """Run a worker in a thread of this process, for tests and small scripts.
 
             with app.worker_thread():
                 receipt = app.call("double", {"n": 21})
                 app.wait(receipt.job_id, timeout=10)
 
-        Nothing is killed here: timeouts are not enforced, and a cancel counts at the next checkpoint.
+        Nothing is killed: timeouts are not enforced, and a cancel counts at the next checkpoint.
         """
         from penstock.worker.launch import leases
         from penstock.worker.thread_worker import ThreadWorker
 
-        handlers = self.handlers()
-        documents = self._assembly.open_document_tools(handlers, lambda: nullcontext(self.queue))
         worker = ThreadWorker(
             self.queue,
-            handlers,
+            self.handlers(),
             lease=timedelta(seconds=self.settings.lease_s),
             lease_by_type=leases(self.settings),
-            documents=documents,
+            open_documents=lambda handlers: self._assembly.open_document_tools(
+                handlers, lambda: nullcontext(self.queue)
+            ),
         )
         worker.start()
         try:
             yield
         finally:
             worker.stop()
-            documents.close()
 
     # Documents.
 
@@ -141,14 +140,14 @@ class Penstock(FunctionJobs):
         return self._assembly.verifier
 
     def index(self, path: str | PathLike[str], **options: Unpack[IndexOptions]) -> Receipt:
-        """Have a file, or everything below a folder, become searchable; see ``Documents.index``.
+        """Index a file, or everything below a folder; see ``Documents.index``.
 
         receipt = app.index("docs", collection="handbook")
         """
         return self.documents.index(path, **options)
 
     def search(self, query: str, **options: Any) -> list[Hit]:
-        """The best chunks for a query, best first; see ``Search.search`` for the options.
+        """Find the best chunks for a query, best first; see ``Search.search`` for the options.
 
         for hit in app.search("how does the mill take in water", limit=5):
             print(hit.path, hit.snippet)
@@ -163,6 +162,6 @@ class Penstock(FunctionJobs):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()

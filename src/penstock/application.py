@@ -1,4 +1,4 @@
-"""Applications: load one by its name, and find the name under which processes can load this one."""
+"""Applications: load one by name, and find the name of a loaded one for child processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def load_app(name: str) -> FunctionJobs:
     """Load the application named ``MODULE:NAME``; without a name after the colon, ``app``."""
-    # A Penstock is one. Asking for Penstock itself would make this module and the worker import their user.
+    # Penstock is a subclass. Importing Penstock itself here would be an import cycle.
     from penstock.service.functions import FunctionJobs
 
     module_name, _, path = name.partition(":")
@@ -36,7 +36,7 @@ def load_app(name: str) -> FunctionJobs:
 
 def _load_module(module_name: str, name: str) -> object:
     if not all(part.isidentifier() for part in module_name.split(".")):
-        raise AppNotFound(f"{name!r} is not the name of an application")
+        raise AppNotFound(f"{name!r} is not a valid application name")
     add_application_directory()
     try:
         with _loading():
@@ -48,10 +48,10 @@ def _load_module(module_name: str, name: str) -> object:
             raise AppNotFound(f"{name}: there is no module {error.name}") from error
         missing = f"{name}: there is no module {error.name}{_place(error)}"
         raise AppNotFound(missing, remedy=f"Install it, or {_SEE % module_name}") from error
-    except (Exception, SystemExit) as error:  # what a module does at its import is anybody's guess
-        said = " ".join(f"{type(error).__name__} while it was imported: {error}".split())
+    except (Exception, SystemExit) as error:  # an import runs arbitrary code
+        cause = " ".join(f"{type(error).__name__} during the import: {error}".split())
         raise AppNotFound(
-            f"{name}: {said}{_place(error)}", remedy=f"Mend the module; {_SEE % module_name}"
+            f"{name}: {cause}{_place(error)}", remedy=f"Correct the module; {_SEE % module_name}"
         ) from error
 
 
@@ -59,11 +59,11 @@ _SEE = "`python -c 'import %s'` shows the whole traceback."
 
 
 def _place(error: BaseException) -> str:
-    """Where it was raised, unless that is the import itself."""
+    """File and line of the error, unless the import itself raised."""
     if isinstance(error, SyntaxError):
         return f" ({error.filename}, line {error.lineno})"
     frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
-    # The first is here, the second in importlib.
+    # The first frame is here, the second in importlib.
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if len(frames) > 2 else ""
 
 
@@ -81,17 +81,17 @@ def _loading() -> Iterator[None]:
 
 
 def refuse_while_loading() -> None:
-    """A worker that is started by loading its application would be started again by each of its children."""
-    # Python's own children run the main script again before they do anything; then it is this attribute.
+    """Refuse ``run_worker`` at import time: every child process would start a worker again."""
+    # Child processes of multiprocessing run the main script first; meanwhile this attribute is set.
     if _modules_loading or getattr(multiprocessing.current_process(), "_inheriting", False):
         raise WorkerFailed(
-            'run_worker was called while a module was loaded, not behind `if __name__ == "__main__":`',
-            remedy="Put it there: children load the module, too.",
+            'run_worker was called during an import, not behind `if __name__ == "__main__":`',
+            remedy="Move the call there: child processes import the module as well.",
         )
 
 
 def name_of(app: object) -> str:
-    """Where children will find this very application: the module and the global that hold it."""
+    """The name ``MODULE:GLOBAL`` under which child processes can load this application."""
     found = [
         f"{module_name}:{name}"
         for module_name, module in list(sys.modules.items())
@@ -99,13 +99,13 @@ def name_of(app: object) -> str:
         if value is app
     ]
     main = getattr(sys.modules.get("__main__"), "__file__", None)
-    # A child runs the script again; what was typed, or came from standard input, it cannot.
+    # A child can run a script again, but not typed code or standard input.
     script = main is not None and Path(main).is_file()
     usable = [name for name in found if script or not name.startswith("__m")]
     if not usable:
         raise AppNotFound(
-            "this application is no global of a module, so worker processes cannot load it",
-            remedy='Make it one, or say where it is: app.run_worker(app="mypkg.tasks:app").',
+            "this application is not a global of a module, so worker processes cannot load it",
+            remedy='Assign it to a global, or name it: app.run_worker(app="mypkg.tasks:app").',
         )
-    # The module's own name first: what is called __main__ runs a script again.
+    # The module's own name first: __main__ would run the script again.
     return min(usable, key=lambda name: (name.startswith("__m"), name))

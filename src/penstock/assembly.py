@@ -1,7 +1,7 @@
 """The composition root: one ``Settings`` becomes queue, catalog, services, worker and gateway.
 
 ``Penstock``, the command line and every other door use an ``Assembly``; none of them opens a store itself.
-Nothing heavy is imported before a part is asked for, so that ``penstock --help`` stays quick.
+Nothing heavy is imported before a part is used, so that ``penstock --help`` stays quick.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class _MadeOnce(Generic[T]):
-    """A property made at its first use, and only once when several threads ask at the same time."""
+    """A property made at its first use, and only once when several threads read it."""
 
     def __init__(self, make: Callable[[Any], T]) -> None:
         self._make = make
@@ -57,7 +57,7 @@ class _MadeOnce(Generic[T]):
 
 
 class Assembly:
-    """Every part of Penstock that one ``Settings`` describes. All threads of a process may share one.
+    """All parts of Penstock for one ``Settings``. All threads of a process may share one.
 
     Properties are opened at their first use and closed by ``close``. Methods named ``open_…`` open another
     one at each call, which the caller closes. Pickled for a child process, an assembly is its settings.
@@ -78,7 +78,7 @@ class Assembly:
         return _assembly_from, (config.portable_values(self.settings),)
 
     def after_fork(self) -> None:
-        """Replace the lock, which a thread of the parent may hold, and the vectors, which it may change."""
+        """Replace the lock and drop the vector cache: threads of the parent may have held both."""
         self._making = threading.RLock()
         self.__dict__.pop("search", None)
 
@@ -103,7 +103,7 @@ class Assembly:
 
     @_MadeOnce
     def catalog(self) -> Catalog:
-        """The catalog; refused on a second host when it is a file."""
+        """The catalog; a catalog in a file is refused on a second host."""
         from penstock.catalog_host import refuse_second_host
 
         refuse_second_host(self.settings, self.queue)
@@ -112,9 +112,9 @@ class Assembly:
     @_MadeOnce
     def vector_files(self) -> CacheDirectory:
         """The directory with copies of the catalog's vectors."""
-        from penstock.pipeline.vectors.cache_directory import open_shelf
+        from penstock.pipeline.vectors.cache_directory import open_cache_directory
 
-        return open_shelf(self.settings)
+        return open_cache_directory(self.settings)
 
     # Services.
 
@@ -128,7 +128,7 @@ class Assembly:
         return Jobs(self.queue, self.settings, door=self._door)
 
     def further_jobs(self) -> Jobs:
-        """Open a second ``Jobs`` with its own connection, for another thread; ``close`` closes it, too."""
+        """Open a second ``Jobs`` with a separate connection, for another thread; closed by ``close``."""
         from penstock.service.jobs import Jobs
 
         queue = self.open_queue()
@@ -145,7 +145,7 @@ class Assembly:
     @_MadeOnce
     def search(self) -> Search:
         """Search over the catalog."""
-        from penstock.pipeline.embed.factory import open_space
+        from penstock.pipeline.embed import open_space
         from penstock.pipeline.vectors.cache import VectorCache
         from penstock.service.search import Search
 
@@ -156,11 +156,11 @@ class Assembly:
         """Comparison of the index with itself and with the disk."""
         from penstock.service.verification import Verifier
 
-        return Verifier(self.catalog, self.jobs)
+        return Verifier(self.catalog, self.jobs, self.vector_files)
 
     @_MadeOnce
     def rebuilder(self) -> Rebuilder:
-        """Re-indexing of documents whose settings or model changed."""
+        """Re-indexing after a change of settings or model."""
         from penstock.service.rebuild import Rebuilder
 
         return Rebuilder(self.catalog, self.jobs, self._pipeline())
@@ -174,7 +174,7 @@ class Assembly:
     # Workers.
 
     def worker(self, **options: Any) -> Worker:
-        """Make a worker of child processes that is ready to run; see ``worker.launch.Worker``."""
+        """Make a worker with child processes, ready to run; see ``worker.launch.Worker``."""
         from penstock.worker.launch import Worker
 
         return Worker(self, **options)
@@ -188,7 +188,7 @@ class Assembly:
     def open_document_tools(
         self, registry: Registry, open_queue: OpenQueue | None = None, *, memory: MemoryShare | None = None
     ) -> DocumentTools:
-        """Open a catalog for one worker process and register the document handlers on it.
+        """Open a catalog for one worker process and register the document handlers.
 
         ``open_queue`` gives handlers the queue; by default they open another one. ``memory`` is this
         process's share of the memory for parsing files.
@@ -213,7 +213,7 @@ class Assembly:
         return DocumentTools(catalog, Phases(catalog, pipeline))
 
     def _pipeline(self, memory: MemoryShare | None = None) -> Pipeline:
-        from penstock.pipeline.embed.factory import open_embedder
+        from penstock.pipeline.embed import open_embedder
         from penstock.pipeline.extract.protocol import ExtractLimits
         from penstock.pipeline.pipeline import Pipeline
 
@@ -232,13 +232,13 @@ class Assembly:
 
     @_MadeOnce
     def gateway(self) -> Gateway:
-        """The gateway that takes messages of the Redis contract into the queue."""
+        """The gateway from the Redis contract into the queue."""
         from penstock.redis_contract.factory import make_gateway
 
         return make_gateway(self.settings, self.jobs, self.documents)
 
     def close(self) -> None:
-        """Close every store that was opened."""
+        """Close all opened stores."""
         for queue in self._further_queues:
             queue.close()
         for name in ("gateway", "producer", "queue", "catalog"):

@@ -1,4 +1,4 @@
-"""Catalogs in a file have one host: behind a queue that many hosts reach, two files would split the index."""
+"""Catalogs in a file have one host: behind a queue for many hosts, two files would split the index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The only place that asks the time or makes an id."""
+"""Time and ids. No other module reads a clock or makes an id."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _id_lock = threading.Lock()
 
 
 def _after_fork() -> None:
-    """Another thread of the parent may have held the lock; here is none that would release it."""
+    """Replace the lock: a thread of the parent may have held it, and no thread here would release it."""
     global _id_lock
     _id_lock = threading.Lock()
 
@@ -28,7 +28,7 @@ def now() -> datetime:
 
 
 def elapsed_s() -> float:
-    """Seconds on a clock that nobody sets and that goes on while the machine sleeps, where there is one."""
+    """Seconds of a monotonic clock, where possible one which runs while the machine sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -39,12 +39,12 @@ def format_time(moment: datetime) -> str:
 
 @lru_cache(16)
 def _formatted(moment: datetime) -> str:
-    # The rows of one transaction share their times.
+    # Cached: the rows of one transaction share their times.
     return moment.isoformat(timespec="microseconds")[:26] + "Z"
 
 
 def new_ids(count: int) -> list[str]:
-    """Ids that sort by the time they were made, strictly increasing within a process.
+    """Job ids in order of creation, strictly increasing within a process.
 
     14 hex digits of microseconds, then 8 random ones shared by the batch: two processes that hit the same
     microsecond still differ, and a batch pays for its randomness once.
@@ -58,12 +58,12 @@ def new_ids(count: int) -> list[str]:
 
 
 def new_task_id() -> str:
-    """32 hex digits at random, as function tasks have them."""
+    """A task id: 32 random hex digits."""
     return uuid.uuid4().hex
 
 
 def new_rag_job_id(rag_id: str) -> str:
-    """As the Redis contract makes them: seconds since 1970 and 8 hex digits at random."""
+    """A job id of the Redis contract: seconds since 1970 and 8 random hex digits."""
     return f"rag-{rag_id}-{int(time.time())}-{secrets.token_hex(4)}"
 
 
@@ -72,13 +72,13 @@ def new_id() -> str:
 
 
 def new_uuids(count: int) -> list[str]:
-    """UUIDs (version 7) that sort by the time they were made, so that they are appended to an index."""
+    """UUIDs (version 7) in order of creation, which keeps inserts at the end of an index."""
     moment = f"{time.time_ns() // 1_000_000:012x}"
     stamp = f"{moment[:8]}-{moment[8:]}-7"
-    made = []
-    chances = secrets.token_hex(10 * count)
-    for at in range(0, len(chances), 20):
-        chance = chances[at : at + 19]
-        variant = "89ab"[int(chance[3], 16) & 3]
-        made.append(f"{stamp}{chance[:3]}-{variant}{chance[4:7]}-{chance[7:]}")
-    return made
+    uuids = []
+    digits = secrets.token_hex(10 * count)
+    for at in range(0, len(digits), 20):
+        random = digits[at : at + 19]
+        variant = "89ab"[int(random[3], 16) & 3]
+        uuids.append(f"{stamp}{random[:3]}-{variant}{random[4:7]}-{random[7:]}")
+    return uuids

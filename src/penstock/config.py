@@ -1,8 +1,8 @@
-"""One Settings, and the only reader of the environment.
+"""Settings, from arguments and the environment.
 
-Each field carries what it allows, its other names and its description; docs/reference/settings.md is made
-from ``SETTINGS``. Precedence: argument, ``PENSTOCK_*``, the names older tools used, default. An empty
-variable counts as not set.
+Each field has its allowed values, aliases and description; docs/reference/settings.md is generated from
+``SETTINGS``. Precedence: argument, ``PENSTOCK_*``, aliases of older tools, default. An empty variable counts
+as not set.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from penstock import setting_types as kinds
+from penstock import setting_types as types
 from penstock.errors import InvalidName, InvalidSetting
 from penstock.state_directory import absolute, default_state
 from penstock.store_url import StoreUrl
@@ -26,7 +26,7 @@ DEFAULT = "default"
 _DAY_S = 86_400
 _YEAR_S = 365 * _DAY_S
 _QUEUE = (1, 10_000_000)
-_DAYS = kinds.whole(0, 36_500)
+_DAYS = types.whole(0, 36_500)
 
 
 class Setting(NamedTuple):
@@ -42,7 +42,7 @@ class Setting(NamedTuple):
 
 
 class SettingReport(NamedTuple):
-    """A setting in use: its value as JSON can hold it, secrets masked, and where the value came from."""
+    """A setting in use: JSON value with secrets masked, and the source of the value."""
 
     name: str
     value: object
@@ -53,7 +53,7 @@ _DERIVED = "(derived)"
 
 
 def _setting(
-    kind: kinds.SettingType,
+    setting_type: types.SettingType,
     default: object,
     doc: str,
     *,
@@ -61,11 +61,17 @@ def _setting(
     env: str = "",
     shown: str = "",
 ) -> Any:
-    metadata = {"kind": kind, "doc": doc, "aliases": aliases, "env": env, "shown": shown or _shown(default)}
-    told = kind not in (kinds.URL, kinds.CATALOG_URL)  # it may hold a password
+    metadata = {
+        "type": setting_type,
+        "doc": doc,
+        "aliases": aliases,
+        "env": env,
+        "shown": shown or _shown(default),
+    }
+    shown_in_repr = setting_type not in (types.URL, types.CATALOG_URL)  # a URL may hold a password
     if default is _DERIVED:
-        return dataclasses.field(metadata=metadata, repr=told)
-    return dataclasses.field(default_factory=lambda: default, metadata=metadata, repr=told)
+        return dataclasses.field(metadata=metadata, repr=shown_in_repr)
+    return dataclasses.field(default_factory=lambda: default, metadata=metadata, repr=shown_in_repr)
 
 
 def _shown(default: object) -> str:
@@ -78,173 +84,171 @@ def _shown(default: object) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything that can be set. Made by ``load``; durations end in ``_s`` (seconds) or ``_days``."""
+    """All settings. Made by ``load``; names of durations end in ``_s`` (seconds) or ``_days``."""
 
     url: str = _setting(
-        kinds.URL,
+        types.URL,
         _DERIVED,
-        "The store that holds the queue. `?schema=NAME` gives it a schema of its own in PostgreSQL.",
+        "URL of the queue. For PostgreSQL, `?schema=NAME` selects a schema for all tables.",
         shown="sqlite:///STATE_DIR/penstock.db",
     )
     state_dir: Path = _setting(  # noqa: RUF009 - what it makes is a field
-        kinds.DIRECTORY,
+        types.DIRECTORY,
         _DERIVED,
-        "Where this machine keeps what it must remember.",
+        "Directory for the files of Penstock on this machine.",
         env="PENSTOCK_STATE",
         shown="the nearest .penstock upwards, else $XDG_STATE_HOME/penstock, else ~/.local/state/penstock",
     )
     catalog_url: str = _setting(
-        kinds.CATALOG_URL,
+        types.CATALOG_URL,
         _DERIVED,
-        "The store that holds documents and their tasks.",
+        "URL of the catalog: documents and their tasks.",
         shown="the queue's own when it is SQLite or PostgreSQL, else sqlite:///STATE_DIR/catalog.db",
     )
-    tenant_id: str = _setting(kinds.name("tenant_id"), "default", "The tenant of a job that names none.")
-    collection: str = _setting(
-        kinds.name("collection"), "default", "The collection of a job that names none."
-    )
+    tenant_id: str = _setting(types.name("tenant_id"), "default", "Default tenant of jobs.")
+    collection: str = _setting(types.name("collection"), "default", "Default collection of jobs.")
     max_queue: int = _setting(
-        kinds.whole(*_QUEUE),
+        types.whole(*_QUEUE),
         100,
-        "Top-level indexing jobs that may be pending before more are refused.",
+        "Maximum number of pending top-level indexing jobs; more are refused.",
         aliases=("AGENT_BRAIN_MAX_QUEUE",),
     )
     max_queue_per_tenant: int | None = _setting(
-        kinds.whole_or_none(*_QUEUE), None, "The same limit for each tenant alone."
+        types.whole_or_none(*_QUEUE), None, "Maximum number of pending top-level indexing jobs of one tenant."
     )
     max_function_queue: int | None = _setting(
-        kinds.whole_or_none(*_QUEUE), None, "Function jobs that may be pending before more are refused."
+        types.whole_or_none(*_QUEUE), None, "Maximum number of pending function jobs; more are refused."
     )
     max_payload_bytes: int = _setting(
-        kinds.whole(1, 1_000_000_000), 4 * 1024 * 1024, "The largest payload accepted, as JSON text."
+        types.whole(1, 1_000_000_000), 4 * 1024 * 1024, "Maximum size of a payload, as JSON text."
     )
     max_retries: int = _setting(
-        kinds.whole(0, 1000),
+        types.whole(0, 1000),
         3,
-        "Retries after the first attempt of a job that names none.",
+        "Default number of retries after the first attempt of a job.",
         aliases=("AGENT_BRAIN_MAX_RETRIES", "MAX_TASK_RETRIES"),
     )
     job_timeout_s: int = _setting(
-        kinds.whole(1, _YEAR_S),
+        types.whole(1, _YEAR_S),
         7200,
-        "How long one attempt may run before the job fails.",
+        "Maximum run time of one attempt; then the job fails.",
         aliases=("AGENT_BRAIN_JOB_TIMEOUT",),
     )
     queue_enabled: bool = _setting(
-        kinds.SWITCH,
+        types.SWITCH,
         True,
-        "When false, workers claim nothing; jobs are still accepted and wait.",
+        "When false, workers claim no jobs; new jobs are accepted and wait.",
         aliases=("TASK_QUEUE_ENABLED",),
     )
     lease_s: float = _setting(
-        kinds.LEASE, 300.0, "How long a claimed job stays its worker's without a sign of life."
+        types.LEASE,
+        300.0,
+        "Lease of a claimed job: time without a heartbeat after which the job is taken back.",
     )
     lease_by_type: Mapping[str, float] = _setting(
-        kinds.LEASES, MappingProxyType({}), "Other leases for some item types."
+        types.LEASES, MappingProxyType({}), "Leases for single item types."
     )
     task_lease_s: float = _setting(
-        kinds.LEASE,
+        types.LEASE,
         120.0,
-        "How long a claimed page or chunk task stays its worker's without a sign of life.",
+        "Lease of a claimed page or chunk task.",
         aliases=("STALE_TASK_TIMEOUT",),
     )
     heartbeat_s: float = _setting(
-        kinds.seconds(0.1, _DAY_S),
+        types.seconds(0.1, _DAY_S),
         30.0,
-        "How often leases are renewed; shorter than every lease.",
+        "Interval of heartbeats, which renew leases; shorter than every lease.",
         aliases=("HEARTBEAT_INTERVAL",),
     )
     poll_s: float = _setting(
-        kinds.seconds(0.01, 3600),
+        types.seconds(0.01, 3600),
         1.0,
-        "How often an idle worker looks for work when nothing wakes it.",
+        "Interval at which an idle worker checks for jobs, if no notification wakes it.",
         aliases=("WORKER_POLL_INTERVAL",),
     )
     upkeep_s: float = _setting(
-        kinds.seconds(0.1, _DAY_S),
+        types.seconds(0.1, _DAY_S),
         60.0,
-        "How often lost jobs are taken back and old ones removed.",
+        "Interval of upkeep: jobs of lost workers are taken back, old jobs removed.",
         aliases=("TASK_QUEUE_CHECK_INTERVAL",),
     )
     cancel_grace_s: float = _setting(
-        kinds.seconds(0, 3600),
+        types.seconds(0, 3600),
         10.0,
-        "How long a cancelled job may take to come to a checkpoint before its process is stopped.",
+        "Time for a cancelled job to reach a checkpoint; then its process is stopped.",
     )
     recycle_after_jobs: int = _setting(
-        kinds.whole(0, 1_000_000_000), 0, "Jobs after which a worker process is replaced; 0: never for that."
+        types.whole(0, 1_000_000_000), 0, "Jobs after which a worker process is replaced; 0 is no limit."
     )
     recycle_growth_mb: int = _setting(
-        kinds.whole(0, 1_000_000),
+        types.whole(0, 1_000_000),
         512,
-        "A worker process whose memory grew by so many MB is replaced after its job; 0: never for that.",
+        "Growth in MB after which a worker process is replaced; 0 is no limit.",
     )
     checkpoint_interval: int = _setting(
-        kinds.whole(1, 1_000_000),
+        types.whole(1, 1_000_000),
         50,
-        "Files that a folder walk compares between two progress reports; a cancel counts there.",
+        "Files compared by a folder walk between two checkpoints, with progress report and cancel check.",
         aliases=("AGENT_BRAIN_CHECKPOINT_INTERVAL",),
     )
     retention_days: int = _setting(
-        _DAYS, 7, "Days until done and cancelled jobs are removed; 0 keeps them for ever."
+        _DAYS, 7, "Days until done and cancelled jobs are removed; 0 keeps them forever."
     )
     failed_retention_days: int = _setting(
-        _DAYS, 30, "Days until failed jobs are removed; 0 keeps them for ever."
+        _DAYS, 30, "Days until failed jobs are removed; 0 keeps them forever."
     )
-    embedder: str = _setting(
-        kinds.lower_word("static", "hashing"), "static", "What turns chunks into vectors."
-    )
+    embedder: str = _setting(types.lower_word("static", "hashing"), "static", "Embedding model.")
     usearch_from: int = _setting(
-        kinds.whole(1, 1_000_000_000),
+        types.whole(1, 1_000_000_000),
         200_000,
-        "Chunks of a tenant from which on workers keep a usearch index, where the extra is installed.",
+        "Chunks of a tenant from which workers build a usearch index, if the extra is installed.",
     )
-    max_file_mb: int = _setting(kinds.whole(1, 100_000), 64, "Larger files are not indexed.")
+    max_file_mb: int = _setting(
+        types.whole(1, 100_000), 64, "Maximum file size in MB; larger files are not indexed."
+    )
     file_time_s: float = _setting(
-        kinds.seconds(0.01, 3600),
+        types.seconds(0.01, 3600),
         20.0,
-        "CPU time for parsing and chunking one file, plus a tenth of it for each MiB; a slower one fails.",
+        "CPU time for parsing and chunking one file, plus a tenth of this time per MiB; then the file fails.",
     )
     file_memory_mb: int = _setting(
-        kinds.whole(16, 1_000_000),
+        types.whole(16, 1_000_000),
         640,
-        "MiB that files being parsed may use, all processes of a worker together; one that needs more fails.",
+        "Memory in MiB for parsing, for all processes of a worker together; a file which needs more fails.",
     )
     sqlite_synchronous: Literal["FULL", "NORMAL"] = _setting(
-        kinds.word("FULL", "NORMAL"),
+        types.word("FULL", "NORMAL"),
         "FULL",
-        "FULL survives a power cut; NORMAL is faster and may lose the last commits to one.",
+        "FULL survives a power cut; NORMAL is faster and may lose the last commits.",
     )
     busy_timeout_s: float = _setting(
-        kinds.seconds(0, 3600),
+        types.seconds(0, 3600),
         60.0,
-        "How long a call waits for other processes, or for the server's answer, before it gives up.",
+        "Maximum wait for a lock of another process, or for the response of a server.",
     )
     postgres_pool_size: int = _setting(
-        kinds.whole(1, 1000),
+        types.whole(1, 1000),
         4,
-        "Connections a process keeps to PostgreSQL at most, beside the one that listens.",
+        "Maximum number of PostgreSQL connections of a process, besides the listening one.",
     )
     postgres_pooler: bool = _setting(
-        kinds.SWITCH,
+        types.SWITCH,
         False,
-        "True behind a pooler in transaction mode: nothing is prepared, and nobody listens.",
+        "True behind a pooler in transaction mode: no prepared statements, no LISTEN.",
     )
     postgres_timeout_s: float = _setting(
-        kinds.seconds(0, 3600),
+        types.seconds(0, 3600),
         60.0,
-        "How long PostgreSQL may take for one statement, or a thread wait for a connection; 0 is no limit.",
+        "Timeout of one PostgreSQL statement, and of the wait for a connection; 0 is no limit.",
     )
     contract_url: str | None = _setting(
-        kinds.URL, None, "The Redis server of the Redis contract; else the one its configuration names."
+        types.URL, None, "Redis server of the Redis contract; by default the one in its configuration file."
     )
-    rag_config: str | None = _setting(
-        kinds.FILE, None, "The YAML file that says which RAGs the Redis contract serves."
-    )
+    rag_config: str | None = _setting(types.FILE, None, "YAML file with the RAGs of the Redis contract.")
     rag_away_s: float = _setting(
-        kinds.seconds(0, _YEAR_S),
+        types.seconds(0, _YEAR_S),
         86_400.0,
-        "How long messages wait for a RAG that no gateway of the Redis contract serves any more.",
+        "Time that messages wait for a RAG no gateway serves; then they are refused.",
     )
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
@@ -266,10 +270,10 @@ def _rows() -> tuple[Setting, ...]:
             name=name,
             env=about["env"] or f"PENSTOCK_{name.upper()}",
             aliases=about["aliases"],
-            allowed=about["kind"].allowed,
+            allowed=about["type"].allowed,
             default=about["shown"],
             doc=about["doc"],
-            read=about["kind"].read,
+            read=about["type"].read,
         )
         for name, about in fields
     )
@@ -280,7 +284,7 @@ SETTINGS: tuple[Setting, ...] = _rows()
 
 
 def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
-    """The settings from arguments (None: not given), the environment and the defaults, checked."""
+    """Load settings from arguments (None: not given), the environment and the defaults, and check them."""
     environ = os.environ if environ is None else environ
     _refuse_unknown(overrides)
     values: dict[str, Any] = {}
@@ -339,7 +343,7 @@ def _check_together(settings: Settings) -> None:
         if settings.heartbeat_s >= lease:
             raise InvalidSetting(
                 f"heartbeat_s = {settings.heartbeat_s:g}: expected less than {name} = {lease:g}",
-                remedy="Shorten PENSTOCK_HEARTBEAT_S or lengthen the lease; a third of it is a good value.",
+                remedy="Shorten PENSTOCK_HEARTBEAT_S, best to a third of the lease, or lengthen the lease.",
             )
 
 
@@ -354,7 +358,7 @@ def portable_values(settings: Settings) -> dict[str, Any]:
 
 
 def describe(settings: Settings) -> list[SettingReport]:
-    """Every setting with its value and where it came from, safe to show."""
+    """All settings with value and source, safe to print."""
     return [
         SettingReport(
             setting.name,

@@ -1,4 +1,4 @@
-"""A file that was brought to Penstock by somebody else, beyond its path: what a job's metadata says of it."""
+"""Delivered files: facts in a job's metadata about a file which another program put into an inbox."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 
 ARRIVAL = "arrival"
-"""Where it stands in the metadata of a job."""
+"""Key in a job's metadata."""
 
 
 class DeliveredFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """``read_from``: where the file lies now; it is known by the job's own path, and moves there later.
+    """A file that is read at ``read_from`` and known by the job's path, where it is moved later.
 
-    ``sent_at``: when that was said. ``source_type``: what its content has to be, None: whatever it is.
-    ``tags`` and ``about`` go to the document, beside those of the version before it or (``keep`` false) in
-    their place.
+    ``sent_at`` is the time of the message. ``source_type`` is the required type of the content, None: any.
+    ``tags`` and ``about`` go to the document, in addition to those of its former version or (``keep`` false)
+    instead of them.
     """
 
     read_from: str
@@ -28,6 +28,6 @@ class DeliveredFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     sent_at: datetime | None = None
 
 
-def arrival_of(metadata: Mapping[str, Any]) -> DeliveredFile | None:
+def delivered_file_of(metadata: Mapping[str, Any]) -> DeliveredFile | None:
     found = metadata.get(ARRIVAL)
     return None if found is None else msgspec.convert(found, DeliveredFile)

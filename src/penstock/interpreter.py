@@ -1,4 +1,4 @@
-"""Import path of this process and of the Python processes it starts: no code of the working directory runs.
+"""Import path of this process and its child processes: no code of the working directory runs.
 
 Only ``os`` and ``sys`` are imported here: with ``python -m penstock`` the working directory is still in front
 of the path when this module is loaded, and a file there could be taken for any other module.
@@ -20,7 +20,14 @@ RESERVED = frozenset(
     "tree_sitter_typescript wordllama kreuzberg psycopg psycopg_binary typing_extensions usearch simsimd "
     "numkong redis hiredis async_timeout tqdm yaml".split()
 )
-"""Names an application's directory cannot give a module of its own: Penstock imports these itself."""
+"""Top-level modules imported by Penstock; an application's directory cannot replace them."""
+
+KEPT_VARIABLES = frozenset(["PATH", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"])
+"""Environment variables of an isolated interpreter, besides ``LC_*``.
+
+It parses hostile files, and other variables may hold passwords. ``LD_LIBRARY_PATH`` is kept because some
+installations of Python do not start without it.
+"""
 
 _ISOLATED = "import sys; sys.path += [path for path in sys.argv[1:] if path not in sys.path]; "
 
@@ -33,8 +40,8 @@ _appended_directories: list[str] = []
 def leave_working_directory() -> None:
     """Take the working directory and every relative entry off the import path, here and for children.
 
-    The interpreter's own directories stay, and the one that this very package was loaded from, which is the
-    working directory in a checkout.
+    The interpreter's own directories stay, and the directory of this package, which is the working directory
+    in a checkout.
     """
     global _original_pythonpath
     relative = _relative_entries()
@@ -63,10 +70,10 @@ def safe_path() -> list[str]:
 
 
 def add_application_directory() -> None:
-    """Make the modules of the working directory importable, for an application that the user named.
+    """Make the modules of the working directory importable, for an application named by the user.
 
-    They come before installed packages, but never instead of the standard library or of what Penstock
-    imports. What ``leave_working_directory`` took away is given back.
+    They come before installed packages, but never replace the standard library or modules used by Penstock.
+    The PYTHONPATH removed by ``leave_working_directory`` is restored.
     """
     global _original_pythonpath
     if _original_pythonpath is not None:
@@ -76,7 +83,7 @@ def add_application_directory() -> None:
         if directory not in _application_directories:
             _application_directories.append(directory)
         if directory not in sys.path:
-            # For processes that the application starts: they get the path, not the finder.
+            # For child processes of the application, which get the path but not the finder.
             sys.path.append(directory)
             _appended_directories.append(directory)
         # A finder that was cached before the hook was there knows no reserved names.
@@ -93,7 +100,7 @@ def inherited_path() -> list[str]:
 
 
 class _ApplicationFinder:
-    """Finds top-level modules in the application's directories, except those with a reserved name."""
+    """Finds top-level modules in the application's directories, except reserved names."""
 
     @staticmethod
     def find_spec(
@@ -134,16 +141,18 @@ def _appended_directory(directory: str) -> "FileFinder":
 
 
 def isolated_command(code: str) -> list[str]:
-    """Command line of an interpreter that runs ``code`` and takes nothing from this process's environment.
+    """Command line of an isolated interpreter for ``code``, independent of the environment.
 
-    What this process can import, it can import as well, but after its own directories.
+    The modules of this process are importable there as well, after the interpreter's own directories.
     """
     return [sys.executable, "-I", "-c", _ISOLATED + code, *safe_path()]
 
 
 def isolated_environment() -> dict[str, str]:
-    """The environment without the variables that change how Python starts."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    """The few variables that an isolated interpreter needs: none that changes Python or holds a password."""
+    return {
+        name: value for name, value in os.environ.items() if name in KEPT_VARIABLES or name.startswith("LC_")
+    }
 
 
 def _relative_entries() -> list[str]:
@@ -160,7 +169,7 @@ def _working_directory() -> str | None:
 
 
 def _interpreter_directories() -> set[str]:
-    """The standard library, installed packages and this one: they are importable wherever one stands."""
+    """Directories of the standard library, of installed packages and of this one."""
     import site
 
     library = os.path.dirname(os.__file__)

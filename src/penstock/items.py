@@ -1,4 +1,4 @@
-"""What can be asked for: item types and their operations, names, keys, locks and priorities."""
+"""Item types with their operations, names, idempotency keys, lock keys and priorities."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ MATRIX: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "function": ("run",),
     }
 )
-"""Which operations each item type has; every other pair is refused."""
+"""Operations of each item type; every other pair is refused."""
 
 ITEM_TYPES: tuple[str, ...] = tuple(MATRIX)
 APPLICATIONS_ONLY: frozenset[str] = frozenset({"library"})
-"""Item types without a handler of Penstock's own: only an application can register one."""
+"""Item types without a built-in handler: an application has to register one."""
 OPERATIONS: tuple[str, ...] = ("ingest", "update", "delete", "scan", "run")
 
 
 def validate_pair(item_type: str, op: str) -> None:
-    """Refuse an item type, an operation or a pair that Penstock does not have."""
+    """Refuse an unknown item type, operation or pair of both."""
     if item_type not in ITEM_TYPES:
         raise UnknownItemType(_unknown("item type", item_type, ITEM_TYPES))
     if op not in OPERATIONS:
@@ -56,7 +56,7 @@ def validate_pair(item_type: str, op: str) -> None:
 
 
 def no_handler(item_type: str, op: str) -> NoHandler:
-    """The refusal of a job that no worker could do."""
+    """The error for a job without any handler."""
     known = "; ".join(
         f"{name} ({', '.join(ops)})" for name, ops in MATRIX.items() if name not in APPLICATIONS_ONLY
     )
@@ -66,15 +66,15 @@ def no_handler(item_type: str, op: str) -> NoHandler:
     )
 
 
-def _unknown(kind: str, word: object, known: Iterable[str]) -> str:
-    said = str(word)[:80]
-    close = difflib.get_close_matches(said, known, n=1)
+def _unknown(noun: str, given: object, known: Iterable[str]) -> str:
+    word = str(given)[:80]
+    close = difflib.get_close_matches(word, known, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
-    return f"unknown {kind} {said!r}{hint}; known are {', '.join(known)}"
+    return f"unknown {noun} {word!r}{hint}; known are {', '.join(known)}"
 
 
 def parse_payload(item_type: str, op: str, payload: Mapping[str, Any]) -> Payload:
-    """Check the pair and the payload's known fields. What is stored stays the caller's payload."""
+    """Check the pair and the payload's known fields. The stored payload is the caller's, unchanged."""
     validate_pair(item_type, op)
     parsed = read_payload(MODELS[item_type], op, payload, label=f"{item_type} {op} payload")
     if isinstance(parsed, DeleteTenantPayload):
@@ -83,12 +83,12 @@ def parse_payload(item_type: str, op: str, payload: Mapping[str, Any]) -> Payloa
 
 
 def idempotency_key(item_type: str, collection: str, payload: Payload) -> str:
-    """``{item_type}:{collection}:{16 hex}``, the hex of the SHA-256 of what identifies the request.
+    """``{item_type}:{collection}:{16 hex}``, the hex being the SHA-256 of the request's identity.
 
-    That is ``payload.identifier`` alone while all options are default. Options that are not are appended as
-    a line feed and their canonical JSON (keys sorted, no spaces, UTF-8), since they ask for another result:
-    ``/docs``, ``\\n``, ``{"include_code":true,"patterns":["*.md"]}``. The operation is no part of it, so that
-    an ingest and a delete of one file meet in one row. Functions have no identity but their caller's key.
+    The identity is ``payload.identifier`` alone while all options have their defaults. Other options are
+    appended as a line feed and canonical JSON (keys sorted, no spaces, UTF-8), since they change the result:
+    ``/docs``, ``\\n``, ``{"include_code":true,"patterns":["*.md"]}``. The operation is not included: an
+    ingest and a delete of one file meet in one row. Functions have only the key of their caller.
     """
     if isinstance(payload, FunctionPayload):
         raise TypeError("a function job has no key of its own; use function_key or a unique one")
@@ -96,12 +96,12 @@ def idempotency_key(item_type: str, collection: str, payload: Payload) -> str:
 
 
 def function_key(collection: str, key: str) -> str:
-    """The idempotency key of a function job whose caller gave ``key``."""
+    """The idempotency key of a function job for the caller's ``key``."""
     return f"function:{collection}:{_digest(validate_name('key', key))}"
 
 
 def lock_key(payload: Payload, *, tenant_id: str, branch: str, collection: str) -> str | None:
-    """What no other job may work on meanwhile: a document, or a function's entity. None: nothing to guard."""
+    """The lock of a job: its document, or its function's entity; None without either."""
     if isinstance(payload, FunctionPayload):
         return None if payload.entity_type is None else f"entity:{payload.entity_type}:{payload.entity_id}"
     if payload.lock_target is None:
@@ -130,7 +130,7 @@ def _digest(text: str) -> str:
 Source: TypeAlias = Literal["mcp", "cli", "http", "redis", "library", "watcher", "active_project", "bulk"]
 
 ASKED_AT = "asked_at"
-"""In a job's metadata: when the newest request for it came in, as ISO 8601."""
+"""Key in a job's metadata: time of the newest request for the job, as ISO 8601."""
 
 NOTE = 8
 FUNCTION = 5
@@ -139,9 +139,9 @@ LIBRARY_DOCS = 1
 
 PRIORITY_BY_DOOR: Mapping[str, int] = MappingProxyType(
     {
-        "mcp": 10,  # somebody waits for the answer
+        "mcp": 10,  # a person waits for the result
         "cli": 9,
-        "active_project": 7,  # a change the watcher saw in a project somebody works in
+        "active_project": 7,  # a change seen by the watcher in a project in use
         "http": 5,
         "redis": 5,
         "library": 5,
@@ -152,7 +152,7 @@ PRIORITY_BY_DOOR: Mapping[str, int] = MappingProxyType(
 
 
 def default_priority(door: Source, item_type: str, op: str) -> int:
-    """The priority of a job whose caller named none. What it is counts more than where it came from."""
+    """The default priority of a job. Its type counts more than its door."""
     if door == "bulk":
         return PRIORITY_BY_DOOR[door]
     if op == "scan":
@@ -161,19 +161,19 @@ def default_priority(door: Source, item_type: str, op: str) -> int:
         return NOTE
     if item_type == "function":
         return FUNCTION
-    # Removing a library is quick and somebody asked for it; only building one can wait.
+    # Removing a library is quick and was requested; only building one can wait.
     if item_type == "library" and op != "delete":
         return LIBRARY_DOCS
     return PRIORITY_BY_DOOR[door]
 
 
 def child_priority(parent_priority: int) -> int:
-    """One below the parent's, so that a big folder does not outrank the next request like it."""
+    """One below the parent's priority, so that a big folder does not outrank the next request."""
     return max(parent_priority - 1, 0)
 
 
 def validate_priority(value: int) -> int:
-    """Refuse what is not a whole number from 0 to 10."""
+    """Refuse a priority other than a whole number from 0 to 10."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10:
         raise InvalidPriority(f"priority must be a whole number from 0 to 10, got {str(value)[:80]!r}")
     return value
@@ -182,27 +182,27 @@ def validate_priority(value: int) -> int:
 NameKind: TypeAlias = Literal["tenant_id", "collection", "branch", "worker_id", "job_id", "key"]
 
 EVERY = "*"
-"""Stands for all tenants, or all collections, where something is paused."""
+"""All tenants, or all collections, in the scope of a pause."""
 
 _JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
-def validate_name(kind: NameKind, value: str) -> str:
-    """Refuse a name that is empty, too long, not printable, or padded with blanks."""
+def validate_name(field: NameKind, value: str) -> str:
+    """Refuse an empty, too long, unprintable or blank-padded name."""
     if not isinstance(value, str):
-        raise InvalidName(f"{kind} must be text, got {type(value).__name__}")
+        raise InvalidName(f"{field} must be text, got {type(value).__name__}")
     if not 1 <= len(value) <= 255:
-        raise InvalidName(f"{kind} must have 1 to 255 characters, got {len(value)}")
+        raise InvalidName(f"{field} must have 1 to 255 characters, got {len(value)}")
     if not value.isprintable() or value != value.strip():
-        raise InvalidName(f"{kind} must be printable, without blanks at its ends, got {value[:80]!a}")
-    if value == EVERY and kind in ("tenant_id", "collection"):
+        raise InvalidName(f"{field} must be printable, without blanks at its ends, got {value[:80]!a}")
+    if value == EVERY and field in ("tenant_id", "collection"):
         raise InvalidName(
-            f"{kind}: '*' stands for all of them, so none can have this name", remedy="Use another name."
+            f"{field}: '*' stands for all of them, so none can have this name", remedy="Use another name."
         )
-    if kind == "collection" and ":" in value:
-        # It stands between colons in the idempotency key.
+    if field == "collection" and ":" in value:
+        # The idempotency key has the collection between colons.
         raise InvalidName(f"collection must not contain ':', got {value[:80]!r}", remedy="Use '-' instead.")
-    if kind == "job_id" and not _JOB_ID.fullmatch(value):
+    if field == "job_id" and not _JOB_ID.fullmatch(value):
         raise InvalidName(
             f"job_id must be a letter or digit and up to 127 more of these or . _ : -, got {value[:80]!r}",
             remedy="Use an id such as rag-docs-1700000000-0a1b2c3d, or leave it out.",

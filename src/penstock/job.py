@@ -1,4 +1,4 @@
-"""The values of the queue: what a job is, what may be asked of the queue, and what it answers.
+"""Values of the queue: jobs, claims, requests to the queue and its results.
 
 All are frozen and know no store and no clock. Field names are the column names of ``unified_queue``.
 """
@@ -14,20 +14,20 @@ from typing import Any, TypeAlias
 import msgspec
 
 CHILDREN = "children"
-"""``waiting_for`` of a job that waits for the jobs it expanded into."""
+"""``waiting_for`` of a job with open child jobs."""
 
 SUSPECT = -2
-"""``turn`` of a job whose worker was lost: claimed first in its priority, and alone."""
+"""``turn`` of a job after the loss of its worker: claimed first in its priority, and alone."""
 
 RETURNED = -1
-"""``turn`` of a job that comes back (due retry, given back, woken from a lock): before the numbered ones."""
+"""``turn`` of a returning job (due retry, released, woken from a lock): before numbered turns."""
 
 Changes: TypeAlias = dict[str, Any]
-"""New values for some columns of one row, as the pure rules decide them and the engines write them."""
+"""New values for some columns of one row: decided by pure rules, written by the engines."""
 
 
 class Status(enum.StrEnum):
-    """Where a job stands. ``done``, ``failed`` and ``cancelled`` are its ends."""
+    """Status of a job. ``done``, ``failed`` and ``cancelled`` are final."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -40,7 +40,7 @@ ENDED = frozenset({Status.DONE, Status.FAILED, Status.CANCELLED})
 
 
 class Held(enum.StrEnum):
-    """Why a pending job cannot be claimed now."""
+    """Reason why a pending job cannot be claimed now."""
 
     TIME = "time"
     LOCK = "lock"
@@ -48,7 +48,7 @@ class Held(enum.StrEnum):
 
 
 class JobEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One departure from the plain path, kept in the job's bounded history."""
+    """One event in the bounded history of a job, such as a retry or a release."""
 
     at: datetime
     what: str
@@ -57,7 +57,7 @@ class JobEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FollowUp(msgspec.Struct, frozen=True):
-    """What was asked for while the job ran; its next run will do it."""
+    """A request submitted while the job ran, for its next run."""
 
     op: str
     payload_json: str
@@ -69,7 +69,7 @@ class FollowUp(msgspec.Struct, frozen=True):
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A validated request for one row. The service fills it; engines trust it."""
+    """A validated request for one row. Engines do not check the values again."""
 
     queue_id: str
     item_type: str
@@ -160,12 +160,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def waiting(self) -> bool:
-        """In progress without a worker: its children or its document have to end first."""
+        """True while in progress without a worker: child jobs or a document have to end first."""
         return self.status is Status.IN_PROGRESS and self.lease_until is None
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What a worker gets of a job it holds: enough to run it and to settle it, cheap to make."""
+    """The columns of a claimed job that a worker needs to run and settle it."""
 
     queue_id: str
     claim_number: int
@@ -201,7 +201,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class ClaimRequest(msgspec.Struct, frozen=True):
-    """Who asks for how much, and for how long it will be theirs without renewal."""
+    """A request for jobs: worker, number, and length of the leases."""
 
     worker_id: str
     limit: int = 1
@@ -214,9 +214,9 @@ class ClaimRequest(msgspec.Struct, frozen=True):
 
 
 class Settlement(msgspec.Struct, frozen=True, kw_only=True):
-    """How a claim ends. Made only by the functions of ``lifecycle``, which are named after what happened.
+    """The end of a claim. Made only by functions of ``lifecycle``, which are named after the event.
 
-    ``status`` is the state asked for: ``in_progress`` means the job waits (``waiting_for``) or, with
+    ``status`` is the requested status: ``in_progress`` means the job waits (``waiting_for``) or, with
     ``keep_lease``, goes on after adding some children.
     """
 
@@ -237,7 +237,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Beat(msgspec.Struct, frozen=True):
-    """Sign of life for one claim: how long to extend it (None: not now) and progress if it changed."""
+    """Heartbeat of one claim: new length of the lease (None: unchanged), and changed progress."""
 
     queue_id: str
     claim_number: int
@@ -246,14 +246,14 @@ class Beat(msgspec.Struct, frozen=True):
 
 
 class RenewResult(msgspec.Struct, frozen=True):
-    """Whether the claim is still held, and whether its job should stop."""
+    """Result of a heartbeat: claim still held, cancel requested."""
 
     held: bool
     cancel_requested: bool = False
 
 
 class AddResult(msgspec.Struct, frozen=True):
-    """The answer to one request: the row that will do it, in which of its runs, and whether it was there."""
+    """Result of adding one job: the row, the run for this request, and whether the row existed."""
 
     queue_id: str
     status: Status
@@ -262,7 +262,7 @@ class AddResult(msgspec.Struct, frozen=True):
 
 
 class QueueLimits(msgspec.Struct, frozen=True):
-    """Most pending top-level jobs the queue accepts; None is no limit."""
+    """Maximum numbers of pending top-level jobs; None is no limit."""
 
     indexing: int | None = None
     per_tenant: int | None = None
@@ -270,14 +270,14 @@ class QueueLimits(msgspec.Struct, frozen=True):
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """What one fused settle and claim did."""
+    """Result of one fused settle and claim."""
 
     settled: list[Status | None]
     claims: list[Claim]
 
 
 class CancelResult(msgspec.Struct, frozen=True):
-    """What a cancel did: ``was`` is the status found, None when there is no such job."""
+    """Result of a cancel: ``was`` is the former status, None for an unknown job."""
 
     queue_id: str
     was: Status | None
@@ -289,7 +289,7 @@ class CancelResult(msgspec.Struct, frozen=True):
 
 
 class RequeueResult(msgspec.Struct, frozen=True):
-    """What a requeue did: refused when the job has not ended badly, or when a live job stands in its way."""
+    """Result of a requeue: refused unless the job failed or was cancelled, and while a live job blocks it."""
 
     queue_id: str
     was: Status | None
@@ -303,7 +303,7 @@ class RequeueResult(msgspec.Struct, frozen=True):
 
 
 class Scope(msgspec.Struct, frozen=True, order=True):
-    """What is paused: a tenant, a collection, or a tenant's collection; ``*`` stands for any."""
+    """Scope of a pause: a tenant, a collection, or a tenant's collection; ``*`` stands for any."""
 
     tenant_id: str = "*"
     collection: str = "*"
@@ -313,7 +313,7 @@ class Scope(msgspec.Struct, frozen=True, order=True):
 
 
 class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """A closed list of equality filters, paged by id. Nothing free-form, so every engine can answer it."""
+    """Equality filters, paged by id. The list is closed, so every engine can support all of them."""
 
     statuses: frozenset[Status] = frozenset()
     item_type: str | None = None
@@ -336,20 +336,20 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """How many jobs would be claimed before this one (0 = next), and how many are pending in all."""
+    """Number of jobs ahead in the queue (0: this one is next), and of all pending jobs."""
 
     ahead: int
     length: int
 
 
 MISSED_HEARTBEATS = 2
-"""A worker that missed so many heartbeats counts as dead. Its leases decide when its jobs are taken back."""
+"""Heartbeats until a silent worker counts as dead. Its jobs are taken back when their leases end."""
 DOCUMENT_FILE: Mapping[str, str] = MappingProxyType({"documents": "in a file"})
 """Part of the info of a worker whose documents are in a file of its host."""
 
 
 class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker's last report about itself, for status pages and to tell whether it is alive."""
+    """The last report of a worker, for status pages and the check for live workers."""
 
     worker_id: str
     host: str
@@ -365,11 +365,11 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_document_file(self) -> bool:
-        """True where its documents are in a file of its host."""
+        """True for a worker with documents in a file of its host."""
         return DOCUMENT_FILE.items() <= self.info.items()
 
     def alive(self, now: datetime, heartbeat_s: float) -> bool:
-        """Tell whether it reported within the last two heartbeats."""
+        """Tell whether the worker reported within the last two heartbeats."""
         if self.seen_at is None:
             return False
         return now - self.seen_at < timedelta(seconds=MISSED_HEARTBEATS * heartbeat_s)

@@ -1,7 +1,7 @@
-"""What happened to a claim, as a ``Settlement``: the only way to make one.
+"""Events that end a claim, as functions which return a ``Settlement``.
 
-A worker says what happened (``done``, ``failed_attempt``, ``lease_lost`` …); ``transitions`` says what
-becomes of the row. docs/concepts/state-machine.md draws the whole.
+A worker reports the event (``done``, ``failed_attempt``, ``lease_lost`` …); ``transitions`` computes the new
+row. docs/concepts/state-machine.md has the drawing.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ TRANSITIONS: Mapping[Status, frozenset[Status]] = {
     Status.FAILED: frozenset({Status.PENDING, Status.IN_PROGRESS}),
     Status.CANCELLED: frozenset({Status.PENDING, Status.IN_PROGRESS}),
 }
-"""What may follow what. A failed parent goes back to in_progress when its children are retried."""
+"""Allowed status changes. A failed parent returns to in_progress when its children are retried."""
 
 TIMED_OUT = "ERR_JOB_TIMEOUT"
 FAILURE_CODES: Mapping[str, str] = {
     "ERR_JOB_TIMEOUT": "The job ran longer than its timeout. Final: it is not retried.",
     "ERR_WORKER_LOST": "The worker died or stopped renewing its lease. Spends a retry.",
     "ERR_STALE": "A task showed no progress and was reset by cleanup_stale_tasks; no retry is spent.",
-    "ERR_CHILDREN_FAILED": "Some of the jobs it expanded into failed; the message counts and names them.",
+    "ERR_CHILDREN_FAILED": "Some child jobs failed; the message counts and names them.",
 }
-"""Codes a job can carry in ``error_code`` that no exception has."""
+"""Values of ``error_code`` without an exception class."""
 
 
 def done(claim: Holder, *, result_json: str | None = None) -> Settlement:
@@ -55,7 +55,7 @@ def waits(
     children: tuple[NewJob, ...] = (),
     progress_json: str | None = None,
 ) -> Settlement:
-    """The handler's part is over; the job ends when its children, or its document, have ended."""
+    """End the handler's part; the job ends with its children, or with its document."""
     return Settlement(
         queue_id=claim.queue_id,
         claim_number=claim.claim_number,
@@ -68,7 +68,7 @@ def waits(
 
 
 def expanded(claim: Holder, children: tuple[NewJob, ...], *, progress_json: str | None = None) -> Settlement:
-    """Some children more; the worker keeps the claim. ``progress_json`` carries where to resume."""
+    """Add children while the worker keeps the claim; ``progress_json`` may hold a cursor to resume."""
     return Settlement(
         queue_id=claim.queue_id,
         claim_number=claim.claim_number,
@@ -88,7 +88,7 @@ def failed_attempt(
     schedule: retry.Backoff = retry.JOB_BACKOFF,
     jitter: float = 0.0,
 ) -> Settlement:
-    """A handler raised: try again later while it may help and retries are left, else the job has failed."""
+    """Retry after an error of the handler, or fail: without retries left, or for a permanent error."""
     if failure.kind == "cancelled":
         return cancelled_by_flag(claim)
     if failure.kind == "permanent" or claim.retry_count >= claim.max_retries:
@@ -112,7 +112,7 @@ def failed(claim: Holder, code: str, message: str) -> Settlement:
 
 
 def failed_by_hand(claim: Holder, code: str, message: str) -> Settlement:
-    """A person or another program says that the attempt failed. That spends a retry, if one is left."""
+    """Fail on request of a person or another program; spends a retry, if one is left."""
     spent = min(claim.retry_count + 1, claim.max_retries)
     return msgspec.structs.replace(failed(claim, code, message), retry_count=spent)
 
@@ -122,7 +122,7 @@ def timed_out(claim: Holder) -> Settlement:
 
 
 def cancelled_by_flag(claim: Holder) -> Settlement:
-    """The handler saw the cancel flag at a checkpoint, or was stopped because of it."""
+    """Cancel: the handler saw the flag at a checkpoint, or was stopped because of the flag."""
     return Settlement(
         queue_id=claim.queue_id,
         claim_number=claim.claim_number,
@@ -138,7 +138,7 @@ def cancelled_by_flag(claim: Holder) -> Settlement:
 def released(
     claim: Holder, reason: str, *, delay: timedelta = timedelta(0), code: str | None = None
 ) -> Settlement:
-    """Given back without spending a retry. With ``code`` the reason is shown as the job's error."""
+    """Release without spending a retry. With ``code`` the reason is shown as the job's error."""
     return _returned(
         claim,
         "released",
@@ -150,12 +150,12 @@ def released(
 
 
 def suspected(claim: Holder, reason: str) -> Settlement:
-    """Released unspent, but claimed alone from now on: it may be what stops the others of its batch."""
+    """Release without spending a retry, but claim alone from now on: it may crash its batch."""
     return msgspec.structs.replace(released(claim, reason), lost_count=claim.lost_count + 1)
 
 
 def lease_lost(claim: Holder, *, jitter: float = 0.0) -> Settlement:
-    """The worker died or went silent. That spends a retry; the first loss is due at once."""
+    """Retry after the worker died or went silent; spends a retry, the first time without a delay."""
     message = f"Worker lost in attempt {claim.retry_count + 1} of {claim.max_retries + 1}"
     if claim.retry_count >= claim.max_retries:
         lost = failed(claim, "ERR_WORKER_LOST", message)
@@ -191,5 +191,5 @@ def _returned(
 
 
 def printable(message: str) -> str:
-    """As every store can keep it: an error that quotes a file name may hold bytes that are no text."""
+    """Escape NUL and invalid UTF-8, which no store can keep; file names in messages may hold both."""
     return message.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")

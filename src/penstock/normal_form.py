@@ -11,22 +11,22 @@ from typing import Literal, TypeAlias
 Form: TypeAlias = Literal["NFC", "NFD", "NFKC", "NFKD"]
 
 _LONG = 64
-"""Marks in a row from which on they are sorted here: the library's own sort takes time with their square."""
+"""Length of a run of marks to sort here: the library's sort takes quadratic time."""
 
 _FIRST = "\u0300"
 MARKED = (range(0x300, 0x3400), range(0xA000, 0xAC00), range(0xF900, 0x1F000))
-"""Where combining marks stand among the codes: between lie the ideographs and Hangul."""
+"""Code ranges with combining marks; ideographs and Hangul lie between them."""
 DECOMPOSED = "\u0f73\u0f75\u0f81"
-"""Characters that are no marks but decompose into two."""
+"""Characters, not marks themselves, which decompose into two marks."""
 COMPATIBLE = "\uff9e\uff9f"
-"""The same for the forms of compatibility. Unicode promises that there will be no others."""
+"""The same for the compatibility forms. Unicode guarantees that the set stays closed."""
 
 
 def normalized(form: Form, text: str) -> str:
-    """The same as ``unicodedata.normalize``."""
+    """Normalise a text with the result of ``unicodedata.normalize``, in linear time."""
     if text.isascii():
         return text
-    # Of 64 marks in a row one stands at a place that 64 divides.
+    # Of 64 marks in a row, one is at an index divisible by 64.
     sample = text[::_LONG]
     if max(sample, default="") >= _FIRST and not marks().isdisjoint(sample):
         taken_apart: Form = "NFKD" if "K" in form else "NFD"
@@ -56,7 +56,7 @@ def _long_runs(text: str, sample: str) -> Iterator[tuple[int, int]]:
 
 
 def _in_order(form: Form, run: str) -> str:
-    """The canonical order: by class, and marks of one class as they stood."""
+    """Sort marks canonically: by combining class, stable within a class."""
     pieces: list[str] = []
     waiting: list[str] = []
     for mark in chain.from_iterable([unicodedata.normalize(form, char) for char in run]):
@@ -70,6 +70,6 @@ def _in_order(form: Form, run: str) -> str:
 
 @functools.cache
 def marks() -> frozenset[str]:
-    """Combining marks, and the characters that may become some."""
+    """Combining marks, and characters which decompose into some."""
     found = (char for char in map(chr, chain(*MARKED)) if unicodedata.combining(char))
     return frozenset((*found, *DECOMPOSED, *COMPATIBLE))

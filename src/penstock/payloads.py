@@ -1,7 +1,7 @@
-"""What each item type's payload must hold, and how a payload becomes the text that is stored.
+"""Payload models of the item types, and the encoding of payloads for storage.
 
-Unknown fields are let through and kept: the stored payload is the caller's own, the models only check the
-fields Penstock knows. A field that changes the result of the work is listed in ``OPTIONS``.
+Unknown fields are accepted and stored: the models only check the fields Penstock knows. Fields which change
+the result of a job are listed in ``OPTIONS``.
 """
 
 from __future__ import annotations
@@ -33,41 +33,42 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identifier(self) -> str:
-        """What two requests for the same thing have in common; hashed into the idempotency key."""
+        """The identity of a request; hashed into the idempotency key."""
         raise NotImplementedError
 
     @property
     def lock_target(self) -> str | None:
-        """The document that must not be worked on by two jobs at once."""
+        """The document to lock while a job works on it."""
         return None
 
     def check(self, op: str) -> None:
-        """Refuse what this operation cannot work with."""
+        """Refuse a payload which lacks fields for this operation."""
 
     def changed_options(self) -> dict[str, object]:
-        """The options that differ from their defaults."""
+        """Options with a value other than the default."""
         defaults = _option_defaults(type(self))
         return {name: value for name in self.OPTIONS if (value := getattr(self, name)) != defaults[name]}
 
 
 @functools.cache
 def _option_defaults(model: type[Payload]) -> dict[str, object]:
-    # Cached: msgspec works the annotations out anew at each call, fifty times the cost of the key itself.
+    # Cached: msgspec evaluates the annotations at each call, fifty times the cost of the key itself.
     return {
         field.name: field.default for field in msgspec.structs.fields(model) if field.name in model.OPTIONS
     }
 
 
 SMALLEST_CHUNK, USUAL_CHUNK, LARGEST_CHUNK = 16, 512, 8_192
-"""In tokens. The words of a larger one need not fit into an entry of PostgreSQL's index, which is 1 MB."""
+"""In tokens. The words of a larger chunk may exceed PostgreSQL's limit of 1 MB for an index entry."""
 
 
 class Chunked(Payload, frozen=True, kw_only=True):
-    """How the text is cut; None leaves it to the pipeline."""
+    """Chunk size and overlap; None means the pipeline's defaults."""
 
     OPTIONS: ClassVar[tuple[str, ...]] = ("chunk_size", "chunk_overlap")
     chunk_size: Annotated[int, Meta(ge=SMALLEST_CHUNK, le=LARGEST_CHUNK)] | None = None
     chunk_overlap: Count | None = None
+    gate: Literal["page", "document"] = "page"  # no option: it changes the order of the work, not its result
 
     def __post_init__(self) -> None:
         most = (self.chunk_size or USUAL_CHUNK) // 2
@@ -76,10 +77,10 @@ class Chunked(Payload, frozen=True, kw_only=True):
 
 
 class ContentPayload(Chunked, frozen=True, kw_only=True):
-    """A note: its text, or the id of an earlier one."""
+    """A note, by text or by the id of an earlier note."""
 
     content: str | None = None
-    # S0's three, and `api` for programs. Which door brought the note is the job's submitted_by, not this.
+    # The specification's three, and `api` for programs. The door is in the job's submitted_by, not here.
     source_type: Literal["scratchbook", "mcp", "clipboard", "api"] = "scratchbook"
     main_tag: Text | None = None
     full_tag: Annotated[str, Meta(pattern=r"^[^/]+(/[^/]+)*\Z")] | None = None
@@ -107,7 +108,7 @@ class ContentPayload(Chunked, frozen=True, kw_only=True):
 
 
 class FilePayload(Chunked, frozen=True, kw_only=True, omit_defaults=True):
-    """One file, read by the worker when its turn comes."""
+    """One file, read by the worker when the job runs."""
 
     file_path: str
     file_type: Text | None = None
@@ -128,7 +129,7 @@ class FilePayload(Chunked, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Walked(Chunked, frozen=True, kw_only=True):
-    """Which files below a root are taken. Depth None: all the way down."""
+    """Filters for the files below a root. Depth None: all levels."""
 
     OPTIONS: ClassVar[tuple[str, ...]] = (
         *Chunked.OPTIONS,
@@ -139,7 +140,7 @@ class Walked(Chunked, frozen=True, kw_only=True):
         "include_code",
     )
     recursive: bool = True
-    # S0's 10 is an example; as a default it would leave deep files out without being asked.
+    # No default depth: a limit would silently leave out deep files.
     recursive_depth: Count | None = None
     patterns: tuple[Text, ...] = ()
     ignore_patterns: tuple[Text, ...] = ()
@@ -161,7 +162,7 @@ class FolderPayload(Walked, frozen=True, kw_only=True):
 
 
 class ProjectPayload(Walked, frozen=True, kw_only=True):
-    """A source tree, walked the way git sees it. Unlike a folder it is not much without its code."""
+    """A source tree, walked by git's rules. Unlike for a folder, code is included by default."""
 
     project_root: str
     git_remote: Text | None = None
@@ -238,11 +239,11 @@ class RenamePayload(Payload, frozen=True, kw_only=True):
 
 
 class FunctionPayload(Payload, frozen=True, kw_only=True):
-    """A registered function, its arguments, and the entity it works on."""
+    """A registered function with arguments and entity."""
 
     function_name: ShortText
     payload: dict[str, Any] | None = None
-    # No colon in the type: it ends there in the lock's name.
+    # No colon in the type: in the lock key a colon ends the type.
     entity_type: Annotated[str, Meta(pattern=r"^[^:]{1,255}\Z")] | None = None
     entity_id: ShortText | None = None
 
@@ -267,8 +268,8 @@ MODELS: Mapping[str, type[Payload]] = MappingProxyType(
 
 
 def normal_path(path: str) -> str:
-    """The path without doubled or trailing slashes, ``.`` and ``..``; textual, no file system is asked."""
-    # POSIX lets exactly two leading slashes mean something else; no system Penstock runs on uses that.
+    """The path without doubled or trailing slashes, ``.`` and ``..``; the file system is not read."""
+    # POSIX allows a special meaning for exactly two leading slashes; no supported system uses it.
     return posixpath.normpath("/" + path.lstrip("/")) if path.startswith("/") else posixpath.normpath(path)
 
 
@@ -279,24 +280,24 @@ def _require_absolute(payload: Payload, field: str) -> None:
 
 
 def read_payload(model: type[Payload], op: str, payload: Mapping[str, Any], *, label: str) -> Payload:
-    """Check a payload against its model; ``label`` begins the message of a refusal."""
-    # A dict first: whether something is a mapping takes longer to find out.
+    """Check a payload against a model; ``label`` is the start of error messages."""
+    # A dict first: the test for a mapping is slower.
     if not isinstance(payload, dict | Mapping):
         raise InvalidPayload(f"{label}: expected an object, got {type(payload).__name__}")
     try:
         checked = msgspec.convert(payload, model)
         checked.check(op)
     except msgspec.ValidationError as error:
-        # msgspec wraps what __post_init__ raises; the refusal inside is the exact one.
+        # msgspec wraps errors of __post_init__; the wrapped error is the exact one.
         refusal = error.__cause__ if isinstance(error.__cause__, InvalidRequest) else None
-        kind = type(refusal) if refusal else InvalidPayload
-        raise kind(f"{label}: {refusal or _readable(str(error), model)}") from None
+        error_class = type(refusal) if refusal else InvalidPayload
+        raise error_class(f"{label}: {refusal or _readable(str(error), model)}") from None
     except InvalidPayload as refusal:
         raise InvalidPayload(f"{label}: {refusal}") from None
     return checked
 
 
-# What msgspec would tell as a regular expression.
+# Replaces the regular expressions in messages of msgspec.
 _EXPECTED = {
     "file_hash": "'sha256:' and 64 lower-case hex digits",
     "full_tag": "tags joined by '/', such as a/b/c",
@@ -326,20 +327,20 @@ _decoder = msgspec.json.Decoder()
 
 
 def encode_payload(payload: Mapping[str, Any], *, max_bytes: int | None) -> str:
-    """The payload as compact JSON text that reads back as it was given; ``max_bytes`` None: of any size."""
+    """Encode a payload as compact JSON; refuse values which JSON would change, and too large ones."""
     if not isinstance(payload, dict | Mapping):
         raise InvalidPayload(f"payload: expected an object, got {type(payload).__name__}")
     return encode_strictly("payload", dict(payload), max_bytes=max_bytes)
 
 
 def encode_strictly(what: str, value: object, *, max_bytes: int | None) -> str:
-    """Compact JSON text that reads back as it was given; ``what`` is its name where it is refused."""
+    """Encode a value as compact JSON that decodes to the same value; ``what`` names it in errors."""
     try:
         encoded = _encode(what, value)
         if max_bytes is not None and len(encoded) > max_bytes:
             raise PayloadTooLarge(f"{what} is {len(encoded):,} bytes, the limit is {max_bytes:,}")
-        # msgspec writes NaN as null, bytes as base64, the key 1 as "1": none comes back as it went in.
-        # Naming the place costs a walk in Python, so only what looks suspicious is walked.
+        # msgspec writes NaN as null, bytes as base64, the key 1 as "1": none of them decodes to the same.
+        # To name the place takes a walk in Python, so only suspicious values are walked.
         if b"\\u0000" in encoded or _decoder.decode(encoded) != value:
             _refuse_first_flaw(what, value)
     except RecursionError:
@@ -356,10 +357,10 @@ def _encode(what: str, value: object) -> bytes:
 
 
 def _refuse_first_flaw(what: str, value: object) -> None:
-    """Walk the value and name a place that cannot be kept. Tuples pass: they come back as lists."""
+    """Walk the value and raise for the first flaw. Tuples pass: they become lists."""
     places: list[tuple[str, object]] = [(what, value)]
     walked: set[int] = set()
-    for place, value in places:  # it grows meanwhile, so that the outermost flaw is found first
+    for place, value in places:  # the list grows, so that the outermost flaw is found first
         if not isinstance(value, dict | list | tuple):
             _refuse_flawed_leaf(place, value)
         elif id(value) not in walked:  # a payload may contain itself

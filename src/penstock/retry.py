@@ -1,6 +1,6 @@
-"""When to try again: the back-off schedules, and which errors are worth another attempt.
+"""Back-off schedules, and the classification of errors as transient or permanent.
 
-Pure: chance comes in as ``jitter``, time is added by the caller.
+Pure: the caller draws the ``jitter`` and adds the time.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from penstock import errors
 Kind: TypeAlias = Literal["transient", "permanent", "cancelled"]
 
 JITTER = 0.1
-"""A delay varies by this share of itself, so that jobs that failed together do not return together."""
+"""Share by which a delay varies, so that jobs failed together do not return together."""
 
 MAX_RETRY_AFTER = timedelta(hours=1)
-"""A server's Retry-After is believed up to here; a longer one would park a job out of sight."""
+"""Longest accepted Retry-After of a server."""
 
 
 class Backoff(msgspec.Struct, frozen=True):
@@ -31,16 +31,16 @@ class Backoff(msgspec.Struct, frozen=True):
     cap: int = 300
 
     def seconds(self, retry_number: int) -> int:
-        """The delay before the n-th retry, without jitter. The first retry is number 1."""
+        """The delay before the n-th retry, counted from 1, without jitter."""
         if retry_number < 1:
             raise ValueError(f"retries are numbered from 1, got {retry_number}")
         if retry_number <= len(self.steps):
             return self.steps[retry_number - 1]
         exponent = self.steps[-1].bit_length() + retry_number - len(self.steps) - 1
-        # 2**exponent is not computed beyond the cap: the number of retries is the caller's.
+        # 2**exponent is not computed beyond the cap: callers choose the number of retries.
         return self.cap if exponent >= self.cap.bit_length() else min(2**exponent, self.cap)
 
-    def __str__(self) -> str:
+    def summary(self) -> str:
         """The first three delays and the longest, such as ``1, 2, 4 … 300``."""
         return f"{', '.join(str(self.seconds(number)) for number in (1, 2, 3))} … {self.cap}"
 
@@ -53,15 +53,15 @@ FUNCTION_BACKOFF = Backoff((1,))
 
 
 def delay(schedule: Backoff, retry_number: int, *, jitter: float) -> timedelta:
-    """How long to wait before the n-th retry; ``jitter`` is drawn from [-1, 1] by the caller."""
+    """The delay before the n-th retry; the caller draws ``jitter`` from [-1, 1]."""
     if not -1 <= jitter <= 1:
         raise ValueError(f"jitter must lie in [-1, 1], got {jitter}")
-    # Whole milliseconds: all that the stores keep.
+    # Stores keep whole milliseconds.
     return timedelta(milliseconds=round(1000 * schedule.seconds(retry_number) * (1 + JITTER * jitter)))
 
 
 class Classification(msgspec.Struct, frozen=True):
-    """What a failure means for the job: try again or not, and its code in the row."""
+    """Class of a failure: transient or permanent, and the error code for the row."""
 
     kind: Kind
     code: str
@@ -71,15 +71,15 @@ class Classification(msgspec.Struct, frozen=True):
 FAILURE_CODES: Mapping[str, str] = MappingProxyType(
     {
         "ERR_BAD_PATH": "The path is too long, loops, or takes a file for a directory or the reverse.",
-        "ERR_BUSY": "Something else was using the resource.",
+        "ERR_BUSY": "The resource was in use.",
         "ERR_CERTIFICATE": "The server's certificate was not accepted; check its name, date and authority.",
         "ERR_DISK_FULL": "No space was left; free some.",
         "ERR_FILE_NOT_FOUND": "The file is not there.",
         "ERR_IO": "The device reported an error.",
         "ERR_NETWORK": "The other side could not be reached, or the connection broke.",
-        "ERR_NOT_FOUND": "The service answered that it has no such thing (404, 410).",
+        "ERR_NOT_FOUND": "The service does not have the requested thing (404, 410).",
         "ERR_OUT_OF_MEMORY": "The process ran out of memory; run fewer workers, or smaller batches.",
-        "ERR_PARSE": "The content is not what its type promises, or is damaged.",
+        "ERR_PARSE": "The content does not match its type, or is damaged.",
         "ERR_PERMISSION": "This user may not read the file, or the service refused the credentials.",
         "ERR_RATE_LIMITED": "The service asked for fewer requests (429).",
         "ERR_READ_ONLY": "The file system is mounted read-only.",
@@ -88,14 +88,14 @@ FAILURE_CODES: Mapping[str, str] = MappingProxyType(
         "ERR_TIMEOUT": "A call took too long.",
         "ERR_TOO_LARGE": "The file or request is larger than allowed (413).",
         "ERR_TOO_MANY_FILES": "Too many files were open; raise the limit or run fewer workers.",
-        "ERR_UNKNOWN": "An error of a kind not in the table; the message has its text.",
+        "ERR_UNKNOWN": "An error without an entry in the table; see the message.",
         "ERR_UNSUPPORTED_TYPE": "The service does not take this type of content (415).",
     }
 )
-"""Codes a job's row can carry besides those of the classes in errors.py and those an application chooses."""
+"""Values of ``error_code`` besides those of the error classes and of applications."""
 
-# None as the code: the error's own. Classes that are costly to import stand here by name; the most specific
-# class of an error decides, so the order of the rows means nothing.
+# None as the code: the error's own. Classes costly to import are given by name. The most specific class of an
+# error decides, so the order of the rows has no meaning.
 _TYPES: tuple[tuple[Kind, str | None, tuple[type[BaseException] | str, ...]], ...] = (
     ("permanent", "ERR_FILE_NOT_FOUND", (FileNotFoundError,)),
     ("permanent", "ERR_BAD_PATH", (IsADirectoryError, NotADirectoryError)),
@@ -121,7 +121,7 @@ _TYPES: tuple[tuple[Kind, str | None, tuple[type[BaseException] | str, ...]], ..
     ("transient", "ERR_OUT_OF_MEMORY", (MemoryError,)),
     ("transient", "ERR_TIMEOUT", (TimeoutError, "subprocess.TimeoutExpired")),
     ("transient", "ERR_NETWORK", (ConnectionError, "http.client.HTTPException")),
-    # These two keep numbers of their own where other OSErrors keep an errno.
+    # These two have numbers of their own instead of an errno.
     ("transient", "ERR_NETWORK", ("socket.gaierror", "ssl.SSLError")),
     ("cancelled", None, (errors.Cancelled,)),
 )
@@ -159,16 +159,16 @@ _BY_STATUS = {status: (kind, code) for kind, code, statuses in _STATUSES for sta
 
 
 def classify(error: BaseException) -> Classification:
-    """What this error means. One not in the table is judged by its cause, else is worth another attempt."""
+    """Classify an error. One not in the table has the class of its cause, else is transient."""
     for link in _chain(error):
-        verdict = _by_status(link) or _by_type(link)
-        if verdict is not None:
-            return verdict
+        found = _by_status(link) or _by_type(link)
+        if found is not None:
+            return found
     return Classification("transient", "ERR_UNKNOWN")
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what caused it, as told by ``raise … from`` and by URLError's ``reason``."""
+    """The error and its causes, from ``raise … from`` and URLError's ``reason``."""
     seen: set[int] = set()
     link: object = error
     while isinstance(link, BaseException) and id(link) not in seen:
@@ -197,11 +197,11 @@ def _own_code(error: BaseException) -> str:
 
 
 def _by_status(error: BaseException) -> Classification | None:
-    """Judge by an HTTP status, wherever the client library in use keeps it."""
+    """Classify by an HTTP status, in the attributes of the common client libraries."""
     response = getattr(error, "response", None)
     candidates = (getattr(error, name, None) for name in ("status_code", "status", "code"))
     for status in (*candidates, getattr(response, "status_code", None), getattr(response, "status", None)):
-        # SystemExit.code and process exit codes are small numbers; only HTTP's own errors count.
+        # SystemExit.code and process exit codes are small numbers; only HTTP errors count.
         if isinstance(status, int) and 400 <= status <= 599:
             fallback: tuple[Kind, str] = (
                 ("permanent", "ERR_REFUSED") if status < 500 else ("transient", "ERR_SERVICE")
@@ -213,14 +213,14 @@ def _by_status(error: BaseException) -> Classification | None:
 
 
 def _retry_after(source: object) -> timedelta | None:
-    """From a ``retry_after`` attribute or a Retry-After header in seconds; its date form is ignored."""
+    """Read a ``retry_after`` attribute or a Retry-After header in seconds; dates are ignored."""
     value = getattr(source, "retry_after", None)
     if value is None:
         headers = getattr(source, "headers", None)
         get = getattr(headers, "get", None)
         value = (get("Retry-After") or get("retry-after")) if callable(get) else None
     if isinstance(value, timedelta):
-        return max(value, timedelta(0))  # the application's own wish, not a server's
+        return max(value, timedelta(0))  # chosen by the application, not by a server
     try:
         seconds = float(value) if isinstance(value, int | float | str) else -1.0
     except ValueError:

@@ -1,4 +1,4 @@
-"""Row counts by status, reason to be held and item type, as a store keeps them while its rows change."""
+"""Row counts by status, hold reason and item type, kept by the stores."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, TypeAlias
 from penstock.job import Held, Job, JobQuery, Status
 
 Class: TypeAlias = tuple[Status, Held | None, str]
-"""Status, reason to be held, item type."""
+"""Status, hold reason, item type."""
 
 
 class RowCounts(NamedTuple):
-    """Rows by kind; not ``exact``: some of the numbers are estimates."""
+    """Rows by class; not ``exact``: some of the numbers are estimates."""
 
     counts: Mapping[Class, int]
     exact: bool = True
@@ -29,13 +29,13 @@ def class_of(job: Job) -> Class:
 
 
 def can_answer(query: JobQuery, by: Sequence[str]) -> bool:
-    """Whether the counts tell apart all that the question does."""
-    asked = {name for name in query.__struct_fields__ if getattr(query, name) not in (None, frozenset())}
-    return set(by) <= set(COLUMNS) and asked - _PAGING <= _FILTERS
+    """Tell whether the counts are fine enough for the query."""
+    filtered = {name for name in query.__struct_fields__ if getattr(query, name) not in (None, frozenset())}
+    return set(by) <= set(COLUMNS) and filtered - _PAGING <= _FILTERS
 
 
 def answer(counts: Mapping[Class, int], query: JobQuery, by: Sequence[str]) -> dict[tuple[Any, ...], int]:
-    """The same as counting the rows one by one; only for what ``can_answer``."""
+    """Count rows by the given columns from the classes; only after ``can_answer``."""
     places = [COLUMNS.index(name) for name in by]
     found: Counter[tuple[Any, ...]] = Counter()
     for each, number in counts.items():
@@ -51,22 +51,22 @@ def answer(counts: Mapping[Class, int], query: JobQuery, by: Sequence[str]) -> d
 
 
 BOUND = 1_000
-"""Rows of one kind that are counted one by one where a store has to estimate more."""
+"""Number up to which the rows of one class are counted; larger numbers are estimated."""
 
 _WITH_INDEX = frozenset({Status.PENDING, Status.IN_PROGRESS, Status.FAILED})
-"""Statuses whose rows are counted up to the bound."""
+"""Statuses with an index, counted up to the bound."""
 
 
 def combined(counted: Mapping[Class, int], sample: Mapping[Class, int], share: float) -> RowCounts:
-    """Counts of kinds below the bound; of the others what a sample, one row in ``share``, lets expect."""
+    """Combine exact counts below the bound with estimates from a sample of one row in ``share``."""
     groups: Counter[tuple[Status, Held | None]] = Counter()
     for (status, held, _), number in counted.items():
         groups[status, held] += number
     full = {group for group, number in groups.items() if number >= BOUND}
-    exact = {kind: number for kind, number in counted.items() if kind[:2] not in full}
+    exact = {each: number for each, number in counted.items() if each[:2] not in full}
     guessed = {
-        kind: round(number * share)
-        for kind, number in sample.items()
-        if kind[0] not in _WITH_INDEX or kind[:2] in full
+        each: round(number * share)
+        for each, number in sample.items()
+        if each[0] not in _WITH_INDEX or each[:2] in full
     }
     return RowCounts(exact | guessed, exact=False)

@@ -1,4 +1,4 @@
-"""The types a setting can have: what each allows, in words, and how a value becomes one."""
+"""Types of settings: description of the allowed values, and parser."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.items import ITEM_TYPES, NameKind, validate_name
 
 
 class SettingType(NamedTuple):
-    """A type of setting: what it allows, in words, and how a value is read; ``read`` raises ValueError."""
+    """A type of setting: allowed values in words, and the parser ``read``, which raises ValueError."""
 
     allowed: str
     read: Callable[[Any], Any]
@@ -45,7 +45,7 @@ def seconds(low: float, high: float) -> SettingType:
 
 
 def _within(number: float, low: float, high: float) -> float:
-    # Not `number < low or number > high`: NaN would pass that.
+    # Not `number < low or number > high`: NaN would pass.
     if not low <= number <= high:
         raise ValueError
     return number
@@ -62,10 +62,10 @@ def _yes_or_no(value: Any) -> bool:
 
 def word(*words: str) -> SettingType:
     def read(value: Any) -> str:
-        said = str(value).strip().upper()
-        if said not in words:
+        given = str(value).strip().upper()
+        if given not in words:
             raise ValueError
-        return said
+        return given
 
     return SettingType(" or ".join(words), read)
 
@@ -75,8 +75,8 @@ def lower_word(*words: str) -> SettingType:
     return SettingType(" or ".join(words), lambda value: upper.read(value).lower())
 
 
-def name(kind: NameKind) -> SettingType:
-    return SettingType("1 to 255 printable characters", lambda value: validate_name(kind, value))
+def name(field: NameKind) -> SettingType:
+    return SettingType("1 to 255 printable characters", lambda value: validate_name(field, value))
 
 
 def _directory(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The state directory: where a project, or else a user, keeps the queue and everything beside it."""
+"""The state directory of a project or user, with the default queue and other files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def default_state(environ: Mapping[str, str]) -> str:
 
 
 def _project_state() -> Path | None:
-    """The nearest ``.penstock`` upwards that this user owns; another user's, as in /tmp, is not trusted."""
+    """The nearest ``.penstock`` upwards owned by this user; another user's, as in /tmp, is not trusted."""
     try:
         here = Path.cwd()
         for directory in (here, *here.parents):
@@ -37,7 +37,7 @@ def _project_state() -> Path | None:
 
 
 def absolute(path: str, environ: Mapping[str, str]) -> Path:
-    """The directory with ``~`` expanded. A later change of the working directory does not change it."""
+    """The absolute directory with ``~`` expanded, fixed before the working directory can change."""
     if re.match(r"~(/|$)", path) and environ.get("HOME"):
         path = environ["HOME"] + path[1:]
     try:

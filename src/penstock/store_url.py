@@ -1,4 +1,4 @@
-"""Store URLs: which engine they name, where its file lies, and how they are shown without a password."""
+"""Store URLs: engine, path of the file, and the URL without its password."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENCODE_PASSWORD = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StoreUrl:
-    """The URL of a queue, a catalog or a Redis server. Its text may hold a password; ``masked`` does not."""
+    """The URL of a queue, a catalog or a Redis server. ``text`` may hold a password, ``masked`` does not."""
 
     text: str = dataclasses.field(repr=False)
 
@@ -56,7 +56,7 @@ class StoreUrl:
 
     @property
     def many_hosts(self) -> bool:
-        """True where the store is a server that processes on many hosts can reach."""
+        """True where the store is a server for processes on many hosts."""
         return self.engine in ("postgres", "redis")
 
     @property
@@ -66,12 +66,12 @@ class StoreUrl:
 
     @property
     def path(self) -> Path:
-        """The absolute path of the SQLite file or JSONL directory; a URL that names none is refused."""
+        """The absolute path of the SQLite file or JSONL directory; a URL without a path is refused."""
         return _sqlite_path(self) if self.engine == "sqlite" else _jsonl_path(self)
 
     @property
     def resolved(self) -> str:
-        """The URL with the path of a file absolute and its links followed, the same however it is spelled."""
+        """The URL with an absolute path and links followed, so that all spellings of a store are equal."""
         if self.engine == "sqlite":
             return f"sqlite:///{self.path.resolve()}"
         return f"jsonl://{self.path.resolve()}" if self.engine == "jsonl" else self.text
@@ -80,16 +80,16 @@ class StoreUrl:
 
     @property
     def masked(self) -> str:
-        """The URL with its password, and any in its query, replaced by ``***``.
+        """The URL with ``***`` in place of the password and of passwords in the query.
 
-        Where it is not clear which part is the password, everything that may belong to it is replaced.
+        Where the end of the password is not clear, everything that may belong to it is replaced.
         """
         start, end = _password_span(self.text)
         shown = self.text[:start] + (MASK if end > start else "") + self.text[end:]
         return _SECRET_OPTION.sub(rf"\1{MASK}", shown)
 
     def mask_in(self, text: str) -> str:
-        """Remove the URL's password, and parts of it, from a text such as a driver's error message."""
+        """Remove the URL's password and its parts from a text such as a driver's error message."""
         start, end = _password_span(self.text)
         secrets = [self.text[start:end], *re.split(r"[@/?#:]", self.text[start:end])]
         secrets += [found[2] for found in _SECRET_OPTION.finditer(self.text)]
@@ -102,7 +102,7 @@ class StoreUrl:
     # PostgreSQL.
 
     def split_schema(self) -> tuple[str, str | None]:
-        """Split off ``?schema=NAME``, Penstock's own part: the URL as libpq takes it, and the schema."""
+        """Split off ``?schema=NAME``, which libpq does not know: the URL for libpq, and the schema."""
         address, question, query = self.text.rpartition("?")
         if not question:
             return self.text, None
@@ -143,7 +143,7 @@ def _jsonl_path(url: StoreUrl) -> Path:
 
 def _absolute(name: str) -> Path:
     try:
-        # Fixed now: a later change of the working directory must not change where the store is.
+        # Absolute at once: a later change of the working directory must not change the store.
         return Path(name).expanduser().absolute()
     except RuntimeError:
         raise InvalidSetting(f"{name[:200]!r}: there is no such home directory") from None
@@ -157,7 +157,7 @@ _SECRET_OPTION = re.compile(
 )
 _SCHEME = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*://|(?:postgres(?:ql)?|rediss?|unix|sqlite|jsonl):?/*)")
 _HOSTS = re.compile(r"(?:(?:\[[^\]]*\]|[^:,\[\]]*)(?::[0-9]*)?(?:,|$))*")
-"""Hosts with ports, as they stand where no user is named."""
+"""Hosts with ports, in a URL without a user."""
 _QUERY = re.compile(r"[^?@]*\?(?:[\w.-]+=[^&]*(?:&|$))*")
 _FILES = re.compile(r"\s*(?:sqlite|jsonl|file)://")
 _SHORTEST_SECRET = 3

@@ -1,7 +1,7 @@
-"""What becomes of a row: pure functions from a job and an event to the values that change.
+"""Transitions of rows: pure functions from a job and an event to the changed columns.
 
-Engines apply them inside a transaction that holds the row. ``turn: None`` in changes means: number it anew.
-docs/concepts/state-machine.md draws the whole.
+Engines apply them inside a transaction that holds the row. ``turn: None`` in changes means a new turn number.
+docs/concepts/state-machine.md has the drawing.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from penstock.job import (
 from penstock.lifecycle import cancelled_by_flag, done, failed
 
 HISTORY_LIMIT = 20
-FOLLOW_UP_NOTE = "goes on with the follow-up"
+FOLLOW_UP_NOTE = "continues as the follow-up"
 NOTE_LIMIT = 500
 
 _encode = msgspec.json.Encoder().encode
 
 
 def added(new: NewJob, now: datetime, turn: int, parent: Job | None = None) -> Job:
-    """``parent``: whose child it is."""
+    """The row of a new job, or of a child of ``parent``."""
     later = new.run_at is not None and new.run_at > now
     return Job(
         queue_id=new.queue_id,
@@ -67,7 +67,7 @@ def added(new: NewJob, now: datetime, turn: int, parent: Job | None = None) -> J
 
 
 def coalesced(job: Job, new: NewJob, now: datetime) -> Changes:
-    """The same thing is asked for again. What comes of it depends on whether the job runs already."""
+    """Merge a duplicate request into a live job; into its follow-up if the job is running."""
     if job.status is Status.IN_PROGRESS:
         return _followed(job, new, now)
     changes: Changes = {
@@ -80,8 +80,8 @@ def coalesced(job: Job, new: NewJob, now: datetime) -> Changes:
         "updated_at": now,
     }
     if job.started_at is not None:
-        # It has begun, and waits to be tried again: what it had done by children by then is asked for anew.
-        changes |= _anew(job)
+        # The job has begun and waits for a retry: its children belong to the former request.
+        changes |= _new_run(job)
     if new.priority > job.priority:
         changes["priority"] = new.priority
         if job.turn >= 0 and job.held is not Held.PAUSE:
@@ -108,7 +108,7 @@ def _followed(job: Job, new: NewJob, now: datetime) -> Changes:
     )
     changes: Changes = {"followup_json": _encode(followup).decode(), "updated_at": now}
     if new.op == "delete" and job.op != "delete":
-        # What is running is about to be thrown away.
+        # The result of the running work would be deleted at once.
         changes["cancel_requested"] = True
     return changes
 
@@ -126,7 +126,7 @@ def claimed(job: Job, request: ClaimRequest, now: datetime) -> Changes:
 
 
 def started(job: Job, request: ClaimRequest, now: datetime) -> Changes:
-    """Claimed by its id: also a job that waits for its time."""
+    """Claim a job by id, also one held until a time."""
     return claimed(job, request, now) | {"held": None, "run_at": None}
 
 
@@ -140,7 +140,7 @@ def renewed(beat: Beat, now: datetime) -> Changes:
 
 
 def settled(job: Job, settlement: Settlement, now: datetime) -> Changes:
-    """What the row becomes. ``job`` already counts the settlement's children."""
+    """Apply a settlement. ``job`` already counts the settlement's children."""
     if settlement.keep_lease:
         progress = settlement.progress_json or job.progress_json
         return {"progress_json": progress, "updated_at": now}
@@ -151,7 +151,7 @@ def settled(job: Job, settlement: Settlement, now: datetime) -> Changes:
             return settled(job, cancelled_by_flag(job), now)
         return _back(job, settlement, now)
     if job.children_open and settlement.status is not Status.FAILED:
-        # Neither done nor cancelled before its children have ended.
+        # A job is neither done nor cancelled before its children have ended.
         cancelling = job.cancel_requested or settlement.status is Status.CANCELLED
         held = _waiting(job, msgspec.structs.replace(settlement, waiting_for=CHILDREN), now)
         return held | {"cancel_requested": cancelling}
@@ -159,7 +159,7 @@ def settled(job: Job, settlement: Settlement, now: datetime) -> Changes:
 
 
 def children_ended(job: Job, now: datetime, total: int, failed_ids: list[str]) -> Changes:
-    """A waiting parent whose last child has ended ends too."""
+    """End a waiting parent after its last child."""
     if job.children_failed:
         noun = "files" if job.item_type in ("folder", "project", "library") else "children"
         named = ", ".join(failed_ids) + (", …" if job.children_failed > len(failed_ids) else "")
@@ -171,9 +171,9 @@ def children_ended(job: Job, now: datetime, total: int, failed_ids: list[str]) -
 
 
 def cancelled(job: Job, now: datetime) -> Changes:
-    """A person's cancel: at once where nobody works on it, else as a flag. It drops the follow-up.
+    """Cancel: at once without a worker, else by a flag; drops the follow-up.
 
-    A job with open children becomes (or stays) waiting with the flag, and ends when they have.
+    A job with open children becomes (or stays) waiting with the flag, and ends after them.
     """
     stop: Changes = {
         "cancel_requested": True,
@@ -194,7 +194,7 @@ def cancelled(job: Job, now: datetime) -> Changes:
 
 
 def requeued(job: Job, now: datetime, *, keep_retries: bool = False) -> Changes:
-    """A person's retry: from the start, with all retries unless told otherwise; a crash suspect stays one."""
+    """Retry from the start, with all retries unless ``keep_retries``; a crash suspect stays one."""
     return {
         "status": Status.PENDING,
         "run": job.run + 1,
@@ -214,7 +214,7 @@ def requeued(job: Job, now: datetime, *, keep_retries: bool = False) -> Changes:
 
 
 def reopened(job: Job, now: datetime) -> Changes:
-    """A parent whose child was put back waits again, and holds its lock again."""
+    """Make a parent wait again, with its lock, after the retry of a child."""
     return {
         "status": Status.IN_PROGRESS,
         "waiting_for": CHILDREN,
@@ -228,12 +228,12 @@ def reopened(job: Job, now: datetime) -> Changes:
 
 
 def next_turn(head: int | None, last: int | None) -> int:
-    """Tenants take turns: after this tenant's own last waiting job, and never before the queue's head."""
+    """Next turn of a tenant: after its last waiting job, and not before the queue's head."""
     return max(head or 0, 0 if last is None else last + 1)
 
 
 def _waiting(job: Job, settlement: Settlement, now: datetime) -> Changes:
-    # A new claim number shuts out the worker that has just handed the job over.
+    # A new claim number fences off the former worker.
     return {
         "lease_until": None,
         "waiting_for": settlement.waiting_for,
@@ -245,7 +245,7 @@ def _waiting(job: Job, settlement: Settlement, now: datetime) -> Changes:
 
 
 def _back(job: Job, settlement: Settlement, now: datetime) -> Changes:
-    """Back to pending: retry, loss or release. The lock is kept until the job ends."""
+    """Return to pending: retry, loss or release. The lock is kept until the job ends."""
     later = settlement.delay > timedelta(0)
     changes: Changes = {
         "status": Status.PENDING,
@@ -301,7 +301,7 @@ def _ended(job: Job, settlement: Settlement, now: datetime) -> Changes:
 
 
 def _restarted(job: Job, followup: FollowUp, now: datetime) -> Changes:
-    """The run is over and something newer was asked for: the same row runs again from the start."""
+    """Begin the next run of the row, for a request submitted during the last one."""
     later = followup.run_at is not None and followup.run_at > now
     return _next_run(job, followup) | {
         "status": Status.PENDING,
@@ -317,7 +317,7 @@ def _restarted(job: Job, followup: FollowUp, now: datetime) -> Changes:
 
 
 def _next_run(job: Job, followup: FollowUp) -> Changes:
-    return _anew(job) | {
+    return _new_run(job) | {
         "op": followup.op,
         "payload_json": followup.payload_json,
         "metadata": followup.metadata,
@@ -329,8 +329,8 @@ def _next_run(job: Job, followup: FollowUp) -> Changes:
     }
 
 
-def _anew(job: Job) -> Changes:
-    """The next run, which has not begun: whoever asks again before it does is answered by it as well."""
+def _new_run(job: Job) -> Changes:
+    """Reset the row for its next run. Duplicates submitted before the run begins belong to it."""
     return {
         "run": job.run + 1,
         "started_at": None,
@@ -348,7 +348,7 @@ def _recorded(job: Job, now: datetime, what: str, note: str | None = None) -> st
     note = note[:NOTE_LIMIT] if note else None
     events = job.history
     if what == "released" and events and (events[-1].what, events[-1].note) == (what, note):
-        # Given back for the same reason again and again is told once, with its last time.
+        # Repeated releases for one reason are one event, with the time of the last.
         events.pop()
     events.append(JobEvent(at=now, what=what, note=note, worker_id=job.worker_id))
     return _encode(events[-HISTORY_LIMIT:]).decode()

@@ -1,4 +1,4 @@
-"""The status words of every door, in one table; all of them are understood at all doors.
+"""Status words of every door, in one table. Every door accepts all of them as input.
 
 Inside Penstock and in SQL only the canonical words of the first column exist.
 """
@@ -16,8 +16,8 @@ Door: TypeAlias = Literal["job", "task", "http", "cli", "redis", "function"]
 
 DOORS: tuple[Door, ...] = ("job", "task", "http", "cli", "redis", "function")
 
-# A door without a word for cancelled says failed, with the error type Cancelled (C23). None: such a status
-# cannot occur there (only phases are skipped), so speaking it is a mistake worth an error.
+# A door without a word for cancelled uses failed, with the error type Cancelled. None: the status cannot
+# occur at this door (only phases are skipped), so a translation is a bug.
 _TABLE: dict[str, tuple[str | None, ...]] = {
     # canonical: the words in the order of DOORS
     "pending": ("pending", "pending", "pending", "pending", "queued", "PENDING"),
@@ -28,7 +28,7 @@ _TABLE: dict[str, tuple[str | None, ...]] = {
     "skipped": (None, "skipped", None, None, None, None),
 }
 
-# Words that some door or user says but no door answers with.
+# Words accepted as input, but never printed.
 _SYNONYMS = {"submitted": "pending", "canceled": "cancelled"}
 
 _WORDS = {canonical: dict(zip(DOORS, spoken, strict=True)) for canonical, spoken in _TABLE.items()}
@@ -38,20 +38,20 @@ def _read_synonyms() -> dict[str, str]:
     understood: dict[str, str] = dict(_SYNONYMS)
     for canonical, spoken in _WORDS.items():
         for word in filter(None, spoken.values()):
-            # The first row that has a word owns it: `failed` stays failed although cancelled borrows it.
+            # The first row with a word owns it: `failed` stays failed, although cancelled uses it, too.
             understood.setdefault(word.lower(), canonical)
     return understood
 
 
 SYNONYMS: Mapping[str, str] = MappingProxyType(_read_synonyms())
-"""Every word understood on input, in lower case, and the canonical word it means."""
+"""All input words in lower case, with their canonical words."""
 
 STATUSES: tuple[str, ...] = tuple(_WORDS)
-"""The canonical words: those of jobs, and `skipped` for phases."""
+"""Canonical words: those of jobs, and `skipped` for phases."""
 
 
 def speak(status: str, door: Door) -> str:
-    """The word this door uses for a canonical status."""
+    """Translate a canonical status into the word of a door."""
     spoken = _WORDS.get(status)
     if spoken is None:
         raise UnknownStatus(f"{status!r} is not a status; known are {', '.join(STATUSES)}")
@@ -62,16 +62,16 @@ def speak(status: str, door: Door) -> str:
 
 
 def understand(word: str) -> str:
-    """The canonical status meant by any door's word, in any case."""
+    """Translate any door's word, in upper or lower case, into the canonical status."""
     canonical = SYNONYMS.get(word.strip().lower()) if isinstance(word, str) else None
     if canonical is None:
-        said = str(word)[:80]
-        close = difflib.get_close_matches(said.lower(), SYNONYMS, n=1)
+        given = str(word)[:80]
+        close = difflib.get_close_matches(given.lower(), SYNONYMS, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise UnknownStatus(f"{said!r} is not a status{hint}; known are {', '.join(sorted(SYNONYMS))}")
+        raise UnknownStatus(f"{given!r} is not a status{hint}; known are {', '.join(sorted(SYNONYMS))}")
     return canonical
 
 
 def how_many(number: int, noun: str, plural: str | None = None) -> str:
-    """A number of things as it is said: ``1 page``, ``1,200 pages``."""
+    """A number with its noun: ``1 page``, ``1,200 pages``."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

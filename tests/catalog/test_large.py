@@ -31,7 +31,7 @@ from penstock.catalog.values import (
     StoreResult,
 )
 from penstock.catalog.views import Document
-from penstock.worker.upkeep.sweeper import Sweeper
+from penstock.worker.upkeep import Sweeper
 from tests.catalog.conftest import (
     VECTOR,
     at,

@@ -20,12 +20,12 @@ from penstock.catalog.views import Filters
 from penstock.pipeline.vectors.cache import VectorCache
 from penstock.pipeline.vectors.cache_directory import CacheDirectory, Sizes
 from penstock.pipeline.vectors.protocol import NearestVectors, NearVector
-from penstock.worker.upkeep.vectors import keep_all
+from penstock.worker.vector_upkeep import keep_all
 from tests.catalog.conftest import at, chunk, put, sweep
 
 SPACE = "eight"
-SMALL = Sizes(worth_a_file=4, most_drift=3, worth_a_graph=10**9)
-DRAWN = Sizes(worth_a_file=4, most_drift=3, worth_a_graph=4)
+SMALL = Sizes(file_from=4, max_drift=3, index_from=10**9)
+DRAWN = Sizes(file_from=4, max_drift=3, index_from=4)
 
 
 class Implementation:

@@ -1,4 +1,4 @@
-"""The command on a state directory of its own, and the queue behind it."""
+"""Fixtures: the command with a temporary state directory, and its queue."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_every_difference_is_listed_and_fixed(run: Run, ask: Callable[..., Any],
     (folder / "oven.md").write_text("Other words.\n")
 
     told = run("verify", code=1).stdout
-    assert "is indexed, but gone from the disk" in told
+    assert "is indexed, but not on the disk" in told
     assert "has changed since it was indexed" in told
     assert 2 == len(ask("verify", "--fix")["queued"])
     run("worker", "--until-idle")
@@ -69,7 +69,7 @@ def test_contents_are_compared_when_asked(run: Run, ask: Callable[..., Any], fol
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
     assert "Everything matches.\n" == run("verify").stdout
-    assert "has another content" in run("verify", "--checksum", code=1).stdout
+    assert "has changed content" in run("verify", "--checksum", code=1).stdout
     assert 1 == len(ask("verify", "--checksum", "--fix")["queued"])
     run("worker", "--until-idle")
     assert "Everything matches.\n" == run("verify", "--checksum").stdout

@@ -1,4 +1,4 @@
-"""The command as a whole: settings, JSON, exit codes, and how it behaves as a process."""
+"""The command as a whole: settings, JSON, exit codes, and real processes."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_terminal_gets_colours_and_a_question(tmp_path: Path):
 
 
 def test_what_was_queued_cannot_drive_the_terminal(tmp_path: Path):
-    """Only a terminal can show it: click takes control sequences out of everything else."""
+    """Needs a terminal: click strips control sequences from other output."""
     with Penstock(state_dir=tmp_path) as app:
         receipt = app.submit(item_type="content", op="ingest", payload={"content": "\x1b[2J\x07"})
 
@@ -153,7 +153,7 @@ def test_interrupting_exits_with_130(tmp_path: Path):
         command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=hear
     )
     waiting = Path(f"/proc/{child.pid}/wchan")
-    # It reads standard input once it sleeps in a pipe; before that Python itself may be interrupted.
+    # Once it waits for standard input it sleeps in a pipe read; earlier, Python itself may be interrupted.
     deadline = time.monotonic() + 30
     while "pipe" not in (waiting.read_text() if waiting.exists() else "pipe"):
         assert time.monotonic() < deadline
@@ -165,7 +165,7 @@ def test_interrupting_exits_with_130(tmp_path: Path):
 
 
 def in_terminal(*arguments: str, typed: bytes = b"", environment: dict[str, str] | None = None) -> str:
-    """What the command shows on a terminal of its own."""
+    """Output of the command on a pseudo-terminal."""
     inner, outer = pty.openpty()[::-1]
     plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
     child = subprocess.Popen(

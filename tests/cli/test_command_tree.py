@@ -1,4 +1,4 @@
-"""Every command of the tree: the global options, before it and after it."""
+"""Global options before and after every command."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from penstock.cli.global_options import OPTIONS
 from penstock.cli.main import cli
+from penstock.cli.session import OPTIONS
 
 
 def commands(command: click.Command, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:

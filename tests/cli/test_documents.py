@@ -183,7 +183,7 @@ def test_retry_reads_only_what_failed(run: Run, ask: Ask, troubled: Path):
     job = ask("index", str(troubled), "--wait", code=1)["job_id"]
     (troubled / "liar.txt").write_text("Nothing but the truth.")
 
-    assert f"{job}: put back\n" == run("retry", job).stdout
+    assert f"{job}: queued again\n" == run("retry", job).stdout
     again = ask("index", str(troubled), "--wait")
 
     assert (job, "done", 0) == (again["job_id"], again["status"], again["counts"]["failed"])
@@ -227,7 +227,7 @@ def _take_terminal() -> None:
 
 
 class Terminal:
-    """A command on a terminal of its own, with whoever sits before it."""
+    """A command on a pseudo-terminal, with simulated key presses."""
 
     def __init__(self, state: Path, *arguments: str) -> None:
         self._master, slave = pty.openpty()
@@ -284,7 +284,7 @@ def test_a_terminal_shows_how_far_it_is_and_ctrl_c_leaves_work_to_the_next_run(
         assert 130 == terminal.ended()
     finally:
         terminal.close()
-    assert "Stopped. The same command goes on where it was" in terminal.seen()
+    assert "Stopped. The same command continues" in terminal.seen()
     assert "Traceback" not in terminal.seen()
     until(lambda: not alive(below))
     (job,) = ask("jobs")["jobs"]
@@ -292,7 +292,7 @@ def test_a_terminal_shows_how_far_it_is_and_ctrl_c_leaves_work_to_the_next_run(
 
     again = ask("index", str(many), "--wait")
 
-    # Asked for again while it ran, it looks once more at the end.
+    # Submitted again during the run: one more run follows.
     assert (job["job_id"], "done", 4_000) == (again["job_id"], again["status"], again["counts"]["unchanged"])
     assert 4_000 == ask("status")["documents"]["tenants"][0]["sources"]
     assert json.loads(run("--json", "search", "3999", "--mode", "keyword").stdout)["hits"]

@@ -1,4 +1,4 @@
-"""``penstock queue``: what each command prints, and what it answers in JSON."""
+"""``penstock queue``: text and JSON output of each command."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_add_of_a_duplicate_names_the_live_job(run: Run, app: Penstock):
     assert f"Duplicate: job {job_id} already pending\nQueue position: 1 of 1\n" == again.stdout
     app.queue.claim(ClaimRequest("w1"))
     again = run("queue", "add", "content", "ingest", "--text", "The mill runs.")
-    assert f"Duplicate: job {job_id} already running\nRun 2 of that job will do this.\n" == again.stdout
+    assert f"Duplicate: job {job_id} already running\nRun 2 of that job does the work.\n" == again.stdout
 
 
 def test_add_force_is_a_job_of_its_own(ask: Callable[..., Any], run: Run):
@@ -267,9 +267,9 @@ def test_retry_one_or_all_failed(run: Run, ask: Callable[..., Any], app: Penstoc
     fail(app)
 
     assert {"job_id": ids[0], "status": "pending", "run": 2} == ask("queue", "retry", ids[0])
-    assert "0 jobs put back\n" == run("queue", "retry", "--all-failed", "--tenant", "other").stdout
+    assert "0 jobs queued again\n" == run("queue", "retry", "--all-failed", "--tenant", "other").stdout
     assert {"retried": 2, "twins": {}} == ask("queue", "retry", "--all-failed")
-    assert "0 jobs put back\n" == run("queue", "retry", "--all-failed").stdout
+    assert "0 jobs queued again\n" == run("queue", "retry", "--all-failed").stdout
 
 
 def test_retry_names_the_live_twin(run: Run, app: Penstock):
@@ -278,7 +278,10 @@ def test_retry_names_the_live_twin(run: Run, app: Penstock):
     twin = add(run)
 
     assert f"job {twin} is live" in run("queue", "retry", old, code=5).stderr
-    assert f"{old}: left alone, live job {twin} does the same" in run("queue", "retry", "--all-failed").stdout
+    assert (
+        f"{old}: not retried, live job {twin} has the same key"
+        in run("queue", "retry", "--all-failed").stdout
+    )
 
 
 @pytest.mark.parametrize("arguments", [[], ["--all-failed", "job_1"], ["job_1", "--tenant", "a"]])

@@ -1,4 +1,4 @@
-"""``rebuild``, and what other commands say while the settings name another model than the documents have."""
+"""``rebuild``, and other commands while settings and documents have different models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cli.conftest import Run
 
 @pytest.fixture
 def indexed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two documents of one model, in an environment that names the other."""
+    """Two documents with the hashing model, and settings with the static model."""
     monkeypatch.setenv("PENSTOCK_SQLITE_SYNCHRONOUS", "NORMAL")
     monkeypatch.setenv("PENSTOCK_EMBEDDER", "hashing")
     folder = tmp_path / "docs"
@@ -35,7 +35,7 @@ def test_what_would_make_other_vectors_is_refused_before_anything_is_queued(run:
         assert "ERR_FINGERPRINT_MISMATCH" in refused.stderr
         assert "penstock rebuild" in refused.stderr
     assert 1 == len(json.loads(run("--json", "jobs").stdout)["jobs"])
-    assert "the settings here say static, which would index nothing" in run("status").stdout
+    assert "the settings name static, so this host cannot index" in run("status").stdout
 
 
 def test_a_dry_run_counts_and_changes_nothing(run: Run, indexed: Path):
@@ -50,29 +50,31 @@ def test_a_dry_run_counts_and_changes_nothing(run: Run, indexed: Path):
 
 def test_what_matches_nothing_is_said_to_and_changes_no_model(run: Run, indexed: Path):
     for narrowed in (["--collection", "typo"], ["--tenant", "typo"], [str(indexed / "typo.md")]):
-        assert run("rebuild", "--yes", *narrowed).stdout.startswith("Nothing matched")
+        assert run("rebuild", "--yes", *narrowed).stdout.startswith("No document matches")
     told = json.loads(run("--json", "rebuild", "--yes", "--collection", "typo").stdout)
     assert (0, []) == (told["plan"]["looked_at"], told["queued"])
 
-    assert "the settings here say static, which would index nothing" in run("status").stdout
+    assert "the settings name static, so this host cannot index" in run("status").stdout
 
 
 def test_a_part_is_rebuilt_then_the_rest(run: Run, indexed: Path):
     assert "Done." in run("rebuild", str(indexed / "mill.md")).stdout
     status = run("status").stdout
-    assert "1 chunk still of hashing-256-" in status
-    assert "the settings here say" not in status
+    assert re.search(
+        r"^Former model +hashing-256-\w+: 1 chunk left; run penstock rebuild$", status, re.MULTILINE
+    )
+    assert "the settings name" not in status
 
     run("index", str(indexed))
 
-    assert "still of" not in run("status").stdout
-    assert "Everything is as static-256-" in run("rebuild").stdout
+    assert "Former model" not in run("status").stdout
+    assert "All documents are up to date with static-256-" in run("rebuild").stdout
     (best, *_) = json.loads(run("--json", "search", "river", "--mode", "vector").stdout)["hits"]
     assert str(indexed / "mill.md") == best["path"]
 
 
 def test_without_waiting_it_is_only_queued(run: Run, indexed: Path):
-    assert "Only workers whose settings name static do it" in run("rebuild", "--no-wait").stdout
+    assert "Only workers with embedder = static run them" in run("rebuild", "--no-wait").stdout
     queued = json.loads(run("--json", "rebuild", "--no-wait").stdout)["queued"]
 
     (job,) = [job for job in json.loads(run("--json", "jobs").stdout)["jobs"] if job["job_id"] in queued]

@@ -1,4 +1,4 @@
-"""Requests that every door refuses alike: names that mean something else, jobs that nothing can do."""
+"""Requests refused at every door: reserved names, and jobs without a handler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full or left by their reader, and a low limit on open files."""
+"""Closed, full or abandoned standard streams, and a low limit of open files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-OUTPUT = "Redirect it to a file that can be written, or to /dev/null."
+OUTPUT = "Redirect the output to a writable file, or to /dev/null."
 CLOSED = f"error: standard output is closed (ERR_OUTPUT). {OUTPUT}\n"
 FULL = f"error: standard output cannot be written (No space left on device) (ERR_OUTPUT). {OUTPUT}\n"
 LIMIT = "(ERR_TOO_MANY_FILES). Raise the limit on open files, for example with: ulimit -n 1024\n"
@@ -50,7 +50,7 @@ def shell(place: Path, line: str) -> tuple[int, str, str]:
                 1,
                 "",
                 "error: --payload: standard input is empty or closed (ERR_INVALID_PAYLOAD). "
-                "Pipe a JSON object into it, or give @FILE.\n",
+                "Pipe a JSON object into the command, or give @FILE.\n",
             ),
         ),
     ],
@@ -86,7 +86,7 @@ def test_too_few_open_files_are_told_with_the_remedy(tmp_path: Path, command: st
 
     code, out, err = shell(tmp_path, f"ulimit -n {limit}; PENSTOCK {command}")
 
-    # With 20, what needs few files can do its work.
+    # With 20 files, commands which need few can run.
     assert code in ((7,) if limit == 8 else (7, 0)), err
     if code:
         told = out if "--json" in command else err

@@ -1,4 +1,4 @@
-"""``penstock worker`` as a process of its own: what it says, what it does, and how it leaves."""
+"""``penstock worker`` as a real process: announcement, work and exit."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_a_signal_stops_it_and_the_job_in_hand_is_given_back_unspent(
 def test_a_dead_predecessor_is_known_by_any_name_of_the_store(
     app: Penstock, start: Start, url: str, tmp_path: Path
 ):
-    """Its jobs are given back at once; without that they would wait for the lease."""
+    """Jobs of the dead worker are released at once, not at the end of their leases."""
     (tmp_path / "link").symlink_to(tmp_path)
     linked = url.replace(str(tmp_path), f"{tmp_path}/mypkg/../link")
     (tmp_path / "mypkg" / "linked.py").write_text(APP.format(url=linked, state=str(tmp_path / "state")))
@@ -237,7 +237,7 @@ def test_what_was_typed_cannot_be_loaded_again_and_says_so(start: Start):
     )
     _, err = finished(start(program=("-c", typed)), code=1)
 
-    assert "AppNotFound: this application is no global of a module" in err
+    assert "AppNotFound: this application is not a global of a module" in err
 
 
 @SERVING_ANY
@@ -250,7 +250,7 @@ def test_told_not_to_claim_it_claims_nothing(app: Penstock, start: Start, tmp_pa
     tasks.write_text(asleep)
     out, _ = finished(start("worker", "--app", "mypkg.tasks:app", "--until-idle"))
 
-    assert "nothing is claimed, since queue_enabled is false" in out
+    assert "no job is claimed, because queue_enabled is false" in out
     assert Status.PENDING is app.job(receipt.job_id).status
 
 
@@ -272,19 +272,19 @@ def broken(tmp_path: Path) -> None:
     ("name", "reason"),
     [
         ("nowhere.tasks:app", "there is no module nowhere"),
-        ("broken:app", "ZeroDivisionError while it was imported: division by zero"),
+        ("broken:app", "ZeroDivisionError during the import: division by zero"),
         ("broken:app", "/broken.py, line 1)"),
         ("needy:app", "there is no module no_such_module_anywhere ("),
         ("needy:app", "/needy.py, line 1)"),
-        ("leaving:app", "SystemExit while it was imported: 5 ("),
+        ("leaving:app", "SystemExit during the import: 5 ("),
         ("wrong:app", "/wrong.py, line 2)"),
-        ("deep:app", "JSONDecodeError while it was imported"),
+        ("deep:app", "JSONDecodeError during the import"),
         ("other:app", "expected a Penstock, found int"),
         ("other:missing", "has no 'missing'"),
         ("other:app.deeper", "has no 'app.deeper'"),
-        ("", "is not the name of an application"),
-        ("../tasks.py", "is not the name of an application"),
-        (":app", "is not the name of an application"),
+        ("", "is not a valid application name"),
+        ("../tasks.py", "is not a valid application name"),
+        (":app", "is not a valid application name"),
     ],
 )
 def test_an_application_that_cannot_be_loaded_is_one_line_and_exit_code_3(
@@ -301,9 +301,9 @@ def test_an_application_that_cannot_be_loaded_is_one_line_and_exit_code_3(
 @pytest.mark.parametrize(
     ("name", "remedy"),
     [
-        ("nowhere:app", "Name it as MODULE:NAME"),
+        ("nowhere:app", "Use MODULE:NAME"),
         ("needy:app", "Install it, or `python -c 'import needy'` shows the whole traceback."),
-        ("broken:app", "Mend the module; `python -c 'import broken'` shows the whole traceback."),
+        ("broken:app", "Correct the module; `python -c 'import broken'` shows the whole traceback."),
     ],
 )
 def test_what_to_do_depends_on_why_it_cannot_be_loaded(start: Start, name: str, remedy: str):
@@ -349,7 +349,7 @@ def test_options_that_make_no_sense_are_usage_errors(start: Start, arguments: An
 def test_a_memory_is_not_for_workers(start: Start):
     _, err = finished(start("--url", "memory://", "worker"), code=3)
 
-    assert "memory:// lives in one process" in err
+    assert "memory:// queue exists in one process only" in err
 
 
 def test_the_lanes_of_the_command_are_those_of_a_worker():
@@ -397,4 +397,4 @@ def test_a_worker_that_waits_for_its_store_can_be_stopped(start: Start, tmp_path
     process.send_signal(signal.SIGTERM)
 
     out, err = finished(process)
-    assert ("", True) == (out, "asked to stop before the store was reachable" in err)
+    assert ("", True) == (out, "stopped by a signal before the store was reachable" in err)

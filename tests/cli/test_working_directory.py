@@ -1,4 +1,4 @@
-"""Commands in a folder of somebody else: nothing that lies there is run, and nothing there breaks them."""
+"""Commands in an untrusted folder: no file of the folder is imported."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Trap:
 
 
 def loaded_by_python(code: str) -> set[str]:
-    """What the interpreter itself loads, before a module or a script of ours gets to run."""
+    """Modules loaded by the interpreter itself, before any module of Penstock."""
     code += "; import sys; print(*{name.partition('.')[0] for name in sys.modules})"
     command = [sys.executable, "-c", code]
     return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
@@ -114,7 +114,7 @@ def start(request: pytest.FixtureRequest) -> list[str]:
 
 @pytest.fixture
 def trap(tmp_path: Path, start: list[str]) -> Trap:
-    # `python -m` looks in the working directory for its own runpy: only -P can keep it from that.
+    # `python -m` imports runpy from the working directory first; only -P prevents this.
     return Trap(tmp_path, loaded_by_python("import runpy") if start == STARTS["module"] else set())
 
 
@@ -146,7 +146,7 @@ def test_no_gateway_runs_code_of_the_folder_it_stands_in(trap: Trap, start: list
 
 @pytest.mark.parametrize("entries", [":", "src:."])
 def test_relative_entries_of_pythonpath_do_not_count(tmp_path: Path, entries: str):
-    # What the interpreter loads by itself, it loads before any program can say otherwise.
+    # Modules loaded at the interpreter's own start cannot be protected by a program.
     trap = Trap(tmp_path, loaded_by_python("import re") | {"sitecustomize", "usercustomize"})
     (trap.folder / "src" / "usercustomize.py").unlink()
     (trap.folder / "src" / "numpy.py").write_text(MODULE.format(mark=str(trap.marks / "below")))
@@ -237,7 +237,7 @@ def test_only_two_modules_start_python():
         if name in STARTERS
     }
 
-    assert {"interpreter", "worker.spawn"} == found
+    assert {"interpreter", "worker.pool"} == found
 
 
 def test_names_that_penstock_imports_are_reserved():

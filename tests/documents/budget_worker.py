@@ -1,7 +1,7 @@
-"""A worker whose text parser does what a file's first word says: ``python -m tests.documents.budget_worker``.
+"""A worker with a text parser controlled by the first word of each file: ``spin``, ``native`` and others.
 
-Arguments: the settings as JSON, the folder to index, and a file that gets a line for every parsed file. The
-worker's processes are forked, so that they have this parser, too.
+``python -m tests.documents.budget_worker``. Arguments: the settings as JSON, the folder to index, and a
+journal file with a line for every parsed file. The worker's processes are forked, to inherit this parser.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock import Penstock
 from penstock.assembly import Assembly
 from penstock.pipeline.extract import factory, sandbox
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor, FileType
-from penstock.worker.supervisor import LOOK_S
+from penstock.worker.supervisor import CHECK_S
 from tests.documents.worker_commands import loaded
 from tests.worker.worker_processes import ROOT
 
@@ -26,7 +26,7 @@ _real = factory.extractor
 
 
 def spin() -> None:
-    """Python code that does not end, and that catches what it can."""
+    """Endless Python code with a broad exception handler."""
     while True:
         try:
             sum(range(10_000))
@@ -35,12 +35,12 @@ def spin() -> None:
 
 
 def native() -> None:
-    """Native code that no signal handler can interrupt."""
+    """Native code, not interruptible by a signal handler."""
     hashlib.pbkdf2_hmac("sha512", b"a", b"b", 1_000_000_000)
 
 
 def hungry() -> None:
-    """More memory than any budget has, little by little."""
+    """Allocate more memory than any budget, in small steps."""
     kept = []
     while True:
         kept.append("x" * (4 << 20))
@@ -55,7 +55,7 @@ DOES = {b"spin": spin, b"native": native, b"hungry": hungry, b"crash": crash}
 
 
 class Parser:
-    """The real one, unless the file says otherwise."""
+    """The real parser, unless the file begins with a command."""
 
     def __init__(self, name: str, journal: Path) -> None:
         self._real = _real(name)
@@ -63,14 +63,14 @@ class Parser:
         self.name, self.version = self._real.name, self._real.version
 
     def extract(
-        self, content: Content, kind: FileType, limits: ExtractLimits, pages: range | None = None
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         with self._journal.open("a") as journal:
             journal.write(f"{Path(content.name).name}\n")
         does = DOES.get(content.data.split(b" ")[0])
         if does is not None:
             does()
-        return self._real.extract(content, kind, limits, pages)
+        return self._real.extract(content, file_type, limits, pages)
 
 
 def use_parser(journal: Path) -> None:
@@ -87,17 +87,17 @@ def serve(journal: str) -> None:
 
 
 def watch_pages(journal: Path) -> None:
-    """Note every call for later pages of a PDF, and let it outlast two looks of the supervisor."""
+    """Record every call for later pages of a PDF, and delay it beyond two checks of the supervisor."""
     real = sandbox.Sandbox.extract
 
     def extract(
-        box: sandbox.Sandbox, content: Content, *, pages: range | None = None, **more: Any
+        instance: sandbox.Sandbox, content: Content, *, pages: range | None = None, **more: Any
     ) -> ExtractedText:
         if pages is not None and pages.start > 1:
             with journal.open("a") as lines:
                 lines.write(f"{Path(content.name).name} {pages.start}-{pages.stop - 1}\n")
-            time.sleep(2 * LOOK_S + 0.5)
-        return real(box, content, pages=pages, **more)
+            time.sleep(2 * CHECK_S + 0.5)
+        return real(instance, content, pages=pages, **more)
 
     sandbox.Sandbox.extract = extract  # type: ignore[method-assign, assignment]
 

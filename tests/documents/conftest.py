@@ -1,4 +1,4 @@
-"""Documents through the whole of Penstock: a folder, a worker in a thread, and what a search finds then."""
+"""Fixtures for documents in a complete Penstock: a folder, a worker, and the results of searches."""
 
 from __future__ import annotations
 
@@ -28,71 +28,71 @@ from penstock.pipeline.pipeline import Pipeline
 from penstock.worker.breaker import Breakers
 from penstock.worker.document_notifier import DocumentNotifier
 from penstock.worker.executor import Executor
-from penstock.worker.lanes import still_wanted
-from penstock.worker.upkeep.sweeper import Sweeper
+from penstock.worker.lanes import drop_unwanted
+from penstock.worker.upkeep import Sweeper
 from tests.conformance.durable_engines import given_back
-from tests.documents.paused_catalog import Stops
+from tests.documents.paused_catalog import PausedCatalog
 
 WAIT_S = 30.0
 OPEN = (TaskStatus.PENDING, TaskStatus.PROCESSING)
 
 
 def book(parts: int) -> str:
-    """Markdown with a chunk a part, about."""
+    """Markdown with about one chunk per part."""
     return "\n\n".join(
         f"# Part {number}\n\n" + f"Sentence about subject{number}. " * 60 for number in range(parts)
     )
 
 
-class Hand:
-    """A worker that does one thing at a time, when the test says so."""
+class ManualWorker:
+    """A worker that is driven step by step by the test."""
 
-    def __init__(self, app: Penstock, recipe: Pipeline) -> None:
-        self.stops = Stops(open_catalog(app.settings))
-        self.catalog = cast("Catalog", self.stops)
-        self.phases = Phases(self.catalog, recipe)
+    def __init__(self, app: Penstock, pipeline: Pipeline) -> None:
+        self.paused = PausedCatalog(open_catalog(app.settings))
+        self.catalog = cast("Catalog", self.paused)
+        self.phases = Phases(self.catalog, pipeline)
         self._app = app
-        self._recipe = recipe
+        self._pipeline = pipeline
         registry = Registry()
-        documents.register(registry, self.catalog, recipe, (), checkpoint_interval=50)
+        documents.register(registry, self.catalog, pipeline, (), checkpoint_interval=50)
         self._executor = Executor(registry, Breakers())
 
     def _context(self, _: int, claim: Claim) -> Context:
         return Context(
             claim,
-            tell=lambda _: None,
-            asked_to_stop=lambda: False,
+            report=lambda _: None,
+            stop_requested=lambda: False,
             settle=lambda settlement: self._app.queue.settle([settlement])[0],
         )
 
     def exhaust(self, lane: Phase) -> None:
-        """Try what failed again until no retry is left, however long that would take."""
+        """Retry failed tasks until no retry is left, with a clock set forward."""
         now = clock.now()
         for _ in range(10):
             now += timedelta(days=1)
             tasks = self.catalog.claim(TaskRequest(lane, "hand", 256), now=now)
             if tasks:
                 self.catalog.settle(self.phases.run(lane, tasks), now=now)
-        DocumentNotifier(self._app.queue, self.catalog).step()
+        DocumentNotifier(self._app.queue, self.catalog).process_outbox()
 
     def files(self, claims: Sequence[Claim]) -> list[Any]:
-        """The answers of the handler for files, settled by nobody."""
-        return Files(self.catalog, self._recipe).ingest([self._context(0, claim) for claim in claims])
+        """Answers of the handler for files, without settling the jobs."""
+        return Files(self.catalog, self._pipeline).ingest([self._context(0, claim) for claim in claims])
 
     def run(self, claim: Claim) -> Any:
-        """What the handler of a job claimed before answers; it is settled as done."""
+        """Run a claimed job, settle it, and return its result."""
         answer = self._executor.run([claim], self._context)
         self._app.queue.settle(answer)
         return self._app.job(claim.queue_id).result
 
     def run_jobs(self, limit: int = 100) -> Status | None:
-        """One claim of jobs, as many in one call as their handler takes: how the first was settled."""
+        """Claim and run jobs in batches; returns the status of the first."""
         claims = self._app.queue.claim(ClaimRequest("hand", limit, timedelta(seconds=60)))
         statuses = []
         while claims:
             size = self._executor.batch_size(claims[0])
-            kind = (claims[0].item_type, claims[0].op)
-            same = takewhile(lambda claim: (claim.item_type, claim.op) == kind, claims[:size])  # noqa: B023
+            lane = (claims[0].item_type, claims[0].op)
+            same = takewhile(lambda claim: (claim.item_type, claim.op) == lane, claims[:size])  # noqa: B023
             now = list(same)
             statuses += self._app.queue.settle(self._executor.run(now, self._context))
             del claims[: len(now)]
@@ -100,10 +100,10 @@ class Hand:
 
     def claim(self, lane: Phase) -> list[Task]:
         claimed = self.catalog.claim(TaskRequest(lane, "hand", 256))
-        return still_wanted(self._app.queue, self.catalog, claimed)
+        return drop_unwanted(self._app.queue, self.catalog, claimed)
 
     def drain(self) -> None:
-        """All there is to do, until nothing is."""
+        """Run jobs and tasks until nothing is left."""
         while self.run_jobs() is not None or self._tasks_left():
             self.run_tasks()
 
@@ -113,7 +113,7 @@ class Hand:
         return left or bool(self.catalog.outbox())
 
     def run_tasks(self, *, again: bool = True, embedding: bool = True) -> None:
-        """Tasks until there are none, then all that the outbox says."""
+        """Run all tasks, then process the outbox."""
         worked = True
         while worked:
             worked = False
@@ -122,13 +122,13 @@ class Hand:
                 if tasks:
                     self.catalog.settle(self.phases.run(lane, tasks, embedding=embedding))
                     worked = again
-        DocumentNotifier(self._app.queue, self.catalog).step()
+        DocumentNotifier(self._app.queue, self.catalog).process_outbox()
         while Sweeper(self.catalog).clear_leftovers():
             continue
 
 
 class IndexedFolder:
-    """A folder of files beside an application that indexes it."""
+    """A folder of files and an application to index it."""
 
     def __init__(self, app: Penstock, folder: Path) -> None:
         self.app = app
@@ -141,7 +141,7 @@ class IndexedFolder:
         return path
 
     def index(self, path: Path | None = None, **options: Any) -> Job:
-        """Index the folder, or one path, and answer the job when all of it has ended."""
+        """Index the folder or one path; returns the finished job."""
         with self.app.worker_thread():
             receipt = self.app.index(path or self.folder, **options)
             return self.app.wait(receipt.job_id, timeout=WAIT_S)
@@ -156,34 +156,34 @@ class IndexedFolder:
             return self.app.wait(job_id, timeout=WAIT_S)
 
     @contextmanager
-    def by_hand(
+    def manual_worker(
         self, embedder: Embedder | None = None, limits: ExtractLimits | None = None
-    ) -> Iterator[Hand]:
-        recipe = Pipeline(embedder or HashingEmbedder(), limits=limits)
-        hand = Hand(self.app, recipe)
+    ) -> Iterator[ManualWorker]:
+        pipeline = Pipeline(embedder or HashingEmbedder(), limits=limits)
+        worker = ManualWorker(self.app, pipeline)
         try:
-            yield hand
+            yield worker
         finally:
-            hand.catalog.close()
-            recipe.close()
+            worker.catalog.close()
+            pipeline.close()
 
-    def unsettled(self, hand: Hand) -> list[str]:
-        """Tasks that are neither done nor given up, by their words."""
-        with hand.catalog.snapshot() as snapshot:
+    def unsettled(self, worker: ManualWorker) -> list[str]:
+        """Lane and status of tasks that are neither done nor skipped."""
+        with worker.catalog.snapshot() as snapshot:
             settled = (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
             return [
-                f"{kind} {status}"
-                for (kind, status), n in snapshot.statistics().items()
+                f"{lane} {status}"
+                for (lane, status), n in snapshot.statistics().items()
                 if n and status not in settled
             ]
 
     def open_tasks(self) -> list[str]:
         with self.app.documents.catalog.snapshot() as snapshot:
             counts = snapshot.statistics()
-        return [f"{kind} {status}" for (kind, status), number in counts.items() if number and status in OPEN]
+        return [f"{lane} {status}" for (lane, status), number in counts.items() if number and status in OPEN]
 
     def found(self, query: str, **options: Any) -> list[str]:
-        """Names of the files whose chunks answer, each once, best first."""
+        """Names of the files found by a search, each once, best first."""
         hits = self.app.search(query, **options)
         return list(dict.fromkeys(Path(hit.path).name for hit in hits))
 
@@ -212,9 +212,11 @@ QUEUES: dict[str, Callable[[Path], str]] = {
 
 
 @pytest.fixture(params=QUEUES)
-def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexedFolder]:
-    """With a queue in SQLite or PostgreSQL and the catalog in the same file or database; and with one in
-    JSONL or Redis and the catalog in a SQLite file beside it."""
+def docs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexedFolder]:
+    """An indexed folder, for each queue engine.
+
+    The catalog is in the same database for SQLite and PostgreSQL, and in a SQLite file for JSONL and Redis.
+    """
     settings = config.load(
         {},
         url=QUEUES[request.param](tmp_path),

@@ -1,4 +1,4 @@
-"""A folder of hostile files beside good ones, indexed by the command: ``make hostile``.
+"""A folder of hostile and good files, indexed by the command line: ``make hostile``.
 
 ``python -m tests.documents.hostile_folder [--scale N] [--good N] [--large] [FOLDER]`` writes the folder, runs
 ``penstock index`` on it twice, and checks that every good file is indexed, every bad one has ended and is
@@ -33,7 +33,7 @@ LIGHT = b"BT /F1 12 Tf 50 720 Td (light words) Tj ET"
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """What was seen. ``troubles`` is empty when all is as it should be."""
+    """Measurements of a run. ``troubles`` is empty if all is well."""
 
     files: int
     verdicts: dict[str, int]
@@ -45,7 +45,7 @@ class Result(msgspec.Struct, kw_only=True):
 
 
 def fill(folder: Path, *, scale: int, good: int, large: bool) -> tuple[list[Path], list[Path]]:
-    """Write the files; answers the good ones and the bad ones."""
+    """Write the files; returns the good ones and the bad ones."""
     folder.mkdir(parents=True, exist_ok=True)
     good_files = [folder / f"good{number // 50}" / f"good{number}.md" for number in range(good)]
     for number, path in enumerate(good_files):
@@ -63,7 +63,7 @@ def fill(folder: Path, *, scale: int, good: int, large: bool) -> tuple[list[Path
 
 
 def hungry() -> dict[str, tuple[str, bytes]]:
-    """Small files that were gigabytes once."""
+    """Small files with gigabytes of output in earlier versions."""
     cells = [{"cell_type": "code", "source": "a = 1", "outputs": []}] * 6_000
     notebook = {"cells": cells, "metadata": {"language_info": {"name": "x" * 500_000}}}
     name = "x" * 300_000
@@ -89,7 +89,7 @@ def _written(folder: Path, name: str, file_name: str, content: bytes) -> Path:
 
 
 def _ignored(folder: Path, rules: str, paths: list[str]) -> list[Path]:
-    """An ignore file, and files at the paths it is hard to ask about."""
+    """An ignore file, and files at paths with costly matches."""
     folder.mkdir(parents=True)
     (folder / ".gitignore").write_text(rules + "\n")
     made = []
@@ -103,7 +103,7 @@ def _ignored(folder: Path, rules: str, paths: list[str]) -> list[Path]:
 
 
 def index(folder: Path, environment: dict[str, str]) -> tuple[dict[str, Any], int]:
-    """Run the command; answers what it told, and the most memory that its processes had together."""
+    """Run the command; returns the output and the peak memory of all processes together."""
     command = [sys.executable, "-m", "penstock", "index", str(folder), "--include-code", "--wait", "--json"]
     peak, log = 0, folder.with_name("log")
     with (

@@ -1,6 +1,6 @@
-"""What an index shows, whatever the way it came about: two of the same files must be equal, chunk for chunk.
+"""Contents of an index, for comparison: two indexes of the same files must be equal, chunk for chunk.
 
-Left out are only ids, which a rename keeps and a fresh index makes anew, and times.
+Only times and ids are ignored: a rename keeps ids, and a fresh index makes new ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.catalog.values import OutboxEntryKind, TaskStatus
 from penstock.catalog.views import ChunkView, Filters
 from penstock.job import Status
-from penstock.service.verification import Verifier
 from tests.servers.stores import given_back, store_url
 
 TENANT = "default"
@@ -27,7 +26,7 @@ _OVER = (TaskStatus.COMPLETED, TaskStatus.SKIPPED)
 
 
 class Piece(NamedTuple):
-    """A published chunk, and the bytes of its vector."""
+    """A published chunk with the bytes of the vector."""
 
     path: str
     page: int
@@ -43,8 +42,8 @@ class Piece(NamedTuple):
     vector: bytes
 
 
-class Shown(NamedTuple):
-    """``found``: where keyword search finds each of some words, which follow from the texts."""
+class IndexContents(NamedTuple):
+    """Contents of an index. ``found``: chunks found by keyword search for some words of the texts."""
 
     pieces: list[Piece]
     found: dict[str, list[tuple[str, int, int]]]
@@ -54,8 +53,8 @@ class Shown(NamedTuple):
         return list(dict.fromkeys(piece.path for piece in self.pieces))
 
 
-def shown(catalog: Catalog, root: Path, tenant_id: str = TENANT, words: int = WORDS) -> Shown:
-    """Everything that a search could show of a tenant, by paths below the root."""
+def read_index(catalog: Catalog, root: Path, tenant_id: str = TENANT, words: int = WORDS) -> IndexContents:
+    """Read all searchable contents of a tenant, with paths relative to the root."""
     with catalog.snapshot() as snapshot:
         vectors = dict(_vectors(snapshot, tenant_id))
         views = [view for view in _views(snapshot, tenant_id) if view is not None]
@@ -67,26 +66,26 @@ def shown(catalog: Catalog, root: Path, tenant_id: str = TENANT, words: int = WO
         found = {}
         for word in _chosen(pieces, words):
             hits = snapshot.keyword(word, Filters(tenant_id=tenant_id), limit=len(views) + 1, snippets=0)
-            # One that is not published has no business here: it is not in `where`.
+            # An unpublished chunk is not in `where` and would fail here.
             found[word] = sorted(where[hit.content_id] for hit in hits)
-    return Shown(pieces, found)
+    return IndexContents(pieces, found)
 
 
 def settled(app: Penstock) -> None:
-    """Nothing is under way, nothing left over, and ``verify`` finds nothing."""
+    """Assert that no work is pending, nothing is left over, and ``verify`` finds no difference."""
     catalog = app.documents.catalog
     assert [] == app.jobs(status=[Status.PENDING, Status.IN_PROGRESS])
     assert [] == catalog.outbox(OutboxEntryKind.JOB)
     with catalog.snapshot() as snapshot:
         counts = snapshot.statistics()
     assert {} == {key: number for key, number in counts.items() if number and key[1] not in _OVER}
-    assert [] == list(Verifier(catalog, app).differences())
+    assert [] == list(app.verifier.differences())
 
 
-def fresh(tmp_path: Path, folder: Path, *, engine: str = "sqlite", **options: object) -> Shown:
-    """What an index shows that has never seen any other state of these files.
+def fresh_index(tmp_path: Path, folder: Path, *, engine: str = "sqlite", **options: object) -> IndexContents:
+    """Contents of a new index of these files.
 
-    The engines cut words back to their stems by rules of their own: of real texts, compare like with like.
+    The engines have different stemming rules: compare real texts only within one engine.
     """
     place = tmp_path / "fresh"
     number = len(list(place.iterdir())) if place.exists() else 0
@@ -104,7 +103,7 @@ def fresh(tmp_path: Path, folder: Path, *, engine: str = "sqlite", **options: ob
             receipt = app.index(folder, allow_empty=True, **options)  # type: ignore[arg-type]
             job = app.wait(receipt.job_id, timeout=300)
         assert Status.DONE is job.status, job.error_message
-        found = shown(app.documents.catalog, folder)
+        found = read_index(app.documents.catalog, folder)
     given_back(state)
     return found
 
@@ -119,7 +118,7 @@ def _vectors(snapshot: CatalogSnapshot, tenant_id: str) -> Iterator[tuple[int, b
 
 
 def _views(snapshot: CatalogSnapshot, tenant_id: str) -> Iterator[ChunkView | None]:
-    """By way of the tree, not of the vectors: a chunk that has none shows in the comparison of both."""
+    """Chunks by way of the tree, not of the vectors: a chunk without a vector then shows as a difference."""
     content_ids = []
     after = ""
     while found := snapshot.sources(Filters(tenant_id=tenant_id), after=after, limit=AT_ONCE):

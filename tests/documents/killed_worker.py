@@ -1,7 +1,7 @@
-"""A worker as processes of its own, killed at a named point: ``python -m tests.documents.killed_worker``.
+"""A worker in separate processes, killed at a named point: ``python -m tests.documents.killed_worker``.
 
-Arguments: the point (or ``-``), the settings as JSON, and the job to end with. Points are patched into this
-process; its children are forked, and so have them too.
+Arguments: the point (or ``-``), the settings as JSON, and the last job. Points are patched into this
+process and inherited by its forked children.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OLDEST = os.getpid()
 
 
 def die() -> None:
-    """All processes at once, as a power cut would."""
+    """Kill all processes at once, like a power cut."""
     for pid in [_OLDEST, *children_of(_OLDEST)]:
         if pid != os.getpid():
             with suppress(ProcessLookupError):
@@ -37,7 +37,7 @@ def die() -> None:
 
 
 def _after_store() -> None:
-    """The generation is stored; its job does not wait for it yet."""
+    """Die when the generation is stored, before the job waits."""
     store = SqlCatalog.store
 
     def stored(self: SqlCatalog, *given: Any, **more: Any) -> Any:
@@ -50,19 +50,19 @@ def _after_store() -> None:
 
 
 def _before_telling() -> None:
-    """It is published; nobody has told the job."""
-    step = DocumentNotifier.step
+    """Die when the generation is published, before the job is notified."""
+    process_outbox = DocumentNotifier.process_outbox
 
     def told(self: DocumentNotifier) -> bool:
         if self._catalog.outbox(OutboxEntryKind.JOB):
             die()
-        return step(self)
+        return process_outbox(self)
 
-    DocumentNotifier.step = told  # type: ignore[method-assign]
+    DocumentNotifier.process_outbox = told  # type: ignore[method-assign]
 
 
 def _before_clearing() -> None:
-    """The job is told; the outbox still names it."""
+    """Die when the job is notified, before the outbox entry is cleared."""
     clear = SqlCatalog.clear
 
     def cleared(self: SqlCatalog, entry_ids: Any, **more: Any) -> bool:
@@ -82,7 +82,7 @@ POINTS: dict[str, Callable[[], None]] = {
 
 
 def served(settings: config.Settings, job_id: str, point: str = "-", timeout: float = 60.0) -> int:
-    """Run a worker until the job has ended, or the point was reached: its exit code."""
+    """Run a worker until the end of the job or the named point; returns the exit code."""
     values = msgspec.json.encode(config.portable_values(settings), enc_hook=str).decode()
     command = [sys.executable, "-m", "tests.documents.killed_worker", point, values, job_id]
     return subprocess.run(command, cwd=ROOT, timeout=timeout, check=False).returncode

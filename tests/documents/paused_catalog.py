@@ -1,4 +1,4 @@
-"""A catalog that stops at named points, and lets somebody else act there."""
+"""A catalog with breakpoints: a test can act before or after a named call."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from penstock.catalog.protocol import Catalog
 
 
-class Stops:
-    """Stands before a catalog. ``before`` and ``after`` name a call; the action runs at its first one."""
+class PausedCatalog:
+    """Proxy of a catalog. An action runs once, before or after the first call of the named method."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -21,7 +21,7 @@ class Stops:
         self._actions[when, call] = action
 
     def counted(self, call: str) -> Callable[[], int]:
-        """How often it is called from now on."""
+        """Counter of the calls from now on."""
         self._calls[call] = 0
         return lambda: self._calls[call]
 

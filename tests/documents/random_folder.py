@@ -1,4 +1,4 @@
-"""A folder of files that changes by chance, and the commands that tell an index of it."""
+"""A folder with random changes, and the commands that report them to an index."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WORDS = "water wheel gate mill sluice weir race flume tail head stone grain flo
 
 
 class Tree:
-    """``change`` changes the disk, and answers what one who saw it would tell the index."""
+    """A folder tree. ``change`` changes the disk and returns the commands of an observer."""
 
     def __init__(self, root: Path, chance: random.Random) -> None:
         self.root = root
@@ -45,7 +45,7 @@ class Tree:
 
     def change(self) -> list[Submission]:
         told = self._chance.choice(self._changes)()
-        # Nobody may have seen it: the next walk has to.
+        # Some changes go unnoticed until the next walk.
         return told if self._chance.random() < 0.7 else []
 
     def index(self, tenant_id: str = "default") -> Submission:
@@ -132,7 +132,7 @@ class Tree:
         return [_folder(path, "delete")]
 
     def _forget(self) -> list[Submission]:
-        """The file stays; whoever indexes its folder after that wants it back."""
+        """Delete a document, but not the file: the next index of the folder restores it."""
         path = self._chance.choice([*self.files(), *self._folders()])
         return [_folder(path, "delete") if path.is_dir() else _file(path, "delete")]
 

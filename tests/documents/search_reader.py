@@ -1,8 +1,8 @@
-"""A reader that searches without pause, and checks every answer.
+"""A reader process: searches without pause and checks every answer.
 
-``python -m tests.documents.search_reader SETTINGS EXPECTED``: every chunk of the documents it reads says
-which document, part and version it is of, and of how many parts. It prints what was wrong and ends, or
-goes on until its input is closed, and prints how often it asked.
+``python -m tests.documents.search_reader SETTINGS EXPECTED``. Every chunk names its document, part, version
+and number of parts. The process prints the first error and ends. Otherwise it runs until its input is closed,
+and prints the number of searches.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tests.worker.worker_processes import ROOT
 READY = "ready\n"
 EVERYWHERE = "waterwheel"
 MAY_GO = "fleeting"
-"""A document with this word may be missing; if it is there, all of it is."""
+"""A document with this word may be missing, but never in part."""
 MODES: tuple[Literal["keyword", "vector", "hybrid"], ...] = ("keyword", "vector", "hybrid")
 _MARK = re.compile(r"doc(\d+) part(\d+) of(\d+) version(\d+)")
 
 
 class Seen(NamedTuple):
-    """A chunk of one document, as it says itself; and where that is."""
+    """A found chunk: the marks in the text, and the path."""
 
     part: int
     parts: int
@@ -41,7 +41,7 @@ class Seen(NamedTuple):
 
 
 def marked(document: int, parts: int, version: int, *, may_go: bool = False) -> str:
-    """Markdown with one chunk a part."""
+    """Markdown with one chunk per part."""
     filling = f"The {EVERYWHERE} turns. " * 60
     extra = MAY_GO if may_go else ""
     return "\n\n".join(
@@ -51,7 +51,7 @@ def marked(document: int, parts: int, version: int, *, may_go: bool = False) -> 
 
 
 def complaint(hits: Sequence[Hit], expected: Sequence[int]) -> str | None:
-    """What no reader may ever see: a document missing, doubled, or mixed of two versions or places."""
+    """Error in an answer: a document that is missing, doubled, or mixed from two versions or paths."""
     seen: dict[int, list[Seen]] = {}
     for hit in hits:
         found = _MARK.search(hit.text)
@@ -75,7 +75,7 @@ class Reader:
         self._process = process
 
     def stopped(self) -> int:
-        """How many answers it checked. Fails with what was wrong, if anything was."""
+        """Stop the reader; returns the number of checked answers. Fails if one was wrong."""
         out, _ = self._process.communicate(timeout=60)
         assert 0 == self._process.returncode, out
         return int(out)

@@ -1,4 +1,4 @@
-"""Files that are not what they seem, cannot be read, or change under the reader: the rest is indexed."""
+"""Misleading, unreadable and changing files: all other files are indexed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NOBODY = 65534
 
 
 @pytest.fixture
-def trouble(desk: IndexedFolder, tmp_path: Path) -> Iterator[dict[str, tuple[str, str]]]:
-    """Names in the folder, and what `why` is to say of them."""
-    folder = desk.folder
-    desk.put("good.md", "Water drives the wheel.")
-    desk.put("empty.md", b"")
-    desk.put("blank.md", b" \n\t\n ")
-    desk.put("liar.txt", b"\x7fELF" + bytes(range(256)) * 20)
-    desk.put("torn.pdf", b"%PDF-1.4\nnothing of a document")
+def trouble(docs: IndexedFolder, tmp_path: Path) -> Iterator[dict[str, tuple[str, str]]]:
+    """Names in the folder, and the answer of `why` for each."""
+    folder = docs.folder
+    docs.put("good.md", "Water drives the wheel.")
+    docs.put("empty.md", b"")
+    docs.put("blank.md", b" \n\t\n ")
+    docs.put("liar.txt", b"\x7fELF" + bytes(range(256)) * 20)
+    docs.put("torn.pdf", b"%PDF-1.4\nnothing of a document")
     with (folder / "huge.txt").open("wb") as file:
         file.truncate(2 << 30)
     os.mkfifo(folder / "pipe.md")
@@ -38,7 +38,7 @@ def trouble(desk: IndexedFolder, tmp_path: Path) -> Iterator[dict[str, tuple[str
     (folder / "out.md").symlink_to(tmp_path / "secret.md")
     (folder / "gone.md").symlink_to(folder / "never-there.md")
     (folder / os.fsdecode(b"bad\xff.md")).write_text("A name that is no UTF-8.")
-    desk.put(".hidden.md", "Hidden.")
+    docs.put(".hidden.md", "Hidden.")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "socket.md"))
         yield {
@@ -60,37 +60,37 @@ def trouble(desk: IndexedFolder, tmp_path: Path) -> Iterator[dict[str, tuple[str
 
 
 def test_each_is_listed_with_its_reason_and_the_rest_is_indexed(
-    desk: IndexedFolder, trouble: dict[str, tuple[str, str]]
+    docs: IndexedFolder, trouble: dict[str, tuple[str, str]]
 ):
-    job = desk.index()
+    job = docs.index()
 
     assert (Status.FAILED, 2) == (job.status, job.children_failed)
-    assert ["good.md"] == desk.found("wheel")
+    assert ["good.md"] == docs.found("wheel")
     for name, (verdict, cause) in trouble.items():
-        reason = desk.app.documents.why(desk.folder / name)
+        reason = docs.app.documents.why(docs.folder / name)
         assert (verdict, True) == (reason.verdict, cause in reason.cause), (name, reason)
-    whole = desk.app.documents.why(desk.folder)
+    whole = docs.app.documents.why(docs.folder)
     assert {"indexed": 3, "failed": 2, "skipped": 9} == whole.counts
     assert 11 == len(whole.below)
 
 
-def test_a_file_too_large_by_itself_is_refused_before_it_is_read(desk: IndexedFolder):
-    path = desk.put("huge.txt", b"")
+def test_a_file_too_large_by_itself_is_refused_before_it_is_read(docs: IndexedFolder):
+    path = docs.put("huge.txt", b"")
     with path.open("wb") as file:
         file.truncate(2 << 30)
 
-    job = desk.index(path)
+    job = docs.index(path)
 
     assert (Status.FAILED, "ERR_TOO_LARGE") == (job.status, job.error_code)
 
 
 @pytest.mark.parametrize("what", ["gone", "grown", "a pipe", "a folder"])
-def test_what_changes_between_the_walk_and_the_reading(desk: IndexedFolder, what: str):
-    desk.put("good.md", "Water drives the wheel.")
-    path = desk.put("other.md", "Bread comes out of the oven.")
-    with desk.by_hand() as hand:
-        receipt = desk.app.index(desk.folder)
-        hand.run_jobs()
+def test_what_changes_between_the_walk_and_the_reading(docs: IndexedFolder, what: str):
+    docs.put("good.md", "Water drives the wheel.")
+    path = docs.put("other.md", "Bread comes out of the oven.")
+    with docs.manual_worker() as worker:
+        receipt = docs.app.index(docs.folder)
+        worker.run_jobs()
         path.unlink()
         if what == "grown":
             path.write_text("Bread and much more comes out of the oven.")
@@ -98,16 +98,16 @@ def test_what_changes_between_the_walk_and_the_reading(desk: IndexedFolder, what
             os.mkfifo(path)
         elif what == "a folder":
             path.mkdir()
-        hand.run_jobs()
+        worker.run_jobs()
 
-    job = desk.app.job(receipt.job_id)
-    assert ["good.md"] == desk.found("wheel", mode="keyword")
+    job = docs.app.job(receipt.job_id)
+    assert ["good.md"] == docs.found("wheel", mode="keyword")
     if what in ("gone", "grown"):
         assert Status.DONE is job.status
-        assert (["other.md"] if what == "grown" else []) == desk.found("bread", mode="keyword")
+        assert (["other.md"] if what == "grown" else []) == docs.found("bread", mode="keyword")
     else:
         assert (Status.FAILED, 1) == (job.status, job.children_failed)
-        assert "failed" == desk.app.documents.why(path).verdict
+        assert "failed" == docs.app.documents.why(path).verdict
 
 
 UNPRIVILEGED = """
@@ -145,7 +145,7 @@ print(json.dumps(answers))
 
 
 def test_what_may_not_be_read_is_listed_and_nothing_below_it_removed():
-    """As a user without privileges, since root may read anything."""
+    """Run as a user without privileges, since root may read anything."""
     place = Path(tempfile.mkdtemp(prefix="penstock-unprivileged-"))
     try:
         folder = place / "files"
@@ -172,9 +172,9 @@ def test_what_may_not_be_read_is_listed_and_nothing_below_it_removed():
     assert all("ERR_PERMISSION" in cause for cause in second[3].values())
 
 
-@pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
-def test_words_of_any_length_fit_into_the_largest_chunk(desk: IndexedFolder):
-    """In PostgreSQL the words of a chunk are one entry of at most 1 MB; what folding makes of them counts."""
+@pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
+def test_words_of_any_length_fit_into_the_largest_chunk(docs: IndexedFolder):
+    """PostgreSQL limits the folded words of a chunk to one entry of 1 MB."""
     words = {
         "one": "x" * 100_000,
         "many": " ".join(f"{number:x}" for number in range(12_000)),
@@ -182,9 +182,9 @@ def test_words_of_any_length_fit_into_the_largest_chunk(desk: IndexedFolder):
         "wide": " ".join(f"{chr(0x4E00 + number)}{chr(0x12000 + number % 900)}" for number in range(11_000)),
     }
     for name, text in words.items():
-        desk.put(f"{name}.md", text + " wheel")
+        docs.put(f"{name}.md", text + " wheel")
 
-    job = desk.index(chunk_size=8_192, chunk_overlap=4_096)
+    job = docs.index(chunk_size=8_192, chunk_overlap=4_096)
 
     assert (Status.DONE, 0) == (job.status, job.children_failed)
-    assert [f"{name}.md" for name in sorted(words)] == sorted(set(desk.found("wheel", mode="keyword")))
+    assert [f"{name}.md" for name in sorted(words)] == sorted(set(docs.found("wheel", mode="keyword")))

@@ -1,4 +1,4 @@
-"""Files that take too much time or memory cost themselves only, are explained, and are not read again."""
+"""Files over their budget fail alone, are explained, and are not read again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BAD = {
 
 
 class Bench:
-    """A folder, its index, and a worker that notes which files it parsed."""
+    """A folder, an index, and a worker with a journal of parsed files."""
 
     def __init__(self, place: Path) -> None:
         self.folder = place / "files"
@@ -129,7 +129,7 @@ def test_a_batch_of_pages_may_outlast_the_grace_of_a_cancel(bench: Bench):
 
     job = bench.index()
 
-    # The first pages within the job; the others in one batch that nobody stopped.
+    # The first pages in the job; the others in one uninterrupted batch.
     assert {"pages.pdf": 2, "pages.pdf 33-40": 1} == bench.parsed()
     with Penstock(settings=bench.settings) as app:
         reason = app.documents.why(str(bench.folder / "pages.pdf"))

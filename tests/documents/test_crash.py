@@ -1,4 +1,4 @@
-"""The whole tree of ``penstock index`` is killed at random moments; the same command finishes the work."""
+"""Crashes: all processes of ``penstock index`` are killed at random; the same command finishes the work."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import pytest
 
 from penstock import Penstock, config
 from tests.documents.conftest import QUEUES, book
-from tests.documents.index_contents import Shown, settled, shown
+from tests.documents.index_contents import IndexContents, read_index, settled
 from tests.documents.worker_commands import kill_tree
 from tests.pipeline.sample_documents import pdf
 from tests.servers.stores import given_back
 from tests.worker.worker_processes import ROOT
 
 ENGINES = ("sqlite", "postgres", "jsonl")
-"""Of the queue; JSONL has its catalog in a SQLite file beside it."""
+"""Queue URLs. With JSONL, the catalog is in a SQLite file."""
 
 
 class Run:
@@ -50,7 +50,7 @@ class Run:
         )
 
     def killed_after(self, seconds: float) -> bool:
-        """Whether it was still at work."""
+        """Kill the command; returns whether it was still running."""
         with self._begin() as process:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(seconds)
@@ -64,17 +64,17 @@ class Run:
             try:
                 out, _ = process.communicate(timeout=120)
             except subprocess.TimeoutExpired:
-                # Else it would be waited for, for ever.
+                # Otherwise the next command would wait for it for ever.
                 kill_tree(process.pid)
                 raise
         assert 0 == process.returncode, out
         result: dict[str, Any] = msgspec.json.decode(out)
         return result
 
-    def shown(self) -> Shown:
+    def read_index(self) -> IndexContents:
         with Penstock(settings=config.load(self._environment)) as app:
             settled(app)
-            return shown(app.documents.catalog, self._folder)
+            return read_index(app.documents.catalog, self._folder)
 
     def close(self) -> None:
         given_back(self._state)
@@ -96,23 +96,23 @@ def disturbed(tmp_path: Path, engine: str, folder: Path, kills: int, chance: ran
     began = time.monotonic()
     calm.finished()
     usual = time.monotonic() - began
-    expected = calm.shown()
+    expected = calm.read_index()
     assert len(expected.pieces) > 120 + 256 + 80
     killed, rounds = 0, 0
     while killed < kills:
         rounds += 1
         run = Run(tmp_path / f"disturbed-{rounds}", engine, folder)
-        # Some times in one index: what was killed once is what the next one begins with.
+        # Several times in one index: each run starts from the state that a kill left.
         for _ in range(min(kills - killed, chance.randint(1, 3))):
             if not run.killed_after(chance.uniform(0.2, usual)):
                 break
             killed += 1
         began = time.monotonic()
         result = run.finished()
-        # A machine that is less busy by now is quicker; a kill that comes too late is none.
+        # If the machine is faster by now, the kill comes too late and does not count.
         usual = max(min(usual, time.monotonic() - began), 0.5)
         assert (0, "done") == (result["counts"]["failed"], result["status"])
-        assert expected == run.shown()
+        assert expected == run.read_index()
         run.close()
 
 

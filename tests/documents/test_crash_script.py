@@ -1,4 +1,4 @@
-"""Edits, renames, moves and deletes, all processes killed in the middle: the same commands put it right."""
+"""Crashes during edits, renames, moves and deletes: the same commands repair the index."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from penstock import Penstock, config
 from tests.documents.conftest import QUEUES
-from tests.documents.index_contents import Shown, fresh, settled, shown
+from tests.documents.index_contents import IndexContents, fresh_index, read_index, settled
 from tests.documents.random_folder import Tree, delete_tenant
 from tests.documents.worker_commands import Driver
 from tests.servers.stores import given_back
@@ -20,7 +20,7 @@ OTHER = "other"
 
 
 class Script:
-    """One index through many changes and kills."""
+    """One index with many changes and kills."""
 
     def __init__(self, tmp_path: Path, engine: str, seed: int) -> None:
         self._place = tmp_path
@@ -40,7 +40,7 @@ class Script:
         self._usual = time.monotonic() - began
 
     def run(self, kills: int, kills_between: int) -> None:
-        """Compared with a fresh index after so many kills."""
+        """Kills between two comparisons with a fresh index."""
         killed = compared = 0
         while killed < kills:
             killed += self._step()
@@ -49,8 +49,10 @@ class Script:
                 compared = killed
 
     def _step(self) -> int:
-        """Some changes, the commands for them killed once or twice; now and then only the next step, or the
-        comparison, finishes what they began."""
+        """Make some changes and kill their commands once or twice.
+
+        Sometimes only the next step, or the comparison, finishes their work.
+        """
         chance = self._chance
         commands = [told for _ in range(chance.randint(1, 4)) for told in self._tree.change()]
         if chance.random() < 0.8:
@@ -68,15 +70,17 @@ class Script:
     def compare(self) -> None:
         gone = self._chance.random() < 0.5
         other = delete_tenant(OTHER) if gone else self._tree.index(OTHER)
-        # A delete that was cut short has its turn before the files are asked for again.
+        # An interrupted delete runs before the files are requested again.
         self._driver.run([], together=True)
         self._driver.run([self._tree.index(), other])
-        expected = fresh(self._place, self._tree.root)
+        expected = fresh_index(self._place, self._tree.root)
         with Penstock(settings=self._driver.settings) as app:
             settled(app)
             catalog = app.documents.catalog
-            assert expected == shown(catalog, self._tree.root)
-            assert (Shown([], {}) if gone else expected) == shown(catalog, self._tree.root, OTHER)
+            assert expected == read_index(catalog, self._tree.root)
+            assert (IndexContents([], {}) if gone else expected) == read_index(
+                catalog, self._tree.root, OTHER
+            )
 
 
 @pytest.mark.parametrize("engine", CATALOGS)

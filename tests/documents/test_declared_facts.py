@@ -17,7 +17,7 @@ TEXT = "Water drives the wheel."
 HASH = hashlib.sha256(TEXT.encode()).hexdigest()
 OTHER = "0" * 64
 
-pytestmark = pytest.mark.parametrize("desk", ["sqlite"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", ["sqlite"], indirect=True)
 
 
 @pytest.mark.parametrize(
@@ -31,47 +31,47 @@ pytestmark = pytest.mark.parametrize("desk", ["sqlite"], indirect=True)
     ],
 )
 def test_a_file_that_is_not_as_declared_is_indexed_and_says_so(
-    desk: IndexedFolder, declared: dict[str, Any], expected: list[str]
+    docs: IndexedFolder, declared: dict[str, Any], expected: list[str]
 ):
-    path = desk.put("a.md", TEXT)
+    path = docs.put("a.md", TEXT)
 
-    job = desk.run("file", "ingest", {"file_path": str(path)} | declared)
-    again = desk.run("file", "ingest", {"file_path": str(path)} | declared)
+    job = docs.run("file", "ingest", {"file_path": str(path)} | declared)
+    again = docs.run("file", "ingest", {"file_path": str(path)} | declared)
 
     assert (Status.DONE, "indexed") == (job.status, (job.result or {})["outcome"])
     assert [expected, expected] == [(each.result or {}).get("mismatches", []) for each in (job, again)]
-    assert ["a.md"] == desk.found("wheel")
+    assert ["a.md"] == docs.found("wheel")
 
 
 def test_a_project_that_is_not_as_declared_is_indexed_and_logged(
-    desk: IndexedFolder, caplog: pytest.LogCaptureFixture
+    docs: IndexedFolder, caplog: pytest.LogCaptureFixture
 ):
-    desk.put(".git/HEAD", "ref: refs/heads/main\n")
-    desk.put(".git/config", '[remote "origin"]\n\turl = git@host:mill/gate.git\n')
-    desk.put("Cargo.toml", "[package]\n")
-    desk.put("a.md", TEXT)
+    docs.put(".git/HEAD", "ref: refs/heads/main\n")
+    docs.put(".git/config", '[remote "origin"]\n\turl = git@host:mill/gate.git\n')
+    docs.put("Cargo.toml", "[package]\n")
+    docs.put("a.md", TEXT)
     declared = {"git_remote": "https://host/mill/weir", "project_type": "python"}
 
     with caplog.at_level(logging.WARNING, "penstock.job"):
-        job = desk.run("project", "ingest", {"project_root": str(desk.folder)} | declared)
+        job = docs.run("project", "ingest", {"project_root": str(docs.folder)} | declared)
 
     assert Status.DONE is job.status
     assert [
-        f"{desk.folder} is not as declared: git_remote: declared https://host/mill/weir, "
+        f"{docs.folder} is not as declared: git_remote: declared https://host/mill/weir, "
         "found git@host:mill/gate.git",
-        f"{desk.folder} is not as declared: project_type: declared python, found rust",
+        f"{docs.folder} is not as declared: project_type: declared python, found rust",
     ] == [record.getMessage() for record in caplog.records if "declared" in record.getMessage()]
 
 
 @pytest.mark.parametrize("project_type", ["rust", "mixed"])
-def test_what_is_true_of_a_project_is_no_mismatch(desk: IndexedFolder, project_type: str):
-    desk.put(".git/HEAD", "ref: refs/heads/main\n")
-    desk.put(".git/config", '[remote "origin"]\n\turl = git@host:mill/gate.git\n')
-    desk.put("Cargo.toml", "[package]\n")
+def test_what_is_true_of_a_project_is_no_mismatch(docs: IndexedFolder, project_type: str):
+    docs.put(".git/HEAD", "ref: refs/heads/main\n")
+    docs.put(".git/config", '[remote "origin"]\n\turl = git@host:mill/gate.git\n')
+    docs.put("Cargo.toml", "[package]\n")
     if project_type == "mixed":
-        desk.put("setup.py", "")
+        docs.put("setup.py", "")
     payload = ProjectPayload(
-        project_root=str(desk.folder), git_remote="https://host/mill/gate", project_type=project_type
+        project_root=str(docs.folder), git_remote="https://host/mill/gate", project_type=project_type
     )
 
     assert [] == list(project_mismatches(payload))

@@ -1,4 +1,4 @@
-"""A deleted tenant leaves one audit line and nothing else, in no file, table or key."""
+"""A deleted tenant leaves one audit line and no other trace in files, tables or keys."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.documents.conftest import WAIT_S, IndexedFolder
 from tests.servers.redis import contents
 
 SECRETS = ("zebraxylo", "marmosetine", "secretname", "walrusfail", "quokkaterm", "axolotlarg")
-"""Words that only the tenant's data has: in texts, notes, names of files, errors, arguments."""
+"""Words that occur only in the tenant's data: texts, notes, file names, errors, arguments."""
 
 
-def remnants(desk: IndexedFolder, tmp_path: Path) -> dict[str, list[str]]:
-    """The secrets by where they are still found."""
+def remnants(docs: IndexedFolder, tmp_path: Path) -> dict[str, list[str]]:
+    """The secrets that are still found, by place."""
     places = dict(files(tmp_path))
-    url = desk.app.settings.url
+    url = docs.app.settings.url
     if url.startswith("postgresql"):
         places |= tables(url)
     if url.startswith("redis"):
@@ -32,7 +32,7 @@ def remnants(desk: IndexedFolder, tmp_path: Path) -> dict[str, list[str]]:
 
 
 def files(tmp_path: Path) -> dict[str, bytes]:
-    """Databases as a VACUUM leaves them, everything else as it is."""
+    """Bytes of all files, databases after a VACUUM."""
     held = {}
     for path in (each for each in tmp_path.rglob("*") if each.is_file() and "files" not in each.parts):
         if path.suffix == ".db":
@@ -61,128 +61,128 @@ def tables(url: str) -> dict[str, bytes]:
         }
 
 
-def live_a_life(desk: IndexedFolder, tenant_id: str) -> None:
-    """Documents, notes, failures, edits, renames, deletes, functions that ran, failed, wait or are parked."""
-    desk.app.function("keep")(lambda payload: payload)
-    desk.app.function("fail")(_fail)
-    desk.put("secretname/one.md", "The zebraxylo drives the wheel.\n\n# Two\n\nquokkaterm here.")
-    desk.put("secretname/two.md", "More of zebraxylo.")
-    desk.put("secretname/walrusfail.pdf", "no PDF")
-    desk.index(tenant_id=tenant_id)
-    desk.put("secretname/one.md", "The zebraxylo was edited. quokkaterm.")
-    desk.index(tenant_id=tenant_id)
+def fill_tenant(docs: IndexedFolder, tenant_id: str) -> None:
+    """Fill the tenant: documents, notes, failures, edits, renames, deletes, and functions in all states."""
+    docs.app.function("keep")(lambda payload: payload)
+    docs.app.function("fail")(_fail)
+    docs.put("secretname/one.md", "The zebraxylo drives the wheel.\n\n# Two\n\nquokkaterm here.")
+    docs.put("secretname/two.md", "More of zebraxylo.")
+    docs.put("secretname/walrusfail.pdf", "no PDF")
+    docs.index(tenant_id=tenant_id)
+    docs.put("secretname/one.md", "The zebraxylo was edited. quokkaterm.")
+    docs.index(tenant_id=tenant_id)
     moved = {
-        "old_path": str(desk.folder / "secretname/two.md"),
-        "new_path": str(desk.folder / "secretname/three.md"),
+        "old_path": str(docs.folder / "secretname/two.md"),
+        "new_path": str(docs.folder / "secretname/three.md"),
     }
-    (desk.folder / "secretname/two.md").rename(desk.folder / "secretname/three.md")
-    desk.run("rename", "update", {**moved, "is_folder": False}, tenant_id=tenant_id)
-    desk.run("delete_document", "delete", {"document_id": moved["new_path"]}, tenant_id=tenant_id)
+    (docs.folder / "secretname/two.md").rename(docs.folder / "secretname/three.md")
+    docs.run("rename", "update", {**moved, "is_folder": False}, tenant_id=tenant_id)
+    docs.run("delete_document", "delete", {"document_id": moved["new_path"]}, tenant_id=tenant_id)
     note = {"content": "A note about marmosetine. " * 2000, "source_type": "scratchbook"}
-    desk.run("content", "ingest", note, tenant_id=tenant_id)
-    with desk.app.worker_thread():
+    docs.run("content", "ingest", note, tenant_id=tenant_id)
+    with docs.app.worker_thread():
         for name in ("keep", "fail"):
-            receipt = desk.app.call(name, {"argument": "axolotlarg"}, tenant_id=tenant_id, max_retries=0)
-            desk.app.wait(receipt.job_id, timeout=WAIT_S)
+            receipt = docs.app.call(name, {"argument": "axolotlarg"}, tenant_id=tenant_id, max_retries=0)
+            docs.app.wait(receipt.job_id, timeout=WAIT_S)
     for delay in (None, 3600):
         entity = ("customer", "axolotlarg")
-        desk.app.call("keep", {"argument": "axolotlarg"}, entity=entity, tenant_id=tenant_id, delay=delay)
-    desk.app.cancel(desk.app.call("keep", {"argument": "axolotlarg"}, tenant_id=tenant_id).job_id)
-    desk.app.search("zebraxylo", tenant_id=tenant_id)
+        docs.app.call("keep", {"argument": "axolotlarg"}, entity=entity, tenant_id=tenant_id, delay=delay)
+    docs.app.cancel(docs.app.call("keep", {"argument": "axolotlarg"}, tenant_id=tenant_id).job_id)
+    docs.app.search("zebraxylo", tenant_id=tenant_id)
 
 
 def _fail(payload: dict[str, Any]) -> None:
     raise RuntimeError(f"walrusfail {payload['argument']}")
 
 
-def delete(desk: IndexedFolder, **fields: Any) -> Any:
-    return desk.run("delete_tenant", "delete", {"tenant_id_to_delete": "acme"}, **fields)
+def delete(docs: IndexedFolder, **fields: Any) -> Any:
+    return docs.run("delete_tenant", "delete", {"tenant_id_to_delete": "acme"}, **fields)
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_nothing_of_a_deleted_tenant_is_left_anywhere(desk: IndexedFolder, tmp_path: Path, own: bool):
-    desk.put("keeper.md", "Walrus of the others.")
-    desk.index(tenant_id="other")
-    live_a_life(desk, "acme")
-    assert remnants(desk, tmp_path)
+def test_nothing_of_a_deleted_tenant_is_left_anywhere(docs: IndexedFolder, tmp_path: Path, own: bool):
+    docs.put("keeper.md", "Walrus of the others.")
+    docs.index(tenant_id="other")
+    fill_tenant(docs, "acme")
+    assert remnants(docs, tmp_path)
 
-    job = delete(desk, **({"tenant_id": "acme"} if own else {}))
+    job = delete(docs, **({"tenant_id": "acme"} if own else {}))
 
     assert (Status.DONE, True) == (job.status, job.result["jobs"] > 10)
-    desk.app.queue.scrub()
-    assert {} == remnants(desk, tmp_path)
-    assert [job.queue_id] * own == [each.queue_id for each in desk.app.queue.find(JobQuery(tenant_id="acme"))]
-    assert ["keeper.md"] == desk.found("walrus", tenant_id="other")
+    docs.app.queue.scrub()
+    assert {} == remnants(docs, tmp_path)
+    assert [job.queue_id] * own == [each.queue_id for each in docs.app.queue.find(JobQuery(tenant_id="acme"))]
+    assert ["keeper.md"] == docs.found("walrus", tenant_id="other")
     assert {"tenant_id_to_delete": "acme"} == job.payload
 
 
-def test_what_is_asked_for_after_the_delete_stays(desk: IndexedFolder, tmp_path: Path):
-    live_a_life(desk, "acme")
-    desk.app.pause(tenant_id="acme")
-    receipt = desk.app.submit(item_type="delete_tenant", op="delete", payload={"tenant_id_to_delete": "acme"})
-    desk.put("later/new.md", "A new beginning of giraffes.")
-    later = desk.app.index(desk.folder / "later", tenant_id="acme")
-    desk.finish(receipt.job_id)
+def test_what_is_asked_for_after_the_delete_stays(docs: IndexedFolder, tmp_path: Path):
+    fill_tenant(docs, "acme")
+    docs.app.pause(tenant_id="acme")
+    receipt = docs.app.submit(item_type="delete_tenant", op="delete", payload={"tenant_id_to_delete": "acme"})
+    docs.put("later/new.md", "A new beginning of giraffes.")
+    later = docs.app.index(docs.folder / "later", tenant_id="acme")
+    docs.finish(receipt.job_id)
 
-    assert Status.PENDING is desk.app.job(later.job_id).status
+    assert Status.PENDING is docs.app.job(later.job_id).status
     assert {later.job_id} == {
-        job.queue_id for job in desk.app.queue.find(JobQuery(tenant_id="acme", limit=99))
+        job.queue_id for job in docs.app.queue.find(JobQuery(tenant_id="acme", limit=99))
     }
-    desk.app.resume(tenant_id="acme")
-    assert Status.DONE is desk.finish(later.job_id).status
-    assert ["new.md"] == desk.found("giraffes", tenant_id="acme")
-    assert {} == remnants(desk, tmp_path)
+    docs.app.resume(tenant_id="acme")
+    assert Status.DONE is docs.finish(later.job_id).status
+    assert ["new.md"] == docs.found("giraffes", tenant_id="acme")
+    assert {} == remnants(docs, tmp_path)
 
 
 def test_a_job_that_runs_while_its_tenant_is_deleted_brings_nothing_back(
-    desk: IndexedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    docs: IndexedFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """One that stops when it is asked to, and one whose worker is gone for good."""
-    live_a_life(desk, "acme")
-    monkeypatch.setattr("penstock.handlers.tenant_jobs.PATIENCE_S", 0.5)
-    path = desk.put("secretname/slow.md", "zebraxylo " * 50)
-    with desk.by_hand() as hand:
-        desk.app.index(path, tenant_id="acme")
-        claims = [each for each in desk.app.queue.claim(ClaimRequest("slow", 10)) if each.item_type == "file"]
+    """A job that stops on request, and a job whose worker is dead."""
+    fill_tenant(docs, "acme")
+    monkeypatch.setattr("penstock.handlers.tenant_jobs.STOP_TIMEOUT_S", 0.5)
+    path = docs.put("secretname/slow.md", "zebraxylo " * 50)
+    with docs.manual_worker() as worker:
+        docs.app.index(path, tenant_id="acme")
+        claims = [each for each in docs.app.queue.claim(ClaimRequest("slow", 10)) if each.item_type == "file"]
         begun, go_on = threading.Event(), threading.Event()
 
-        @desk.app.function("stops")
-        def stops(payload: Any, context: Any) -> None:
+        @docs.app.function("stops")
+        def paused(payload: Any, context: Any) -> None:
             begun.set()
             while not go_on.wait(0.02):
                 context.checkpoint()
 
-        with desk.app.worker_thread(), desk.app.worker_thread():
-            desk.app.call("stops", {"argument": "axolotlarg"}, tenant_id="acme")
+        with docs.app.worker_thread(), docs.app.worker_thread():
+            docs.app.call("stops", {"argument": "axolotlarg"}, tenant_id="acme")
             assert begun.wait(WAIT_S)
-            receipt = desk.app.submit(
+            receipt = docs.app.submit(
                 item_type="delete_tenant", op="delete", payload={"tenant_id_to_delete": "acme"}
             )
-            assert Status.DONE is desk.app.wait(receipt.job_id, timeout=WAIT_S).status
+            assert Status.DONE is docs.app.wait(receipt.job_id, timeout=WAIT_S).status
         go_on.set()
-        hand.files(claims)
+        worker.files(claims)
 
-    desk.app.queue.scrub()
-    desk.app.documents.catalog.scrub()
-    assert [] == desk.app.queue.find(JobQuery(tenant_id="acme"))
-    assert {} == remnants(desk, tmp_path)
+    docs.app.queue.scrub()
+    docs.app.documents.catalog.scrub()
+    assert [] == docs.app.queue.find(JobQuery(tenant_id="acme"))
+    assert {} == remnants(docs, tmp_path)
 
 
-def test_jobs_are_removed_in_batches(desk: IndexedFolder, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("penstock.handlers.tenant_jobs.AT_ONCE", 7)
-    desk.app.function("keep")(lambda payload: payload)
+def test_jobs_are_removed_in_batches(docs: IndexedFolder, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("penstock.handlers.tenant_jobs.BATCH_JOBS", 7)
+    docs.app.function("keep")(lambda payload: payload)
     for tenant_id, number in (("acme", 30), ("other", 3)):
-        desk.app.call_many([{"name": "keep", "tenant_id": tenant_id} for _ in range(number)])
-    desk.app.pause(tenant_id="acme")
+        docs.app.call_many([{"name": "keep", "tenant_id": tenant_id} for _ in range(number)])
+    docs.app.pause(tenant_id="acme")
     sizes: list[int] = []
-    real = type(desk.app.queue).purge
+    real = type(docs.app.queue).purge
 
     def purge(self: Any, jobs: Any, **more: Any) -> int:
         sizes.append(len(jobs))
         return real(self, jobs, **more)
 
-    monkeypatch.setattr(type(desk.app.queue), "purge", purge)
+    monkeypatch.setattr(type(docs.app.queue), "purge", purge)
 
-    assert 30 == delete(desk).result["jobs"]
+    assert 30 == delete(docs).result["jobs"]
 
     assert (30, 7) == (sum(sizes), max(sizes))

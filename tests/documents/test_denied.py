@@ -1,4 +1,4 @@
-"""What the system will not show is not taken for gone: a walk by a user without rights removes nothing."""
+"""Unreadable folders are not taken for deleted: a walk without permissions removes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from penstock import Penstock, config
 from penstock.job import Status
 from tests.documents.conftest import QUEUES, IndexedFolder
-from tests.documents.index_contents import shown
+from tests.documents.index_contents import read_index
 from tests.servers.stores import given_back
 
 NOBODY = 65534
@@ -22,7 +22,7 @@ NOBODY = 65534
 
 @contextmanager
 def nobody() -> Iterator[None]:
-    """Without a right to anything of ours, if we have all; who has few runs the tests as they are."""
+    """Drop privileges if the tests run as root; otherwise run as the current user."""
     if os.geteuid() != 0:
         yield
         return
@@ -34,8 +34,8 @@ def nobody() -> Iterator[None]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def open_desk(request: pytest.FixtureRequest) -> Iterator[IndexedFolder]:
-    """In a place that another user can reach, unlike pytest's own."""
+def open_docs(request: pytest.FixtureRequest) -> Iterator[IndexedFolder]:
+    """A directory that another user can reach, unlike pytest's."""
     place = Path(tempfile.mkdtemp(prefix="penstock-test-"))
     place.chmod(0o777)
     folder = place / "files"
@@ -56,61 +56,61 @@ def readable(place: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o400, 0o444], ids=["nothing", "list", "list by all"])
-def test_a_folder_that_may_not_be_looked_into_keeps_what_is_known_of_it(open_desk: IndexedFolder, mode: int):
-    desk = open_desk
+def test_a_folder_that_may_not_be_looked_into_keeps_what_is_known_of_it(open_docs: IndexedFolder, mode: int):
+    docs = open_docs
     for name in ("a.md", "locked/b.md", "locked/deep/c.md", "z.md"):
-        desk.put(name, f"Words of {name}.")
-    desk.index()
-    before = shown(desk.app.documents.catalog, desk.folder)
-    gone = desk.put("z.md", "Other words.")
+        docs.put(name, f"Words of {name}.")
+    docs.index()
+    before = read_index(docs.app.documents.catalog, docs.folder)
+    gone = docs.put("z.md", "Other words.")
     gone.unlink()
-    readable(desk.folder.parent)
-    (desk.folder / "locked").chmod(mode)
+    readable(docs.folder.parent)
+    (docs.folder / "locked").chmod(mode)
 
-    with desk.by_hand() as hand:
-        receipt = desk.app.index(desk.folder)
+    with docs.manual_worker() as worker:
+        receipt = docs.app.index(docs.folder)
         with nobody():
-            hand.drain()
-    (desk.folder / "locked").chmod(0o755)
+            worker.drain()
+    (docs.folder / "locked").chmod(0o755)
 
-    after = shown(desk.app.documents.catalog, desk.folder)
-    job = desk.app.job(receipt.job_id)
+    after = read_index(docs.app.documents.catalog, docs.folder)
+    job = docs.app.job(receipt.job_id)
     assert Status.DONE is job.status, job.error_message
     assert ["a.md", "locked/b.md", "locked/deep/c.md", "z.md"] == before.paths
     assert ["a.md", "locked/b.md", "locked/deep/c.md"] == after.paths
 
 
-def test_a_root_that_may_not_be_looked_into_removes_nothing(open_desk: IndexedFolder):
-    desk = open_desk
-    desk.put("a.md", "Words of a.")
-    desk.index()
-    readable(desk.folder.parent)
-    desk.folder.chmod(0o000)
+def test_a_root_that_may_not_be_looked_into_removes_nothing(open_docs: IndexedFolder):
+    docs = open_docs
+    docs.put("a.md", "Words of a.")
+    docs.index()
+    readable(docs.folder.parent)
+    docs.folder.chmod(0o000)
 
-    with desk.by_hand() as hand:
-        receipt = desk.app.index(desk.folder)
+    with docs.manual_worker() as worker:
+        receipt = docs.app.index(docs.folder)
         with nobody():
-            hand.run_jobs()
-    desk.folder.chmod(0o755)
+            worker.run_jobs()
+    docs.folder.chmod(0o755)
 
-    assert "ERR_PERMISSION" == desk.app.job(receipt.job_id).error_code
-    assert ["a.md"] == shown(desk.app.documents.catalog, desk.folder).paths
+    assert "ERR_PERMISSION" == docs.app.job(receipt.job_id).error_code
+    assert ["a.md"] == read_index(docs.app.documents.catalog, docs.folder).paths
 
 
-def test_a_file_that_may_not_be_read_keeps_its_last_version(open_desk: IndexedFolder):
-    desk = open_desk
-    path = desk.put("a.md", "Words of a.")
-    desk.index()
+def test_a_file_that_may_not_be_read_keeps_its_last_version(open_docs: IndexedFolder):
+    docs = open_docs
+    path = docs.put("a.md", "Words of a.")
+    docs.index()
     path.write_text("Other words, longer than before.")
-    readable(desk.folder.parent)
+    readable(docs.folder.parent)
     path.chmod(0o000)
 
-    with desk.by_hand() as hand:
-        receipt = desk.app.index(desk.folder)
+    with docs.manual_worker() as worker:
+        receipt = docs.app.index(docs.folder)
         with nobody():
-            hand.drain()
+            worker.drain()
     path.chmod(0o644)
 
-    assert Status.FAILED is desk.app.job(receipt.job_id).status
-    (piece,) = shown(desk.app.documents.catalog, desk.folder).pieces
+    assert Status.FAILED is docs.app.job(receipt.job_id).status
+    (piece,) = read_index(docs.app.documents.catalog, docs.folder).pieces
     assert "Words of a." == piece.text

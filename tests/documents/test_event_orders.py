@@ -1,4 +1,4 @@
-"""Events of changes on the disk, told late and in any order: in the end the index shows what the disk has."""
+"""Events of changes on disk, reported late and in any order: in the end the index equals the disk."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from penstock.catalog.views import Filters
 from penstock.service.requests import Submission
-from tests.documents.conftest import Hand, IndexedFolder
+from tests.documents.conftest import IndexedFolder, ManualWorker
 
-pytestmark = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
 
 FILES = ("a.md", "b.md", "p/a.md", "p/b.md", "q/a.md")
 FOLDERS = ("p", "q", "r")
@@ -26,20 +26,20 @@ changes = st.one_of(
     st.tuples(st.just("write"), st.sampled_from(FILES)),
     st.tuples(st.just("remove"), st.sampled_from(FILES)),
 )
-tellings = st.tuples(changes, st.integers(0, 3), st.integers(0, 10), st.booleans())
-"""A change; how many changes later it is told; how urgently; and whether jobs run before the next."""
+reported_changes = st.tuples(changes, st.integers(0, 3), st.integers(0, 10), st.booleans())
+"""A change, the delay of its event, the priority, and whether jobs run before the next change."""
 
 
 class EventFolder:
-    """A folder and tenant of an example's own, in a catalog that others share."""
+    """A separate folder and tenant for each example, in a shared catalog."""
 
-    def __init__(self, desk: IndexedFolder, hand: Hand) -> None:
+    def __init__(self, docs: IndexedFolder, worker: ManualWorker) -> None:
         self._number = next(_numbers)
-        self._hand = hand
-        self._app = desk.app
+        self._worker = worker
+        self._app = docs.app
         self._texts = count(1)
         self.tenant_id = f"t{self._number}"
-        self.root = desk.folder / str(self._number)
+        self.root = docs.folder / str(self._number)
         self.root.mkdir()
 
     def write(self, name: str) -> list[Submission]:
@@ -77,7 +77,7 @@ class EventFolder:
 
     def index(self) -> None:
         self._app.index(self.root, tenant_id=self.tenant_id, allow_empty=True)
-        self._hand.drain()
+        self._worker.drain()
 
     def on_disk(self) -> dict[str, str]:
         return {str(path): path.read_text() for path in self.root.rglob("*") if path.is_file()}
@@ -86,7 +86,7 @@ class EventFolder:
         return dict(self._shown())
 
     def _shown(self) -> Iterator[tuple[str, str]]:
-        with self._hand.catalog.snapshot() as snapshot:
+        with self._worker.catalog.snapshot() as snapshot:
             for source in snapshot.sources(Filters(tenant_id=self.tenant_id), limit=100):
                 assert source.published_id is not None
                 (page,) = snapshot.pages(source.published_id)
@@ -104,9 +104,9 @@ def _rename(old: Path, new: Path, *, folder: bool) -> Submission:
     return {"item_type": "rename", "op": "update", "payload": payload}
 
 
-def play(desk: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]) -> None:
-    with desk.by_hand() as hand:
-        field = EventFolder(desk, hand)
+def play(docs: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]) -> None:
+    with docs.manual_worker() as worker:
+        field = EventFolder(docs, worker)
         for name in FILES[:4]:
             field.write(name)
         field.index()
@@ -118,10 +118,10 @@ def play(desk: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
                     field.tell(events, urgency)
             waiting = [one for one in waiting if one[0] > now]
             if run:
-                hand.run_jobs()
+                worker.run_jobs()
         for _, priority, events in waiting:
             field.tell(events, priority)
-        hand.drain()
+        worker.drain()
         assert field.on_disk() == field.indexed()
 
 
@@ -130,11 +130,11 @@ def play(desk: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(told=st.lists(tellings, min_size=1, max_size=6))
+@given(told=st.lists(reported_changes, min_size=1, max_size=6))
 def test_events_in_any_order_end_as_the_disk_is(
-    desk: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
+    docs: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
 ):
-    play(desk, told)
+    play(docs, told)
 
 
 @pytest.mark.chaos
@@ -144,20 +144,20 @@ def test_events_in_any_order_end_as_the_disk_is(
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(told=st.lists(tellings, min_size=1, max_size=12))
+@given(told=st.lists(reported_changes, min_size=1, max_size=12))
 def test_many_events_in_any_order_end_as_the_disk_is(
-    desk: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
+    docs: IndexedFolder, told: list[tuple[tuple[str, ...], int, int, bool]]
 ):
-    play(desk, told)
+    play(docs, told)
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
-def test_a_chain_of_renames_told_in_every_order(desk: IndexedFolder, is_folder: bool):
-    """Three in a row: whatever the order, and whether jobs run in between."""
-    with desk.by_hand() as hand:
+def test_a_chain_of_renames_told_in_every_order(docs: IndexedFolder, is_folder: bool):
+    """Three events in any order, with or without jobs in between."""
+    with docs.manual_worker() as worker:
         for order in permutations(range(3)):
             for together in (True, False):
-                field = EventFolder(desk, hand)
+                field = EventFolder(docs, worker)
                 field.write("p/a.md")
                 field.index()
                 steps = [("p", "q"), ("q", "r"), ("r", "s")]
@@ -168,6 +168,6 @@ def test_a_chain_of_renames_told_in_every_order(desk: IndexedFolder, is_folder: 
                 for number in order:
                     field.tell(events[number], priority=number if together else 5)
                     if not together:
-                        hand.drain()
-                hand.drain()
+                        worker.drain()
+                worker.drain()
                 assert field.on_disk() == field.indexed()

@@ -1,4 +1,4 @@
-"""What fails costs what failed, and nothing else: in a batch, in a document, at a retry."""
+"""Failures stay local: in a batch, in a document, and at a retry."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from penstock.errors import PermanentFailure, TransientFailure
 from penstock.handlers import files
 from penstock.job import NewJob, Status
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
-from tests.documents.conftest import Hand, IndexedFolder, book
+from tests.documents.conftest import IndexedFolder, ManualWorker, book
 from tests.pipeline.sample_documents import PIXEL, pdf
 
 
 class Picky(HashingEmbedder):
-    """Refuses every batch with a text that has one of these words in it; counts what it embedded."""
+    """Refuses every batch with one of these words; counts the embedded texts."""
 
     def __init__(self, word: str, error: Exception) -> None:
         super().__init__()
@@ -37,141 +37,141 @@ def refused() -> Picky:
     return Picky("poison", PermanentFailure("cannot be embedded"))
 
 
-def work_off(hand: Hand) -> None:
-    while hand.run_jobs():
-        hand.run_tasks()
+def work_off(worker: ManualWorker) -> None:
+    while worker.run_jobs():
+        worker.run_tasks()
 
 
-def test_one_bad_text_fails_none_of_the_files_beside_it(desk: IndexedFolder):
+def test_one_bad_text_fails_none_of_the_files_beside_it(docs: IndexedFolder):
     for number in range(20):
-        desk.put(f"{number}.md", f"Water number {number}." + (" poison" if number == 7 else ""))
-    with desk.by_hand(refused()) as hand:
-        receipt = desk.app.index(desk.folder)
-        work_off(hand)
+        docs.put(f"{number}.md", f"Water number {number}." + (" poison" if number == 7 else ""))
+    with docs.manual_worker(refused()) as worker:
+        receipt = docs.app.index(docs.folder)
+        work_off(worker)
 
-    job = desk.app.job(receipt.job_id)
+    job = docs.app.job(receipt.job_id)
     assert (Status.FAILED, 1) == (job.status, job.children_failed)
-    assert 19 == len(desk.found("water", mode="keyword", limit=50))
-    reason = desk.app.documents.why(desk.folder / "7.md")
+    assert 19 == len(docs.found("water", mode="keyword", limit=50))
+    reason = docs.app.documents.why(docs.folder / "7.md")
     assert ("failed", True) == (reason.verdict, "cannot be embedded" in reason.missing[0])
 
 
-def test_one_bad_chunk_of_a_long_document_leaves_the_rest_published_and_is_named(desk: IndexedFolder):
-    path = desk.put("book.md", book(300).replace("subject123.", "poison."))
-    with desk.by_hand(refused()) as hand:
-        receipt = desk.app.index(path)
-        work_off(hand)
+def test_one_bad_chunk_of_a_long_document_leaves_the_rest_published_and_is_named(docs: IndexedFolder):
+    path = docs.put("book.md", book(300).replace("subject123.", "poison."))
+    with docs.manual_worker(refused()) as worker:
+        receipt = docs.app.index(path)
+        work_off(worker)
 
-    job = desk.app.job(receipt.job_id)
+    job = docs.app.job(receipt.job_id)
     assert (Status.DONE, True, 1) == (job.status, job.result["partial"], job.result["failed"])
-    assert ["book.md"] == desk.found("subject277", mode="vector")
-    reason = desk.app.documents.why(path)
+    assert ["book.md"] == docs.found("subject277", mode="vector")
+    reason = docs.app.documents.why(path)
     assert ("partial", 1) == (reason.verdict, len(reason.missing))
     assert "cannot be embedded" in reason.missing[0]
 
 
-def test_a_retry_of_a_partial_document_embeds_only_what_had_failed(desk: IndexedFolder):
-    path = desk.put("book.md", book(300).replace("subject123.", "poison."))
+def test_a_retry_of_a_partial_document_embeds_only_what_had_failed(docs: IndexedFolder):
+    path = docs.put("book.md", book(300).replace("subject123.", "poison."))
     embedder = refused()
-    with desk.by_hand(embedder) as hand:
-        first = desk.app.index(path)
-        work_off(hand)
+    with docs.manual_worker(embedder) as worker:
+        first = docs.app.index(path)
+        work_off(worker)
         embedder.word, embedder.embedded = "", []
 
-        again = desk.app.documents.retry(first.job_id)
-        work_off(hand)
+        again = docs.app.documents.retry(first.job_id)
+        work_off(worker)
 
     assert 1 == len(embedder.embedded)
-    job = desk.app.job(again.queue_id)
+    job = docs.app.job(again.queue_id)
     assert (Status.DONE, None) == (job.status, job.result.get("partial"))
-    assert ("indexed", ()) == (desk.app.documents.why(path).verdict, desk.app.documents.why(path).missing)
-    assert ["book.md"] == desk.found("poison", mode="vector")[:1]
+    assert ("indexed", ()) == (docs.app.documents.why(path).verdict, docs.app.documents.why(path).missing)
+    assert ["book.md"] == docs.found("poison", mode="vector")[:1]
 
 
-def test_what_passes_is_tried_again_and_what_stays_is_an_outage_that_hides_nothing(desk: IndexedFolder):
-    path = desk.put("book.md", "The former version of the book.")
-    desk.index(path)
+def test_what_passes_is_tried_again_and_what_stays_is_an_outage_that_hides_nothing(docs: IndexedFolder):
+    path = docs.put("book.md", "The former version of the book.")
+    docs.index(path)
     path.write_text(book(300))
     embedder = Picky("subject123.", TransientFailure("the model is away"))
-    with desk.by_hand(embedder) as hand:
-        receipt = desk.app.index(path, priority=5)
-        hand.run_jobs()
-        hand.run_tasks()
-        # One chunk waits for its next try; the others are done.
-        assert Status.IN_PROGRESS is desk.app.job(receipt.job_id).status
-        assert ["vector_chunks failed"] == desk.unsettled(hand)
-        hand.exhaust(Phase.VECTOR)
+    with docs.manual_worker(embedder) as worker:
+        receipt = docs.app.index(path, priority=5)
+        worker.run_jobs()
+        worker.run_tasks()
+        # One chunk waits for its retry; the others are done.
+        assert Status.IN_PROGRESS is docs.app.job(receipt.job_id).status
+        assert ["vector_chunks failed"] == docs.unsettled(worker)
+        worker.exhaust(Phase.VECTOR)
 
-        job = desk.app.job(receipt.job_id)
+        job = docs.app.job(receipt.job_id)
         assert (Status.FAILED, "ERR_OUTAGE") == (job.status, job.error_code)
-        assert ["book.md"] == desk.found("former", mode="keyword")
+        assert ["book.md"] == docs.found("former", mode="keyword")
 
         embedder.word, embedder.embedded = "", []
-        desk.app.documents.retry(receipt.job_id)
-        work_off(hand)
+        docs.app.documents.retry(receipt.job_id)
+        work_off(worker)
 
     assert 1 == len(embedder.embedded)
-    assert Status.DONE is desk.app.job(receipt.job_id).status
-    assert ["book.md"] == desk.found("subject123", mode="keyword")
-    assert [] == desk.found("former", mode="keyword")
+    assert Status.DONE is docs.app.job(receipt.job_id).status
+    assert ["book.md"] == docs.found("subject123", mode="keyword")
+    assert [] == docs.found("former", mode="keyword")
 
 
-def test_pages_without_text_leave_the_rest_published_and_listed(desk: IndexedFolder):
+def test_pages_without_text_leave_the_rest_published_and_listed(docs: IndexedFolder):
     pages: list[str | bytes] = [f"Words of page {number}." for number in range(40)]
     pages[2] = pages[36] = PIXEL
-    path = desk.put("paper.pdf", pdf(*pages))
+    path = docs.put("paper.pdf", pdf(*pages))
 
-    job = desk.index(path)
+    job = docs.index(path)
 
     assert (Status.DONE, True, 2) == (job.status, job.result["partial"], job.result["failed"])
-    reason = desk.app.documents.why(path)
+    reason = docs.app.documents.why(path)
     assert ["page 3", "page 37"] == [one.partition(":")[0] for one in reason.missing]
-    source = desk.app.documents.source(str(path))
+    source = docs.app.documents.source(str(path))
     assert source.partial
     assert source.published_id is not None
-    failed = [page.number for page in desk.app.documents.pages(source.published_id) if page.ocr.error]
+    failed = [page.number for page in docs.app.documents.pages(source.published_id) if page.ocr.error]
     assert [3, 37] == failed
 
 
-def test_long_documents_are_cut_as_the_job_asked(desk: IndexedFolder):
+def test_long_documents_are_cut_as_the_job_asked(docs: IndexedFolder):
     text = " ".join(f"Sentence {number} of the page." for number in range(60))
     lines = "\n".join(text[at : at + 80] for at in range(0, len(text), 80))
-    path = desk.put("paper.pdf", pdf(*(f"Page {number}.\n{lines}" for number in range(36))))
+    path = docs.put("paper.pdf", pdf(*(f"Page {number}.\n{lines}" for number in range(36))))
 
-    desk.index(path, chunk_size=32)
+    docs.index(path, chunk_size=32)
 
-    source = desk.app.documents.source(str(path))
+    source = docs.app.documents.source(str(path))
     assert source.published_id is not None
-    counts = {page.number: page.chunk_count for page in desk.app.documents.pages(source.published_id)}
+    counts = {page.number: page.chunk_count for page in docs.app.documents.pages(source.published_id)}
     assert counts[1] > 5
     assert {counts[1]} == set(counts.values())
 
 
 def test_files_that_would_add_tasks_wait_while_there_are_many(
-    desk: IndexedFolder, monkeypatch: pytest.MonkeyPatch
+    docs: IndexedFolder, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(files, "MOST_OPEN_TASKS", 100)
-    first = desk.app.index(desk.put("one.md", book(300)))
-    with desk.by_hand() as hand:
-        hand.run_jobs()
+    monkeypatch.setattr(files, "MAX_OPEN_TASKS", 100)
+    first = docs.app.index(docs.put("one.md", book(300)))
+    with docs.manual_worker() as worker:
+        worker.run_jobs()
         second, small = (
-            desk.app.index(desk.put("two.md", book(300))),
-            desk.app.index(desk.put("3.md", "Small.")),
+            docs.app.index(docs.put("two.md", book(300))),
+            docs.app.index(docs.put("3.md", "Small.")),
         )
-        hand.run_jobs()
+        worker.run_jobs()
 
-        held = desk.app.job(second.job_id)
+        held = docs.app.job(second.job_id)
         assert (Status.PENDING, "ERR_TOO_EARLY", 0) == (held.status, held.error_code, held.retry_count)
-        assert Status.DONE is desk.app.job(small.job_id).status
-        hand.run_tasks()
-    assert Status.DONE is desk.app.job(first.job_id).status
-    assert Status.DONE is desk.finish(second.job_id).status
+        assert Status.DONE is docs.app.job(small.job_id).status
+        worker.run_tasks()
+    assert Status.DONE is docs.app.job(first.job_id).status
+    assert Status.DONE is docs.finish(second.job_id).status
 
 
-def test_a_note_that_cannot_be_kept_is_nobody_elses_trouble(desk: IndexedFolder):
-    # Such a size is refused; but it may have been queued by an older version.
+def test_a_note_that_cannot_be_kept_is_nobody_elses_trouble(docs: IndexedFolder):
+    # This size is refused today, but an older version may have queued it.
     payloads = [{"content": "Good."}, {"content": "Bad.", "chunk_size": 8}, {"content": "Fine."}]
-    jobs = desk.app.queue.add(
+    jobs = docs.app.queue.add(
         [
             NewJob(
                 queue_id=clock.new_id(),
@@ -185,8 +185,8 @@ def test_a_note_that_cannot_be_kept_is_nobody_elses_trouble(desk: IndexedFolder)
             for number, payload in enumerate(payloads)
         ]
     )
-    with desk.by_hand() as hand:
-        hand.run_jobs()
+    with docs.manual_worker() as worker:
+        worker.run_jobs()
 
-    ended = [desk.app.job(job.queue_id) for job in jobs]
+    ended = [docs.app.job(job.queue_id) for job in jobs]
     assert [Status.DONE, Status.FAILED, Status.DONE] == [job.status for job in ended]

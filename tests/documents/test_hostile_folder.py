@@ -1,4 +1,4 @@
-"""The folder of ``make hostile`` in small: everything ends, and nothing is read twice."""
+"""A small version of ``make hostile``: everything ends, and nothing is read twice."""
 
 from __future__ import annotations
 

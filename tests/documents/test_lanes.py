@@ -1,4 +1,4 @@
-"""Task lanes over a store that goes away in the middle: nothing is done twice, nothing stays held."""
+"""Task lanes with a store that disconnects: nothing is done twice, nothing stays claimed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock.worker.shared_state import SharedState
 
 
 class Away:
-    """A catalog whose connection breaks during one call: before it was heard, or after it was done."""
+    """A catalog that disconnects during one call: before or after the call took effect."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -49,8 +49,8 @@ def catalog(tmp_path: Path) -> Iterator[SqliteCatalog]:
     opened.close()
 
 
-def begin(catalog: Catalog, recipe: Pipeline, chunks: int) -> int:
-    """A document whose chunks are still to be embedded."""
+def begin(catalog: Catalog, pipeline: Pipeline, chunks: int) -> int:
+    """A document with chunks to embed."""
     texts = [f"Sentence number {number}." for number in range(chunks)]
     made = [NewChunk(text=text, text_hash=text_hash(text), start=0, end=len(text)) for text in texts]
     now = clock.now()
@@ -61,7 +61,7 @@ def begin(catalog: Catalog, recipe: Pipeline, chunks: int) -> int:
         asked_at=now,
         read_at=now,
         pages=(NewPage(number=1, chunks=tuple(made)),),
-        space=recipe.space,
+        space=pipeline.space,
     )
     (stored,) = catalog.store([generation])
     assert stored.document_id is not None
@@ -69,7 +69,7 @@ def begin(catalog: Catalog, recipe: Pipeline, chunks: int) -> int:
 
 
 def work_off(lanes: Lanes) -> None:
-    while lanes.step(lambda _: nullcontext()):
+    while lanes.run_piece(lambda _: nullcontext()):
         pass
 
 
@@ -78,19 +78,19 @@ def work_off(lanes: Lanes) -> None:
 def test_a_store_that_goes_away_costs_time_only(
     catalog: SqliteCatalog, tmp_path: Path, call: str, done: bool
 ):
-    recipe = Pipeline(HashingEmbedder())
-    document_id = begin(catalog, recipe, chunks=300)
+    pipeline = Pipeline(HashingEmbedder())
+    document_id = begin(catalog, pipeline, chunks=300)
     away = Away(catalog)
     store = cast("Catalog", away)
-    slot = SharedState.create(tmp_path / "w1.slot")
-    lanes = Lanes(DocumentTools(store, Phases(store, recipe)), MemoryQueue(), slot, "w1", (Phase.VECTOR,))
+    state = SharedState.create(tmp_path / "w1.state")
+    lanes = Lanes(DocumentTools(store, Phases(store, pipeline)), MemoryQueue(), state, "w1", (Phase.VECTOR,))
 
     away.during, away.after_it_was_done = call, done
     with pytest.raises(StoreUnavailable):
         work_off(lanes)
     while True:
         lanes.wake()
-        if not lanes.step(lambda _: nullcontext()):
+        if not lanes.run_piece(lambda _: nullcontext()):
             break
 
     assert [] == catalog.held("w1")
@@ -98,23 +98,25 @@ def test_a_store_that_goes_away_costs_time_only(
         document = snapshot.document(document_id)
     assert document is not None
     assert document.current
-    slot.close(remove=True)
-    recipe.close()
+    state.close(remove=True)
+    pipeline.close()
 
 
 def test_a_lane_of_another_model_is_not_served_and_says_so(catalog: SqliteCatalog, tmp_path: Path):
-    recipe = Pipeline(HashingEmbedder())
-    begin(catalog, recipe, chunks=3)
+    pipeline = Pipeline(HashingEmbedder())
+    begin(catalog, pipeline, chunks=3)
     catalog.set_fingerprints({Phase.VECTOR: "static-256-12345678"})
-    slot = SharedState.create(tmp_path / "w1.slot")
-    lanes = Lanes(DocumentTools(catalog, Phases(catalog, recipe)), MemoryQueue(), slot, "w1", (Phase.VECTOR,))
+    state = SharedState.create(tmp_path / "w1.state")
+    lanes = Lanes(
+        DocumentTools(catalog, Phases(catalog, pipeline)), MemoryQueue(), state, "w1", (Phase.VECTOR,)
+    )
 
-    assert not lanes.step(lambda _: nullcontext())
+    assert not lanes.run_piece(lambda _: nullcontext())
     assert "static-256-12345678" in lanes.refused["lane vector"]
 
-    catalog.set_fingerprints({Phase.VECTOR: recipe.space}, replace=True)
+    catalog.set_fingerprints({Phase.VECTOR: pipeline.space}, replace=True)
     lanes.wake()
-    assert lanes.step(lambda _: nullcontext())
+    assert lanes.run_piece(lambda _: nullcontext())
     assert {} == lanes.refused
-    slot.close(remove=True)
-    recipe.close()
+    state.close(remove=True)
+    pipeline.close()

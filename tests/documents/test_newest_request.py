@@ -1,4 +1,4 @@
-"""Of a delete and an index the one asked for last has the last word, whichever of them runs last."""
+"""The newest request wins: of a delete and an index, the one requested last decides, in any order of runs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 
 from penstock.catalog.values import Place, Walk
 from penstock.job import Claim, ClaimRequest, Job
-from tests.documents.conftest import Hand, IndexedFolder
+from tests.documents.conftest import IndexedFolder, ManualWorker
 
-pytestmark = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
 
 DELETES: dict[str, Callable[[IndexedFolder], dict[str, Any]]] = {
-    "document": lambda desk: _job("delete_document", document_id=str(desk.folder / "sub/mill.md")),
-    "document by id": lambda desk: _job("delete_document", document_id=_id(desk, "sub/mill.md")),
-    "file": lambda desk: _job("file", file_path=str(desk.folder / "sub/mill.md")),
-    "folder": lambda desk: _job("folder", folder_path=str(desk.folder / "sub")),
-    "folder above": lambda desk: _job("folder", folder_path=str(desk.folder.parent)),
-    "tenant": lambda desk: _job("delete_tenant", tenant_id_to_delete="default"),
+    "document": lambda docs: _job("delete_document", document_id=str(docs.folder / "sub/mill.md")),
+    "document by id": lambda docs: _job("delete_document", document_id=_id(docs, "sub/mill.md")),
+    "file": lambda docs: _job("file", file_path=str(docs.folder / "sub/mill.md")),
+    "folder": lambda docs: _job("folder", folder_path=str(docs.folder / "sub")),
+    "folder above": lambda docs: _job("folder", folder_path=str(docs.folder.parent)),
+    "tenant": lambda docs: _job("delete_tenant", tenant_id_to_delete="default"),
 }
 
 
@@ -28,133 +28,133 @@ def _job(item_type: str, **payload: str) -> dict[str, Any]:
     return {"item_type": item_type, "op": "delete", "payload": payload}
 
 
-def _id(desk: IndexedFolder, name: str) -> str:
-    return desk.app.documents.source(str(desk.folder / name)).source_id
+def _id(docs: IndexedFolder, name: str) -> str:
+    return docs.app.documents.source(str(docs.folder / name)).source_id
 
 
-def walks(desk: IndexedFolder) -> list[Walk]:
-    settings = desk.app.settings
+def walks(docs: IndexedFolder) -> list[Walk]:
+    settings = docs.app.settings
     place = Place(settings.tenant_id, settings.collection, "main")
-    with desk.app.documents.catalog.snapshot() as snapshot:
-        return snapshot.walks(place, str(desk.folder / "mill.md"))
+    with docs.app.documents.catalog.snapshot() as snapshot:
+        return snapshot.walks(place, str(docs.folder / "mill.md"))
 
 
-def claimed(desk: IndexedFolder) -> Claim:
-    """The delete is another worker's, who takes his time."""
-    (claim,) = desk.app.queue.claim(ClaimRequest("slow", 1, timedelta(seconds=60)))
+def claimed(docs: IndexedFolder) -> Claim:
+    """A delete that runs slowly in another worker."""
+    (claim,) = docs.app.queue.claim(ClaimRequest("slow", 1, timedelta(seconds=60)))
     return claim
 
 
-def indexed_meanwhile(desk: IndexedFolder, hand: Hand, what: str = "", **options: Any) -> Job:
-    receipt = desk.app.index(desk.folder / what if what else desk.folder, **options)
-    hand.drain()
-    return desk.app.job(receipt.job_id)
+def indexed_meanwhile(docs: IndexedFolder, worker: ManualWorker, what: str = "", **options: Any) -> Job:
+    receipt = docs.app.index(docs.folder / what if what else docs.folder, **options)
+    worker.drain()
+    return docs.app.job(receipt.job_id)
 
 
 @pytest.mark.parametrize("delete", DELETES)
-def test_an_unchanged_file_asked_for_after_a_delete_stays(desk: IndexedFolder, delete: str):
-    desk.put("sub/mill.md", "Water drives the wheel.")
-    desk.index()
-    source_id = _id(desk, "sub/mill.md")
-    with desk.by_hand() as hand:
-        desk.app.submit(**DELETES[delete](desk))
-        claim = claimed(desk)
-        assert 1 == indexed_meanwhile(desk, hand).result["unchanged"]
+def test_an_unchanged_file_asked_for_after_a_delete_stays(docs: IndexedFolder, delete: str):
+    docs.put("sub/mill.md", "Water drives the wheel.")
+    docs.index()
+    source_id = _id(docs, "sub/mill.md")
+    with docs.manual_worker() as worker:
+        docs.app.submit(**DELETES[delete](docs))
+        claim = claimed(docs)
+        assert 1 == indexed_meanwhile(docs, worker).result["unchanged"]
 
-        answer = hand.run(claim)
+        answer = worker.run(claim)
 
         assert 0 == answer["removed"]
-        hand.drain()
-    assert ["mill.md"] == desk.found("wheel", mode="keyword")
-    assert source_id == _id(desk, "sub/mill.md")
+        worker.drain()
+    assert ["mill.md"] == docs.found("wheel", mode="keyword")
+    assert source_id == _id(docs, "sub/mill.md")
 
 
-def test_a_single_file_asked_for_after_a_delete_stays(desk: IndexedFolder):
-    desk.put("mill.md", "Water drives the wheel.")
-    desk.put("other.md", "Another wheel.")
-    desk.index()
-    with desk.by_hand() as hand:
-        desk.app.submit(**_job("folder", folder_path=str(desk.folder)))
-        claim = claimed(desk)
-        assert "unchanged" == indexed_meanwhile(desk, hand, "mill.md").result["outcome"]
+def test_a_single_file_asked_for_after_a_delete_stays(docs: IndexedFolder):
+    docs.put("mill.md", "Water drives the wheel.")
+    docs.put("other.md", "Another wheel.")
+    docs.index()
+    with docs.manual_worker() as worker:
+        docs.app.submit(**_job("folder", folder_path=str(docs.folder)))
+        claim = claimed(docs)
+        assert "unchanged" == indexed_meanwhile(docs, worker, "mill.md").result["outcome"]
 
-        assert 1 == hand.run(claim)["removed"]
+        assert 1 == worker.run(claim)["removed"]
 
-        hand.drain()
-    assert ["mill.md"] == desk.found("wheel", mode="keyword")
+        worker.drain()
+    assert ["mill.md"] == docs.found("wheel", mode="keyword")
 
 
-def test_only_what_the_later_walk_wants_stays(desk: IndexedFolder):
+def test_only_what_the_later_walk_wants_stays(docs: IndexedFolder):
     for name in ("a.md", "b.txt", "gone.md", "left/out.md"):
-        desk.put(name, f"Water drives the wheel of {name}.")
-    desk.index()
-    with desk.by_hand() as hand:
-        desk.app.submit(**_job("delete_tenant", tenant_id_to_delete="default"))
-        claim = claimed(desk)
-        indexed_meanwhile(desk, hand, include=["*.md"], exclude=["left/"])
-        (desk.folder / "gone.md").unlink()
+        docs.put(name, f"Water drives the wheel of {name}.")
+    docs.index()
+    with docs.manual_worker() as worker:
+        docs.app.submit(**_job("delete_tenant", tenant_id_to_delete="default"))
+        claim = claimed(docs)
+        indexed_meanwhile(docs, worker, include=["*.md"], exclude=["left/"])
+        (docs.folder / "gone.md").unlink()
 
-        assert 3 == hand.run(claim)["removed"]
+        assert 3 == worker.run(claim)["removed"]
 
-        hand.drain()
-    assert ["a.md"] == desk.found("wheel", mode="keyword")
+        worker.drain()
+    assert ["a.md"] == docs.found("wheel", mode="keyword")
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_delete_in_the_middle_of_a_later_walk_takes_nothing_from_it(desk: IndexedFolder, when: str):
-    desk.put("mill.md", "Water drives the wheel.")
-    desk.index()
-    with desk.by_hand() as hand, desk.by_hand() as slow:
-        desk.app.submit(**_job("delete_document", document_id=str(desk.folder / "mill.md")))
-        claim = claimed(desk)
-        hand.stops.at(when, "announce", lambda: slow.run(claim))
+def test_a_delete_in_the_middle_of_a_later_walk_takes_nothing_from_it(docs: IndexedFolder, when: str):
+    docs.put("mill.md", "Water drives the wheel.")
+    docs.index()
+    with docs.manual_worker() as worker, docs.manual_worker() as slow:
+        docs.app.submit(**_job("delete_document", document_id=str(docs.folder / "mill.md")))
+        claim = claimed(docs)
+        worker.paused.at(when, "announce", lambda: slow.run(claim))
 
-        indexed_meanwhile(desk, hand)
+        indexed_meanwhile(docs, worker)
 
-        assert [(when, "announce")] == hand.stops.reached
-    assert ["mill.md"] == desk.found("wheel", mode="keyword")
+        assert [(when, "announce")] == worker.paused.reached
+    assert ["mill.md"] == docs.found("wheel", mode="keyword")
 
 
-def test_a_walk_that_begins_after_a_later_one_was_heard_is_heard_too(desk: IndexedFolder):
+def test_a_walk_that_begins_after_a_later_one_was_heard_is_heard_too(docs: IndexedFolder):
     for name in ("one/mill.md", "two/pond.md"):
-        desk.put(name, f"Water drives the wheel of {name}.")
-    desk.index()
-    with desk.by_hand() as hand, desk.by_hand() as slow:
-        desk.app.submit(**_job("folder", folder_path=str(desk.folder)))
-        delete = claimed(desk)
-        desk.app.index(desk.folder / "one")
-        first = claimed(desk)
-        indexed_meanwhile(desk, hand, "two")
-        slow.stops.at("before", "touch", lambda: hand.run(first))
+        docs.put(name, f"Water drives the wheel of {name}.")
+    docs.index()
+    with docs.manual_worker() as worker, docs.manual_worker() as slow:
+        docs.app.submit(**_job("folder", folder_path=str(docs.folder)))
+        delete = claimed(docs)
+        docs.app.index(docs.folder / "one")
+        first = claimed(docs)
+        indexed_meanwhile(docs, worker, "two")
+        slow.paused.at("before", "touch", lambda: worker.run(first))
 
         assert 0 == slow.run(delete)["removed"]
 
-        hand.drain()
-    assert ["mill.md", "pond.md"] == sorted(desk.found("wheel", mode="keyword"))
+        worker.drain()
+    assert ["mill.md", "pond.md"] == sorted(docs.found("wheel", mode="keyword"))
 
 
-def test_a_file_removed_while_it_is_found_unchanged_is_looked_at_again(desk: IndexedFolder):
-    path = desk.put("mill.md", "Water drives the wheel.")
-    desk.index()
-    with desk.by_hand() as hand, desk.by_hand() as slow:
-        desk.app.submit(**_job("folder", folder_path=str(desk.folder)))
-        claim = claimed(desk)
-        hand.stops.at("before", "touch", lambda: slow.run(claim))
-        receipt = desk.app.index(path)
-        hand.drain()
-        assert [("before", "touch")] == hand.stops.reached
+def test_a_file_removed_while_it_is_found_unchanged_is_looked_at_again(docs: IndexedFolder):
+    path = docs.put("mill.md", "Water drives the wheel.")
+    docs.index()
+    with docs.manual_worker() as worker, docs.manual_worker() as slow:
+        docs.app.submit(**_job("folder", folder_path=str(docs.folder)))
+        claim = claimed(docs)
+        worker.paused.at("before", "touch", lambda: slow.run(claim))
+        receipt = docs.app.index(path)
+        worker.drain()
+        assert [("before", "touch")] == worker.paused.reached
 
-    assert "indexed" == desk.finish(receipt.job_id).result["outcome"]
-    assert ["mill.md"] == desk.found("wheel", mode="keyword")
+    assert "indexed" == docs.finish(receipt.job_id).result["outcome"]
+    assert ["mill.md"] == docs.found("wheel", mode="keyword")
 
 
-def test_a_delete_asked_for_last_removes_what_was_asked_for_before(desk: IndexedFolder):
-    desk.put("mill.md", "Water drives the wheel.")
-    desk.index()
-    desk.index()
-    assert 1 == len(walks(desk))
+def test_a_delete_asked_for_last_removes_what_was_asked_for_before(docs: IndexedFolder):
+    docs.put("mill.md", "Water drives the wheel.")
+    docs.index()
+    docs.index()
+    assert 1 == len(walks(docs))
 
-    assert 1 == desk.run("folder", "delete", {"folder_path": str(desk.folder)}).result["removed"]
+    assert 1 == docs.run("folder", "delete", {"folder_path": str(docs.folder)}).result["removed"]
 
-    assert [] == desk.found("wheel", mode="keyword")
-    assert [] == walks(desk)
+    assert [] == docs.found("wheel", mode="keyword")
+    assert [] == walks(docs)

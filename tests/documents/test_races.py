@@ -1,4 +1,4 @@
-"""What two things at once, or a crash between two steps, must not break."""
+"""Races: two actions at once, or a crash between two steps."""
 
 from __future__ import annotations
 
@@ -24,102 +24,102 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("point", [point for point in POINTS if point != "-"])
-def test_a_crash_at_a_named_point_is_made_good_by_the_next_worker(desk: IndexedFolder, point: str):
-    path = desk.put("book.md", book(300))
-    receipt = desk.app.index(path)
+def test_a_crash_at_a_named_point_is_made_good_by_the_next_worker(docs: IndexedFolder, point: str):
+    path = docs.put("book.md", book(300))
+    receipt = docs.app.index(path)
 
-    assert -signal.SIGKILL == served(desk.app.settings, receipt.job_id, point)
-    assert 0 == served(desk.app.settings, receipt.job_id)
+    assert -signal.SIGKILL == served(docs.app.settings, receipt.job_id, point)
+    assert 0 == served(docs.app.settings, receipt.job_id)
 
-    job = desk.app.job(receipt.job_id)
+    job = docs.app.job(receipt.job_id)
     assert (Status.DONE, True) == (job.status, job.result["outcome"] in ("indexed", "unchanged"))
-    assert ["book.md"] == desk.found("subject277", mode="keyword")
-    assert [] == desk.app.documents.catalog.outbox(OutboxEntryKind.JOB)
-    assert [] == desk.open_tasks()
+    assert ["book.md"] == docs.found("subject277", mode="keyword")
+    assert [] == docs.app.documents.catalog.outbox(OutboxEntryKind.JOB)
+    assert [] == docs.open_tasks()
 
 
-def test_a_document_quicker_than_its_jobs_settlement_is_told_of_when_the_job_waits(desk: IndexedFolder):
-    with desk.by_hand() as hand:
-        desk.app.index(desk.put("book.md", book(300)))
-        (claim,) = desk.app.queue.claim(ClaimRequest("w", 1, timedelta(seconds=60)))
-        (answer,) = hand.files([claim])
-        hand.run_tasks()
+def test_a_document_quicker_than_its_jobs_settlement_is_told_of_when_the_job_waits(docs: IndexedFolder):
+    with docs.manual_worker() as worker:
+        docs.app.index(docs.put("book.md", book(300)))
+        (claim,) = docs.app.queue.claim(ClaimRequest("w", 1, timedelta(seconds=60)))
+        (answer,) = worker.files([claim])
+        worker.run_tasks()
 
-        DocumentNotifier(desk.app.queue, hand.catalog).step()
-        assert 1 == len(hand.catalog.outbox(OutboxEntryKind.JOB))
+        DocumentNotifier(docs.app.queue, worker.catalog).process_outbox()
+        assert 1 == len(worker.catalog.outbox(OutboxEntryKind.JOB))
 
-        desk.app.queue.settle([lifecycle.waits(claim, answer.waiting_for)])
-        DocumentNotifier(desk.app.queue, hand.catalog).step()
+        docs.app.queue.settle([lifecycle.waits(claim, answer.waiting_for)])
+        DocumentNotifier(docs.app.queue, worker.catalog).process_outbox()
 
-        assert Status.DONE is desk.app.job(claim.queue_id).status
-        assert [] == hand.catalog.outbox(OutboxEntryKind.JOB)
+        assert Status.DONE is docs.app.job(claim.queue_id).status
+        assert [] == worker.catalog.outbox(OutboxEntryKind.JOB)
 
 
 @pytest.mark.parametrize("what", ["changed", "gone"])
-def test_a_file_that_changes_before_its_pages_are_read_is_read_anew(desk: IndexedFolder, what: str):
-    path = desk.put("paper.pdf", pdf(*(f"Old words of page {number}." for number in range(40))))
-    with desk.by_hand() as hand:
-        receipt = desk.app.index(path)
-        assert Status.IN_PROGRESS is hand.run_jobs()
+def test_a_file_that_changes_before_its_pages_are_read_is_read_anew(docs: IndexedFolder, what: str):
+    path = docs.put("paper.pdf", pdf(*(f"Old words of page {number}." for number in range(40))))
+    with docs.manual_worker() as worker:
+        receipt = docs.app.index(path)
+        assert Status.IN_PROGRESS is worker.run_jobs()
         if what == "gone":
             path.unlink()
         else:
             path.write_bytes(pdf(*(f"New words of page {number}." for number in range(40))))
-        hand.run_tasks()
+        worker.run_tasks()
 
-    job = desk.finish(receipt.job_id)
+    job = docs.finish(receipt.job_id)
 
     if what == "gone":
         assert (Status.FAILED, "ERR_FILE_NOT_FOUND") == (job.status, job.error_code)
-        assert [] == desk.found("words", mode="keyword")
+        assert [] == docs.found("words", mode="keyword")
     else:
         assert (Status.DONE, 40) == (job.status, job.result["pages"])
-        assert [] == desk.found("old", mode="keyword")
-        assert ["paper.pdf"] == desk.found("new", mode="keyword")
+        assert [] == docs.found("old", mode="keyword")
+        assert ["paper.pdf"] == docs.found("new", mode="keyword")
 
 
-def test_a_delete_while_its_tasks_run_wins(desk: IndexedFolder):
-    path = desk.put("book.md", book(300))
-    with desk.by_hand() as hand:
-        receipt = desk.app.index(path)
-        hand.run_jobs()
-        tasks = hand.catalog.claim(TaskRequest(Phase.VECTOR, "w", 64))
-        desk.app.submit(item_type="folder", op="delete", payload={"folder_path": str(desk.folder)})
-        hand.catalog.settle(hand.phases.run(Phase.VECTOR, tasks[:32]))
-        hand.run_jobs()
-        late = hand.catalog.settle(hand.phases.run(Phase.VECTOR, tasks[32:]))
-        hand.run_tasks()
+def test_a_delete_while_its_tasks_run_wins(docs: IndexedFolder):
+    path = docs.put("book.md", book(300))
+    with docs.manual_worker() as worker:
+        receipt = docs.app.index(path)
+        worker.run_jobs()
+        tasks = worker.catalog.claim(TaskRequest(Phase.VECTOR, "w", 64))
+        docs.app.submit(item_type="folder", op="delete", payload={"folder_path": str(docs.folder)})
+        worker.catalog.settle(worker.phases.run(Phase.VECTOR, tasks[:32]))
+        worker.run_jobs()
+        late = worker.catalog.settle(worker.phases.run(Phase.VECTOR, tasks[32:]))
+        worker.run_tasks()
 
-    job = desk.finish(receipt.job_id)
+    job = docs.finish(receipt.job_id)
 
     assert {None} == set(late)
     assert (Status.DONE, "removed") == (job.status, job.result["outcome"].partition(" ")[0])
-    assert [] == desk.found("subject7")
+    assert [] == docs.found("subject7")
 
 
 @pytest.mark.parametrize("how", ["cancelled", "out of time"])
-def test_a_job_given_up_while_it_waits_takes_its_document_along(desk: IndexedFolder, how: str):
-    desk.put("mill.md", "Water drives the wheel.")
-    desk.index()
-    desk.put("mill.md", book(300))
-    with desk.by_hand() as hand:
-        receipt = desk.app.index(desk.folder / "mill.md")
-        hand.run_jobs()
+def test_a_job_given_up_while_it_waits_takes_its_document_along(docs: IndexedFolder, how: str):
+    docs.put("mill.md", "Water drives the wheel.")
+    docs.index()
+    docs.put("mill.md", book(300))
+    with docs.manual_worker() as worker:
+        receipt = docs.app.index(docs.folder / "mill.md")
+        worker.run_jobs()
         if how == "cancelled":
-            desk.app.cancel(receipt.job_id)
+            docs.app.cancel(receipt.job_id)
         else:
-            desk.app.queue.settle([lifecycle.timed_out(desk.app.job(receipt.job_id))])
-        hand.run_tasks()
+            docs.app.queue.settle([lifecycle.timed_out(docs.app.job(receipt.job_id))])
+        worker.run_tasks()
 
-        assert desk.app.job(receipt.job_id).ended
-        assert [] == desk.open_tasks()
-    # What was published before stays.
-    assert ["mill.md"] == desk.found("wheel", mode="keyword")
-    assert [] == desk.found("subject7", mode="keyword")
+        assert docs.app.job(receipt.job_id).ended
+        assert [] == docs.open_tasks()
+    # The published generation stays.
+    assert ["mill.md"] == docs.found("wheel", mode="keyword")
+    assert [] == docs.found("subject7", mode="keyword")
 
 
 class Meanwhile(HashingEmbedder):
-    """Does something between reading and storing."""
+    """Run an action between reading and storing."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         super().__init__()
@@ -131,20 +131,20 @@ class Meanwhile(HashingEmbedder):
 
 
 @pytest.mark.parametrize("what", ["moved", "gone"])
-def test_a_file_that_leaves_while_it_is_read_is_not_found_where_it_was(desk: IndexedFolder, what: str):
-    old = desk.put("old.md", "Water drives the wheel.")
+def test_a_file_that_leaves_while_it_is_read_is_not_found_where_it_was(docs: IndexedFolder, what: str):
+    old = docs.put("old.md", "Water drives the wheel.")
 
     def leave() -> None:
         if what == "gone":
             old.unlink(missing_ok=True)
         elif old.exists():
-            old.rename(desk.folder / "new.md")
-            # Somebody walks right now, and finds nothing to remove.
-            desk.index()
+            old.rename(docs.folder / "new.md")
+            # A walk at this moment finds nothing to remove.
+            docs.index()
 
-    with desk.by_hand(Meanwhile(leave)) as hand:
-        receipt = desk.app.index(old)
-        hand.run_jobs()
+    with docs.manual_worker(Meanwhile(leave)) as worker:
+        receipt = docs.app.index(old)
+        worker.run_jobs()
 
-    assert "removed" == desk.app.job(receipt.job_id).result["outcome"]
-    assert (["new.md"] if what == "moved" else []) == desk.found("wheel", mode="keyword")
+    assert "removed" == docs.app.job(receipt.job_id).result["outcome"]
+    assert (["new.md"] if what == "moved" else []) == docs.found("wheel", mode="keyword")

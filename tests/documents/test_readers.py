@@ -1,4 +1,4 @@
-"""A search at any moment of a change shows each document once, whole, and of one version."""
+"""Readers during changes: each document appears once, whole, and in one version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.documents.conftest import WAIT_S, IndexedFolder
 from tests.documents.search_reader import EVERYWHERE, complaint, marked, reader
 from tests.documents.test_model_change import changed, rebuild
 
-pytestmark = pytest.mark.parametrize("desk", ["sqlite", "postgres"], indirect=True)
+pytestmark = pytest.mark.parametrize("docs", ["sqlite", "postgres"], indirect=True)
 
 SMALL, PARTS, LONG_PARTS = 12, 4, 300
 LASTING = list(range(SMALL + 1))
@@ -22,10 +22,10 @@ FLEETING = range(100, 110)
 
 
 class Library:
-    """Short documents, one long enough for tasks, and some that come and go."""
+    """Short documents, one long enough for tasks, and some temporary ones."""
 
-    def __init__(self, desk: IndexedFolder) -> None:
-        self._desk = desk
+    def __init__(self, docs: IndexedFolder) -> None:
+        self._desk = docs
         self.home = "a"
 
     def write(self, version: int) -> None:
@@ -59,8 +59,8 @@ def renamed(library: Library, turn: int) -> None:
     library.done("rename", "update", **paths, is_folder=True)
 
 
-def moved_untold(library: Library, turn: int) -> None:
-    """What a walk finds by itself may be missing until it has: the fleeting ones move."""
+def moved_unreported(library: Library, turn: int) -> None:
+    """Move the temporary documents: until a walk finds them, they may be missing."""
     for path in list((library.folder / "fleeting").iterdir()):
         path.rename(path.with_name(f"turn{turn}-{path.name[-6:]}"))
     library.index()
@@ -71,45 +71,45 @@ def deleted(library: Library, turn: int) -> None:
     library.index()
 
 
-CHANGES: list[Callable[[Library, int], None]] = [edited, renamed, moved_untold, deleted]
-"""Each is done some times under the reader's eyes."""
+CHANGES: list[Callable[[Library, int], None]] = [edited, renamed, moved_unreported, deleted]
+"""Each change is repeated while the reader runs."""
 
 
-def watched(desk: IndexedFolder, change: Callable[[Library, int], None], turns: int) -> int:
-    library = Library(desk)
+def watched(docs: IndexedFolder, change: Callable[[Library, int], None], turns: int) -> int:
+    library = Library(docs)
     library.write(1)
-    desk.index()
-    with desk.app.worker_thread(), reader(desk.app.settings, LASTING) as eyes:
+    docs.index()
+    with docs.app.worker_thread(), reader(docs.app.settings, LASTING) as search_reader:
         for turn in range(2, turns + 2):
             change(library, turn)
-            assert eyes.alive, eyes.stopped()
-        return eyes.stopped()
+            assert search_reader.alive, search_reader.stopped()
+        return search_reader.stopped()
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_no_reader_sees_a_document_missing_doubled_or_mixed(
-    desk: IndexedFolder, change: Callable[[Library, int], None]
+    docs: IndexedFolder, change: Callable[[Library, int], None]
 ):
-    assert watched(desk, change, 1)
+    assert watched(docs, change, 1)
 
 
-def test_no_reader_sees_the_model_change(desk: IndexedFolder):
-    """It keeps the former model, as a process does that was started before."""
-    Library(desk).write(1)
-    desk.index()
-    with reader(desk.app.settings, LASTING) as eyes, changed(desk) as app:
+def test_no_reader_sees_the_model_change(docs: IndexedFolder):
+    """The reader keeps the old model, like a process started before."""
+    Library(docs).write(1)
+    docs.index()
+    with reader(docs.app.settings, LASTING) as search_reader, changed(docs) as app:
         _, jobs = rebuild(app)
 
         assert {Status.DONE} == {job.status for job in jobs}
-        assert eyes.stopped()
+        assert search_reader.stopped()
 
 
-def test_a_reader_complains_of_what_is_wrong(desk: IndexedFolder):
-    """The eyes themselves: of documents that are there, and one that is not, doubled, or half an edit."""
-    library = Library(desk)
+def test_a_reader_complains_of_what_is_wrong(docs: IndexedFolder):
+    """Check of the reader itself: missing, doubled and half-edited documents are found."""
+    library = Library(docs)
     library.write(1)
-    desk.index()
-    hits = desk.app.search(EVERYWHERE, mode="keyword", limit=1_000, per_source=None)
+    docs.index()
+    hits = docs.app.search(EVERYWHERE, mode="keyword", limit=1_000, per_source=None)
     changed = msgspec.structs.replace(hits[0], text=hits[0].text.replace("version1", "version2"))
 
     assert None is complaint(hits, LASTING)
@@ -120,5 +120,5 @@ def test_a_reader_complains_of_what_is_wrong(desk: IndexedFolder):
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_no_reader_sees_any_of_many_changes(desk: IndexedFolder, change: Callable[[Library, int], None]):
-    assert watched(desk, change, 30) > 10
+def test_no_reader_sees_any_of_many_changes(docs: IndexedFolder, change: Callable[[Library, int], None]):
+    assert watched(docs, change, 30) > 10

@@ -1,4 +1,4 @@
-"""Files of vectors in a whole installation: searches make them, workers keep them, a deletion ends them."""
+"""Vector files in a whole installation: created by searches, maintained by workers, deleted with a tenant."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Place
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.embed.protocol import space_of
 from penstock.pipeline.vectors.ann_index import IndexStamp
-from penstock.pipeline.vectors.cache_directory import CacheDirectory, open_shelf
-from penstock.pipeline.vectors.footer import unseal
-from penstock.service.verification import Verifier
-from penstock.worker.upkeep.vectors import ROUNDS, VectorKeeper
+from penstock.pipeline.vectors.cache_directory import CacheDirectory, open_cache_directory
+from penstock.pipeline.vectors.footer import read_footer
+from penstock.worker.vector_upkeep import EVERY_ROUNDS, VectorKeeper
 
 DOCUMENTS, CHUNKS = 60, 100
 MODEL = HashingEmbedder(32)
@@ -27,7 +26,7 @@ MODEL = HashingEmbedder(32)
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A state directory with a few more chunks than are read from the catalog every time."""
+    """A state directory with just enough chunks for a vector file."""
     place = tmp_path_factory.mktemp("filled")
     with Penstock(state_dir=place) as app:
         for start in range(0, DOCUMENTS, 20):
@@ -70,7 +69,7 @@ def hits(app: Penstock) -> list[tuple[str, float]]:
 
 def test_the_first_search_makes_the_file_and_the_next_process_uses_it(app: Penstock):
     first = hits(app)
-    (made,) = open_shelf(app.settings).files()
+    (made,) = open_cache_directory(app.settings).files()
     stamp = made.stat()
 
     with Penstock(settings=app.settings) as another:
@@ -81,23 +80,23 @@ def test_the_first_search_makes_the_file_and_the_next_process_uses_it(app: Penst
 
 def test_deleting_a_tenant_leaves_no_file_of_its_vectors(app: Penstock):
     hits(app)
-    shelf = open_shelf(app.settings)
-    assert 1 == len(shelf.files())
+    directory = open_cache_directory(app.settings)
+    assert 1 == len(directory.files())
     receipt = app.submit(
         item_type="delete_tenant", op="delete", payload={"tenant_id_to_delete": "acme"}, tenant_id="acme"
     )
 
     with app.worker_thread():
         assert "done" == app.wait(receipt.job_id, timeout=120).status
-    left = [path.suffix for path in shelf.vectors("acme", "").parent.iterdir()]
+    left = [path.suffix for path in directory.vectors("acme", "").parent.iterdir()]
     assert [".gone"] == left
     assert [] == hits(app)
 
 
 def test_verify_finds_a_damaged_copy_and_fixing_removes_it(app: Penstock):
     wanted = hits(app)
-    (made,) = open_shelf(app.settings).files()
-    verifier = Verifier(app.documents.catalog, app)
+    (made,) = open_cache_directory(app.settings).files()
+    verifier = app.verifier
     assert [] == list(verifier.differences())
     whole = bytearray(made.read_bytes())
     whole[1000] ^= 0xFF
@@ -110,65 +109,65 @@ def test_verify_finds_a_damaged_copy_and_fixing_removes_it(app: Penstock):
         assert wanted == hits(another)
 
 
-def keeper(app: Penstock, shelf: CacheDirectory) -> VectorKeeper:
+def keeper(app: Penstock, directory: CacheDirectory) -> VectorKeeper:
     again = Assembly(app.settings).open_catalog
-    return VectorKeeper(app.documents.catalog, again, shelf, "spawn")
+    return VectorKeeper(app.documents.catalog, again, directory, "spawn")
 
 
-def drawn(shelf: CacheDirectory) -> IndexStamp | None:
-    sealed = unseal(shelf.graph("acme", space_of(MODEL)), IndexStamp)
-    return sealed.meta if sealed is not None else None
+def index_stamp(directory: CacheDirectory) -> IndexStamp | None:
+    footer = read_footer(directory.index("acme", space_of(MODEL)), IndexStamp)
+    return footer.meta if footer is not None else None
 
 
 def test_a_worker_keeps_file_and_index_in_a_process_of_its_own(app: Penstock):
-    shelf = open_shelf(app.settings)
-    duty = keeper(app, shelf)
+    directory = open_cache_directory(app.settings)
+    vector_keeper = keeper(app, directory)
     try:
-        assert not duty.step()
-        assert [] == shelf.files()
-        duty.step()
+        assert not vector_keeper.run()
+        assert [] == directory.files()
+        vector_keeper.run()
         deadline = time.monotonic() + 120
-        while drawn(shelf) is None and time.monotonic() < deadline:
+        while index_stamp(directory) is None and time.monotonic() < deadline:
             time.sleep(0.05)
     finally:
-        duty.close()
-    found = drawn(shelf)
+        vector_keeper.close()
+    found = index_stamp(directory)
     assert found is not None
     assert DOCUMENTS * CHUNKS == found.covered
 
 
 def test_a_worker_that_ends_does_not_wait_for_it(app: Penstock):
-    shelf = open_shelf(app.settings)
-    duty = keeper(app, shelf)
-    duty.step()
-    duty.step()
+    directory = open_cache_directory(app.settings)
+    vector_keeper = keeper(app, directory)
+    vector_keeper.run()
+    vector_keeper.run()
 
-    duty.close()
+    vector_keeper.close()
     wanted = hits(app)
     assert 10 == len(wanted)
-    for _ in range(ROUNDS):
-        duty.step()
-    duty.close()
+    for _ in range(EVERY_ROUNDS):
+        vector_keeper.run()
+    vector_keeper.close()
 
 
 def test_a_worker_sweeps_files_of_tenants_that_are_gone(app: Penstock):
     hits(app)
-    shelf = open_shelf(app.settings)
-    (made,) = shelf.files()
-    made.rename(shelf.vectors("nobody", "static"))
-    stray = shelf.vectors("nobody", "static")
+    directory = open_cache_directory(app.settings)
+    (made,) = directory.files()
+    made.rename(directory.vectors("nobody", "static"))
+    stray = directory.vectors("nobody", "static")
     stray.write_bytes(b"half a file")
-    duty = keeper(app, shelf)
+    vector_keeper = keeper(app, directory)
     try:
-        duty.step()
-        duty.step()
+        vector_keeper.run()
+        vector_keeper.run()
         assert not stray.exists()
     finally:
-        duty.close()
+        vector_keeper.close()
 
 
 def test_the_size_from_which_usearch_is_used_is_a_setting(tmp_path: Path):
     settings = config.load({"PENSTOCK_USEARCH_FROM": "7000"}, state_dir=tmp_path)
 
-    assert 7_000 == open_shelf(settings).sizes.worth_a_graph
-    assert 200_000 == open_shelf(config.load({}, state_dir=tmp_path)).sizes.worth_a_graph
+    assert 7_000 == open_cache_directory(settings).sizes.index_from
+    assert 200_000 == open_cache_directory(config.load({}, state_dir=tmp_path)).sizes.index_from

@@ -1,4 +1,4 @@
-"""A tree that becomes its next version in place: the index equals a fresh one, and costs what changed."""
+"""A tree updated to its next version: the index equals a fresh one, for the cost of the changes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
-from tests.documents.conftest import Hand, IndexedFolder
-from tests.documents.index_contents import Shown, fresh, settled, shown
+from tests.documents.conftest import IndexedFolder, ManualWorker
+from tests.documents.index_contents import IndexContents, fresh_index, read_index, settled
 from tests.documents.random_folder import Tree
 from tests.pipeline.sample_documents import pdf
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 CATALOGS = ["sqlite", "postgres"]
-pytestmark = pytest.mark.parametrize("desk", CATALOGS, indirect=True)
+pytestmark = pytest.mark.parametrize("docs", CATALOGS, indirect=True)
 
 TOOL = "PENSTOCK_VERSIONS_TOOL"
-"""Names a program that makes two releases of projects: ``TARGET --step``, then ``TARGET --apply NAME``."""
+"""Program that creates two releases of projects: ``TARGET --step``, then ``TARGET --apply NAME``."""
 
 
 class Counting(HashingEmbedder):
-    """Remembers what it was asked to embed."""
+    """Records the texts to embed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,38 +46,38 @@ class Counting(HashingEmbedder):
 
 
 class Run:
-    """A folder indexed by hand, and what that had embedded. ``before``: what it showed the first time."""
+    """An indexed folder with a count of embedded texts. ``before``: contents of the first index."""
 
-    def __init__(self, desk: IndexedFolder, hand: Hand, embedder: Counting, folder: Path) -> None:
-        self._desk = desk
-        self._hand = hand
+    def __init__(self, docs: IndexedFolder, worker: ManualWorker, embedder: Counting, folder: Path) -> None:
+        self._desk = docs
+        self._worker = worker
         self._embedder = embedder
         self.folder = folder
-        self.engine = "postgres" if desk.app.settings.url.startswith("postgres") else "sqlite"
+        self.engine = "postgres" if docs.app.settings.url.startswith("postgres") else "sqlite"
         assert self.index()
-        self.before = self.shown()
+        self.before = self.read_index()
 
     def index(self) -> int:
-        """How many texts had to be embedded."""
+        """Number of embedded texts."""
         self._embedder.texts.clear()
         self._desk.app.index(self.folder, include_code=True)
-        self._hand.drain()
+        self._worker.drain()
         return len(self._embedder.texts)
 
-    def shown(self) -> Shown:
+    def read_index(self) -> IndexContents:
         settled(self._desk.app)
-        return shown(self._desk.app.documents.catalog, self.folder)
+        return read_index(self._desk.app.documents.catalog, self.folder)
 
 
 @contextmanager
-def indexed(desk: IndexedFolder, folder: Path) -> Iterator[Run]:
+def indexed(docs: IndexedFolder, folder: Path) -> Iterator[Run]:
     embedder = Counting()
-    with desk.by_hand(embedder) as hand:
-        yield Run(desk, hand, embedder, folder)
+    with docs.manual_worker(embedder) as worker:
+        yield Run(docs, worker, embedder, folder)
 
 
-def changed(before: Shown, after: Shown, renamed: Mapping[str, str]) -> int:
-    """Chunks that their file, under whatever name, did not have."""
+def changed(before: IndexContents, after: IndexContents, renamed: Mapping[str, str]) -> int:
+    """Chunks that are new for their file, under any name."""
     old: dict[str, Counter[str]] = {}
     for piece in before.pieces:
         old.setdefault(renamed.get(piece.path, piece.path), Counter())[piece.text] += 1
@@ -88,28 +88,28 @@ def changed(before: Shown, after: Shown, renamed: Mapping[str, str]) -> int:
 
 
 def step(run: Run, tmp_path: Path, renamed: Mapping[str, str]) -> tuple[int, int]:
-    """What the second run embedded, and how much was new; equal to a fresh index in any case."""
+    """Texts embedded by the second run, and new chunks; the result must equal a fresh index."""
     embedded = run.index()
-    after = run.shown()
-    assert fresh(tmp_path, run.folder, engine=run.engine, include_code=True) == after
+    after = run.read_index()
+    assert fresh_index(tmp_path, run.folder, engine=run.engine, include_code=True) == after
     return embedded, changed(run.before, after, renamed)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_tree_that_changed_in_place_costs_what_changed(desk: IndexedFolder, tmp_path: Path, seed: int):
+def test_a_tree_that_changed_in_place_costs_what_changed(docs: IndexedFolder, tmp_path: Path, seed: int):
     tree = Tree(tmp_path / "tree", random.Random(seed))
     tree.fill(20)
-    with indexed(desk, tree.root) as run:
+    with indexed(docs, tree.root) as run:
         for _ in range(8):
             tree.change()
         embedded, new = step(run, tmp_path, {})
         assert 0 < embedded <= new
 
 
-def test_pure_renames_embed_nothing(desk: IndexedFolder, tmp_path: Path):
+def test_pure_renames_embed_nothing(docs: IndexedFolder, tmp_path: Path):
     tree = Tree(tmp_path / "tree", random.Random(1))
     tree.fill(20)
-    with indexed(desk, tree.root) as run:
+    with indexed(docs, tree.root) as run:
         for path in tree.files()[::2]:
             path.rename(path.with_name(f"new-{path.name}"))
         (tree.root / "b").rename(tree.root / "elsewhere")
@@ -127,7 +127,7 @@ def paragraphs(number: int, words: int) -> list[str]:
 
 
 def long_pdf(texts: list[str]) -> bytes:
-    """A page a paragraph, in lines."""
+    """A PDF with a page per paragraph."""
     pages = []
     for text in texts:
         words = text.split()
@@ -144,9 +144,9 @@ def long_pdf(texts: list[str]) -> bytes:
     ],
 )
 def test_an_edited_paragraph_costs_a_few_chunks(
-    desk: IndexedFolder, tmp_path: Path, name: str, number: int, words: int, most: int
+    docs: IndexedFolder, tmp_path: Path, name: str, number: int, words: int, most: int
 ):
-    """500 pages have some 1,500 paragraphs of 120 words; or, as a PDF, as many pages."""
+    """About 1,500 paragraphs of 120 words (500 pages), or a PDF with as many pages."""
     texts = paragraphs(number, words)
     folder = tmp_path / "tree"
     folder.mkdir()
@@ -156,12 +156,12 @@ def test_an_edited_paragraph_costs_a_few_chunks(
         (folder / name).write_bytes(body)
 
     write()
-    with indexed(desk, folder) as run:
+    with indexed(docs, folder) as run:
         for at in (number // 3, number // 2, number - 2):
             texts[at] = f"Another beginning. {texts[at]}"
             write()
             assert 0 < run.index() <= most
-        assert fresh(tmp_path, folder, include_code=True) == run.shown()
+        assert fresh_index(tmp_path, folder, include_code=True) == run.read_index()
 
 
 def many(folder: Path, number: int) -> None:
@@ -171,12 +171,12 @@ def many(folder: Path, number: int) -> None:
         path.write_text(f"Note {at} about the wheel.")
 
 
-def renamed_folder(desk: IndexedFolder, folder: Path, *, told: bool) -> tuple[int, int]:
-    """What a rename of a folder embedded, and how many transactions moved sources."""
+def renamed_folder(docs: IndexedFolder, folder: Path, *, told: bool) -> tuple[int, int]:
+    """Texts embedded by a folder rename, and number of transactions."""
     embedder = Counting()
-    with desk.by_hand(embedder) as hand:
-        desk.app.index(folder)
-        hand.drain()
+    with docs.manual_worker(embedder) as worker:
+        docs.app.index(folder)
+        worker.drain()
         embedder.texts.clear()
         (folder / "old").rename(folder / "new")
         if told:
@@ -185,34 +185,34 @@ def renamed_folder(desk: IndexedFolder, folder: Path, *, told: bool) -> tuple[in
                 "new_path": str(folder / "new"),
                 "is_folder": True,
             }
-            desk.app.submit(item_type="rename", op="update", payload=payload)
+            docs.app.submit(item_type="rename", op="update", payload=payload)
         else:
-            desk.app.index(folder)
-        calls = hand.stops.counted("rename" if told else "move")
-        hand.drain()
-        assert {"new"} == {Path(path).parts[0] for path in shown(hand.catalog, folder, words=0).paths}
+            docs.app.index(folder)
+        calls = worker.paused.counted("rename" if told else "move")
+        worker.drain()
+        assert {"new"} == {Path(path).parts[0] for path in read_index(worker.catalog, folder, words=0).paths}
         return len(embedder.texts), calls()
 
 
 @pytest.mark.parametrize("told", [True, False])
 def test_a_renamed_folder_embeds_nothing_and_takes_a_transaction_a_batch(
-    desk: IndexedFolder, tmp_path: Path, told: bool
+    docs: IndexedFolder, tmp_path: Path, told: bool
 ):
     many(tmp_path / "tree", 1_100)
-    assert (0, 2) == renamed_folder(desk, tmp_path / "tree", told=told)
+    assert (0, 2) == renamed_folder(docs, tmp_path / "tree", told=told)
 
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("told", [True, False])
 def test_a_folder_of_ten_thousand_files_is_renamed_in_ten_transactions(
-    desk: IndexedFolder, tmp_path: Path, told: bool
+    docs: IndexedFolder, tmp_path: Path, told: bool
 ):
     many(tmp_path / "tree", 10_000)
-    assert (0, 10) == renamed_folder(desk, tmp_path / "tree", told=told)
+    assert (0, 10) == renamed_folder(docs, tmp_path / "tree", told=told)
 
 
 def releases(tmp_path: Path) -> Path:
-    """Two real releases of five projects, by a tool beside the project and the package index."""
+    """Two real releases of five projects, from the package index."""
     target = Path(os.environ.get("PENSTOCK_VERSIONS_DIR", tmp_path / "versions"))
     if not target.exists():
         subprocess.run([sys.executable, os.environ[TOOL], str(target), "--step"], check=True)
@@ -220,7 +220,7 @@ def releases(tmp_path: Path) -> Path:
 
 
 @pytest.mark.versions
-def test_real_releases_become_the_next_in_place(desk: IndexedFolder, tmp_path: Path):
+def test_real_releases_become_the_next_in_place(docs: IndexedFolder, tmp_path: Path):
     below = releases(tmp_path)
     for project in sorted(path for path in below.iterdir() if path.is_dir()):
         live = tmp_path / "projects" / project.name
@@ -229,10 +229,10 @@ def test_real_releases_become_the_next_in_place(desk: IndexedFolder, tmp_path: P
         shutil.copytree(live / "old", live / "live", symlinks=True)
         changes = json.loads((live / "changes.json").read_text())
         pure = {one["from"]: one["to"] for one in changes["renamed"] if one["similarity"] == 100}
-        with indexed(desk, live / "live") as run:
+        with indexed(docs, live / "live") as run:
             command = [sys.executable, os.environ[TOOL], str(tmp_path / "projects"), "--apply", project.name]
             subprocess.run(command, check=True)
             embedded, new = step(run, tmp_path, pure)
             print(f"{project.name}: {embedded} embedded, {new} new or changed, {len(pure)} pure renames")
             assert embedded <= new
-        desk.run("delete_tenant", "delete", {"tenant_id_to_delete": "default"})
+        docs.run("delete_tenant", "delete", {"tenant_id_to_delete": "default"})

@@ -1,7 +1,7 @@
-"""Commands given to workers that are processes of their own, and may be killed in the middle of them.
+"""Commands for worker processes, which may be killed in the middle of a command.
 
-``python -m tests.documents.worker_commands SETTINGS COMMANDS TOGETHER``: each is submitted when the one
-before has ended, or (1) all are at once, and whatever else is left to do is done with them.
+``python -m tests.documents.worker_commands SETTINGS COMMANDS TOGETHER``: submits one command after the other
+has ended, or (1) all at once, together with any unfinished work.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ STARTED = b"started\n"
 
 
 class Driver:
-    """One index, and the processes that work on it."""
+    """One index, and its worker processes."""
 
     def __init__(self, settings: config.Settings) -> None:
         self.settings = settings
         self._values = msgspec.json.encode(config.portable_values(settings), enc_hook=str).decode()
 
     def run(self, commands: list[Submission], *, together: bool = False) -> None:
-        """To the end, one after the other, or all at once with whatever is left over from before."""
+        """Run commands to the end, one by one, or all at once with any unfinished work."""
         with self._begun(commands, together) as process:
             process.communicate(timeout=120)
         assert 0 == process.returncode
 
     def killed(self, commands: list[Submission], after: float, *, together: bool = False) -> bool:
-        """The same, but for a SIGKILL to all processes after so many seconds: whether they were at work."""
+        """Run commands and kill all processes after some seconds; returns whether they were still running."""
         with self._begun(commands, together) as process:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(after)
@@ -57,7 +57,7 @@ class Driver:
             stderr=subprocess.DEVNULL,
         )
         assert process.stdout is not None
-        # An interpreter that starts does nothing a kill could disturb.
+        # Wait until the interpreter has started: before that, a kill tests nothing.
         assert STARTED == process.stdout.readline()
         return process
 

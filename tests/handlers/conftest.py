@@ -1,4 +1,4 @@
-"""Applications whose functions are registered and run, and what the tests do with their jobs."""
+"""Fixtures for functions of an application, and for their jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Penstock]:
 
 @pytest.fixture
 def registering() -> Penstock:
-    """For what is decided before any engine is asked."""
+    """An application for checks that need no engine."""
     return Penstock(settings=config.load({}, url="memory://"))
 
 
@@ -37,7 +37,7 @@ def wait_until(app: Penstock, receipt: Receipt, reached: Callable[[Job], bool]) 
 
 
 def worked_off(app: Penstock, receipt: Receipt) -> Job:
-    """The job after one attempt at it, whatever came of it."""
+    """Return the job after one attempt, successful or not."""
     with app.worker_thread():
         return wait_until(app, receipt, lambda job: job.ended or job.held is Held.TIME)
 

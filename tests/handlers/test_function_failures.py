@@ -1,4 +1,4 @@
-"""Functions that raise, answer what cannot be kept, or are not there."""
+"""Functions that raise, return something unstorable, or are missing."""
 
 from __future__ import annotations
 
@@ -145,14 +145,14 @@ def test_each_time_it_is_given_back_for_longer_but_not_for_ever(registering: Pen
 
 
 def _contexts(_: int, claim: Any) -> Context:
-    return Context(claim, tell=lambda text: None, asked_to_stop=lambda: False)
+    return Context(claim, report=lambda text: None, stop_requested=lambda: False)
 
 
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
-        (object(), "cannot be kept as JSON"),
-        ({(1, 2): 3}, "cannot be kept as JSON"),
+        (object(), "cannot be stored as JSON"),
+        ({(1, 2): 3}, "cannot be stored as JSON"),
         ("x" * RESULT_LIMIT, "the limit is"),
         ({"mean": [1.0, float("nan")]}, "result.mean[1]: nan is not a JSON number"),
         (float("inf"), "result: inf is not a JSON number"),

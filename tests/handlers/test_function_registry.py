@@ -1,4 +1,4 @@
-"""How functions and handlers are registered, and how their calls are checked."""
+"""Registration of functions and handlers, and checks of their calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.handlers.conftest import Payload, takes_payload, worked_off
 @pytest.mark.parametrize(
     ("kind", "options", "reason"),
     [
-        (("function", "run"), {}, "function/run has a handler already"),
+        (("function", "run"), {}, "function/run already has a handler"),
         (("pamphlet", "ingest"), {}, "pamphlet"),
         (("content", "ingest"), {"batch": 101}, "a batch has 1 to 100 jobs"),
         (("content", "ingest"), {"batch": "many"}, "a batch has 1 to 100 jobs"),
@@ -105,7 +105,7 @@ def test_the_decorator_without_a_name_says_what_is_missing(registering: Penstock
 def test_two_functions_cannot_have_one_name(registering: Penstock):
     registering.function("f")(takes_payload)
 
-    with pytest.raises(InvalidRequest, match="registered already"):
+    with pytest.raises(InvalidRequest, match="already registered"):
         registering.function("f")(takes_both)
 
 

@@ -1,13 +1,14 @@
-"""An application's functions, and how they are run."""
+"""Functions of an application, run by a worker thread."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
-from penstock import Penstock, lifecycle
+from penstock import Penstock, config, lifecycle
 from penstock.errors import (
     PermanentFailure,
 )
@@ -96,7 +97,7 @@ def test_progress_of_a_running_function_can_be_read(app: Penstock):
 
 
 def test_a_message_that_is_no_text_is_made_readable(app: Penstock):
-    """It quotes the name of a file, for one; that fails no job."""
+    """A message may quote a file name that is not valid text; the job does not fail."""
 
     @app.function("read")
     def read(payload: Payload, context: Context) -> None:
@@ -175,3 +176,15 @@ def test_a_stopped_worker_thread_gives_its_job_to_the_next(app: Penstock):
     app.queue.settle([lifecycle.released(claim, "worker stopped")])
 
     assert Status.DONE is worked_off(app, receipt).status
+
+
+def test_an_application_of_functions_alone_opens_no_catalog(tmp_path: Path):
+    with Penstock(settings=config.load({}, url="memory://", state_dir=tmp_path)) as app:
+        app.function("f")(takes_payload)
+
+        assert Status.DONE is worked_off(app, app.call("f")).status
+        assert not (tmp_path / "catalog.db").exists()
+
+        note = app.submit(item_type="content", op="ingest", payload={"content": "The mill runs."})
+        assert Status.DONE is worked_off(app, note).status
+        assert (tmp_path / "catalog.db").exists()

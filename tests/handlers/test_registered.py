@@ -1,4 +1,4 @@
-"""Every item type and operation that documents have is handled."""
+"""Every item type and operation of documents has a handler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.pipeline import Pipeline
 
 ELSEWHERE = {"function", *items.APPLICATIONS_ONLY}
-"""What the application has to bring."""
+"""Item types for handlers of an application."""
 
 
 def test_every_pair_of_the_matrix_has_a_handler(tmp_path: Path):
@@ -25,5 +25,5 @@ def test_every_pair_of_the_matrix_has_a_handler(tmp_path: Path):
         for op in ops
         if item_type not in ELSEWHERE
     }
-    assert wanted == set(registry.kinds())
+    assert wanted == set(registry.pairs())
     catalog.close()

@@ -1,4 +1,4 @@
-"""Calling functions from an application: one, many, in a transaction, and what comes back."""
+"""Calls of functions: one, many, in a transaction, and their results."""
 
 from __future__ import annotations
 
@@ -307,11 +307,11 @@ def test_a_worker_thread_keeps_the_lease_of_a_job_that_outlasts_it(tmp_path: Pat
 def test_processes_cannot_serve_a_memory():
     app = Penstock("memory://")
 
-    with pytest.raises(AppNotFound, match="no global of a module"):
+    with pytest.raises(AppNotFound, match="is not a global of a module"):
         app.run_worker(until_idle=True)
     globals()["MEMORY"] = app
     try:
-        with pytest.raises(InvalidSetting, match="lives in one process"):
+        with pytest.raises(InvalidSetting, match="exists in one process only"):
             app.run_worker(until_idle=True)
     finally:
         del globals()["MEMORY"]

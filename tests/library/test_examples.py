@@ -1,4 +1,4 @@
-"""The examples run, and what they say is true: each asserts it itself."""
+"""The examples run; each asserts its own output."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def test_the_planner_finds_the_answer_with_a_real_worker(engine: str, tmp_path: 
     assert 0 == ran.returncode, ran.stderr
     with Penstock(*url, state_dir=tmp_path) as app:
         warnings = app.queue.check()
-    # The books are in use the first time, which is logged; nothing else is, but that a server is for tests.
+    # Logged are only the first failure (the books are in use) and warnings about the test server.
     for line in ran.stderr.splitlines():
         if line in warnings or "this worker stood still" in line:
-            # The latter where the machine has more to do than it can.
+            # The latter on an overloaded machine.
             continue
         assert "(function execute_sql_worker) failed in attempt 1 of 4 and is tried again" in line
         assert line.endswith("TransientFailure: the books are in use")

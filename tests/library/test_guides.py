@@ -1,4 +1,4 @@
-"""The code in the README and in the guides runs as it stands there."""
+"""The code in the README and in the guides runs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_function_guide_runs(run_page: Any, capsys: pytest.CaptureFixture[st
     app: Penstock = names["app"]
 
     assert "there is no customer 'c9'" in capsys.readouterr().out
-    # The guide's program of its own has worked on the only task.
+    # The guide's own program has finished the only task.
     assert [] == app.tasks.get_pending_tasks()
     assert "COMPLETED" == app.tasks.get_task(names["task_id"])["status"]
     app.close()

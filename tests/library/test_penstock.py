@@ -1,4 +1,4 @@
-"""The library surface: opening by URL, waiting, joining a transaction, and what an import costs."""
+"""The library: opening by URL, waiting, joining a transaction, and the cost of the import."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def finish(app: Penstock) -> None:
 
 
 def meanwhile(work: Callable[[], object]) -> threading.Timer:
-    """Do something in a moment, while the test waits for it."""
+    """Call a function shortly after, while the test waits."""
     timer = threading.Timer(0.05, work)
     timer.start()
     return timer

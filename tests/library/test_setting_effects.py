@@ -1,4 +1,4 @@
-"""Each setting changes what Penstock does, not only what the parser returns."""
+"""Each setting changes behaviour, not only the result of the parser."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def files(settings: Settings, place: Path) -> object:
 
 
 def option(name: str) -> Effect:
-    """What a worker's supervisor is given."""
+    """An option of the worker's supervisor."""
 
     def effect(settings: Settings, _: Path) -> object:
         worker = Assembly(settings).worker()
@@ -96,11 +96,11 @@ def limits(settings: Settings, _: Path) -> object:
 
 
 def index_from(settings: Settings, _: Path) -> object:
-    return Assembly(settings).vector_files.sizes.worth_a_graph
+    return Assembly(settings).vector_files.sizes.index_from
 
 
 def progress_reports(settings: Settings, place: Path) -> object:
-    """How often a walk over 30 files reports its progress."""
+    """Number of progress reports of a walk over 30 files."""
     folder = place / "files"
     folder.mkdir()
     for number in range(30):
@@ -113,8 +113,8 @@ def progress_reports(settings: Settings, place: Path) -> object:
         reports: list[str] = []
         context = Context(
             claim,
-            tell=reports.append,
-            asked_to_stop=lambda: False,
+            report=reports.append,
+            stop_requested=lambda: False,
             settle=lambda settlement: assembly.queue.settle([settlement])[0],
         )
         handler = registry.find("folder", "ingest")
@@ -124,16 +124,16 @@ def progress_reports(settings: Settings, place: Path) -> object:
         return len(reports)
 
 
-def pragma(name: str) -> Effect:
+def pragma(name: str, role: str = "write") -> Effect:
     def effect(settings: Settings, _: Path) -> object:
         with opened(settings) as assembly:
-            return assembly.queue._connections.get("write").execute(f"PRAGMA {name}").fetchone()  # type: ignore[attr-defined]
+            return assembly.queue._connections.get(role).execute(f"PRAGMA {name}").fetchone()  # type: ignore[attr-defined]
 
     return effect
 
 
 def pool(settings: Settings, _: Path) -> object:
-    """Of a queue that is not connected yet."""
+    """Options of the connections of an unconnected queue."""
     settings = config.load({}, **config.portable_values(settings) | {"url": "postgresql://nowhere/db"})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PostgresQueue, "migrate", lambda _: None)
@@ -152,7 +152,7 @@ def contract(settings: Settings, place: Path) -> object:
         return error.code
 
 
-# A value other than the default, what is observed, and other settings that the observation needs.
+# A value other than the default, the observed effect, and other settings needed for the observation.
 EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "url": ("jsonl://{place}/queue", engines, {"catalog_url": "sqlite:///{place}/catalog.db"}),
     "catalog_url": ("sqlite:///{place}/elsewhere.db", engines, {}),
@@ -184,7 +184,7 @@ EFFECTS: dict[str, tuple[Any, Effect, dict[str, Any]]] = {
     "file_time_s": (2.5, limits, {}),
     "file_memory_mb": (100, limits, {}),
     "sqlite_synchronous": ("NORMAL", pragma("synchronous"), {}),
-    "busy_timeout_s": (1.0, pragma("busy_timeout"), {}),
+    "busy_timeout_s": (1.0, pragma("busy_timeout", "read"), {}),
     "postgres_pool_size": (2, pool, {}),
     "postgres_pooler": (True, pool, {}),
     "postgres_timeout_s": (5.0, pool, {}),
@@ -207,7 +207,7 @@ def test_a_setting_changes_what_is_done(name: str, tmp_path: Path):
     for given in ({}, {name: value}):
         place = tmp_path / str(len(seen))
         place.mkdir()
-        # The model of the default embedder takes long to load.
+        # The default embedder takes long to load.
         chosen = {"state_dir": "{place}/state", "embedder": "hashing"} | needed | given
         filled = {
             key: text.replace("{place}", str(place)) if isinstance(text, str) else text

@@ -1,4 +1,4 @@
-"""Over a queue that many hosts reach, a catalog in a file is on one of them, and the others say so."""
+"""A catalog in a file behind a queue for many hosts: other hosts refuse documents."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def app(url: str, tmp_path: Path) -> Iterator[Penstock]:
         yield opened
 
 
-def tell(app: Penstock, host: str, *, housed: bool = True, ago_s: float = 0) -> None:
-    """As a worker of that host would."""
+def report_as(app: Penstock, host: str, *, housed: bool = True, ago_s: float = 0) -> None:
+    """Report as a worker of the given host."""
     now = app.queue.now()
     info = json.dumps(dict(DOCUMENT_FILE) if housed else {})
     report = WorkerReport(worker_id=f"{host}-1", host=host, pid=1, started_at=now, info_json=info)
@@ -46,7 +46,7 @@ def tell(app: Penstock, host: str, *, housed: bool = True, ago_s: float = 0) -> 
 
 
 def test_a_second_host_is_refused_by_name(app: Penstock) -> None:
-    tell(app, "mill")
+    report_as(app, "mill")
 
     with pytest.raises(DocumentsElsewhere, match=r"in a file on mill.*mill-1") as refused:
         app.index(".")
@@ -60,13 +60,13 @@ def test_a_second_host_is_refused_by_name(app: Penstock) -> None:
 
 @pytest.mark.parametrize(("housed", "ago_s"), [(False, 0), (True, 3600)], ids=["none there", "long ago"])
 def test_others_may_have_them_here(app: Penstock, housed: bool, ago_s: float) -> None:
-    tell(app, "mill", housed=housed, ago_s=ago_s)
+    report_as(app, "mill", housed=housed, ago_s=ago_s)
 
     assert app.search("gate") == []
 
 
 def test_a_catalog_on_a_server_has_no_host(app: Penstock, tmp_path: Path) -> None:
-    tell(app, "mill")
+    report_as(app, "mill")
 
     refuse_second_host(settings_of(app.settings.url, tmp_path, catalog_url="postgresql://db/x"), app.queue)
 
@@ -96,7 +96,7 @@ def test_functions_run_on_every_host(app: Penstock, tmp_path: Path) -> None:
     )
     app.function("double")(lambda payload: None)
     call = app.call("double", {"n": 21})
-    tell(app, "mill")
+    report_as(app, "mill")
 
     command = [sys.executable, "-m", "penstock", "worker", "--app", "tasks:app", "--until-idle"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)

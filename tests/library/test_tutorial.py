@@ -1,4 +1,4 @@
-"""What the tutorial types is typed here, and its answers are the ones it shows."""
+"""The commands of the tutorial have the output shown there."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def steps() -> list[tuple[str, list[str]]]:
 
 
 def alike(text: str) -> str:
-    """Without what differs from one run to the next."""
+    """The output without ids, times and paths."""
     return " ".join(VARIES.sub(" ", text).split())
 
 

@@ -1,5 +1,7 @@
-"""Finds the test corpus, which is not part of this repository; without it its tests are not collected. And a
-catalog with a shelf beside it, for files of vectors."""
+"""Fixtures: a catalog and a cache directory for vector files. Finds the test corpus.
+
+The corpus is not part of this repository; without it, its tests are not collected.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import pytest
 
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.pipeline.vectors.cache_directory import CacheDirectory
-from tests.pipeline.vector_catalog import ROWS, SIZES, drawn_vectors, store
+from tests.pipeline.vector_catalog import ROWS, SIZES, sample_vectors, store
 
 CORPUS = Path(
     os.environ.get("PENSTOCK_TEST_CORPUS") or Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
@@ -23,11 +25,11 @@ collect_ignore = [] if (CORPUS / "MANIFEST.jsonl").is_file() else ["test_corpus.
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[SqliteCatalog]:
     catalog = SqliteCatalog(tmp_path / "catalog.db", synchronous="NORMAL")
-    store(catalog, drawn_vectors(ROWS))
+    store(catalog, sample_vectors(ROWS))
     yield catalog
     catalog.close()
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> CacheDirectory:
+def directory(tmp_path: Path) -> CacheDirectory:
     return CacheDirectory(tmp_path / "vectors", "one", SIZES)

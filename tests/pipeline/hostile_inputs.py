@@ -1,13 +1,13 @@
-"""Hostile inputs: files, ignore patterns and queries that cost a careless reader far more than their size.
+"""Hostile inputs: small files, ignore patterns and queries with a high cost for a careless reader.
 
-The interface, for tests and for whoever fills a folder with them:
+The interface:
 
 - ``FILES``: name -> function(n) -> ``(file name, content)``. The content grows linearly with ``n``.
-- ``LARGE``: name in ``FILES`` -> the ``n`` at which the file is as large as a file may be.
-- ``IGNORES``: name -> function(n) -> ``(text of an ignore file, paths to ask it about)``.
+- ``LARGE``: name in ``FILES`` -> the ``n`` at which the file reaches the size limit.
+- ``IGNORES``: name -> function(n) -> ``(text of an ignore file, paths to match)``.
 - ``QUERIES``: name -> function(n) -> a search query.
 
-Nothing here is random without a seed: the same ``n`` gives the same bytes.
+Random parts use a fixed seed: the same ``n`` gives the same bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _repeated(suffix: str, part: str, head: str = "", tail: str = "") -> Callabl
 
 
 def _numbered(suffix: str, part: str, head: str = "", tail: str = "") -> Callable[[int], Hostile]:
-    """``part`` with each of the numbers below ``n`` in place of ``%d``."""
+    """``part`` once for each number below ``n``, in place of ``%d``."""
     return lambda n: (
         f"input.{suffix}",
         (head + "".join(part.replace("%d", str(number)) for number in range(n)) + tail).encode(),
@@ -51,14 +51,14 @@ def _notebook(*sources: str, language: str = "python", outputs: int = 0) -> str:
 
 
 def _rising_keys(n: int) -> str:
-    """Paragraphs in the order of their checksums: each is a worse place for a cut than the one before."""
+    """Paragraphs in the order of their checksums: each is a worse place to cut than the one before."""
     rng = random.Random(15)
     made = [f"{rng.getrandbits(300):075x}"[:70] for _ in range(n // 70)]
     return "\n\n".join(sorted(made, key=lambda text: zlib.crc32(text[:64].encode())))
 
 
 def _fences_of_every_length(n: int) -> str:
-    """Long closing lines first, then an opening line of each length that none of them closes."""
+    """Long closing lines of fences first, then opening lines of every length, all unclosed."""
     lengths = range(3, int(n**0.5))
     return "x\n" * (n // 4) + "".join("`" * length + "x\n" for length in reversed(lengths))
 

@@ -1,4 +1,4 @@
-"""Documents made for a test: no file of anybody else's is kept here."""
+"""Documents generated for tests; no foreign file is stored here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pdf(*pages: str | bytes, title: str = "", encrypt: bytes = b"") -> bytes:
 
 
 def pdf_of_equal_pages(pages: int, stream: bytes) -> bytes:
-    """Many pages that share one content stream: a small file with much to do."""
+    """Many pages with one shared content stream: a small file with much work."""
     objects = [b"<< /Type /Catalog /Pages 2 0 R >>"]
     kids = b" ".join(b"%d 0 R" % (5 + number) for number in range(pages))
     objects.append(b"<< /Type /Pages /Kids [%s] /Count %d >>" % (kids, pages))
@@ -69,7 +69,7 @@ LOCKED = (
     b"/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O <" + b"00" * 32 + b"> /U <" + b"11" * 32 + b"> >> "
     b"/ID [<00112233445566778899aabbccddeeff> <00112233445566778899aabbccddeeff>]"
 )
-"""A user password nobody knows."""
+"""Encryption with an unknown user password."""
 
 _WORD = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 _TYPES = (

@@ -1,4 +1,4 @@
-"""Budgets of files: interrupted when they take too long, refused the memory they may not have."""
+"""File budgets: files are interrupted after their CPU time and refused more memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def allocate(mib: int) -> int:
 
 
 def only_here(call: Callable[[int | None], Any]) -> Work[Any]:
-    """Work that says so when it is sent to the sandbox."""
+    """Work with a mark if the sandbox was used."""
     return Work(call, lambda memory_bytes: ("sandbox", memory_bytes))
 
 
@@ -66,7 +66,7 @@ def test_a_regular_expression_is_interrupted(limiter: FileLimiter):
 
 
 def test_a_budget_is_the_files_own(limiter: FileLimiter):
-    """Ten that take half of it each."""
+    """Ten files with half the budget each."""
 
     def half(_: int | None) -> int:
         return sum(range(1_000_000))
@@ -113,7 +113,7 @@ def test_processes_together_stay_within_the_setting(tmp_path: Path):
 
 
 def test_in_a_thread_nothing_is_enforced(limiter: FileLimiter):
-    """Neither signals nor limits of the process are a thread's to use; see decision 0024."""
+    """A thread can use neither signals nor process limits; see decision 0024."""
     made = []
     thread = threading.Thread(
         target=lambda: made.append(
@@ -127,28 +127,28 @@ def test_in_a_thread_nothing_is_enforced(limiter: FileLimiter):
 
 
 @pytest.fixture
-def recipe() -> Iterator[Pipeline]:
-    recipe = Pipeline(HashingEmbedder(), limits=ExtractLimits(parser_seconds=0.01))
-    yield recipe
-    recipe.close()
+def pipeline() -> Iterator[Pipeline]:
+    pipeline = Pipeline(HashingEmbedder(), limits=ExtractLimits(parser_seconds=0.01))
+    yield pipeline
+    pipeline.close()
 
 
-def test_an_honest_file_beyond_its_time_fails_alone(recipe: Pipeline):
+def test_an_honest_file_beyond_its_time_fails_alone(pipeline: Pipeline):
     honest = Content("a.md", b"# Heading\n\nSome words.\n\n" * 40_000)
 
     with pytest.raises(TimeBudgetExceeded):
-        recipe.draft(honest, ChunkSizes())
-    assert 1 == len(recipe.draft(Content("b.md", b"words"), ChunkSizes()).chunks)
+        pipeline.draft(honest, ChunkSizes())
+    assert 1 == len(pipeline.draft(Content("b.md", b"words"), ChunkSizes()).chunks)
 
 
-def large_recipe(tmp_path: Path, memory_mb: int) -> Pipeline:
-    """One for which every file is large."""
+def large_pipeline(tmp_path: Path, memory_mb: int) -> Pipeline:
+    """A pipeline for which every file is large."""
     share = MemoryShare(0, memory_mb * MIB, str(tmp_path / "lock"))
     return Pipeline(HashingEmbedder(), limits=ExtractLimits(parser_seconds=10.0), memory=share)
 
 
 def test_the_sandbox_makes_the_same_of_a_file(tmp_path: Path):
-    plain, large = Pipeline(HashingEmbedder()), large_recipe(tmp_path, 128)
+    plain, large = Pipeline(HashingEmbedder()), large_pipeline(tmp_path, 128)
     texts = [
         Content("a.md", b"# One\n\nwords\n\n# Two\n\n" + b"more words. " * 900),
         Content("b.pdf", pdf("c")),
@@ -165,23 +165,23 @@ def test_the_sandbox_makes_the_same_of_a_file(tmp_path: Path):
 
 @pytest.mark.parametrize("suffix", ["html", "md", "json"])
 def test_a_file_beyond_the_large_share_fails_for_its_memory(tmp_path: Path, suffix: str):
-    recipe = large_recipe(tmp_path, 48)
+    pipeline = large_pipeline(tmp_path, 48)
     part = {"html": b"<p>ab</p>", "md": b"# a\n\n", "json": b'["a"],'}[suffix]
     try:
         with pytest.raises(MemoryBudgetExceeded):
-            recipe.draft(Content(f"a.{suffix}", b"[" + part * (15 * MIB // len(part))), ChunkSizes())
+            pipeline.draft(Content(f"a.{suffix}", b"[" + part * (15 * MIB // len(part))), ChunkSizes())
     finally:
-        recipe.close()
+        pipeline.close()
 
 
 def test_a_range_of_heavy_pages_ends_early():
     heavy = pdf(*[b"BT /F1 12 Tf (words) Tj ET " + b"0 0 m 1 1 l S " * 20_000] * 4)
-    recipe = Pipeline(HashingEmbedder(), limits=ExtractLimits(batch_seconds=0.0))
+    pipeline = Pipeline(HashingEmbedder(), limits=ExtractLimits(batch_seconds=0.0))
     try:
-        draft = recipe.draft(Content("a.pdf", heavy), ChunkSizes(), pages=range(2, 5))
-        whole = recipe.draft(Content("a.pdf", heavy), ChunkSizes())
+        draft = pipeline.draft(Content("a.pdf", heavy), ChunkSizes(), pages=range(2, 5))
+        whole = pipeline.draft(Content("a.pdf", heavy), ChunkSizes())
     finally:
-        recipe.close()
+        pipeline.close()
 
     assert ([2], 4) == ([page.number for page in draft.pages], draft.page_count)
     assert [1, 2, 3, 4] == [page.number for page in whole.pages]

@@ -1,4 +1,4 @@
-"""What every chunker promises, and where the cuts fall."""
+"""Guarantees of every chunker, and the places of cuts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.pipeline.chunk.factory import chunk_page, chunker
 from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes, estimated_tokens
+from penstock.pipeline.draft import chunk_page, chunker
 from penstock.pipeline.extract.protocol import Shape
 from penstock.pipeline.pipeline import chunk_sizes
 
@@ -71,7 +71,7 @@ def cut(paragraphs: list[str], size: int = 2048) -> list[Chunk]:
 
 
 def covered(text: str, chunks: list[Chunk]) -> str:
-    """The text with everything outside the chunks taken away."""
+    """The text without everything outside the chunks."""
     kept = []
     reached = 0
     for chunk in chunks:

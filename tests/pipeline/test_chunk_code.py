@@ -1,12 +1,12 @@
-"""Source code: whole definitions, their names, and lines where there are none."""
+"""Chunks of source code: whole definitions with their names, or lines."""
 
 from __future__ import annotations
 
 import pytest
 
-from penstock.pipeline.chunk.factory import chunk_page
-from penstock.pipeline.chunk.languages import GRAMMARS, LARGEST
+from penstock.pipeline.chunk.languages import GRAMMARS, MAX_PARSED
 from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes
+from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.protocol import Shape
 
 PYTHON = '''"""Über mills."""
@@ -142,7 +142,7 @@ def test_every_part_of_a_function_too_long_has_its_name():
         ("IDENTIFICATION DIVISION.\n" * 200, "cobol"),
         ("all: build\n\techo\n" * 200, None),
         ("}}}} ((( not python at all ]] $$$ ???\n" * 100, "python"),
-        ("x = 1\n" * (LARGEST // 6 + 1), "python"),
+        ("x = 1\n" * (MAX_PARSED // 6 + 1), "python"),
     ],
 )
 def test_what_cannot_be_parsed_is_cut_by_lines(source: str, language: str | None):

@@ -1,4 +1,4 @@
-"""Real documents of every class, held against what their manifest says is right."""
+"""Real documents of every class, compared with the expectations in their manifest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import UnreadableDocument
-from penstock.pipeline.chunk.factory import chunk_page
+from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.charset import decode
 from penstock.pipeline.extract.protocol import Content, ExtractedText
 from penstock.pipeline.extract.sandbox import Sandbox
@@ -33,7 +33,7 @@ def of(*classes: str) -> pytest.MarkDecorator:
 
 
 @pytest.fixture(scope="module")
-def box() -> Iterator[Sandbox]:
+def sandbox() -> Iterator[Sandbox]:
     with Sandbox() as made:
         yield made
 
@@ -59,13 +59,13 @@ def chunks_cover(extracted: ExtractedText) -> bool:
 
 
 @of("text", "columns", "table", "form", "mixed", "ownerpw", "nonlatin")
-def test_a_text_layer_is_read_page_by_page(entry: Entry, box: Sandbox):
-    extracted = box.extract(content(entry))
+def test_a_text_layer_is_read_page_by_page(entry: Entry, sandbox: Sandbox):
+    extracted = sandbox.extract(content(entry))
 
     reference = entry["ref"]
     assert reference["pages"] == len(extracted.pages) == extracted.page_count
     assert not extracted.needs_ocr
-    # The reference counts marks of direction and the boxes of a form, which are no words.
+    # The reference also counts direction marks and form boxes, which are not words.
     least = 0.9 if entry["class"] in ("form", "nonlatin") else 0.95
     assert len("".join(joined(extracted).split())) >= least * reference["chars"]
     assert "(cid:" not in joined(extracted)
@@ -83,32 +83,32 @@ def test_a_text_layer_is_read_page_by_page(entry: Entry, box: Sandbox):
         ),
     ],
 )
-def test_columns_are_read_one_after_the_other(file: str, sentence: str, box: Sandbox):
-    extracted = box.extract(content({"file": file}))
+def test_columns_are_read_one_after_the_other(file: str, sentence: str, sandbox: Sandbox):
+    extracted = sandbox.extract(content({"file": file}))
 
     assert sentence in " ".join(joined(extracted).split())
 
 
 @of("scan")
-def test_a_scan_says_that_it_needs_ocr(entry: Entry, box: Sandbox):
-    extracted = box.extract(content(entry))
+def test_a_scan_says_that_it_needs_ocr(entry: Entry, sandbox: Sandbox):
+    extracted = sandbox.extract(content(entry))
 
     assert extracted.needs_ocr
     assert not extracted.blank
 
 
 @of("encrypted")
-def test_a_password_is_a_terminal_failure(entry: Entry, box: Sandbox):
+def test_a_password_is_a_terminal_failure(entry: Entry, sandbox: Sandbox):
     with pytest.raises(UnreadableDocument) as refusal:
-        box.extract(content(entry))
+        sandbox.extract(content(entry))
 
     assert "ERR_ENCRYPTED" == refusal.value.error_code
 
 
 @of("malformed")
-def test_damage_gives_text_a_mark_or_a_reason(entry: Entry, box: Sandbox):
+def test_damage_gives_text_a_mark_or_a_reason(entry: Entry, sandbox: Sandbox):
     try:
-        extracted = box.extract(content(entry))
+        extracted = sandbox.extract(content(entry))
     except UnreadableDocument as error:
         assert error.error_code in ("ERR_PARSE", "ERR_PARSER_FAILED", "ERR_TOO_LARGE")  # noqa: PT017
     else:
@@ -116,37 +116,37 @@ def test_damage_gives_text_a_mark_or_a_reason(entry: Entry, box: Sandbox):
 
 
 @of("notdoc")
-def test_what_is_no_document_is_refused(entry: Entry, box: Sandbox):
+def test_what_is_no_document_is_refused(entry: Entry, sandbox: Sandbox):
     with pytest.raises(UnreadableDocument) as refusal:
-        box.extract(content(entry))
+        sandbox.extract(content(entry))
 
     assert "ERR_UNSUPPORTED_TYPE" == refusal.value.error_code
 
 
 @of("docx", "html", "markup", "data")
-def test_other_documents_give_text_in_chunks(entry: Entry, box: Sandbox):
-    extracted = box.extract(content(entry))
+def test_other_documents_give_text_in_chunks(entry: Entry, sandbox: Sandbox):
+    extracted = sandbox.extract(content(entry))
 
     assert words(joined(extracted))
     assert chunks_cover(extracted)
 
 
 @of("html")
-def test_a_page_shows_no_markup(entry: Entry, box: Sandbox):
-    text = joined(box.extract(content(entry)))
+def test_a_page_shows_no_markup(entry: Entry, sandbox: Sandbox):
+    text = joined(sandbox.extract(content(entry)))
 
     assert not re.search(r"<script|function\s*\(\)\s*\{|\{\s*display\s*:|&nbsp;|&amp;", text)
 
 
-def test_tables_of_a_word_document_keep_their_rows(box: Sandbox):
-    extracted = box.extract(content({"file": "docx/word_tables.docx"}))
+def test_tables_of_a_word_document_keep_their_rows(sandbox: Sandbox):
+    extracted = sandbox.extract(content({"file": "docx/word_tables.docx"}))
 
     assert "| Cell 1.0 | Cell 1.1 | Cell 1.2 |" in joined(extracted)
     assert joined(extracted).startswith("# ")
 
 
-def test_headings_of_a_page_are_kept(box: Sandbox):
-    extracted = box.extract(content({"file": "html/wiki_duck.html"}))
+def test_headings_of_a_page_are_kept(sandbox: Sandbox):
+    extracted = sandbox.extract(content({"file": "html/wiki_duck.html"}))
 
     chunks = chunk_page(joined(extracted), extracted.shape)
     found = {heading for chunk in chunks for heading in chunk.headings}

@@ -1,4 +1,4 @@
-"""What every embedder promises."""
+"""Guarantees of every embedder."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidSetting
-from penstock.pipeline.embed import static_embedder
-from penstock.pipeline.embed.factory import EMBEDDERS, open_embedder, open_space
+from penstock.pipeline.embed import EMBEDDERS, open_embedder, open_space, static_embedder
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.embed.protocol import Embedder, space_of
 
@@ -114,7 +113,7 @@ def test_the_static_table_knows_meaning():
 def test_forgetting_words_changes_nothing(monkeypatch: pytest.MonkeyPatch):
     texts = [f"alpha{number} beta{number} gamma" for number in range(50)]
     expected = open_embedder("static").embed(texts)
-    monkeypatch.setattr(static_embedder, "_KEPT_WORDS", 7)
+    monkeypatch.setattr(static_embedder, "_MAX_CACHED_WORDS", 7)
 
     assert np.array_equal(expected, open_embedder("static").embed(texts))
 
@@ -145,7 +144,7 @@ def test_too_few_places_are_refused():
 
 def test_the_package_of_the_weights_is_never_run():
     program = (
-        "import sys; from penstock.pipeline.embed.factory import open_embedder; open_embedder().embed(['x']);"
+        "import sys; from penstock.pipeline.embed import open_embedder; open_embedder().embed(['x']);"
         "print(sorted({'wordllama', 'requests', 'pydantic', 'huggingface_hub'} & sys.modules.keys()))"
     )
 

@@ -1,4 +1,4 @@
-"""What every extractor promises, and the types that are text already."""
+"""Guarantees of every extractor, and the text formats."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_every_extractor_has_a_sample():
 def test_an_extractor_reads_its_type(name: str):
     extracted = read(*SAMPLES[name])
 
-    assert name == extracted.kind.extractor == extractor(name).name
+    assert name == extracted.file_type.extractor == extractor(name).name
     assert "words" in extracted.pages[0].text
     assert [1] == [page.number for page in extracted.pages]
     assert (1, False, False) == (extracted.page_count, extracted.blank, extracted.needs_ocr)
@@ -131,11 +131,11 @@ def test_content_that_is_not_what_its_name_says(name: str, data: bytes):
 
 
 def test_a_pdf_under_another_name_is_read_as_one():
-    assert "pdf" == read("report.txt", pdf("words")).kind.extractor
+    assert "pdf" == read("report.txt", pdf("words")).file_type.extractor
 
 
 @pytest.mark.parametrize(
-    ("name", "head", "kind"),
+    ("name", "head", "file_type"),
     [
         ("README", b"words", file_types.TEXT),
         ("page", b"<!DOCTYPE html><p>", file_types.HTML),
@@ -144,8 +144,8 @@ def test_a_pdf_under_another_name_is_read_as_one():
         ("tar.unknown", b"words", file_types.TEXT),
     ],
 )
-def test_a_type_without_a_telling_name(name: str, head: bytes, kind: object):
-    assert kind == file_types.detect(name, head)
+def test_a_type_without_a_telling_name(name: str, head: bytes, file_type: object):
+    assert file_type == file_types.detect(name, head)
 
 
 @pytest.mark.parametrize(

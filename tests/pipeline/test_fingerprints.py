@@ -1,4 +1,4 @@
-"""When a phase has to run again, and what is loaded before it does."""
+"""Fingerprints: when a phase must run again, and which libraries are loaded for the check."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import sys
 
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
-from penstock.pipeline.fingerprint import fingerprint
-from penstock.pipeline.fingerprints import fingerprints
+from penstock.pipeline.fingerprints import fingerprint, fingerprints
 
 
 def test_a_fingerprint_is_of_names_and_values():
@@ -23,13 +22,13 @@ def test_settings_and_model_are_part_of_the_fingerprint():
     assert plain.ocr != fingerprints(ChunkSizes(overlap=8), HashingEmbedder()).ocr
     wider = fingerprints(ChunkSizes(), HashingEmbedder(128))
     assert (plain.ocr, False) == (wider.ocr, plain.vector == wider.vector)
-    assert plain.ocr != fingerprints(ChunkSizes(), HashingEmbedder(), reader="pdf").ocr
+    assert plain.ocr != fingerprints(ChunkSizes(), HashingEmbedder(), extractor_name="pdf").ocr
 
 
 def test_values_and_rules_load_no_library():
     program = (
-        "import sys, penstock, penstock.pipeline.fingerprints, penstock.pipeline.chunk.factory;"
-        "import penstock.pipeline.extract.sandbox, penstock.pipeline.embed.factory;"
+        "import sys, penstock, penstock.pipeline.fingerprints, penstock.pipeline.draft;"
+        "import penstock.pipeline.extract.sandbox, penstock.pipeline.embed;"
         "heavy = 'numpy tokenizers selectolax pypdfium2 kreuzberg tree_sitter charset_normalizer wordllama';"
         "print(sorted(set(heavy.split()) & sys.modules.keys()))"
     )

@@ -1,4 +1,4 @@
-"""Hostile files lose nothing without a word: what is cut short is in the document's warnings."""
+"""Hostile files: anything shortened is reported in the document's warnings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from array import array
 import pytest
 
 from penstock.errors import DocumentDamaged
-from penstock.pipeline.chunk.protocol import LONGEST_HEADING, ChunkSizes
+from penstock.pipeline.chunk.protocol import MAX_HEADING, ChunkSizes
 from penstock.pipeline.chunk.range_minima import Minima
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.extract.factory import extract
@@ -85,7 +85,7 @@ def test_chunks_below_a_long_heading_carry_its_beginning():
         Content("a.md", f"# {title}\n\n{'some text. ' * 400}".encode()), ChunkSizes()
     )
 
-    assert {LONGEST_HEADING} == {len(chunk.heading_path) for chunk in draft.chunks}
+    assert {MAX_HEADING} == {len(chunk.heading_path) for chunk in draft.chunks}
     assert title.strip() in draft.chunks[0].text
     assert ("the chunks below a heading carry its first 500 characters",) == draft.warnings
 

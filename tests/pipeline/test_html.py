@@ -1,4 +1,4 @@
-"""HTML: what a reader sees, in the order of the page."""
+"""HTML: the visible text, in the order of the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No file, ignore pattern or query costs more than its size: four times of it, 2.3 × 2.3 times the CPU."""
+"""Linear cost of files, ignore patterns and queries: size × 4 costs at most 2.3 × 2.3 times the CPU time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from penstock.catalog import path_glob
 from penstock.catalog.sql.tsquery import terms
 from penstock.errors import UnreadableDocument
-from penstock.pipeline.chunk.factory import chunk_page
+from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.factory import extract
 from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.walk.protocol import WalkRules
@@ -22,12 +22,12 @@ from tests.pipeline.hostile_inputs import FILES, IGNORES, QUERIES
 STEP = 4
 MOST = 2.3**2
 NOISE = 0.004
-"""Seconds that a measurement may be off, however little there is to do."""
+"""Allowed error of a measurement, in seconds."""
 NOISE_OF_PARSERS = 0.04
-"""The same for pages and code, where native parsers allocate, and short pages may take some steps."""
+"""The same for pages and code, where native parsers allocate memory."""
 PARSED = (".html", ".pdf", ".docx", ".c", ".cpp", ".h", ".go", ".java", ".js", ".lua", ".py", ".rs", ".ts")
 ROUNDS = 12
-"""Measurements before a failure: next to busy processes a single one may take twice as long."""
+"""Measurements before a failure: on a busy machine a single one may take twice as long."""
 N = 2_000
 LARGER = {
     "cuts that get worse": 100,
@@ -36,9 +36,9 @@ LARGER = {
     "nested tables": 4,
     "one long heading": 4,
 }
-"""Inputs that show how they grow only when there is more of them."""
+"""Inputs with a growth that shows only at larger sizes."""
 PARSED_BY_OTHERS = frozenset(["open generic types", "spaces on a page"])
-"""Grown in the grammar of TypeScript and in pdfium: the limits of one file's time and memory are for them."""
+"""Inputs with superlinear cost in the TypeScript grammar or pdfium; the file budget stops them."""
 
 
 def cpu(work: Callable[[], object]) -> float:
@@ -74,7 +74,7 @@ def read(name: str, data: bytes) -> None:
     except UnreadableDocument:
         return
     for page in extracted.pages:
-        for chunk in chunk_page(page.text, extracted.shape, extracted.kind.language):
+        for chunk in chunk_page(page.text, extracted.shape, extracted.file_type.language):
             " > ".join(chunk.headings)
             " ".join(chunk.symbols)
 
@@ -93,7 +93,7 @@ def test_reading_and_cutting_grow_with_the_file(name: str):
 def test_walking_grows_with_the_ignore_file(tmp_path: Path, name: str):
     for folder, n in (("small", 500), ("large", STEP * 500)):
         text, paths = IGNORES[name](n)
-        # The longer paths first: what is a folder there is no file here.
+        # The longer paths first: a folder there cannot be a file here.
         for path in sorted(paths, key=len, reverse=True):
             place = tmp_path / folder / path
             if max(map(len, place.parts)) < 256 and not place.exists():

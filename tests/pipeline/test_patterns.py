@@ -1,4 +1,4 @@
-"""Ignore patterns mean what they mean to git."""
+"""Ignore patterns have the same meaning as for git."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def pattern(rng: random.Random) -> str:
         return rng.choice([glob, glob, rng.choice(NAMES), "**", "*"])
 
     segments = [segment() for _ in range(rng.choice([1, 1, 1, 2, 2, 3]))]
-    # A pattern that ends in /** leaves the folder out as well, and ignore files in it are not read.
+    # A pattern that ends in /** excludes the folder as well, and ignore files in it are not read.
     if segments[-1] == "**":
         segments[-1] = "*"
     end = rng.choice(["", "", "", "/", "/*", " ", "\\ ", "  ", "\r", "\t"])
@@ -129,4 +129,4 @@ def test_an_ignore_file_longer_than_the_limit_is_said_to_be(tmp_path: Path, capl
     found = [report.path for report in walk(str(tmp_path)) if isinstance(report, FoundFile)]
 
     assert ["b.md"] == found
-    assert ".penstockignore: only the patterns in its first 16,777,216 bytes count" in caplog.text
+    assert ".penstockignore: only the patterns in the first 16,777,216 bytes are used" in caplog.text

@@ -1,4 +1,4 @@
-"""PDF: the text layer by page, and what has none."""
+"""PDF: the text layer by page, and pages without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The child process that reads what may kill its reader."""
+"""The sandbox: a child process for parsers that may crash."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from penstock.errors import (
     ParserFailed,
     TimeBudgetExceeded,
 )
-from penstock.pipeline.extract import sandbox
+from penstock.interpreter import KEPT_VARIABLES
+from penstock.pipeline.extract import sandbox as sandbox_module
 from penstock.pipeline.extract.factory import extract
 from penstock.pipeline.extract.protocol import Content, ExtractLimits
 from penstock.pipeline.extract.sandbox import Sandbox
@@ -31,35 +32,35 @@ ENDLESS = Content("a.pdf", pdf(b"0 0 m 1 1 l S " * 7_000_000))
 
 
 @pytest.fixture
-def box() -> Iterator[Sandbox]:
+def sandbox() -> Iterator[Sandbox]:
     with Sandbox() as made:
         yield made
 
 
-def child_of(box: Sandbox) -> int:
-    assert box._child is not None
-    return box._child._process.pid
+def child_of(sandbox: Sandbox) -> int:
+    assert sandbox._child is not None
+    return sandbox._child._process.pid
 
 
-def test_the_same_pages_come_out_of_the_box(box: Sandbox):
+def test_the_same_pages_come_out_of_the_box(sandbox: Sandbox):
     word = Content("a.docx", docx(paragraph("words")))
 
-    assert extract(WORDS) == box.extract(WORDS)
-    assert extract(word) == box.extract(word)
-    assert [2] == [page.number for page in box.extract(WORDS, pages=range(2, 3)).pages]
+    assert extract(WORDS) == sandbox.extract(WORDS)
+    assert extract(word) == sandbox.extract(word)
+    assert [2] == [page.number for page in sandbox.extract(WORDS, pages=range(2, 3)).pages]
 
 
-def test_one_child_serves_many_files(box: Sandbox):
-    box.extract(WORDS)
-    first = child_of(box)
-    box.extract(WORDS)
+def test_one_child_serves_many_files(sandbox: Sandbox):
+    sandbox.extract(WORDS)
+    first = child_of(sandbox)
+    sandbox.extract(WORDS)
 
-    assert first == child_of(box)
+    assert first == child_of(sandbox)
 
 
-def test_text_needs_no_child(box: Sandbox):
-    assert "words" == box.extract(Content("a.md", b"words")).pages[0].text
-    assert box._child is None
+def test_text_needs_no_child(sandbox: Sandbox):
+    assert "words" == sandbox.extract(Content("a.md", b"words")).pages[0].text
+    assert sandbox._child is None
 
 
 @pytest.mark.parametrize(
@@ -70,89 +71,91 @@ def test_text_needs_no_child(box: Sandbox):
         (Content("a.docx", docx()[:100]), DocumentDamaged),
     ],
 )
-def test_refusals_come_through_with_their_type(box: Sandbox, content: Content, expected: type[Exception]):
+def test_refusals_come_through_with_their_type(sandbox: Sandbox, content: Content, expected: type[Exception]):
     with pytest.raises(expected) as refusal:
-        box.extract(content)
+        sandbox.extract(content)
 
     assert "permanent" == retry.classify(refusal.value).kind
-    assert "words" == box.extract(WORDS).pages[0].text
+    assert "words" == sandbox.extract(WORDS).pages[0].text
 
 
 def test_a_file_too_large_is_not_sent():
-    with Sandbox(ExtractLimits(file_bytes=10)) as box, pytest.raises(DocumentTooLarge):
-        box.extract(WORDS)
+    with Sandbox(ExtractLimits(file_bytes=10)) as sandbox, pytest.raises(DocumentTooLarge):
+        sandbox.extract(WORDS)
 
 
-def test_a_child_that_died_idle_is_replaced(box: Sandbox):
-    box.extract(WORDS)
-    first = child_of(box)
+def test_a_child_that_died_idle_is_replaced(sandbox: Sandbox):
+    sandbox.extract(WORDS)
+    first = child_of(sandbox)
     os.kill(first, signal.SIGKILL)
 
-    assert "words" == box.extract(WORDS).pages[0].text
-    assert first != child_of(box)
+    assert "words" == sandbox.extract(WORDS).pages[0].text
+    assert first != child_of(sandbox)
 
 
-def test_a_crash_costs_only_its_file(box: Sandbox, monkeypatch: pytest.MonkeyPatch):
+def test_a_crash_costs_only_its_file(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch):
     crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
     with monkeypatch.context() as patched:
-        patched.setattr(sandbox, "_COMMAND", crash)
+        patched.setattr(sandbox_module, "_COMMAND", crash)
         with pytest.raises(ParserFailed, match="SIGSEGV"):
-            box.extract(WORDS)
+            sandbox.extract(WORDS)
 
-    assert "words" == box.extract(WORDS).pages[0].text
+    assert "words" == sandbox.extract(WORDS).pages[0].text
 
 
 def test_too_much_cpu_time():
-    with Sandbox(ExtractLimits(parser_seconds=0.1, parser_memory_bytes=8 << 30, file_bytes=1 << 30)) as box:
+    with Sandbox(
+        ExtractLimits(parser_seconds=0.1, parser_memory_bytes=8 << 30, file_bytes=1 << 30)
+    ) as sandbox:
         with pytest.raises(TimeBudgetExceeded, match="more than"):
-            box.extract(ENDLESS)
-        assert "words" == box.extract(WORDS).pages[0].text
+            sandbox.extract(ENDLESS)
+        assert "words" == sandbox.extract(WORDS).pages[0].text
 
 
 def test_a_child_that_waits_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sandbox, "_COMMAND", "import sys; sys.stdin.read()")
+    monkeypatch.setattr(sandbox_module, "_COMMAND", "import sys; sys.stdin.read()")
 
     with (
-        Sandbox(ExtractLimits(parser_seconds=0)) as box,
+        Sandbox(ExtractLimits(parser_seconds=0)) as sandbox,
         pytest.raises(TimeBudgetExceeded, match="more than"),
     ):
-        box.extract(WORDS)
+        sandbox.extract(WORDS)
 
 
 def test_too_much_memory():
-    with Sandbox(ExtractLimits(parser_memory_bytes=300 * 1024 * 1024, file_bytes=1 << 30)) as box:
+    with Sandbox(ExtractLimits(parser_memory_bytes=300 * 1024 * 1024, file_bytes=1 << 30)) as sandbox:
         with pytest.raises(MemoryBudgetExceeded, match="300 MiB"):
-            box.extract(ENDLESS)
-        assert "words" == box.extract(WORDS).pages[0].text
+            sandbox.extract(ENDLESS)
+        assert "words" == sandbox.extract(WORDS).pages[0].text
 
 
-def test_children_are_replaced_after_many_files(box: Sandbox, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sandbox, "FILES_PER_CHILD", 2)
+def test_children_are_replaced_after_many_files(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sandbox_module, "FILES_PER_CHILD", 2)
     children = []
     for _ in range(5):
-        box.extract(WORDS)
-        children.append(child_of(box))
+        sandbox.extract(WORDS)
+        children.append(child_of(sandbox))
 
     assert 3 == len(set(children))
 
 
-def test_threads_take_turns(box: Sandbox):
+def test_threads_take_turns(sandbox: Sandbox):
     with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(box.extract, [WORDS] * 12))
+        results = list(pool.map(sandbox.extract, [WORDS] * 12))
 
     assert [extract(WORDS)] * 12 == results
 
 
 def test_no_child_stays_behind():
-    with Sandbox() as box:
-        box.extract(WORDS)
-        child = child_of(box)
+    with Sandbox() as sandbox:
+        sandbox.extract(WORDS)
+        child = child_of(sandbox)
 
     assert not Path(f"/proc/{child}").exists()
 
 
 def test_variables_of_python_do_not_reach_the_child(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, box: Sandbox
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox
 ):
     for name in ("sitecustomize", "usercustomize", "types", "msgspec", "pypdfium2"):
         (tmp_path / f"{name}.py").write_text(
@@ -162,6 +165,20 @@ def test_variables_of_python_do_not_reach_the_child(
         monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.chdir(tmp_path)
 
-    assert extract(WORDS) == box.extract(WORDS)
+    assert extract(WORDS) == sandbox.extract(WORDS)
 
     assert not (tmp_path / "mark").exists()
+
+
+def test_the_child_gets_no_passwords_from_the_environment(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox):
+    for name in ("PENSTOCK_URL", "PGPASSWORD", "AWS_SECRET_ACCESS_KEY", "HOME", "SSH_AUTH_SOCK"):
+        monkeypatch.setenv(name, "hunter2")
+    monkeypatch.setenv("LC_TIME", "C.UTF-8")
+
+    assert extract(WORDS) == sandbox.extract(WORDS)
+
+    environment = Path(f"/proc/{child_of(sandbox)}/environ").read_bytes()
+    assert b"hunter2" not in environment
+    names = {variable.partition(b"=")[0].decode() for variable in environment.split(b"\0") if variable}
+    assert {"LC_TIME", "PATH"} <= names
+    assert names <= {*KEPT_VARIABLES} | {name for name in names if name.startswith("LC_")}

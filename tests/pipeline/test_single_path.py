@@ -1,4 +1,4 @@
-"""What is said of single paths is what a walk says of them."""
+"""Rules for single paths agree with a walk."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_every_path_of_a_walk_is_judged_as_the_walk_did(root: Path, rules: WalkR
         expected = None if isinstance(report, FoundFile) else report
         assert expected == sight.skipped(report.path, size, folder=folder), report.path
         if folder:
-            # What is in a folder that is left out is left out with it.
+            # A skipped folder skips its contents.
             assert expected == sight.skipped(f"{report.path}/in/it.md")
 
 

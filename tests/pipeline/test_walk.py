@@ -1,4 +1,4 @@
-"""The walking rules, on real directories."""
+"""The rules of a walk, on real directories."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def skipped(root: Path, rules: WalkRules | None = None) -> dict[str, Rule]:
 
 @pytest.fixture
 def removed(tmp_path: Path) -> Iterator[Path]:
-    """pytest's own way of removing it is recursive."""
+    """Remove a deep tree without recursion, unlike pytest."""
     place = tmp_path / "removed"
     place.mkdir()
     yield place
@@ -226,7 +226,7 @@ def test_a_name_that_is_not_utf8_is_shown_escaped(tmp_path: Path):
 
 
 def test_what_cannot_be_listed_is_reported_as_such(removed: Path):
-    """A directory beyond the longest path cannot be listed by anybody, root included."""
+    """A directory beyond the longest path cannot be listed, even by root."""
     put(removed, "a.md")
     here = Path.cwd()
     os.chdir(removed)

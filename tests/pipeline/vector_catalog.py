@@ -1,4 +1,4 @@
-"""A catalog with vectors worth a file, and what is asked of it by the tests of files and graphs."""
+"""A catalog with enough vectors for a file, and sample queries for the tests of vector files."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from penstock.clock import now
 from penstock.pipeline.vectors.ann_index import IndexStamp
 from penstock.pipeline.vectors.cache import VectorCache
 from penstock.pipeline.vectors.cache_directory import CacheDirectory, Sizes
-from penstock.pipeline.vectors.footer import unseal
+from penstock.pipeline.vectors.footer import read_footer
 from penstock.pipeline.vectors.mmap_rows import Label
 
 SPACE, DIMENSION = "static-16-00000000", 16
-SIZES = Sizes(worth_a_file=100, most_drift=20, worth_a_graph=100)
+SIZES = Sizes(file_from=100, max_drift=20, index_from=100)
 ROWS = 400
 CHANCE = np.random.default_rng(7)
-# Some subjects, and what is said of each: vectors of texts stand together, unlike those of chance.
+# Vectors grouped around subjects, like those of texts and unlike random ones.
 SUBJECTS = CHANCE.normal(size=(12, DIMENSION))
 
 
-def drawn_vectors(count: int, seed: int = 1) -> np.ndarray:
+def sample_vectors(count: int, seed: int = 1) -> np.ndarray:
     chance = np.random.default_rng(seed)
     made = SUBJECTS[chance.integers(0, len(SUBJECTS), count)] + chance.normal(size=(count, DIMENSION)) / 2
     return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True), "<f4")
 
 
 def store(catalog: SqliteCatalog, vectors: np.ndarray, tenant: str = "acme", name: str = "a") -> None:
-    """Ten vectors a document."""
+    """Store documents of ten vectors each."""
     made = []
     for start in range(0, len(vectors), 10):
         chunks = tuple(
@@ -54,26 +54,26 @@ def store(catalog: SqliteCatalog, vectors: np.ndarray, tenant: str = "acme", nam
 
 
 def ask(
-    catalog: SqliteCatalog, shelf: CacheDirectory | None, tenant: str = "acme", limit: int = 10
+    catalog: SqliteCatalog, directory: CacheDirectory | None, tenant: str = "acme", limit: int = 10
 ) -> list[list[int]]:
-    """What a new process answers to some questions."""
-    copies = VectorCache(shelf)
+    """Answers of a new cache to sample queries."""
+    copies = VectorCache(directory)
     with catalog.snapshot() as snapshot:
         return [
             [near.content_id for near in copies.nearest(snapshot, tenant, SPACE, each, limit=limit)]
-            for each in drawn_vectors(20, seed=99)
+            for each in sample_vectors(20, seed=99)
         ]
 
 
-def label(shelf: CacheDirectory) -> Label:
-    sealed = unseal(shelf.vectors("acme", SPACE), Label)
-    assert sealed is not None
-    return sealed.meta
+def label(directory: CacheDirectory) -> Label:
+    footer = read_footer(directory.vectors("acme", SPACE), Label)
+    assert footer is not None
+    return footer.meta
 
 
-def drawing(shelf: CacheDirectory) -> IndexStamp | None:
-    sealed = unseal(shelf.graph("acme", SPACE), IndexStamp)
-    return sealed.meta if sealed is not None else None
+def index_stamp(directory: CacheDirectory) -> IndexStamp | None:
+    footer = read_footer(directory.index("acme", SPACE), IndexStamp)
+    return footer.meta if footer is not None else None
 
 
 def flip(path: Path, at: int) -> None:

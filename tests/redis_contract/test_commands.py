@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from penstock.cli.main import cli
-from penstock.log_output import JobLogFormatter
+from penstock.process_start import JobLogFormatter
 from tests.pipeline.sample_documents import pdf
 from tests.redis_contract.conftest import NOTHING_LEFT, QUEUE, Town
 from tests.signals import hear
@@ -257,7 +257,7 @@ def test_the_health_of_the_lists(town: Town, run: Run):
     alone = run("queue", "status").stdout
     assert re.search(r"^Queue length +3$", alone, re.MULTILINE)
     assert re.search(r"^Worker connected +no \(no heartbeat\)$", alone, re.MULTILINE)
-    assert "Nobody serves the lists." in alone
+    assert "No gateway serves the lists." in alone
 
     gateway = town.gateway()
     gateway.run_round()

@@ -15,7 +15,6 @@ import pytest
 
 from penstock import clock
 from penstock.redis_contract import inbox
-from penstock.service.verification import Verifier
 from tests.redis_contract.conftest import Town
 
 
@@ -227,7 +226,7 @@ def test_what_is_indexed_and_not_moved_yet_is_left_to_its_gateway(town: Town, be
     with town.app.worker_thread():
         town.app.wait(job_id, timeout=30)
 
-    assert [] == list(Verifier(town.app.documents.catalog, town.app).differences())
+    assert [] == list(town.app.verifier.differences())
 
     town.settle(gateway, job_id)
     assert [str(town.inbox() / "processed" / "a.txt")] == town.found("water")
@@ -241,7 +240,7 @@ def test_a_new_version_takes_the_old_ones_name_and_place(town: Town):
     assert {"a.txt": "Wind.", "a.1.txt": "Water."} == {p.name: p.read_text() for p in processed.iterdir()}
     assert ([str(processed / "a.txt")], []) == (town.found("wind"), town.found("water"))
     # What is indexed is what is on disk: nothing to put right.
-    assert [] == list(Verifier(town.app.documents.catalog, town.app).differences())
+    assert [] == list(town.app.verifier.differences())
 
 
 @pytest.mark.parametrize("what", ["processed", "inbox"])

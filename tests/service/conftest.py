@@ -31,7 +31,7 @@ def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Penstock]:
 
 @pytest.fixture
 def jobs() -> Jobs:
-    """For what is refused before any engine is asked."""
+    """Jobs on a memory queue, for requests refused before any engine is used."""
     return Jobs(MemoryQueue(), config.load({}))
 
 

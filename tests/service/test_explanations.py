@@ -1,4 +1,4 @@
-"""Why a job is not running, and what happened to it."""
+"""Reasons why jobs wait, and histories."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_reason_of_a_job_in_line(app: Penstock):
 def test_the_reason_of_a_delayed_job(app: Penstock):
     receipt = note(app, run_at="2030-01-31T12:00:00Z")
 
-    assert "held until 2030-01-31 12:00:00 UTC, as asked" == reason(app, receipt)
+    assert "held until 2030-01-31 12:00:00 UTC, as requested" == reason(app, receipt)
 
 
 def test_the_reason_of_a_job_in_back_off(app: Penstock):
@@ -41,7 +41,7 @@ def test_the_reason_of_a_job_in_back_off(app: Penstock):
 
 
 def test_the_reason_of_a_job_that_was_given_back_for_later(app: Penstock):
-    """It waits for a service, say; the attempts it spent before are another matter."""
+    """Released, for example because a service is down; earlier retries do not matter."""
     receipt = note(app)
     (held,) = claim(app)
     later = timedelta(hours=1)

@@ -1,4 +1,4 @@
-"""What becomes of a submission: receipt, dedupe, defaults, times, limits, and what is refused."""
+"""Submissions: receipts, dedupe, defaults, times, limits and refusals."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def test_a_duplicate_of_a_running_job_names_the_next_run(app: Penstock):
     assert f"Duplicate: job {first.job_id} already in_progress" == again.message
 
 
-def said_with(app: Penstock, receipt: Receipt) -> dict[str, Any]:
-    """The metadata, without the time that every request for documents carries."""
+def metadata_of(app: Penstock, receipt: Receipt) -> dict[str, Any]:
+    """The metadata without the time of the request."""
     metadata: dict[str, Any] = json.loads(app.job(receipt.job_id).metadata)
     assert metadata.pop("asked_at").endswith("Z")
     return metadata
@@ -74,15 +74,15 @@ def test_force_is_a_row_of_its_own_that_ignores_unchanged(app: Penstock):
     first, forced = note(app), note(app, force=True, metadata={"by": "me"})
 
     assert first.job_id != forced.job_id
-    assert {"by": "me", "rebuild": True} == said_with(app, forced)
-    assert {} == said_with(app, first)
+    assert {"by": "me", "rebuild": True} == metadata_of(app, forced)
+    assert {} == metadata_of(app, first)
 
 
 def test_rebuild_alone_still_dedupes(app: Penstock):
     first, again = note(app), note(app, rebuild=True)
 
     assert again.dedupe_hit
-    assert {"rebuild": True} == said_with(app, first)
+    assert {"rebuild": True} == metadata_of(app, first)
 
 
 def test_dedupe_false_alone_does_not_rebuild(app: Penstock):
@@ -90,7 +90,7 @@ def test_dedupe_false_alone_does_not_rebuild(app: Penstock):
     other = note(app, dedupe=False)
 
     assert not other.dedupe_hit
-    assert {} == said_with(app, other)
+    assert {} == metadata_of(app, other)
 
 
 def test_two_calls_of_a_function_are_two_jobs_unless_a_key_says_otherwise(app: Penstock):

@@ -61,7 +61,7 @@ def test_the_span_of_a_folder_holds_what_is_in_it(folder: str, rest: str):
 
 @given(st.text("/ab", max_size=8), st.text("/ab", max_size=8))
 def test_a_delete_is_looked_for_where_it_can_stand(folder: str, path: str):
-    """Stores look up deletes by these paths alone: what covers a path must be among them."""
+    """Stores look up deletes by these paths alone, so every covering path must be among them."""
     kept_as = folder.rstrip("/") or "/"
     if folder and below(kept_as, path):
         assert kept_as in at_and_above(path)

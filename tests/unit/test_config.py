@@ -1,4 +1,4 @@
-"""Every setting, under every name it has, and what is refused."""
+"""Every setting by every name, and refused values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock import config, errors
 
 HOME = {"HOME": "/users/ada"}
 
-# One value other than the default for each setting: the text of the variable, and what it becomes.
+# A value other than the default for each setting: text of the variable, and parsed value.
 TURNED = {
     "url": ("jsonl:///srv/queue", "jsonl:///srv/queue"),
     "catalog_url": ("sqlite:////srv/catalog.db", "sqlite:////srv/catalog.db"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock import errors, items
 
-# S0-22…30 drawn as in the seed, with function/run beside it.
+# The matrix of the specification, with function/run added.
 DRAWN = """
     content          ingest update delete .    .
     file             ingest update delete .    .
@@ -68,7 +68,7 @@ def test_unknown_words_are_refused_and_the_known_ones_named(item_type, op, error
 FOLDER: dict[str, object] = {"folder_path": "/absolute/path/to/folder"}
 PROJECT: dict[str, object] = {"project_root": "/absolute/path"}
 
-# The hex was made with sha256sum, of the text in the comment.
+# The hex is the output of sha256sum for the text in the comment.
 GOLDEN: list[tuple[str, dict[str, object], str]] = [
     ("content", {"content": "The actual text content"}, "content:notes:b7339c1748006378"),
     ("content", {"content": "Grüße 🌊"}, "content:notes:6763aba617424e62"),

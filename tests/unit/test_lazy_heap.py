@@ -1,4 +1,4 @@
-"""The order of rows, against a plain sort of what is there."""
+"""The heap against a plain sort of the rows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_rows_come_in_order_whatever_came_and_went(seed: int):
             moved = rows.rows[random.choice(list(rows.rows))]
             rows.put(msgspec.structs.replace(moved, turn=random.randrange(400)))
         if random.random() < 0.3:
-            # Gone, from the head as often as from elsewhere; the heap is not told.
+            # Removed without notice to the heap, half of the time at its head.
             gone = rows.expected()[0].queue_id if random.random() < 0.5 else random.choice(list(rows.rows))
             del rows.rows[gone]
         if random.random() < 0.2:

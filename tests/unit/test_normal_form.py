@@ -1,4 +1,4 @@
-"""Normal forms are those of the library, and its marks are all that Unicode has."""
+"""Normal forms equal those of unicodedata, and the set of marks is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each payload must hold, and what can be stored of it."""
+"""Payload models, and the encoding of payloads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HASH = "sha256:" + "0a" * 32
 @pytest.mark.parametrize(
     ("item_type", "op", "payload"),
     [
-        # As printed in the seed.
+        # As printed in the specification.
         (
             "content",
             "ingest",
@@ -59,7 +59,7 @@ HASH = "sha256:" + "0a" * 32
             "run",
             {"function_name": "f", "payload": {"x": [1]}, "entity_type": "worker", "entity_id": "1"},
         ),
-        # The least that will do.
+        # Minimal payloads.
         ("content", "ingest", {"content": "x"}),
         ("content", "update", {"content": "x", "document_id": "d"}),
         ("content", "delete", {"document_id": "d"}),
@@ -71,7 +71,7 @@ HASH = "sha256:" + "0a" * 32
         ("delete_tenant", "delete", {"tenant_id_to_delete": "t"}),
         ("delete_document", "delete", {"document_id": "d"}),
         ("function", "run", {"function_name": "f", "payload": None}),
-        # Unknown fields are no mistake.
+        # Unknown fields are accepted.
         ("file", "ingest", {"file_path": "/a", "origin": {"host": "h"}}),
         ("file", "ingest", MappingProxyType({"file_path": "/a"})),
     ],
@@ -124,6 +124,7 @@ def test_good_payloads_are_read(item_type, op, payload):
         ),
         ("folder", "ingest", {"folder_path": "/a", "chunk_overlap": 257}, "chunk_overlap", "256"),
         ("content", "ingest", {"content": "x", "chunk_overlap": -1}, "chunk_overlap", ">= 0"),
+        ("folder", "ingest", {"folder_path": "/a", "gate": "chapter"}, "gate", "one of page, document"),
         ("folder", "ingest", {"folder_path": "/a", "patterns": "*.py"}, "patterns", "array"),
         ("folder", "ingest", {"folder_path": "/a", "patterns": ["*", ""]}, "patterns[1]", "length >= 1"),
         ("folder", "ingest", {"folder_path": "/a", "recursive": "yes"}, "recursive", "expected bool"),
@@ -284,7 +285,7 @@ def test_ten_megabytes_are_refused_by_name_and_number():
         encode({"content": "x" * 10_000_000}, max_bytes=4 * 1024 * 1024)
 
 
-# Few characters, all of them trouble: drawing from the whole of Unicode would cost a second to set up.
+# A few troublesome characters: all of Unicode would take a second to set up.
 TEXT = st.text(st.sampled_from('au0\\"\n\u2028ü🌊'))
 ROUGH_TEXT = st.text(st.sampled_from("au0\\\0\ud800🌊"))
 ANYTHING = st.recursive(

@@ -1,4 +1,4 @@
-"""What a query asks a keyword index for."""
+"""Terms of a query for the keyword index."""
 
 from __future__ import annotations
 

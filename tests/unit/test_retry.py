@@ -73,7 +73,7 @@ def test_numbers_outside_the_schedule_are_a_mistake_of_the_caller(number, jitter
 
 
 class StatusError(Exception):
-    """As HTTP clients raise it: the status under one of several names."""
+    """An error of an HTTP client, with the status in one of several attributes."""
 
     def __init__(self, **attributes):
         super().__init__("the service answered with an error")

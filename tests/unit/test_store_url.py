@@ -1,4 +1,4 @@
-"""URLs and texts that are shown hold no password, however the URL is written."""
+"""Store URLs: engines, paths and masked passwords."""
 
 from __future__ import annotations
 

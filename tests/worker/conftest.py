@@ -1,6 +1,6 @@
-"""Every test runs real workers, as processes, on each engine that outlives a process.
+"""Real worker processes on each durable engine.
 
-A module that says ``ENGINES = ON_FILES`` is about what goes on inside a worker, whatever its store is.
+A module with ``ENGINES = ON_FILES`` tests the inside of a worker, which does not depend on the store.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tests.worker.worker_processes import WorkerHost
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if metafunc.function.__annotations__.get("field") == "Field":
-        metafunc.parametrize("field", getattr(metafunc.module, "ENGINES", DURABLE), indirect=True)
+    if metafunc.function.__annotations__.get("host") == "WorkerHost":
+        metafunc.parametrize("host", getattr(metafunc.module, "ENGINES", DURABLE), indirect=True)
 
 
 @pytest.fixture
-def field(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WorkerHost]:
+def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WorkerHost]:
     opened = WorkerHost(request.param, tmp_path)
     yield opened
     opened.close()

@@ -72,14 +72,14 @@ class Record:
 class Load:
     """Adds jobs until it is left, a few ahead of the workers, and cancels calls that are to be cancelled."""
 
-    def __init__(self, field: WorkerHost, random: Random) -> None:
-        self._field = field
+    def __init__(self, host: WorkerHost, random: Random) -> None:
+        self._host = host
         self._random = random
         self._turns = count()
         self._asked: list[Stuck] = []
         self._open: Counter[str] = Counter()
         self._to_cancel: set[str] = set()
-        self.record = Record(field.record)
+        self.record = Record(host.record)
         self.acknowledged: list[str] = []
         self.keys: dict[str, str] = {}
         """Lock keys by job, in the order of the requests."""
@@ -119,7 +119,7 @@ class Load:
             elif job_id in self._to_cancel:
                 self._to_cancel.discard(job_id)
                 self.cancelled_at[job_id] = time.time()
-                persist(partial(self._field.queue.cancel, [job_id]))
+                persist(partial(self._host.queue.cancel, [job_id]))
 
     def _plain(self) -> list[NewJob]:
         if self._open[""] > AHEAD:
@@ -148,7 +148,7 @@ class Load:
 
     def _new(self, do: str, entity: str | None) -> NewJob:
         payload = {"seconds": JOB_S, "function_name": do}
-        new = self._field.new(
+        new = self._host.new(
             do, payload=payload, item_type="function", op="run", lock_key=entity, max_retries=1_000
         )
         if entity is not None:
@@ -162,7 +162,7 @@ class Load:
 
         def add() -> None:
             try:
-                self._field.queue.add(new)
+                self._host.queue.add(new)
             except DuplicateId:
                 # The request before had succeeded, and some of them have ended since.
                 self.unanswered += 1

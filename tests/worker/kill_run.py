@@ -28,7 +28,7 @@ from tests.worker.test_chaos import endings_counted
 from tests.worker.worker_processes import Worker, WorkerHost, children_of, until
 
 DURABLE_REDIS = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
-TERMS = {"processes": 3, "lease_s": 12.0, "upkeep_s": 1.0, "grace_s": 0.5}
+OPTIONS = {"processes": 3, "lease_s": 12.0, "upkeep_s": 1.0, "grace_s": 0.5}
 STUCK_EVERY = 5
 """Kills between two calls that get stuck."""
 SERVER_EVERY = 25
@@ -48,8 +48,8 @@ class Plan(NamedTuple):
 class Attack:
     """Two workers, killed and started again, as a service manager does it."""
 
-    def __init__(self, field: WorkerHost, load: Load, crash: Callable[[], object] | None, plan: Plan) -> None:
-        self._field = field
+    def __init__(self, host: WorkerHost, load: Load, crash: Callable[[], object] | None, plan: Plan) -> None:
+        self._host = host
         self._load = load
         self._crash = crash
         self._plan = plan
@@ -65,7 +65,7 @@ class Attack:
         return sum(self.struck[what] for what in KILLS)
 
     def _start(self, name: str) -> Worker:
-        return self._field.worker(name, **TERMS)
+        return self._host.worker(name, **OPTIONS)
 
     def run(self) -> None:
         while self.kills < self._plan.kills:
@@ -116,7 +116,7 @@ class Attack:
             self.revive()
             self._load.keep_up()
             time.sleep(0.1)
-            return persist(lambda: unfinished(self._field)) == 0
+            return persist(lambda: unfinished(self._host)) == 0
 
         with suppress(AssertionError):
             # What is left then is in the account.
@@ -124,8 +124,8 @@ class Attack:
         self._load.keep_up()
 
 
-def unfinished(field: WorkerHost) -> int:
-    return field.count(Status.PENDING) + field.count(Status.IN_PROGRESS)
+def unfinished(host: WorkerHost) -> int:
+    return host.count(Status.PENDING) + host.count(Status.IN_PROGRESS)
 
 
 # Servers.
@@ -172,32 +172,32 @@ def _crash_postgres(server: postgres.PostgresServer, chance: random.Random) -> N
 
 def run(engine: str, place: Path, plan: Plan) -> Account:
     with served(engine, place, random.Random(plan.seed)) as store:
-        field = WorkerHost(engine, place, store.url)
+        host = WorkerHost(engine, place, store.url)
         try:
-            return _attack(field, store, plan)
+            return _attack(host, store, plan)
         finally:
-            field.close()
+            host.close()
 
 
-def _attack(field: WorkerHost, store: Served, plan: Plan) -> Account:
-    load = Load(field, random.Random(plan.seed))
-    with endings_counted(field) as endings:
-        attack = Attack(field, load, store.crash, plan)
+def _attack(host: WorkerHost, store: Served, plan: Plan) -> Account:
+    load = Load(host, random.Random(plan.seed))
+    with endings_counted(host) as endings:
+        attack = Attack(host, load, store.crash, plan)
         with load:
             attack.run()
         attack.finish()
         story = Story(
-            engine=field.engine,
+            engine=host.engine,
             struck=attack.struck,
             acknowledged=load.acknowledged,
             keys=load.keys,
             stuck=load.stuck,
             cancelled_at=load.cancelled_at,
-            jobs=field.jobs(),
+            jobs=host.jobs(),
             record=[Begun.read(line) for line in load.record.lines],
             endings=endings(),
             # A process killed between the journal and its log leaves a line out.
-            endings_may_be_missed=field.engine == "jsonl",
+            endings_may_be_missed=host.engine == "jsonl",
             alive=frozenset(pid for worker in attack.workers for pid in worker.children()),
         )
     return account(story, time.time() - time.monotonic())

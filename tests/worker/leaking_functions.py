@@ -1,4 +1,4 @@
-"""Functions that change the process they share with others, or leave something behind in it."""
+"""Functions changing their shared process, or leaving something behind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _kept: list[Any] = []
 
 
 def state(context: Context) -> dict[str, Any]:
-    """What another function can see of its process."""
+    """Return the state of the process as seen by another function."""
     mask = os.umask(0o022)
     os.umask(mask)
     return {
@@ -51,7 +51,7 @@ def state(context: Context) -> dict[str, Any]:
 
 
 def tamper(context: Context) -> None:
-    """Change all of it."""
+    """Change all of the state."""
     os.chdir("/")
     os.umask(0o777)
     os.environ |= {"LEAKED": "yes", "TZ": "Pacific/Auckland"}
@@ -76,13 +76,13 @@ def tamper(context: Context) -> None:
 
 
 def tamper_for_good(context: Context) -> None:
-    """So that it cannot be put back."""
+    """Remove a function the worker needs to restore the environment."""
     os.environ["LEAKED"] = "yes"
     del time.tzset
 
 
 def leak_descriptors(context: Context) -> None:
-    """Until there are none, or very many."""
+    """Open descriptors until none is free, or very many are open."""
     try:
         while len(_kept) < 3_000:
             _kept.append(os.open(os.devnull, os.O_RDONLY))
@@ -104,7 +104,7 @@ def shout(context: Context) -> None:
 
 
 def shout_behind(context: Context) -> None:
-    """The long text stands in the cause."""
+    """Raise an error with the long text in the cause."""
     try:
         shout(context)
     except ValueError as error:

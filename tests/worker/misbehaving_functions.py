@@ -1,4 +1,4 @@
-"""Handlers that do what no handler should."""
+"""Misbehaving handlers: forks, closed descriptors, leftover threads, odd results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Unspeakable(Exception):
 
 
 def regex(context: Context) -> None:
-    """Keeps the interpreter for ever: no other thread of the process runs."""
+    """Block the interpreter for ever: no other thread of the process runs."""
     re.match(r"(a|a)+$", "a" * 60 + "b")
 
 
@@ -66,13 +66,13 @@ def surrogates(context: Context) -> None:
 
 
 def fork(context: Context) -> str:
-    """Both come back from the handler."""
+    """Fork; both processes return from the handler."""
     os.fork()
     return "back"
 
 
 def fork_and_stay(context: Context) -> int:
-    """Leaves a process behind that would live on for a minute."""
+    """Leave a process running for a minute."""
     pid = os.fork()
     if pid == 0:
         time.sleep(60)
@@ -81,7 +81,7 @@ def fork_and_stay(context: Context) -> int:
 
 
 def start_a_program(context: Context) -> None:
-    """And wait for it, for as long as it likes."""
+    """Start a process and wait without a limit."""
     with subprocess.Popen(["sleep", "600"]) as program:
         Path(context.payload["pid"]).write_text(str(program.pid))
 
@@ -99,7 +99,7 @@ def close_stdout(context: Context) -> None:
 
 
 def close_all(context: Context) -> str:
-    """As programs do that turn themselves into daemons; it takes a while to notice."""
+    """Close all descriptors, like a program becoming a daemon, and go on for a while."""
     os.closerange(3, 4096)
     time.sleep(context.payload.get("seconds", 0))
     return "closed"
@@ -135,14 +135,14 @@ def leave_a_timer(context: Context) -> None:
 
 
 def stop_the_clock(context: Context) -> None:
-    """As tests do that freeze the time; it was not put back."""
+    """Replace the clock, like a test with frozen time, and leave the replacement."""
     began = time.monotonic()
     time.monotonic = lambda: began - 10_000
     time.sleep = lambda seconds: None
 
 
 def leak_a_hog(context: Context) -> None:
-    """A thread that keeps the interpreter for ever, from a moment after its job on."""
+    """Start a thread to block the interpreter for ever, a moment after the job."""
 
     def hog() -> None:
         time.sleep(0.3)
@@ -152,7 +152,7 @@ def leak_a_hog(context: Context) -> None:
 
 
 class Mute:
-    """As some programs replace sys.stdout: no flush, no closed."""
+    """A replacement of sys.stdout without flush and closed, as in some programs."""
 
     def write(self, text: str) -> None:
         pass
@@ -164,7 +164,7 @@ def mute_stdout(context: Context) -> None:
 
 
 def keep_the_logs_lock(context: Context) -> None:
-    """In a thread that never gives it back."""
+    """Take the lock of the log in a thread, for ever."""
     kept = threading.Event()
 
     def keep() -> None:
@@ -180,7 +180,7 @@ _hoard: list[bytearray] = []
 
 
 def hoard(context: Context) -> None:
-    """Memory that is never given back."""
+    """Allocate memory without ever freeing any."""
     _hoard.append(bytearray(b"x") * (30 << 20))
 
 

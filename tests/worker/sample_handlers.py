@@ -1,4 +1,4 @@
-"""Handlers that do what handlers in the field do to their workers, chosen by the job's payload."""
+"""Sample handlers, chosen by the payload of the job."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ from tests.worker.misbehaving_functions import (
 
 
 def record(context: Context, what: str) -> None:
-    """A side effect anybody can count: one line a call, whole whatever happens."""
+    """Append one whole line to the record, as a countable side effect."""
     path = context.payload.get("record")
     if path:
         line = f"{what} {context.job_id} {context.claim.claim_number} {os.getpid()} {time.monotonic():.6f}\n"
@@ -82,14 +82,14 @@ def sleep(context: Context) -> None:
 
 
 def sleep_unless_retried(context: Context) -> int:
-    """Long the first time, quick ever after."""
+    """Take long in the first call and be quick afterwards."""
     if context.claim.claim_number == 1:
         time.sleep(context.payload["seconds"])
     return context.claim.claim_number
 
 
 def compute(context: Context) -> None:
-    """Done after so many seconds on a core, however long that takes."""
+    """Finish after so many seconds of CPU time."""
     until = time.process_time() + context.payload["seconds"]
     while time.process_time() < until:
         pass
@@ -107,13 +107,13 @@ def busy(context: Context) -> None:
 
 
 def digest(context: Context) -> str:
-    """One C call of minutes that gives the interpreter away."""
+    """Make one C call of minutes, with the interpreter released."""
     huge = bytearray(1 << 20)
     return hashlib.pbkdf2_hmac("sha512", huge, b"salt", 1 << 30).hex()
 
 
 def stubborn(context: Context) -> None:
-    """Swallows whatever is raised to stop it."""
+    """Catch every exception: only a kill stops this handler."""
     while True:
         with suppress(BaseException):
             time.sleep(60)
@@ -126,7 +126,7 @@ def checkpoints(context: Context) -> None:
 
 
 def tidy(context: Context) -> None:
-    """Cleans up behind itself when it is stopped."""
+    """Clean up when stopped."""
     try:
         time.sleep(60)
     finally:
@@ -138,7 +138,7 @@ def down(context: Context) -> None:
 
 
 def down_for_a_moment(context: Context) -> None:
-    """The same, in a process that asks again soon."""
+    """Fail as if the service were down, with a breaker probing again soon."""
     breaker.FIRST_PROBE_S = 0.5
     raise ServiceUnavailable("qdrant")
 
@@ -172,7 +172,7 @@ def parent_at_second_try(context: Context) -> Wait:
 
 
 def expand(context: Context) -> Wait:
-    """Three pages of children, dying after the first page of the first attempt."""
+    """Add three pages of children; die after the first page of the first attempt."""
     for page in range(context.cursor or 0, 3):
         context.expand([_child(context, f"{page}-{number}") for number in range(5)], cursor=page + 1)
         context.progress(page + 1, 3)
@@ -195,7 +195,7 @@ def _child(context: Context, key: str) -> NewJob:
 
 
 def taken_child(context: Context) -> Wait:
-    """A child under an id that another job has: the store refuses the whole answer."""
+    """Add a child under the id of another job: the store refuses the whole result."""
     child = NewJob(
         queue_id=context.job_id,
         item_type="content",
@@ -278,7 +278,7 @@ def run(context: Context) -> Any:
 
 
 def together(contexts: Sequence[Context]) -> Any:
-    """A batch handler: each job's own outcome, and how many came with it."""
+    """Batch handler: return the outcome of each job, and the size of the batch."""
     for context in contexts:
         if context.payload.get("do") == "kill_self":
             kill_self(context)

@@ -1,4 +1,4 @@
-"""Circuit breakers: when they open, when they let a probe through, and what that does to jobs."""
+"""Circuit breakers: when they open, when they allow a probe, and the effect on jobs."""
 
 from __future__ import annotations
 
@@ -148,12 +148,12 @@ def test_services_are_apart(breakers: Breakers):
         pass
 
 
-# What it does to jobs.
+# The effect on jobs.
 
 
 def run(executor: Executor, job: Claim) -> Settlement:
     (settlement,) = executor.run(
-        [job], lambda _, it: Context(it, tell=lambda _: None, asked_to_stop=lambda: False)
+        [job], lambda _, it: Context(it, report=lambda _: None, stop_requested=lambda: False)
     )
     return settlement
 
@@ -217,25 +217,25 @@ def test_the_wait_for_a_handler_grows_and_keeps_what_was_there(breakers: Breaker
     assert {"cursor": 17, "no_handler": 6} == job.progress
 
 
-def test_a_service_that_is_due_for_a_probe_is_shown_so_without_a_job(field: WorkerHost):
-    ids = field.put_many(3, "down_for_a_moment")
-    field.worker()
-    until(lambda: {"ERR_SERVICE_DOWN"} == {field.job(job_id).error_code for job_id in ids})
-    field.queue.cancel(ids)
+def test_a_service_that_is_due_for_a_probe_is_shown_so_without_a_job(host: WorkerHost):
+    ids = host.put_many(3, "down_for_a_moment")
+    host.worker()
+    until(lambda: {"ERR_SERVICE_DOWN"} == {host.job(job_id).error_code for job_id in ids})
+    host.queue.cancel(ids)
 
-    until(lambda: field.info("services") == [{"qdrant": "half-open"}])
+    until(lambda: host.info("services") == [{"qdrant": "half-open"}])
 
 
-def test_an_outage_is_shown_and_its_jobs_go_on_when_it_is_over(field: WorkerHost):
-    there = field.place / "there"
-    job_id = field.put("up_when_there", payload={"there": str(there)}, max_retries=0)
-    field.worker()
+def test_an_outage_is_shown_and_its_jobs_go_on_when_it_is_over(host: WorkerHost):
+    there = host.place / "there"
+    job_id = host.put("up_when_there", payload={"there": str(there)}, max_retries=0)
+    host.worker()
 
-    until(lambda: field.job(job_id).error_code == "ERR_SERVICE_DOWN")
-    until(lambda: any(services for services in field.info("services")))
+    until(lambda: host.job(job_id).error_code == "ERR_SERVICE_DOWN")
+    until(lambda: any(services for services in host.info("services")))
     there.touch()
 
-    job = field.ended(job_id)
+    job = host.ended(job_id)
     assert (Status.DONE, "stored", 0) == (job.status, job.result, job.retry_count)
     assert {"released"} == {event.what for event in job.history}
-    until(lambda: field.info("services") == [{}])
+    until(lambda: host.info("services") == [{}])

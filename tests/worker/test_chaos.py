@@ -1,4 +1,4 @@
-"""Kill at random, for as long as there is work: every job ends exactly once, nothing is left in progress."""
+"""Kills at random while there is work: every job ends exactly once, nothing stays in progress."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.servers.stores import ON_SERVERS
 from tests.worker.worker_processes import Worker, WorkerHost, until
 
 JOB_S = {"jsonl": 0.02}
-"""A process that reads 50,000 jobs first takes a second to start; the others should not be done meanwhile."""
+"""A process that reads 50,000 jobs first needs a second to start; the others should not finish meanwhile."""
 USUAL_JOB_S = 0.003
 SOME_JOBS_BYTES = 1_000
 
@@ -47,23 +47,23 @@ def ask_postgres(url: str, statement: str) -> list[tuple[Any, ...]]:
 
 
 @contextmanager
-def endings_counted(field: WorkerHost) -> Iterator[Callable[[], int]]:
-    """Let the store itself say how often jobs became done."""
-    if field.engine == "sqlite":
-        with closing(sqlite3.connect(field.place / "queue.db", timeout=30)) as file:
+def endings_counted(host: WorkerHost) -> Iterator[Callable[[], int]]:
+    """Let the store itself count how often each job became done."""
+    if host.engine == "sqlite":
+        with closing(sqlite3.connect(host.place / "queue.db", timeout=30)) as file:
             file.executescript(ON_SQLITE)
             yield lambda: int(file.execute("SELECT count(*) FROM endings").fetchone()[0])
-    elif field.engine == "postgres":
-        ask_postgres(field.url, ON_POSTGRES)
-        yield lambda: int(ask_postgres(field.url, "SELECT count(*) FROM endings")[0][0])
+    elif host.engine == "postgres":
+        ask_postgres(host.url, ON_POSTGRES)
+        yield lambda: int(ask_postgres(host.url, "SELECT count(*) FROM endings")[0][0])
         # The next test may get this schema.
-        ask_postgres(field.url, "DROP FUNCTION note_ending CASCADE; DROP TABLE endings")
-    elif field.engine == "redis":
-        # A number that goes up with every ending: beside the rows, not counted from them.
-        yield lambda: field.count(Status.DONE)
+        ask_postgres(host.url, "DROP FUNCTION note_ending CASCADE; DROP TABLE endings")
+    elif host.engine == "redis":
+        # A counter that grows with every ending, kept beside the rows and not counted from them.
+        yield lambda: host.count(Status.DONE)
     else:
-        # A process killed between the journal and its log leaves a line out, but none is there twice.
-        logs = field.place / "queue/jobs"
+        # A process killed between the journal and its log omits a line, but no line is there twice.
+        logs = host.place / "queue/jobs"
         yield lambda: sum(
             int(number)
             for log in logs.glob("index_queue.log*")
@@ -72,22 +72,22 @@ def endings_counted(field: WorkerHost) -> Iterator[Callable[[], int]]:
 
 
 class Chaos:
-    def __init__(self, field: WorkerHost, chance: random.Random) -> None:
-        self._field = field
+    def __init__(self, host: WorkerHost, chance: random.Random) -> None:
+        self._host = host
         self._chance = chance
         self._worker = self._start()
         self.kills = 0
 
     def _start(self) -> Worker:
-        return self._field.worker(processes=2, lease_s=30.0)
+        return self._host.worker(processes=2, lease_s=30.0)
 
     def let_work(self) -> None:
-        """Kills should hit work, not only processes that are about to start."""
-        enough = self._field.recorded_bytes() + SOME_JOBS_BYTES
-        until(lambda: self._field.recorded_bytes() > enough or not live(self._field))
+        """Wait for some work to be done: kills should hit processes at work."""
+        enough = self._host.recorded_bytes() + SOME_JOBS_BYTES
+        until(lambda: self._host.recorded_bytes() > enough or not live(self._host))
 
     def strike(self) -> None:
-        """Mostly a child; now and then the supervisor, everybody, or a polite stop."""
+        """Kill a child in most cases; sometimes the supervisor or all processes; or send SIGTERM."""
         what = self._chance.random()
         if what < 0.75:
             with suppress(ProcessLookupError, IndexError):
@@ -105,27 +105,27 @@ class Chaos:
         self._worker = self._start()
 
 
-def live(field: WorkerHost) -> int:
-    return field.count(Status.PENDING) + field.count(Status.IN_PROGRESS)
+def live(host: WorkerHost) -> int:
+    return host.count(Status.PENDING) + host.count(Status.IN_PROGRESS)
 
 
-def wreak(field: WorkerHost, jobs: int, kills: int, pause_s: float, job_s: float = USUAL_JOB_S) -> None:
+def wreak(host: WorkerHost, jobs: int, kills: int, pause_s: float, job_s: float = USUAL_JOB_S) -> None:
     chance = random.Random(jobs)
-    field.put_many(jobs, "sleep", payload={"seconds": job_s}, max_retries=1000)
-    with endings_counted(field) as endings:
-        chaos = Chaos(field, chance)
-        while chaos.kills < kills and live(field):
+    host.put_many(jobs, "sleep", payload={"seconds": job_s}, max_retries=1000)
+    with endings_counted(host) as endings:
+        chaos = Chaos(host, chance)
+        while chaos.kills < kills and live(host):
             chaos.let_work()
             time.sleep(chance.uniform(0, 2 * pause_s))
             chaos.strike()
-        # Retries of jobs that were hit more than once come after a while.
-        until(lambda: live(field) == 0, timeout=600)
-        assert jobs - (chaos.kills * 100 if field.engine == "jsonl" else 0) <= endings() <= jobs
+        # Retries of jobs that were hit more than once come after a delay.
+        until(lambda: live(host) == 0, timeout=600)
+        assert jobs - (chaos.kills * 100 if host.engine == "jsonl" else 0) <= endings() <= jobs
 
-    everything = field.jobs()
-    assert {Status.DONE: jobs} == {status: field.count(status) for status in Status if field.count(status)}
+    everything = host.jobs()
+    assert {Status.DONE: jobs} == {status: host.count(status) for status in Status if host.count(status)}
     assert [Status.DONE] * jobs == [job.status for job in everything]
-    ended_at = {(line[1], line[2]) for line in field.recorded("ended")}
+    ended_at = {(line[1], line[2]) for line in host.recorded("ended")}
     finished = {(job.queue_id, str(job.claim_number)) for job in everything}
     assert finished <= ended_at
     lost = sum(job.lost_count for job in everything)
@@ -133,17 +133,17 @@ def wreak(field: WorkerHost, jobs: int, kills: int, pause_s: float, job_s: float
     assert chaos.kills >= kills * 0.9
     twice = sum(job.lost_count > 1 for job in everything)
     print(
-        f"{field.engine}: {jobs:,} jobs, {chaos.kills} kills, {lost} lost ({twice} more than once),", end=" "
+        f"{host.engine}: {jobs:,} jobs, {chaos.kills} kills, {lost} lost ({twice} more than once),", end=" "
     )
-    print(f"{len(field.recorded('began')) - jobs} handler calls more than jobs")
+    print(f"{len(host.recorded('began')) - jobs} handler calls more than jobs")
 
 
-def test_some_kills_over_some_jobs(field: WorkerHost):
+def test_some_kills_over_some_jobs(host: WorkerHost):
     # On servers test_hosts kills as well.
-    share = 2 if field.engine in ON_SERVERS else 1
-    wreak(field, jobs=800 // share, kills=8 // share, pause_s=0.06)
+    share = 2 if host.engine in ON_SERVERS else 1
+    wreak(host, jobs=800 // share, kills=8 // share, pause_s=0.06)
 
 
 @pytest.mark.chaos
-def test_1_000_kills_over_50_000_jobs(field: WorkerHost):
-    wreak(field, jobs=50_000, kills=1_000, pause_s=0.05, job_s=JOB_S.get(field.engine, USUAL_JOB_S))
+def test_1_000_kills_over_50_000_jobs(host: WorkerHost):
+    wreak(host, jobs=50_000, kills=1_000, pause_s=0.05, job_s=JOB_S.get(host.engine, USUAL_JOB_S))

@@ -1,4 +1,4 @@
-"""Which jobs of a batch answer for its delay, as a table of cases."""
+"""Jobs responsible for the delay of a batch, as a table of cases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from penstock import lifecycle, transitions
 from penstock.job import Job, NewJob, Status
 from penstock.pipeline.budget import FileMark
-from penstock.worker import culprits, dead_workers
+from penstock.worker import orphans, watchdog
 from penstock.worker.shared_state import ExecutingJob, Execution, FileRun
 
 BATCH = Execution(7, 100.0, tuple(ExecutingJob(f"job{number}", 1, 60) for number in range(3)))
@@ -35,7 +35,7 @@ def held(queue_id: str = "job0") -> Job:
 
 
 @pytest.mark.parametrize(
-    ("doing", "run", "lasted", "cpu", "expected"),
+    ("execution", "run", "elapsed", "cpu", "expected"),
     [
         (BATCH, None, 59.0, None, None),
         (BATCH, None, 61.0, None, ({0, 1, 2}, "ERR_JOB_TIMEOUT")),
@@ -47,21 +47,21 @@ def held(queue_id: str = "job0") -> Job:
     ],
 )
 def test_who_is_late(
-    doing: Execution,
+    execution: Execution,
     run: FileRun | None,
-    lasted: float,
+    elapsed: float,
     cpu: float | None,
     expected: tuple[set[int], str | None] | None,
 ):
-    found = culprits.late(doing, run, lasted, cpu)
+    found = watchdog.late_jobs(execution, run, elapsed, cpu)
 
-    assert expected == (found and (set(found.indexes), found.verdict(held()).error_code))
+    assert expected == (found and (set(found.indexes), found.resolve(held()).error_code))
 
 
 def test_a_batch_of_files_counts_from_the_file_in_hand():
-    assert 100.0 == culprits.clock_start(BATCH, None)
-    assert 130.0 == culprits.clock_start(BATCH, PARSING)
-    assert 100.0 == culprits.clock_start(ALONE, PARSING)
+    assert 100.0 == watchdog.clock_start(BATCH, None)
+    assert 130.0 == watchdog.clock_start(BATCH, PARSING)
+    assert 100.0 == watchdog.clock_start(ALONE, PARSING)
 
 
 def test_a_suspect_spends_no_retry_and_runs_alone():
@@ -78,8 +78,8 @@ def test_a_suspect_spends_no_retry_and_runs_alone():
 
 def test_only_the_job_of_the_file_being_parsed_is_lost_with_its_process():
     members = tuple(ExecutingJob(f"job{number}", 1, 60) for number in range(3))
-    verdict = dead_workers.unless_executing(Execution(7, 100.0, members), PARSING)
+    resolve = orphans.resolve_dead(Execution(7, 100.0, members), PARSING)
 
-    ended = [verdict(held(f"job{number}")).what for number in range(3)]
+    ended = [resolve(held(f"job{number}")).what for number in range(3)]
 
     assert ["released", "lost", "released"] == ended

@@ -1,4 +1,4 @@
-"""Tasks of one entity never overlap and keep their order, while those of others run beside them."""
+"""Tasks of one entity never overlap and keep their order, while tasks of others run beside them."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from penstock.job import Status
 from tests.worker.worker_processes import WorkerHost
 
 
-def check_order(field: WorkerHost, processes: int, entities: int, tasks: int, seconds: float) -> None:
-    field.queue.add(
+def check_order(host: WorkerHost, processes: int, entities: int, tasks: int, seconds: float) -> None:
+    host.queue.add(
         [
-            field.new("sleep", payload={"seconds": seconds}, lock_key=f"worker:w{entity}")
+            host.new("sleep", payload={"seconds": seconds}, lock_key=f"worker:w{entity}")
             for _ in range(tasks)
             for entity in range(entities)
         ]
     )
 
-    assert 0 == field.worker(processes=processes, until_idle=True).ended(1200)
+    assert 0 == host.worker(processes=processes, until_idle=True).ended(1200)
 
-    assert entities * tasks == field.count(Status.DONE)
-    began = {line[1]: line for line in field.recorded("began")}
-    ended = {line[1]: line for line in field.recorded("ended")}
+    assert entities * tasks == host.count(Status.DONE)
+    began = {line[1]: line for line in host.recorded("began")}
+    ended = {line[1]: line for line in host.recorded("ended")}
     by_entity: defaultdict[str | None, list[str]] = defaultdict(list)
-    for job in field.jobs():
+    for job in host.jobs():
         by_entity[job.lock_key].append(job.queue_id)
     assert {tasks} == {len(ids) for ids in by_entity.values()}
     for ids in by_entity.values():
-        # In the order they were added, each only after the one before had ended.
+        # In the order they were added, each after the one before had ended.
         assert all(float(ended[one][4]) <= float(began[other][4]) for one, other in pairwise(ids))
     assert overlaps(began, ended) > 0
 
 
 def overlaps(began: dict[str, list[str]], ended: dict[str, list[str]]) -> int:
-    """How often a job began in one process while one ran in another."""
+    """Count how often a job began in one process while one ran in another."""
     in_order = sorted(began.values(), key=lambda line: float(line[4]))
     return sum(
         one[3] != other[3] and float(other[4]) < float(ended[one[1]][4]) for one, other in pairwise(in_order)
@@ -75,18 +75,18 @@ def note(payload):
 ENTITIES, CALLS = 20, 12
 
 
-def test_the_command_with_4_processes_does_the_calls_of_an_entity_in_order(field: WorkerHost, tmp_path: Path):
+def test_the_command_with_4_processes_does_the_calls_of_an_entity_in_order(host: WorkerHost, tmp_path: Path):
     record, state = tmp_path / "notes", tmp_path / "state"
     record.touch()
-    (tmp_path / "tasks.py").write_text(APP.format(url=field.url, state=str(state), record=str(record)))
+    (tmp_path / "tasks.py").write_text(APP.format(url=host.url, state=str(state), record=str(record)))
 
     def recorded() -> list[list[str]]:
         return [line.split() for line in record.read_text().splitlines()]
 
-    with Penstock(settings=config.load({}, url=field.url, state_dir=state)) as app, working(tmp_path):
+    with Penstock(settings=config.load({}, url=host.url, state_dir=state)) as app, working(tmp_path):
         for name in ("hello", "note"):
             app.function(name)(lambda payload: None)
-        # All of them are up and idle, and come for the first calls at the same moment.
+        # All processes are up and idle, and claim the first calls at the same moment.
         while len({line[1] for line in recorded() if line[0] == "hello"}) < 4:
             hello = app.call_many([{"name": "hello"}] * 8)
             app.wait(hello[-1].job_id, timeout=120)
@@ -105,7 +105,7 @@ def test_the_command_with_4_processes_does_the_calls_of_an_entity_in_order(field
 
 @contextmanager
 def working(folder: Path) -> Iterator[None]:
-    """``penstock worker --processes 4`` beside the test."""
+    """Run ``penstock worker --processes 4`` beside the test."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
     clean["PYTHONPATH"] = str(Path(penstock.__file__).resolve().parents[1])
     options = ["--app", "tasks:app", "--processes", "4", "--start-method", "fork"]
@@ -119,11 +119,11 @@ def working(folder: Path) -> Iterator[None]:
 
 
 @pytest.mark.chaos
-def test_two_processes_and_a_few_entities(field: WorkerHost):
-    # Long enough for the second process to come up while the first is still at work.
-    check_order(field, processes=2, entities=20, tasks=6, seconds=0.03)
+def test_two_processes_and_a_few_entities(host: WorkerHost):
+    # Long enough for the second process to start while the first is still working.
+    check_order(host, processes=2, entities=20, tasks=6, seconds=0.03)
 
 
 @pytest.mark.chaos
-def test_4_processes_200_entities_and_50_tasks_each(field: WorkerHost):
-    check_order(field, processes=4, entities=200, tasks=50, seconds=0.001)
+def test_4_processes_200_entities_and_50_tasks_each(host: WorkerHost):
+    check_order(host, processes=4, entities=200, tasks=50, seconds=0.001)

@@ -1,4 +1,4 @@
-"""Several hosts, each with a state directory of its own, on one server; and servers that die under them."""
+"""Several hosts, each with a state directory, on one server; and crashing servers."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from tests.worker.worker_processes import Worker, WorkerHost, until
 
 ENGINES = ON_SERVERS
 HOSTS = tuple(f"host-{number}" for number in range(1, 5))
-TERMS = {"processes": 2, "lease_s": 6.0, "upkeep_s": 1.0}
+OPTIONS = {"processes": 2, "lease_s": 6.0, "upkeep_s": 1.0}
 DURABLE_REDIS = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
 OUTAGES = 3
-AT_ONCE = 10
+ADDED_AT_ONCE = 10
 """Jobs in one call of the adder."""
 AHEAD = 100
 EACH = 100
-"""Jobs that are done between two outages."""
+"""Jobs done between two outages."""
 
 
 class Hosts:
-    """A worker on each host. One that ends is started again, as a service manager does."""
+    """A worker on each host, restarted after an exit, as by a service manager."""
 
-    def __init__(self, field: WorkerHost, chance: random.Random) -> None:
-        self._field = field
+    def __init__(self, host: WorkerHost, chance: random.Random) -> None:
+        self._host = host
         self._chance = chance
         self._workers = {name: self._start(name) for name in HOSTS}
         self.kills = 0
         self.restarts = 0
 
     def _start(self, name: str) -> Worker:
-        return self._field.worker(name, **TERMS)
+        return self._host.worker(name, **OPTIONS)
 
     def strike(self) -> None:
-        """A child, mostly; now and then a supervisor, or everybody on the host."""
+        """Kill a child in most cases; sometimes a supervisor, or all processes of the host."""
         name = self._chance.choice(HOSTS)
         worker, what = self._workers[name], self._chance.random()
         if what < 0.6:
@@ -66,14 +66,14 @@ class Hosts:
 
     @property
     def log(self) -> str:
-        return "".join(path.read_text() for path in self._field.place.glob("host-*.log"))
+        return "".join(path.read_text() for path in self._host.place.glob("host-*.log"))
 
 
 class Adder:
-    """Adds jobs until told to stop, a few ahead of the workers. What was not answered it asks again."""
+    """Adds jobs until stopped, a few ahead of the workers. Calls without a response are repeated."""
 
-    def __init__(self, field: WorkerHost, seconds: float) -> None:
-        self._field = field
+    def __init__(self, host: WorkerHost, seconds: float) -> None:
+        self._host = host
         self._seconds = seconds
         self.acknowledged: list[str] = []
         self.unanswered = 0
@@ -90,19 +90,19 @@ class Adder:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            if len(self.acknowledged) > len(self._field.recorded("ended")) + AHEAD:
+            if len(self.acknowledged) > len(self._host.recorded("ended")) + AHEAD:
                 self._stop.wait(0.02)
                 continue
             new = [
-                self._field.new("sleep", payload={"seconds": self._seconds}, max_retries=1000)
-                for _ in range(AT_ONCE)
+                self._host.new("sleep", payload={"seconds": self._seconds}, max_retries=1000)
+                for _ in range(ADDED_AT_ONCE)
             ]
             while True:
                 try:
-                    self.acknowledged += [added.queue_id for added in self._field.queue.add(new)]
+                    self.acknowledged += [added.queue_id for added in self._host.queue.add(new)]
                     break
                 except DuplicateId:
-                    # It had happened, and some of them are done already.
+                    # The call had succeeded, and some of the jobs are done already.
                     self.acknowledged += [job.queue_id for job in new]
                     break
                 except StoreUnavailable:
@@ -112,66 +112,66 @@ class Adder:
                     self._stop.wait(0.05)
 
 
-def let_work(field: WorkerHost, jobs: int = 10) -> None:
-    enough = len(field.recorded("ended")) + jobs
-    until(lambda: len(field.recorded("ended")) > enough or not live(field))
+def let_work(host: WorkerHost, jobs: int = 10) -> None:
+    enough = len(host.recorded("ended")) + jobs
+    until(lambda: len(host.recorded("ended")) > enough or not live(host))
 
 
-def live(field: WorkerHost) -> int:
-    return field.count(Status.PENDING) + field.count(Status.IN_PROGRESS)
+def live(host: WorkerHost) -> int:
+    return host.count(Status.PENDING) + host.count(Status.IN_PROGRESS)
 
 
-def finish(field: WorkerHost, hosts: Hosts) -> list[Job]:
-    """All that is left is done by whoever lives."""
+def finish(host: WorkerHost, hosts: Hosts) -> list[Job]:
+    """Let the living workers finish the rest."""
 
     def over() -> bool:
         hosts.restart()
-        return live(field) == 0
+        return live(host) == 0
 
     until(over, timeout=300)
-    return field.jobs()
+    return host.jobs()
 
 
-def check(field: WorkerHost, jobs: list[Job], acknowledged: list[str], endings: int) -> None:
-    """Nothing lost, nothing done over, and every ending is that of a call that came to its end."""
+def check(host: WorkerHost, jobs: list[Job], acknowledged: list[str], endings: int) -> None:
+    """Check the record: nothing lost, nothing done twice, every ending belongs to a finished call."""
     assert set() == set(acknowledged) - {job.queue_id for job in jobs}
     assert {Status.DONE} == {job.status for job in jobs}
     assert len(jobs) == endings
-    ended = {(line[1], line[2]) for line in field.recorded("ended")}
+    ended = {(line[1], line[2]) for line in host.recorded("ended")}
     assert {(job.queue_id, str(job.claim_number)) for job in jobs} <= ended
 
 
 # Workers that die.
 
 
-def wreak(field: WorkerHost, jobs: int, kills: int) -> None:
+def wreak(host: WorkerHost, jobs: int, kills: int) -> None:
     chance = random.Random(jobs)
-    ids = field.put_many(jobs, "sleep", payload={"seconds": 0.005}, max_retries=1000)
-    with endings_counted(field) as endings:
-        hosts = Hosts(field, chance)
-        while hosts.kills < kills and live(field):
-            let_work(field)
+    ids = host.put_many(jobs, "sleep", payload={"seconds": 0.005}, max_retries=1000)
+    with endings_counted(host) as endings:
+        hosts = Hosts(host, chance)
+        while hosts.kills < kills and live(host):
+            let_work(host)
             hosts.strike()
             hosts.restart()
-        check(field, finish(field, hosts), ids, endings())
+        check(host, finish(host, hosts), ids, endings())
     assert hosts.kills >= kills * 0.9
-    print(f"{field.engine}: {jobs:,} jobs, {hosts.kills} kills, {hosts.restarts} restarts")
+    print(f"{host.engine}: {jobs:,} jobs, {hosts.kills} kills, {hosts.restarts} restarts")
 
 
-def test_some_kills_over_4_hosts(field: WorkerHost):
-    wreak(field, jobs=1_000, kills=8)
+def test_some_kills_over_4_hosts(host: WorkerHost):
+    wreak(host, jobs=1_000, kills=8)
 
 
 @pytest.mark.chaos
-def test_500_kills_over_4_hosts(field: WorkerHost):
-    wreak(field, jobs=30_000, kills=500)
+def test_500_kills_over_4_hosts(host: WorkerHost):
+    wreak(host, jobs=30_000, kills=500)
 
 
 # Servers that die.
 
 
 class Outages:
-    """A server, and how it crashes and comes back."""
+    """A server with a way to crash and come back."""
 
     def __init__(self, url: str, crash: Callable[[], object], start: Callable[[], object]) -> None:
         self.url = url
@@ -203,14 +203,14 @@ def served(outages: Outages, tmp_path: Path) -> Iterator[WorkerHost]:
     opened.close()
 
 
-def outlive(field: WorkerHost, server: Outages, *, kills: int, seconds: float, away_s: float) -> None:
+def outlive(host: WorkerHost, server: Outages, *, kills: int, seconds: float, away_s: float) -> None:
     chance = random.Random(kills)
-    with endings_counted(field) as endings:
-        hosts = Hosts(field, chance)
-        with Adder(field, seconds) as adder:
-            until(lambda: len(field.queue.workers()) == len(HOSTS))
+    with endings_counted(host) as endings:
+        hosts = Hosts(host, chance)
+        with Adder(host, seconds) as adder:
+            until(lambda: len(host.queue.workers()) == len(HOSTS))
             for _ in range(OUTAGES):
-                let_work(field, EACH)
+                let_work(host, EACH)
                 for _ in range(kills):
                     hosts.strike()
                     hosts.restart()
@@ -218,14 +218,14 @@ def outlive(field: WorkerHost, server: Outages, *, kills: int, seconds: float, a
                 time.sleep(chance.uniform(0.5, 1) * away_s)
                 server.start()
             hosts.restart()
-            let_work(field, EACH)
-        check(field, finish(field, hosts), adder.acknowledged, endings())
-    assert "the store is away, trying again in" in hosts.log
-    # Without a server none can be started; but who runs goes on.
+            let_work(host, EACH)
+        check(host, finish(host, hosts), adder.acknowledged, endings())
+    assert "the store is unavailable, next attempt in" in hosts.log
+    # Without a server no process can be started, but running ones go on.
     assert kills or not hosts.restarts
-    again = len(field.recorded("ended")) - len(adder.acknowledged)
+    again = len(host.recorded("ended")) - len(adder.acknowledged)
     print(
-        f"{field.engine}: {len(adder.acknowledged):,} jobs, {OUTAGES} outages, {hosts.kills} kills,", end=" "
+        f"{host.engine}: {len(adder.acknowledged):,} jobs, {OUTAGES} outages, {hosts.kills} kills,", end=" "
     )
     print(f"{adder.unanswered} adds unanswered, {again} calls more than jobs")
 

@@ -1,4 +1,4 @@
-"""Whatever is killed, and when: no job is lost, none is stuck, and the guilty one ends."""
+"""Kills at any time: no job is lost, none is stuck, and the job causing the kill ends."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ QUICK = 2.0
 
 
 @pytest.mark.parametrize("start_method", ["spawn", "fork"])
-def test_a_job_whose_process_is_killed_runs_again_at_once(field: WorkerHost, start_method: str):
-    field.worker(start_method=start_method)
-    job_id = field.put("sleep_unless_retried", payload={"seconds": 60})
+def test_a_job_whose_process_is_killed_runs_again_at_once(host: WorkerHost, start_method: str):
+    host.worker(start_method=start_method)
+    job_id = host.put("sleep_unless_retried", payload={"seconds": 60})
 
-    os.kill(field.began(job_id).pid, signal.SIGKILL)
+    os.kill(host.began(job_id).pid, signal.SIGKILL)
     killed = time.monotonic()
 
-    assert within(QUICK, field.began(job_id, times=2).at - killed)
-    job = field.ended(job_id)
+    assert within(QUICK, host.began(job_id, times=2).at - killed)
+    job = host.ended(job_id)
     assert (Status.DONE, 1, 1) == (job.status, job.retry_count, job.lost_count)
     assert ["lost"] == [event.what for event in job.history]
 
 
 @pytest.mark.parametrize("start_method", ["spawn", "fork"])
 def test_children_die_with_their_supervisor_and_the_next_worker_takes_over(
-    field: WorkerHost, start_method: str
+    host: WorkerHost, start_method: str
 ):
-    first = field.worker(start_method=start_method, processes=2)
-    job_id = field.put("sleep_unless_retried", payload={"seconds": 60})
-    field.began(job_id)
+    first = host.worker(start_method=start_method, processes=2)
+    job_id = host.put("sleep_unless_retried", payload={"seconds": 60})
+    host.began(job_id)
     until(lambda: len(first.children()) >= 2)
     children = first.children()
 
@@ -43,114 +43,114 @@ def test_children_die_with_their_supervisor_and_the_next_worker_takes_over(
     first.ended()
     until(lambda: not alive(children))
     started = time.monotonic()
-    field.worker(start_method=start_method)
+    host.worker(start_method=start_method)
 
-    assert within(QUICK, field.began(job_id, times=2).at - started)
-    assert 1 == field.ended(job_id).retry_count
+    assert within(QUICK, host.began(job_id, times=2).at - started)
+    assert 1 == host.ended(job_id).retry_count
 
 
-def test_what_functions_had_started_does_not_outlive_the_whole_worker_for_long(field: WorkerHost):
-    """Otherwise the old program and the new one would both be at the same job."""
-    written = field.place / "pid"
-    first = field.worker()
-    job_id = field.put("start_a_program", payload={"pid": str(written)})
+def test_what_functions_had_started_does_not_outlive_the_whole_worker_for_long(host: WorkerHost):
+    """Otherwise the old process and the new one would run the same job."""
+    written = host.place / "pid"
+    first = host.worker()
+    job_id = host.put("start_a_program", payload={"pid": str(written)})
     program = int(until(lambda: written.exists() and written.read_text()))
-    child = field.began(job_id).pid
+    child = host.began(job_id).pid
 
     first.signal(signal.SIGKILL)
     first.ended()
     until(lambda: not alive([child]))
     assert [program] == alive([program])
     written.unlink()
-    heir = field.worker()
+    heir = host.worker()
 
     again = int(until(lambda: written.exists() and written.read_text()))
     assert [again] == alive([program, again])
     assert "killed 1 processes" in heir.log
 
 
-def test_a_neighbour_that_lives_takes_over_without_a_new_worker(field: WorkerHost):
-    first = field.worker()
-    job_id = field.put("sleep_unless_retried", payload={"seconds": 60})
-    field.began(job_id)
-    until(field.worker().children)
+def test_a_neighbour_that_lives_takes_over_without_a_new_worker(host: WorkerHost):
+    first = host.worker()
+    job_id = host.put("sleep_unless_retried", payload={"seconds": 60})
+    host.began(job_id)
+    until(host.worker().children)
 
     first.tree(signal.SIGKILL)
     killed = time.monotonic()
 
-    assert within(QUICK, field.began(job_id, times=2).at - killed)
-    assert Status.DONE is field.ended(job_id).status
+    assert within(QUICK, host.began(job_id, times=2).at - killed)
+    assert Status.DONE is host.ended(job_id).status
 
 
-def test_another_host_takes_over_when_the_lease_is_over_and_the_late_result_is_refused(field: WorkerHost):
-    silent = field.worker("there", lease_s=1.0)
-    job_id = field.put("sleep_unless_retried", payload={"seconds": 2.0})
-    field.began(job_id)
-    field.freeze(silent)
+def test_another_host_takes_over_when_the_lease_is_over_and_the_late_result_is_refused(host: WorkerHost):
+    silent = host.worker("there", lease_s=1.0)
+    job_id = host.put("sleep_unless_retried", payload={"seconds": 2.0})
+    host.began(job_id)
+    host.freeze(silent)
 
-    field.worker("here", lease_s=1.0, upkeep_s=0.2)
-    taken_over = field.ended(job_id)
+    host.worker("here", lease_s=1.0, upkeep_s=0.2)
+    taken_over = host.ended(job_id)
     silent.tree(signal.SIGCONT)
 
     until(lambda: "came too late" in silent.log)
-    until(lambda: 1 in field.info("refused"))
-    job = field.job(job_id)
+    until(lambda: 1 in host.info("refused"))
+    job = host.job(job_id)
     assert (taken_over.status, taken_over.result, taken_over.claim_number) == (Status.DONE, 2, 2)
     assert (job.status, job.result, job.finished_at) == (Status.DONE, 2, taken_over.finished_at)
 
 
-def test_a_job_that_kills_its_process_every_time_fails_and_takes_nobody_with_it(field: WorkerHost):
-    before = field.put_many(100)
-    killer = field.put("kill_self", max_retries=1)
-    after = field.put_many(99)
-    worker = field.worker(until_idle=True)
+def test_a_job_that_kills_its_process_every_time_fails_and_takes_nobody_with_it(host: WorkerHost):
+    before = host.put_many(100)
+    killer = host.put("kill_self", max_retries=1)
+    after = host.put_many(99)
+    worker = host.worker(until_idle=True)
 
     assert 0 == worker.ended(20)
 
-    job = field.job(killer)
+    job = host.job(killer)
     assert (Status.FAILED, "ERR_WORKER_LOST") == (job.status, job.error_code)
     assert "Worker lost in attempt 2 of 2" == job.error_message
-    assert 2 == len(field.recorded("began", killer))
-    others = [field.job(job_id) for job_id in before + after]
+    assert 2 == len(host.recorded("began", killer))
+    others = [host.job(job_id) for job_id in before + after]
     assert {(Status.DONE, 0)} == {(job.status, job.retry_count) for job in others}
-    assert [2] == field.info("deaths")
+    assert [2] == host.info("deaths")
     said = f"job {killer} (content/ingest): Worker lost in attempt "
     assert f"{said}1 of 2; it is tried again at once" in worker.log
     assert f"{said}2 of 2; it ends as failed" in worker.log
 
 
-def test_when_the_whole_tree_is_killed_at_most_what_was_executing_spends_a_retry(field: WorkerHost):
-    ids = field.put_many(200)
-    ids += [field.put("sleep_unless_retried", payload={"seconds": 60}), *field.put_many(99)]
-    first = field.worker()
-    field.began(ids[200])
+def test_when_the_whole_tree_is_killed_at_most_what_was_executing_spends_a_retry(host: WorkerHost):
+    ids = host.put_many(200)
+    ids += [host.put("sleep_unless_retried", payload={"seconds": 60}), *host.put_many(99)]
+    first = host.worker()
+    host.began(ids[200])
     first.tree(signal.SIGKILL)
     first.ended()
 
-    assert 0 == field.worker(until_idle=True).ended(20)
+    assert 0 == host.worker(until_idle=True).ended(20)
 
-    jobs = {job_id: field.job(job_id) for job_id in ids}
+    jobs = {job_id: host.job(job_id) for job_id in ids}
     assert {Status.DONE} == {job.status for job in jobs.values()}
     assert [ids[200]] == [job_id for job_id, job in jobs.items() if job.retry_count]
-    assert [] == list((field.place / "here").iterdir())
+    assert [] == list((host.place / "here").iterdir())
 
 
-def test_a_child_that_is_killed_while_idle_is_replaced(field: WorkerHost):
-    worker = field.worker()
+def test_a_child_that_is_killed_while_idle_is_replaced(host: WorkerHost):
+    worker = host.worker()
     first = until(worker.children)
-    until(lambda: field.queue.workers())
+    until(lambda: host.queue.workers())
 
     os.kill(first[0], signal.SIGKILL)
     until(lambda: worker.children() not in ([], first))
 
-    assert Status.DONE is field.ended(field.put()).status
+    assert Status.DONE is host.ended(host.put()).status
     assert "killed by signal 9" in worker.log
 
 
-def test_nothing_a_handler_started_outlives_its_process(field: WorkerHost):
-    field.worker(recycle_after=1)
-    job_id = field.put("fork_and_stay")
+def test_nothing_a_handler_started_outlives_its_process(host: WorkerHost):
+    host.worker(recycle_after=1)
+    job_id = host.put("fork_and_stay")
 
-    left_behind = field.ended(job_id).result
+    left_behind = host.ended(job_id).result
 
     until(lambda: not alive([left_behind]))

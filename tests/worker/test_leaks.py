@@ -1,4 +1,4 @@
-"""A function that leaves something behind in its process costs its own job and the process, no other job."""
+"""Functions leaving something behind in their process: no other job is affected."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from tests.worker.worker_processes import WorkerHost
 ENGINES = ON_FILES
 
 
-def test_what_a_function_changes_is_put_back_before_another_runs(field: WorkerHost):
-    ids = [field.call(do, max_retries=0) for do in ("state", "tamper", "state")]
+def test_what_a_function_changes_is_put_back_before_another_runs(host: WorkerHost):
+    ids = [host.call(do, max_retries=0) for do in ("state", "tamper", "state")]
 
-    assert 0 == field.worker(until_idle=True).ended()
+    assert 0 == host.worker(until_idle=True).ended()
 
-    before, tampered, after = (field.job(job_id) for job_id in ids)
+    before, tampered, after = (host.job(job_id) for job_id in ids)
     assert [Status.DONE] * 3 == [job.status for job in (before, tampered, after)]
-    # In one process: it did not have to be replaced.
+    # In one process: it was not replaced.
     assert before.result == after.result
 
 
 @pytest.mark.parametrize("do", ["leak_descriptors", "leak_many_threads", "leak_memory", "tamper_for_good"])
-def test_what_cannot_be_put_back_ends_the_process_before_another_function_runs(field: WorkerHost, do: str):
-    first, leaking, *others = (field.call(name, max_retries=0) for name in ("state", do, "state", "state"))
-    worker = field.worker(until_idle=True, recycle_growth_mb=100)
+def test_what_cannot_be_put_back_ends_the_process_before_another_function_runs(host: WorkerHost, do: str):
+    first, leaking, *others = (host.call(name, max_retries=0) for name in ("state", do, "state", "state"))
+    worker = host.worker(until_idle=True, recycle_growth_mb=100)
 
     assert 0 == worker.ended()
 
-    jobs = [field.job(job_id) for job_id in (first, leaking, *others)]
+    jobs = [host.job(job_id) for job_id in (first, leaking, *others)]
     assert {(Status.DONE, 0)} == {(job.status, job.retry_count) for job in jobs}
-    pids = [field.began(job_id).pid for job_id in (first, leaking, *others)]
+    pids = [host.began(job_id).pid for job_id in (first, leaking, *others)]
     assert pids[0] == pids[1] != pids[2] == pids[3]
     assert jobs[2].result == jobs[3].result
-    assert [0] == field.info("deaths")
+    assert [0] == host.info("deaths")
     assert f"last ran: '{do}'" in worker.log
 
 
 @pytest.mark.parametrize("do", ["shout", "shout_behind"])
-def test_an_error_of_50_mb_is_cut_before_anything_touches_it(field: WorkerHost, do: str):
-    final, retried = field.call(do, max_retries=0), field.call(do, max_retries=1)
-    other = field.call("state")
-    worker = field.worker()
+def test_an_error_of_50_mb_is_cut_before_anything_touches_it(host: WorkerHost, do: str):
+    final, retried = host.call(do, max_retries=0), host.call(do, max_retries=1)
+    other = host.call("state")
+    worker = host.worker()
 
-    assert Status.DONE is field.ended(other).status
-    assert Status.FAILED is field.ended(final).status
+    assert Status.DONE is host.ended(other).status
+    assert Status.FAILED is host.ended(final).status
 
-    assert (field.job(final).error_message or "").startswith(("ValueError: xxx", "RuntimeError: short"))
-    assert f"in {do}" in (field.job(retried).progress or {}).get("traceback", "")
+    assert (host.job(final).error_message or "").startswith(("ValueError: xxx", "RuntimeError: short"))
+    assert f"in {do}" in (host.job(retried).progress or {}).get("traceback", "")
     assert len(worker.log) < 50_000

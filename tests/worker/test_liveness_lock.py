@@ -1,4 +1,4 @@
-"""How the living know who died: by locks on files, whatever became of the process numbers."""
+"""Liveness locks: dead supervisors are found by locks on files, not by process ids."""
 
 from __future__ import annotations
 
@@ -8,108 +8,108 @@ import signal
 import pytest
 
 from penstock.job import ClaimRequest, Settlement, Status
-from penstock.worker.liveness_lock import LivenessLock, release_dead, slot_path
+from penstock.worker.liveness_lock import LivenessLock, release_dead, state_path
 from penstock.worker.shared_state import _LAYOUT, _RESULTS, ExecutingJob, SharedState
 from tests.worker.worker_processes import WorkerHost
 
 
-def died(field: WorkerHost, *, executing: int | None, results: int = 0, name: str = "dead") -> list[str]:
-    """A supervisor whose child held three jobs; which of them it executed, how many it had finished."""
-    ids = field.put_many(3)
-    directory = field.place / "workers"
-    life = LivenessLock(directory, name)
-    life.adopt(f"{name}-1")
-    slot = SharedState.create(slot_path(directory, f"{name}-1"))
-    claims = field.queue.claim(ClaimRequest(f"{name}-1", 3))
+def died(host: WorkerHost, *, executing: int | None, results: int = 0, name: str = "dead") -> list[str]:
+    """Leave a dead supervisor with a child holding three jobs; return the ids of the jobs."""
+    ids = host.put_many(3)
+    directory = host.place / "workers"
+    lock = LivenessLock(directory, name)
+    lock.add_child(f"{name}-1")
+    state = SharedState.create(state_path(directory, f"{name}-1"))
+    claims = host.queue.claim(ClaimRequest(f"{name}-1", 3))
     if executing is not None:
-        slot.begin((ExecutingJob(ids[executing], claims[executing].claim_number, 60),), 1.0)
-    slot.keep(
+        state.begin((ExecutingJob(ids[executing], claims[executing].claim_number, 60),), 1.0)
+    state.save_results(
         [
             Settlement(queue_id=claim.queue_id, claim_number=1, status=Status.DONE, what="done")
             for claim in claims[:results]
         ]
     )
-    slot.close()
-    life.close(remove=False)
+    state.close()
+    lock.close(remove=False)
     return ids
 
 
-def test_what_a_dead_supervisor_held_is_settled_as_its_slots_say(field: WorkerHost):
-    ids = died(field, executing=1, results=1)
+def test_what_a_dead_supervisor_held_is_settled_as_its_slots_say(host: WorkerHost):
+    ids = died(host, executing=1, results=1)
 
-    assert 2 == release_dead(field.queue, field.place / "workers")
+    assert 2 == release_dead(host.queue, host.place / "workers")
 
-    jobs = [field.job(job_id) for job_id in ids]
+    jobs = [host.job(job_id) for job_id in ids]
     assert [Status.DONE, Status.PENDING, Status.PENDING] == [job.status for job in jobs]
     assert [0, 1, 0] == [job.retry_count for job in jobs]
-    assert [] == list((field.place / "workers").iterdir())
-    assert 0 == release_dead(field.queue, field.place / "workers")
+    assert [] == list((host.place / "workers").iterdir())
+    assert 0 == release_dead(host.queue, host.place / "workers")
 
 
-def test_a_slot_that_cannot_be_read_is_settled_without_it(field: WorkerHost):
+def test_a_slot_that_cannot_be_read_is_settled_without_it(host: WorkerHost):
     """Torn by a power cut, or written by another version: the jobs go on, and so do later workers."""
-    torn, foreign = died(field, executing=1, name="torn"), died(field, executing=1, name="foreign")
-    directory = field.place / "workers"
-    page = bytearray(slot_path(directory, "torn-1").read_bytes())
+    torn, foreign = died(host, executing=1, name="torn"), died(host, executing=1, name="foreign")
+    directory = host.place / "workers"
+    page = bytearray(state_path(directory, "torn-1").read_bytes())
     page[_RESULTS * 8 : _RESULTS * 8 + 8] = (200).to_bytes(8, "little")
-    slot_path(directory, "torn-1").write_bytes(page)
-    page = bytearray(slot_path(directory, "foreign-1").read_bytes())
+    state_path(directory, "torn-1").write_bytes(page)
+    page = bytearray(state_path(directory, "foreign-1").read_bytes())
     page[_LAYOUT * 8] += 1
-    slot_path(directory, "foreign-1").write_bytes(page)
+    state_path(directory, "foreign-1").write_bytes(page)
 
-    assert 6 == release_dead(field.queue, directory)
+    assert 6 == release_dead(host.queue, directory)
 
-    assert 6 == field.count(Status.PENDING)
-    assert [0, 1, 0] == [field.job(job_id).retry_count for job_id in torn]
-    assert [0, 0, 0] == [field.job(job_id).retry_count for job_id in foreign]
+    assert 6 == host.count(Status.PENDING)
+    assert [0, 1, 0] == [host.job(job_id).retry_count for job_id in torn]
+    assert [0, 0, 0] == [host.job(job_id).retry_count for job_id in foreign]
     assert [] == list(directory.iterdir())
 
 
 def test_a_file_that_cannot_be_opened_is_passed_over_with_one_warning(
-    field: WorkerHost, caplog: pytest.LogCaptureFixture
+    host: WorkerHost, caplog: pytest.LogCaptureFixture
 ):
-    """Another user's, for one. Here it is a loop of links, which not even root can open."""
-    ids = died(field, executing=None)
-    directory = field.place / "workers"
+    """The file of another user, for example. Here: a loop of links, which not even root can open."""
+    ids = died(host, executing=None)
+    directory = host.place / "workers"
     unreadable = directory / "another.worker"
     unreadable.symlink_to(unreadable)
 
-    assert [3, 0] == [release_dead(field.queue, directory) for _ in range(2)]
+    assert [3, 0] == [release_dead(host.queue, directory) for _ in range(2)]
 
-    assert {Status.PENDING} == {field.job(job_id).status for job_id in ids}
-    assert 1 == caplog.text.count("another.worker cannot be told")
-
-
-def test_a_slot_that_cannot_be_opened_does_not_keep_the_others(field: WorkerHost):
-    died(field, executing=None, name="bad")
-    ids = died(field, executing=None, name="good")
-    directory = field.place / "workers"
-    slot = slot_path(directory, "bad-1")
-    slot.unlink()
-    slot.symlink_to(slot)
-
-    release_dead(field.queue, directory)
-
-    assert {Status.PENDING} == {field.job(job_id).status for job_id in ids}
+    assert {Status.PENDING} == {host.job(job_id).status for job_id in ids}
+    assert 1 == caplog.text.count("another.worker cannot be read")
 
 
-def test_the_living_are_left_alone(field: WorkerHost):
-    directory = field.place / "workers"
-    life = LivenessLock(directory, "alive")
-    life.adopt("alive-1")
-    field.put()
-    field.queue.claim(ClaimRequest("alive-1"))
+def test_a_slot_that_cannot_be_opened_does_not_keep_the_others(host: WorkerHost):
+    died(host, executing=None, name="bad")
+    ids = died(host, executing=None, name="good")
+    directory = host.place / "workers"
+    state = state_path(directory, "bad-1")
+    state.unlink()
+    state.symlink_to(state)
 
-    assert 0 == release_dead(field.queue, directory)
+    release_dead(host.queue, directory)
 
-    assert 1 == field.count(Status.IN_PROGRESS)
-    life.close()
+    assert {Status.PENDING} == {host.job(job_id).status for job_id in ids}
+
+
+def test_the_living_are_left_alone(host: WorkerHost):
+    directory = host.place / "workers"
+    lock = LivenessLock(directory, "alive")
+    lock.add_child("alive-1")
+    host.put()
+    host.queue.claim(ClaimRequest("alive-1"))
+
+    assert 0 == release_dead(host.queue, directory)
+
+    assert 1 == host.count(Status.IN_PROGRESS)
+    lock.close()
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-def test_a_forked_child_does_not_keep_its_dead_supervisor_alive(field: WorkerHost):
-    directory = field.place / "workers"
-    life = LivenessLock(directory, "dead")
+def test_a_forked_child_does_not_keep_its_dead_supervisor_alive(host: WorkerHost):
+    directory = host.place / "workers"
+    lock = LivenessLock(directory, "dead")
     running, write_running = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -117,9 +117,9 @@ def test_a_forked_child_does_not_keep_its_dead_supervisor_alive(field: WorkerHos
         signal.pause()
     try:
         os.read(running, 1)
-        life.close(remove=False)
+        lock.close(remove=False)
 
-        release_dead(field.queue, directory)
+        release_dead(host.queue, directory)
 
         assert [] == list(directory.iterdir())
     finally:

@@ -1,4 +1,4 @@
-"""Which processes are left of a dead child, and which only bear its number."""
+"""Process groups of dead children: processes left behind, and other processes with the same id."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import suppress
 
 import pytest
 
-from penstock.worker.process_groups import GroupLeader, kill_left_behind
+from penstock.worker.liveness_lock import GroupLeader, kill_left_behind
 from tests.worker.worker_processes import alive, until
 
 LEAVE = "sleep 600 & echo $!; read until_told"
-"""It ends when told to, and what it started is left."""
+"""A leader that exits when its input is closed, and leaves a process running."""
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def program() -> Iterator[subprocess.Popen[str]]:
 
 
 def left_by(program: subprocess.Popen[str]) -> tuple[GroupLeader, int]:
-    """The leader, which is dead, and the process it left."""
+    """Let the leader exit; return the leader and the id of the process left running."""
     assert program.stdin is not None
     assert program.stdout is not None
     left = int(program.stdout.readline())
@@ -81,6 +81,6 @@ def test_it_is_read_back_as_it_was_written():
     leader = GroupLeader.of(os.getpid())
 
     assert leader is not None
-    assert leader == GroupLeader.parse(leader.written().split())
-    assert GroupLeader.parse(leader.written().split()[:-1]) is None
+    assert leader == GroupLeader.parse(leader.to_text().split())
+    assert GroupLeader.parse(leader.to_text().split()[:-1]) is None
     assert GroupLeader.parse([]) is None

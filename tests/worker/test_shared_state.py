@@ -1,4 +1,4 @@
-"""The memory a child and its supervisor share: what is read is what was written, whoever dies when."""
+"""Shared state: readers get whole values, no matter which process dies when."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from penstock.job import Settlement, Status
 from penstock.worker.shared_state import MOST_MEMBERS, RESULTS_LIMIT, ExecutingJob, Execution, SharedState
 
 LONG_ID = "é" * 64
-"""128 bytes: the longest id a door may bring."""
+"""128 bytes: the longest id that can be submitted."""
 
 
 @pytest.fixture
 def child(tmp_path: Path) -> Iterator[SharedState]:
-    slot = SharedState.create(tmp_path / "w.slot")
-    yield slot
-    slot.close()
+    state = SharedState.create(tmp_path / "w.state")
+    yield state
+    state.close()
 
 
 @pytest.fixture
 def supervisor(child: SharedState) -> Iterator[SharedState]:
-    slot = SharedState(child.path)
-    yield slot
-    slot.close()
+    state = SharedState(child.path)
+    yield state
+    state.close()
 
 
 def settled(number: int, result: str = "{}") -> Settlement:
@@ -88,23 +88,23 @@ def test_a_reader_never_sees_half_of_a_change(child: SharedState, supervisor: Sh
 
 def test_a_stop_is_for_one_member_of_one_execution(child: SharedState, supervisor: SharedState):
     first = child.begin((ExecutingJob("job_1", 1, 60), ExecutingJob("job_2", 1, 60)), 1.0)
-    supervisor.ask_to_stop(first, 1)
+    supervisor.request_stop(first, 1)
 
-    assert [False, True] == [child.asked_to_stop(first, index) for index in (0, 1)]
+    assert [False, True] == [child.stop_requested(first, index) for index in (0, 1)]
     child.end(2)
     second = child.begin((ExecutingJob("job_3", 1, 60), ExecutingJob("job_4", 1, 60)), 2.0)
-    assert not any(child.asked_to_stop(second, index) for index in (0, 1))
+    assert not any(child.stop_requested(second, index) for index in (0, 1))
 
 
 def test_a_thread_that_outlived_its_job_does_not_speak_for_the_next(
     child: SharedState, supervisor: SharedState
 ):
     first = child.begin((ExecutingJob("job_1", 1, 60),), 1.0)
-    child.tell(first, 0, '{"current":1}')
+    child.write_progress(first, 0, '{"current":1}')
     assert '{"current":1}' == supervisor.progress(first, 0)
     second = child.begin((ExecutingJob("job_2", 1, 60),), 2.0)
 
-    child.tell(first, 0, '{"current":2}')
+    child.write_progress(first, 0, '{"current":2}')
 
     assert supervisor.progress(second, 0) is None
 
@@ -115,7 +115,7 @@ def test_threads_of_one_handler_may_all_tell_how_far_they_are(child: SharedState
 
     def tell(letter: str, length: int) -> None:
         while not stop.is_set():
-            child.tell(number, 0, letter * length)
+            child.write_progress(number, 0, letter * length)
 
     threads = [threading.Thread(target=tell, args=("abcd"[i], 900 * (i + 1))) for i in range(4)]
     before = sys.getswitchinterval()
@@ -135,15 +135,15 @@ def test_threads_of_one_handler_may_all_tell_how_far_they_are(child: SharedState
 
 
 def test_results_that_were_torn_are_read_up_to_the_tear(child: SharedState, supervisor: SharedState):
-    """After a power cut the count may be there and the bytes not."""
+    """After a power cut the length may be written and the bytes not."""
     whole = settled(1)
-    child.keep([whole])
+    child.save_results([whole])
     before = child.path.read_bytes()
-    child.keep([settled(2), settled(3)])
+    child.save_results([settled(2), settled(3)])
     after = child.path.read_bytes()
     assert 3 == len(supervisor.results())
 
-    # The first page, with the count, is new; what it counts is old.
+    # The first page, with the length, is new; the results are old.
     child.path.write_bytes(after[:4096] + before[4096:])
 
     assert [whole] == supervisor.results()
@@ -163,11 +163,11 @@ def test_members_that_were_torn_read_as_nothing(child: SharedState, supervisor: 
 def test_results_are_kept_until_they_are_sent(child: SharedState, supervisor: SharedState):
     results = [settled(1), settled(2, '"' + "x" * 10_000 + '"')]
 
-    assert child.keep(results[:1])
-    assert child.keep(results[1:])
+    assert child.save_results(results[:1])
+    assert child.save_results(results[1:])
 
     assert results == supervisor.results()
-    assert not child.keep([settled(3, "x" * RESULTS_LIMIT)])
+    assert not child.save_results([settled(3, "x" * RESULTS_LIMIT)])
     assert results == supervisor.results()
-    child.forget_results()
+    child.clear_results()
     assert [] == supervisor.results()

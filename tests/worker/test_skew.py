@@ -1,4 +1,4 @@
-"""Hosts whose own clock is ten minutes off, on servers: the server's clock is the one that counts."""
+"""Hosts with a clock ten minutes off, on servers: the clock of the server counts."""
 
 from __future__ import annotations
 
@@ -23,57 +23,57 @@ off = pytest.mark.parametrize("off_s", [OFF_S, -OFF_S])
 
 
 @off
-def test_neither_steals_from_the_other_nor_starves(field: WorkerHost, off_s: int):
+def test_neither_steals_from_the_other_nor_starves(host: WorkerHost, off_s: int):
     long: dict[str, Any] = {"payload": {"seconds": OUTLAST_S}, "max_retries": 0}
-    field.worker("wrong", clock_off_s=off_s, processes=2, **TERMS)
-    theirs = field.put("sleep", **long)
-    field.began(theirs)
-    field.worker("right", processes=2, **TERMS)
-    until(lambda: len(field.queue.workers()) == 2)
-    others = [field.put("sleep", **long) for _ in range(2)]
-    quick = field.put_many(20)
+    host.worker("wrong", clock_off_s=off_s, processes=2, **TERMS)
+    theirs = host.put("sleep", **long)
+    host.began(theirs)
+    host.worker("right", processes=2, **TERMS)
+    until(lambda: len(host.queue.workers()) == 2)
+    others = [host.put("sleep", **long) for _ in range(2)]
+    quick = host.put_many(20)
 
-    jobs = [field.ended(job_id) for job_id in (theirs, *others, *quick)]
+    jobs = [host.ended(job_id) for job_id in (theirs, *others, *quick)]
 
     assert {(Status.DONE, 1, 0)} == {(job.status, job.claim_number, job.lost_count) for job in jobs}
-    assert 2 == sum(executed > 0 for executed in field.info("executed"))
+    assert 2 == sum(executed > 0 for executed in host.info("executed"))
 
 
 @off
-def test_jobs_for_later_and_retries_run_in_time(field: WorkerHost, off_s: int):
-    field.worker("wrong", clock_off_s=off_s, **TERMS)
-    lost = field.put("kill_self", max_retries=1)
-    later = field.new(run_at=field.queue.now() + timedelta(seconds=1.5))
-    field.queue.add([later])
+def test_jobs_for_later_and_retries_run_in_time(host: WorkerHost, off_s: int):
+    host.worker("wrong", clock_off_s=off_s, **TERMS)
+    lost = host.put("kill_self", max_retries=1)
+    later = host.new(run_at=host.queue.now() + timedelta(seconds=1.5))
+    host.queue.add([later])
 
-    job = field.ended(later.queue_id, timeout=15)
+    job = host.ended(later.queue_id, timeout=15)
 
     assert job.started_at is not None
     assert later.run_at is not None
     assert job.started_at >= later.run_at
-    assert "ERR_WORKER_LOST" == field.ended(lost).error_code
+    assert "ERR_WORKER_LOST" == host.ended(lost).error_code
 
 
 @off
-def test_a_parent_does_not_time_out_by_a_clock_that_is_fast(field: WorkerHost, off_s: int):
-    field.worker("wrong", clock_off_s=off_s, processes=2, **TERMS)
-    child = {"do": "sleep", "seconds": 1.0, "record": str(field.record)}
-    parent = field.put("parent", payload={"child": child}, timeout_s=60)
+def test_a_parent_does_not_time_out_by_a_clock_that_is_fast(host: WorkerHost, off_s: int):
+    host.worker("wrong", clock_off_s=off_s, processes=2, **TERMS)
+    child = {"do": "sleep", "seconds": 1.0, "record": str(host.record)}
+    parent = host.put("parent", payload={"child": child}, timeout_s=60)
 
-    assert Status.DONE is field.ended(parent).status
+    assert Status.DONE is host.ended(parent).status
 
 
 @pytest.fixture
-def app(field: WorkerHost) -> Iterator[Penstock]:
-    with Penstock(settings=config.load({}, url=field.url, state_dir=field.place)) as opened:
+def app(host: WorkerHost) -> Iterator[Penstock]:
+    with Penstock(settings=config.load({}, url=host.url, state_dir=host.place)) as opened:
         yield opened
 
 
 @off
 def test_a_delay_counts_from_the_servers_time(
-    field: WorkerHost, app: Penstock, off_s: int, monkeypatch: pytest.MonkeyPatch
+    host: WorkerHost, app: Penstock, off_s: int, monkeypatch: pytest.MonkeyPatch
 ):
-    before = field.queue.now()
+    before = host.queue.now()
     right = clock.now
     monkeypatch.setattr(clock, "now", lambda: right() + timedelta(seconds=off_s))
     receipt = app.submit(item_type="content", op="ingest", payload={"content": "The mill runs."}, delay=90)
@@ -81,7 +81,7 @@ def test_a_delay_counts_from_the_servers_time(
 
     assert job.run_at == receipt.run_at
     assert job.run_at is not None
-    # Two processes know the server's time to a few milliseconds; how long the call took comes on top.
+    # Two processes know the server's time to a few milliseconds, plus the duration of the call.
     assert abs(job.run_at - before - timedelta(seconds=90)) < timedelta(seconds=30)
     assert 0 == app.purge(older_than=timedelta(seconds=0))
     assert "held until" in (app.details(receipt.job_id).reason or "")

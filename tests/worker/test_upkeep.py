@@ -1,4 +1,4 @@
-"""The duties that keep a queue healthy, each alone."""
+"""Upkeep duties, each alone."""
 
 from __future__ import annotations
 
@@ -9,22 +9,17 @@ import pytest
 
 from penstock import clock, lifecycle
 from penstock.job import Claim, ClaimRequest, Scope, Status
-from penstock.worker.upkeep.overdue import OverdueEnder
-from penstock.worker.upkeep.pruner import Pruner
-from penstock.worker.upkeep.reaper import REAP_AT_ONCE, Reaper
-from penstock.worker.upkeep.stuck import StuckWarner
+from penstock.worker.upkeep import REAP_AT_ONCE, OverdueEnder, Pruner, Reaper, StuckWarner
 from tests.worker.worker_processes import WorkerHost
 
 LONG_AGO = timedelta(hours=3)
 
 
-def claimed(
-    field: WorkerHost, number: int = 1, *, ago: timedelta = LONG_AGO, **fields: object
-) -> list[Claim]:
-    """Jobs of a worker that was last heard of a while ago."""
+def claimed(host: WorkerHost, number: int = 1, *, ago: timedelta = LONG_AGO, **fields: object) -> list[Claim]:
+    """Leave jobs claimed by a worker last seen a while ago."""
     moment = clock.now() - ago
-    field.queue.add([field.new(**fields) for _ in range(number)], now=moment)  # type: ignore[arg-type]
-    return field.queue.claim(ClaimRequest("gone", number), now=moment)
+    host.queue.add([host.new(**fields) for _ in range(number)], now=moment)  # type: ignore[arg-type]
+    return host.queue.claim(ClaimRequest("gone", number), now=moment)
 
 
 class Clocks:
@@ -36,105 +31,105 @@ class Clocks:
         self.steady += seconds
 
 
-def reaper(field: WorkerHost, clocks: Clocks) -> Reaper:
-    return Reaper(field.queue, 300.0, wall=lambda: clocks.wall, steady=lambda: clocks.steady)
+def reaper(host: WorkerHost, clocks: Clocks) -> Reaper:
+    return Reaper(host.queue, 300.0, wall=lambda: clocks.wall, steady=lambda: clocks.steady)
 
 
-def test_jobs_whose_lease_is_over_are_lost_and_come_back(field: WorkerHost):
-    claimed(field, REAP_AT_ONCE + 1)
-    duty = reaper(field, Clocks())
+def test_jobs_whose_lease_is_over_are_lost_and_come_back(host: WorkerHost):
+    claimed(host, REAP_AT_ONCE + 1)
+    duty = reaper(host, Clocks())
 
-    assert [True, False] == [duty.step(), duty.step()]
+    assert [True, False] == [duty.run(), duty.run()]
 
-    assert REAP_AT_ONCE + 1 == field.count(Status.PENDING)
-    assert {1} == {job.lost_count for job in field.jobs()}
+    assert REAP_AT_ONCE + 1 == host.count(Status.PENDING)
+    assert {1} == {job.lost_count for job in host.jobs()}
 
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0])
-def test_a_clock_that_jumps_robs_nobody(field: WorkerHost, jump: float):
-    """A laptop that slept, or a clock set by hand: holders get one lease to renew."""
+def test_a_clock_that_jumps_robs_nobody(host: WorkerHost, jump: float):
+    """After a sleep of the machine, or a clock set by hand, holders get one lease to renew."""
     clocks = Clocks()
-    duty = reaper(field, clocks)
-    claimed(field)
+    duty = reaper(host, clocks)
+    claimed(host)
 
     clocks.pass_by(60)
     clocks.wall += jump
-    duty.step()
+    duty.run()
     clocks.pass_by(299)
-    duty.step()
-    assert 1 == field.count(Status.IN_PROGRESS)
+    duty.run()
+    assert 1 == host.count(Status.IN_PROGRESS)
     clocks.pass_by(2)
-    duty.step()
+    duty.run()
 
-    assert 0 == field.count(Status.IN_PROGRESS)
+    assert 0 == host.count(Status.IN_PROGRESS)
 
 
-def test_a_clock_that_is_slowly_put_right_changes_nothing(field: WorkerHost):
+def test_a_clock_that_is_slowly_put_right_changes_nothing(host: WorkerHost):
     clocks = Clocks()
-    duty = reaper(field, clocks)
+    duty = reaper(host, clocks)
     for _ in range(10):
         clocks.pass_by(60)
         clocks.wall += 4
-        duty.step()
-    claimed(field)
+        duty.run()
+    claimed(host)
 
-    duty.step()
+    duty.run()
 
-    assert 0 == field.count(Status.IN_PROGRESS)
+    assert 0 == host.count(Status.IN_PROGRESS)
 
 
-def test_each_status_is_kept_for_its_own_time(field: WorkerHost):
-    done, failed = claimed(field, 2)
+def test_each_status_is_kept_for_its_own_time(host: WorkerHost):
+    done, failed = claimed(host, 2)
     moment = clock.now() - LONG_AGO
-    field.queue.settle([lifecycle.done(done), lifecycle.failed(failed, "ERR_PARSE", "bad")], now=moment)
+    host.queue.settle([lifecycle.done(done), lifecycle.failed(failed, "ERR_PARSE", "bad")], now=moment)
 
-    duty = Pruner(field.queue, {"done": timedelta(hours=1), "failed": timedelta(days=1)})
-    while duty.step():
+    duty = Pruner(host.queue, {"done": timedelta(hours=1), "failed": timedelta(days=1)})
+    while duty.run():
         pass
 
-    assert [failed.queue_id] == [job.queue_id for job in field.jobs()]
-    assert not Pruner(field.queue, {}).step()
+    assert [failed.queue_id] == [job.queue_id for job in host.jobs()]
+    assert not Pruner(host.queue, {}).run()
 
 
-def test_a_job_without_progress_is_warned_of_once(field: WorkerHost, caplog: pytest.LogCaptureFixture):
-    stuck = claimed(field)[0]
-    claimed(field, ago=timedelta(minutes=29))
-    duty = StuckWarner(field.queue)
+def test_a_job_without_progress_is_warned_of_once(host: WorkerHost, caplog: pytest.LogCaptureFixture):
+    stuck = claimed(host)[0]
+    claimed(host, ago=timedelta(minutes=29))
+    duty = StuckWarner(host.queue)
 
     with caplog.at_level(logging.WARNING):
-        assert [False, False] == [duty.step(), duty.step()]
+        assert [False, False] == [duty.run(), duty.run()]
 
     assert 1 == duty.stuck
     assert 1 == len(caplog.messages)
     assert f"job {stuck.queue_id} (content/ingest, worker gone) shows no progress" in caplog.messages[0]
 
 
-def test_a_waiting_job_fails_when_nothing_below_it_ends_for_its_timeout(field: WorkerHost):
-    parent = claimed(field, timeout_s=7200)[0]
-    child = field.new()
-    field.queue.settle([lifecycle.waits(parent, children=(child,))], now=clock.now() - LONG_AGO)
+def test_a_waiting_job_fails_when_nothing_below_it_ends_for_its_timeout(host: WorkerHost):
+    parent = claimed(host, timeout_s=7200)[0]
+    child = host.new()
+    host.queue.settle([lifecycle.waits(parent, children=(child,))], now=clock.now() - LONG_AGO)
 
-    OverdueEnder(field.queue).step()
+    OverdueEnder(host.queue).run()
 
-    job = field.job(parent.queue_id)
+    job = host.job(parent.queue_id)
     assert (Status.FAILED, "ERR_JOB_TIMEOUT") == (job.status, job.error_code)
     assert "Timeout after 7200s" == job.error_message
 
 
 @pytest.mark.parametrize("why", ["recent", "below", "paused"])
-def test_a_waiting_job_with_a_reason_to_wait_goes_on(field: WorkerHost, why: str):
-    parent = claimed(field, timeout_s=7200)[0]
+def test_a_waiting_job_with_a_reason_to_wait_goes_on(host: WorkerHost, why: str):
+    parent = claimed(host, timeout_s=7200)[0]
     moment = clock.now() - (timedelta(hours=1) if why == "recent" else LONG_AGO)
-    field.queue.settle([lifecycle.waits(parent, children=(field.new(),))], now=moment)
+    host.queue.settle([lifecycle.waits(parent, children=(host.new(),))], now=moment)
     if why == "below":
         # A grandchild ended just now: that touches the child's row only.
-        (child,) = field.queue.claim(ClaimRequest("w"), now=moment)
-        grandchildren = (field.new(), field.new())
-        field.queue.settle([lifecycle.waits(child, children=grandchildren)], now=moment)
-        field.queue.settle([lifecycle.done(field.queue.claim(ClaimRequest("w"))[0])])
+        (child,) = host.queue.claim(ClaimRequest("w"), now=moment)
+        grandchildren = (host.new(), host.new())
+        host.queue.settle([lifecycle.waits(child, children=grandchildren)], now=moment)
+        host.queue.settle([lifecycle.done(host.queue.claim(ClaimRequest("w"))[0])])
     if why == "paused":
-        field.queue.pause(Scope(tenant_id="acme"))
+        host.queue.pause(Scope(tenant_id="acme"))
 
-    OverdueEnder(field.queue).step()
+    OverdueEnder(host.queue).run()
 
-    assert Status.IN_PROGRESS is field.job(parent.queue_id).status
+    assert Status.IN_PROGRESS is host.job(parent.queue_id).status

@@ -1,6 +1,6 @@
-"""A worker as a process of its own: ``python -m tests.worker.worker_main URL PLACE NAME TERMS``.
+"""A worker as a separate process: ``python -m tests.worker.worker_main URL PLACE NAME OPTIONS``.
 
-NAME is the host it plays: workers of one name share a directory. TERMS is JSON.
+NAME is the simulated host: workers of one name share a directory. OPTIONS is JSON.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tests.worker import sample_handlers
 
 
 def opened(url: str) -> Queue:
-    # What a power cut does is not asked here, and the sync is most of a commit's cost.
+    # Power cuts are not tested here, and the sync is most of the cost of a commit.
     return open_queue(config.load({}, url=url, sqlite_synchronous="NORMAL"))
 
 
 class Flaky:
-    """A store that is away for every few calls, or goes away before it could answer a claim."""
+    """A store unavailable for some calls, or losing the response to a claim."""
 
     def __init__(self, queue: Queue, away: float, unanswered: float) -> None:
         self._queue = queue
@@ -58,7 +58,7 @@ class Flaky:
 
 
 class Slow:
-    """A store that lists jobs held for later slowly: what was counted before has changed by then."""
+    """A store listing held jobs slowly: the counts of before have changed by then."""
 
     def __init__(self, queue: Queue, seconds: float) -> None:
         self._queue = queue
@@ -81,7 +81,7 @@ def flaky(url: str, away: float, unanswered: float) -> Queue:
     return cast("Queue", Flaky(opened(url), away, unanswered))
 
 
-def terms(url: str, place: Path, name: str, given: dict[str, Any]) -> WorkerOptions:
+def options(url: str, place: Path, name: str, given: dict[str, Any]) -> WorkerOptions:
     lease_s = given.pop("lease_s", 30.0)
     registry = sample_handlers.broken_registry if given.pop("broken", 0) else sample_handlers.registry
     retention = {status: timedelta(seconds=kept) for status, kept in given.pop("retention", {}).items()}
@@ -102,7 +102,7 @@ def terms(url: str, place: Path, name: str, given: dict[str, Any]) -> WorkerOpti
 
 
 def set_clock_off(seconds: float) -> None:
-    """As on a host whose time is wrong."""
+    """Shift the clock, as on a host with a wrong time."""
     right = clock.now
     clock.now = lambda: right() + timedelta(seconds=seconds)
 
@@ -112,7 +112,7 @@ def main() -> None:
     given = msgspec.json.decode(told)
     set_clock_off(given.pop("clock_off_s", 0))
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    Supervisor(terms(url, Path(place), name, given)).run()
+    Supervisor(options(url, Path(place), name, given)).run()
 
 
 if __name__ == "__main__":

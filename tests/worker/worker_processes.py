@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def until(condition: Callable[[], T], timeout: float = 30.0) -> T:
-    """What the condition answers as soon as that is true; fails when it is not within the time."""
+    """Wait for a true result of the condition and return it; fail after the timeout."""
     deadline = time.monotonic() + timeout
     while not (answer := condition()):
         assert time.monotonic() < deadline, f"not within {timeout} s"
@@ -40,7 +40,7 @@ def until(condition: Callable[[], T], timeout: float = 30.0) -> T:
 
 
 def children_of(pid: int) -> list[int]:
-    """All descendants of a process, as the kernel knows them now."""
+    """List all descendants of a process."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -56,9 +56,9 @@ def children_of(pid: int) -> list[int]:
 
 
 def within(limit: float, took: float) -> bool:
-    """Whether that was in time, on a machine that is not busy with something else.
+    """True if the time is within the limit, with an allowance on a busy machine.
 
-    Starting interpreters is most of what is timed, so on a busy one their own delay is allowed on top.
+    Most of the time goes into starting interpreters, so on a busy machine their delay is added to the limit.
     """
     if took < limit:
         return True
@@ -71,7 +71,7 @@ def within(limit: float, took: float) -> bool:
 
 
 def _stat(pid: int) -> str:
-    """The kernel's line on a process; empty when there is none."""
+    """Read /proc/PID/stat; empty when there is no such process."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text()
     return ""
@@ -82,25 +82,25 @@ def alive(pids: Iterable[int]) -> list[int]:
 
 
 def seconds_on_a_core(pids: list[int]) -> float:
-    """From the scheduler itself, in nanoseconds; all threads."""
+    """CPU time of all threads, from the scheduler, in nanosecond resolution."""
     tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
 def wake_ups(pids: list[int]) -> int:
-    """How often their threads slept of their own accord. Unlike time on a core, no other work changes it."""
+    """Count voluntary context switches of all threads, which do not depend on other load."""
     tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
     lines = [line for task in tasks for line in (task / "status").read_text().splitlines()]
     return sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
 
 
 class Worker:
-    """One supervisor and its children."""
+    """One supervisor and all children."""
 
-    def __init__(self, field: WorkerHost, name: str, given: dict[str, Any]) -> None:
+    def __init__(self, host: WorkerHost, name: str, given: dict[str, Any]) -> None:
         cwd, piped = given.pop("cwd", ROOT), given.pop("piped", False)
-        self._log = field.place / f"{name}-{time.monotonic_ns()}.log"
-        command = [sys.executable, "-m", "tests.worker.worker_main", field.url, str(field.place), name]
+        self._log = host.place / f"{name}-{time.monotonic_ns()}.log"
+        command = [sys.executable, "-m", "tests.worker.worker_main", host.url, str(host.place), name]
         dispositions = signals.ignore if given.pop("ignoring", False) else signals.hear
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, sys.path)])
         with self._log.open("wb") as log:
@@ -126,7 +126,7 @@ class Worker:
         self.process.send_signal(number)
 
     def tree(self, number: int) -> None:
-        """To the supervisor first, then to whoever is left of its descendants."""
+        """Send a signal to the supervisor first, then to the remaining descendants."""
         below = self.children()
         self.signal(number)
         for pid in below:
@@ -151,7 +151,7 @@ class Begun(NamedTuple):
 
 
 class WorkerHost:
-    """A store, the jobs in it, and the workers on it."""
+    """A host with a store, jobs and workers."""
 
     def __init__(self, engine: str, place: Path, url: str | None = None) -> None:
         self.engine = engine
@@ -168,7 +168,7 @@ class WorkerHost:
             from tests.servers import redis as redis_servers
 
             if redis_servers.GIVEN is None:
-                # Its own, as a test may bring it to a standstill.
+                # A server of its own, since a test may freeze it.
                 return self._closing.enter_context(redis_servers.own_server(self.place / "redis")).url
         return store_url(self.engine, self.place)
 
@@ -196,7 +196,7 @@ class WorkerHost:
         return new.queue_id
 
     def call(self, do: str, **fields: Any) -> str:
-        """Put a call of a function."""
+        """Add a call of a function."""
         return self.put(do, payload={"function_name": do}, item_type="function", op="run", **fields)
 
     def put_many(self, number: int, do: str = "noop", **fields: Any) -> list[str]:
@@ -220,7 +220,7 @@ class WorkerHost:
         return self.job(queue_id)
 
     def recorded(self, what: str, queue_id: str | None = None) -> list[list[str]]:
-        """What handlers wrote down: what, job, claim number, process, time."""
+        """Read the record of the handlers: event, job, claim number, process, time."""
         if not self.record.exists():
             return []
         lines = [line.split() for line in self.record.read_text().splitlines()]
@@ -230,7 +230,7 @@ class WorkerHost:
         return self.record.stat().st_size if self.record.exists() else 0
 
     def began(self, queue_id: str, times: int = 1) -> Begun:
-        """Wait until the job was begun that often: when that was, and in which process."""
+        """Wait until the job began for the nth time; return time and process."""
         until(lambda: len(self.recorded("began", queue_id)) >= times)
         line = self.recorded("began", queue_id)[times - 1]
         return Begun(int(line[3]), float(line[4]))
@@ -239,7 +239,7 @@ class WorkerHost:
         return [msgspec.json.decode(report.info_json).get(key) for report in self.queue.workers()]
 
     def freeze(self, worker: Worker) -> None:
-        """Stop all its processes, but not in the middle of a write: that would stop everybody."""
+        """Stop all processes of a worker, but not during a write, which would block all others."""
         while True:
             worker.tree(signal.SIGSTOP)
             until(lambda: all(") T " in _stat(pid) for pid in [worker.pid, *worker.children()]))
@@ -258,7 +258,7 @@ class WorkerHost:
 
     @contextmanager
     def locked(self, timeout: float = 0) -> Iterator[None]:
-        """Nobody else can write meanwhile."""
+        """Hold the write lock of the store."""
         with getattr(self, f"_locked_{self.engine}")(timeout):
             yield
 
@@ -285,7 +285,7 @@ class WorkerHost:
 
     @contextmanager
     def _locked_redis(self, timeout: float) -> Iterator[None]:
-        """Its scripts are whole or not at all, so that there is nobody to wait for."""
+        """Pause the server. Scripts are atomic, so there is no writer to wait for."""
         import redis
 
         with redis.Redis.from_url(self.url.partition("?")[0]) as client:

@@ -208,6 +208,7 @@ class TaskSource(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     file_type: str
     graph: bool
+    gate: Gate = Gate.PAGE
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -1,4 +1,4 @@
-"""Values as people type them."""
+"""Parsing of values typed on the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def duration(context: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
-    """Seconds, or a number with a unit: ``90``, ``90s``, ``5m``, ``2h``, ``7d``, ``2w``."""
+    """Parse seconds, or a number with a unit: ``90``, ``90s``, ``5m``, ``2h``, ``7d``, ``2w``."""
     if value is None:
         return None
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) *([smhdw]?)", value.strip().lower())
@@ -25,17 +25,17 @@ def duration(context: click.Context, param: click.Parameter, value: str | None) 
         raise click.BadParameter(
             f"{value[:80]!r} is not a duration such as 90s, 5m, 2h or 7d", context, param
         )
-    # What is absurd is told so by the service; here it must only not overflow.
+    # The service refuses absurd durations; here they must only not overflow.
     return timedelta(seconds=min(float(match[1]) * _UNITS[match[2]], 1e11))
 
 
 def all_words(given: Sequence[str]) -> list[str]:
-    """The words of an option that may be repeated or joined by commas."""
+    """Split the values of an option which may be repeated or joined by commas."""
     return [word for text in given for word in text.split(",")]
 
 
 def read_payload(text: str | None) -> dict[str, Any]:
-    """The object in JSON text, in a file (``@name``) or on standard input (``-``)."""
+    """Read a JSON object from text, from a file (``@name``) or from standard input (``-``)."""
     if text is None:
         return {}
     import msgspec
@@ -55,7 +55,7 @@ def _source(text: str) -> bytes:
     if text == "-":
         read = sys.stdin.buffer.read()
         if not read:
-            remedy = "Pipe a JSON object into it, or give @FILE."
+            remedy = "Pipe a JSON object into the command, or give @FILE."
             raise InvalidPayload("--payload: standard input is empty or closed", remedy=remedy)
         return read
     if not text.startswith("@"):
@@ -72,13 +72,13 @@ PATH_FIELDS = {"file": "file_path", "folder": "folder_path", "project": "project
 
 
 def add_path(payload: dict[str, Any], item_type: str, path: str | None) -> None:
-    """Put ``--path`` where this item type has its path, absolute and with links resolved."""
+    """Put ``--path``, absolute and with links resolved, into the path field of the item type."""
     if path is None:
         return
     field = PATH_FIELDS.get(item_type)
     if field is None:
         raise InvalidPayload(
-            f"--path: only {', '.join(PATH_FIELDS)} have one", remedy="Use --payload instead."
+            f"--path: only {', '.join(PATH_FIELDS)} jobs have a path", remedy="Use --payload instead."
         )
     if field in payload:
         raise InvalidPayload(f"--path: the payload has {field!r} already", remedy="Leave out one of them.")
@@ -89,11 +89,13 @@ def add_path(payload: dict[str, Any], item_type: str, path: str | None) -> None:
 
 
 def add_text(payload: dict[str, Any], item_type: str, text: str | None) -> None:
-    """Put ``--text`` where a note has its text."""
+    """Put ``--text`` into the text field of a note."""
     if text is None:
         return
     if item_type != "content":
-        raise InvalidPayload("--text: only content has one", remedy="Use --payload or --path instead.")
+        raise InvalidPayload(
+            "--text: only content jobs have a text", remedy="Use --payload or --path instead."
+        )
     if "content" in payload:
         raise InvalidPayload("--text: the payload has 'content' already", remedy="Leave out one of them.")
     payload["content"] = text

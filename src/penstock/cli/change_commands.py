@@ -11,7 +11,7 @@ import click
 
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.output import emit, emit_json, printable, table
-from penstock.cli.session import Session, json_option
+from penstock.cli.session import Session
 from penstock.errors import InvalidRequest
 from penstock.service import paths
 from penstock.vocabulary import how_many
@@ -27,29 +27,27 @@ SHOWN = 20
 @click.command()
 @click.argument("old", type=click.Path())
 @click.argument("new", type=click.Path())
-@click.option("--collection", metavar="NAME", help="In this collection.")
-@click.option("--tenant", metavar="NAME", help="For this tenant.")
-@json_option
+@click.option("--collection", metavar="NAME", help="Collection of the documents.")
+@click.option("--tenant", metavar="NAME", help="Tenant who owns the documents.")
 @click.pass_obj
 def rename(session: Session, /, old: str, new: str, **where: Any) -> None:
-    """Tell the index that a file or folder has moved. Nothing is read or embedded again.
+    """Record that a file or folder was moved. No file is read or embedded again.
 
-    The move itself is yours to make, before or after; what the disk says when the job runs is what counts.
+    Move the file yourself, before or after. The job compares both paths with the disk when it runs.
     """
-    # What is known under the old name is known by that name, whatever it leads to by now.
+    # The catalog knows the old path by its name, even if that is a link to somewhere else by now.
     moved = {"old_path": paths.shown(old), "new_path": paths.real(new)}
     folder = Path(new).is_dir() or Path(old).is_dir()
-    _submit(session, _asked("rename", "update", moved | {"is_folder": folder}, where))
+    _submit(session, _submission("rename", "update", moved | {"is_folder": folder}, where))
 
 
 @click.command()
 @click.argument("path_or_id", metavar="PATH|ID")
-@click.option("--collection", metavar="NAME", help="In this collection.")
-@click.option("--tenant", metavar="NAME", help="For this tenant.")
-@json_option
+@click.option("--collection", metavar="NAME", help="Collection of the documents.")
+@click.option("--tenant", metavar="NAME", help="Tenant who owns the documents.")
 @click.pass_obj
 def delete(session: Session, /, path_or_id: str, **where: Any) -> None:
-    """Forget a document, or everything below a folder. Files on the disk are not touched."""
+    """Remove a document or folder from the index. Files are not touched."""
     removal = session.assembly.documents.removal(
         path_or_id, tenant_id=where.get("tenant"), collection=where.get("collection")
     )
@@ -58,14 +56,13 @@ def delete(session: Session, /, path_or_id: str, **where: Any) -> None:
 
 @click.command("delete-tenant")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@json_option
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def delete_tenant(session: Session, /, name: str, yes: bool) -> None:
-    """Forget everything of a tenant. Files on the disk are not touched."""
+    """Remove all documents and jobs of a tenant. Files are not touched."""
     if not yes:
-        _confirm(f"Forget everything of tenant {printable(name)}?")
-    _submit(session, _asked("delete_tenant", "delete", {"tenant_id_to_delete": name}, {}))
+        _confirm(f"Remove all documents and jobs of tenant {printable(name)}?")
+    _submit(session, _submission("delete_tenant", "delete", {"tenant_id_to_delete": name}, {}))
 
 
 def _confirm(question: str) -> None:
@@ -75,13 +72,13 @@ def _confirm(question: str) -> None:
         if sys.stdin.isatty():
             raise
         raise InvalidRequest(
-            "this asks before it forgets, and standard input is closed or at its end", remedy="Add --yes."
+            "confirmation is required, but standard input is closed or at its end", remedy="Add --yes."
         ) from None
     if not agreed:
         raise click.Abort
 
 
-def _asked(item_type: str, op: str, payload: dict[str, Any], where: dict[str, Any]) -> Submission:
+def _submission(item_type: str, op: str, payload: dict[str, Any], where: dict[str, Any]) -> Submission:
     return {
         "item_type": item_type,
         "op": op,
@@ -97,25 +94,25 @@ def _submit(session: Session, submission: Submission) -> None:
         session.assembly.documents.refuse_another_model()
     receipt = session.assembly.jobs.submit(**submission)
     if alive:
-        _tell_queued(session, receipt)
+        _print_queued(session, receipt)
         return
     session.run_here(receipt.job_id)
     job = session.assembly.jobs.job(receipt.job_id)
-    told = job.result or {"outcome": str(job.status)}
+    result = job.result or {"outcome": str(job.status)}
     if session.as_json:
         error = {"code": job.error_code, "message": job.error_message} if job.error_code else None
         emit_json({"job_id": job.queue_id, "status": str(job.status), "result": job.result, "error": error})
     elif job.status == "done":
-        removed, because = told.get("removed"), told.get("note")
+        removed, because = result.get("removed"), result.get("note")
         what = f": {how_many(removed, 'document')}" if removed is not None else ""
-        emit(f"{told['outcome']}{what}" + (f" ({printable(because)})" if because else ""))
+        emit(f"{result['outcome']}{what}" + (f" ({printable(because)})" if because else ""))
     else:
         emit(f"{job.status}: {printable(job.error_message)} ({job.error_code})")
     if job.status != "done":
         raise SystemExit(REFUSED)
 
 
-def _tell_queued(session: Session, receipt: Receipt) -> None:
+def _print_queued(session: Session, receipt: Receipt) -> None:
     if session.as_json:
         emit_json({"job_id": receipt.job_id, "status": str(receipt.status), "result": None, "error": None})
     else:
@@ -123,20 +120,21 @@ def _tell_queued(session: Session, receipt: Receipt) -> None:
 
 
 @click.command()
-@click.option("--tenant", metavar="NAME", help="Only this tenant.")
+@click.option("--tenant", metavar="NAME", help="Check only this tenant.")
 @click.option(
-    "--fix", is_flag=True, help="Repair the catalog, and have what differs from the disk looked at."
+    "--fix",
+    is_flag=True,
+    help="Repair the catalog, and queue a job for each path that differs from the disk.",
 )
-@click.option("--checksum", is_flag=True, help="Compare contents as well: every file is read.")
-@json_option
+@click.option("--checksum", is_flag=True, help="Compare file contents as well; reads every file.")
 @click.pass_obj
 def verify(session: Session, /, tenant: str | None, fix: bool, checksum: bool) -> None:
-    """Compare documents, words, vectors and the disk, and list every difference.
+    """Compare the index with the disk and list differences.
 
-    What is gone with the folder it was found in, or cannot be looked at, --fix leaves alone: it may be on a
-    disk that is away. `penstock delete PATH` forgets it.
+    --fix leaves a path alone when its whole folder is missing or cannot be read: the disk may be unmounted.
+    Remove such documents with `penstock delete PATH`.
 
-    The exit code is 0 when there is none, or with --fix.
+    The exit code is 0 without differences, and with --fix.
     """
     verifier = session.assembly.verifier
     found = list(verifier.differences(tenant, checksum=checksum))
@@ -150,24 +148,22 @@ def verify(session: Session, /, tenant: str | None, fix: bool, checksum: bool) -
     else:
         emit(table(["path", "difference"], [(one.path or "(catalog)", one.what) for one in found[:SHOWN]]))
         if len(found) > SHOWN:
-            emit(f"… and {len(found) - SHOWN:,} more; --json has all.")
+            emit(f"… and {len(found) - SHOWN:,} more; --json lists all.")
         if repaired:
-            emit(f"{how_many(repaired, 'row')} of the catalog put right.")
+            emit(f"{how_many(repaired, 'row')} of the catalog repaired.")
         if receipts:
-            emit(f"{how_many(len(receipts), 'job')} queued to put the rest right.")
+            emit(f"{how_many(len(receipts), 'job')} queued to repair the rest.")
         if fix:
-            _tell_left_alone(found)
+            _print_left_alone(found)
         if (repaired or receipts) and not session.assembly.worker_alive():
-            emit("No worker is running here. Start one with: penstock worker")
+            emit("No worker is running. Start one with: penstock worker")
     if found and not fix:
         raise SystemExit(REFUSED)
 
 
-def _tell_left_alone(found: list[Difference]) -> None:
+def _print_left_alone(found: list[Difference]) -> None:
     left = Counter(one.left_alone for one in found if one.left_alone is not None)
     for reason, number in left.most_common(SHOWN):
         emit(f"{number:,} left alone: {printable(reason)}.")
     if left:
-        emit(
-            "When they are back, `penstock verify` finds them. To forget them for good: penstock delete PATH"
-        )
+        emit("Run `penstock verify` again when the disk is mounted, or remove them: penstock delete PATH")

@@ -5,19 +5,18 @@ from __future__ import annotations
 import click
 
 from penstock.cli.output import emit, emit_json, table
-from penstock.cli.session import Session, json_option
+from penstock.cli.session import Session
 
 
 @click.group()
 def config() -> None:
-    """Look at the settings."""
+    """Show the settings."""
 
 
 @config.command()
-@json_option
 @click.pass_obj
 def show(session: Session) -> None:
-    """Every setting, its value and where it came from. Passwords are masked."""
+    """Show every setting with its value and source. Passwords are masked."""
     from penstock.config import describe
 
     described = describe(session.settings)

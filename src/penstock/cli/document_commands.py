@@ -10,7 +10,7 @@ import click
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.job_views import spoken
 from penstock.cli.output import age, emit, emit_json, fields, printable, table
-from penstock.cli.session import Session, json_option
+from penstock.cli.session import Session
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -20,23 +20,37 @@ if TYPE_CHECKING:
 @click.group(invoke_without_command=True)
 @click.pass_context
 def documents(context: click.Context) -> None:
-    """What has been indexed; without a command, the list of it."""
+    """List and inspect indexed documents.
+
+    Without a command, the documents are listed.
+    """
     if context.invoked_subcommand is None:
         context.invoke(list_documents)
 
 
 @documents.command("list")
-@click.option("--collection", metavar="NAME", help="Only this collection.")
-@click.option("--tenant", metavar="NAME", help="Whose documents.")
-@click.option("--path", metavar="GLOB", help="Only paths that match.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many.")
-@click.option("--after", metavar="ID", default="", help="Go on after the last document of the page before.")
-@json_option
+@click.option("--collection", metavar="NAME", help="List only this collection.")
+@click.option("--tenant", metavar="NAME", help="Tenant who owns the documents.")
+@click.option("--path", metavar="GLOB", help="List only matching paths.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of documents.",
+)
+@click.option(
+    "--after",
+    metavar="ID",
+    default="",
+    help="List documents after this id, the last one of the previous page.",
+)
 @click.pass_obj
 def list_documents(
     session: Session, collection: str | None, tenant: str | None, path: str | None, limit: int, after: str
 ) -> None:
-    """Documents that a search can find."""
+    """List documents in search."""
     found = session.assembly.documents.sources(
         path=path, after=after, limit=limit + 1, collection=collection, tenant_id=tenant
     )
@@ -57,7 +71,7 @@ def list_documents(
     ]
     emit(table(["id", "pages", "chunks", "indexed", "what"], rows) if rows else "No documents.")
     if following:
-        click.echo(f"There are more: add --after {following}", err=True)
+        click.echo(f"More documents follow: add --after {following}", err=True)
 
 
 def _name(source: Source) -> str:
@@ -67,12 +81,11 @@ def _name(source: Source) -> str:
 
 @documents.command()
 @click.argument("path_or_id", metavar="PATH|ID")
-@click.option("--collection", metavar="NAME", help="Of this collection.")
-@click.option("--tenant", metavar="NAME", help="Whose document.")
-@json_option
+@click.option("--collection", metavar="NAME", help="Collection of the document.")
+@click.option("--tenant", metavar="NAME", help="Tenant who owns the document.")
 @click.pass_obj
 def show(session: Session, path_or_id: str, collection: str | None, tenant: str | None) -> None:
-    """One document and its generations."""
+    """Show one document and its generations."""
     source = session.assembly.documents.source(path_or_id, collection=collection, tenant_id=tenant)
     generations = session.assembly.documents.generations(source.source_id)
     if session.as_json:
@@ -110,12 +123,11 @@ def _facts(source: Source) -> list[tuple[str, object]]:
 
 @documents.command()
 @click.argument("path_or_id", metavar="PATH|ID")
-@click.option("--collection", metavar="NAME", help="Of this collection.")
-@click.option("--tenant", metavar="NAME", help="Whose document.")
-@json_option
+@click.option("--collection", metavar="NAME", help="Collection of the document.")
+@click.option("--tenant", metavar="NAME", help="Tenant who owns the document.")
 @click.pass_obj
 def history(session: Session, path_or_id: str, collection: str | None, tenant: str | None) -> None:
-    """What happened to a document: indexed, updated, renamed, removed. Also to one that is gone."""
+    """Show when a document was indexed, updated, renamed and removed."""
     entries = session.assembly.documents.history(path_or_id, collection=collection, tenant_id=tenant)
     if session.as_json:
         emit_json({"history": entries})
@@ -126,17 +138,23 @@ def history(session: Session, path_or_id: str, collection: str | None, tenant: s
 
 @documents.command()
 @click.argument("path_or_id", metavar="PATH|ID")
-@click.option("--collection", metavar="NAME", help="Of this collection.")
-@click.option("--tenant", metavar="NAME", help="Whose document.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Pages, at most.")
-@json_option
+@click.option("--collection", metavar="NAME", help="Collection of the document.")
+@click.option("--tenant", metavar="NAME", help="Tenant who owns the document.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of pages.",
+)
 @click.pass_obj
 def tree(session: Session, path_or_id: str, collection: str | None, tenant: str | None, limit: int) -> None:
-    """How far each phase of a document is, page by page."""
+    """Show the progress of each phase, page by page."""
     source = session.assembly.documents.source(path_or_id, collection=collection, tenant_id=tenant)
     generations = session.assembly.documents.generations(source.source_id)
     if not generations:
-        emit("No generation of it is left.")
+        emit("No generation of this document is left.")
         return
     newest = generations[0]
     pages = session.assembly.documents.pages(newest.document_id, limit=limit)
@@ -155,7 +173,7 @@ def tree(session: Session, path_or_id: str, collection: str | None, tenant: str 
         )
         for page in pages
     ]
-    emit(table(["page", "chunks", "ocr", "vector", "graphrag", "because"], rows))
+    emit(table(["page", "chunks", "ocr", "vector", "graphrag", "error"], rows))
     if len(pages) < newest.page_count:
         click.echo(f"{len(pages):,} of {newest.page_count:,} pages; --limit shows more", err=True)
 
@@ -167,21 +185,20 @@ def _phases(document: Document) -> str:
 
 @click.command()
 @click.argument("path", type=click.Path())
-@click.option("--collection", metavar="NAME", help="In this collection.")
-@click.option("--tenant", metavar="NAME", help="For this tenant.")
-@json_option
+@click.option("--collection", metavar="NAME", help="Collection of the document.")
+@click.option("--tenant", metavar="NAME", help="Tenant who owns the document.")
 @click.pass_obj
 def why(session: Session, path: str, collection: str | None, tenant: str | None) -> None:
-    """Whether a path can be found by a search, and if not, why."""
+    """Explain why search does, or does not, find a path."""
     reason = session.assembly.documents.why(path, collection=collection, tenant_id=tenant)
     if session.as_json:
         emit_json(reason)
         return
     facts: list[tuple[str, object]] = [
         ("Path", reason.path),
-        ("Verdict", reason.verdict),
-        ("Because", reason.cause),
-        ("What to do", reason.remedy),
+        ("State", reason.verdict),
+        ("Reason", reason.cause),
+        ("Remedy", reason.remedy),
         ("Job", reason.job_id),
     ]
     facts += [("Missing", part) for part in reason.missing]
@@ -191,26 +208,25 @@ def why(session: Session, path: str, collection: str | None, tenant: str | None)
             (one.verdict, _shortened(os.path.relpath(one.path, reason.path)), one.cause)
             for one in reason.below
         ]
-        emit("\n" + table(["", "below it", "because"], rows))
+        emit("\n" + table(["state", "path", "reason"], rows))
 
 
 def _shortened(path: str, longest: int = 80) -> str:
-    """The beginning and the end: the cause beside it must stay in sight."""
+    """The start and the end of a long path, so that the cause beside it stays in sight."""
     half = longest // 2
     return path if len(path) <= longest else f"{path[:half]}…{path[-half:]}"
 
 
 @click.command()
 @click.argument("text")
-@click.option("--tag", metavar="TAG", help="Where it belongs, such as mill/water.")
-@click.option("--collection", metavar="NAME", help="Where it goes.")
-@click.option("--tenant", metavar="NAME", help="Whose note it is.")
+@click.option("--tag", metavar="TAG", help="Tag of the note, such as mill/water.")
+@click.option("--collection", metavar="NAME", help="Collection of the note.")
+@click.option("--tenant", metavar="NAME", help="Tenant who owns the note.")
 @click.option("--update", metavar="ID", help="Replace the note with this id.")
-@click.option("--delete", is_flag=True, help="Forget the note with this text, or this id.")
-@json_option
+@click.option("--delete", is_flag=True, help="Remove the note with this text or id.")
 @click.pass_obj
 def note(session: Session, /, text: str, **given: Any) -> None:
-    """Keep a note and make it searchable.
+    """Add a note to the index.
 
     \b
     penstock note "The gate sticks when it freezes." --tag mill/gate

@@ -1,4 +1,4 @@
-"""What the exit code of ``penstock`` means. docs/reference/exit-codes.md says the same."""
+"""Exit codes of ``penstock`` and their meanings, as in docs/reference/exit-codes.md."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ PIPE_CLOSED = 141
 
 EXIT_CODES: dict[int, str] = {
     OK: "Done.",
-    REFUSED: "The request was refused, or one of several was; nothing of a refused request was written.",
-    USAGE: "The command line could not be understood; of `ingest submit`: Redis did not take the job.",
+    REFUSED: "The request, or one of several, was refused; a refused request writes nothing.",
+    USAGE: "The command line is wrong; for `ingest submit`: Redis did not accept the job.",
     3: "The configuration cannot be used.",
-    4: "No job has this id, or several begin with it.",
-    5: "The job is not in a state that allows this.",
+    4: "No job has this id, or several ids begin with it.",
+    5: "The status of the job does not allow this.",
     6: "The queue is full. Try again later.",
     7: "The store cannot be reached, written or read, or is damaged.",
     INTERRUPTED: "Interrupted from the keyboard.",
-    PIPE_CLOSED: "Whoever was reading the output has gone, as in `penstock queue list | head`.",
+    PIPE_CLOSED: "The reader of the output has ended, as in `penstock queue list | head`.",
 }
 
 _BY_ERROR: tuple[tuple[type[errors.PenstockError], int], ...] = (
@@ -35,4 +35,4 @@ _BY_ERROR: tuple[tuple[type[errors.PenstockError], int], ...] = (
 
 
 def exit_code(error: errors.PenstockError) -> int:
-    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), REFUSED)
+    return next((code for error_class, code in _BY_ERROR if isinstance(error, error_class)), REFUSED)

@@ -10,7 +10,7 @@ import click
 from penstock.cli import queue_inspect
 from penstock.cli.job_views import stats_as_json
 from penstock.cli.output import emit, emit_json, fields, table
-from penstock.cli.session import Session, json_option
+from penstock.cli.session import Session
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -21,12 +21,21 @@ WATCH_S = 3.0
 
 @click.command()
 @click.argument("job_id", metavar="[ID]", required=False)
-@click.option("--watch", is_flag=True, help="Look again every 3 seconds, until Ctrl-C or the job's end.")
-@click.option("--limit", type=click.IntRange(1, 999), default=20, show_default=True, help="At most so many.")
-@json_option
+@click.option("--watch", is_flag=True, help="Refresh every 3 seconds until Ctrl-C or the end of the job.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 999),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of jobs.",
+)
 @click.pass_context
 def jobs(context: click.Context, job_id: str | None, watch: bool, limit: int) -> None:
-    """Jobs that somebody asked for, newest first; with an ID one of them in full."""
+    """List submitted jobs, or show one.
+
+    Jobs are listed newest first, without the child jobs they expanded into.
+    """
     session = context.find_object(Session)
     assert session is not None
     while True:
@@ -43,11 +52,10 @@ def jobs(context: click.Context, job_id: str | None, watch: bool, limit: int) ->
 
 
 @click.command()
-@click.option("--tenant", metavar="NAME", help="Only this tenant's documents.")
-@json_option
+@click.option("--tenant", metavar="NAME", help="Count only this tenant's documents.")
 @click.pass_obj
 def status(session: Session, tenant: str | None) -> None:
-    """The queue, the documents, and who works."""
+    """Show job counts, documents and workers."""
     stats, overview = session.assembly.jobs.stats(), session.assembly.documents.overview(tenant)
     if session.as_json:
         emit_json(
@@ -62,7 +70,7 @@ def status(session: Session, tenant: str | None) -> None:
     emit("")
     _print_documents(overview, session.settings.embedder)
     if not session.assembly.worker_alive() and stats.by_status.get("pending"):
-        emit("\nNo worker is running here. Start one with: penstock worker")
+        emit("\nNo worker is running. Start one with: penstock worker")
 
 
 def _print_documents(overview: Overview, embedder: str) -> None:
@@ -73,8 +81,11 @@ def _print_documents(overview: Overview, embedder: str) -> None:
     header = ["tenant", "collection", "branch", "documents", "chunks", "partial"]
     emit(table(header, rows) if rows else "No documents yet. Try: penstock index FOLDER")
     open_tasks = [
-        (kind.replace("_", " "), ", ".join(f"{number:,} {word}" for word, number in counts.items() if number))
-        for kind, counts in overview.tasks.items()
+        (
+            task_type.replace("_", " "),
+            ", ".join(f"{number:,} {word}" for word, number in counts.items() if number),
+        )
+        for task_type, counts in overview.tasks.items()
         if any(counts.get(word) for word in ("pending", "processing", "failed"))
     ]
     if open_tasks:
@@ -83,13 +94,13 @@ def _print_documents(overview: Overview, embedder: str) -> None:
 
 
 def _print_models(overview: Overview, embedder: str) -> None:
-    """Only while there is something to be said of them."""
+    """Print the models only when they differ from the settings or from each other."""
     model = overview.model
     facts: list[tuple[str, object]] = []
     if model is not None and overview.tenants and not model.startswith(f"{embedder}-"):
-        facts.append(("Model", f"{model}; the settings here say {embedder}, which would index nothing"))
+        facts.append(("Model", f"{model}; the settings name {embedder}, so this host cannot index"))
     for space, chunks in overview.spaces.items():
         if model is not None and space != model:
-            facts.append(("Former model", f"{how_many(chunks, 'chunk')} still of {space}: penstock rebuild"))
+            facts.append(("Former model", f"{space}: {how_many(chunks, 'chunk')} left; run penstock rebuild"))
     if facts:
         emit("\n" + fields(facts))

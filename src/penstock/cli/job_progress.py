@@ -1,4 +1,4 @@
-"""Watching one job until it ends: a line with progress and time left, on a terminal only."""
+"""Progress of one job: a live line with counts and time left, on a terminal only."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LOOK_S = 0.2
 SAMPLE_S = 2.0
 COUNT_S = 0.5
 SAMPLED = 500
-"""Open files whose sizes are looked at to say how much is left."""
+"""Pending files whose sizes are read to estimate the work left."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobSample:
-    """What a moment's look at a job showed."""
+    """Progress of a job at one moment."""
 
     ended: bool
     walking: bool
@@ -42,7 +42,7 @@ class JobSample:
 
     @property
     def share(self) -> float | None:
-        """Of the work, by size where sizes are known; None while nobody knows how much there is."""
+        """Share of the work done, by size where sizes are known; None while the total is unknown."""
         if self.walking or not self.files:
             return None
         if self.bytes_total:
@@ -51,7 +51,7 @@ class JobSample:
 
 
 class JobProgress:
-    """Looks at a job now and then. ``jobs`` is its own handle: a display runs in a thread of its own."""
+    """Samples a job. ``jobs`` needs a separate connection, because the display runs in another thread."""
 
     def __init__(self, jobs: Jobs, job_id: str, documents: Documents) -> None:
         self._jobs = jobs
@@ -63,13 +63,13 @@ class JobProgress:
         self._mean_size = 0.0
         self._sample_at = 0.0
 
-    def look(self) -> JobSample:
+    def sample(self) -> JobSample:
         job = self._jobs.job(self._job_id)
         counts = (job.progress or {}).get("counts", {})
         files = sum(counts.get(name, 0) for name in ("changed", "added", "vanished"))
         walking = not job.ended and not job.waiting
         if not walking and job.children_open and time.monotonic() > self._sample_at:
-            self._sample(job)
+            self._estimate_sizes(job)
         if time.monotonic() > self._count_at:
             self._count(job.tenant_id)
         return JobSample(
@@ -86,7 +86,7 @@ class JobProgress:
         )
 
     def _count(self, tenant_id: str) -> None:
-        """Pages and chunks published since the first look. Counting reads every source: now and then."""
+        """Count pages and chunks published since the first sample. Rarely: counting reads every source."""
         began = time.monotonic()
         held = self._documents.overview(tenant_id).tenants
         now = (sum(each.pages for each in held), sum(each.chunks for each in held))
@@ -95,8 +95,8 @@ class JobProgress:
         took = time.monotonic() - began
         self._count_at = time.monotonic() + max(COUNT_S, took * 50)
 
-    def _sample(self, job: Job) -> None:
-        """The mean size of what is still to do, from the end of the line: large files may come last."""
+    def _estimate_sizes(self, job: Job) -> None:
+        """Estimate the mean size of pending files from the last ones: large files may come last."""
         open_ones = self._jobs.jobs(
             status=["pending", "running"], parent_id=job.queue_id, newest_first=True, limit=SAMPLED
         )
@@ -111,12 +111,12 @@ def _message(job: Job, counts: dict[str, Any]) -> str:
     if counts:
         seen = how_many(counts.get("seen", 0), "file")
         return f"walking: {seen} seen, {counts.get('skipped', 0):,} skipped"
-    return "waiting for its turn" if job.status == "pending" else "reading"
+    return "waiting for a worker" if job.status == "pending" else "reading"
 
 
 @contextmanager
-def shown(follower: JobProgress, title: str) -> Iterator[None]:
-    """A live line on standard error while the block runs; only on a terminal."""
+def shown_live(follower: JobProgress, title: str) -> Iterator[None]:
+    """Show a live line on standard error while the block runs; only on a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -138,27 +138,27 @@ def _show(follower: JobProgress, title: str, over: Callable[[float], bool]) -> N
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
-        TextColumn("{task.fields[said]}", markup=False),
+        TextColumn("{task.fields[text]}", markup=False),
         TimeElapsedColumn(),
     )
     began: float | None = None
     with Progress(*columns, console=Console(stderr=True), transient=True) as display:
-        line = display.add_task(printable(title), total=None, said="")
+        line = display.add_task(printable(title), total=None, text="")
         while True:
-            seen = follower.look()
+            seen = follower.sample()
             if seen.share is not None and began is None:
                 began = time.monotonic()
             display.update(
                 line,
                 total=None if seen.share is None else 1.0,
                 completed=seen.share or 0.0,
-                said=_said(seen, began),
+                text=_line_text(seen, began),
             )
             if seen.ended or over(LOOK_S):
                 return
 
 
-def _said(seen: JobSample, began: float | None) -> str:
+def _line_text(seen: JobSample, began: float | None) -> str:
     if seen.share is None or began is None:
         return seen.message
     parts = [f"{seen.done:,} of {how_many(seen.files, 'file')}"]

@@ -1,4 +1,4 @@
-"""The service's answers in the words and shapes of the command line."""
+"""Jobs and statistics in the words and JSON shapes of the command line."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ _JSON_COLUMNS = ("payload_json", "progress_json", "result_json", "history_json",
 
 
 def spoken(status: str) -> str:
+    """The command line's word for a status."""
     return vocabulary.speak(status, "cli")
 
 
@@ -30,14 +31,14 @@ def status_and_held(job: Job) -> str:
 
 
 def target(job: Job) -> str:
-    """What the job is about, in one line."""
+    """The path, function or text a job works on, in one line."""
     payload = job.payload
     found = next((str(payload[field]) for field in _TARGETS if payload.get(field)), "")
     return " ".join(found.split()) if len(found) <= 200 else " ".join(found[:200].split()) + "…"
 
 
 def job_as_json(job: Job) -> dict[str, Any]:
-    """All columns, their JSON texts as values, the status in the command line's word."""
+    """All columns of a job: JSON texts decoded, the status in the command line's word."""
     import msgspec
 
     columns = {name: getattr(job, name) for name in job.__struct_fields__}

@@ -1,4 +1,4 @@
-"""The ``penstock`` command. Heavy packages are imported by what needs them, never for ``--help``."""
+"""The ``penstock`` command. Commands import heavy packages when they run, never for ``--help``."""
 
 from __future__ import annotations
 
@@ -10,31 +10,29 @@ from penstock.cli import (
     change_commands,
     config_commands,
     document_commands,
-    gateway,
     index,
-    ingest,
     job_commands,
     queue_commands,
     queue_manage,
     rebuild,
+    redis_commands,
     search,
     worker,
 )
 from penstock.cli.exit_codes import INTERRUPTED
-from penstock.cli.global_options import add_global_options
-from penstock.cli.session import Session
-from penstock.cli.streams import mend_standard_streams, told
+from penstock.cli.session import JSON_HELP, Session, add_global_options
+from penstock.cli.streams import mend_standard_streams, print_error
 from penstock.errors import PenstockError
 
 
 class Root(click.Group):
-    """Turns what went wrong into one line and an exit code, wherever below it was raised."""
+    """Prints an error raised in any command as one line, and ends with its exit code."""
 
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:
         try:
             return super().make_context(*arguments, **more)
-        except OSError as error:  # while it wrote its help
-            code = told(error, as_json=False)
+        except OSError as error:  # while help was written
+            code = print_error(error, as_json=False)
             if code is None:
                 raise
             raise SystemExit(code) from None
@@ -44,7 +42,7 @@ class Root(click.Group):
             return super().invoke(ctx)
         except (PenstockError, OSError, ImportError) as error:
             session = ctx.find_object(Session)
-            code = told(error, as_json=session is not None and session.as_json)
+            code = print_error(error, as_json=session is not None and session.as_json)
             if code is None:
                 raise
             ctx.exit(code)
@@ -54,17 +52,18 @@ class Root(click.Group):
 
 
 @click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--state", metavar="DIR", help="Directory with the state, instead of PENSTOCK_STATE.")
-@click.option("--url", metavar="URL", help="Store of the queue, instead of PENSTOCK_URL.")
-@click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for programs.")
+@click.option("--state", metavar="DIR", help="State directory; overrides PENSTOCK_STATE.")
+@click.option("--url", metavar="URL", help="URL of the queue; overrides PENSTOCK_URL.")
+@click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
 @click.version_option(package_name="penstock", message="penstock %(version)s")
 @click.pass_context
 def cli(context: click.Context, state: str | None, url: str | None, as_json: bool) -> None:
-    """A durable queue for everything that should become searchable.
+    """Index files, folders and notes, search them, and run background jobs.
 
-    Without --url and --state the queue is an SQLite file in the state directory; `penstock config show` says
-    where. These options may also stand after the command. Exit codes: 0 done, 1 refused, 2 usage,
-    3 configuration, 4 not found, 5 conflict, 6 queue full, 7 store.
+    Without --url and --state the queue is an SQLite file in the state directory; `penstock config show`
+    prints its path. Global options may also follow the command.
+
+    Exit codes: 0 done, 1 refused, 2 usage, 3 configuration, 4 not found, 5 conflict, 6 queue full, 7 store.
     """
     session = Session()
     session.overrides.update(url=url, state_dir=state)
@@ -90,8 +89,8 @@ for command in (
     queue_manage.retry,
     queue_commands.queue,
     worker.worker,
-    gateway.gateway,
-    ingest.ingest,
+    redis_commands.gateway,
+    redis_commands.ingest,
     config_commands.config,
 ):
     cli.add_command(command)

@@ -1,4 +1,4 @@
-"""What goes to the terminal: tables and fields for people, JSON for programs, one line for an error."""
+"""Output: tables and fields for people, JSON for programs, one line for an error."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ import click
 from penstock import clock
 from penstock.cli.exit_codes import PIPE_CLOSED
 from penstock.errors import OutputFailed, PenstockError
-from penstock.log_output import escape_control
+from penstock.process_start import escape_control
 
 WIDE = 100_000
-"""Columns of what is no terminal: programs and files want whole values, not lines that fit."""
+"""Line width where the output is not a terminal: files and programs want whole values."""
 
 STYLES = {"pending": "yellow", "running": "cyan", "done": "green", "failed": "red", "cancelled": "magenta"}
 
 
 def emit(text: str) -> None:
-    """The only way to standard output."""
+    """Print to standard output. Every command prints through this function."""
     try:
         click.echo(text)
         sys.stdout.flush()
@@ -37,7 +37,7 @@ def emit(text: str) -> None:
 
 
 def drop_output() -> None:
-    """Give up standard output: Python flushes it once more at exit, which must not complain either."""
+    """Send standard output to /dev/null, so that the flush at exit raises nothing."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -58,12 +58,12 @@ def emit_error(error: PenstockError, *, as_json: bool) -> None:
 
 
 def printable(value: object) -> str:
-    """One line without control characters: what was queued must not be able to drive the terminal."""
+    """One line without control characters: queued text must not drive the terminal."""
     return "" if value is None else escape_control(str(value))
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Aligned columns. On a terminal the last one is cut to fit, and a status has its colour."""
+    """Aligned columns. On a terminal the last one is cut to fit, and statuses are coloured."""
     from rich.table import Table
     from rich.text import Text
 
@@ -80,7 +80,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> str:
-    """Names and values below each other; what has no value is left out."""
+    """Names and values, one pair a line; pairs without a value are left out."""
     from rich.table import Table
     from rich.text import Text
 
@@ -109,17 +109,18 @@ def _rendered(grid: Any) -> str:
 
 
 def age(moment: datetime | None) -> str:
-    """How long ago, or how far ahead, in the unit a person would say."""
+    """Time since a moment, or until it, in one unit: ``5 min ago``, ``in 2 h``."""
     if moment is None:
         return ""
     seconds = (clock.now() - moment).total_seconds()
-    spoken = span(abs(seconds))
-    if spoken == "0 s":
+    distance = span(abs(seconds))
+    if distance == "0 s":
         return "now"
-    return f"in {spoken}" if seconds < 0 else f"{spoken} ago"
+    return f"in {distance}" if seconds < 0 else f"{distance} ago"
 
 
 def span(seconds: float) -> str:
+    """A duration in one unit, rounded down: ``90 s`` is ``1 min``."""
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size or (unit != "d" and seconds >= size):
             return f"{seconds // size:.0f} {unit}"

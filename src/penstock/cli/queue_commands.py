@@ -1,23 +1,130 @@
-"""``penstock queue``: the group; its commands stand in the modules imported here."""
+"""``penstock queue``: the group of commands, and ``queue add``."""
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
 import click
 
-from penstock.cli import ingest, queue_add, queue_inspect, queue_manage
+from penstock.cli import queue_inspect, queue_manage, redis_commands
+from penstock.cli.arguments import add_path, add_text, duration, read_payload
+from penstock.cli.job_views import receipt_as_json
+from penstock.cli.output import age, emit, emit_json
+from penstock.cli.session import Session
+
+if TYPE_CHECKING:
+    from penstock.service.responses import Receipt
+
+
+class AddOptions(TypedDict):
+    """The options of ``queue add`` as click passes them."""
+
+    payload: str | None
+    path: str | None
+    text: str | None
+    tenant: str | None
+    collection: str | None
+    branch: str
+    priority: int | None
+    run_at: str | None
+    delay: timedelta | None
+    force: bool
+    key: str | None
+    job_id: str | None
+
+
+@click.command()
+@click.argument("item_type")
+@click.argument("op")
+@click.option("--payload", metavar="JSON", help="Payload as JSON, @FILE, or - for standard input.")
+@click.option("--path", metavar="PATH", help="Path of a file, folder or project; made absolute.")
+@click.option("--text", metavar="TEXT", help="Text of a content job.")
+@click.option("--tenant", metavar="NAME", help="Tenant who owns the job.")
+@click.option("--collection", metavar="NAME", help="Collection for the result.")
+@click.option("--branch", metavar="NAME", default="main", show_default=True, help="Branch of the documents.")
+@click.option(
+    "--priority",
+    type=int,
+    metavar="0-10",
+    help="Priority; 10 is claimed first. Default: by item type, else 9.",
+)
+@click.option("--run-at", metavar="TIME", help="Earliest start, such as 2026-01-31T12:00:00Z.")
+@click.option(
+    "--delay",
+    metavar="DURATION",
+    callback=duration,
+    help="Time until the earliest start: 90s, 5m, 2h, 7d.",
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Add the job even if the same one is pending or running; index unchanged files again.",
+)
+@click.option(
+    "--key",
+    metavar="TEXT",
+    help="Key of a function call: while a job with this key is live, it is not added again.",
+)
+@click.option("--id", "job_id", metavar="ID", help="Job id of your own; by default a new one.")
+@click.pass_obj
+def add(session: Session, item_type: str, op: str, **options: Unpack[AddOptions]) -> None:
+    """Add one job to the queue.
+
+    \b
+    penstock queue add file ingest --path report.pdf
+    penstock queue add content ingest --text "The mill runs at dawn."
+    penstock queue add folder ingest --path docs --payload '{"patterns": ["*.md"]}'
+    penstock queue add function run --payload @call.json --delay 5m
+    """
+    payload = read_payload(options["payload"])
+    add_path(payload, item_type, options["path"])
+    add_text(payload, item_type, options["text"])
+    receipt = session.assembly.jobs.submit(
+        item_type=item_type,
+        op=op,
+        payload=payload,
+        tenant_id=options["tenant"],
+        collection=options["collection"],
+        branch=options["branch"],
+        priority=options["priority"],
+        run_at=options["run_at"],
+        delay=options["delay"],
+        force=options["force"],
+        key=options["key"],
+        job_id=options["job_id"],
+    )
+    if session.as_json:
+        emit_json(receipt_as_json(receipt))
+    else:
+        emit(_confirmation(receipt))
+        if item_type == "function":
+            click.echo("Run it with a worker of its application: penstock worker --app MODULE:NAME", err=True)
+
+
+def _confirmation(receipt: Receipt) -> str:
+    # The message about a duplicate names the job already.
+    lines = [receipt.message if receipt.dedupe_hit else f"{receipt.message}: {receipt.job_id}"]
+    if receipt.queue_position is not None:
+        lines.append(f"Queue position: {receipt.queue_position + 1:,} of {receipt.queue_length:,}")
+    elif receipt.run_at is not None:
+        lines.append(f"Not before {receipt.run_at:%Y-%m-%d %H:%M:%S} UTC ({age(receipt.run_at)})")
+    elif receipt.dedupe_hit:
+        lines.append(f"Run {receipt.run} of that job does the work.")
+    return "\n".join(lines)
 
 
 @click.group()
 def queue() -> None:
-    """Put jobs into the queue, look at them, change their course."""
+    """Add, inspect and manage jobs."""
 
 
 for command in (
-    queue_add.add,
+    add,
     queue_inspect.list_jobs,
     queue_inspect.show,
     queue_inspect.stats,
-    ingest.queue_status,
+    redis_commands.queue_status,
     queue_manage.cancel,
     queue_manage.retry,
     queue_manage.purge,

@@ -17,7 +17,7 @@ from penstock.cli.job_views import (
     target,
 )
 from penstock.cli.output import age, emit, emit_json, fields, span, table
-from penstock.cli.session import Session, json_option
+from penstock.cli.session import Session
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -28,14 +28,23 @@ if TYPE_CHECKING:
 
 @click.command("list")
 @click.option(
-    "--status", multiple=True, metavar="STATUS", help="Only this status; repeat, or join by commas."
+    "--status",
+    multiple=True,
+    metavar="STATUS",
+    help="List only this status; may be repeated or joined by commas.",
 )
-@click.option("--tenant", metavar="NAME", help="Only this tenant.")
-@click.option("--collection", metavar="NAME", help="Only this collection.")
-@click.option("--type", "item_type", metavar="TYPE", help="Only this item type.")
-@click.option("--limit", type=click.IntRange(1, 999), default=20, show_default=True, help="At most so many.")
-@click.option("--after", metavar="ID", help="Go on after the last job of the page before.")
-@json_option
+@click.option("--tenant", metavar="NAME", help="List only this tenant.")
+@click.option("--collection", metavar="NAME", help="List only this collection.")
+@click.option("--type", "item_type", metavar="TYPE", help="List only this item type.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 999),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of jobs.",
+)
+@click.option("--after", metavar="ID", help="List jobs after this id, the last one of the previous page.")
 @click.pass_obj
 def list_jobs(
     session: Session,
@@ -46,7 +55,7 @@ def list_jobs(
     limit: int,
     after: str | None,
 ) -> None:
-    """Jobs, newest first."""
+    """List jobs, newest first."""
     found = session.assembly.jobs.jobs(
         status=all_words(status) or None,
         tenant_id=tenant,
@@ -62,7 +71,7 @@ def list_jobs(
         return
     print_jobs(session, page)
     if following:
-        click.echo(f"There are more: add --after {following}", err=True)
+        click.echo(f"More jobs follow: add --after {following}", err=True)
 
 
 def print_jobs(session: Session, page: list[Job]) -> None:
@@ -74,7 +83,7 @@ def print_jobs(session: Session, page: list[Job]) -> None:
 
 def _listed(page: list[Job], settings: Settings) -> str:
     usual = (settings.tenant_id, settings.collection)
-    # Where there is only one tenant and collection, a column of its name would only push the rest out.
+    # With one tenant and collection, a column for them would only take space.
     others = any((job.tenant_id, job.collection) != usual for job in page)
     rows = [
         (
@@ -91,12 +100,11 @@ def _listed(page: list[Job], settings: Settings) -> str:
 
 @click.command()
 @click.argument("job_id", metavar="ID")
-@json_option
 @click.pass_obj
 def show(session: Session, job_id: str) -> None:
-    """One job, why it is not running, and what happened to it.
+    """Show one job, why it is waiting, and its history.
 
-    ID is an id, or any prefix that only one id has.
+    ID is a job id or a unique prefix of one.
     """
     details = session.assembly.jobs.details(job_id)
     if session.as_json:
@@ -128,13 +136,13 @@ def _facts(details: Details) -> Iterator[tuple[str, object]]:
         yield "Children", f"{job.children_open:,} open, {job.children_failed:,} failed"
     yield "Progress", job.progress_json
     yield "Result", job.result_json
-    yield "Follow-up", "asked for again while it ran; one more run follows" if job.followup_json else None
+    yield "Follow-up", "submitted again while it ran; one more run follows" if job.followup_json else None
     yield "Metadata", _own_metadata(job)
     yield "Payload", _shortened(job.payload_json)
 
 
 def _own_metadata(job: Job) -> str | None:
-    """What the caller gave; the time of the request is told above."""
+    """Metadata of the caller, without the time of the request."""
     import msgspec
 
     given = {key: value for key, value in msgspec.json.decode(job.metadata).items() if key != "asked_at"}
@@ -142,14 +150,15 @@ def _own_metadata(job: Job) -> str | None:
 
 
 def _shortened(text: str, longest: int = 400) -> str:
-    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters; --json has all)"
+    return (
+        text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters; --json prints all)"
+    )
 
 
 @click.command()
-@json_option
 @click.pass_obj
 def stats(session: Session) -> None:
-    """How many jobs stand where, what is paused, and who works."""
+    """Show job counts by status, pauses and workers."""
     found = session.assembly.jobs.stats()
     if session.as_json:
         emit_json(stats_as_json(found))
@@ -172,7 +181,7 @@ def print_stats(found: Stats) -> None:
 
 def _circumstances(found: Stats) -> Iterator[tuple[str, object]]:
     if not found.exact:
-        yield "Counts", "above 1,000 estimated from a sample"
+        yield "Counts", "numbers above 1,000 are estimates"
     held = [f"{number:,} by {reason}" for reason, number in found.by_held.items() if number]
     yield "Held", ", ".join(held)
     yield "Oldest pending", age(found.oldest_pending_at)

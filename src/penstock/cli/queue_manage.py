@@ -13,19 +13,18 @@ from penstock.cli.arguments import all_words, duration
 from penstock.cli.exit_codes import REFUSED, exit_code
 from penstock.cli.job_views import spoken
 from penstock.cli.output import emit, emit_error, emit_json, span
-from penstock.cli.session import Command, Session, json_option
+from penstock.cli.session import Command, Session
 from penstock.errors import InvalidRequest, PenstockError
 from penstock.vocabulary import how_many
 
 
 @click.command()
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@json_option
 @click.pass_context
 def cancel(context: click.Context, ids: tuple[str, ...]) -> None:
-    """Stop jobs, and the jobs they expanded into.
+    """Cancel jobs and their child jobs.
 
-    A pending job is cancelled at once; a running one is asked to stop at its next checkpoint.
+    A pending job is cancelled at once. A running job stops at its next checkpoint.
     """
     session = context.find_object(Session)
     assert session is not None
@@ -40,11 +39,10 @@ def cancel(context: click.Context, ids: tuple[str, ...]) -> None:
 
 @click.command()
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("--all-failed", is_flag=True, help="Every failed job that matches the options below.")
-@click.option("--tenant", metavar="NAME", help="With --all-failed: only this tenant.")
-@click.option("--collection", metavar="NAME", help="With --all-failed: only this collection.")
-@click.option("--type", "item_type", metavar="TYPE", help="With --all-failed: only this item type.")
-@json_option
+@click.option("--all-failed", is_flag=True, help="Retry every failed job that matches the options below.")
+@click.option("--tenant", metavar="NAME", help="With --all-failed: retry only this tenant.")
+@click.option("--collection", metavar="NAME", help="With --all-failed: retry only this collection.")
+@click.option("--type", "item_type", metavar="TYPE", help="With --all-failed: retry only this item type.")
 @click.pass_context
 def retry(
     context: click.Context,
@@ -54,10 +52,10 @@ def retry(
     collection: str | None,
     item_type: str | None,
 ) -> None:
-    """Put failed or cancelled jobs back, with all their retries.
+    """Retry failed or cancelled jobs.
 
-    Of a folder only the files that failed are done again, of a document only the pages and chunks that did; a
-    job that left a document partial counts as failed here.
+    A retried job has all its retries again. For a folder only the failed files run again, for a document only
+    the failed pages and chunks. A job that left a partial document counts as failed.
     """
     session = context.find_object(Session)
     assert session is not None
@@ -73,7 +71,7 @@ def retry(
                 "job_id": job.queue_id,
                 "status": spoken(job.status),
                 "run": job.run,
-            }, f"{job.queue_id}: put back"
+            }, f"{job.queue_id}: queued again"
 
         _each(context, session, ids, one)
         return
@@ -81,9 +79,9 @@ def retry(
     if session.as_json:
         emit_json({"retried": answer.retried, "twins": answer.twins})
         return
-    emit(f"{how_many(answer.retried, 'job')} put back")
+    emit(f"{how_many(answer.retried, 'job')} queued again")
     for job_id, twin in answer.twins.items():
-        emit(f"{job_id}: left alone, live job {twin} does the same or holds its lock")
+        emit(f"{job_id}: not retried, live job {twin} has the same key or holds its lock")
 
 
 def _each(
@@ -92,24 +90,24 @@ def _each(
     ids: tuple[str, ...],
     one: Callable[[str], tuple[dict[str, Any], str]],
 ) -> None:
-    """One after the other. A refusal does not stop the rest; the first one's exit code is answered."""
+    """Run one call per id. A refusal does not stop the rest; the first refusal gives the exit code."""
     records: list[dict[str, Any]] = []
     refused: list[PenstockError] = []
     for job_id in ids:
         try:
-            record, told = one(job_id)
+            record, line = one(job_id)
         except PenstockError as error:
             if len(ids) == 1:
                 raise
             refused.append(error)
             records.append({"id": job_id, "error": {"code": error.code, "message": error.message}})
-            told = ""
+            line = ""
             if not session.as_json:
                 emit_error(error, as_json=False)
         else:
             records.append(record)
-        if told and not session.as_json:
-            emit(told)
+        if line and not session.as_json:
+            emit(line)
     if session.as_json:
         emit_json(records[0] if len(ids) == 1 else records)
     if refused:
@@ -122,20 +120,19 @@ def _each(
     multiple=True,
     metavar="STATUS",
     required=True,
-    help="Which jobs: done, failed, cancelled; repeat, or join by commas.",
+    help="Status to remove: done, failed or cancelled; may be repeated or joined by commas.",
 )
 @click.option(
     "--older-than",
     metavar="DURATION",
     default="0s",
     callback=duration,
-    help="Only what ended longer ago: 12h, 7d.",
+    help="Remove only jobs that ended longer ago: 12h, 7d.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@json_option
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def purge(session: Session, status: tuple[str, ...], older_than: timedelta, yes: bool) -> None:
-    """Remove ended jobs for good, their children with them."""
+    """Remove ended jobs and their child jobs for good."""
     words = all_words(status)
     if not yes and not _agreed(words, older_than):
         emit("Nothing was removed.")
@@ -150,7 +147,7 @@ def purge(session: Session, status: tuple[str, ...], older_than: timedelta, yes:
 def _agreed(words: list[str], older_than: timedelta) -> bool:
     if not sys.stdin.isatty():
         raise InvalidRequest(
-            "purge asks before it removes, and nobody is there to answer", remedy="Add --yes."
+            "confirmation is required, but standard input is not a terminal", remedy="Add --yes."
         )
     since = f" that ended more than {span(older_than.total_seconds())} ago" if older_than else ""
     return click.confirm(f"Remove all {' and '.join(words)} jobs{since} for good?", err=True)
@@ -158,9 +155,9 @@ def _agreed(words: list[str], older_than: timedelta) -> bool:
 
 def _scope_options(command: Command) -> Command:
     for option in (
-        click.option("--all", "everything", is_flag=True, help="Everything."),
-        click.option("--collection", metavar="NAME", help="This collection, of one tenant or of all."),
-        click.option("--tenant", metavar="NAME", help="This tenant."),
+        click.option("--all", "everything", is_flag=True, help="All tenants and collections."),
+        click.option("--collection", metavar="NAME", help="Collection, of --tenant or of all tenants."),
+        click.option("--tenant", metavar="NAME", help="Tenant."),
     ):
         command = option(command)
     return command
@@ -168,10 +165,9 @@ def _scope_options(command: Command) -> Command:
 
 @click.command()
 @_scope_options
-@json_option
 @click.pass_obj
 def pause(session: Session, tenant: str | None, collection: str | None, everything: bool) -> None:
-    """Stop claiming from a tenant, a collection, or both together. What runs goes on."""
+    """Pause the jobs of a tenant or collection. Running jobs continue."""
     scope = session.assembly.jobs.pause(
         tenant_id=_tenant(tenant, collection, everything), collection=collection
     )
@@ -183,10 +179,9 @@ def pause(session: Session, tenant: str | None, collection: str | None, everythi
 
 @click.command()
 @_scope_options
-@json_option
 @click.pass_obj
 def resume(session: Session, tenant: str | None, collection: str | None, everything: bool) -> None:
-    """Undo a pause: name what was named there."""
+    """Resume paused jobs. Give the same options as for the pause."""
     tenant = _tenant(tenant, collection, everything)
     released = session.assembly.jobs.resume(tenant_id=tenant, collection=collection)
     if session.as_json:
@@ -205,4 +200,4 @@ def _named(tenant_id: str, collection: str) -> str:
     if (tenant_id, collection) == ("*", "*"):
         return "everything"
     parts = [("tenant", tenant_id), ("collection", collection)]
-    return ", ".join(f"{kind} {name}" for kind, name in parts if name != "*")
+    return ", ".join(f"{noun} {name}" for noun, name in parts if name != "*")

@@ -1,4 +1,4 @@
-"""``penstock rebuild``: bring documents up to the settings, after saying what that costs."""
+"""``penstock rebuild``: re-index outdated documents, after a look at the cost."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.exit_codes import REFUSED
-from penstock.cli.job_progress import JobProgress, shown
+from penstock.cli.job_progress import JobProgress, shown_live
 from penstock.cli.output import emit, emit_json, table
-from penstock.cli.session import Session, json_option
+from penstock.cli.session import Session
 from penstock.service.paths import real
 from penstock.vocabulary import how_many
 
@@ -21,18 +21,22 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATH]...")
-@click.option("--tenant", metavar="NAME", help="Only this tenant's documents.")
-@click.option("--collection", metavar="NAME", help="Only this collection.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--wait/--no-wait", default=True, help="Do the work here when no worker is running, or not.")
-@json_option
+@click.option("--tenant", metavar="NAME", help="Re-index only this tenant's documents.")
+@click.option("--collection", metavar="NAME", help="Re-index only this collection.")
+@click.option("--dry-run", is_flag=True, help="Print the documents to re-index, but do nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option(
+    "--wait/--no-wait",
+    default=True,
+    help="Run the jobs in this command when no worker is running, or only queue them.",
+)
 @click.pass_obj
 def rebuild(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
-    """Do again what the settings would do otherwise: all documents, or those at or below PATHs.
+    """Re-index documents whose settings or model changed.
 
-    A change of model embeds the texts the catalog has; nothing is read. A new version of how a type is read
-    or cut reads those files. It is done in the background; a search finds the old until the new is there.
+    PATHs limit the documents to those at or below them. After a change of model the stored texts are embedded
+    again, without reading files. After a new version of a parser or chunker its files are read again. Search
+    finds the old version until the new one is ready.
 
     \b
     PENSTOCK_EMBEDDER=hashing penstock rebuild --dry-run
@@ -43,41 +47,41 @@ def rebuild(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
     if not session.as_json:
         _show(plan, narrowed)
     if given["dry_run"] or (narrowed and not plan.looked_at):
-        # Nor is the model changed for what is not there: a name was misspelt.
+        # Without a match the model stays as it is: the name was probably misspelt.
         if session.as_json:
             emit_json({"plan": plan, "queued": []})
         return
     if plan.total.documents and sys.stdin.isatty() and not given["yes"]:
-        click.confirm("Do that now?", abort=True, err=True)
+        click.confirm("Re-index these documents now?", abort=True, err=True)
     receipts = session.assembly.rebuilder.start(plan)
     alive = session.assembly.worker_alive()
     if given["wait"] and not alive:
         _work_here(session, receipts)
-    _tell(session, plan, receipts, done=given["wait"] and not alive)
+    _print_result(session, plan, receipts, done=given["wait"] and not alive)
 
 
 def _show(plan: Plan, narrowed: bool) -> None:
     from penstock.service.rebuild import REASONS
 
     if narrowed and not plan.looked_at:
-        emit("Nothing matched: no document lies there, or is of that collection and tenant.")
+        emit("No document matches these paths, this collection and this tenant.")
         return
     if not plan.total.documents:
-        emit(f"Everything is as {plan.space} and this version would make it.")
+        emit(f"All documents are up to date with {plan.space} and this version.")
         return
     rows = [(REASONS[reason], cost.documents, cost.chunks) for reason, cost in plan.by_reason.items()]
-    emit(table(["because", "documents", "chunks to embed, at most"], rows))
-    emit(f"Vectors will be those of {plan.space}.")
+    emit(table(["reason", "documents", "chunks to embed, at most"], rows))
+    emit(f"Model for the new vectors: {plan.space}.")
 
 
 def _work_here(session: Session, receipts: list[Receipt]) -> None:
     for receipt in receipts:
         follower = JobProgress(session.assembly.further_jobs(), receipt.job_id, session.assembly.documents)
-        with shown(follower, "Rebuilding"):
+        with shown_live(follower, "Rebuilding"):
             session.run_here(receipt.job_id, processes=2)
 
 
-def _tell(session: Session, plan: Plan, receipts: list[Receipt], *, done: bool) -> None:
+def _print_result(session: Session, plan: Plan, receipts: list[Receipt], *, done: bool) -> None:
     ids = [receipt.job_id for receipt in receipts]
     jobs = [session.assembly.jobs.job(job_id) for job_id in ids]
     failed = [job for job in jobs if job.status == "failed"]
@@ -85,7 +89,7 @@ def _tell(session: Session, plan: Plan, receipts: list[Receipt], *, done: bool) 
         emit_json({"plan": plan, "queued": ids, "failed": [job.queue_id for job in failed]})
     elif ids and not done:
         emit(f"Queued with the lowest priority: {', '.join(ids)}. Follow it with: penstock jobs --watch")
-        emit(f"Only workers whose settings name {plan.space.partition('-')[0]} do it; restart the others.")
+        emit(f"Only workers with embedder = {plan.space.partition('-')[0]} run them; restart the others.")
     elif ids:
         emit(
             "Done."

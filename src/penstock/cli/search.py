@@ -8,35 +8,43 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.output import emit, emit_json, printable
-from penstock.cli.session import Session, json_option
+from penstock.cli.session import Session
 
 if TYPE_CHECKING:
     from penstock.service.search import Hit
 
 MARKS = ("\x02", "\x03")
-"""Around the query's words, until it is known how a terminal shows them."""
+"""Marks around the query's words, replaced by colours or asterisks when printed."""
 
 
 @click.command()
 @click.argument("query", nargs=-1, required=True)
-@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="At most so many.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of hits.",
+)
 @click.option(
     "--mode",
     type=click.Choice(["hybrid", "keyword", "vector"]),
     default="hybrid",
     show_default=True,
-    help="By words, by meaning, or both.",
+    help="Search by words, by meaning, or both.",
 )
-@click.option("--collection", metavar="NAME", help="Only this collection.")
-@click.option("--tenant", metavar="NAME", help="Whose documents.")
-@click.option("--branch", metavar="NAME", help="Only this branch.")
-@click.option("--path", metavar="GLOB", help="Only paths that match, such as '*/guides/*'.")
-@click.option("--type", "file_type", metavar="SUFFIX", help="Only files of this type, such as pdf.")
-@click.option("--tag", metavar="TAG", help="Only this tag, and all below it.")
-@json_option
+@click.option("--collection", metavar="NAME", help="Search only this collection.")
+@click.option("--tenant", metavar="NAME", help="Tenant who owns the documents.")
+@click.option("--branch", metavar="NAME", help="Search only this branch.")
+@click.option("--path", metavar="GLOB", help="Search only matching paths, such as '*/guides/*'.")
+@click.option(
+    "--type", "file_type", metavar="SUFFIX", help="Search only files with this suffix, such as pdf."
+)
+@click.option("--tag", metavar="TAG", help="Search only this tag and tags below it.")
 @click.pass_obj
 def search(session: Session, /, query: tuple[str, ...], **given: Any) -> None:
-    """Find what was indexed.
+    """Search indexed documents.
 
     \b
     penstock search how does the mill take in water

@@ -1,4 +1,4 @@
-"""The global options of one invocation, and the assembly they describe."""
+"""The global options of one invocation, and the assembly made from them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.log_output import log_to_stderr
+from penstock.process_start import log_to_stderr
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+OPTIONS = ("--state", "--url", "--json")
+JSON_HELP = "Print JSON instead of text."
+
 GRACE_S = 5.0
 """Time for running jobs to finish when a command that does the work itself is interrupted."""
 
 
 class Session:
-    """What every command gets by ``@click.pass_obj``. Settings are read when they are first needed."""
+    """The object that ``@click.pass_obj`` gives to every command. Settings are read at their first use."""
 
     def __init__(self) -> None:
         self.as_json = False
@@ -41,8 +44,7 @@ class Session:
         return Assembly(config.load(**self.overrides), door="cli")
 
     def run_here(self, job_id: str, *, processes: int = 1) -> None:
-        """Run a worker inside this command until the job has ended. The terminal is the command's: only
-        errors are logged."""
+        """Run a worker inside this command until the job has ended; only errors are logged."""
         log_to_stderr(logging.ERROR)
         self.assembly.worker(processes=processes, until_job=job_id, grace=GRACE_S).run()
 
@@ -51,20 +53,34 @@ class Session:
             self.assembly.close()
 
 
-def _turn_on_json(context: click.Context, _: click.Parameter, value: bool) -> None:
-    # The group's own option is read before there is a session; it is asked for in the group's function.
+# The global options.
+
+
+def _set(context: click.Context, option: click.Parameter, value: Any) -> None:
     session = context.find_object(Session)
-    if value and session is not None:
+    if session is None or not value:
+        return
+    if option.name == "as_json":
         session.as_json = True
+    else:
+        session.overrides[str(option.name)] = value
 
 
-def json_option(command: Command) -> Command:
-    """``--json``, on every command as well as before it."""
-    return click.option(
-        "--json",
-        "as_json",
-        is_flag=True,
-        expose_value=False,
-        callback=_turn_on_json,
-        help="Answer in JSON, for programs.",
-    )(command)
+def add_global_options(command: click.Command) -> None:
+    """Let a command, and every command below it, take the global options after its name as well.
+
+    Its help shows ``--json`` only: store and state directory are no matter of the single command.
+    """
+    present = {name for option in command.params for name in option.opts}
+    made = {
+        "--state": click.Option(["--state", "state_dir"], metavar="DIR", hidden=True),
+        "--url": click.Option(["--url"], metavar="URL", hidden=True),
+        "--json": click.Option(["--json", "as_json"], is_flag=True, help=JSON_HELP),
+    }
+    for name, option in made.items():
+        if name not in present:
+            option.expose_value, option.callback = False, _set
+            command.params.append(option)
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            add_global_options(below)

@@ -1,4 +1,4 @@
-"""Standard streams that are closed or full, and a process that may open no more files, as one-line errors."""
+"""Closed or full standard streams, and too many open files, as one-line errors."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
 
 
 def mend_standard_streams() -> None:
-    """Open what is closed of the standard streams, on /dev/null; refuse to run without an output.
+    """Open closed standard streams on /dev/null; refuse to run without standard output.
 
-    A store that is opened while one of their numbers is free would get it, and whatever is printed with it.
+    A store opened while descriptor 0, 1 or 2 is free would get that number, and everything printed with it.
     """
     for number in range(3):
         try:
@@ -38,8 +38,8 @@ def mend_standard_streams() -> None:
         raise SystemExit(REFUSED)
 
 
-def told(error: PenstockError | OSError | ImportError, *, as_json: bool) -> int | None:
-    """The exit code of an error that was told in one line; None where it is a fault of Penstock itself."""
+def print_error(error: PenstockError | OSError | ImportError, *, as_json: bool) -> int | None:
+    """Print a known error as one line and return its exit code; None for a bug of Penstock itself."""
     if isinstance(error, BrokenPipeError):
         drop_output()
         return PIPE_CLOSED
@@ -55,12 +55,12 @@ def told(error: PenstockError | OSError | ImportError, *, as_json: bool) -> int 
 
 def _known(error: PenstockError | OSError | ImportError) -> PenstockError | None:
     if os.strerror(errno.EMFILE) in str(error) or getattr(error, "errno", None) in _TOO_MANY:
-        # Whatever it was that could not be opened: the remedy is the same.
+        # The remedy is the same whichever file could not be opened.
         return error if isinstance(error, TooManyFiles) else TooManyFiles(_one_line(error))
     if isinstance(error, PenstockError):
         return error
     if isinstance(error, OSError) and error.errno in _NOT_WRITTEN and error.filename is None:
-        # click wrote a help text. What concerns a file names it.
+        # Without a file name the error is about an output stream: click was writing a help text.
         drop_output()
         return OutputFailed(f"standard output cannot be written ({error.strerror})")
     return None

@@ -8,9 +8,8 @@ import logging
 import click
 
 from penstock.cli.output import emit, emit_json
-from penstock.cli.session import Session, json_option
-from penstock.log_output import log_to_stderr
-from penstock.store_wait import once_reachable
+from penstock.cli.session import Session
+from penstock.process_start import log_to_stderr, once_reachable
 from penstock.vocabulary import how_many
 
 SHOWN = 8
@@ -29,7 +28,7 @@ def _lanes(_context: click.Context, _option: click.Parameter, given: str) -> lis
 @click.option(
     "--app",
     metavar="MODULE:NAME",
-    help="The application whose functions to run, such as mypkg.tasks:app; it says where its queue is.",
+    help="Application whose functions to run, such as mypkg.tasks:app. Its own settings name the queue.",
 )
 @click.option(
     "--processes",
@@ -37,7 +36,7 @@ def _lanes(_context: click.Context, _option: click.Parameter, given: str) -> lis
     default=1,
     show_default=True,
     metavar="N",
-    help="How many jobs run at the same time.",
+    help="Number of worker processes, each with one job at a time.",
 )
 @click.option(
     "--lanes",
@@ -45,30 +44,29 @@ def _lanes(_context: click.Context, _option: click.Parameter, given: str) -> lis
     default=",".join(LANES),
     show_default=True,
     callback=_lanes,
-    help="What to take from, joined by commas.",
+    help="Lanes to serve, joined by commas.",
 )
-@click.option("--until-idle", is_flag=True, help="Stop once nothing is left that could be done now.")
+@click.option("--until-idle", is_flag=True, help="Stop when no job can run now.")
 @click.option(
     "--grace",
     type=click.FloatRange(0, 86_400),
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long running jobs may go on after a signal to stop; then they are given back.",
+    help="Time for running jobs to finish after a stop signal; then they are released.",
 )
 @click.option(
     "--start-method",
     type=click.Choice(["spawn", "fork"]),
     default="spawn",
     show_default=True,
-    help="New processes are fresh, or copies of this one with what it has loaded.",
+    help="Start processes afresh, or as copies of this one with its modules loaded.",
 )
 @click.option(
     "--wait-for-store",
     is_flag=True,
-    help="Wait for a store that cannot be reached yet, instead of ending with exit code 7.",
+    help="Wait until the store can be reached, instead of ending with exit code 7.",
 )
-@json_option
 @click.pass_obj
 def worker(
     session: Session,
@@ -80,10 +78,10 @@ def worker(
     start_method: str,
     wait_for_store: bool,
 ) -> None:
-    """Work on the queue until a signal asks to stop.
+    """Run jobs from the queue until a stop signal.
 
-    The first SIGTERM or Ctrl-C lets running jobs finish, a second one does not wait. Whatever happens, no job
-    is lost: what did not finish is given back. What is logged goes to standard error.
+    The first SIGTERM or Ctrl-C lets running jobs finish, a second one does not wait. No job is lost: an
+    unfinished job is released for another worker. The log goes to standard error.
 
     \b
     penstock worker --app mypkg.tasks:app --processes 4
@@ -104,18 +102,18 @@ def worker(
     if made is None:
         return
 
-    def tell() -> None:
+    def announce() -> None:
         if session.as_json:
             emit_json({"serves": made.serves, "store": made.where, "processes": made.processes, "app": app})
         else:
             emit(_announcement(made.serves, made.where, made.processes))
 
-    made.run(tell)
+    made.run(announce)
 
 
 def _announcement(serves: list[str], where: str, processes: int) -> str:
     if not processes:
-        return f"Watching over {where}; nothing is claimed, since queue_enabled is false."
+        return f"Only upkeep for {where}: no job is claimed, because queue_enabled is false."
     named = ", ".join(serves[:SHOWN]) + (", …" if len(serves) > SHOWN else "")
     served = named or "nothing yet (name an application with --app)"
     return f"Serving {served} from {where} with {how_many(processes, 'process', 'processes')}."

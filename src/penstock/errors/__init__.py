@@ -1,4 +1,4 @@
-"""Every refusal Penstock makes, as one tree.
+"""All errors of Penstock, as one tree.
 
 PenstockError
 ├── InvalidRequest (also ValueError)      the request itself is wrong; nothing was written
@@ -10,26 +10,26 @@ PenstockError
 │   ├── InvalidMessage · UnsupportedSource · UnknownRag (also LookupError) · OutsideRag
 ├── JobNotFound · AmbiguousId (also LookupError)
 │   ├── TaskNotFound (also ValueError)
-├── Conflict                              the job is not in a state that allows this
+├── Conflict                              the status of the job does not allow this
 │   ├── CannotCancel · CannotRetry · LiveTwin · LeaseLost · NoResult
 │   ├── InvalidTransition (also ValueError) · FingerprintMismatch
 ├── QueueFull                             backpressure; carries retry_after
-├── StoreError                            the store could not do its part
+├── StoreError                            the store failed
 │   ├── StoreUnavailable (TooManyFiles) · StoreReadOnly · StoreDenied · DiskFull · StoreVanished
 │   ├── SchemaMismatch · StateDamaged
-├── JobError                              raised inside a job to say how it ends
+├── JobError                              raised inside a job to end its attempt
 │   ├── PermanentFailure · TransientFailure · ServiceUnavailable · Cancelled
 │   │   ├── NothingToIndex
 │   │   ├── UnreadableDocument            a file's content cannot become text
 │   │   │   ├── UnsupportedType · DocumentDamaged · DocumentEncrypted · NoText
 │   │   │   ├── DocumentTooLarge · ParserFailed · ComponentMissing
 │   │   │   │   ├── TimeBudgetExceeded · MemoryBudgetExceeded
-├── WorkerFailed                          a worker cannot do its part
-├── OutputFailed                          an answer cannot be written
+├── WorkerFailed                          a worker cannot start
+├── OutputFailed                          output cannot be written
 └── ConfigError (also ValueError)
     ├── InvalidSetting · UnknownScheme · DriverMissing · AppNotFound · InvalidRags · DocumentsElsewhere
 
-Each class has a stable ``code`` (documented in docs/reference/errors.md) and a ``remedy``: what to do next.
+Each class has a stable ``code`` (see docs/reference/errors.md) and a ``remedy``, the next step for the user.
 """
 
 from __future__ import annotations

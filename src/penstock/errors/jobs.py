@@ -1,4 +1,4 @@
-"""How a job can end but done, and what keeps a worker from its work."""
+"""Errors of jobs and workers."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from penstock.errors.requests import PenstockError
 
 
 class JobError(PenstockError):
-    """Raised by the work itself, to say how this attempt ends."""
+    """Raised inside a job to end the attempt in a certain way."""
 
     code = "ERR_JOB"
     default_remedy = "See the job's error message."
 
 
 class PermanentFailure(JobError):
-    """Trying again cannot help; the job fails at once. ``error_code`` goes into the job's row."""
+    """Retrying cannot help; the job fails at once. ``error_code`` goes into the job's row."""
 
     code = "ERR_PERMANENT"
-    default_remedy = "Mend what the message names, then `penstock queue retry ID`."
+    default_remedy = "Fix the cause in the message, then run `penstock queue retry ID`."
 
     def __init__(self, message: str, *, code: str | None = None, remedy: str | None = None) -> None:
         super().__init__(message, remedy=remedy)
@@ -26,21 +26,21 @@ class PermanentFailure(JobError):
 
 
 class NothingToIndex(PermanentFailure):
-    """A folder or project holds nothing that can be indexed, and nothing of it was indexed before."""
+    """A folder or project has no file to index, and none was indexed before."""
 
     code = "ERR_NOTHING_TO_INDEX"
-    default_remedy = "See `penstock why PATH` for the rules that left files out; --allow-empty accepts it."
+    default_remedy = "See `penstock why PATH` for the rules that left files out, or use --allow-empty."
 
 
 class UnreadableDocument(PermanentFailure):
-    """The content of a file cannot become text; the kinds below say why."""
+    """The content of a file cannot become text; subclasses give the cause."""
 
     code = "ERR_UNREADABLE"
-    default_remedy = "Look at the file named in the message; put it right or leave it out."
+    default_remedy = "Check the file in the message; repair it or leave it out."
 
 
 class UnsupportedType(UnreadableDocument):
-    """The content is of a type no extractor takes, or is not what the file's name promises."""
+    """No extractor reads this type of content, or the content does not match the file name."""
 
     code = "ERR_UNSUPPORTED_TYPE"
     default_remedy = (
@@ -49,7 +49,7 @@ class UnsupportedType(UnreadableDocument):
 
 
 class DocumentDamaged(UnreadableDocument):
-    """The content begins as its type should and cannot be read to its end."""
+    """The file is damaged: only its start can be read."""
 
     code = "ERR_PARSE"
     default_remedy = "Open the file with the program that made it and save it again."
@@ -63,56 +63,52 @@ class DocumentEncrypted(UnreadableDocument):
 
 
 class NoText(UnreadableDocument):
-    """Nothing in the document can become text, although it is not blank."""
+    """The document has no text, although some pages are not blank."""
 
     code = "ERR_NO_TEXT"
-    default_remedy = "Index it with OCR, or leave it out."
+    default_remedy = "Index the file with OCR, or leave it out."
 
 
 class DocumentTooLarge(UnreadableDocument):
-    """The file, or what it unpacks to, is larger than the limit."""
+    """The file, or its unpacked content, is larger than the limit."""
 
     code = "ERR_TOO_LARGE"
     default_remedy = "Split the file, or raise the limit named in the message."
 
 
 class ParserFailed(UnreadableDocument):
-    """The parser crashed on this file, or used more time or memory than it may."""
+    """The parser crashed on this file, or exceeded its time or memory limit."""
 
     code = "ERR_PARSER_FAILED"
-    default_remedy = "Look at the file: it is damaged or hostile. `penstock queue retry ID` tries once more."
+    default_remedy = "The file is damaged or hostile. `penstock queue retry ID` tries once more."
 
 
 class TimeBudgetExceeded(ParserFailed):
-    """Parsing and chunking the file took more CPU time than one file may use."""
+    """Parsing and chunking the file exceeded the CPU time of one file."""
 
     code = "ERR_FILE_TIME"
-    default_remedy = (
-        "Look at the file: it is very large or hostile. A larger PENSTOCK_FILE_TIME_S gives files more."
-    )
+    default_remedy = "The file is very large or hostile. Raise PENSTOCK_FILE_TIME_S to allow more time."
 
 
 class MemoryBudgetExceeded(ParserFailed):
-    """Parsing and chunking the file took more memory than one file may use."""
+    """Parsing and chunking the file exceeded the memory of one file."""
 
     code = "ERR_FILE_MEMORY"
-    default_remedy = (
-        "Look at the file: it is very large or hostile. A larger PENSTOCK_FILE_MEMORY_MB gives files more."
-    )
+    default_remedy = "The file is very large or hostile. Raise PENSTOCK_FILE_MEMORY_MB to allow more memory."
 
 
 class ComponentMissing(UnreadableDocument):
-    """A part of Penstock that is installed apart is needed for this file."""
+    """This file needs an optional part of Penstock."""
 
     code = "ERR_COMPONENT_MISSING"
-    default_remedy = "Install it with the command in the message, then `penstock queue retry ID`."
+    default_remedy = "Install the part with the command in the message, then run `penstock queue retry ID`."
 
 
 class TransientFailure(JobError):
-    """Trying again may help. With ``retry_after`` not before that, else after the usual back-off."""
+    """Retrying may help: after ``retry_after``, else after the usual back-off."""
 
     code = "ERR_TRANSIENT"
-    default_remedy = "Nothing to do while retries are left."
+    default_remedy = "Wait: the job is retried while retries are left."
 
     def __init__(
         self, message: str, *, retry_after: timedelta | None = None, remedy: str | None = None
@@ -122,10 +118,10 @@ class TransientFailure(JobError):
 
 
 class ServiceUnavailable(JobError):
-    """A service the job needs is down: the job waits for it and spends no retry."""
+    """A service needed by the job is down: the job waits and spends no retry."""
 
     code = "ERR_SERVICE_DOWN"
-    default_remedy = "Bring the service named in the message back; its jobs go on by themselves."
+    default_remedy = "Restore the service in the message; its jobs then continue."
 
     def __init__(
         self,
@@ -141,21 +137,21 @@ class ServiceUnavailable(JobError):
 
 
 class Cancelled(JobError):
-    """The job was asked to stop and reached a checkpoint."""
+    """The job was cancelled and reached a checkpoint."""
 
     code = "ERR_CANCELLED"
-    default_remedy = "`penstock queue retry ID` runs it again from the start."
+    default_remedy = "`penstock queue retry ID` runs the job again from the start."
 
 
 class OutputFailed(PenstockError):
-    """Standard output is closed, or cannot be written, so an answer would be lost."""
+    """Standard output is closed or cannot be written, so the result would be lost."""
 
     code = "ERR_OUTPUT"
-    default_remedy = "Redirect it to a file that can be written, or to /dev/null."
+    default_remedy = "Redirect the output to a writable file, or to /dev/null."
 
 
 class WorkerFailed(PenstockError):
-    """A worker's processes end before they can take a job."""
+    """The processes of a worker end before they can claim a job."""
 
     code = "ERR_WORKER_FAILED"
-    default_remedy = "Mend what the message names, then start the worker again."
+    default_remedy = "Fix the cause in the message, then start the worker again."

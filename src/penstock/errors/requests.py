@@ -1,4 +1,4 @@
-"""The root, and what is refused because of what was asked."""
+"""The base class, and errors of requests."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ class PenstockError(Exception):
 
 
 class InvalidRequest(PenstockError, ValueError):
-    """The request cannot be accepted as it is; nothing was written."""
+    """The request is not valid; nothing was written."""
 
     code = "ERR_INVALID_REQUEST"
     default_remedy = "Correct the request and send it again."
 
 
 class UnknownItemType(InvalidRequest):
-    """The item type is not one Penstock knows."""
+    """The item type is unknown."""
 
     code = "ERR_UNKNOWN_ITEM_TYPE"
     default_remedy = "Use one of the item types named in the message."
 
 
 class UnknownOperation(InvalidRequest):
-    """The operation is not one Penstock knows."""
+    """The operation is unknown."""
 
     code = "ERR_UNKNOWN_OP"
     default_remedy = "Use one of the operations named in the message."
 
 
 class UnsupportedOperation(InvalidRequest):
-    """Both words are known, but this item type does not have this operation."""
+    """This item type does not have this operation."""
 
     code = "ERR_UNSUPPORTED_OP"
     default_remedy = "Use one of the operations this item type has."
 
 
 class NoHandler(InvalidRequest):
-    """No worker can do jobs of this item type: Penstock has no handler for it, nor has the application."""
+    """Neither Penstock nor the application has a handler for this item type."""
 
     code = "ERR_NO_HANDLER"
     default_remedy = "Register a handler with app.handler, and submit with that application."
@@ -84,7 +84,7 @@ class InvalidPriority(InvalidRequest):
     """The priority is not a whole number from 0 to 10."""
 
     code = "ERR_INVALID_PRIORITY"
-    default_remedy = "Use a whole number from 0 (bulk) to 10 (somebody is waiting)."
+    default_remedy = "Use a whole number from 0 (bulk) to 10 (a person is waiting)."
 
 
 class InvalidName(InvalidRequest):
@@ -102,24 +102,26 @@ class InvalidTime(InvalidRequest):
 
 
 class UnknownStatus(InvalidRequest):
-    """The word is not a status at any door."""
+    """The word is not a status."""
 
     code = "ERR_UNKNOWN_STATUS"
     default_remedy = "Use pending, in_progress, done, failed or cancelled."
 
 
 class DuplicateId(InvalidRequest):
-    """A door brought its own job id and a job with that id exists already."""
+    """A job with the given id exists already."""
 
     code = "ERR_DUPLICATE_ID"
-    default_remedy = "Use a new id, or leave it out."
+    default_remedy = "Use a new id, or none."
 
 
 class UnknownFunction(InvalidRequest):
     """No function of this name is registered in this process."""
 
     code = "ERR_UNKNOWN_FUNCTION"
-    default_remedy = "Register it with @app.function(NAME), or import the module that does."
+    default_remedy = (
+        "Register the function with @app.function(NAME), or import the module with the registration."
+    )
 
 
 class UnknownEntity(InvalidRequest):
@@ -140,25 +142,25 @@ class UnknownDocument(InvalidRequest, LookupError):
     """The catalog has no source or generation with this id."""
 
     code = "ERR_UNKNOWN_DOCUMENT"
-    default_remedy = "Look it up by its path; it may have been removed or replaced."
+    default_remedy = "Find the document by its path; it may have been removed or replaced."
 
 
 class InvalidVector(InvalidRequest):
-    """A vector is not as long as the others of its space, or is not float32."""
+    """A vector is not float32, or has another length than its space."""
 
     code = "ERR_INVALID_VECTOR"
     default_remedy = "Use one space per model, dimension and pooling."
 
 
 class InvalidMessage(InvalidRequest):
-    """A message of the Redis contract is not JSON, not an object, or lacks what the contract asks for."""
+    """A message of the Redis contract is not a JSON object, or lacks a required field."""
 
     code = "ERR_INVALID_MESSAGE"
     default_remedy = "Compare the message with docs/guides/redis-contract.md and send it again."
 
 
 class UnsupportedSource(InvalidMessage):
-    """The source_type of a message is none that the contract knows."""
+    """The source_type of a message is unknown."""
 
     code = "ERR_UNSUPPORTED_SOURCE"
     default_remedy = "Use pdf, txt, md or docx; convert other files first."
@@ -168,11 +170,11 @@ class UnknownRag(InvalidRequest, LookupError):
     """The configuration has no RAG with this id."""
 
     code = "ERR_UNKNOWN_RAG"
-    default_remedy = "Use one of the ids the configuration names, or add it there and restart the gateway."
+    default_remedy = "Use an id of the configuration, or add the RAG there and restart the gateway."
 
 
 class OutsideRag(InvalidRequest):
-    """The path lies outside the folders that the configuration gives its RAG."""
+    """The path lies outside the folders of its RAG."""
 
     code = "ERR_OUTSIDE_RAG"
     default_remedy = "Put the file into the RAG's incoming folder, or name its folder in the configuration."
@@ -201,10 +203,10 @@ class AmbiguousId(PenstockError, LookupError):
 
 
 class Conflict(PenstockError):
-    """The job is not in a state that allows this."""
+    """The status of the job does not allow this."""
 
     code = "ERR_CONFLICT"
-    default_remedy = "Look at the job with `penstock queue show ID`."
+    default_remedy = "Show the job with `penstock queue show ID`."
 
 
 class CannotCancel(Conflict):
@@ -215,14 +217,14 @@ class CannotCancel(Conflict):
 
 
 class CannotRetry(Conflict):
-    """Only failed and cancelled jobs can be put back."""
+    """Only failed and cancelled jobs can be retried."""
 
     code = "ERR_CANNOT_RETRY"
     default_remedy = "Wait for the job to end, or submit it again."
 
 
 class LiveTwin(Conflict):
-    """A live job has the same key, or holds a lock that this one needs, so this one cannot come back."""
+    """A pending or running job has the same key, or holds a lock this job needs: no retry is possible."""
 
     code = "ERR_LIVE_TWIN"
     default_remedy = "Follow the live job named in the message instead, or retry when it has ended."
@@ -233,37 +235,37 @@ class LiveTwin(Conflict):
 
 
 class LeaseLost(Conflict):
-    """The claim was taken away (lease expired, given back, or claimed again); the result is dropped."""
+    """The lease expired, or the job was released or claimed again; the result is dropped."""
 
     code = "ERR_LEASE_LOST"
-    default_remedy = "Drop the result; whoever holds the job now will report its own."
+    default_remedy = "Drop the result; the present holder of the job reports its own."
 
 
 class NoResult(Conflict):
-    """The job has not ended, or not well, so there is no result to read; the message says which."""
+    """The job has no result: it has not ended, or has failed."""
 
     code = "ERR_NO_RESULT"
-    default_remedy = "Wait for the job with app.wait(ID), or look at its error."
+    default_remedy = "Wait for the job with app.wait(ID), or read its error."
 
 
 class InvalidTransition(Conflict, ValueError):
-    """A task cannot go from its status to the one asked for."""
+    """A task cannot change from its status to the requested one."""
 
     code = "ERR_INVALID_TRANSITION"
     default_remedy = "See the statuses of tasks in docs/guides/functions.md."
 
 
 class FingerprintMismatch(Conflict):
-    """A worker would do a phase otherwise than the catalog is set to; it gets no work of that phase."""
+    """A worker has another model or version for a phase than the catalog; it gets no tasks of the phase."""
 
     code = "ERR_FINGERPRINT_MISMATCH"
     default_remedy = (
-        "Set PENSTOCK_EMBEDDER to what the index was made with, or change the index with `penstock rebuild`."
+        "Set PENSTOCK_EMBEDDER to the model of the index, or change the index with `penstock rebuild`."
     )
 
 
 class QueueFull(PenstockError):
-    """Too many jobs are pending; nothing of this request was written."""
+    """Too many jobs are pending; nothing was written."""
 
     code = "ERR_QUEUE_FULL"
     default_remedy = "Try again later, or raise PENSTOCK_MAX_QUEUE."

@@ -1,4 +1,4 @@
-"""What a store, or the configuration that names it, makes impossible."""
+"""Errors of stores and of the configuration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from penstock.errors.requests import PenstockError
 
 
 class StoreError(PenstockError):
-    """The store could not do its part; unless the message says otherwise, the operation had no effect."""
+    """The store failed; the operation had no effect unless the message says otherwise."""
 
     code = "ERR_STORE"
     default_remedy = "Check the store named in the message."
@@ -20,7 +20,7 @@ class StoreUnavailable(StoreError):
 
 
 class TooManyFiles(StoreUnavailable):
-    """This process may open no more files, so it cannot reach its store or start what it needs."""
+    """The process has reached its limit of open files."""
 
     code = "ERR_TOO_MANY_FILES"
     default_remedy = "Raise the limit on open files, for example with: ulimit -n 1024"
@@ -41,7 +41,7 @@ class StoreDenied(StoreError):
 
 
 class DiskFull(StoreError):
-    """No space is left for the write; it had no effect."""
+    """No disk space is left; the write had no effect."""
 
     code = "ERR_DISK_FULL"
     default_remedy = "Free some space and try again."
@@ -51,18 +51,18 @@ class StoreVanished(StoreError):
     """A file of the store was removed or replaced while it was open; the operation had no effect."""
 
     code = "ERR_STORE_VANISHED"
-    default_remedy = "Put the file back, or restart this program to begin with what is there now."
+    default_remedy = "Put the file back, or restart this program to use the present file."
 
 
 class SchemaMismatch(StoreError):
     """The store was written by a newer Penstock, or is not a Penstock store."""
 
     code = "ERR_SCHEMA_MISMATCH"
-    default_remedy = "Upgrade Penstock, or point it at another store."
+    default_remedy = "Upgrade Penstock, or use another store."
 
 
 class StateDamaged(StoreError):
-    """A file of the store cannot be read as what it should be. Nothing was changed or deleted."""
+    """A file of the store is damaged. Nothing was changed or deleted."""
 
     code = "ERR_STATE_DAMAGED"
     default_remedy = "Restore the named file from a backup, or repair the named line by hand."
@@ -76,27 +76,27 @@ class ConfigError(PenstockError, ValueError):
 
 
 class InvalidSetting(ConfigError):
-    """A setting has a value outside what it allows."""
+    """The value of a setting is not allowed."""
 
     code = "ERR_INVALID_SETTING"
 
 
 class UnknownScheme(ConfigError):
-    """The store URL begins with a scheme no engine has."""
+    """The scheme of the store URL belongs to no engine."""
 
     code = "ERR_UNKNOWN_SCHEME"
     default_remedy = "Use sqlite:///PATH, postgresql://…, redis://HOST, jsonl://DIRECTORY or memory://."
 
 
 class DriverMissing(ConfigError):
-    """The store URL asks for an engine whose driver is not installed."""
+    """The driver for the store URL is not installed."""
 
     code = "ERR_DRIVER_MISSING"
     default_remedy = "Install the extra named in the message."
 
 
 class DocumentsElsewhere(ConfigError):
-    """The documents of this queue are in a file on another host; here they would be in a second one."""
+    """The documents of this queue are in a file on another host; a second file here would split them."""
 
     code = "ERR_DOCUMENTS_ELSEWHERE"
     default_remedy = (
@@ -105,14 +105,14 @@ class DocumentsElsewhere(ConfigError):
 
 
 class AppNotFound(ConfigError):
-    """The application a worker should serve cannot be loaded."""
+    """The application for a worker cannot be loaded."""
 
     code = "ERR_APP_NOT_FOUND"
-    default_remedy = "Name it as MODULE:NAME, such as mypkg.tasks:app, from the directory that holds mypkg."
+    default_remedy = "Use MODULE:NAME, such as mypkg.tasks:app, in the directory that holds mypkg."
 
 
 class InvalidRags(ConfigError):
-    """The file that says which RAGs there are cannot be read or used."""
+    """The configuration file of the RAGs cannot be read or used."""
 
     code = "ERR_RAG_CONFIG"
-    default_remedy = "Mend the file named in the message; docs/guides/redis-contract.md shows one."
+    default_remedy = "Correct the file in the message; docs/guides/redis-contract.md shows an example."

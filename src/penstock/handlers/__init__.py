@@ -1,0 +1,17 @@
+"""Handlers: the code for each type of job, and for the tasks of documents.
+
+- ``registry``: ``Registry``, handlers by item type and operation, and their special results
+- ``context``: ``Context``, the job, progress, children and cancellation for a handler
+- ``functions``: jobs that run functions of an application
+- ``documents``: registers all handlers below
+- ``files``, ``file_request``, ``file_reader``: jobs for one file
+- ``declared_facts``: details of a file in its request, compared with the disk
+- ``folders``, ``catalog_cursor``: jobs for a folder or project, compared with the catalog
+- ``notes``: jobs for texts without a file
+- ``moves``, ``removal``, ``tenant_jobs``: renames and deletions
+- ``move_detection``, ``missing_files``: files that moved unannounced, or are missing
+- ``reindex``, ``model_check``: documents made with other settings or another model
+- ``generation_batch``, ``chunk_vectors``: storing and embedding documents in batches
+- ``child_jobs``: children of a job
+- ``phases``: tasks that read pages and embed chunks of long documents
+"""

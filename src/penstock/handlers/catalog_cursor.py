@@ -1,4 +1,4 @@
-"""The catalog's side when a walk compares it with the disk: both are read in the order of their paths."""
+"""Cursors over the catalog for a walk. Disk and catalog are both read in the order of paths."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.catalog.views import KnownSource
 
 
 class CatalogCursor:
-    """Sources below the root. Asked for what comes before a path, then for what is at it."""
+    """Known sources below a root, in order: those before a path, then the one at the path."""
 
     def __init__(self, catalog: Catalog, place: Place, root: str) -> None:
         self._sources = known_below(catalog, place, root)
@@ -36,7 +36,7 @@ class CatalogCursor:
 
 
 class FailedFileCursor:
-    """Files below the root that failed for good in an earlier walk. Asked in the order of their paths."""
+    """Files below a root with a permanent failure in an earlier walk. Ask in the order of paths."""
 
     def __init__(self, catalog: Catalog, place: Place, root: str) -> None:
         self._failed = remembered_below(catalog, place, root)

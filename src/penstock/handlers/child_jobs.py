@@ -1,4 +1,4 @@
-"""The jobs that a job about many things expands into: one for each file or folder."""
+"""Child jobs: one for each file or folder of a larger job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.job import NewJob
 from penstock.payloads import FilePayload, Payload, encode_payload
 
 MOVED_AWAY = "moved_away"
-"""In a job's metadata: a rename was told, so that an empty folder is empty, and no disk that is away."""
+"""In a job's metadata: the folder was renamed, so an empty folder is not an unmounted disk."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -27,15 +27,15 @@ def child_job(
     priority: int | None = None,
     metadata: str | None = None,
 ) -> NewJob:
-    """A child in its parent's place: one less urgent, and with its metadata, unless told otherwise."""
+    """A child job in the parent's place, by default one priority lower and with the parent's metadata."""
     payload = items.parse_payload(item_type, op, body)
-    # No second limit: what a child is made of was accepted, and is as large as it is.
+    # No second limit: the contents of a child were accepted with its parent or its source.
     encoded = encode_payload(body, max_bytes=None)
     return _child(context, queue_id, (item_type, op), payload, encoded, priority=priority, metadata=metadata)
 
 
 def file_job(context: Context, queue_id: str, op: str, payload: FilePayload, *, priority: int) -> NewJob:
-    """A child for a file that a walk has found, or the catalog knows: its path needs no other check."""
+    """A child job for a file found by a walk or known to the catalog; the path is not checked again."""
     return _child(context, queue_id, ("file", op), payload, _encode(payload).decode(), priority=priority)
 
 
@@ -64,7 +64,7 @@ def _child(
         payload_json=payload_json,
         priority=items.child_priority(claim.priority) if priority is None else priority,
         metadata=claim.metadata if metadata is None else metadata,
-        # A parent holds its lock until its children have ended: a child that wants it would wait for ever.
+        # A parent holds its lock until its children have ended: a child with the same lock would deadlock.
         lock_key=None if lock == claim.lock_key else lock,
         max_retries=claim.max_retries,
         timeout_s=claim.timeout_s,

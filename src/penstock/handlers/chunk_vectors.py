@@ -1,4 +1,4 @@
-"""Vectors for drafted pages: from the catalog where it has them, made where it has not."""
+"""Vectors for drafted pages: reused from the catalog where possible, embedded otherwise."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import NewPage
 from penstock.pipeline.pipeline import Pipeline
 
-MOST_TEXTS = 256
-"""Texts embedded between two writes: what a crash costs at most. A document with more is built by tasks."""
+MAX_TEXTS = 256
+"""Texts embedded between two writes: the most that a crash costs. Larger documents are built by tasks."""
 
 log = logging.getLogger("penstock.worker")
 
 
 class PageOwner(NamedTuple):
-    """Whose pages they are; ``source_id`` where the catalog knows the source already."""
+    """Tenant and source of some pages; ``source_id`` is None for a new source."""
 
     tenant_id: str
     source_id: str | None
@@ -27,45 +27,47 @@ class PageOwner(NamedTuple):
 
 class EmbeddedTexts(NamedTuple):
     by_hash: dict[str, bytes]
-    made: set[str]
-    """Hashes of the texts that nobody had embedded before."""
+    new_hashes: set[str]
+    """Hashes of the texts that were not embedded before."""
 
-    def given_to(self, pages: Iterable[NewPage]) -> tuple[NewPage, ...]:
+    def add_to(self, pages: Iterable[NewPage]) -> tuple[NewPage, ...]:
         return tuple([_page_with(page, self.by_hash) for page in pages])
 
 
 def embed(
-    catalog: Catalog, recipe: Pipeline, wanted: Sequence[tuple[PageOwner, Sequence[NewPage]]]
+    catalog: Catalog, pipeline: Pipeline, wanted: Sequence[tuple[PageOwner, Sequence[NewPage]]]
 ) -> EmbeddedTexts:
     by_tenant: dict[str, dict[str, str]] = {}
     found: dict[str, bytes] = {}
     with catalog.snapshot() as snapshot:
         for owner, pages in wanted:
             texts = by_tenant.setdefault(owner.tenant_id, {})
-            own = [(chunk.text_hash, chunk.text) for page in pages for chunk in page.chunks or ()]
-            texts.update(own)
+            texts_of_owner = [(chunk.text_hash, chunk.text) for page in pages for chunk in page.chunks or ()]
+            texts.update(texts_of_owner)
             if owner.source_id is not None:
-                # What its last generation had; the cache is asked for all together below.
-                hashes = list(dict(own))
-                found |= snapshot.vectors(owner.tenant_id, recipe.space, hashes, source_id=owner.source_id)
+                # Vectors of its last generation. The cache is read below, for all owners at once.
+                hashes = list(dict(texts_of_owner))
+                found |= snapshot.vectors(owner.tenant_id, pipeline.space, hashes, source_id=owner.source_id)
         for tenant_id, texts in by_tenant.items():
             hashes = [text_hash for text_hash in texts if text_hash not in found]
-            found |= snapshot.vectors(tenant_id, recipe.space, hashes)
+            found |= snapshot.vectors(tenant_id, pipeline.space, hashes)
     unknown = {
         text_hash: text
         for texts in by_tenant.values()
         for text_hash, text in texts.items()
         if text_hash not in found
     }
-    made = _made(recipe, unknown) if unknown else {}
-    return EmbeddedTexts(found | made, set(made))
+    embedded = _embed_new(pipeline, unknown) if unknown else {}
+    return EmbeddedTexts(found | embedded, set(embedded))
 
 
-def _made(recipe: Pipeline, unknown: dict[str, str]) -> dict[str, bytes]:
+def _embed_new(pipeline: Pipeline, unknown: dict[str, str]) -> dict[str, bytes]:
     try:
-        return dict(zip(unknown, recipe.embed(list(unknown.values())), strict=True))
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is one text's trouble, or passes
-        log.warning("%d texts are left to tasks: %s: %s", len(unknown), type(error).__name__, error)
+        return dict(zip(unknown, pipeline.embed(list(unknown.values())), strict=True))
+    except Exception as error:  # noqa: BLE001 - one bad text, or a passing failure: the tasks find out
+        log.warning(
+            "embedding failed, %d texts are left to tasks: %s: %s", len(unknown), type(error).__name__, error
+        )
         return {}
 
 

@@ -1,4 +1,4 @@
-"""Facts that a request declares about its file or project, compared with the disk.
+"""Declared facts: details of a file or project in a request, compared with the disk.
 
 A difference is reported and does not stop the job: the index follows the disk, and of two requests for one
 path that became one job only the first one's facts are known.
@@ -26,7 +26,7 @@ MIXED = "mixed"
 
 
 def file_mismatches(context: Context, size: int, content_hash: str) -> list[str]:
-    """Log and return declared facts that are not true of the file; ``content_hash`` is SHA-256 in hex."""
+    """Log and return declared facts not true of the file; ``content_hash`` is SHA-256 in hex."""
     if context.claim.parent_id is not None or _DECLARED.isdisjoint(context.payload):
         # The size that a walk gives its children is an estimate for the display of progress.
         return []
@@ -48,14 +48,14 @@ def _of_file(payload: FilePayload, size: int, content_hash: str) -> Iterator[str
 
 
 def warn_of_mismatches(context: Context, payload: Walked) -> None:
-    """Log declared facts of a project that are not true of its directory."""
+    """Log wrong declared facts of a project."""
     if isinstance(payload, ProjectPayload):
         for mismatch in project_mismatches(payload):
             context.log.warning("%s is not as declared: %s", payload.project_root, mismatch)
 
 
 def project_mismatches(payload: ProjectPayload) -> Iterator[str]:
-    """Declared facts of a project that are not true of its directory."""
+    """Declared facts not true of the project's directory."""
     if payload.git_remote is not None:
         repository = find_repository(payload.identifier)
         remote = remote_of(repository) if repository is not None else None
@@ -69,5 +69,5 @@ def project_mismatches(payload: ProjectPayload) -> Iterator[str]:
 
 
 def _languages(root: str) -> list[str]:
-    """Languages whose build files lie in the root."""
+    """Languages with build files in the root."""
     return [name for name, marks in _MARKS.items() if any(Path(root, mark).is_file() for mark in marks)]

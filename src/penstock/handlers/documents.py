@@ -1,4 +1,4 @@
-"""The handlers that keep the index equal to its sources, registered."""
+"""Registration of the document handlers."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ BATCH = 100
 def register(
     registry: Registry,
     catalog: Catalog,
-    recipe: Pipeline,
+    pipeline: Pipeline,
     state_dirs: tuple[str, ...],
-    shelf: CacheDirectory | None = None,
+    cache_directory: CacheDirectory | None = None,
     open_queue: OpenQueue | None = None,
     *,
     checkpoint_interval: int,
 ) -> None:
-    """``open_queue`` gives the queue to deletes of tenants, which remove jobs as well.
+    """Register all document handlers.
 
-    ``checkpoint_interval`` is how many files a folder walk compares between two progress reports.
+    ``open_queue``: for deleting the jobs of a deleted tenant. ``checkpoint_interval``: files that a folder
+    walk compares between two progress reports.
     """
-    files, notes = Files(catalog, recipe), Notes(catalog, recipe)
-    folders = Folders(catalog, recipe, state_dirs, checkpoint_interval)
+    files, notes = Files(catalog, pipeline), Notes(catalog, pipeline)
+    folders = Folders(catalog, pipeline, state_dirs, checkpoint_interval)
     handlers: dict[tuple[str, str], tuple[Handler | BatchHandler, int]] = {
         ("file", "ingest"): (files.ingest, BATCH),
         ("file", "update"): (files.ingest, BATCH),
@@ -39,7 +40,7 @@ def register(
         ("content", "update"): (notes.update, 0),
         ("content", "delete"): (notes.delete, 0),
     }
-    moves = Moves(catalog, shelf, open_queue)
+    moves = Moves(catalog, cache_directory, open_queue)
     handlers["rename", "update"] = (moves.rename, 0)
     handlers["delete_document", "delete"] = (moves.delete_document, 0)
     handlers["delete_tenant", "delete"] = (moves.delete_tenant, 0)
@@ -48,6 +49,6 @@ def register(
         handlers[item_type, "scan"] = (folders.scan, 0)
         handlers[item_type, "delete"] = (folders.delete, 0)
     for (item_type, op), (handler, batch) in handlers.items():
-        # An application that has a handler of its own for something keeps it.
+        # A handler registered by the application takes precedence.
         if registry.find(item_type, op) is None:
             registry.register(item_type, op, handler, batch=batch)

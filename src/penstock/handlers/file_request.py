@@ -1,4 +1,4 @@
-"""What one job of item type ``file`` wants, and how that compares with what is known."""
+"""File requests: the contents of a job for one file, compared with the known source."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.catalog.values import Fingerprints, Place
+from penstock.catalog.values import Fingerprints, Gate, Place
 from penstock.catalog.views import Source
-from penstock.delivered_file import DeliveredFile, arrival_of
+from penstock.delivered_file import DeliveredFile, delivered_file_of
 from penstock.handlers.context import Context
 from penstock.handlers.file_reader import FileContent, read_file
 from penstock.payloads import FilePayload
@@ -19,7 +19,7 @@ from penstock.pipeline.fingerprints import outdated
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 
 HEAD = 4_096
-"""Bytes that a file's type is told by."""
+"""First bytes of a file, which decide its type."""
 _payload = msgspec.json.Decoder(FilePayload).decode
 
 
@@ -27,58 +27,60 @@ class FileRequest(NamedTuple):
     place: Place
     path: str
     name: str
-    """As it is read by type: the path, unless it was said to be of another type than that promises."""
+    """Name that decides the type: the path, unless another type was announced."""
     sizes: ChunkSizes
+    gate: Gate
     fingerprints: Fingerprints
     rebuild: bool
     checksum: bool
-    arrival: DeliveredFile | None
+    delivered: DeliveredFile | None
 
     @classmethod
-    def by(cls, context: Context, recipe: Pipeline) -> FileRequest:
+    def from_job(cls, context: Context, pipeline: Pipeline) -> FileRequest:
         payload = _payload(context.claim.payload_json)
         metadata = context.metadata
         sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
-        path, arrival = payload.identifier, arrival_of(metadata)
-        said = arrival.source_type if arrival is not None else None
-        name = file_types.named_as(path, said) if said is not None else path
+        path, delivered = payload.identifier, delivered_file_of(metadata)
+        source_type = delivered.source_type if delivered is not None else None
+        name = file_types.named_as(path, source_type) if source_type is not None else path
         return cls(
             place=context.place,
             path=path,
             name=name,
             sizes=sizes,
-            fingerprints=recipe.fingerprints(name, sizes),
+            gate=Gate(payload.gate),
+            fingerprints=pipeline.fingerprints(name, sizes),
             rebuild=bool(metadata.get("rebuild")),
             checksum=bool(metadata.get("checksum")),
-            arrival=arrival,
+            delivered=delivered,
         )
 
     @property
     def read_from(self) -> str:
-        return self.arrival.read_from if self.arrival is not None else self.path
+        return self.delivered.read_from if self.delivered is not None else self.path
 
-    def read(self, known: Source | None, most_bytes: int) -> FileContent | None:
-        """None: size and time say that nothing changed, and nobody asked for a closer look."""
+    def read(self, known: Source | None, max_bytes: int) -> FileContent | None:
+        """Read the file; None if size and time are unchanged and no closer check was requested."""
 
         def unchanged(status: os.stat_result) -> bool:
             if known is None or self.rebuild or self.checksum:
                 return False
             times = (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns)
-            return times and self.made_of(known, known.content_hash)
+            return times and self.is_up_to_date(known, known.content_hash)
 
-        if self.arrival is None:
-            return read_file(self.path, most_bytes, unchanged)
-        # Whoever brought it was allowed this path as it was then, and not what a link may make of it.
+        if self.delivered is None:
+            return read_file(self.path, max_bytes, unchanged)
+        # The sender was allowed this path as it was then, not the target of a link put there later.
         try:
-            return read_file(self.read_from, most_bytes, unchanged, links=False)
+            return read_file(self.read_from, max_bytes, unchanged, links=False)
         except (FileNotFoundError, NotADirectoryError):
             if known is None or not self._moved_since(known):
                 raise
-        return read_file(self.path, most_bytes, unchanged, links=False)
+        return read_file(self.path, max_bytes, unchanged, links=False)
 
     def _moved_since(self, known: Source) -> bool:
-        """Another message for the same file was done first. A move is a change of the file's state."""
-        sent_at = self.arrival.sent_at if self.arrival is not None else None
+        """Whether another message, processed first, moved the file to the final path."""
+        sent_at = self.delivered.sent_at if self.delivered is not None else None
         try:
             found = os.lstat(self.path)
         except OSError:
@@ -87,27 +89,27 @@ class FileRequest(NamedTuple):
         return same and sent_at is not None and sent_at.timestamp() <= found.st_ctime
 
     def refuse_another_type(self, read: FileContent) -> None:
-        if self.arrival is not None and self.arrival.source_type is not None:
-            file_types.refuse_other_than(self.arrival.source_type, self.read_from, read.data[:HEAD])
+        if self.delivered is not None and self.delivered.source_type is not None:
+            file_types.refuse_other_than(self.delivered.source_type, self.read_from, read.data[:HEAD])
 
-    def made_of(self, known: Source, content_hash: str) -> bool:
-        """What is known was made of this content, as it is asked for: nothing has to be read again."""
+    def is_up_to_date(self, known: Source, content_hash: str) -> bool:
+        """Whether the known source was made from this content, in the requested way."""
         published = known.published_id is not None and not known.partial
-        # A rename may have given it another suffix that is read the same way.
-        made_so = known.file_type == file_types.suffix_of(self.name)
-        made_so = made_so and outdated(known.fingerprints, self.fingerprints) != "reading"
-        if not published or known.content_hash != content_hash or not made_so:
+        # A rename may have changed the suffix to another one with the same extractor.
+        same_pipeline = known.file_type == file_types.suffix_of(self.name)
+        same_pipeline = same_pipeline and outdated(known.fingerprints, self.fingerprints) != "reading"
+        if not published or known.content_hash != content_hash or not same_pipeline:
             return False
-        if self.arrival is None:
+        if self.delivered is None:
             return True
-        tags, about = self.described(known)
+        tags, about = self.tags_and_metadata(known)
         return tags == known.tags and msgspec.json.decode(about) == msgspec.json.decode(known.metadata)
 
-    def described(self, known: Source | None) -> tuple[tuple[str, ...], str]:
-        """Tags and metadata of the new version: those of the one before, unless they are unwanted now."""
+    def tags_and_metadata(self, known: Source | None) -> tuple[tuple[str, ...], str]:
+        """Tags and metadata of the new version: the old ones, merged with or replaced by the new ones."""
         tags, about = (known.tags, known.metadata) if known is not None else ((), "{}")
-        if self.arrival is None:
+        if self.delivered is None:
             return tags, about
-        old_tags, old = (tags, msgspec.json.decode(about)) if self.arrival.keep else ((), {})
-        merged = msgspec.json.encode(old | self.arrival.about).decode()
-        return tuple(dict.fromkeys((*old_tags, *self.arrival.tags))), merged
+        old_tags, old = (tags, msgspec.json.decode(about)) if self.delivered.keep else ((), {})
+        merged = msgspec.json.encode(old | self.delivered.about).decode()
+        return tuple(dict.fromkeys((*old_tags, *self.delivered.tags))), merged

@@ -1,6 +1,6 @@
-"""Jobs of item type ``file``: make the index equal the file as it is when the job runs.
+"""Jobs of item type ``file``: bring the index to the state of the file when the job runs.
 
-A call takes many jobs, so that small files share a write. What is wrong with one of them is its own answer.
+A call takes many jobs, so that small files share a write. An error in one file affects only its own job.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from penstock.errors import (
     UnreadableDocument,
     UnsupportedType,
 )
-from penstock.handlers.chunk_vectors import MOST_TEXTS
+from penstock.handlers.chunk_vectors import MAX_TEXTS
 from penstock.handlers.context import Context
 from penstock.handlers.declared_facts import file_mismatches
 from penstock.handlers.file_reader import FileContent
 from penstock.handlers.file_request import FileRequest
 from penstock.handlers.generation_batch import DraftedGeneration, GenerationBatch
-from penstock.handlers.missing_files import CAREFUL, doubt
+from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
 from penstock.handlers.model_check import ModelCheck
 from penstock.handlers.move_detection import MoveDetection, unknown_at
 from penstock.handlers.registry import Later, Wait
@@ -53,70 +53,72 @@ from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.fingerprints import outdated
 from penstock.pipeline.pipeline import Pipeline
 
-PAGES_AT_ONCE = 32
-"""Pages of a document read within its job; the others are tasks."""
-MOST_OPEN_TASKS = 5_000
-"""While more are to be done, files that would add to them wait. Others go on: they add none."""
-TRY_AGAIN = timedelta(seconds=2)
+PAGES_PER_CALL = 32
+"""Pages of a document that are read in its job; the others become tasks."""
+MAX_OPEN_TASKS = 5_000
+"""While more tasks are open, files that would add tasks wait. Small files continue."""
+RETRY_DELAY = timedelta(seconds=2)
 UNCHANGED = {"outcome": "unchanged"}
 
 
 class Files:
-    def __init__(self, catalog: Catalog, recipe: Pipeline) -> None:
+    def __init__(self, catalog: Catalog, pipeline: Pipeline) -> None:
         self._catalog = catalog
-        self._recipe = recipe
-        self._model = ModelCheck(catalog, recipe.embedder)
+        self._pipeline = pipeline
+        self._model = ModelCheck(catalog, pipeline.embedder)
 
     def ingest(self, contexts: Sequence[Context]) -> list[Any]:
-        """One answer a job: what became of its file, or the exception that says why nothing did."""
-        self._model.refuse_another()
-        return _Call(self._catalog, self._recipe, contexts).answers()
+        """Index files: one result or exception per job."""
+        self._model.check()
+        return _IngestCall(self._catalog, self._pipeline, contexts).answers()
 
     def delete(self, context: Context) -> dict[str, Any]:
-        """Whatever the disk says."""
+        """Remove a file from the index, whatever the state of the disk."""
         place, path = context.place, normal_path(context.payload["file_path"])
         removed = remove_all(self._catalog, removal_of_one(place, path, context.asked_at))
         return {"outcome": "removed" if removed else "was not indexed", "removed": removed}
 
 
-class _Call:
-    """One call of the batch handler: answers are filled in as they come."""
+class _IngestCall:
+    """One call of the batch handler. Answers are filled in one by one."""
 
-    def __init__(self, catalog: Catalog, recipe: Pipeline, contexts: Sequence[Context]) -> None:
+    def __init__(self, catalog: Catalog, pipeline: Pipeline, contexts: Sequence[Context]) -> None:
         self._catalog = catalog
-        self._recipe = recipe
-        self._space = recipe.space
+        self._pipeline = pipeline
+        self._space = pipeline.space
         self._contexts = contexts
         self._answers: list[Any] = [None] * len(contexts)
-        self._filing = GenerationBatch(catalog, recipe)
-        self._filed: list[tuple[int, str | None]] = []
+        self._batch = GenerationBatch(catalog, pipeline)
+        self._batched: list[tuple[int, str | None]] = []
         self._touched: list[tuple[int, Touch]] = []
-        self._notes: list[LedgerEntry] = []
+        self._ledger_entries: list[LedgerEntry] = []
         self._expected: list[tuple[Place, str, str]] = []
-        self._failing: dict[int, tuple[int, int, str]] = {}
-        """Size, time and ``made_with`` of files that were read: remembered should they fail."""
+        self._file_states: dict[int, tuple[int, int, str]] = {}
+        """Size, time and failure fingerprint of each file read, to record if it fails."""
         self._mismatches: dict[int, list[str]] = {}
 
     def answers(self) -> list[Any]:
-        wanted = [self._wanted(context) for context in self._contexts]
-        known = self._known(wanted)
-        if self._move_unknown(wanted, known):
-            known = self._known(wanted)
-        for index, (context, asked) in enumerate(zip(self._contexts, wanted, strict=True)):
+        requests = [self._request(context) for context in self._contexts]
+        known = self._known(requests)
+        if self._move_unknown(requests, known):
+            known = self._known(requests)
+        for index, (context, request) in enumerate(zip(self._contexts, requests, strict=True)):
             try:
                 context.checkpoint()
-                if isinstance(asked, Exception):
-                    raise asked
-                self._answers[index] = self._one(index, context, asked, known.get((asked.place, asked.path)))
-            except Exception as error:  # noqa: BLE001 - one file's trouble is not the others'
+                if isinstance(request, Exception):
+                    raise request
+                self._answers[index] = self._ingest_one(
+                    index, context, request, known.get((request.place, request.path))
+                )
+            except Exception as error:  # noqa: BLE001 - an error in one file must not fail the others
                 self._answers[index] = error
         self._write()
         for index, (context, answer) in enumerate(zip(self._contexts, self._answers, strict=True)):
             if isinstance(answer, Exception):
-                self._note(index, context, answer)
+                self._record_failure(index, context, answer)
         self._touch()
-        if self._notes:
-            self._catalog.note(self._notes)
+        if self._ledger_entries:
+            self._catalog.note(self._ledger_entries)
         for index, mismatches in self._mismatches.items():
             answer = self._answers[index]
             if mismatches and isinstance(answer, dict):
@@ -124,25 +126,27 @@ class _Call:
         return self._answers
 
     def _touch(self) -> None:
-        """What is unchanged was asked for again all the same: a delete asked for before that leaves it."""
+        """Record the new request for unchanged files: an older delete must not remove them."""
         if not self._touched:
             return
         live = self._catalog.touch([touch for _, touch in self._touched])
         for (index, touch), found in zip(self._touched, live, strict=True):
             if not found and touch.asked_at is not None and self._answers[index] == UNCHANGED:
-                self._answers[index] = Later("it was removed while it was looked at", TRY_AGAIN)
+                self._answers[index] = Later(
+                    "the document was removed while its file was checked", RETRY_DELAY
+                )
 
-    def _wanted(self, context: Context) -> FileRequest | Exception:
+    def _request(self, context: Context) -> FileRequest | Exception:
         try:
-            return FileRequest.by(context, self._recipe)
-        except Exception as error:  # noqa: BLE001 - one job's trouble is not the others'
+            return FileRequest.from_job(context, self._pipeline)
+        except Exception as error:  # noqa: BLE001 - an error in one job must not fail the others
             return error
 
-    def _known(self, wanted: Sequence[FileRequest | Exception]) -> dict[tuple[Place, str], Source]:
+    def _known(self, requests: Sequence[FileRequest | Exception]) -> dict[tuple[Place, str], Source]:
         paths: dict[Place, list[str]] = {}
-        for asked in wanted:
-            if isinstance(asked, FileRequest):
-                paths.setdefault(asked.place, []).append(asked.path)
+        for request in requests:
+            if isinstance(request, FileRequest):
+                paths.setdefault(request.place, []).append(request.path)
         known: dict[tuple[Place, str], Source] = {}
         with self._catalog.snapshot() as snapshot:
             for place, some in paths.items():
@@ -151,78 +155,81 @@ class _Call:
         return known
 
     def _move_unknown(
-        self, wanted: Sequence[FileRequest | Exception], known: dict[tuple[Place, str], Source]
+        self, requests: Sequence[FileRequest | Exception], known: dict[tuple[Place, str], Source]
     ) -> bool:
-        """Rename what is known under a path where it is no more. A walk has looked for its own files."""
+        """Rename known sources moved to these paths. Children of a walk were checked by the walk."""
         unknown: dict[Place, list[Context]] = {}
-        for context, asked in zip(self._contexts, wanted, strict=True):
-            if context.claim.parent_id is not None or isinstance(asked, Exception):
+        for context, request in zip(self._contexts, requests, strict=True):
+            if context.claim.parent_id is not None or isinstance(request, Exception):
                 continue
-            if (asked.place, asked.path) not in known:
-                unknown.setdefault(asked.place, []).append(context)
+            if (request.place, request.path) not in known:
+                unknown.setdefault(request.place, []).append(context)
         moved = False
         for place, contexts in unknown.items():
-            twins = MoveDetection(self._catalog, place, most_bytes=self._recipe.limits.file_bytes)
+            detection = MoveDetection(self._catalog, place, max_bytes=self._pipeline.limits.file_bytes)
             files = [file for context in contexts for file in unknown_at(context.payload["file_path"])]
-            moved |= bool(twins.move(files, min(context.asked_at for context in contexts)))
+            moved |= bool(detection.move(files, min(context.asked_at for context in contexts)))
         return moved
 
-    def _one(self, index: int, context: Context, asked: FileRequest, known: Source | None) -> Any:
+    def _ingest_one(self, index: int, context: Context, request: FileRequest, known: Source | None) -> Any:
         try:
-            read = asked.read(known, self._recipe.limits.file_bytes)
+            read = request.read(known, self._pipeline.limits.file_bytes)
         except (FileNotFoundError, NotADirectoryError):
-            return self._missing(index, context, asked, known)
+            return self._missing(index, context, request, known)
         except UnsupportedType:
-            if known is None or asked.arrival is not None:
+            if known is None or request.delivered is not None:
                 raise
-            return self._forgotten(context, asked.path, "it is no file any more")
+            return self._remove(context, request.path, "it is no longer a file")
         if read is None and known is not None:
             self._mismatches[index] = file_mismatches(context, known.size, known.content_hash)
-            return self._read_before(index, context, asked, known, (known.size, known.mtime_ns))
+            return self._reuse_text(index, context, request, known, (known.size, known.mtime_ns))
         assert read is not None
-        asked.refuse_another_type(read)
+        request.refuse_another_type(read)
         content_hash = hashlib.sha256(read.data).hexdigest()
         self._mismatches[index] = file_mismatches(context, read.size, content_hash)
-        if known is not None and not asked.rebuild and asked.made_of(known, content_hash):
-            return self._read_before(index, context, asked, known, (read.size, read.mtime_ns))
-        if known is not None and not asked.rebuild:
-            adopted = self._adopt(context, known, asked, content_hash)
+        if known is not None and not request.rebuild and request.is_up_to_date(known, content_hash):
+            return self._reuse_text(index, context, request, known, (read.size, read.mtime_ns))
+        if known is not None and not request.rebuild:
+            adopted = self._adopt(context, known, request, content_hash)
             if adopted is not None:
                 return adopted
-        return self._anew(index, context, asked, known, read, content_hash)
+        return self._build(index, context, request, known, read, content_hash)
 
-    def _anew(
+    def _build(
         self,
         index: int,
         context: Context,
-        asked: FileRequest,
+        request: FileRequest,
         known: Source | None,
         read: FileContent,
         content_hash: str,
     ) -> Any:
         read_at = clock.now()
-        about = (read.size, read.mtime_ns, self._recipe.made_with(asked.fingerprints))
-        self._failing[index] = about
+        about = (read.size, read.mtime_ns, self._pipeline.failure_fingerprint(request.fingerprints))
+        self._file_states[index] = about
         try:
-            with context.file(self._recipe.limits.seconds_for(read.size), *about):
-                draft = self._draft(asked, read)
+            with context.file(self._pipeline.limits.seconds_for(read.size), *about):
+                draft = self._draft(request, read)
         except MemoryInUse as wait:
-            return Later(str(wait), TRY_AGAIN)
-        if _by_tasks(draft) and self._tasks_are_many():
-            return Later("there are many tasks to be done before it", TRY_AGAIN)
-        tags, metadata = asked.described(known)
+            return Later(str(wait), RETRY_DELAY)
+        if _needs_tasks(draft) and self._too_many_tasks():
+            return Later(
+                f"waiting: more than {MAX_OPEN_TASKS:,} page and chunk tasks are pending", RETRY_DELAY
+            )
+        tags, metadata = request.tags_and_metadata(known)
         generation = NewGeneration(
-            place=asked.place,
-            path=asked.path,
+            place=request.place,
+            path=request.path,
             content_hash=content_hash,
             asked_at=context.asked_at,
             read_at=read_at,
             pages=draft.pages,
             space=self._space,
-            fingerprints=asked.fingerprints,
+            gate=request.gate,
+            fingerprints=request.fingerprints,
             size=read.size,
             mtime_ns=read.mtime_ns,
-            file_type=file_types.suffix_of(asked.name),
+            file_type=file_types.suffix_of(request.name),
             title=draft.title,
             tags=tags,
             metadata=metadata,
@@ -230,62 +237,65 @@ class _Call:
             priority=context.claim.priority,
             max_retries=context.claim.max_retries,
         )
-        filed = DraftedGeneration(
+        drafted = DraftedGeneration(
             generation=generation,
             tokens=draft.tokens,
             warnings=draft.warnings,
             known_id=known.source_id if known is not None else None,
         )
-        if asked.read_from != asked.path:
-            self._expected.append((asked.place, asked.path, asked.read_from))
-        return self._file(index, filed, asked.path if asked.arrival is None else None)
+        if request.read_from != request.path:
+            self._expected.append((request.place, request.path, request.read_from))
+        return self._add_to_batch(index, drafted, request.path if request.delivered is None else None)
 
-    def _file(self, index: int, filed: DraftedGeneration, read_from: str | None = None) -> None:
-        """Its answer comes with the write."""
-        if not self._filing.fits(filed):
+    def _add_to_batch(self, index: int, drafted: DraftedGeneration, read_from: str | None = None) -> None:
+        """Add a generation to the batch. The answer comes with the write."""
+        if not self._batch.fits(drafted):
             self._write()
-        self._filing.add(filed)
-        self._filed.append((index, read_from))
+        self._batch.add(drafted)
+        self._batched.append((index, read_from))
 
-    def _read_before(
-        self, index: int, context: Context, asked: FileRequest, known: Source, seen: tuple[int, int]
+    def _reuse_text(
+        self, index: int, context: Context, request: FileRequest, known: Source, state: tuple[int, int]
     ) -> Any:
-        """Its text is in the catalog, cut as it should be; at most its vectors are another model's. ``seen``:
-        size and time of the file."""
-        # Whoever has an old model replaced does not ask for the file.
+        """Keep the stored chunks, with new vectors for a new model. ``state``: size and time of the file."""
+        # A reindex for a new model is not a request for the file.
         asked_at = None if context.metadata.get(OUTDATED) else context.asked_at
-        self._touched.append((index, Touch(known.source_id, *seen, asked_at)))
-        if outdated(known.fingerprints, asked.fingerprints) is None:
+        self._touched.append((index, Touch(known.source_id, *state, asked_at)))
+        if outdated(known.fingerprints, request.fingerprints) is None:
             return dict(UNCHANGED)
-        adopted = self._adopt(context, known, asked, known.content_hash)
+        adopted = self._adopt(context, known, request, known.content_hash)
         if adopted is not None:
             return adopted
-        filed = from_catalog(self._catalog, known, context, asked.fingerprints, self._space)
-        if filed is None or (filed.texts > MOST_TEXTS and self._tasks_are_many()):
-            return Later("it has just changed, or many tasks are to be done before it", TRY_AGAIN)
-        return self._file(index, filed)
+        drafted = from_catalog(self._catalog, known, context, request.fingerprints, self._space)
+        if drafted is None or (drafted.texts > MAX_TEXTS and self._too_many_tasks()):
+            return Later(
+                f"waiting: the document has just changed, or more than {MAX_OPEN_TASKS:,} tasks are pending",
+                RETRY_DELAY,
+            )
+        return self._add_to_batch(index, drafted)
 
-    def _draft(self, asked: FileRequest, read: FileContent) -> Draft:
-        """A long document is read only in part; its other pages become tasks."""
-        content = Content(asked.name, read.data)
-        paged = file_types.by_name(asked.name) == file_types.PDF
-        draft = self._recipe.draft(content, asked.sizes, pages=range(1, PAGES_AT_ONCE + 1) if paged else None)
+    def _draft(self, request: FileRequest, read: FileContent) -> Draft:
+        """Draft a file. Of a long document only the first pages; the others become tasks."""
+        content = Content(request.name, read.data)
+        paged = file_types.by_name(request.name) == file_types.PDF
+        draft = self._pipeline.draft(
+            content, request.sizes, pages=range(1, PAGES_PER_CALL + 1) if paged else None
+        )
         if len(draft.pages) >= draft.page_count:
-            # Once more without a range: only the whole can be judged to have no text at all.
-            return self._recipe.draft(content, asked.sizes) if paged and not draft.chunks else draft
-        elsewhere = asked.read_from if asked.read_from != asked.path else None
+            # Once more without a range: only a complete document can be refused for having no text.
+            return self._pipeline.draft(content, request.sizes) if paged and not draft.chunks else draft
+        elsewhere = request.read_from if request.read_from != request.path else None
         numbers = range(len(draft.pages) + 1, draft.page_count + 1)
         rest = tuple(NewPage(number=number, file_path=elsewhere) for number in numbers)
         return msgspec.structs.replace(draft, pages=draft.pages + rest)
 
-    def _adopt(self, context: Context, known: Source, asked: FileRequest, content_hash: str) -> Wait | None:
-        """A generation of this very content that is being built, or of which parts had failed: only what
-        is missing is done, and nothing read again."""
+    def _adopt(self, context: Context, known: Source, request: FileRequest, content_hash: str) -> Wait | None:
+        """Adopt an unfinished or partial generation of the same content: only missing parts are done."""
         for document_id in filter(None, (known.building_id, known.published_id if known.partial else None)):
             with self._catalog.snapshot() as snapshot:
                 document = snapshot.document(document_id)
-            made_of = (content_hash, asked.fingerprints)
-            if document is None or (document.content_hash, document.fingerprints) != made_of:
+            wanted = (content_hash, request.fingerprints)
+            if document is None or (document.content_hash, document.fingerprints) != wanted:
                 continue
             adoption = Adoption(
                 document_id=document_id,
@@ -298,32 +308,32 @@ class _Call:
                 return Wait(waiting_for=str(document_id))
         return None
 
-    def _tasks_are_many(self) -> bool:
+    def _too_many_tasks(self) -> bool:
         with self._catalog.snapshot() as snapshot:
-            return sum(snapshot.open_tasks(lane) for lane in (Phase.OCR, Phase.VECTOR)) > MOST_OPEN_TASKS
+            return sum(snapshot.open_tasks(lane) for lane in (Phase.OCR, Phase.VECTOR)) > MAX_OPEN_TASKS
 
-    def _missing(self, index: int, context: Context, asked: FileRequest, known: Source | None) -> Any:
-        if asked.arrival is not None:
-            # Somebody said that it lies there. What is indexed under its name came from elsewhere and stays.
-            raise PermanentFailure(f"{asked.read_from} is not there", code="ERR_FILE_NOT_FOUND")
+    def _missing(self, index: int, context: Context, request: FileRequest, known: Source | None) -> Any:
+        if request.delivered is not None:
+            # The sender named this file. A document indexed under its name came from elsewhere and stays.
+            raise PermanentFailure(f"{request.read_from} does not exist", code="ERR_FILE_NOT_FOUND")
         if known is not None and context.metadata.get(OUTDATED):
-            # Nobody asked whether the file is there: its disk may be away.
-            if asked.made_of(known, known.content_hash):
-                return self._read_before(index, context, asked, known, (known.size, known.mtime_ns))
-            return {"outcome": "kept", "note": "the file is not there; what was made of it stays"}
-        if known is not None and self._on_its_way(context, known):
+            # A reindex does not ask whether the file exists: its disk may be unmounted.
+            if request.is_up_to_date(known, known.content_hash):
+                return self._reuse_text(index, context, request, known, (known.size, known.mtime_ns))
+            return {"outcome": "kept", "note": "the file does not exist; its document is kept"}
+        if known is not None and self._awaits_move(context, known):
             return {"outcome": "kept", "note": "its file is about to be moved here"}
         if known is not None:
-            away = self._away(context, asked.path) if context.metadata.get(CAREFUL) else None
-            if away is not None:
-                return {"outcome": "kept", "note": away}
-            return self._forgotten(context, asked.path, "the file is gone")
+            reason = self._unmounted_reason(context, request.path) if context.metadata.get(CAREFUL) else None
+            if reason is not None:
+                return {"outcome": "kept", "note": reason}
+            return self._remove(context, request.path, "the file is gone")
         if context.claim.parent_id is not None or context.claim.submitted_by == "watcher":
             return {"outcome": "vanished"}
-        raise PermanentFailure(f"{asked.path} is not there", code="ERR_FILE_NOT_FOUND")
+        raise PermanentFailure(f"{request.path} does not exist", code="ERR_FILE_NOT_FOUND")
 
-    def _on_its_way(self, context: Context, known: Source) -> bool:
-        """It was read where somebody had put it, and still lies there."""
+    def _awaits_move(self, context: Context, known: Source) -> bool:
+        """Whether the file was read at another path and is still there, to be moved here."""
         with self._catalog.snapshot() as snapshot:
             read_from = snapshot.expected(context.place, known.path)
         try:
@@ -332,43 +342,43 @@ class _Call:
             return False
         return found is not None and (found.st_size, found.st_mtime_ns) == (known.size, known.mtime_ns)
 
-    def _away(self, context: Context, path: str) -> str | None:
+    def _unmounted_reason(self, context: Context, path: str) -> str | None:
         with self._catalog.snapshot() as snapshot:
-            return doubt(path, [walk.root for walk in snapshot.walks(context.place, path)])
+            return maybe_unmounted(path, [walk.root for walk in snapshot.walks(context.place, path)])
 
-    def _forgotten(self, context: Context, path: str, note: str) -> dict[str, Any]:
+    def _remove(self, context: Context, path: str, note: str) -> dict[str, Any]:
         remove_all(self._catalog, removal_of_one(context.place, path, context.asked_at))
         return {"outcome": "removed", "note": note}
 
     def _write(self) -> None:
-        filed, self._filed = self._filed, []
+        batched, self._batched = self._batched, []
         expected, self._expected = self._expected, []
         try:
             if expected:
                 self._catalog.expect(expected)
-            answers = self._filing.write()
-        except Exception as error:  # noqa: BLE001 - the store is away: all of them try again
-            answers = [error] * len(filed)
-        for (index, read_from), answer in zip(filed, answers, strict=True):
+            answers = self._batch.write()
+        except Exception as error:  # noqa: BLE001 - the store is unavailable: all jobs try again
+            answers = [error] * len(batched)
+        for (index, read_from), answer in zip(batched, answers, strict=True):
             self._answers[index] = answer
             if read_from is not None and isinstance(answer, dict) and not os.path.lexists(read_from):
-                # A walk that came in between found it nowhere, or elsewhere, and nothing here to remove.
-                self._answers[index] = self._forgotten(
-                    self._contexts[index], read_from, "it went while it was read"
+                # A walk in between found the file missing or moved, and nothing here to remove.
+                self._answers[index] = self._remove(
+                    self._contexts[index], read_from, "it was deleted while it was read"
                 )
 
-    def _note(self, index: int, context: Context, error: Exception) -> None:
-        """Only what will not be tried again: `why` shows it until the file is indexed or gone."""
+    def _record_failure(self, index: int, context: Context, error: Exception) -> None:
+        """Record a final failure, to be shown by `why` until the file is indexed or gone."""
         classified = retry.classify(error)
         if classified.kind != "permanent" and context.claim.retry_count < context.claim.max_retries:
             return
         if classified.kind == "cancelled":
             return
-        # By its content: what else may be wrong, a look at the file tomorrow may find mended.
+        # Only failures of the content are bound to it; any other cause may be gone at the next walk.
         by_content = isinstance(error, UnreadableDocument) and not isinstance(error, ComponentMissing)
-        about = self._failing.get(index) if by_content else None
+        about = self._file_states.get(index) if by_content else None
         size, mtime_ns, made_with = about or (None, None, None)
-        self._notes.append(
+        self._ledger_entries.append(
             LedgerEntry(
                 place=context.place,
                 path=normal_path(context.payload["file_path"]),
@@ -384,6 +394,6 @@ class _Call:
         )
 
 
-def _by_tasks(draft: Draft) -> bool:
+def _needs_tasks(draft: Draft) -> bool:
     unread = bool(draft.pages) and draft.pages[-1].chunks is None and draft.pages[-1].failure is None
-    return unread or len(draft.chunks) > MOST_TEXTS
+    return unread or len(draft.chunks) > MAX_TEXTS

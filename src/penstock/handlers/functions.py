@@ -1,4 +1,4 @@
-"""An application's own functions as jobs: which there are, what each needs, and how one is run."""
+"""Functions of an application as jobs: registration, checks and execution."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LABEL = "function run payload"
 
 
 class Function(msgspec.Struct, frozen=True, kw_only=True):
-    """A registered function. What is None is left to the call, and then to the settings."""
+    """A registered function. Instead of None, the value of the call counts, then the setting."""
 
     name: str
     call: Callable[..., Any]
@@ -40,7 +40,7 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
         return [field for field in self.requires if field not in payload]
 
     def check(self, payload: Mapping[str, Any]) -> None:
-        """Refuse a payload that lacks a required field."""
+        """Refuse a payload without a required field."""
         if not isinstance(payload, dict | Mapping):
             raise InvalidPayload(f"payload of {self.name}: expected an object, got {type(payload).__name__}")
         if missing := self.missing(payload):
@@ -53,13 +53,13 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
         answer = self.call(payload, context) if self.wants_context else self.call(payload)
         if not inspect.iscoroutine(answer):
             return answer
-        import asyncio  # costs more than the rest of a worker's start; most functions are not async
+        import asyncio  # slow to import, and most functions are not async
 
         return asyncio.run(answer)
 
 
 class Functions:
-    """Functions by name, and the entity types they work on. Nothing is found by importing it."""
+    """Functions by name, and entity types. Registration is explicit; importing registers nothing."""
 
     def __init__(self) -> None:
         self._functions: dict[str, Function] = {}
@@ -75,10 +75,10 @@ class Functions:
         timeout: int | None = None,
         backoff: BackoffGiven | None = None,
     ) -> Function:
-        _refuse_flawed_name("function name", name)
+        _check_name("function name", name)
         if name in self._functions:
             raise InvalidRequest(
-                f"a function named {name!r} is registered already", remedy="Choose another name."
+                f"a function named {name!r} is already registered", remedy="Choose another name."
             )
         function = Function(
             name=name,
@@ -96,7 +96,7 @@ class Functions:
         return self._functions.get(name) if isinstance(name, str) else None
 
     def get(self, name: str) -> Function:
-        """The function of that name; raises ``UnknownFunction``."""
+        """The function of this name; raises ``UnknownFunction``."""
         function = self.find(name)
         if function is None:
             raise UnknownFunction(f"no function named {str(name)[:80]!a} is registered{self._hint(name)}")
@@ -116,14 +116,14 @@ class Functions:
     # Entities.
 
     def add_entity_type(self, name: str, exists: Exists | None = None) -> None:
-        _refuse_flawed_name("entity type", name)
+        _check_name("entity type", name)
         if ":" in name:
-            # It ends at the colon in the lock's name.
+            # The lock name has a colon after the entity type.
             raise InvalidName(f"entity type must not contain ':', got {name[:80]!r}")
         self._entity_types[name] = exists
 
     def check_entity(self, entity_type: str, entity_id: str) -> None:
-        """Refuse an entity of a type the application does not have, or that does not exist."""
+        """Refuse an entity of an unknown type, or a missing entity."""
         if not self._entity_types:
             return
         if entity_type not in self._entity_types:
@@ -139,15 +139,15 @@ class Functions:
         registry.register("function", "run", self.handle, backoff=self.backoff_of)
 
     def handle(self, context: Context) -> Any:
-        """The handler of function jobs. The payload is checked again: the code may be newer than the job."""
-        asked = read_payload(FunctionPayload, "run", context.payload, label=LABEL)
-        assert isinstance(asked, FunctionPayload)
-        function = self.find(asked.function_name)
+        """Run a function job. The payload is checked again, since the code may be newer than the job."""
+        request = read_payload(FunctionPayload, "run", context.payload, label=LABEL)
+        assert isinstance(request, FunctionPayload)
+        function = self.find(request.function_name)
         if function is None:
             raise NotHandledHere(
-                f"no function {asked.function_name!r} here (this worker runs {self._listed()})"
+                f"no function {request.function_name!r} here (this worker runs {self._listed()})"
             )
-        payload = asked.payload or {}
+        payload = request.payload or {}
         function.check(payload)
         return function.run(payload, context)
 
@@ -156,7 +156,7 @@ class Functions:
         return function.backoff if function else FUNCTION_BACKOFF
 
 
-def _refuse_flawed_name(what: str, name: object) -> None:
+def _check_name(what: str, name: object) -> None:
     if not isinstance(name, str) or not 1 <= len(name) <= 255:
         raise InvalidName(f"{what} must be text of 1 to 255 characters, got {str(name)[:80]!a}")
     if not name.isprintable() or name != name.strip():
@@ -170,14 +170,14 @@ def _wants_context(name: str, call: object) -> bool:
     try:
         parameters = list(inspect.signature(call).parameters.values())
     except ValueError:
-        return False  # some built-in functions do not say
+        return False  # some built-in functions have no signature
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     required = [p for p in positional if p.default is p.empty]
     if len(required) > 2 or any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters):
         raise InvalidRequest(f"function {name}: expected {name}(payload) or {name}(payload, context)")
     if not positional and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
         raise InvalidRequest(f"function {name}: it takes no payload; expected {name}(payload)")
-    # A second parameter with a default is the function's own affair, unless its name says otherwise.
+    # A second parameter with a default is not for the context, unless it is named so.
     return len(required) == 2 or (len(positional) >= 2 and positional[1].name == "context")
 
 
@@ -200,16 +200,18 @@ def _whole(name: str, what: str, value: int | None, low: int, high: int) -> int 
     return value
 
 
-def _backoff(name: str, given: BackoffGiven | None) -> Backoff:
-    if given is None:
+def _backoff(name: str, backoff: BackoffGiven | None) -> Backoff:
+    if backoff is None:
         return FUNCTION_BACKOFF
-    steps = given.steps if isinstance(given, Backoff) else (given,) if isinstance(given, int) else given
+    steps = (
+        backoff.steps if isinstance(backoff, Backoff) else (backoff,) if isinstance(backoff, int) else backoff
+    )
     whole = isinstance(steps, Sequence) and all(
         isinstance(step, int) and not isinstance(step, bool) and 0 <= step <= MAX_BACKOFF_S for step in steps
     )
     if not whole or not steps:
         raise InvalidRequest(
-            f"function {name}: backoff must be seconds, or a list of them, got {str(given)[:80]!r}",
+            f"function {name}: backoff must be seconds, or a list of them, got {backoff!r:.80}",
             remedy="Use 5 for 5, 8, 16 … seconds, or [5, 60, 600].",
         )
-    return given if isinstance(given, Backoff) else Backoff(tuple(steps), cap=max(300, *steps))
+    return backoff if isinstance(backoff, Backoff) else Backoff(tuple(steps), cap=max(300, *steps))

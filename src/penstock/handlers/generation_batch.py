@@ -1,4 +1,4 @@
-"""Drafts on their way into the catalog: unknown texts are embedded, and generations stored, in batches."""
+"""Batches of drafted documents: new texts are embedded and generations stored together."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import msgspec
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules.portions import Portions
-from penstock.catalog.values import NewChunk, NewGeneration, NewPage, Outcome, StoreResult
+from penstock.catalog.values import Gate, NewChunk, NewGeneration, NewPage, Outcome, StoreResult
 from penstock.errors import NoText, StoreError
-from penstock.handlers.chunk_vectors import MOST_TEXTS, PageOwner, embed
+from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.registry import Wait
 from penstock.pipeline.pipeline import Pipeline
 from penstock.vocabulary import how_many
 
-MOST_DOCUMENTS = 100
-MOST_CHARS = 8 << 20
-"""Characters of chunks that wait to be written: with more the batch is written early, to bound its memory."""
+MAX_DOCUMENTS = 100
+MAX_CHARS = 8 << 20
+"""Characters of waiting chunks above which the batch is written early, to bound its memory."""
 EMBEDDED = "embedded"
 
 
 class DraftedGeneration(msgspec.Struct, frozen=True, kw_only=True):
-    """A generation to store, and what its job tells of it."""
+    """A generation to store, with details for the result of the job."""
 
     generation: NewGeneration
     tokens: int
     warnings: tuple[str, ...] = ()
     known_id: str | None = None
-    """Of the source, where there is one already."""
+    """Id of the source, if it exists already."""
 
     @property
     def owner(self) -> PageOwner:
@@ -49,89 +49,95 @@ class DraftedGeneration(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def embedded_here(self) -> int:
-        """How many texts are; one that brings too many leaves all of them to tasks."""
+        """Number of texts to embed in the job; 0 if too many, or held by the document gate: left to tasks."""
         texts = self.texts
-        return texts if texts <= MOST_TEXTS else 0
+        return texts if texts <= MAX_TEXTS and not self._held_by_gate else 0
+
+    @property
+    def _held_by_gate(self) -> bool:
+        if self.generation.gate is Gate.PAGE:
+            return False
+        return any(page.chunks is None and page.failure is None for page in self.generation.pages)
 
 
 class GenerationBatch:
-    """Collects what jobs of one call have drafted. What does not fit is added after a ``write``."""
+    """Collects the drafts of one call. If ``fits`` is False, call ``write`` before ``add``."""
 
-    def __init__(self, catalog: Catalog, recipe: Pipeline) -> None:
+    def __init__(self, catalog: Catalog, pipeline: Pipeline) -> None:
         self._catalog = catalog
-        self._recipe = recipe
+        self._pipeline = pipeline
         self._waiting: list[DraftedGeneration] = []
         self._embedded: list[tuple[PageOwner, Sequence[NewPage]]] = []
         self._texts = self._chars = 0
 
-    def fits(self, filed: DraftedGeneration) -> bool:
-        some = len(self._waiting) < MOST_DOCUMENTS and self._chars < MOST_CHARS
-        return some and self._texts + filed.embedded_here <= MOST_TEXTS
+    def fits(self, drafted: DraftedGeneration) -> bool:
+        some = len(self._waiting) < MAX_DOCUMENTS and self._chars < MAX_CHARS
+        return some and self._texts + drafted.embedded_here <= MAX_TEXTS
 
-    def add(self, filed: DraftedGeneration) -> None:
-        self._waiting.append(filed)
-        self._chars += filed.chars
-        texts = filed.embedded_here
+    def add(self, drafted: DraftedGeneration) -> None:
+        self._waiting.append(drafted)
+        self._chars += drafted.chars
+        texts = drafted.embedded_here
         if texts:
             self._texts += texts
-            self._embedded.append((filed.owner, filed.generation.pages))
+            self._embedded.append((drafted.owner, drafted.generation.pages))
 
     def write(self) -> list[Any]:
-        """Store everything added since; each one's answer, as a handler gives it."""
+        """Store all added generations; returns the handler's answer for each."""
         waiting, self._waiting, self._texts, self._chars = self._waiting, [], 0, 0
         wanted, self._embedded = self._embedded, []
         if not waiting:
             return []
-        vectors = embed(self._catalog, self._recipe, wanted)
+        vectors = embed(self._catalog, self._pipeline, wanted)
         ready = [
-            msgspec.structs.replace(filed.generation, pages=vectors.given_to(filed.generation.pages))
-            for filed in waiting
+            msgspec.structs.replace(drafted.generation, pages=vectors.add_to(drafted.generation.pages))
+            for drafted in waiting
         ]
         return [
-            stored if isinstance(stored, Exception) else _answer(filed, stored, vectors.made)
-            for filed, stored in zip(waiting, self._store_all(ready), strict=True)
+            stored if isinstance(stored, Exception) else _result(drafted, stored, vectors.new_hashes)
+            for drafted, stored in zip(waiting, self._store_all(ready), strict=True)
         ]
 
     def _store_all(self, ready: list[NewGeneration]) -> list[StoreResult | Exception]:
-        """In the groups that share a transaction, so that an error costs one group another try."""
+        """Store generations in the groups of one transaction each: an error affects one group only."""
         return [stored for group in Portions().groups(ready) for stored in self._store(group)]
 
     def _store(self, ready: Sequence[NewGeneration]) -> Sequence[StoreResult | Exception]:
-        """Together; but what the catalog refuses is nobody else's trouble."""
+        """Store generations together, or one by one if the catalog refuses one of them."""
         try:
             return self._catalog.store(ready)
         except StoreError:
             raise
-        except Exception as error:  # noqa: BLE001 - one of them is at fault: alone, each shows whether it is
+        except Exception as error:  # noqa: BLE001 - one generation is at fault: stored alone, each shows whether it is
             if len(ready) == 1:
                 return [error]
         return [stored for one in ready for stored in self._store([one])]
 
 
-def _answer(filed: DraftedGeneration, stored: StoreResult, embedded: set[str]) -> Any:
-    made = len(embedded & {chunk.text_hash for chunk in filed.chunks})
+def _result(drafted: DraftedGeneration, stored: StoreResult, embedded: set[str]) -> Any:
+    embedded_count = len(embedded & {chunk.text_hash for chunk in drafted.chunks})
     if stored.outcome is Outcome.BUILDING:
-        # Whoever tells the job of its end counts what tasks embedded; this came before them.
-        progress = msgspec.json.encode({EMBEDDED: made}).decode() if made else None
+        # At the end, only texts embedded by tasks are counted; these were embedded before.
+        progress = msgspec.json.encode({EMBEDDED: embedded_count}).decode() if embedded_count else None
         return Wait(waiting_for=str(stored.document_id), progress_json=progress)
     if stored.outcome is Outcome.REMOVED:
         return {"outcome": "removed while indexing"}
     if stored.outcome is Outcome.SUPERSEDED:
         return {"outcome": "superseded"}
     if stored.outcome is Outcome.KEPT_BACK:
-        return NoText(f"none of {how_many(len(filed.generation.pages), 'page')} could be read")
-    answer = {
+        return NoText(f"none of {how_many(len(drafted.generation.pages), 'page')} could be read")
+    result = {
         "outcome": "indexed",
-        "pages": len(filed.generation.pages),
+        "pages": len(drafted.generation.pages),
         "chunks": stored.chunks,
         "kept": stored.kept,
-        "embedded": made,
-        "tokens": filed.tokens,
+        "embedded": embedded_count,
+        "tokens": drafted.tokens,
     }
     if stored.failed:
-        answer |= {"partial": True, "failed": stored.failed}
+        result |= {"partial": True, "failed": stored.failed}
     if not stored.chunks and not stored.failed:
-        answer["note"] = "blank"
-    if filed.warnings:
-        answer["warnings"] = list(filed.warnings[:10])
-    return answer
+        result["note"] = "blank"
+    if drafted.warnings:
+        result["warnings"] = list(drafted.warnings[:10])
+    return result

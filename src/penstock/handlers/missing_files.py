@@ -1,29 +1,59 @@
-"""What is not on the disk any more: gone, or only away with its disk."""
+"""Missing files: deleted, or only on an unmounted disk."""
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 
-from penstock.handlers.move_detection import gone_for_sure
-
 CAREFUL = "careful"
-"""In a job's metadata: nobody said that the file is gone; it is removed only if it is for sure."""
+"""In a job's metadata: the file was not reported as deleted. Remove it only if it is certainly gone."""
+_NOT_FOUND = (errno.ENOENT, errno.ENOTDIR)
 
 
-def doubt(path: str, roots: Iterable[str]) -> str | None:
-    """Why a file that cannot be found need not be gone, as a walk of the folders it was found in (``roots``)
-    would see it; None: it is gone."""
+def maybe_unmounted(path: str, roots: Iterable[str]) -> str | None:
+    """Reason why a missing file may be on an unmounted disk; None: the file is gone.
+
+    ``roots``: the walked folders that contain the file.
+    """
     folders = sorted(set(roots))
     for root in folders:
         try:
             with os.scandir(root) as entries:
                 if not any(True for _ in entries):
-                    return f"{root} is empty, like the place of a disk that is not mounted"
+                    return f"{root} is empty and may be the mount point of an unmounted disk"
         except (FileNotFoundError, NotADirectoryError):
-            return f"{root} is not there, and may be on a disk that is not mounted"
+            return f"{root} does not exist and may be on an unmounted disk"
         except OSError as error:
-            return f"{root} cannot be looked into: {error.strerror}"
+            return f"{root} cannot be read: {error.strerror}"
     if folders or gone_for_sure(path):
         return None
-    return f"the folder of {path} is empty, away or closed to this user"
+    return f"the folder of {path} is empty, unmounted or not readable"
+
+
+def missing(path: str) -> bool:
+    """Whether the path does not exist. False if a folder above cannot be read."""
+    try:
+        os.lstat(path)
+    except OSError as error:
+        return error.errno in _NOT_FOUND
+    return False
+
+
+def gone_for_sure(path: str) -> bool:
+    """Whether the path is missing and the first existing folder above is not empty.
+
+    An empty folder may be the mount point of an unmounted disk.
+    """
+    if not missing(path):
+        return False
+    folder = path
+    while folder not in ("", "/"):
+        folder = folder.rpartition("/")[0] or "/"
+        try:
+            with os.scandir(folder) as entries:
+                return any(True for _ in entries)
+        except OSError as error:
+            if error.errno not in _NOT_FOUND:
+                return False
+    return False

@@ -1,4 +1,4 @@
-"""One model makes all vectors of a catalog, and only a command changes which: none is mixed in unnoticed."""
+"""Model check: one model makes all vectors of a catalog, and only a command changes the model."""
 
 from __future__ import annotations
 
@@ -14,37 +14,41 @@ log = logging.getLogger("penstock.worker")
 
 
 class ModelCheck:
-    """Ours, beside the catalog's."""
+    """This worker's embedding model, compared with the catalog's."""
 
     def __init__(self, catalog: Catalog, embedder: Embedder) -> None:
         self._catalog = catalog
         self._embedder = embedder
-        self._told = ""
+        self._logged = ""
 
-    def refuse_another(self) -> None:
-        """Give the jobs back, no retry spent, for a worker that has the catalog's model."""
+    def check(self) -> None:
+        """Release the jobs, without using a retry, if the catalog has another model."""
         try:
-            agree(self._catalog, self._embedder)
+            check_model(self._catalog, self._embedder)
         except FingerprintMismatch as mismatch:
-            if mismatch.message != self._told:
-                log.warning("nothing is indexed here: %s %s", mismatch.message, mismatch.remedy)
-            self._told = mismatch.message
+            if mismatch.message != self._logged:
+                log.warning("this worker indexes nothing: %s %s", mismatch.message, mismatch.remedy)
+            self._logged = mismatch.message
             raise NotHandledHere(f"{mismatch.message}. {mismatch.remedy}") from None
-        self._told = ""
+        self._logged = ""
 
 
-def agree(catalog: Catalog, embedder: Embedder) -> None:
-    """Raises ``FingerprintMismatch`` when the catalog is another model's. The first to come to a catalog
-    that has no documents says whose it is."""
-    ours = space_of(embedder)
+def check_model(catalog: Catalog, embedder: Embedder) -> None:
+    """Raise ``FingerprintMismatch`` if the catalog has another model.
+
+    For a catalog without documents, record this model.
+    """
+    own_space = space_of(embedder)
     with catalog.snapshot() as snapshot:
-        said = snapshot.fingerprints().get(Phase.VECTOR)
-        if said == ours:
+        catalog_space = snapshot.fingerprints().get(Phase.VECTOR)
+        if catalog_space == own_space:
             return
-        if said is not None and snapshot.tenants():
-            raise differs(said, ours)
-    catalog.set_fingerprints({Phase.VECTOR: ours}, replace=said is not None)
+        if catalog_space is not None and snapshot.tenants():
+            raise model_mismatch(catalog_space, own_space)
+    catalog.set_fingerprints({Phase.VECTOR: own_space}, replace=catalog_space is not None)
 
 
-def differs(said: str, ours: str) -> FingerprintMismatch:
-    return FingerprintMismatch(f"the vectors here are made with {said}, and this would make them with {ours}")
+def model_mismatch(catalog_space: str, own_space: str) -> FingerprintMismatch:
+    return FingerprintMismatch(
+        f"the catalog's vectors are made with {catalog_space}, but the settings here use {own_space}"
+    )

@@ -1,11 +1,10 @@
-"""Files at paths nobody knows that are known sources all the same: moved on the disk, and nobody said so.
+"""Move detection: a new path with the content of a source at a missing path is the same source.
 
-Such a source is renamed: it keeps its id, its chunks and vectors, and is not removed and made again.
+Such a source is renamed. It keeps its id, chunks and vectors, instead of being removed and indexed again.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import stat
@@ -19,16 +18,16 @@ from penstock.catalog.values import Move, Place
 from penstock.catalog.views import KnownSource
 from penstock.errors import PenstockError
 from penstock.handlers.file_reader import read_file
+from penstock.handlers.missing_files import gone_for_sure
 from penstock.payloads import normal_path
 from penstock.pipeline.extract.file_types import suffix_of
 
-MOST_OF_A_SIZE = 10_000
-"""Sources looked at because of their size alone, for a batch of files."""
-_GONE = (errno.ENOENT, errno.ENOTDIR)
+MAX_SAME_SIZE = 10_000
+"""Sources compared because of their size alone, for a batch of files."""
 
 
 class UnknownFile(NamedTuple):
-    """A file at a path no source has."""
+    """A file at a path without a source."""
 
     path: str
     size: int
@@ -36,7 +35,7 @@ class UnknownFile(NamedTuple):
 
 
 def unknown_at(path: str) -> list[UnknownFile]:
-    """The file at a path, if there is one."""
+    """The regular file at a path, if any."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -46,62 +45,64 @@ def unknown_at(path: str) -> list[UnknownFile]:
 
 
 class MoveDetection:
-    """Of one place. ``gone`` says whether nothing is at a path any more."""
+    """Finds moved files in one place. ``gone`` decides whether a path is gone."""
 
     def __init__(
         self,
         catalog: Catalog,
         place: Place,
         *,
-        most_bytes: int,
+        max_bytes: int,
         gone: Callable[[str], bool] | None = None,
         other_times: bool = True,
     ) -> None:
-        """``other_times``: also files whose time is not the source's, as a copy's is not."""
+        """``other_times``: also match files with another modification time, like a copy."""
         self._catalog = catalog
         self._place = place
-        self._most_bytes = most_bytes
+        self._most_bytes = max_bytes
         self._gone = gone or gone_for_sure
-        self._by_size = MOST_OF_A_SIZE if other_times else 0
+        self._by_size = MAX_SAME_SIZE if other_times else 0
 
     def move(self, files: Sequence[UnknownFile], asked_at: datetime) -> dict[str, KnownSource]:
-        """Rename the sources that these files are, in one transaction: what each was, by its path now."""
+        """Rename the sources of these files in one transaction; returns the old sources by new path."""
         chosen = dict(self._chosen(files)) if files else {}
         if not chosen:
             return {}
         at = {file.path: file for file in files}
         moves = [
             Move(
-                source_id=twin.source_id,
-                published_id=twin.published_id or 0,
-                old=twin.path,
+                source_id=source.source_id,
+                published_id=source.published_id or 0,
+                old=source.path,
                 new=path,
                 size=at[path].size,
                 mtime_ns=at[path].mtime_ns,
             )
-            for path, twin in chosen.items()
+            for path, source in chosen.items()
         ]
         done = self._catalog.move(self._place, moves, asked_at)
         return {move.new: chosen[move.new] for move, moved in zip(moves, done, strict=True) if moved}
 
     def _chosen(self, files: Sequence[UnknownFile]) -> Iterator[tuple[str, KnownSource]]:
-        """Among files of equal content the name decides, then the time."""
+        """Pairs of new path and source. Among equal contents the name decides, then the time."""
         with self._catalog.snapshot() as snapshot:
             seen = {(file.size, file.mtime_ns) for file in files}
-            twins = snapshot.twins(self._place, seen, limit=self._by_size)
-        # Notes have no file that could be gone.
-        of_files = sorted((twin for twin in twins if twin.path.startswith("/")), key=lambda twin: twin.path)
-        gone = [twin for twin in of_files if self._gone(twin.path)]
-        sizes = {twin.size for twin in gone}
-        left: dict[tuple[str | None, str], list[KnownSource]] = defaultdict(list)
-        for twin in gone:
-            # Another suffix may be another type, read in another way.
-            left[twin.content_hash, suffix_of(twin.path)].append(twin)
+            candidates = snapshot.twins(self._place, seen, limit=self._by_size)
+        # Notes have no file.
+        file_sources = sorted(
+            (source for source in candidates if source.path.startswith("/")), key=lambda source: source.path
+        )
+        gone = [source for source in file_sources if self._gone(source.path)]
+        sizes = {source.size for source in gone}
+        unclaimed: dict[tuple[str | None, str], list[KnownSource]] = defaultdict(list)
+        for source in gone:
+            # Another suffix may mean another type and extractor.
+            unclaimed[source.content_hash, suffix_of(source.path)].append(source)
         for file in files:
             content_hash = self._hash(file) if file.size in sizes else None
-            same = left.get((content_hash, suffix_of(file.path)))
+            same = unclaimed.get((content_hash, suffix_of(file.path)))
             if same:
-                best = min(same, key=lambda twin: _unlike(twin, file))
+                best = min(same, key=lambda source: _distance(source, file))
                 same.remove(best)
                 yield file.path, best
 
@@ -109,38 +110,12 @@ class MoveDetection:
         try:
             read = read_file(file.path, self._most_bytes, lambda _: False)
         except (OSError, PenstockError):
-            # Whoever indexes it will say what is wrong with it.
+            # The job that indexes this file reports the error.
             return None
         same = read is not None and (read.size, read.mtime_ns) == (file.size, file.mtime_ns)
         return hashlib.sha256(read.data).hexdigest() if read is not None and same else None
 
 
-def _unlike(twin: KnownSource, file: UnknownFile) -> tuple[bool, bool]:
+def _distance(source: KnownSource, file: UnknownFile) -> tuple[bool, bool]:
     name = file.path.rpartition("/")[2]
-    return twin.path.rpartition("/")[2] != name, twin.mtime_ns != file.mtime_ns
-
-
-def missing(path: str) -> bool:
-    """Nothing is there. A folder that may not be looked into says nothing of what is in it."""
-    try:
-        os.lstat(path)
-    except OSError as error:
-        return error.errno in _GONE
-    return False
-
-
-def gone_for_sure(path: str) -> bool:
-    """As before, and the first folder above it that is there holds something: an empty one may be the place
-    of a disk that is not mounted."""
-    if not missing(path):
-        return False
-    folder = path
-    while folder not in ("", "/"):
-        folder = folder.rpartition("/")[0] or "/"
-        try:
-            with os.scandir(folder) as entries:
-                return any(True for _ in entries)
-        except OSError as error:
-            if error.errno not in _GONE:
-                return False
-    return False
+    return source.path.rpartition("/")[2] != name, source.mtime_ns != file.mtime_ns

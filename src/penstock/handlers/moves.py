@@ -1,4 +1,4 @@
-"""Jobs of item types ``rename``, ``delete_document`` and ``delete_tenant``: nothing is embedded again."""
+"""Jobs of item types ``rename``, ``delete_document`` and ``delete_tenant``. Nothing is embedded again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.errors import UnknownDocument
 from penstock.handlers.child_jobs import MOVED_AWAY, child_job
 from penstock.handlers.context import Context
 from penstock.handlers.registry import Wait
-from penstock.handlers.removal import removed_in_batches, sight_of
+from penstock.handlers.removal import removed_in_batches, single_path_rules
 from penstock.handlers.tenant_jobs import OpenQueue, Purged, purge_jobs
 from penstock.job import NewJob
 from penstock.payloads import DeleteDocumentPayload, DeleteTenantPayload, RenamePayload
@@ -26,35 +26,38 @@ from penstock.pipeline.walk.protocol import BINDING, Skipped
 
 class Moves:
     def __init__(
-        self, catalog: Catalog, shelf: CacheDirectory | None = None, open_queue: OpenQueue | None = None
+        self,
+        catalog: Catalog,
+        cache_directory: CacheDirectory | None = None,
+        open_queue: OpenQueue | None = None,
     ) -> None:
         self._catalog = catalog
-        self._shelf = shelf
+        self._cache_directory = cache_directory
         self._open_queue = open_queue
 
     def rename(self, context: Context) -> Any:
-        """Make the index equal the disk at both paths, whatever the order in which events came in."""
+        """Bring the index to the state of the disk at both paths, in any order of events."""
         payload, place = msgspec.convert(context.payload, RenamePayload), context.place
-        old_is_there, new_is_there = _is_there(payload.old_path), _is_there(payload.new_path)
-        if payload.is_folder and old_is_there and new_is_there and not _holds_anything(payload.old_path):
-            # Made anew after the move, and emptied: to a walk it would be a disk that is not mounted.
-            old_is_there = False
-        if payload.is_folder and not old_is_there and not new_is_there:
-            # A walk would take it for a disk that is not mounted; but it was moved, and then moved on.
-            removal = _below(context, payload.old_path, folder=True)
+        old_exists, new_exists = _exists(payload.old_path), _exists(payload.new_path)
+        if payload.is_folder and old_exists and new_exists and not _holds_anything(payload.old_path):
+            # Created again after the move, and empty: a walk would take it for an unmounted disk.
+            old_exists = False
+        if payload.is_folder and not old_exists and not new_exists:
+            # A walk would take this for an unmounted disk, but the folder was moved twice.
+            removal = _path_removal(context, payload.old_path, folder=True)
             return {"outcome": "removed", "removed": self._remove(removal, context)}
-        left_out = self._left_out(context, payload) if new_is_there else None
-        if left_out is not None:
-            return self._leave_out(context, payload, left_out, old_is_there=old_is_there)
-        if not new_is_there:
-            # Moved on, or deleted: the old path says what is true of it.
-            return Wait((_look_at(context, payload.old_path, folder=payload.is_folder),))
-        if old_is_there:
-            # Copied, or made anew: both are to be looked at.
+        skipped = self._skip_rule(context, payload) if new_exists else None
+        if skipped is not None:
+            return self._remove_skipped(context, payload, skipped, old_exists=old_exists)
+        if not new_exists:
+            # Moved on, or deleted: check the old path.
+            return Wait((_ingest_job(context, payload.old_path, folder=payload.is_folder),))
+        if old_exists:
+            # Copied, or created again: check both.
             return Wait(
                 (
-                    _look_at(context, payload.old_path, folder=payload.is_folder),
-                    _look_at(context, payload.new_path, folder=payload.is_folder),
+                    _ingest_job(context, payload.old_path, folder=payload.is_folder),
+                    _ingest_job(context, payload.new_path, folder=payload.is_folder),
                 )
             )
         renamed = self._rename_all(
@@ -68,34 +71,41 @@ class Moves:
             context,
         )
         context.progress(renamed, renamed, "renamed", renamed=renamed)
-        # It may have been edited on the way; unchanged costs next to nothing.
-        child = _look_at(context, payload.new_path, folder=payload.is_folder)
-        return Wait((child,), progress_json=context.told)
+        # The file may have been edited as well; checking an unchanged file is cheap.
+        child = _ingest_job(context, payload.new_path, folder=payload.is_folder)
+        return Wait((child,), progress_json=context.last_progress)
 
-    def _left_out(self, context: Context, payload: RenamePayload) -> Skipped | None:
-        """The rule by which the next walk would not find it at its new path. What no walk had found at the
-        old one was asked for by its name, and only a rule that counts for all leaves it out."""
-        said = self._said(context.place, payload.new_path, folder=payload.is_folder)
-        if not said or None in said:
+    def _skip_rule(self, context: Context, payload: RenamePayload) -> Skipped | None:
+        """The rule by which the next walk would skip the new path.
+
+        A source that no walk found at its old path was requested by name: only binding rules apply.
+        """
+        decisions = self._walk_decisions(context.place, payload.new_path, folder=payload.is_folder)
+        if not decisions or None in decisions:
             return None
-        before = self._said(context.place, payload.old_path, folder=payload.is_folder)
+        before = self._walk_decisions(context.place, payload.old_path, folder=payload.is_folder)
         return next(
-            (one for one in said if one is not None and (None in before or one.rule in BINDING)), None
+            (
+                decision
+                for decision in decisions
+                if decision is not None and (None in before or decision.rule in BINDING)
+            ),
+            None,
         )
 
-    def _said(self, place: Place, path: str, *, folder: bool) -> list[Skipped | None]:
-        """By each walk that covers the path, whatever is there now; None: it is taken."""
+    def _walk_decisions(self, place: Place, path: str, *, folder: bool) -> list[Skipped | None]:
+        """Decision of each walk over the path, existing or not; None: indexed."""
         with self._catalog.snapshot() as snapshot:
             walks = snapshot.walks(place, path)
         return [
-            sight_of(walk).skipped(path[len(walk.root.rstrip("/")) + 1 :], folder=folder)
+            single_path_rules(walk).skipped(path[len(walk.root.rstrip("/")) + 1 :], folder=folder)
             if walk.root != path
             else None
             for walk in walks
         ]
 
-    def _leave_out(
-        self, context: Context, payload: RenamePayload, rule: Skipped, *, old_is_there: bool
+    def _remove_skipped(
+        self, context: Context, payload: RenamePayload, rule: Skipped, *, old_exists: bool
     ) -> Any:
         cause = f"{rule.rule.meaning} ({rule.detail})" if rule.detail else rule.rule.meaning
         note = LedgerEntry(
@@ -107,9 +117,9 @@ class Moves:
             job_id=context.job_id,
         )
         self._catalog.note([note])
-        if old_is_there:
-            return Wait((_look_at(context, payload.old_path, folder=payload.is_folder),))
-        removed = self._remove(_below(context, payload.old_path, folder=payload.is_folder), context)
+        if old_exists:
+            return Wait((_ingest_job(context, payload.old_path, folder=payload.is_folder),))
+        removed = self._remove(_path_removal(context, payload.old_path, folder=payload.is_folder), context)
         return {"outcome": "removed", "removed": removed, "note": f"{payload.new_path}: {cause}"}
 
     def _rename_all(self, rename: Rename, context: Context) -> int:
@@ -122,7 +132,7 @@ class Moves:
             context.progress(total, None, "renaming", renamed=total)
 
     def delete_document(self, context: Context) -> dict[str, Any]:
-        """By id or by path. Points named that are not the document's are reported, and left alone."""
+        """Delete a document by id or path. Points of other documents are reported and kept."""
         payload, place = msgspec.convert(context.payload, DeleteDocumentPayload), context.place
         with self._catalog.snapshot() as snapshot:
             source = snapshot.get(payload.identifier) or snapshot.find(place, payload.identifier)
@@ -130,27 +140,27 @@ class Moves:
                 raise UnknownDocument(f"no document {payload.identifier} of tenant {place.tenant_id}")
             own = snapshot.locate(source.source_id, payload.point_ids)
         foreign = [point for point in payload.point_ids if point not in own]
-        removed = self._remove(_removal(source, context), context)
+        removed = self._remove(_source_removal(source, context), context)
         return {"outcome": "removed", "removed": removed} | ({"not_its_own": foreign} if foreign else {})
 
     def delete_tenant(self, context: Context) -> dict[str, Any]:
-        """Everything of a tenant; done only when nothing of it is left."""
+        """Delete everything of a tenant. The job is done only when nothing is left."""
         payload = msgspec.convert(context.payload, DeleteTenantPayload)
         removal = Removal(
             tenant_id=payload.tenant_id_to_delete, asked_at=context.asked_at, reason=payload.reason
         )
         removed = self._remove(removal, context)
         purged = self._purge(removal.tenant_id, context)
-        # What jobs wrote that were still running then goes as well, unless later ones may have written it.
+        # Also remove documents that running jobs wrote meanwhile, unless they may come from newer jobs.
         until = context.asked_at if purged.kept else None
         removed += self._remove(removal, context)
         while not self._catalog.forget(removal.tenant_id, asked_before=until):
             context.checkpoint()
         self._catalog.scrub()
-        if self._shelf is not None:
+        if self._cache_directory is not None:
             with self._catalog.snapshot() as snapshot:
                 sequence = snapshot.changes(removal.tenant_id).sequence
-            self._shelf.forget(removal.tenant_id, sequence)
+            self._cache_directory.remove_tenant(removal.tenant_id, sequence)
         context.log.info("tenant %s deleted: %d documents, %d jobs", removal.tenant_id, removed, purged.jobs)
         return {"outcome": "removed", "removed": removed, "jobs": purged.jobs}
 
@@ -163,7 +173,7 @@ class Moves:
         return purged
 
     def _remove(self, removal: Removal, context: Context) -> int:
-        """Invisible first, then gone, in turns: a batch of each keeps both small."""
+        """Hide and then clear documents, batch by batch, to keep transactions small."""
         total = 0
         for removed in removed_in_batches(self._catalog, removal):
             if total:
@@ -181,8 +191,8 @@ class Moves:
             after = entries[-1].entry_id
 
 
-def _is_there(path: str) -> bool:
-    """Raises when the system will not say."""
+def _exists(path: str) -> bool:
+    """Whether a path exists; raises OSError if this cannot be determined."""
     try:
         Path(path).lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -198,7 +208,7 @@ def _holds_anything(path: str) -> bool:
         return True
 
 
-def _below(context: Context, path: str, *, folder: bool) -> Removal:
+def _path_removal(context: Context, path: str, *, folder: bool) -> Removal:
     place = context.place
     return Removal(
         tenant_id=place.tenant_id,
@@ -210,16 +220,16 @@ def _below(context: Context, path: str, *, folder: bool) -> Removal:
     )
 
 
-def _removal(source: Source, context: Context) -> Removal:
+def _source_removal(source: Source, context: Context) -> Removal:
     return Removal(tenant_id=source.place.tenant_id, source_id=source.source_id, asked_at=context.asked_at)
 
 
-def _look_at(context: Context, path: str, *, folder: bool) -> NewJob:
-    """A child that makes the index equal the disk at one path."""
+def _ingest_job(context: Context, path: str, *, folder: bool) -> NewJob:
+    """A child job to bring the index to the state of the disk at one path."""
     body = {"folder_path" if folder else "file_path": path}
-    # A folder that is gone, or empty now, is no failure of the rename.
+    # A missing or empty folder is not a failure of the rename.
     metadata = context.metadata | {"allow_empty": True, MOVED_AWAY: True}
-    # Asked for now: what was asked for up to the rename comes too late for the old path, this must not.
+    # Requested now: older requests come too late for the old path, but this job must not.
     metadata.pop(items.ASKED_AT, None)
     return child_job(
         context,

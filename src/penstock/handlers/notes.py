@@ -1,4 +1,4 @@
-"""Jobs of item type ``content``: notes, whose text is in the payload. The same text is one note."""
+"""Jobs of item type ``content``: notes, with their text in the payload. Equal texts are one note."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from penstock import clock
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import NewGeneration, NewPage, Place, Removal, Rename
+from penstock.catalog.values import Gate, NewGeneration, NewPage, Place, Removal, Rename
 from penstock.catalog.views import Source
 from penstock.errors import UnknownDocument
 from penstock.handlers.context import Context
@@ -26,7 +26,7 @@ from penstock.pipeline.extract.protocol import Content
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 
 _TYPE = "md"
-TRY_AGAIN = timedelta(seconds=2)
+RETRY_DELAY = timedelta(seconds=2)
 
 
 def note_path(text: str) -> str:
@@ -34,42 +34,42 @@ def note_path(text: str) -> str:
 
 
 class Notes:
-    def __init__(self, catalog: Catalog, recipe: Pipeline) -> None:
+    def __init__(self, catalog: Catalog, pipeline: Pipeline) -> None:
         self._catalog = catalog
-        self._recipe = recipe
-        self._model = ModelCheck(catalog, recipe.embedder)
+        self._pipeline = pipeline
+        self._model = ModelCheck(catalog, pipeline.embedder)
 
     def ingest(self, contexts: Sequence[Context]) -> list[Any]:
-        self._model.refuse_another()
-        filing = GenerationBatch(self._catalog, self._recipe)
+        self._model.check()
+        batch = GenerationBatch(self._catalog, self._pipeline)
         answers: list[Any] = [None] * len(contexts)
-        filed: list[int] = []
+        batched: list[int] = []
 
         def write() -> None:
-            for index, answer in zip(filed, filing.write(), strict=True):
+            for index, answer in zip(batched, batch.write(), strict=True):
                 answers[index] = answer
-            filed.clear()
+            batched.clear()
 
         for index, context in enumerate(contexts):
             try:
-                with context.file(self._recipe.limits.seconds_for(len(context.claim.payload_json)), 0):
-                    note = self._filed(context)
+                with context.file(self._pipeline.limits.seconds_for(len(context.claim.payload_json)), 0):
+                    note = self._draft(context)
             except MemoryInUse as wait:
-                answers[index] = Later(str(wait), TRY_AGAIN)
+                answers[index] = Later(str(wait), RETRY_DELAY)
                 continue
-            except Exception as error:  # noqa: BLE001 - one note's trouble is not the others'
+            except Exception as error:  # noqa: BLE001 - an error in one note must not fail the others
                 answers[index] = error
                 continue
-            if not filing.fits(note):
+            if not batch.fits(note):
                 write()
-            filing.add(note)
-            filed.append(index)
+            batch.add(note)
+            batched.append(index)
         write()
         return answers
 
     def update(self, context: Context) -> Any:
-        """Another text for a note that is known by its id; its history stays one."""
-        self._model.refuse_another()
+        """Replace the text of a note, given by id. The history continues."""
+        self._model.check()
         payload = _payload(context)
         place = context.place
         source = self._source(place, payload)
@@ -77,15 +77,15 @@ class Notes:
         if source.path != path:
             asked_at = context.asked_at
             self._catalog.rename(Rename(place=place, old=source.path, new=path, asked_at=asked_at))
-        filing = GenerationBatch(self._catalog, self._recipe)
-        filing.add(self._filed(context))
-        (answer,) = filing.write()
+        batch = GenerationBatch(self._catalog, self._pipeline)
+        batch.add(self._draft(context))
+        (answer,) = batch.write()
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     def delete(self, context: Context) -> dict[str, Any]:
-        """By its id, or by the identical text."""
+        """Delete a note, by id or by the exact text."""
         payload, place = _payload(context), context.place
         source = self._source(place, payload)
         removal = Removal(tenant_id=place.tenant_id, source_id=source.source_id, asked_at=context.asked_at)
@@ -104,11 +104,11 @@ class Notes:
             )
         return found
 
-    def _filed(self, context: Context) -> DraftedGeneration:
+    def _draft(self, context: Context) -> DraftedGeneration:
         payload = _payload(context)
         text = payload.content or ""
         sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
-        draft = self._recipe.draft(Content("note.md", text.encode("utf-8", "backslashreplace")), sizes)
+        draft = self._pipeline.draft(Content("note.md", text.encode("utf-8", "backslashreplace")), sizes)
         tag = payload.full_tag or payload.main_tag
         generation = NewGeneration(
             place=context.place,
@@ -117,8 +117,9 @@ class Notes:
             asked_at=context.asked_at,
             read_at=clock.now(),
             pages=_with_text(draft.pages, text),
-            space=self._recipe.space,
-            fingerprints=self._recipe.fingerprints("note.md", sizes),
+            space=self._pipeline.space,
+            gate=Gate(payload.gate),
+            fingerprints=self._pipeline.fingerprints("note.md", sizes),
             size=len(text.encode()),
             file_type=_TYPE,
             title=draft.title or _first_line(text),
@@ -131,7 +132,7 @@ class Notes:
 
 
 def _with_text(pages: tuple[NewPage, ...], text: str) -> tuple[NewPage, ...]:
-    """Kept as it is: there is no file to read it from again."""
+    """Store the text with the first page: there is no file to read again."""
     return (msgspec.structs.replace(pages[0], text=text), *pages[1:]) if pages else ()
 
 

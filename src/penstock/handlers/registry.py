@@ -1,4 +1,4 @@
-"""Which code runs which kind of job. Explicit: nothing is found by importing it."""
+"""Registry of handlers: the code for each type of job. Registration is explicit."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from penstock.retry import JOB_BACKOFF, Backoff
 Handler: TypeAlias = Callable[[Context], Any]
 BatchHandler: TypeAlias = Callable[[Sequence[Context]], Sequence[Any]]
 
-LARGEST_BATCH = 100
+MAX_BATCH = 100
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """A handler's answer when its part is over: the job ends when these children, or what is named, do."""
+    """Result of a handler: the job ends later, with these children or with ``waiting_for``."""
 
     children: tuple[NewJob, ...] = ()
     waiting_for: str = CHILDREN
     progress_json: str | None = None
-    """The last word on how far it came; see ``Context.told``."""
+    """Final progress; see ``Context.last_progress``."""
 
 
 class Later(NamedTuple):
-    """A handler's answer when it is too early: the job is given back, no retry spent, for some time."""
+    """Result of a handler: too early. The job is released for some time, without using a retry."""
 
     reason: str
     delay: timedelta
 
 
 class NotHandledHere(Exception):
-    """Raised by a handler that has no code for this very job: another worker may have it."""
+    """Raised by a handler without the code for this job; another worker may run the job."""
 
 
 class Registered(NamedTuple):
     call: Callable[..., Any]
     batch: int
-    """Jobs in one call; 0: the handler takes one, and not as a list."""
+    """Most jobs per call; 0: the handler takes one job, not a list."""
     backoff: Backoff | Callable[[Claim], Backoff]
 
     def backoff_of(self, claim: Claim) -> Backoff:
@@ -53,9 +53,9 @@ class Registered(NamedTuple):
 class Registry:
     """Handlers by (item_type, op).
 
-    A handler gets a ``Context`` and returns the job's result (anything JSON can hold, or None), raises, or
-    returns ``Wait`` when children have to end first, ``Later`` when it is too early. A batch handler gets
-    many contexts and answers one result or exception for each.
+    A handler gets a ``Context``. It returns the job's result (a JSON value or None), raises, or returns
+    ``Wait`` if children must end first, or ``Later`` to be called again. A batch handler gets many contexts
+    and returns one result or exception for each.
     """
 
     def __init__(self) -> None:
@@ -70,18 +70,18 @@ class Registry:
         batch: int = 0,
         backoff: Backoff | Callable[[Claim], Backoff] = JOB_BACKOFF,
     ) -> None:
-        """``batch``: the most jobs the handler takes in one call; it must then be a ``BatchHandler``."""
+        """Register a handler. ``batch``: most jobs per call, for a ``BatchHandler``."""
         items.validate_pair(item_type, op)
         if (item_type, op) in self._handlers:
-            raise InvalidRequest(f"{item_type}/{op} has a handler already")
+            raise InvalidRequest(f"{item_type}/{op} already has a handler")
         if not callable(handler):
             raise InvalidRequest(f"{item_type}/{op}: {type(handler).__name__} cannot be called")
-        if isinstance(batch, bool) or not isinstance(batch, int) or not 0 <= batch <= LARGEST_BATCH:
-            raise InvalidRequest(f"a batch has 1 to {LARGEST_BATCH} jobs, got {str(batch)[:80]!r}")
+        if isinstance(batch, bool) or not isinstance(batch, int) or not 0 <= batch <= MAX_BATCH:
+            raise InvalidRequest(f"a batch has 1 to {MAX_BATCH} jobs, got {str(batch)[:80]!r}")
         self._handlers[item_type, op] = Registered(handler, batch, backoff)
 
     def copy(self) -> Registry:
-        """Another one with the same handlers: what is added to it is not added here."""
+        """A registry with the same handlers. Later additions do not affect this one."""
         other = Registry()
         other._handlers = dict(self._handlers)
         return other
@@ -89,5 +89,5 @@ class Registry:
     def find(self, item_type: str, op: str) -> Registered | None:
         return self._handlers.get((item_type, op))
 
-    def kinds(self) -> list[str]:
+    def pairs(self) -> list[str]:
         return sorted(f"{item_type}/{op}" for item_type, op in self._handlers)

@@ -1,4 +1,4 @@
-"""Sources that were made otherwise than they would be now: what is still right of them is not done again."""
+"""Reindexing of sources after a change of settings or model. Valid parts are reused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.catalog.values import Fingerprints, NewGeneration
 from penstock.catalog.views import KnownSource, Source
 from penstock.handlers.child_jobs import child_job
-from penstock.handlers.context import MOST_CHILDREN, Context
+from penstock.handlers.context import MAX_CHILDREN, Context
 from penstock.handlers.generation_batch import DraftedGeneration
 from penstock.handlers.registry import Wait
 from penstock.job import NewJob
@@ -21,15 +21,15 @@ from penstock.pipeline.fingerprints import outdated, sizes_of
 from penstock.pipeline.pipeline import Pipeline
 
 OUTDATED = "outdated"
-"""In the metadata of a job: only what was made otherwise is to be done again, whatever the disk says."""
+"""In a job's metadata: repeat only the outdated work, whatever the state of the disk."""
 NOTES = "note:"
-"""Paths of notes begin so; no file's path does."""
+"""Prefix of the paths of notes. No path of a file begins like this."""
 
 
 def from_catalog(
     catalog: Catalog, known: Source, context: Context, wanted: Fingerprints, space: str
 ) -> DraftedGeneration | None:
-    """The published generation once more, its texts as they are, for another space. None: it is no more."""
+    """The published generation again, with the same texts, for another space. None if removed."""
     with catalog.snapshot() as snapshot:
         source = snapshot.get(known.source_id)
         if source is None or source.read_at is None or source.published_id != known.published_id:
@@ -40,7 +40,7 @@ def from_catalog(
         path=source.path,
         content_hash=source.content_hash,
         asked_at=context.asked_at,
-        # It is as old as what was read then: a later reading goes before it.
+        # The time of the original reading, so that a later reading takes precedence.
         read_at=source.read_at,
         pages=pages,
         space=space,
@@ -59,41 +59,43 @@ def from_catalog(
     return DraftedGeneration(generation=generation, tokens=tokens, known_id=source.source_id)
 
 
-def why_outdated(known: KnownSource, recipe: Pipeline) -> str | None:
-    """``reading`` or ``model``: what of it would be done otherwise now; None: nothing. How it is cut was its
-    request's to say, and stays."""
+def why_outdated(known: KnownSource, pipeline: Pipeline) -> str | None:
+    """The outdated part of a source: ``reading`` or ``model``; None if the source is current.
+
+    The chunk sizes of its request are kept.
+    """
     made = Fingerprints(known.ocr_fingerprint, known.vector_fingerprint, known.graphrag_fingerprint)
     name = "note.md" if known.path.startswith(NOTES) else known.path
-    return outdated(made, recipe.fingerprints(name, sizes_of(made) or ChunkSizes()))
+    return outdated(made, pipeline.fingerprints(name, sizes_of(made) or ChunkSizes()))
 
 
 class Reindex:
-    """One job's: a child for every source below a path that is outdated."""
+    """One reindex job: a child for every outdated source below a path."""
 
-    def __init__(self, catalog: Catalog, recipe: Pipeline, context: Context, path: str) -> None:
+    def __init__(self, catalog: Catalog, pipeline: Pipeline, context: Context, path: str) -> None:
         self._catalog = catalog
-        self._recipe = recipe
+        self._pipeline = pipeline
         self._context = context
         self._folder = None if path == "/" else path
 
     def run(self) -> Any:
-        sent = looked_at = 0
+        sent = examined = 0
         children: list[NewJob] = []
         for known in known_below(self._catalog, self._context.place, self._folder):
-            looked_at += 1
-            if known.published_id is None or why_outdated(known, self._recipe) is None:
+            examined += 1
+            if known.published_id is None or why_outdated(known, self._pipeline) is None:
                 continue
             sent += 1
             children.append(self._child(known))
-            if len(children) >= MOST_CHILDREN:
+            if len(children) >= MAX_CHILDREN:
                 self._context.expand(children)
                 children = []
         if children:
             self._context.expand(children)
         if not sent:
-            return {"outcome": "unchanged", "seen": looked_at}
-        self._context.progress(looked_at, looked_at, "looked at", seen=looked_at, changed=sent)
-        return Wait(progress_json=self._context.told)
+            return {"outcome": "unchanged", "seen": examined}
+        self._context.progress(examined, examined, "examined", seen=examined, changed=sent)
+        return Wait(progress_json=self._context.last_progress)
 
     def _child(self, known: KnownSource) -> NewJob:
         if known.path.startswith(NOTES):
@@ -108,14 +110,14 @@ class Reindex:
 
 
 def _note(snapshot: CatalogSnapshot, known: KnownSource) -> tuple[str, dict[str, Any]]:
-    """A note has no file to be read again; its text is kept with it."""
+    """Operation and payload for a note, from the stored text."""
     source, pages = snapshot.get(known.source_id), snapshot.content(known.published_id or 0)
     text = pages[0].text if pages else None
     if text is None:
         text = "\n\n".join(chunk.text for page in pages for chunk in page.chunks or ())
     body: dict[str, Any] = {"content": text, "document_id": known.source_id}
-    if source is not None and "source_type" in (said := msgspec.json.decode(source.metadata)):
-        body["source_type"] = said["source_type"]
+    if source is not None and "source_type" in (metadata := msgspec.json.decode(source.metadata)):
+        body["source_type"] = metadata["source_type"]
     if source is not None and source.tags:
         body |= {"main_tag": source.tags[0].partition("/")[0], "full_tag": source.tags[0]}
     return "update", body

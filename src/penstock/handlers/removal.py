@@ -1,4 +1,4 @@
-"""Making documents invisible, whole batches at a time, except for what was asked for again since."""
+"""Removal of documents in batches, except those requested again since."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from penstock.pipeline.walk.single_path import SinglePathRules
 
 
 def remove_all(catalog: Catalog, removal: Removal) -> int:
-    """Batch after batch, until nothing is left to make invisible; how many sources went."""
+    """Remove all matching documents; returns the number of sources."""
     return sum(removed_in_batches(catalog, removal))
 
 
 def removed_in_batches(catalog: Catalog, removal: Removal) -> Iterator[int]:
-    """How many sources went with each batch. Walks asked for after the delete are heard first: what they want
-    and the disk has is as good as asked for by them."""
+    """Remove documents batch by batch; yields the number of sources of each batch.
+
+    Walks requested after the delete come first: files on disk that they include count as requested again.
+    """
     while True:
         removed = catalog.remove(removal)
         if removed.newer:
             for walk in removed.newer:
-                _keep_what_it_wants(catalog, removal, walk)
+                _touch_wanted(catalog, removal, walk)
             removal = msgspec.structs.replace(removal, heard=removal.heard.union(removed.newer))
             continue
         yield removed.sources
@@ -37,13 +39,13 @@ def removed_in_batches(catalog: Catalog, removal: Removal) -> Iterator[int]:
             return
 
 
-def _keep_what_it_wants(catalog: Catalog, removal: Removal, walk: Walk) -> None:
-    sight = sight_of(walk)
+def _touch_wanted(catalog: Catalog, removal: Removal, walk: Walk) -> None:
+    path_rules = single_path_rules(walk)
     inside = removal.path is not None and below(walk.root, removal.path)
     wanted: list[Touch] = []
     for known in known_below(catalog, walk.place, removal.path if inside else walk.root):
-        doomed = covers(removal, walk.place, known.path, known.source_id, removal.asked_at)
-        if doomed and known.published_id is not None and is_wanted(sight, walk.root, known.path):
+        covered = covers(removal, walk.place, known.path, known.source_id, removal.asked_at)
+        if covered and known.published_id is not None and is_wanted(path_rules, walk.root, known.path):
             wanted.append(Touch(known.source_id, known.size, known.mtime_ns, walk.asked_at))
         if len(wanted) >= BATCH:
             catalog.touch(wanted)
@@ -52,23 +54,23 @@ def _keep_what_it_wants(catalog: Catalog, removal: Removal, walk: Walk) -> None:
         catalog.touch(wanted)
 
 
-def sight_of(walk: Walk) -> SinglePathRules:
+def single_path_rules(walk: Walk) -> SinglePathRules:
     return SinglePathRules(walk.root, msgspec.json.decode(walk.rules, type=WalkRules))
 
 
-def is_wanted(sight: SinglePathRules, root: str, path: str) -> bool:
-    """A file is there, and the walk would find it."""
+def is_wanted(path_rules: SinglePathRules, root: str, path: str) -> bool:
+    """Whether the file exists and would be included by the walk."""
     try:
         found = os.lstat(path)
     except OSError:
         return False
     if not stat.S_ISREG(found.st_mode) or not path.startswith(root.rstrip("/") + "/"):
         return False
-    return sight.skipped(path[len(root.rstrip("/")) + 1 :], found.st_size) is None
+    return path_rules.skipped(path[len(root.rstrip("/")) + 1 :], found.st_size) is None
 
 
 def removal_of_one(place: Place, path: str, asked_at: datetime) -> Removal:
-    """Of this document alone: where a folder has taken its place, what is in it stays."""
+    """Removal of this document alone. If a folder replaced the file, documents in the folder stay."""
     return Removal(
         tenant_id=place.tenant_id,
         collection=place.collection,

@@ -1,4 +1,4 @@
-"""The jobs of a tenant that is deleted: those asked for before are stopped, then removed without a trace."""
+"""Jobs of a deleted tenant: those requested before the delete are stopped and removed without a trace."""
 
 from __future__ import annotations
 
@@ -17,55 +17,57 @@ from penstock.queue.protocol import Queue
 
 OpenQueue: TypeAlias = Callable[[], AbstractContextManager[Queue]]
 
-AT_ONCE = 500
-"""Jobs read, and removed, in one step: no transaction grows with the queue."""
-PATIENCE_S = 30.0
-"""How long running jobs may take to stop. After that they are removed under their workers' hands; what these
-still write is refused by the tombstone of the tenant."""
-LOOK_AGAIN_S = 0.2
+BATCH_JOBS = 500
+"""Jobs read and removed per step, to bound the transaction."""
+STOP_TIMEOUT_S = 30.0
+"""Time for running jobs to stop. Then they are removed while they run; the tombstone of the tenant refuses
+their later writes."""
+POLL_S = 0.2
 
 
 class Purged(NamedTuple):
     jobs: int
     kept: bool
-    """Whether the tenant has jobs that were asked for after the delete."""
+    """Whether the tenant has jobs that were requested after the delete."""
 
 
 class _Pass(NamedTuple):
-    """One look at all jobs of the tenant."""
+    """Result of one pass over all jobs of the tenant."""
 
     removed: int
     running: int
     missed: int
-    """Jobs that changed between the look and the delete."""
+    """Jobs that changed between reading and removal."""
     kept: bool
 
 
 def purge_jobs(queue: Queue, tenant_id: str, context: Context) -> Purged:
-    """Remove all jobs of a tenant that were asked for before the delete, but not the delete itself.
+    """Remove all jobs of a tenant requested before the delete, except the delete itself.
 
-    What no worker has in its hands goes at once. What runs is cancelled, and goes when it has stopped.
+    Jobs without a worker are removed at once. Running jobs are cancelled, and removed when they have stopped.
     """
-    deadline, pause, gone = clock.elapsed_s() + PATIENCE_S, threading.Event(), 0
+    deadline, pause, removed = clock.elapsed_s() + STOP_TIMEOUT_S, threading.Event(), 0
     while True:
-        patient = clock.elapsed_s() < deadline
-        found = _one_pass(queue, tenant_id, context, patient=patient)
-        gone += found.removed
+        waiting = clock.elapsed_s() < deadline
+        found = _one_pass(queue, tenant_id, context, waiting=waiting)
+        removed += found.removed
         if not found.running and not found.missed:
-            return Purged(gone, found.kept)
-        context.progress(gone, None, f"waiting for {found.running} running jobs of the tenant", jobs=gone)
-        if patient:
-            pause.wait(LOOK_AGAIN_S)
+            return Purged(removed, found.kept)
+        context.progress(
+            removed, None, f"waiting for {found.running} running jobs of the tenant", jobs=removed
+        )
+        if waiting:
+            pause.wait(POLL_S)
 
 
-def _one_pass(queue: Queue, tenant_id: str, context: Context, *, patient: bool) -> _Pass:
+def _one_pass(queue: Queue, tenant_id: str, context: Context, *, waiting: bool) -> _Pass:
     removed, running, missed, kept = 0, 0, 0, False
-    for page in _pages(queue, JobQuery(tenant_id=tenant_id, limit=AT_ONCE)):
+    for page in _pages(queue, JobQuery(tenant_id=tenant_id, limit=BATCH_JOBS)):
         earlier = [job for job in page if _is_earlier(job, context.asked_at)]
         kept = kept or len(earlier) < len(page)
         own = [job for job in earlier if job.queue_id != context.job_id]
-        busy = [job for job in own if job.lease_until is not None] if patient else []
-        idle = [job for job in own if not patient or job.lease_until is None]
+        busy = [job for job in own if job.lease_until is not None] if waiting else []
+        idle = [job for job in own if not waiting or job.lease_until is None]
         if busy:
             queue.cancel([job.queue_id for job in busy])
         went = queue.purge(idle) if idle else 0
@@ -83,14 +85,14 @@ def _pages(queue: Queue, query: JobQuery) -> Iterator[list[Job]]:
 
 
 def _is_earlier(job: Job, asked_at: datetime) -> bool:
-    """Whether all that a job answers for was asked before the delete."""
-    asked = [_asked_at(job.metadata) or job.created_at]
+    """Whether all requests behind a job came before the delete."""
+    times = [_asked_at(job.metadata) or job.created_at]
     if job.followup_json is not None:
         followup = msgspec.json.decode(job.followup_json)
-        asked.append(_asked_at(followup.get("metadata") or "{}") or asked_at)
-    return max(asked) <= asked_at
+        times.append(_asked_at(followup.get("metadata") or "{}") or asked_at)
+    return max(times) <= asked_at
 
 
 def _asked_at(metadata: str) -> datetime | None:
-    said = msgspec.json.decode(metadata).get(items.ASKED_AT)
-    return datetime.fromisoformat(said) if isinstance(said, str) else None
+    text = msgspec.json.decode(metadata).get(items.ASKED_AT)
+    return datetime.fromisoformat(text) if isinstance(text, str) else None

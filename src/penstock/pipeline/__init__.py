@@ -1,1 +1,12 @@
-"""What turns a source into pages, chunks and vectors. It decides and computes; it never opens a store."""
+"""Pipeline: from the bytes of a source to pages, chunks and vectors. Computes only; opens no store.
+
+- ``pipeline``: ``Pipeline``, the parts that one process uses, and the fingerprints of their work
+- ``draft``: a document as pages and chunks, before it has vectors
+- ``fingerprints``: fingerprints of extractors, chunkers and models; outdated documents
+- ``budget``: limits on CPU time and memory for one file
+- ``walk/``: the files below a folder, and the reason for each path that is skipped
+- ``extract/``: the text of a file, page by page; hostile formats run in a sandbox process
+- ``chunk/``: chunks with boundaries that survive edits elsewhere in the text
+- ``embed/``: the vector of a text
+- ``vectors/``: the nearest vectors, from memory or from cache files
+"""

@@ -1,4 +1,4 @@
-"""File budgets: limits on the CPU time and memory that one file may use while it is parsed and chunked.
+"""File budgets: limits on CPU time and memory for parsing and chunking one file.
 
 Both are enforced from inside, without a process for each file. A timer on this process's CPU time interrupts
 Python code; CPU time, so that a busy machine fails no file. A limit on its data makes allocations fail. Only
@@ -24,24 +24,24 @@ from typing import Generic, NamedTuple, TypeVar
 
 from penstock.errors import DocumentTooLarge, MemoryBudgetExceeded, TimeBudgetExceeded
 
-AGAIN_S = 0.25
-"""CPU time between interrupts: a parser may have caught the one before."""
+INTERRUPT_EVERY_S = 0.25
+"""CPU time between two interrupts. They repeat because a parser may catch one."""
 SMALL_BYTES = 64 << 20
 EXPANSION = 24
-"""Memory that a file's bytes take as text, lines and chunks. Only a first guess: a file that needs more gets
-a second try with the large share."""
+"""Memory per byte of a file, for its text, lines and chunks. A first guess: a file that needs more gets a
+second attempt with the large share."""
 
 _PAGE = resource.getpagesize()
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 
 class FileMark(NamedTuple):
-    """The file that a job of a batch is parsing, as the supervisor sees it."""
+    """The file now being parsed by a job of a batch, as shown to the supervisor."""
 
     member: int
-    """Place of its job in the batch."""
+    """Index of the job in the batch."""
     cpu_started: float
-    """CPU time of the process when it began."""
+    """CPU time of the process when parsing began."""
     seconds: float
     size: int
     mtime_ns: int
@@ -50,14 +50,14 @@ class FileMark(NamedTuple):
 
 
 class MemoryInUse(Exception):
-    """Another process of this worker is parsing a large file; this one has to wait."""
+    """Raised while another process of this worker parses a large file; only one may at a time."""
 
 
 class MemoryShare(NamedTuple):
-    """Part of the worker's file memory that one of its processes may use.
+    """Share of one process in the worker's memory for files.
 
-    Every file may use ``small_bytes``, in the process itself. A file that needs more may use ``large_bytes``
-    in a sandbox, but only one process at a time has such a file. So all together stay within the sum.
+    Every file may use ``small_bytes`` in the process itself. A file that needs more may use ``large_bytes``
+    in a sandbox, one process at a time. So all processes together stay within the total.
     """
 
     small_bytes: int
@@ -71,40 +71,43 @@ class MemoryShare(NamedTuple):
         return cls(small, total - processes * small, str(directory / "large-file.lock"))
 
 
-class Work(NamedTuple, Generic[_Made]):
-    """Two ways to do the work on one file; both get the memory it may use, in bytes."""
+class Work(NamedTuple, Generic[_Result]):
+    """Two ways to process one file. Both get the file's memory limit in bytes."""
 
-    here: Callable[[int | None], _Made]
-    """In this process; None: without a limit on memory."""
-    in_sandbox: Callable[[int], _Made]
-    """In a process that ends with it: what a large file leaves behind is nobody else's memory."""
+    in_process: Callable[[int | None], _Result]
+    """In this process. None: without a limit on memory."""
+    in_sandbox: Callable[[int], _Result]
+    """In a process that ends afterwards, so that memory left behind by a large file is returned."""
 
 
 class FileLimiter:
-    """Runs the work on one file within its budget. One for each process, used by its main thread."""
+    """Runs the work on one file within a budget. Each process has one, used by the main thread."""
 
     def __init__(self, share: MemoryShare | None = None) -> None:
         self._share = share
         self._lock_fd = -1
         self._statm = -1
 
-    def run(self, seconds: float, size: int, work: Work[_Made]) -> _Made:
-        """Do the work: here for a small file, in the sandbox for one that is large, or needs much memory.
+    def run(self, seconds: float, size: int, work: Work[_Result]) -> _Result:
+        """Process a small file here, and a large or memory-hungry one in the sandbox.
 
-        Raises ``TimeBudgetExceeded``, ``MemoryBudgetExceeded``, or ``MemoryInUse`` when it is not its turn.
+        Raises ``TimeBudgetExceeded``, ``MemoryBudgetExceeded``, or ``MemoryInUse`` while another
+        process has the large share.
         """
         if threading.get_ident() != threading.main_thread().ident:
-            return work.here(None)
+            return work.in_process(None)
         if self._share is None:
             with _Timer(seconds):
-                return work.here(None)
+                return work.in_process(None)
         if size * EXPANSION <= self._share.small_bytes:
             with suppress(MemoryBudgetExceeded):
-                return self._limited(seconds, self._share.small_bytes, work.here)
-        with self._large_turn(self._share.lock_path):
+                return self._run_limited(seconds, self._share.small_bytes, work.in_process)
+        with self._large_file_lock(self._share.lock_path):
             return work.in_sandbox(self._share.large_bytes)
 
-    def _limited(self, seconds: float, memory_bytes: int, work: Callable[[int | None], _Made]) -> _Made:
+    def _run_limited(
+        self, seconds: float, memory_bytes: int, work: Callable[[int | None], _Result]
+    ) -> _Result:
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         resident, data = self._sizes()
         limit = data + memory_bytes
@@ -118,22 +121,22 @@ class FileLimiter:
             raise
         except Exception as error:
             if peak_bytes() - resident > memory_bytes // 2:
-                # Libraries have errors of their own for that.
-                forget_peak()
+                # Libraries raise their own errors when memory runs out.
+                reset_peak()
                 raise memory_exceeded(memory_bytes) from error
             raise
         finally:
             resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
     def _sizes(self) -> tuple[int, int]:
-        """Resident memory, and private writable memory, which the limit counts."""
+        """Resident memory, and the private writable memory, which the limit counts."""
         if self._statm < 0:
             self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         pages = os.pread(self._statm, 200, 0).split()
         return int(pages[1]) * _PAGE, int(pages[5]) * _PAGE
 
     @contextmanager
-    def _large_turn(self, lock_path: str) -> Iterator[None]:
+    def _large_file_lock(self, lock_path: str) -> Iterator[None]:
         if self._lock_fd < 0:
             self._lock_fd = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -153,14 +156,14 @@ class FileLimiter:
 
 
 def peak_bytes() -> int:
-    """The most memory this process had at one time, since ``forget_peak``."""
+    """Peak resident memory of this process since ``reset_peak``."""
     with suppress(OSError, ValueError, IndexError):
-        told = Path("/proc/self/status").read_text()
-        return int(told.partition("VmHWM:")[2].split()[0]) * 1024
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
     return 0
 
 
-def forget_peak() -> None:
+def reset_peak() -> None:
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
@@ -176,7 +179,7 @@ def memory_exceeded(memory_bytes: int) -> MemoryBudgetExceeded:
 
 
 def cpu_seconds(pid: int) -> float | None:
-    """CPU time that another process has used; None where the system does not tell."""
+    """CPU time used by another process; None on systems other than Linux."""
     if not sys.platform.startswith("linux"):
         return None
     # The clock of a process, as clock_getcpuclockid(3) makes it.
@@ -186,11 +189,11 @@ def cpu_seconds(pid: int) -> float | None:
 
 
 class _Interrupt(BaseException):
-    """Raised by the timer's signal. No Exception: a parser that catches those must not catch it."""
+    """Raised by the timer's signal. A BaseException, which parsers do not catch."""
 
 
 class _Timer:
-    """Interrupts its block after some CPU time of this process."""
+    """Context manager: interrupts the block after some CPU time of this process."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -198,12 +201,12 @@ class _Timer:
     def __enter__(self) -> None:
         if getsignal(signal.SIGPROF) is not _interrupt:
             signal.signal(signal.SIGPROF, _interrupt)
-        setitimer(signal.ITIMER_PROF, max(self._seconds, 0.001), AGAIN_S)
+        setitimer(signal.ITIMER_PROF, max(self._seconds, 0.001), INTERRUPT_EVERY_S)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # One more may come while the timer is being stopped.
+        # Another interrupt may arrive while the timer is being stopped.
         for _ in range(100):
             try:
                 setitimer(signal.ITIMER_PROF, 0)

@@ -1,6 +1,6 @@
-"""From a file's pages to a draft: pages cut into chunks that have no vectors yet.
+"""Drafts: the pages of a file, cut into chunks, before embedding.
 
-It runs in the worker for small files, in the sandbox for large ones.
+Small files are drafted in the worker process, large ones in the sandbox.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import msgspec
 from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.values import Failure, NewChunk, NewPage
 from penstock.errors import NoText
-from penstock.pipeline.chunk import factory as chunking
-from penstock.pipeline.chunk.protocol import LONGEST_HEADING, Chunk, ChunkSizes, estimated_tokens
-from penstock.pipeline.extract.protocol import ExtractedText, Page
+from penstock.pipeline.chunk.prose import ProseChunker
+from penstock.pipeline.chunk.protocol import MAX_HEADING, Chunk, Chunker, ChunkSizes, estimated_tokens
+from penstock.pipeline.extract.protocol import ExtractedText, Page, Shape
 from penstock.vocabulary import how_many
 
 OCR_NEEDED = Failure("ERR_NO_TEXT", "no text layer: this page needs OCR")
-_HEADINGS = " > "
+_HEADING_SEPARATOR = " > "
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A document read and cut, its chunks without vectors."""
+    """A document as pages and chunks, without vectors."""
 
     pages: tuple[NewPage, ...]
     page_count: int
@@ -37,55 +37,71 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         return sum([estimated_tokens(chunk.text) for page in self.pages for chunk in page.chunks or ()])
 
 
-def drafted(extracted: ExtractedText, sizes: ChunkSizes, *, whole: bool) -> Draft:
-    """Cut what was extracted. ``whole``: not some pages of it only.
+def build_draft(extracted: ExtractedText, sizes: ChunkSizes, *, complete: bool) -> Draft:
+    """Cut extracted pages into chunks. ``complete``: these are all pages of the document.
 
-    Raises ``NoText`` when nothing of it can become text, though it is not blank.
+    Raises ``NoText`` if a complete document shows something, but has no text.
     """
-    if whole and not extracted.blank and not any(page.text for page in extracted.pages):
-        raise _nothing_usable(extracted)
-    pages = tuple(_page(page, extracted, sizes) for page in extracted.pages)
+    if complete and not extracted.blank and not any(page.text for page in extracted.pages):
+        raise _no_text_error(extracted)
+    pages = tuple(_new_page(page, extracted, sizes) for page in extracted.pages)
     return Draft(
         pages=pages,
         page_count=extracted.page_count,
-        media_type=extracted.kind.media_type,
+        media_type=extracted.file_type.media_type,
         title=extracted.title or "",
-        warnings=(*extracted.warnings, *_cut_headings(pages)),
+        warnings=(*extracted.warnings, *_shortened_heading_warning(pages)),
     )
 
 
-def _page(page: Page, extracted: ExtractedText, sizes: ChunkSizes) -> NewPage:
+def _new_page(page: Page, extracted: ExtractedText, sizes: ChunkSizes) -> NewPage:
     if page.failure is not None:
         return NewPage(number=page.number, failure=Failure("ERR_PARSE", page.failure))
     if page.needs_ocr and not page.text:
         return NewPage(number=page.number, failure=OCR_NEEDED)
-    cut = chunking.chunk_page(page.text, extracted.shape, extracted.kind.language, sizes)
-    lines = extracted.line_numbers
-    return NewPage(number=page.number, chunks=tuple(_chunk(chunk, lines) for chunk in cut))
+    chunks = chunk_page(page.text, extracted.shape, extracted.file_type.language, sizes)
+    with_lines = extracted.line_numbers
+    return NewPage(number=page.number, chunks=tuple(_new_chunk(chunk, with_lines) for chunk in chunks))
 
 
-def _chunk(chunk: Chunk, lines: bool) -> NewChunk:
+def chunk_page(
+    text: str, shape: Shape, language: str | None = None, sizes: ChunkSizes | None = None
+) -> list[Chunk]:
+    """The chunks of one page, in order."""
+    return chunker(shape, language).chunk(text, sizes or ChunkSizes()) if text else []
+
+
+def chunker(shape: Shape, language: str | None = None) -> Chunker:
+    """The chunker for a shape. A grammar is loaded at the first file in the language."""
+    if shape is Shape.CODE:
+        from penstock.pipeline.chunk.code import CodeChunker
+
+        return CodeChunker(language)
+    return ProseChunker(shape)
+
+
+def _new_chunk(chunk: Chunk, with_lines: bool) -> NewChunk:
     return NewChunk(
         text=chunk.text,
         text_hash=text_hash(chunk.text),
         start=chunk.start,
         end=chunk.end,
-        first_line=chunk.start_line if lines else None,
-        last_line=chunk.end_line if lines else None,
-        heading_path=_HEADINGS.join(chunk.headings),
+        first_line=chunk.start_line if with_lines else None,
+        last_line=chunk.end_line if with_lines else None,
+        heading_path=_HEADING_SEPARATOR.join(chunk.headings),
         symbols=" ".join(chunk.symbols),
     )
 
 
-def _cut_headings(pages: tuple[NewPage, ...]) -> tuple[str, ...]:
+def _shortened_heading_warning(pages: tuple[NewPage, ...]) -> tuple[str, ...]:
     paths = {chunk.heading_path for page in pages for chunk in page.chunks or ()}
-    long = (path for path in paths if len(path) >= LONGEST_HEADING)
-    if any(part.endswith("…") for path in long for part in path.split(_HEADINGS)):
-        return (f"the chunks below a heading carry its first {LONGEST_HEADING} characters",)
+    long = (path for path in paths if len(path) >= MAX_HEADING)
+    if any(part.endswith("…") for path in long for part in path.split(_HEADING_SEPARATOR)):
+        return (f"the chunks below a heading carry its first {MAX_HEADING} characters",)
     return ()
 
 
-def _nothing_usable(extracted: ExtractedText) -> NoText:
+def _no_text_error(extracted: ExtractedText) -> NoText:
     failures = [page.failure for page in extracted.pages if page.failure]
     if failures:
         return NoText(f"none of {how_many(len(extracted.pages), 'page')} could be read: {failures[0]}")

@@ -1,38 +1,50 @@
-"""The fingerprints of a pipeline, from what it is made of."""
+"""Fingerprints: names and versions of the parts behind a document. A new one means work to repeat."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from typing import Literal
 
+import msgspec
+
 from penstock.catalog.values import Fingerprints
-from penstock.pipeline.chunk import boundaries
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.embed.protocol import Embedder
-from penstock.pipeline.extract.factory import EXTRACTORS, extractor
-from penstock.pipeline.fingerprint import fingerprint
+
+
+def fingerprint(parts: Mapping[str, object]) -> str:
+    """16 hex digits of the names and values given, in any order."""
+    canonical = msgspec.json.encode(dict(sorted(parts.items())))
+    return hashlib.sha256(canonical).hexdigest()[:16]
 
 
 def fingerprints(
-    sizes: ChunkSizes, embedder: Embedder, *, reader: str | None = None, graph: str = ""
+    sizes: ChunkSizes, embedder: Embedder, *, extractor_name: str | None = None, graph: str = ""
 ) -> Fingerprints:
-    """Of the extractors, the chunkers with their sizes, and the model, whose files this may load.
+    """Fingerprints of the extractors, the chunkers with their sizes, and the model. May load model files.
 
-    ``reader`` is a ``Kind.extractor``: with it a new version of one extractor concerns only its documents.
+    With ``extractor_name`` (see ``FileType.extractor``) only this extractor counts. A new version of it then
+    concerns only its own documents.
     """
-    readers = EXTRACTORS if reader is None else (reader,)
-    read_by = fingerprint(
-        {"extract": {name: extractor(name).version for name in readers}, "chunk": boundaries.VERSION}
+    # Imported here: a search needs only ``fingerprint``, and should start quickly.
+    from penstock.pipeline.chunk import boundaries
+    from penstock.pipeline.extract.factory import EXTRACTORS, extractor
+
+    names = EXTRACTORS if extractor_name is None else (extractor_name,)
+    text_fingerprint = fingerprint(
+        {"extract": {name: extractor(name).version for name in names}, "chunk": boundaries.VERSION}
     )
     return Fingerprints(
-        # The sizes in clear: whoever goes on with a document finds here how it is cut.
-        ocr=f"{read_by}:{sizes.size}:{sizes.overlap}",
+        # The sizes are readable: a task that continues a document finds its chunk sizes here.
+        ocr=f"{text_fingerprint}:{sizes.size}:{sizes.overlap}",
         vector=embedder.fingerprint,
         graphrag=graph,
     )
 
 
 def sizes_of(made_with: Fingerprints) -> ChunkSizes | None:
-    """How a document is cut, from its fingerprints; None for those of another version."""
+    """Chunk sizes of a document, from its fingerprints; None for another format."""
     _, *numbers = made_with.ocr.split(":")
     if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
         return None
@@ -40,7 +52,7 @@ def sizes_of(made_with: Fingerprints) -> ChunkSizes | None:
 
 
 def outdated(made: Fingerprints, wanted: Fingerprints) -> Literal["reading", "model"] | None:
-    """What has to be done again, and all after it: reading and cutting, or only the vectors."""
+    """First stage to repeat: reading and cutting, or only the vectors; None if all is current."""
     if made.ocr != wanted.ocr:
         return "reading"
     return "model" if made.vector != wanted.vector else None

@@ -1,4 +1,4 @@
-"""How documents are made into chunks and vectors: the parts in use, and the fingerprints of their work."""
+"""The pipeline of one process: extractors, chunkers and the embedder, with the fingerprints of their work."""
 
 from __future__ import annotations
 
@@ -10,86 +10,87 @@ from penstock.catalog.values import Fingerprints
 from penstock.errors import InvalidPayload
 from penstock.pipeline.budget import FileLimiter, MemoryShare, Work
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes
-from penstock.pipeline.draft import Draft, drafted
+from penstock.pipeline.draft import Draft, build_draft
 from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content, ExtractLimits
 from penstock.pipeline.extract.sandbox import Sandbox
-from penstock.pipeline.fingerprint import fingerprint
-from penstock.pipeline.fingerprints import fingerprints
+from penstock.pipeline.fingerprints import fingerprint, fingerprints
 
 
 class Pipeline:
-    """One process has one: it holds the embedder's weights and the box parsers run in."""
+    """Turns documents into chunks and vectors. Each process has one, with an embedder and a sandbox."""
 
     def __init__(
         self, embedder: Embedder, *, limits: ExtractLimits | None = None, memory: MemoryShare | None = None
     ) -> None:
         self.embedder = embedder
         self.limits = limits or ExtractLimits()
-        self._box = Sandbox(self.limits)
+        self._sandbox = Sandbox(self.limits)
         self._limiter = FileLimiter(memory)
         self._fingerprints: dict[tuple[str, ChunkSizes], Fingerprints] = {}
-        """The same for all files of a kind: worked out once, not once a file."""
-        self._made_with: dict[str | None, str] = {}
+        """Computed once for all files with the same extractor and sizes."""
+        self._failure_fingerprints: dict[str | None, str] = {}
 
     @property
     def space(self) -> str:
-        """Where this embedder's vectors live: they compare with no others."""
+        """Vector space of the embedder. Vectors compare only within one space."""
         return space_of(self.embedder)
 
     def fingerprints(self, name: str, sizes: ChunkSizes) -> Fingerprints:
-        """Of what would be done to a file of this name. Told by the name alone, so that nothing is read."""
-        kind = file_types.by_name(name) or file_types.TEXT
-        found = self._fingerprints.get((kind.extractor, sizes))
+        """Fingerprints for a file of this name. Decided by the name alone; nothing is read."""
+        file_type = file_types.by_name(name) or file_types.TEXT
+        found = self._fingerprints.get((file_type.extractor, sizes))
         if found is None:
-            found = fingerprints(sizes, self.embedder, reader=kind.extractor)
-            self._fingerprints[kind.extractor, sizes] = found
+            found = fingerprints(sizes, self.embedder, extractor_name=file_type.extractor)
+            self._fingerprints[file_type.extractor, sizes] = found
         return found
 
-    def made_with(self, wanted: Fingerprints) -> str:
-        """Of a failure: with another parser, or other limits, the file may not fail."""
-        found = self._made_with.get(wanted.ocr)
+    def failure_fingerprint(self, wanted: Fingerprints) -> str:
+        """Fingerprint of a failure: another parser, or other limits, may read the file."""
+        found = self._failure_fingerprints.get(wanted.ocr)
         if found is None:
             found = fingerprint({"ocr": wanted.ocr, "limits": msgspec.structs.asdict(self.limits)})
-            self._made_with[wanted.ocr] = found
+            self._failure_fingerprints[wanted.ocr] = found
         return found
 
     def draft(self, content: Content, sizes: ChunkSizes, *, pages: range | None = None) -> Draft:
-        """Raises an ``UnreadableDocument`` when nothing of it can become text, though it is not blank, or it
-        exceeds its budget; ``MemoryInUse`` when it has to wait for another large file.
+        """Extract a file and cut the text into chunks, within the file's budget.
+
+        Raises an ``UnreadableDocument`` if the file cannot be read or exceeds its budget, and ``MemoryInUse``
+        while another large file is being parsed.
         """
         limits, size = self.limits, len(content.data)
-        whole = pages is None
+        complete = pages is None
 
-        def here(memory_bytes: int | None) -> Draft:
-            extracted = self._box.extract(content, pages=pages, memory_bytes=memory_bytes)
-            return drafted(extracted, sizes, whole=whole)
+        def in_process(memory_bytes: int | None) -> Draft:
+            extracted = self._sandbox.extract(content, pages=pages, memory_bytes=memory_bytes)
+            return build_draft(extracted, sizes, complete=complete)
 
         def in_sandbox(memory_bytes: int) -> Draft:
-            # The file, and what comes back, is in this process as well.
-            return self._box.draft(content, sizes, pages=pages, memory_bytes=memory_bytes - 2 * size)
+            # This process holds the file and the result as well.
+            return self._sandbox.draft(content, sizes, pages=pages, memory_bytes=memory_bytes - 2 * size)
 
-        work = Work(here, in_sandbox)
-        return self._limiter.run(limits.seconds_for(size), size if whole else 0, work)
+        work = Work(in_process, in_sandbox)
+        return self._limiter.run(limits.seconds_for(size), size if complete else 0, work)
 
     def embed(self, texts: list[str]) -> list[bytes]:
         vectors = self.embedder.embed(texts)
         return [vector.astype("<f4", copy=False).tobytes() for vector in vectors]
 
     def close(self) -> None:
-        self._box.close()
+        self._sandbox.close()
         self._limiter.close()
 
 
 @lru_cache(64)
 def chunk_sizes(size: int | None, overlap: int | None) -> ChunkSizes:
-    """From tokens, as requests give them, to characters."""
-    usual = ChunkSizes()
+    """Chunk sizes in characters, from the tokens of a request."""
+    default = ChunkSizes()
     try:
         return ChunkSizes(
-            usual.size if size is None else size * CHARS_PER_TOKEN,
-            usual.overlap if overlap is None else overlap * CHARS_PER_TOKEN,
+            default.size if size is None else size * CHARS_PER_TOKEN,
+            default.overlap if overlap is None else overlap * CHARS_PER_TOKEN,
         )
     except ValueError as error:
         raise InvalidPayload(f"chunk_size and chunk_overlap: {error}") from None

@@ -16,7 +16,7 @@ from penstock.redis_contract.lists import Broker, lengths
 from penstock.redis_contract.message import SOURCE_TYPES, read
 from penstock.redis_contract.producer_types import GatewayHealth, Health, PreparedMessage, SubmitRequest
 from penstock.redis_contract.rags import Rags
-from penstock.service.delivered_content import refuse_other_content
+from penstock.service.paths import refuse_other_content
 
 _SUFFIX_TYPES = {"markdown": "md", "text": "txt", "docm": "docx"}
 

@@ -27,19 +27,19 @@ _HOW = "Give --redis URL or --config FILE, or set PENSTOCK_CONTRACT_URL or PENST
 
 
 def open_contract(settings: Settings) -> Contract:
-    """Open the producers' side. Without a configuration it can only show jobs and lists."""
+    """Open the producers' side. Without a configuration only jobs and lists can be shown."""
     rags = configuration.load(Path(settings.rag_config)) if settings.rag_config is not None else None
     return Contract(_server(settings, rags), rags)
 
 
 def make_gateway(settings: Settings, jobs: Jobs, documents: Documents) -> Gateway:
-    """Make a gateway into the queue of ``jobs``. Its jobs get the defaults of the Redis door."""
+    """Make a gateway into the queue of ``jobs``, with the defaults of the Redis door."""
     from penstock.redis_contract.gateway import Gateway
     from penstock.service.jobs import Jobs
 
     if settings.rag_config is None:
         raise InvalidSetting(
-            "a gateway needs to know which RAGs there are",
+            "a gateway needs a configuration file with its RAGs",
             remedy="Give --config FILE or set PENSTOCK_RAG_CONFIG; docs/guides/redis-contract.md shows one.",
         )
     rags = configuration.load(Path(settings.rag_config))
@@ -50,7 +50,7 @@ def make_gateway(settings: Settings, jobs: Jobs, documents: Documents) -> Gatewa
 
 
 def _check(server: Server) -> None:
-    """Refuse a server that cannot serve the contract; warn of settings that could lose messages."""
+    """Refuse an unsuitable server; warn of server settings which could lose messages."""
     from penstock.queue.redis.server_check import find_risks, refuse_old
 
     refuse_old(server)
@@ -61,9 +61,9 @@ def _check(server: Server) -> None:
 def _server(settings: Settings, rags: Rags | None) -> Server:
     url = settings.contract_url or (rags.redis_url if rags is not None else None)
     if url is None:
-        raise InvalidSetting("nothing says on which Redis server the contract lives", remedy=_HOW)
+        raise InvalidSetting("no Redis server is configured for the contract", remedy=_HOW)
     if not StoreUrl(url).is_redis_server:
-        raise InvalidSetting("the Redis contract needs a redis:// URL", remedy=_HOW)
+        raise InvalidSetting("the Redis contract needs a redis://, rediss:// or unix:// URL", remedy=_HOW)
     try:
         from penstock.queue.redis.server import Server
     except ModuleNotFoundError as error:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from penstock import clock
-from penstock.delivered_file import DeliveredFile, arrival_of
+from penstock.delivered_file import DeliveredFile, delivered_file_of
 from penstock.errors import InvalidRequest, UnknownDocument, UnknownRag
 from penstock.job import Job, JobQuery, Status
 from penstock.redis_contract import fields, inbox, keys
@@ -205,7 +205,7 @@ class Mirror:
 
     def _managed_file(self, job: Job) -> DeliveredFile | None:
         metadata = msgspec.json.decode(job.metadata)
-        return arrival_of(metadata) if metadata.get(fields.MANAGED) else None
+        return delivered_file_of(metadata) if metadata.get(fields.MANAGED) else None
 
     def _leave_to_other_job(self, job: Job, arrival: DeliveredFile, file: str) -> inbox.Moved | None:
         """Leave the file in place while another job works on the same file; the other job moves the file."""

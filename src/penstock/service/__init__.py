@@ -1,0 +1,9 @@
+"""Use cases, one method each; every door calls these and nothing below them.
+
+``jobs``: submit, find, cancel, retry, pause, statistics
+``functions``, ``tasks``: an application's functions, and the same jobs as a task queue
+``documents``, ``search``, ``rebuild``, ``verification``: the index
+``requests``, ``responses``: checked submissions, and results
+``explanations``, ``reasons``: why a job waits, why a path is not found, histories
+``paths``: paths and files named by users
+"""

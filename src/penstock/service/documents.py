@@ -1,4 +1,4 @@
-"""Every use case about documents: having things indexed, and seeing what became of them."""
+"""Use cases about documents: index, remove, inspect and explain."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 
@@ -17,7 +17,7 @@ from penstock.catalog.values import Phase, Place
 from penstock.catalog.views import Document, Filters, PageState, Progress, Source, TenantCount
 from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
-from penstock.handlers.model_check import differs
+from penstock.handlers.model_check import model_mismatch
 from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.pipeline.walk.protocol import FoundFile, Skipped, Unreadable, WalkRules
 from penstock.pipeline.walk.walker import walk
@@ -30,7 +30,7 @@ from penstock.service.responses import HistoryEntry, Receipt
 
 
 class IndexOptions(TypedDict, total=False):
-    """How a path is indexed. What is left out is the default."""
+    """Options of ``index``; all have defaults."""
 
     tenant_id: str | None
     collection: str | None
@@ -43,6 +43,7 @@ class IndexOptions(TypedDict, total=False):
     depth: int | None
     chunk_size: int | None
     chunk_overlap: int | None
+    gate: Literal["page", "document"] | None
     force: bool
     checksum: bool
     allow_empty: bool
@@ -50,7 +51,7 @@ class IndexOptions(TypedDict, total=False):
 
 
 class Where(TypedDict, total=False):
-    """Which place is meant; what is left out comes from the settings."""
+    """Tenant, collection and branch of a document; by default those of the settings."""
 
     tenant_id: str | None
     collection: str | None
@@ -58,18 +59,18 @@ class Where(TypedDict, total=False):
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """What the catalog holds and still has to do."""
+    """Documents and open tasks of the catalog."""
 
     tenants: list[TenantCount]
     tasks: dict[str, dict[str, int]]
     model: str | None
-    """What vectors are made with here; None: nobody said yet."""
+    """The catalog's embedding model; None before the first document."""
     spaces: dict[str, int]
-    """Published chunks by what their vectors were made with."""
+    """Published chunks by embedding model."""
 
 
 class Preview(msgspec.Struct, kw_only=True):
-    """What a walk would find."""
+    """File counts that a walk would find."""
 
     files: int = 0
     bytes: int = 0
@@ -87,21 +88,21 @@ class Documents:
         self._jobs = jobs
         self._settings = settings
 
-    # Asking for work.
+    # Requests.
 
     def index(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Receipt:
-        """Have a file, or everything below a folder, become searchable.
+        """Index a file, or everything below a folder.
 
             receipt = app.index("docs", collection="handbook", exclude=["drafts/"])
             app.wait(receipt.job_id)
 
-        What is unchanged since the last time costs next to nothing; ``force`` does everything anew,
-        ``checksum`` compares contents where size and time say "unchanged".
+        Unchanged files cost almost nothing. ``force`` indexes them again; ``checksum`` compares contents
+        even where size and time are unchanged.
         """
         return self._jobs.submit(**self.submission(path, **options))
 
     def submission(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Submission:
-        """The job that ``index`` would queue."""
+        """Build the submission of ``index`` without submitting it."""
         paths.refuse_unusable(os.fspath(path))
         absolute = os.path.realpath(os.fspath(path))
         try:
@@ -109,7 +110,9 @@ class Documents:
         except OSError as error:
             raise PathNotFound(f"{os.fspath(path)}: {error.strerror}") from None
         payload: dict[str, Any] = {
-            name: options[name] for name in ("chunk_size", "chunk_overlap") if options.get(name) is not None
+            name: options[name]
+            for name in ("chunk_size", "chunk_overlap", "gate")
+            if options.get(name) is not None
         }
         submission: Submission = {"item_type": "file", "op": "ingest", "payload": payload}
         if stat.S_ISDIR(mode):
@@ -138,7 +141,7 @@ class Documents:
         delete: bool = False,
         **where: Unpack[Where],
     ) -> Receipt:
-        """Keep a note, replace the one with the id ``update``, or forget the one with this text or id."""
+        """Add a note, replace the note with the id ``update``, or remove the note with this text or id."""
         payload: dict[str, Any] = {"content": text}
         if delete and self._is_id(text):
             payload = {"document_id": text}
@@ -154,7 +157,7 @@ class Documents:
         return self._jobs.submit(**submission)
 
     def removal(self, path_or_id: str, **where: Unpack[Where]) -> Submission:
-        """The job that forgets a document, or everything below a folder, be it on the disk still or not."""
+        """Build the submission to remove a document or folder, whether or not the files still exist."""
         submission: Submission = {"item_type": "delete_document", "op": "delete", "payload": {}}
         for name in ("tenant_id", "collection", "branch"):
             if where.get(name) is not None:
@@ -168,7 +171,7 @@ class Documents:
             document = next((source.path for source in found if source is not None and source.live), None)
             folder = next((name for name in names if snapshot.known(place, name, limit=1)), None)
         if document is None and folder is None and Path(path_or_id).is_dir():
-            # Nothing of it is known yet; what is on its way must not come after this.
+            # Nothing below it is known yet, but jobs already queued must not add documents after the removal.
             folder = names[1]
         if document is None and folder is not None:
             submission["item_type"] = "folder"
@@ -183,7 +186,7 @@ class Documents:
             return snapshot.get(text) is not None
 
     def preview(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Preview:
-        """What ``index`` would look at, by size and time alone; nothing is written."""
+        """Count the files ``index`` would compare, by size and time alone; nothing is written."""
         submission = self.submission(path, **options)
         place = self._place(
             tenant_id=options.get("tenant_id"),
@@ -193,11 +196,11 @@ class Documents:
         return _preview(self.catalog, place, submission, str(self._settings.state_dir))
 
     def retry(self, id_or_prefix: str) -> Job:
-        """Put back a job that failed or was cancelled; one that left a document partial is asked for again.
+        """Retry a failed or cancelled job; a job that left a partial document is submitted again.
 
             app.documents.retry(receipt.job_id)
 
-        What succeeded is not done again, nor is what is unchanged read again.
+        Successful parts are not repeated, and unchanged files are not read again.
         """
         job = self._jobs.job(id_or_prefix)
         if job.status is not Status.DONE or not (job.result or {}).get("partial"):
@@ -213,19 +216,21 @@ class Documents:
         )
         return self._jobs.job(receipt.job_id)
 
-    # Looking.
+    # Queries.
 
     def refuse_another_model(self) -> None:
-        """Raises ``FingerprintMismatch`` when the embedder of the settings is not the one of the documents
-        here. Told by its name, so that no model is loaded."""
+        """Raise ``FingerprintMismatch`` when the settings name another embedder than the catalog has.
+
+        Compared by name, so that no model is loaded.
+        """
         with self.catalog.snapshot() as snapshot:
-            said = snapshot.fingerprints().get(Phase.VECTOR)
-            named = said is None or said.startswith(f"{self._settings.embedder}-")
-            if said is not None and not named and snapshot.tenants():
-                raise differs(said, self._settings.embedder)
+            model = snapshot.fingerprints().get(Phase.VECTOR)
+            same = model is None or model.startswith(f"{self._settings.embedder}-")
+            if model is not None and not same and snapshot.tenants():
+                raise model_mismatch(model, self._settings.embedder)
 
     def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:
-        """Whether a path is found by a search, and why not; of a folder, what became of all below it."""
+        """Explain why search does or does not find a path; for a folder, count the states below it."""
         absolute = paths.shown(os.fspath(path))
         place = self._place(**where)
         with self.catalog.snapshot() as snapshot:
@@ -239,7 +244,7 @@ class Documents:
         return found or queued or past or reasons.unknown(absolute)
 
     def _queued(self, path: str, place: Place) -> Reason | None:
-        """Jobs are known by their key, not by their path: the few live ones that could be it are asked."""
+        """Find a live job for the path. Jobs have no path column, so up to 1,000 live jobs are read."""
         live = JobQuery(
             statuses=frozenset({Status.PENDING, Status.IN_PROGRESS}),
             tenant_id=place.tenant_id,
@@ -251,16 +256,16 @@ class Documents:
             if covered and (path == covered or path.startswith(covered + "/")):
                 what = f"job {job.queue_id} ({job.item_type} {job.op}) is {job.status}"
                 if job.status is Status.PENDING and job.history and job.history[-1].what == "released":
-                    what += f", given back: {job.history[-1].note}"
+                    what += f", released: {job.history[-1].note}"
                 if job.waiting_for == CHILDREN:
-                    what += f", {job.children_open:,} of its files are still to do"
+                    what += f", {job.children_open:,} of its files are pending"
                 return Reason(path=path, verdict="waiting", cause=what, job_id=job.queue_id)
         return None
 
     def sources(
         self, *, path: str | None = None, after: str = "", limit: int = 50, **where: Unpack[Where]
     ) -> list[Source]:
-        """Documents that a search can find, by id; ``path`` is a glob."""
+        """Published documents, ordered by id; ``path`` is a glob."""
         filters = Filters(
             tenant_id=items.validate_name("tenant_id", where.get("tenant_id") or self._settings.tenant_id),
             collection=where.get("collection"),
@@ -280,7 +285,7 @@ class Documents:
         return found
 
     def history(self, path_or_id: str, **where: Unpack[Where]) -> list[HistoryEntry]:
-        """What happened to a document, oldest first; also to one that is gone, while that is remembered.
+        """Events of a document, oldest first; of a removed document for as long as they are kept.
 
         for entry in app.documents.history("docs/mill.md"):
             print(entry.at, entry.what, entry.note)
@@ -293,7 +298,7 @@ class Documents:
             source = source or snapshot.get(source_id)
             events, generations = snapshot.events(source_id), snapshot.generations(source_id)
         if source is None and not events:
-            raise UnknownDocument(f"no document {path_or_id[:200]!r}, and none is remembered")
+            raise UnknownDocument(f"no document {path_or_id[:200]!r}, now or in the history")
         return history_of(source, events, generations)
 
     def generations(self, source_id: str) -> list[Document]:
@@ -305,7 +310,7 @@ class Documents:
             return snapshot.pages(document_id, limit=limit)
 
     def progress(self, document_id: int) -> Progress | None:
-        """How far a generation is that is being built."""
+        """Progress of a generation under construction."""
         with self.catalog.snapshot() as snapshot:
             return snapshot.progress(document_id)
 
@@ -314,8 +319,8 @@ class Documents:
             items.validate_name("tenant_id", tenant_id)
         with self.catalog.snapshot() as snapshot:
             tasks: dict[str, dict[str, int]] = {}
-            for (kind, status), number in snapshot.statistics().items():
-                tasks.setdefault(kind, {})[str(status)] = number
+            for (task_type, status), number in snapshot.statistics().items():
+                tasks.setdefault(task_type, {})[str(status)] = number
             return Overview(
                 tenants=snapshot.tenants(tenant_id),
                 tasks=tasks,

@@ -1,4 +1,4 @@
-"""What rows say to a person: why a job is not running, and what happened to it, or to a document."""
+"""Explanations for people: why a job is waiting, and the history of jobs and documents."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from penstock.service.responses import HistoryEntry
 from penstock.vocabulary import how_many
 
 ENDINGS = frozenset({"failed", "lost", "cancelled"})
-"""Departures that are ends: with one of them the end itself needs no entry of its own."""
+"""Events which end a job; with one of them the end itself needs no entry."""
 
 
 def reason(queue: Queue, job: Job, position: Position | None) -> str | None:
-    """Why a pending job is not running, or what one in progress waits for; None when nothing holds it up."""
+    """The reason why a job is waiting; None when nothing holds it."""
     if job.status is Status.IN_PROGRESS:
         return _running(job)
     if job.status is not Status.PENDING:
@@ -35,7 +35,7 @@ def reason(queue: Queue, job: Job, position: Position | None) -> str | None:
 def _running(job: Job) -> str | None:
     stopping = "cancel requested; " if job.cancel_requested else ""
     if job.waiting_for == CHILDREN and job.waiting:
-        return f"{stopping}waits for {job.children_open:,} of its children"
+        return f"{stopping}waits for {how_many(job.children_open, 'child job')}"
     if job.waiting:
         return f"{stopping}waits for {job.waiting_for}"
     return "cancel requested; stops at the next checkpoint" if job.cancel_requested else None
@@ -44,21 +44,21 @@ def _running(job: Job) -> str | None:
 def _until(job: Job, run_at: datetime, now: datetime) -> str:
     moment = run_at.strftime("%Y-%m-%d %H:%M:%S UTC")
     if run_at <= now:
-        return f"was held until {moment}; the next claim takes it up"
+        return f"was held until {moment}; the next claim takes this job"
     if job.history and job.history[-1].what == "released":
         return f"held until {moment}, no retry spent ({job.error_code}): {job.history[-1].note}"
     if job.retry_count or job.error_code:
         return f"held until {moment}: retry {job.retry_count} of {job.max_retries} after {job.error_code}"
-    return f"held until {moment}, as asked"
+    return f"held until {moment}, as requested"
 
 
 def _locked(queue: Queue, job: Job) -> str:
     holder = _holder(queue, job)
-    return f"held by the lock of {holder.queue_id}" if holder else "held by a lock that is being passed on"
+    return f"held by the lock of {holder.queue_id}" if holder else "held by a lock that is being handed over"
 
 
 def _holder(queue: Queue, job: Job) -> Job | None:
-    """A lock is kept through back-off and release, so its holder need not be running."""
+    """Find the job with the lock. Jobs keep a lock through back-off, so it may be pending."""
     running = JobQuery(lock_key=job.lock_key, statuses=frozenset({Status.IN_PROGRESS}), limit=1)
     backing_off = JobQuery(
         lock_key=job.lock_key, statuses=frozenset({Status.PENDING}), held=Held.TIME, limit=100
@@ -76,16 +76,16 @@ def _covering(paused: Collection[Scope], job: Job) -> Scope | None:
 
 def _paused(scope: Scope | None) -> str:
     if scope is None:
-        return "was paused; is being released"
+        return "was paused; is being resumed"
     if scope == Scope():
         return "everything is paused"
     named = {"tenant": scope.tenant_id, "collection": scope.collection}
-    return "paused: " + ", ".join(f"{kind} {name}" for kind, name in named.items() if name != "*")
+    return "paused: " + ", ".join(f"{noun} {name}" for noun, name in named.items() if name != "*")
 
 
 def _queued(queue: Queue, position: Position | None) -> str:
     if position is None:
-        return "was claimed a moment ago"
+        return "was claimed just now"
     idle = "" if queue.workers() else "; no worker has reported"
     if position.ahead == 0:
         return "next in line" + idle
@@ -94,22 +94,22 @@ def _queued(queue: Queue, position: Position | None) -> str:
 
 
 def history(job: Job) -> list[HistoryEntry]:
-    """The plain path from the columns and the departures from it, in the order of time."""
+    """Events of a job, oldest first: submitted, started and ended from its columns, the rest as stored."""
     departures = [HistoryEntry(event.at, event.what, event.note, event.worker_id) for event in job.history]
     entries = [HistoryEntry(job.created_at, "submitted", f"by {job.submitted_by}")]
     if job.started_at is not None:
         entries.append(HistoryEntry(job.started_at, "started", f"run {job.run}", job.worker_id))
     entries += departures
-    if job.finished_at is not None and not _told(departures, job.finished_at):
+    if job.finished_at is not None and not _has_end(departures, job.finished_at):
         entries.append(HistoryEntry(job.finished_at, job.status.value, job.error_message, job.worker_id))
-    # Sorting is stable: what has one time stays in the order above.
+    # Sorting is stable: events of one moment stay in the order above.
     return sorted(entries, key=lambda entry: entry.at)
 
 
 def history_of(
     source: Source | None, events: Sequence[DocumentEvent], generations: Sequence[Document]
 ) -> list[HistoryEntry]:
-    """Of a document: when it was first indexed, what came after, and what is under way."""
+    """Events of a document, oldest first, including generations under construction."""
     entries = [HistoryEntry(event.at, event.what, _about(event)) for event in events]
     began = {datetime.fromisoformat(event.note) for event in events if event.what == "removed"}
     if source is not None:
@@ -120,14 +120,14 @@ def history_of(
             entries.append(HistoryEntry(document.created_at, "being indexed", document.note))
         elif document.state is GenerationState.DROPPED:
             entries.append(HistoryEntry(document.created_at, "given up", document.note))
-    # Sorting is stable: what was first indexed comes before what happened at the same moment.
+    # Sorting is stable: "indexed" comes before other events of the same moment.
     return sorted(sorted(entries, key=lambda entry: entry.what != "indexed"), key=lambda entry: entry.at)
 
 
 def _about(event: DocumentEvent) -> str:
-    told = {"renamed": f"{event.path} → {event.note}", "removed": event.path}.get(event.what, event.note)
-    return f"{told} (job {event.job_id})" if event.job_id else told
+    note = {"renamed": f"{event.path} → {event.note}", "removed": event.path}.get(event.what, event.note)
+    return f"{note} (job {event.job_id})" if event.job_id else note
 
 
-def _told(departures: list[HistoryEntry], finished_at: datetime) -> bool:
+def _has_end(departures: list[HistoryEntry], finished_at: datetime) -> bool:
     return any(entry.at == finished_at and entry.what in ENDINGS for entry in departures)

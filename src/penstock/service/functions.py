@@ -1,4 +1,4 @@
-"""Every use case about an application's functions: registering them, calling them, reading their results."""
+"""Use cases about an application's functions: register, call, read results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class CallOptions(TypedDict, total=False):
-    """What may be said of a call. What is left out comes from the function, then from the settings."""
+    """Options of a call; defaults come from the function, then from the settings."""
 
     tenant_id: str | None
     collection: str | None
@@ -63,12 +63,12 @@ class FunctionJobs(Jobs):
         timeout: int | None = None,
         backoff: BackoffGiven | None = None,
     ) -> Callable[[F], F]:
-        """Register a function that workers will run.
+        """Register a function for workers to run.
 
             @app.function("send_mail", requires=["to"], max_retries=5, timeout=60)
             def send_mail(payload, context): ...
 
-        It may be async, and may leave out ``context``. What it returns, as JSON, is the job's result.
+        It may be async, and may leave out ``context``. Its return value, as JSON, is the job's result.
         ``timeout`` is in seconds. ``backoff`` is the seconds before the first retry, or a list of them; after
         these come the powers of two above the last. By default 1, 2, 4 … 300 seconds.
         """
@@ -86,7 +86,7 @@ class FunctionJobs(Jobs):
     def handler(
         self, item_type: str, op: str, *, batch: int = 0, backoff: Backoff = JOB_BACKOFF
     ) -> Callable[[F], F]:
-        """Register the code that workers run for jobs of this kind.
+        """Register a handler for jobs of this item type and operation.
 
             @app.handler("content", "ingest", batch=50)
             def keep(contexts): return [store(context.payload) for context in contexts]
@@ -152,16 +152,16 @@ class FunctionJobs(Jobs):
         function = self.functions.get(call["name"])
         payload = call.get("payload")
         function.check({} if payload is None else payload)
-        asked: dict[str, Any] = {"function_name": function.name, "payload": payload}
+        body: dict[str, Any] = {"function_name": function.name, "payload": payload}
         entity = _entity(call.get("entity"))
         if entity is not None:
             self.functions.check_entity(*entity)
-            asked["entity_type"], asked["entity_id"] = entity
+            body["entity_type"], body["entity_id"] = entity
         timeout, retries = call.get("timeout"), call.get("max_retries")
         return Submission(
             item_type="function",
             op="run",
-            payload=asked,
+            payload=body,
             tenant_id=call.get("tenant_id"),
             collection=call.get("collection"),
             priority=call.get("priority"),
@@ -175,12 +175,12 @@ class FunctionJobs(Jobs):
         )
 
     def result(self, id_or_prefix: str) -> Any:
-        """What the function returned. Raises ``NoResult`` unless the job is done."""
+        """The function's return value. Raises ``NoResult`` unless the job is done."""
         job = self.job(id_or_prefix)
         if job.status is Status.DONE:
             return job.result
-        stands = f"job {job.queue_id} is {vocabulary.speak(job.status, 'cli')}"
-        raise NoResult(f"{stands}: {job.error_message}" if job.error_message else stands)
+        state = f"job {job.queue_id} is {vocabulary.speak(job.status, 'cli')}"
+        raise NoResult(f"{state}: {job.error_message}" if job.error_message else state)
 
     @property
     def tasks(self) -> Tasks:
@@ -191,7 +191,7 @@ class FunctionJobs(Jobs):
         return self._registry.find(item_type, op) is not None
 
     def handlers(self) -> Registry:
-        """What a worker runs for this application."""
+        """Handlers for a worker of this application."""
         return self._registry.copy()
 
 

@@ -1,4 +1,4 @@
-"""Every use case about jobs, once. A door parses, calls one method here, and renders the answer."""
+"""Use cases about jobs. A door parses, calls one method here, and renders the result."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 class JobFilter(TypedDict, total=False):
-    """Which jobs are meant; all given fields must match. ``status`` takes any door's word, or several."""
+    """Filters for jobs; all given fields must match. ``status`` takes any door's word, or several."""
 
     status: str | Collection[str] | None
     item_type: str | None
@@ -73,35 +73,35 @@ class Jobs:
         self.door: items.Source = door
 
     def submit(self, *, connection: Any = None, **submission: Unpack[Submission]) -> Receipt:
-        """Put one job into the queue; it is kept once this returns.
+        """Add one job to the queue; the job is stored once this returns.
 
             receipt = app.submit(item_type="file", op="ingest", payload={"file_path": "/srv/a.pdf"})
             app.submit(item_type="function", op="run", payload={"function_name": "mail"}, delay=60)
 
-        A live job that is the same request answers for this one (``dedupe_hit``). ``force=True`` makes it a
-        job of its own that also ignores "unchanged"; ``dedupe=False`` and ``rebuild=True`` are the two parts.
-        ``run_at`` (a datetime with a zone, or ISO text) or ``delay`` (seconds or timedelta) say not before
-        when. ``key`` says which calls of a function are one. ``connection``, on SQL engines, adds the row in
-        the caller's own transaction: it exists when the caller commits, and is always a row of its own.
+        If the same request is pending or running, that job is returned (``dedupe_hit``). ``force=True`` adds
+        a new job that also indexes unchanged files; ``dedupe=False`` and ``rebuild=True`` are its two parts.
+        ``run_at`` (a datetime with a zone, or ISO text) or ``delay`` (seconds or timedelta) give the earliest
+        start. Calls of a function with the same ``key`` are one job. ``connection``, on SQL engines, adds the
+        row in the caller's own transaction: it exists when the caller commits, and never dedupes.
 
         Raises a subclass of ``InvalidRequest``, or ``QueueFull``; then nothing was written.
         """
         return self._submit(submission, connection, counted=True)
 
     def _submit(self, submission: Submission, connection: Any, *, counted: bool) -> Receipt:
-        """``counted``: say how many jobs are ahead, which takes longer than adding one."""
+        """Add one job; ``counted`` adds the queue position, which costs more than the job itself."""
         joins = connection is not None
         (new,) = self._new([submission], joins=joins)
         (added,) = self.queue.add([new], limits=self._limits(), connection=connection)
         later = not added.dedupe_hit and new.run_at is not None and new.run_at > self.queue.now()
-        asked = counted and connection is None and not later
-        receipt = self._receipt(added, self.queue.position(added.queue_id) if asked else None)
+        positioned = counted and connection is None and not later
+        receipt = self._receipt(added, self.queue.position(added.queue_id) if positioned else None)
         return msgspec.structs.replace(receipt, run_at=new.run_at) if later else receipt
 
     def submit_many(
         self, submissions: Sequence[Submission], *, connection: Any = None, limited: bool = True
     ) -> list[Receipt]:
-        """Put many jobs into the queue in one transaction: all, or none. Not ``limited``: however many wait.
+        """Add many jobs in one transaction: all, or none. ``limited=False`` ignores the queue limits.
 
         app.submit_many([{"item_type": "file", "op": "ingest", "payload": {"file_path": p}} for p in paths])
         """
@@ -121,11 +121,11 @@ class Jobs:
         return new
 
     def _has_handler(self, _item_type: str, _op: str) -> bool:
-        """Whether the application behind this door registered a handler; a plain door has none."""
+        """Tell whether the application behind this door registered a handler."""
         return False
 
     def room(self) -> int:
-        """How many more indexing jobs the queue takes now, for doors that hold back instead of failing."""
+        """Number of indexing jobs the queue still accepts, for doors which wait instead of failing."""
         limit = self.settings.max_queue
         return limit - self.queue.backlog(functions=False, cap=limit)
 
@@ -151,7 +151,7 @@ class Jobs:
         )
 
     def job(self, id_or_prefix: str) -> Job:
-        """One job, by its id or by any prefix that only one id has.
+        """Find one job by id or by a unique prefix of an id.
 
         Raises ``JobNotFound`` or ``AmbiguousId``.
         """
@@ -169,16 +169,16 @@ class Jobs:
         return found[0]
 
     def jobs(self, **filters: Unpack[JobFilter]) -> list[Job]:
-        """Jobs that match, newest id first, at most ``limit`` (50) of them.
+        """Find matching jobs, newest id first, at most ``limit`` (50).
 
             app.jobs(status="failed", tenant_id="me")
 
-        ``after`` is the last id of the page before.
+        ``after`` is the last id of the previous page.
         """
         return self.queue.find(_query(filters))
 
     def details(self, id_or_prefix: str) -> Details:
-        """One job with its place in the queue, the reason why it is not running, and its history."""
+        """Find one job with queue position, history and the reason why it is waiting."""
         job = self.job(id_or_prefix)
         position = self.queue.position(job.queue_id) if job.status is Status.PENDING else None
         return Details(
@@ -190,13 +190,13 @@ class Jobs:
         )
 
     def history(self, id_or_prefix: str) -> list[HistoryEntry]:
-        """What happened to a job, in the order of time. Departures from the plain path are kept up to 20."""
+        """Events of a job, oldest first; besides submit, start and end the last 20 are kept."""
         return explanations.history(self.job(id_or_prefix))
 
     def cancel(self, id_or_prefix: str) -> CancelAnswer:
-        """Stop a job and the jobs it expanded into. Raises ``CannotCancel`` when it has ended.
+        """Cancel a job and the child jobs. Raises ``CannotCancel`` for an ended job.
 
-        A pending job is cancelled at once; a running one is asked to stop at its next checkpoint.
+        A pending job is cancelled at once; a running job stops at its next checkpoint.
         """
         job_id = self.job(id_or_prefix).queue_id
         (answer,) = self.queue.cancel([job_id])
@@ -204,17 +204,17 @@ class Jobs:
             raise JobNotFound(f"job {job_id} has been removed")
         if answer.refused:
             raise CannotCancel(f"Cannot cancel job with status: {self._word(answer.was)}")
-        # Children are stopped after the answer was made; the last of them may have ended the job.
+        # Children are cancelled after the job; the last of them may have ended it.
         after = self.queue.get(job_id)
         if after is None or after.status is Status.CANCELLED:
             return CancelAnswer(job_id, "cancelled", "Job cancelled")
         return CancelAnswer(job_id, "cancel_requested", "Worker will stop at next checkpoint")
 
     def retry(self, id_or_prefix: str) -> Job:
-        """Put a failed or cancelled job back, with all its retries; of a parent, the children that failed.
+        """Retry a failed or cancelled job with all its retries; of a parent, the failed children.
 
-        Raises ``CannotRetry`` when it has not ended badly, ``LiveTwin`` when a live job does the same or
-        holds the lock of a parent that would wait again.
+        Raises ``CannotRetry`` for a job in another status. Raises ``LiveTwin`` when a live job has the same
+        key, or holds the lock of a parent that would wait again.
         """
         job_id = self.job(id_or_prefix).queue_id
         (answer,) = self.queue.requeue([job_id])
@@ -230,12 +230,12 @@ class Jobs:
         return self.job(job_id)
 
     def retry_failed(self, **filters: Unpack[JobFilter]) -> RetryAnswer:
-        """Put back every failed job that matches. Those with a live twin stay, and are named.
+        """Retry every matching failed job, except those whose key a live job has.
 
         app.retry_failed(tenant_id="me")
         """
         retried, twins = 0, dict[str, str]()
-        # Parents first: putting one back takes its failed children along.
+        # Parents first: a parent takes its failed children along.
         for top_level in (True, False):
             for answer in self._requeue_failed(filters, top_level=top_level):
                 retried += not answer.refused
@@ -257,7 +257,7 @@ class Jobs:
             query = msgspec.structs.replace(query, after=ids[-1])
 
     def pause(self, *, tenant_id: str | None = None, collection: str | None = None) -> Scope:
-        """Stop claiming from a tenant, a collection, or a tenant's collection; what runs goes on.
+        """Pause a tenant, a collection, or a tenant's collection; running jobs continue.
 
         app.pause(tenant_id="me")
         app.pause(tenant_id="*")  # everything
@@ -267,18 +267,19 @@ class Jobs:
         return scope
 
     def resume(self, *, tenant_id: str | None = None, collection: str | None = None) -> int:
-        """Undo a pause of exactly this scope; its jobs run in the order in which they were submitted.
+        """Resume exactly this paused scope; jobs run in the order of submission.
 
-        Answers how many held jobs this call released, some thousand at most; workers release the others.
+        Returns the number of held jobs released by this call, some thousand at most; workers release the
+        others.
         """
         return self.queue.resume(_scope(tenant_id, collection))
 
     def paused(self) -> list[Scope]:
-        """Every scope that is paused."""
+        """All paused scopes."""
         return sorted(self.queue.paused())
 
     def stats(self) -> Stats:
-        """How many jobs stand where, how long the oldest has waited, what is paused, and who works."""
+        """Job counts by status, age of the oldest pending job, pauses, workers and warnings."""
         by_status = dict.fromkeys((status.value for status in Status), 0)
         by_held = dict.fromkeys((reason.value for reason in Held), 0)
         by_item_type: dict[str, dict[str, int]] = {}
@@ -311,7 +312,7 @@ class Jobs:
     def purge(
         self, *, status: str | Collection[str] = ("done", "cancelled"), older_than: timedelta = timedelta(0)
     ) -> int:
-        """Remove jobs that ended longer ago than ``older_than``, their children with them. Answers how many.
+        """Remove jobs ended longer ago than ``older_than``, with their children; return their number.
 
         app.purge(status="done", older_than=timedelta(days=7))
         """
@@ -329,8 +330,8 @@ class Jobs:
         return removed
 
     def _word(self, status: Status) -> str:
-        spoken = self.door if self.door in vocabulary.DOORS else "job"
-        return vocabulary.speak(status, cast("vocabulary.Door", spoken))
+        door = self.door if self.door in vocabulary.DOORS else "job"
+        return vocabulary.speak(status, cast("vocabulary.Door", door))
 
 
 def _query(filters: JobFilter) -> JobQuery:
@@ -371,14 +372,14 @@ def _status(word: str) -> Status:
 
 
 def _one_of(known: tuple[str, ...], field: str, word: str | None) -> str | None:
-    # A filter that can match nothing is a typing mistake, not an empty answer.
+    # A filter that can match nothing is a typing mistake, not an empty result.
     if word is not None and word not in known:
         raise _UNKNOWN[field](f"{field}: expected one of {', '.join(known)}, got {str(word)[:80]!a}")
     return word
 
 
-def _name(kind: items.NameKind, value: str | None) -> str | None:
-    return None if value is None else items.validate_name(kind, value)
+def _name(field: items.NameKind, value: str | None) -> str | None:
+    return None if value is None else items.validate_name(field, value)
 
 
 def _scope(tenant_id: str | None, collection: str | None) -> Scope:

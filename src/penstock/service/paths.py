@@ -1,20 +1,24 @@
-"""What a person calls a path, as the catalog knows it."""
+"""Paths from users: brought to the form of the catalog, and checked."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from penstock.errors import PathNotFound
 
+HEAD = 4_096
+"""Bytes read to tell the type of a file."""
+
 
 def real(path: str) -> str:
-    """Where all links lead: a path that is indexed by its name is known by this one."""
+    """The path with all links followed, as the catalog stores a path indexed by name."""
     refuse_unusable(path)
     return _readable(os.path.realpath(path))
 
 
 def shown(path: str) -> str:
-    """As a walk reports it: a link by its own name, bytes that are no UTF-8 written out."""
+    """The path as a walk reports it: the last part is not followed, invalid UTF-8 is escaped."""
     refuse_unusable(path)
     folder, name = os.path.split(os.path.abspath(path))  # noqa: PTH100 - a link is not followed
     return _readable(os.path.join(os.path.realpath(folder), name))  # noqa: PTH118 - as above
@@ -25,7 +29,7 @@ def _readable(path: str) -> str:
 
 
 def refuse_unusable(path: str) -> None:
-    """Without a word it would be the current directory: a variable of a script that was never set."""
+    """Refuse an empty path, which would mean the working directory, and paths with NUL bytes."""
     if not path:
         raise PathNotFound("the path is empty")
     try:
@@ -33,4 +37,17 @@ def refuse_unusable(path: str) -> None:
     except UnicodeEncodeError:
         usable = False
     if not usable:
-        raise PathNotFound(f"{path[:200]!a} is no path a system could have")
+        raise PathNotFound(f"{path[:200]!a} is not a valid path")
+
+
+def refuse_other_content(path: str, source_type: str) -> None:
+    """Raise ``UnsupportedType`` when the start of the file does not match the declared type."""
+    # Late: the command line imports this module for every command.
+    from penstock.pipeline.extract import file_types
+
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(HEAD)
+    except OSError as error:
+        raise PathNotFound(f"{path}: {error.strerror}") from None
+    file_types.refuse_other_than(source_type, path, head)

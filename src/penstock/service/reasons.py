@@ -1,4 +1,4 @@
-"""Why a path is, or is not, found by a search: what the catalog knows of it, and of what lies below it."""
+"""Reasons why search does or does not find a path, or the files below a folder."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Verdict: TypeAlias = Literal[
 ]
 
 LISTED = 100
-"""Paths of a folder that are named, at most."""
+"""Maximum number of paths listed for a folder."""
 
 
 class Below(msgspec.Struct, frozen=True):
-    """One path of a folder that is not, or not wholly, indexed."""
+    """One path below a folder that is not, or only partly, indexed."""
 
     path: str
     verdict: Verdict
@@ -31,7 +31,7 @@ class Below(msgspec.Struct, frozen=True):
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a path is, or is not, found by a search. ``counts`` and ``below``: of a folder."""
+    """The reason for one path. ``counts`` and ``below`` are filled for a folder."""
 
     path: str
     verdict: Verdict
@@ -48,64 +48,62 @@ def unknown(path: str) -> Reason:
     return Reason(
         path=path,
         verdict="unknown",
-        cause="never seen: no job has come across it",
-        remedy="Run `penstock index` on it or on a folder above it.",
+        cause="never seen by any job",
+        remedy="Run `penstock index` on this path or on a folder above it.",
     )
 
 
 def of_the_past(snapshot: CatalogSnapshot, place: Place, path: str) -> Reason | None:
-    """What became of the document that was last there; None: none is remembered."""
+    """The reason from the history of the path; None without history."""
     source_id = snapshot.formerly(place, path)
     last = next((event for event in reversed(snapshot.events(source_id or "")) if event.path == path), None)
     if last is None:
         return None
     when = last.at.strftime("%Y-%m-%d %H:%M:%S UTC")
     if last.what == "renamed":
-        return Reason(
-            path=path, verdict="moved", cause=f"it is known as {last.note} since {when}", job_id=last.job_id
-        )
+        return Reason(path=path, verdict="moved", cause=f"moved to {last.note} on {when}", job_id=last.job_id)
     return Reason(
         path=path,
         verdict="removed",
-        cause=f"it was removed on {when}: gone from the disk, left out by a rule, or deleted by request",
-        remedy="If it is there again, run `penstock index` on it. `penstock documents history` tells more.",
+        cause=f"removed on {when}: deleted from the disk, left out by a rule, or removed by request",
+        remedy="If the file exists again, run `penstock index`. See also `penstock documents history`.",
         job_id=last.job_id,
     )
 
 
 def of_path(snapshot: CatalogSnapshot, place: Place, path: str) -> Reason | None:
-    """None: nothing is known of this very path."""
+    """The reason for exactly this path; None where the catalog does not know it."""
     known = snapshot.why(place, path)
     above = _ledger_above(snapshot, place, path) if known.ledger is None else None
     return _reason(path, msgspec.structs.replace(known, ledger=known.ledger or above))
 
 
 def of_folder(snapshot: CatalogSnapshot, place: Place, folder: str) -> Reason | None:
-    """What became of everything below it; None: nothing is known of anything there."""
+    """Counts of all known paths below a folder; None where the catalog knows none."""
     counts, below = Counter[str](), dict[str, Below]()
     for source in _sources(snapshot, place, folder):
         if source.published_id is None and source.building_id is None:
-            # Removed; only its parts are not swept yet.
+            # Removed, but not swept yet.
             continue
-        verdict = _standing(source)
+        verdict = _state(source)
         counts[verdict] += 1
         if verdict == "partial" and len(below) < LISTED:
             below[source.path] = Below(
-                source.path, verdict, "some of its parts failed; `penstock why` names them"
+                source.path, verdict, "some parts failed; `penstock why PATH` lists them"
             )
     for entry in _ledger(snapshot, place, folder):
         verdict = "skipped" if entry.kind is LedgerKind.SKIPPED else "failed"
         counts[verdict] += 1
-        # Failures before rules: they are what somebody looks for here.
+        # Failures before skipped files: users look for failures here.
         if len(below) < LISTED or verdict == "failed":
             below[entry.path] = Below(entry.path, verdict, f"{entry.rule}: {entry.cause}")
     if not counts:
         return None
     ordered = sorted(below.values(), key=lambda one: (one.verdict != "failed", one.verdict, one.path))
     words = ("indexed", "partial", "waiting", "failed", "skipped")
-    told = ", ".join(f"{counts[word]:,} {word}" for word in words if counts[word])
+    summary = ", ".join(f"{counts[word]:,} {word}" for word in words if counts[word])
     return Reason(
-        path=folder, verdict="folder", cause=told, counts=dict(counts), below=tuple(ordered[:LISTED])
+        path=folder, verdict="folder", cause=summary, counts=dict(counts), below=tuple(ordered[:LISTED])
     )
 
 
@@ -127,14 +125,14 @@ def _ledger(snapshot: CatalogSnapshot, place: Place, folder: str) -> Iterator[Le
         after = page[-1].path
 
 
-def _standing(source: KnownSource) -> Verdict:
+def _state(source: KnownSource) -> Verdict:
     if source.published_id is None:
         return "waiting"
     return "partial" if source.partial else "indexed"
 
 
 def _ledger_above(snapshot: CatalogSnapshot, place: Place, path: str) -> LedgerEntry | None:
-    """A folder that was left out answers for everything in it."""
+    """The entry of the nearest folder above that was left out, and this path with it."""
     while (path := os.path.dirname(path)) not in ("", "/"):  # noqa: PTH120 - text in, text out
         found = snapshot.why(place, path).ledger
         if found is not None:
@@ -144,7 +142,7 @@ def _ledger_above(snapshot: CatalogSnapshot, place: Place, path: str) -> LedgerE
 
 def _reason(path: str, known: PathReport) -> Reason | None:
     source, ledger = known.source, known.ledger
-    missing = tuple(_said(one) for one in known.missing)
+    missing = tuple(_missing_part(one) for one in known.missing)
     if ledger is not None and (
         source is None or source.published_id is None or ledger.kind == LedgerKind.FAILED
     ):
@@ -160,7 +158,7 @@ def _reason(path: str, known: PathReport) -> Reason | None:
             path=path,
             verdict="failed",
             cause=_kept_back(known.building, source),
-            remedy="Try again what failed: penstock retry JOB.",
+            remedy="Retry the failed parts: penstock retry JOB.",
             job_id=known.building.job_id,
             source=source,
             missing=missing,
@@ -170,21 +168,21 @@ def _reason(path: str, known: PathReport) -> Reason | None:
     if source is not None and source.published_id is not None:
         made = f"{how_many(source.chunk_count, 'chunk')} of {how_many(source.page_count, 'page')}"
         if not source.chunk_count:
-            made = "it is blank, there is nothing to find in it"
+            made = "the file is blank: there is no text to find"
         verdict = "partial" if source.partial else "indexed"
         return Reason(path=path, verdict=verdict, cause=made, source=source, missing=missing)
     return None
 
 
-def _said(missing: MissingPart) -> str:
+def _missing_part(missing: MissingPart) -> str:
     part = "" if missing.chunk_index is None else f", chunk {missing.chunk_index}"
     return f"page {missing.page_number}{part}: {missing.error}"
 
 
 def _kept_back(document: Document, source: Source | None) -> str:
-    told = document.note or f"{document.failed_count:,} of its parts failed"
+    cause = document.note or f"{how_many(document.failed_count, 'part')} failed"
     former = source is not None and source.published_id is not None
-    return f"{told}; the former version is still found" if former else told
+    return f"{cause}; search still finds the former version" if former else cause
 
 
 def _building(document: Document) -> str:

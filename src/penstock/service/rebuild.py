@@ -1,4 +1,4 @@
-"""A change of model, or of how documents are read: what it would cost, and having it done."""
+"""Re-indexing after a change of model, parser or chunker: the cost, and the jobs for it."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from penstock.service.responses import Receipt
 
 REASONS = {
     "model": "vectors of another model",
-    "reading": "read or cut in another way",
+    "reading": "older version of parser or chunker",
 }
 EVERYTHING = "/"
 PRIORITY = 0
-"""In the background: whatever anybody asks for goes before."""
+"""Background work: every other request goes first."""
 
 
 class Cost(msgspec.Struct, kw_only=True):
-    """``chunks`` are embedded at most: texts whose vectors are known are not."""
+    """Documents and chunks to process; chunks with cached vectors are not embedded again."""
 
     documents: int = 0
     chunks: int = 0
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What would be done again, and why. ``roots``: where."""
+    """Documents to re-index, by reason. ``roots`` are the folders that contain them."""
 
     space: str
     total: Cost
     by_reason: dict[str, Cost]
     roots: tuple[tuple[Place, str], ...]
     looked_at: int
-    """Documents at or below the paths asked for, outdated or not."""
+    """All documents at or below the given paths, outdated or not."""
 
 
 class Rebuilder:
-    """Looks at every source below some paths; writes nothing before ``start``."""
+    """Plans and starts re-indexing; writes nothing before ``start``."""
 
-    def __init__(self, catalog: Catalog, jobs: Jobs, recipe: Pipeline) -> None:
+    def __init__(self, catalog: Catalog, jobs: Jobs, pipeline: Pipeline) -> None:
         self._catalog = catalog
         self._jobs = jobs
-        self._recipe = recipe
+        self._pipeline = pipeline
 
     def plan(
         self, paths: Sequence[str] = (), *, tenant_id: str | None = None, collection: str | None = None
@@ -63,7 +63,7 @@ class Rebuilder:
             before = total.documents
             for known in known_below(self._catalog, place, None if root == EVERYTHING else root):
                 looked_at += known.published_id is not None
-                reason = why_outdated(known, self._recipe) if known.published_id is not None else None
+                reason = why_outdated(known, self._pipeline) if known.published_id is not None else None
                 if reason is not None:
                     for cost in (total, by_reason[reason]):
                         cost.documents += 1
@@ -71,7 +71,7 @@ class Rebuilder:
             if total.documents > before:
                 roots.append((place, root))
         return Plan(
-            space=space_of(self._recipe.embedder),
+            space=space_of(self._pipeline.embedder),
             total=total,
             by_reason={reason: cost for reason, cost in by_reason.items() if cost.documents},
             roots=tuple(roots),
@@ -89,8 +89,11 @@ class Rebuilder:
                 yield from ((place, root) for root in paths or (EVERYTHING,))
 
     def start(self, plan: Plan) -> list[Receipt]:
-        """Make this process's model the catalog's, and queue the work. What is published stays until its
-        successor is. Workers with another model stop indexing from now on."""
+        """Make this process's model the catalog's, and queue the jobs.
+
+        Published documents stay until their successors are published. Workers with another model stop
+        indexing from now on.
+        """
         self._catalog.set_fingerprints({Phase.VECTOR: plan.space}, replace=True)
         submissions: list[Submission] = [
             {
@@ -102,10 +105,10 @@ class Rebuilder:
                 "branch": place.branch,
                 "priority": PRIORITY,
                 "metadata": {OUTDATED: True},
-                # Whoever indexes the same folder meanwhile asks for something else.
+                # An ordinary index job of the same folder does not re-index unchanged files.
                 "dedupe": False,
             }
             for place, root in plan.roots
         ]
-        # Not limited: refused now, the model would be another's and nobody at work on it.
+        # Without limits: a refusal here would leave the new model without jobs.
         return self._jobs.submit_many(submissions, limited=False)

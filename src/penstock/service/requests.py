@@ -1,4 +1,4 @@
-"""From what a caller says to what the queue takes: every check of a submission, before it is written."""
+"""Submissions: every check of a request before it becomes a row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_TIMEOUT_S = 365 * 86_400
 
 
 class SubmissionFields(TypedDict):
-    """What every submission has to say."""
+    """Required fields of a submission."""
 
     item_type: str
     op: str
@@ -31,7 +31,7 @@ class SubmissionFields(TypedDict):
 
 
 class Submission(SubmissionFields, total=False):
-    """One request for a job. What is left out comes from the settings, the door and the item type."""
+    """One request for a job. Defaults come from the settings, the door and the item type."""
 
     tenant_id: str | None
     collection: str | None
@@ -57,8 +57,10 @@ def new_jobs(
     joins: bool = False,
     now: Callable[[], datetime],
 ) -> list[NewJob]:
-    """The rows that were asked for. ``joins``: they go into the caller's transaction, so none may dedupe.
-    ``now`` is the clock of the store, asked only where a job is for later.
+    """Check submissions and build their rows.
+
+    ``joins``: the rows go into the caller's transaction, so none may dedupe. ``now`` is the clock of the
+    store, read only for jobs with a start time.
     """
     now = functools.cache(now)
     built = []
@@ -85,8 +87,8 @@ class _Builder:
             "collection", _or(given.get("collection"), settings.collection)
         )
         self._branch = items.validate_name("branch", given.get("branch", "main"))
-        said = [name for name in FLAGS if name in given]
-        self._flags = {**FLAGS, **{name: _flag(given, name) for name in said}} if said else FLAGS
+        named = [name for name in FLAGS if name in given]
+        self._flags = {**FLAGS, **{name: _flag(given, name) for name in named}} if named else FLAGS
 
     def build(self, queue_id: str, now: Callable[[], datetime]) -> NewJob:
         given = self._given
@@ -122,7 +124,7 @@ class _Builder:
     def _dedupes(self, payload: Payload) -> bool:
         if self._joins or self._flags["force"] or not self._flags["dedupe"]:
             return False
-        # Two calls of one function are two calls, unless the caller says by a key that they are one.
+        # Two calls of one function are two jobs, unless they have the same key.
         return not isinstance(payload, FunctionPayload) or self._given.get("key") is not None
 
     def _key(self, payload: Payload, queue_id: str) -> str:
@@ -131,7 +133,7 @@ class _Builder:
             return items.function_key(self._collection, queue_id if key is None else _checked_key(key))
         if key is not None:
             raise InvalidRequest(
-                "key: only function jobs have one; other jobs are known by what they are about",
+                "key: only function jobs have one; other jobs are identified by their payload",
                 remedy="Leave out the key; use force to run a duplicate.",
             )
         return items.idempotency_key(self._given["item_type"], self._collection, payload)
@@ -146,8 +148,8 @@ class _Builder:
         if self._flags["force"] or self._flags["rebuild"]:
             metadata["rebuild"] = True
         if item_type != "function":
-            # A live job that answers for several requests keeps the time of the last: a deletion that came
-            # before that must not swallow it.
+            # A live job for several requests keeps the time of the last one: an earlier deletion must not
+            # remove its result.
             metadata[items.ASKED_AT] = clock.format_time(now())
         try:
             return encode_payload(metadata, max_bytes=self._settings.max_payload_bytes)
@@ -157,13 +159,13 @@ class _Builder:
 
 
 FLAGS: Mapping[str, bool] = MappingProxyType({"force": False, "dedupe": True, "rebuild": False})
-"""With what they are where nothing is said."""
+"""Flags of a submission with their defaults."""
 _REQUIRED = Submission.__required_keys__
 _KNOWN = _REQUIRED | Submission.__optional_keys__
 
 
 def _refuse_misshapen(given: Submission) -> None:
-    # A dict first: whether something is a mapping takes longer to find out.
+    # A dict first: the test for a mapping is slower.
     if not isinstance(given, dict | Mapping):
         raise InvalidRequest(f"a submission is a mapping of fields, got {type(given).__name__}")
     if not _KNOWN.issuperset(given):
@@ -202,7 +204,7 @@ def _checked_key(key: str) -> str:
 def due_at(
     run_at: datetime | str | None, delay: timedelta | float | None, now: Callable[[], datetime]
 ) -> datetime | None:
-    """The moment before which the job must not run, if any."""
+    """The earliest start of the job, if any."""
     if run_at is not None and delay is not None:
         raise InvalidTime("run_at and delay: expected one of them", remedy="Leave one of them out.")
     if delay is not None:
@@ -217,7 +219,7 @@ def due_at(
 
 
 def read_time(value: datetime | str) -> datetime:
-    """A time with a zone, from itself or from ISO 8601 text, in UTC."""
+    """Convert a datetime or ISO 8601 text to UTC; refuse one without a zone."""
     moment = value
     if isinstance(value, str):
         try:

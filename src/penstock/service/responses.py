@@ -1,4 +1,4 @@
-"""What the service answers: frozen values that every door renders in its own way."""
+"""Results of service calls: frozen values which every door renders."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from penstock.job import Job, Scope, Status, WorkerReport
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to a submission.
 
-    ``run`` is the run that will do what was asked: pass it to ``wait``. ``queue_position`` counts the jobs
-    that would be claimed before this one (0: it is next). It is None when the job runs already, waits for its
-    ``run_at``, or joins a transaction, and for calls and batches, where counting would cost more than adding.
+    ``run`` is the run of the job for this submission: pass it to ``wait``. ``queue_position`` counts the jobs
+    ahead (0: this one is next). It is None when the job is running, waits for its ``run_at`` or joins a
+    transaction, and for calls and batches, where counting would cost more than adding.
     """
 
     job_id: str
@@ -29,7 +29,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CancelAnswer(msgspec.Struct, frozen=True):
-    """``cancelled``: it has ended. ``cancel_requested``: its worker, or its children, have to stop first."""
+    """The result of a cancel. ``cancel_requested``: the worker or child jobs have to stop first."""
 
     job_id: str
     status: Literal["cancelled", "cancel_requested"]
@@ -37,14 +37,14 @@ class CancelAnswer(msgspec.Struct, frozen=True):
 
 
 class RetryAnswer(msgspec.Struct, frozen=True):
-    """How many jobs were put back, and which were not because a live job with the same key exists."""
+    """The number of jobs retried, and jobs left alone because a live job has the same key (``twins``)."""
 
     retried: int
     twins: dict[str, str] = {}
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):
-    """One thing that happened to a job, or to a document."""
+    """One event of a job or document."""
 
     at: datetime
     what: str
@@ -53,7 +53,7 @@ class HistoryEntry(msgspec.Struct, frozen=True):
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True):
-    """A job with what its row alone does not say. ``reason``: why it is not running, or what it waits for."""
+    """A job with its queue position, history and the ``reason`` why it is waiting."""
 
     job: Job
     reason: str | None
@@ -63,9 +63,11 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
-    """Job counts by status. ``by_held`` counts the pending ones that cannot be claimed now. If not ``exact``
-    (SQL engines above some thousand rows), numbers above 1,000 are estimates. ``oldest_pending_at`` is that
-    of the oldest job among those next in line; ``warnings`` says what of the store a person should look at.
+    """Job counts by status, pauses, workers and warnings about the store.
+
+    ``by_held`` counts pending jobs that cannot be claimed now. If not ``exact`` (SQL engines above some
+    thousand rows), numbers above 1,000 are estimates. ``oldest_pending_at`` is the age of the oldest job
+    among those next in line.
     """
 
     by_status: dict[str, int]

@@ -1,4 +1,4 @@
-"""Search: keyword, vector and both, over what is published at one moment."""
+"""Search by keywords, vectors or both, over one snapshot of the published documents."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ Mode: TypeAlias = Literal["hybrid", "keyword", "vector"]
 
 MAX_LIMIT = 1_000
 DEPTH = 100
-"""How many hits of each half are fused at least."""
+"""Minimum number of hits taken from each ranking before fusion."""
 RANK_OFFSET = 60
-"""Of reciprocal rank fusion: how little the first ranks differ."""
+"""Constant of reciprocal rank fusion; larger values bring the first ranks closer together."""
 WEIGHTS = {"keyword": 1.0, "vector": 0.3}
 """Measured on CACM and Cranfield (bench/retrieval.py): static vectors add recall more than precision."""
 SNIPPET = 240
 MOST_TENANTS = 1_000
-"""Whose spaces are remembered at once."""
+"""Maximum number of tenants in the cache of spaces."""
 _WORD = re.compile(r"\w+")
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """One chunk that answers. ``snippet`` has the query's words between the marks asked for."""
+    """One matching chunk. ``snippet`` has the query's words between ``marks``."""
 
     score: float
     path: str
@@ -58,7 +58,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchFilters(TypedDict, total=False):
-    """What a search is narrowed to. ``path`` is a glob, ``tag`` means itself and all below it."""
+    """Filters of a search. ``path`` is a glob; ``tag`` includes tags below it."""
 
     tenant_id: str | None
     collection: str | None
@@ -69,7 +69,7 @@ class SearchFilters(TypedDict, total=False):
 
 
 class SearchRequest(TypedDict, total=False):
-    """How a search is made: ``limit`` hits, at most ``per_source`` (None: any number) of one document."""
+    """Options of a search: ``limit`` hits, at most ``per_source`` (None: any number) per document."""
 
     mode: Mode
     limit: int
@@ -84,14 +84,14 @@ class SearchRequest(TypedDict, total=False):
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Hits, best first; and in words what could not be asked."""
+    """Hits, best first, with notes about vectors that could not be searched."""
 
     hits: list[Hit]
     notes: tuple[str, ...] = ()
 
 
 class Search:
-    """``open_space`` is called by the first search that meets a space; None: it cannot be asked here."""
+    """Search over a catalog. ``open_space`` returns a space's embedder, or None where there is none."""
 
     def __init__(
         self,
@@ -107,15 +107,15 @@ class Search:
         self._vectors = vectors
         self._known_spaces: dict[str, tuple[int, list[Space]]] = {}
 
-    def search(self, query: str, **asked: Unpack[SearchRequest]) -> list[Hit]:
-        """The best chunks, best first, at most ``per_source`` (3) of one document.
+    def search(self, query: str, **options: Unpack[SearchRequest]) -> list[Hit]:
+        """Find the best chunks, best first, at most ``per_source`` (3) per document.
 
             for hit in app.search("how does the mill take in water", collection="docs"):
                 print(hit.path, hit.first_line, hit.snippet)
 
         Words between double quotes count as a phrase; nothing else in a query is an operator.
         """
-        return self.ask(query, **asked).hits
+        return self.ask(query, **options).hits
 
     def ask(
         self,
@@ -127,7 +127,7 @@ class Search:
         marks: tuple[str, str] = ("", ""),
         **narrowed: Unpack[SearchFilters],
     ) -> SearchResult:
-        """The same hits, and what is missing among them."""
+        """Find the same hits as ``search``, with notes about missing ones."""
         _check(query, mode, limit, per_source)
         filters = self._filters(**narrowed)
         depth = max(DEPTH, limit * 4)
@@ -136,7 +136,7 @@ class Search:
             snippets: dict[int, str] = {}
             rankings: list[tuple[float, list[int]]] = []
             if mode != "vector":
-                # The others make their own, should they be shown after all.
+                # Hits further down make their snippet when they are shown.
                 hits = snapshot.keyword(query, filters, limit=depth, marks=marks, snippets=limit)
                 snippets = {hit.content_id: hit.snippet for hit in hits[:limit]}
                 rankings.append((WEIGHTS["keyword"], [hit.content_id for hit in hits]))
@@ -148,7 +148,7 @@ class Search:
         found = [
             (score, view)
             for (_, score), view in zip(ranked, views, strict=True)
-            # Whatever a copy of vectors held: a hit is the tenant's own.
+            # A hit has to be a chunk of the tenant, whatever a stale copy of vectors holds.
             if view is not None and view.place.tenant_id == filters.tenant_id
         ]
         chosen = _spread(found, per_source)[:limit]
@@ -172,8 +172,10 @@ class Search:
     def _nearest(
         self, snapshot: CatalogSnapshot, query: str, filters: Filters, depth: int
     ) -> tuple[list[list[int]], list[str]]:
-        """A ranking of each space that holds published chunks: scores compare only within one. During a
-        change of model there are two."""
+        """Rank the chunks of each vector space separately: scores of two models do not compare.
+
+        During a change of model there are two spaces.
+        """
         rankings: list[list[int]] = []
         notes: list[str] = []
         allowed = snapshot.matching(filters)
@@ -181,8 +183,8 @@ class Search:
             embedder = self._embedder(space.name)
             if embedder is None:
                 notes.append(
-                    f"{how_many(space.chunks, 'chunk')} found by words only: the vectors are of "
-                    f"{space.name}, which cannot be asked here"
+                    f"{how_many(space.chunks, 'chunk')} searched by words only: the vectors are of "
+                    f"{space.name}, which is not available here"
                 )
                 continue
             vector = embedder.embed([query])[0]
@@ -193,7 +195,7 @@ class Search:
         return rankings, notes
 
     def _spaces(self, snapshot: CatalogSnapshot, tenant_id: str) -> list[Space]:
-        """Counted again only after something changed: counting reads every source of the tenant."""
+        """Spaces of a tenant, cached until a change: counting reads every source."""
         sequence = snapshot.changes(tenant_id).sequence
         at, spaces = self._known_spaces.get(tenant_id, (-1, []))
         if at != sequence:
@@ -210,7 +212,7 @@ class Search:
 
 
 def fused(rankings: Sequence[tuple[float, Sequence[int]]]) -> list[tuple[int, float]]:
-    """Reciprocal rank fusion: what several rankings place well comes first; ties by id."""
+    """Merge rankings by reciprocal rank fusion; ties by id."""
     scores: dict[int, float] = {}
     for weight, ranking in rankings:
         for rank, content_id in enumerate(ranking):
@@ -220,7 +222,7 @@ def fused(rankings: Sequence[tuple[float, Sequence[int]]]) -> list[tuple[int, fl
 
 def _check(query: str, mode: str, limit: int, per_source: int | None) -> None:
     if not isinstance(query, str) or not query.strip():
-        raise InvalidRequest("the query is empty", remedy="Ask for at least one word.")
+        raise InvalidRequest("the query is empty", remedy="Give at least one word.")
     if mode not in get_args(Mode):
         raise InvalidRequest(f"mode: expected {', '.join(get_args(Mode))}, got {str(mode)[:40]!r}")
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
@@ -232,7 +234,7 @@ def _check(query: str, mode: str, limit: int, per_source: int | None) -> None:
 def _spread(
     found: Iterable[tuple[float, ChunkView]], per_source: int | None
 ) -> list[tuple[float, ChunkView]]:
-    """No document fills the page alone."""
+    """Limit the number of hits per document."""
     if per_source is None:
         return list(found)
     taken: dict[str, int] = {}
@@ -268,14 +270,14 @@ def _hit(score: float, view: ChunkView, snippet: str | None, query: str, marks: 
 
 @lru_cache(4)
 def _words_of(query: str) -> re.Pattern[str] | None:
-    """The query's first words: those of a pasted page would be looked for at every letter of every hit."""
+    """A pattern of the query's first words; a pasted page would make matching slow."""
     words = dict.fromkeys(word for word in _WORD.findall(query) if 2 < len(word) <= SNIPPET)
     some = "|".join(map(re.escape, islice(words, MOST_TERMS)))
     return re.compile(rf"\b(?:{some})\b", re.IGNORECASE) if some else None
 
 
 def _snippet(text: str, query: str, marks: tuple[str, str]) -> str:
-    """A hit by meaning has none of its own: where a word of the query stands, else the chunk's beginning."""
+    """Make a snippet for a vector hit: around a word of the query, else the start of the chunk."""
     pattern = _words_of(query)
     first = pattern.search(text) if pattern else None
     start = max(0, first.start() - SNIPPET // 3) if first else 0

@@ -1,6 +1,6 @@
-"""Function jobs in the words of a task queue for agents: the same rows, its columns, its statuses.
+"""Function jobs as a task queue for agents: the same rows with its columns and statuses.
 
-``docs/guides/functions.md`` lists where the two differ, and why.
+``docs/guides/functions.md`` lists the differences between the two.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_RETRIES = 3
 STALE_MESSAGE = "Task timed out and was reset"
 PAGE = 1_000
 BY_HAND = "by-hand"
-"""The worker of a task that ``update_task_status`` started."""
+"""Worker id of tasks started by ``update_task_status``."""
 
 TRANSITIONS: Mapping[str, tuple[str, ...]] = {
     "PENDING": ("IN_PROGRESS",),
@@ -39,25 +39,25 @@ TRANSITIONS: Mapping[str, tuple[str, ...]] = {
     "FAILED": ("PENDING",),
     "COMPLETED": (),
 }
-"""What a caller may ask for. A worker may also give a task back, from IN_PROGRESS to PENDING."""
+"""Transitions open to callers. A worker may also release a task, from IN_PROGRESS to PENDING."""
 
 _FIELDS = {"entity_type", "entity_id", "function_name", "payload", "max_retries"}
 
 
 class Tasks:
-    """What a function task queue offers, over an application's queue."""
+    """The interface of a function task queue over an application's queue."""
 
     def __init__(self, app: FunctionJobs) -> None:
         self._app = app
         self._queue = app.queue
 
-    # Checks that answer True or False.
+    # Checks; each returns True or False.
 
     def validate_function_name(self, function_name: str) -> bool:
         return self._app.functions.find(function_name) is not None
 
     def validate_entity_exists(self, entity_type: str, entity_id: str) -> bool:
-        """Whether a task may name this entity. While no entity type is registered, any may be named."""
+        """Tell whether a task may name this entity; any, while no entity type is registered."""
         if not all(isinstance(part, str) and part for part in (entity_type, entity_id)):
             return False
         try:
@@ -67,7 +67,7 @@ class Tasks:
         return True
 
     def validate_task_payload(self, function_name: str, payload: Mapping[str, Any] | None) -> bool:
-        """Whether the payload has the fields the function requires; False for an unknown function."""
+        """Tell whether the payload has the required fields; False for an unknown function."""
         function = self._app.functions.find(function_name)
         if function is None or not isinstance(payload, Mapping | None):
             return False
@@ -80,11 +80,11 @@ class Tasks:
             return False
 
     def should_retry_task(self, task: Mapping[str, Any]) -> bool:
-        """Whether a task, as ``get_task`` answers it, failed with retries left."""
+        """Tell whether a task returned by ``get_task`` failed with retries left."""
         left = task.get("retry_count", 0) < task.get("max_retries", MAX_RETRIES)
         return task.get("status") == "FAILED" and left
 
-    # Putting tasks in.
+    # Submission.
 
     def enqueue_task(
         self,
@@ -96,7 +96,7 @@ class Tasks:
         *,
         task_id: str | None = None,
     ) -> str:
-        """Queue one task; answers its id. ``max_retries`` is the function's own, else 3."""
+        """Queue one task and return the task id. ``max_retries`` defaults to the function's own, else 3."""
         call = self._call(entity_type, entity_id, function_name, payload, max_retries)
         if task_id is not None:
             call["job_id"] = task_id
@@ -126,14 +126,14 @@ class Tasks:
             "job_id": clock.new_task_id(),
         }
 
-    # Looking.
+    # Queries.
 
     def get_task(self, task_id: str) -> dict[str, Any]:
         """One task as a row of ``task_queue``. Raises ``TaskNotFound``, a ``ValueError``."""
         return as_task(self._task(task_id))
 
     def get_pending_tasks(self, limit: int = 100) -> list[dict[str, Any]]:
-        """Tasks that could start now, oldest first: one for each entity, none of an entity that is busy.
+        """Tasks ready to start, oldest first: one for each entity, none for a busy entity.
 
         Of more than ``limit``, those that workers would claim first. An entity is also busy while one of its
         tasks waits for a retry. Workers do not use this: they claim.
@@ -155,15 +155,15 @@ class Tasks:
             yield from found
             query = msgspec.structs.replace(query, after=found[-1].queue_id)
 
-    # Changing their course.
+    # Changes.
 
     def update_task_status(self, task_id: str, new_status: str, error_message: str | None = None) -> None:
-        """Move a task by hand: start it, end it, or put a failed one back.
+        """Change the status of a task by hand: start, end, or retry.
 
-        Raises ``TaskNotFound`` or ``InvalidTransition``, both ``ValueError``. A task that is started here is
-        this caller's until its timeout: no worker takes it, and tasks of its entity wait. Of two that start
-        one task, one is refused. FAILED spends a retry. A worker whose task is ended here has its own result
-        refused.
+        Raises ``TaskNotFound`` or ``InvalidTransition``, both ``ValueError``. A task started here belongs to
+        the caller until its timeout: no worker claims it, and other tasks of its entity wait. Of two callers
+        that start one task, one is refused. FAILED spends a retry. If a task is ended here, the result of its
+        worker is refused.
         """
         job = self._task(task_id)
         current, new = _word(job.status), _word(new_status)
@@ -178,28 +178,28 @@ class Tasks:
         elif error_message:
             self._settle(lifecycle.failed_by_hand(job, "ERR_UNKNOWN", error_message))
         else:
-            raise InvalidRequest("error_message: a task that failed has to say why")
+            raise InvalidRequest("error_message: required for the status FAILED")
 
     def _start(self, job: Job) -> None:
         lease = timedelta(seconds=job.timeout_s)
         paused = any(scope.covers(job.tenant_id, job.collection) for scope in self._queue.paused())
         if paused or self._queue.start(job.queue_id, ClaimRequest(BY_HAND, lease=lease)) is None:
-            why = "is paused" if paused else "changed meanwhile, or another task of its entity is in progress"
+            why = "is paused" if paused else "has changed, or another task of its entity is in progress"
             raise InvalidTransition(f"Task {job.queue_id} {why}")
 
     def _settle(self, settlement: Settlement) -> None:
         if self._queue.settle([settlement]) == [None]:
-            raise LeaseLost(f"Task {settlement.queue_id} changed meanwhile")
+            raise LeaseLost(f"Task {settlement.queue_id} has changed")
 
     def _put_back(self, task_id: str) -> None:
         (answer,) = self._queue.requeue([task_id], keep_retries=True)
         if answer.twin is not None:
             raise LiveTwin(f"job {answer.twin} with the same key is live", twin=answer.twin)
         if answer.refused:
-            raise InvalidTransition(f"Task {task_id} changed meanwhile")
+            raise InvalidTransition(f"Task {task_id} has changed")
 
     def enqueue_retry(self, task_id: str) -> bool:
-        """Put a failed task back; what it spent of its retries stays spent. False when it may not be."""
+        """Retry a failed task; spent retries stay spent. Returns False when no retry is allowed."""
         try:
             if not self.should_retry_task(self.get_task(task_id)):
                 return False
@@ -209,13 +209,13 @@ class Tasks:
         return True
 
     def detect_stale_tasks(self, threshold_minutes: float = 30) -> list[str]:
-        """Tasks in progress that said nothing for so long, although their worker may well be alive."""
+        """Ids of tasks in progress without any update for so long; their workers may be alive."""
         silent_since = self._queue.now() - _duration("threshold_minutes", minutes=threshold_minutes)
         running = self._tasks(Status.IN_PROGRESS)
         return [job.queue_id for job in running if job.updated_at < silent_since]
 
     def cleanup_stale_tasks(self, stale_task_ids: Sequence[str]) -> int:
-        """Take tasks from their workers and make them PENDING, no retry spent; answers how many."""
+        """Take tasks from their workers and make them PENDING, no retry spent; returns their number."""
         found = [self._queue.get(task_id) for task_id in stale_task_ids]
         stale = [
             lifecycle.released(job, STALE_MESSAGE, code="ERR_STALE")
@@ -225,7 +225,7 @@ class Tasks:
         return sum(status is not None for status in self._queue.settle(stale)) if stale else 0
 
     def cleanup_completed_tasks(self, retention_days: float = 7) -> int:
-        """Remove tasks that ended longer ago; answers how many. Jobs that are no functions stay."""
+        """Remove tasks which ended longer ago, and return their number. Other jobs stay."""
         before = self._queue.now() - _duration("retention_days", days=retention_days)
         ends = dict.fromkeys((Status.DONE, Status.FAILED, Status.CANCELLED), before)
         removed = 0
@@ -236,13 +236,13 @@ class Tasks:
 
 def as_task(job: Job) -> dict[str, Any]:
     """A function job in the columns of ``task_queue``, and no others."""
-    asked = job.payload
+    payload = job.payload
     return {
         "task_id": job.queue_id,
-        "entity_type": asked.get("entity_type"),
-        "entity_id": asked.get("entity_id"),
-        "function_name": asked["function_name"],
-        "payload": asked.get("payload"),
+        "entity_type": payload.get("entity_type"),
+        "entity_id": payload.get("entity_id"),
+        "function_name": payload["function_name"],
+        "payload": payload.get("payload"),
         "status": vocabulary.speak(job.status, "function"),
         "error_message": job.error_message,
         "retry_count": job.retry_count,

@@ -1,4 +1,4 @@
-"""Whether the index matches its sources: the catalog with itself, and with the disk."""
+"""Comparison of the index with itself and with the disk."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from penstock.catalog.pagination import known_below
 from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.values import Place
 from penstock.catalog.views import KnownSource
-from penstock.delivered_file import arrival_of
+from penstock.delivered_file import delivered_file_of
 from penstock.handlers.file_reader import hash_of
-from penstock.handlers.missing_files import CAREFUL, doubt
+from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
 from penstock.items import validate_name
-from penstock.pipeline.vectors.cache_directory import open_shelf
+from penstock.pipeline.vectors.cache_directory import CacheDirectory
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is not as it should be. ``path`` None: inside the catalog itself."""
+    """One difference. ``path`` is None for a fault inside the catalog itself."""
 
     what: str
     place: Place | None = None
     path: str | None = None
     left_alone: str | None = None
-    """Why ``fix`` does nothing about it: what is not there may be back with its disk."""
+    """The reason why ``fix`` leaves the path alone: the disk may be unmounted."""
     content: bool = False
-    """Told by the content alone: size and time are those of what was indexed."""
+    """Found by the checksum alone: size and time are unchanged."""
 
 
 class Verifier:
-    """Reads everything, one page of paths at a time; writes nothing unless told to fix."""
+    """Reads the whole index, one page of paths at a time; only ``repair`` and ``fix`` write."""
 
-    def __init__(self, catalog: Catalog, jobs: Jobs) -> None:
+    def __init__(self, catalog: Catalog, jobs: Jobs, vector_files: CacheDirectory) -> None:
         self._catalog = catalog
         self._jobs = jobs
-        self._shelf = open_shelf(jobs.settings)
+        self._vector_files = vector_files
 
     def differences(self, tenant_id: str | None = None, *, checksum: bool = False) -> Iterator[Difference]:
-        """``checksum``: read every file, also those whose size and time are as they were.
+        """List all differences; ``checksum`` reads every file, also those with unchanged size and time.
 
         for difference in app.verifier.differences(checksum=True):
             print(difference.path, difference.what)
@@ -53,8 +53,8 @@ class Verifier:
             validate_name("tenant_id", tenant_id)
         for complaint in self._catalog.audit():
             yield Difference(what=complaint)
-        # Copies, no part of the index: only that they are whole is for anybody to know.
-        for path in self._damaged():
+        # Copies, not part of the index: only damage is reported.
+        for path in self._damaged_files():
             yield Difference(what=f"a copy of vectors is damaged: {path}")
         with self._catalog.snapshot() as snapshot:
             places = [Place(one.tenant_id, one.collection, one.branch) for one in snapshot.tenants(tenant_id)]
@@ -65,40 +65,43 @@ class Verifier:
                 if found is not None and not self._on_its_way(known):
                     yield found
 
-    def _damaged(self) -> list[Path]:
+    def _damaged_files(self) -> list[Path]:
         from penstock.pipeline.vectors.ann_index import damaged
 
-        return [path for path in self._shelf.files() if damaged(path)]
+        return [path for path in self._vector_files.files() if damaged(path)]
 
     def _on_its_way(self, known: KnownSource) -> bool:
-        """It was indexed where somebody had put it, and still lies there: a look at its place now would bring
-        back what was there before, or nothing.
+        """Tell whether a delivered file was indexed and is not moved to its path yet.
+
+        Indexing its path now would bring back the former file, or none.
         """
         with self._catalog.snapshot() as snapshot:
             document = snapshot.document(known.published_id) if known.published_id is not None else None
         job = self._jobs.queue.get(document.job_id) if document is not None and document.job_id else None
-        arrival = arrival_of(msgspec.json.decode(job.metadata)) if job is not None else None
-        if arrival is None or arrival.read_from == known.path:
+        delivered = delivered_file_of(msgspec.json.decode(job.metadata)) if job is not None else None
+        if delivered is None or delivered.read_from == known.path:
             return False
         try:
-            found = Path(arrival.read_from).lstat()
+            found = Path(delivered.read_from).lstat()
         except OSError:
             return False
         return (found.st_size, found.st_mtime_ns) == (known.size, known.mtime_ns)
 
     def repair(self) -> int:
-        """Put right what the catalog itself has wrong, as far as that needs no source; how many rows and
-        files. Chunks that lost their vector get a new one from whoever serves the vector lane."""
-        spoilt = self._damaged()
-        for path in spoilt:
-            self._shelf.discard(path)
-        total = len(spoilt)
+        """Repair faults of the catalog that need no source file; return the number of rows and files.
+
+        Chunks without a vector become tasks of the vector lane.
+        """
+        damaged_files = self._damaged_files()
+        for path in damaged_files:
+            self._vector_files.discard(path)
+        total = len(damaged_files)
         while repaired := self._catalog.repair():
             total += repaired
         return total
 
     def fix(self, found: list[Difference]) -> list[Receipt]:
-        """Have every path looked at that differs from the disk, except for those that may only be away."""
+        """Queue a job for every path that differs from the disk, unless its disk may be unmounted."""
         submissions: list[Submission] = [
             {
                 "item_type": "file",
@@ -107,21 +110,21 @@ class Verifier:
                 "tenant_id": one.place.tenant_id,
                 "collection": one.place.collection,
                 "branch": one.place.branch,
-                # Size and time say that nothing changed: a request that goes by them must not stand for it.
+                # Size and time are unchanged: a plain request, which would skip the file, is not the same.
                 "dedupe": not one.content,
-                # By the time the job runs a disk may be away that was there a moment ago.
+                # The disk may be unmounted by the time the job runs.
                 "metadata": {CAREFUL: True} | ({"checksum": True} if one.content else {}),
             }
             for one in found
             if one.path is not None and one.place is not None and one.left_alone is None
         ]
-        # One person's one request, of any size: half a repair would be none.
+        # Without limits: it is one request, and half a repair is no repair.
         batches = (submissions[start : start + BATCH] for start in range(0, len(submissions), BATCH))
         return [receipt for batch in batches for receipt in self._jobs.submit_many(batch, limited=False)]
 
 
 class _Roots:
-    """Folders that were walked, above the files of one place."""
+    """Roots of earlier walks above a file."""
 
     def __init__(self, catalog: Catalog, place: Place) -> None:
         self._catalog = catalog
@@ -129,7 +132,7 @@ class _Roots:
         self._known: tuple[str, list[str]] = ("", [])
 
     def above(self, path: str) -> list[str]:
-        """Files of one folder come one after the other: it is asked for once."""
+        """Roots above a path, cached for its folder: files of one folder follow each other."""
         folder = path.rpartition("/")[0] or "/"
         if folder != self._known[0]:
             with self._catalog.snapshot() as snapshot:
@@ -138,7 +141,7 @@ class _Roots:
 
 
 def _differs(known: KnownSource, place: Place, roots: _Roots, *, checksum: bool) -> Difference | None:
-    """By size and time, as a walk would see it, and then by content. Notes have no file."""
+    """Compare one source with the disk: by size and time, then by content. Notes have no file."""
 
     def difference(what: str, left_alone: str | None = None, *, content: bool = False) -> Difference:
         return Difference(what=what, place=place, path=known.path, left_alone=left_alone, content=content)
@@ -148,14 +151,16 @@ def _differs(known: KnownSource, place: Place, roots: _Roots, *, checksum: bool)
     try:
         found = Path(known.path).lstat()
         if not stat.S_ISREG(found.st_mode):
-            return difference("is indexed, but no file any more")
+            return difference("is indexed, but is not a file any more")
         if (found.st_size, found.st_mtime_ns) != (known.size, known.mtime_ns):
             return difference("has changed since it was indexed")
         if checksum and hash_of(known.path) != known.content_hash:
-            return difference("has another content than was indexed, of the same size and time", content=True)
+            return difference("has changed content, but the same size and time", content=True)
     except (FileNotFoundError, NotADirectoryError):
-        return difference("is indexed, but gone from the disk", doubt(known.path, roots.above(known.path)))
+        return difference(
+            "is indexed, but not on the disk", maybe_unmounted(known.path, roots.above(known.path))
+        )
     except OSError as error:
         why = os.strerror(error.errno or 0)
-        return difference(f"is indexed, but cannot be looked at: {why}", "what is there nobody knows")
+        return difference(f"is indexed, but cannot be read: {why}", f"cannot be read: {why}")
     return None

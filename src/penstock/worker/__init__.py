@@ -1,0 +1,41 @@
+"""The worker: takes jobs from a queue, and tasks from a catalog, and runs them in child processes.
+
+Above the children, in the supervisor's process:
+
+    supervisor         keeps the children running, renews leases, writes progress, reads cancel flags
+    pool               spawns children, collects dead ones and settles their jobs; options of a worker
+    child_handle       one child as the supervisor sees it: process, shared state, pending kill
+    watchdog           enforces timeouts, CPU budgets and cancels in a thread that never uses the store
+    upkeep             periodic duties (reaper, pruner, reconciler, sweeper, ...) and their schedule
+    vector_upkeep      compacts vector cache files in a process of its own
+    liveness_lock      shows other workers whether a supervisor lives, and releases the claims of dead ones
+
+In a child:
+
+    child              the loop: claim, run, settle, and task batches in between
+    batch_size         how many jobs to claim at once, and how long tasks may run
+    executor           calls a handler and turns its result or error into settlements
+    breaker            circuit breakers for services that are down
+    outbox             results on their way to the store
+    lanes              task batches of the catalog: OCR, vectors, graph
+    document_notifier  settles jobs that wait for a document when the document has ended
+    isolation          restores the process between two functions, or has it replaced
+    process_guard      undoes what a handler did to its process: signals, forks, directories, streams
+
+Used by both:
+
+    shared_state       memory shared by a child and its supervisor
+    orphans            claims without a living holder: found, and settled as lost or released
+    log_text           jobs and errors as text for rows and logs
+
+``thread_worker`` runs executor, lanes and outbox in a thread of the caller's process, without children.
+
+The way of a job: ``Child._claim`` takes a batch through ``Outbox.exchange``, which settles earlier results in
+the same transaction. ``Child._execute`` writes the jobs of one call to the shared state, and ``Executor.run``
+calls the handler. ``Child._finish`` puts the settlements into the outbox. Meanwhile the supervisor renews the
+lease and writes the progress (``Supervisor._renew``, ``_sync_progress``), and the watchdog kills the child if
+a job exceeds its time. After a death ``ProcessPool.collect_dead`` and ``settle_dead`` settle the jobs: those
+being executed are lost or failed, the others are released. When the supervisor dies too, another worker on
+the host does the same through ``liveness_lock.release_dead``; on another host the reaper waits for the lease
+to end.
+"""

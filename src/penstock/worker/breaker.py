@@ -1,7 +1,7 @@
-"""Circuit breakers: while a service is down, jobs that need it wait instead of spending their retries.
+"""Circuit breakers: while a service is down, jobs wait for the service instead of spending retries.
 
-closed: calls go through. open: none does until the probe is due. half-open: one does and decides.
-A process has its own; it learns of an outage from its own jobs, three at most.
+closed: calls go through. open: calls are refused until the probe is due. half-open: one call goes through and
+decides. Each process has its own breakers and learns of an outage from at most three of its own jobs.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ OPENS_AFTER = 3
 FIRST_PROBE_S = 10.0
 LONGEST_PROBE_S = 300.0
 STUMBLE_S = 1.0
-"""How long a job waits after a failure that did not open the breaker yet."""
+"""Delay of a job after a failure that did not open the breaker yet."""
 
 State: TypeAlias = Literal["closed", "open", "half-open"]
 
 
 class BreakerOpen(ServiceUnavailable):
-    """The breaker is open: the service was not asked at all."""
+    """The breaker is open: the service was not called."""
 
 
 class Breaker(msgspec.Struct, frozen=True):
-    """What is known of one service. Time is passed in, as seconds of a clock that never goes back."""
+    """State of one service. The caller passes the time, in seconds of a monotonic clock."""
 
     failures: int = 0
     probe_at: float = 0.0
     pause_s: float = 0.0
     probing_until: float = 0.0
-    """Until then a probe is out, or was lost together with its job."""
+    """Until then a probe is running, or was lost together with its job."""
 
     def state(self, now: float) -> State:
         if self.failures < OPENS_AFTER:
@@ -48,13 +48,13 @@ class Breaker(msgspec.Struct, frozen=True):
         return state == "closed" or (state == "half-open" and now >= self.probing_until)
 
     def entered(self, now: float) -> Breaker:
-        """A call that was allowed begins."""
+        """The breaker after an allowed call began."""
         if self.state(now) == "closed":
             return self
         return msgspec.structs.replace(self, probing_until=now + self.pause_s)
 
     def failed(self, now: float) -> Breaker:
-        """Of calls that began before it opened, only the first ones count: one outage is one outage."""
+        """The breaker after a failed call. Calls begun before the breaker opened count as the same outage."""
         failures = self.failures + 1
         if self.state(now) == "open":
             return self
@@ -64,18 +64,18 @@ class Breaker(msgspec.Struct, frozen=True):
         return Breaker(failures=failures, probe_at=now + pause, pause_s=pause)
 
     def undecided(self) -> Breaker:
-        """The probe ended for a reason of its own; the next call is a probe again."""
+        """The breaker after a probe failed for another reason; the next call is a probe again."""
         return msgspec.structs.replace(self, probing_until=0.0)
 
     def wait_s(self, now: float) -> float:
-        """How long until a call makes sense."""
+        """Seconds until a call makes sense."""
         if self.state(now) == "closed":
             return STUMBLE_S * self.failures
         return max(self.probe_at - now, self.probing_until - now, STUMBLE_S)
 
 
 class Breakers:
-    """All services this process has met."""
+    """The breakers of all services used by this process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -84,9 +84,9 @@ class Breakers:
 
     @contextmanager
     def calling(self, service: str) -> Iterator[None]:
-        """Around calls to a service: refused while it is down, and what shows that it is up again.
+        """Guard calls to a service: refuse them while the breaker is open, close the breaker on success.
 
-        Failures are counted by ``delay``, where they arrive whether they met this or not.
+        Failures are counted by ``delay``, which also sees errors raised outside of this block.
         """
         if service in self._inside:
             yield
@@ -104,13 +104,13 @@ class Breakers:
             self._known[service] = self._known[service].undecided()
             raise
         else:
-            # What is not remembered is up.
+            # A service that is not remembered counts as up.
             del self._known[service]
         finally:
             self._inside.discard(service)
 
     def delay(self, error: ServiceUnavailable) -> timedelta:
-        """Count the failure; how long the job that met it waits."""
+        """Count the failure; return the delay of the job."""
         breaker, now = self._known.get(error.service, Breaker()), self._clock()
         if not isinstance(error, BreakerOpen):
             breaker = self._known[error.service] = breaker.failed(now)
@@ -118,6 +118,6 @@ class Breakers:
         return max(wait, error.retry_after or wait)
 
     def states(self) -> dict[str, State]:
-        """The services that are not known to be up."""
+        """States of all services with recent failures."""
         now = self._clock()
         return {service: breaker.state(now) for service, breaker in self._known.items()}

@@ -1,7 +1,8 @@
-"""A child process: claim a batch, run it one by one, settle in batches. It owns no lease and no timer.
+"""A child process: claims batches of jobs, runs them one after the other and settles them in batches.
 
-The supervisor renews its leases, watches its clock and kills it if need be; what the child executes stands
-in the shared slot. A thread of its own sends finished results off while a long handler runs.
+A child owns no lease and no timer. The supervisor renews its leases, enforces timeouts and kills the child if
+needed; the shared state tells the supervisor which jobs the child executes. A second thread of the child
+sends finished results while a long handler runs.
 """
 
 from __future__ import annotations
@@ -21,47 +22,44 @@ import msgspec
 
 from penstock import lifecycle
 from penstock.catalog.values import Phase
-from penstock.errors import DiskFull, PenstockError, StoreError, StoreUnavailable
-from penstock.handlers.context import Context
+from penstock.errors import PenstockError, StoreError, StoreUnavailable
 from penstock.handlers.registry import Registry
 from penstock.job import CHILDREN, Claim, ClaimRequest, Settlement
 from penstock.queue.protocol import Queue
 from penstock.worker.batch_size import BatchSize
 from penstock.worker.breaker import Breakers
-from penstock.worker.error_text import describe
-from penstock.worker.executor import Executor
-from penstock.worker.isolation import REPLACED, Isolation
+from penstock.worker.executor import Executor, context_factory
+from penstock.worker.isolation import REPLACED, Isolation, RecyclePolicy
 from penstock.worker.lanes import DocumentTools, Lanes
+from penstock.worker.log_text import error_text
 from penstock.worker.orphans import OrphanedClaims
-from penstock.worker.outbox import Outbox
-from penstock.worker.process_exit import end_process
-from penstock.worker.process_guard import ProcessGuard, Stopped
-from penstock.worker.recycle_policy import RecyclePolicy
+from penstock.worker.outbox import OUTAGE, Outbox
+from penstock.worker.process_guard import ProcessGuard, Stopped, end_process
 from penstock.worker.shared_state import MOST_MEMBERS, ExecutingJob, SharedState
 
 SETTLE_AT = 100
 SETTLE_AFTER_S = 0.05
-HAND_BACK_AFTER_S = 1.0
-"""How long claimed jobs wait behind a slow one before others may have them."""
+RELEASE_AFTER_S = 1.0
+"""Claimed jobs that wait this long behind a slow job are released for other workers."""
 OLDEST_EVERY = 16
 CLAIM_EVERY_S = 0.25
-"""How often to claim between two pieces of tasks where nothing hints at jobs: one may have become due."""
-LOOK_UP_S = 0.5
-"""How often a child that waits for work looks whether it should leave."""
+"""Time between two claims while tasks run and no hint of a job came: a job may have become due."""
+EXIT_CHECK_S = 0.5
+"""Time between two checks for a stop request while the child waits for work."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
-PATIENCE_S = 60.0
-"""A store that is away for longer may only be so for this process, so another one takes over."""
-BEAT_EVERY_S = 1.0
-"""How often a child that waits for work says that it lives."""
+LONGEST_OUTAGE_S = 60.0
+"""After an outage this long the process ends: the outage may be its own, and a new process may recover."""
+HEARTBEAT_S = 1.0
+"""Time between two heartbeats of a child that waits for work."""
 
 log = logging.getLogger("penstock.worker")
 
 
 class ChildOptions(msgspec.Struct, frozen=True):
-    """What a child is told at birth."""
+    """Options of one child process, passed at the start."""
 
     worker_id: str
-    slot_path: str
+    state_path: str
     parent_pid: int
     lease: timedelta
     lease_by_type: dict[str, timedelta]
@@ -73,7 +71,9 @@ class ChildOptions(msgspec.Struct, frozen=True):
 
 
 class Child:
-    # Bound here, out of reach of handlers that replace them in their module and forget to put them back.
+    """The loop of a child process, and the state between two jobs."""
+
+    # Bound here, out of reach of handlers that replace them in their module and do not restore them.
     _now = staticmethod(time.monotonic)
     _sleep = staticmethod(time.sleep)
 
@@ -82,152 +82,154 @@ class Child:
         queue: Queue,
         registry: Registry,
         guard: ProcessGuard,
-        slot: SharedState,
-        terms: ChildOptions,
+        state: SharedState,
+        options: ChildOptions,
         documents: DocumentTools | None = None,
     ) -> None:
-        self._lanes = (
-            Lanes(documents, queue, slot, terms.worker_id, terms.lanes) if documents is not None else None
-        )
+        self._lanes: Lanes | None = None
+        if documents is not None:
+            self._lanes = Lanes(documents, queue, state, options.worker_id, options.lanes)
         self._queue = queue
         self._guard = guard
-        self._slot = slot
-        self._terms = terms
+        self._state = state
+        self._options = options
         self._breakers = Breakers()
         self._executor = Executor(registry, self._breakers)
-        self._outbox = Outbox(queue, slot)
-        self._doubt = OrphanedClaims(queue, terms.worker_id)
-        self._pace = BatchSize()
-        self._waiting: deque[Claim] = deque()
+        self._outbox = Outbox(queue, state)
+        self._orphans = OrphanedClaims(queue, options.worker_id)
+        self._batch_size = BatchSize()
+        self._claimed: deque[Claim] = deque()
         self._lock = threading.Lock()
         self._unsent_since = 0.0
         self._executing_since = 0.0
         self._claimed_at = 0.0
-        self._alone = False
-        """Whether the last claim had one job only."""
+        self._single_claim = False
+        """The last claim returned exactly one job."""
         self._busy = threading.Event()
         self._rounds = 0
         self._jobs = 0
-        self._isolation = Isolation(guard, RecyclePolicy(terms.recycle_after, terms.recycle_growth_mb))
+        self._isolation = Isolation(guard, RecyclePolicy(options.recycle_after, options.recycle_growth_mb))
         self._services: dict[str, str] = {}
 
     def run(self) -> None:
         threading.Thread(target=self._send_while_busy, daemon=True).start()
-        self._guard.take_stock()
-        self._slot.beat(self._now())
-        self._slot.say_ready()
+        self._guard.record_state()
+        self._state.heartbeat(self._now())
+        self._state.set_ready()
         try:
-            while not self._leaving() and (self._waiting or self._isolation.lasts(self._jobs)):
-                self._step()
+            while not self._leaving() and (self._claimed or self._isolation.may_claim(self._jobs)):
+                self._work_once()
         except Stopped:
-            # What becomes of the jobs that were executing, the supervisor says; the others are given back.
+            # The supervisor settles the jobs that were executing; the other claimed jobs are released.
             log.debug("stopped by the supervisor")
         self._leave()
-        self._slot.say_leaving(self._now())
-        self._isolation.log_end()
+        self._state.set_leaving(self._now())
+        self._isolation.log_replacement()
 
-    def _step(self) -> None:
-        """Jobs that are claimed come first. Tasks take as long as the jobs before them took; in between, and
-        after every piece of them, jobs that wait are claimed.
+    def _work_once(self) -> None:
+        """Run the next claimed job, else a piece of a task batch, else claim.
+
+        Tasks get as much time as the jobs before them. Jobs are claimed between two pieces of a batch.
         """
-        if self._waiting:
+        if self._claimed:
             self._run_next()
-        elif self._pace.tasks_due and self._lanes is not None and self._lanes.waiting():
-            # Results do not wait for tasks, but nothing more is claimed before these had their turn.
-            self._patiently(self._outbox.send)
-            if not self._work_on_tasks():
-                self._pace.no_tasks()
+        elif self._batch_size.tasks_due and self._lanes is not None and self._lanes.has_work():
+            # Send results first. More jobs are claimed only after the tasks had their turn.
+            self._retry_on_outage(self._outbox.send)
+            if not self._run_tasks():
+                self._batch_size.end_task_turn()
         else:
-            if self._due():
-                self._patiently(lambda: self._fetch(self._pace.limit(self._isolation.jobs_left(self._jobs))))
-            if not self._waiting and not self._work_on_tasks():
-                self._patiently(self._rest)
+            if self._claim_due():
+                limit = self._batch_size.limit(self._isolation.jobs_left(self._jobs))
+                self._retry_on_outage(lambda: self._claim(limit))
+            if not self._claimed and not self._run_tasks():
+                self._retry_on_outage(self._wait_for_work)
 
-    def _due(self) -> bool:
-        """Whether to claim: between two pieces of a batch of tasks only when there may be jobs."""
-        if self._lanes is None or not self._lanes.at_work or len(self._outbox):
+    def _claim_due(self) -> bool:
+        """Decide whether to claim now: within a batch of tasks only when jobs may be waiting."""
+        if self._lanes is None or not self._lanes.has_batch or len(self._outbox):
             return True
         return self._now() - self._claimed_at > CLAIM_EVERY_S or self._queue.wait(0)
 
     def _leaving(self) -> bool:
-        return self._guard.asked_to_leave or self._slot.asked_to_leave()
+        return self._guard.exit_requested or self._state.exit_requested()
 
-    def _rest(self) -> None:
-        """Wait until something may be there, in pieces, so that a long poll does not delay a stop."""
+    def _wait_for_work(self) -> None:
+        """Wait for a hint of work, in short pieces: a long poll must not delay a stop."""
         self._busy.clear()
-        self._pace.no_tasks()
-        self._slot.say_idle(True)
-        until = self._now() + self._terms.poll_s
+        self._batch_size.end_task_turn()
+        self._state.set_idle(True)
+        until = self._now() + self._options.poll_s
         while not self._leaving() and (left := until - self._now()) > 0:
-            self._guard.leave_with_parent()
-            # Also with nothing to do: a service that was down may be due for another try.
-            self._tell_services()
-            if self._queue.wait(min(left, LOOK_UP_S)):
+            self._guard.exit_with_parent()
+            # Also without a job: the breaker of a service may become half-open.
+            self._report_services()
+            if self._queue.wait(min(left, EXIT_CHECK_S)):
                 break
-        self._slot.say_idle(False)
+        self._state.set_idle(False)
 
-    def _patiently(self, step: Callable[[], None]) -> None:
-        """A store that is away for a while costs time, not the process."""
-        pause, give_up_at = FIRST_PAUSE_S, self._now() + PATIENCE_S
+    def _retry_on_outage(self, attempt: Callable[[], None]) -> None:
+        """Retry until the store is available again. A short outage costs time, not the process."""
+        pause, give_up_at = FIRST_PAUSE_S, self._now() + LONGEST_OUTAGE_S
         while True:
             try:
-                return step()
-            except (StoreUnavailable, DiskFull) as error:
+                return attempt()
+            except OUTAGE as error:
                 if self._leaving() or self._now() > give_up_at:
                     raise
-                log.warning("the store is away, trying again in %.1f s: %s", pause, error)
+                log.warning("the store is unavailable, next attempt in %.1f s: %s", pause, error)
                 self._sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, LONGEST_PAUSE_S)
 
-    def _work_on_tasks(self) -> bool:
+    def _run_tasks(self) -> bool:
         lanes, worked = self._lanes, False
         if lanes is None:
             return False
-        if self._slot.kept_free() and self._pace.small_jobs_come(self._now()):
-            self._patiently(lanes.put_down)
+        if self._state.reserved_for_jobs() and self._batch_size.expects_small_jobs(self._now()):
+            self._retry_on_outage(lanes.release_batch)
             return False
 
-        def step() -> None:
+        def attempt() -> None:
             nonlocal worked
-            worked = lanes.step(self._guard.around)
+            worked = lanes.run_piece(self._guard.execution)
 
         self._executing_since = started = self._now()
         self._busy.set()
         try:
-            self._patiently(step)
+            self._retry_on_outage(attempt)
         finally:
             self._executing_since = 0.0
-        self._pace.tasks_took(self._now() - started)
+        self._batch_size.record_tasks(self._now() - started)
         return worked
 
-    def _fetch(self, limit: int) -> None:
-        if not self._terms.takes_jobs:
+    def _claim(self, limit: int) -> None:
+        if not self._options.takes_jobs:
             self._outbox.send()
             return
         self._rounds += 1
         self._claimed_at = self._now()
         request = ClaimRequest(
-            self._terms.worker_id,
+            self._options.worker_id,
             limit,
-            self._terms.lease,
-            self._terms.lease_by_type,
+            self._options.lease,
+            self._options.lease_by_type,
             oldest=self._rounds % OLDEST_EVERY == 0,
         )
         try:
             claims = self._outbox.exchange(request)
         except StoreUnavailable:
-            self._doubt.arises(self._now())
+            self._orphans.suspect(self._now())
             raise
         if claims:
-            self._alone = len(claims) == 1
-            self._guard.mend_output()
+            self._single_claim = len(claims) == 1
+            self._guard.repair_output()
             with self._lock:
-                self._waiting.extend(claims)
+                self._claimed.extend(claims)
             self._busy.set()
         with self._lock:
-            # While nothing is executed: then all that this process knows of is waiting, or in the box.
-            known = {(claim.queue_id, claim.claim_number) for claim in self._waiting}
-        self._doubt.clear_up(known | self._outbox.claims(), self._now())
+            # Nothing is being executed here, so every known claim is in the list or in the outbox.
+            known = {(claim.queue_id, claim.claim_number) for claim in self._claimed}
+        self._orphans.release_unknown(known | self._outbox.claims(), self._now())
 
     # Running.
 
@@ -236,165 +238,155 @@ class Child:
         if not claims:
             return
         kind = (claims[0].item_type, claims[0].op)
-        if not self._isolation.admits(claims[0]):
+        if not self._isolation.may_run(claims[0]):
             with self._lock:
-                self._waiting.extendleft(reversed(claims))
-            self._hand_back(REPLACED)
+                self._claimed.extendleft(reversed(claims))
+            self._release_claimed(REPLACED)
             return
-        if len(self._outbox) and (claims[0].lost_count or self._pace.slow(kind)):
-            # Finished work must not hang on a job that may take long, or take the process down.
-            self._patiently(self._outbox.send)
-        if self._lanes is not None and self._lanes.at_work and self._pace.slow(kind):
-            self._patiently(self._lanes.put_down)
+        if len(self._outbox) and (claims[0].lost_count or self._batch_size.is_slow(kind)):
+            # Send finished results before a job that may take long or kill the process.
+            self._retry_on_outage(self._outbox.send)
+        if self._lanes is not None and self._lanes.has_batch and self._batch_size.is_slow(kind):
+            self._retry_on_outage(self._lanes.release_batch)
         started = self._now()
         settlements = self._execute(claims, started)
         ended = self._now()
-        self._pace.note(kind, (ended - started) / len(claims), self._executor.batch_size(claims[0]))
-        self._pace.jobs_took(ended - started, alone=self._alone, now=ended)
+        self._batch_size.record(kind, (ended - started) / len(claims), self._executor.batch_size(claims[0]))
+        self._batch_size.record_jobs(ended - started, single=self._single_claim, now=ended)
         self._finish(settlements, ended)
 
     def _take_next(self) -> list[Claim]:
-        """The next job, with others of its kind when its handler takes many."""
+        """Take the next job, and similar ones for a batch handler."""
         with self._lock:
-            if not self._waiting:
+            if not self._claimed:
                 return []
-            first = self._waiting[0]
+            first = self._claimed[0]
         size = min(self._executor.batch_size(first), MOST_MEMBERS)
-        if 1 < size > len(self._waiting):
-            self._patiently(lambda: self._fetch(size - len(self._waiting)))
+        if 1 < size > len(self._claimed):
+            self._retry_on_outage(lambda: self._claim(size - len(self._claimed)))
         with self._lock:
-            self._waiting.popleft()
-        return [first, *self._like(first, size - 1)] if size > 1 else [first]
+            self._claimed.popleft()
+        return [first, *self._take_similar(first, size - 1)] if size > 1 else [first]
 
-    def _like(self, first: Claim, most: int) -> list[Claim]:
+    def _take_similar(self, first: Claim, most: int) -> list[Claim]:
         with self._lock:
-            alike = [
+            similar = [
                 claim
-                for claim in self._waiting
+                for claim in self._claimed
                 if (claim.item_type, claim.op) == (first.item_type, first.op) and not claim.lost_count
             ][:most]
-            taken = {claim.queue_id for claim in alike}
-            self._waiting = deque(claim for claim in self._waiting if claim.queue_id not in taken)
-        return alike
+            taken = {claim.queue_id for claim in similar}
+            self._claimed = deque(claim for claim in self._claimed if claim.queue_id not in taken)
+        return similar
 
     def _execute(self, claims: list[Claim], started: float) -> list[Settlement]:
-        slot, calling = self._slot, self._breakers.calling
+        state = self._state
         members = tuple(ExecutingJob(claim.queue_id, claim.claim_number, claim.timeout_s) for claim in claims)
         self._executing_since = started
-        number = slot.begin(members, started)
-
-        def context(index: int, claim: Claim) -> Context:
-            return Context(
-                claim,
-                tell=lambda text: slot.tell(number, index, text),
-                asked_to_stop=lambda: slot.asked_to_stop(number, index),
-                calling=calling,
-                settle=self._outbox.settle_now,
-                mark=lambda mark: slot.mark_file(number, mark, self._now()),
-                index=index,
-            )
-
-        with self._guard.around(number):
-            settlements = self._executor.run(claims, context)
-        if slot.relieved(number):
-            # They were given back in our name while we could not.
+        number = state.begin(members, started)
+        contexts = context_factory(state, number, self._breakers, self._outbox)
+        with self._guard.execution(number):
+            settlements = self._executor.run(claims, contexts)
+        if state.jobs_released(number):
+            # The supervisor released the waiting jobs in this child's name.
             with self._lock:
-                self._waiting.clear()
-        if self._lanes is not None and slot.tasks_released(number):
-            self._lanes.forget()
+                self._claimed.clear()
+        if self._lanes is not None and state.tasks_released(number):
+            self._lanes.drop_batch()
         return settlements
 
     def _finish(self, results: list[Settlement], now: float) -> None:
         if not len(self._outbox):
             self._unsent_since = now
-        kept = self._outbox.put(results)
-        if self._guard.robbed:
-            self._give_up(len(results) if kept else 0)
+        kept = self._outbox.add(results)
+        if self._guard.descriptors_lost:
+            self._exit_without_store(len(results) if kept else 0)
         if not kept:
-            self._patiently(self._outbox.send)
-        # Only now: until its result is in the box, the job counts as being executed.
-        self._slot.end(len(results))
+            self._retry_on_outage(self._outbox.send)
+        # Only now: until its result is in the outbox, the job counts as being executed.
+        self._state.end(len(results))
         self._executing_since = 0.0
         self._jobs += len(results)
-        self._tell_services()
+        self._report_services()
         if self._lanes is not None and any(result.waiting_for not in (None, CHILDREN) for result in results):
             self._lanes.wake()
         due = len(self._outbox) >= SETTLE_AT or now - self._unsent_since > SETTLE_AFTER_S
-        if due and self._waiting:
-            self._patiently(self._outbox.send)
+        if due and self._claimed:
+            self._retry_on_outage(self._outbox.send)
 
-    def _give_up(self, finished: int) -> NoReturn:
-        """The store must not be touched: its numbers may be other files by now. The supervisor settles."""
+    def _exit_without_store(self, finished: int) -> NoReturn:
+        """Exit and leave settling to the supervisor: the store's descriptors may be other files by now."""
         if finished:
-            self._slot.end(finished)
+            self._state.end(finished)
         reason = "a handler closed the descriptors of its process"
-        self._slot.note(msgspec.json.encode({"died": reason}).decode())
+        self._state.write_message(msgspec.json.encode({"died": reason}).decode())
         os._exit(1)
 
-    def _tell_services(self) -> None:
+    def _report_services(self) -> None:
         states = self._breakers.states() | (self._lanes.refused if self._lanes is not None else {})
         if states != self._services:
             self._services = dict(states)
-            self._slot.note(msgspec.json.encode({"services": states}).decode())
+            self._state.write_message(msgspec.json.encode({"services": states}).decode())
 
     # Sending.
 
     def _send_while_busy(self) -> None:
-        """Results of quick jobs do not wait for a slow one, nor do the jobs claimed with it. Also says that
-        this process lives: it does not where a thread that was left behind keeps the interpreter.
+        """Send the results of quick jobs, and release claimed jobs, while a slow job runs.
+
+        The heartbeat comes from this thread too. It stops when a leftover thread blocks the interpreter.
         """
         while True:
-            if self._busy.wait(BEAT_EVERY_S):
+            if self._busy.wait(HEARTBEAT_S):
                 self._sleep(SETTLE_AFTER_S)
-            self._guard.leave_with_parent()
+            self._guard.exit_with_parent()
             now, since = self._now(), self._executing_since
-            # From here, not from the main thread: that may have to wait for the store.
-            self._slot.beat(now)
-            if since and now - since > SETTLE_AFTER_S and self._guard.intact():
+            # Not from the main thread, which may have to wait for the store.
+            self._state.heartbeat(now)
+            if since and now - since > SETTLE_AFTER_S and self._guard.descriptors_intact():
                 try:
-                    if now - since > HAND_BACK_AFTER_S:
-                        self._hand_back("behind a slow job")
+                    if now - since > RELEASE_AFTER_S:
+                        self._release_claimed("behind a slow job")
                     self._outbox.send()
                 except (StoreError, MemoryError) as error:
-                    # Kept in the box; the main thread, or the next round, tries again. The memory is missed
-                    # while a file uses up its share.
+                    # The results stay in the outbox; the main thread or the next round sends them.
+                    # MemoryError is possible while a file uses up its share of memory.
                     log.warning("results could not be sent yet: %s", error)
 
-    def _hand_back(self, reason: str) -> None:
+    def _release_claimed(self, reason: str) -> None:
         with self._lock:
-            waiting, self._waiting = self._waiting, deque()
-        self._outbox.put([lifecycle.released(claim, reason) for claim in waiting])
+            claimed, self._claimed = self._claimed, deque()
+        self._outbox.add([lifecycle.released(claim, reason) for claim in claimed])
 
     def _leave(self) -> None:
-        """Everything claimed is settled or given back; nothing is left to a lease."""
-        self._hand_back("worker is stopping")
-        self._patiently(self._outbox.send)
+        """Settle or release everything claimed: no job has to wait for the end of a lease."""
+        self._release_claimed("worker is stopping")
+        self._retry_on_outage(self._outbox.send)
         if self._lanes is not None:
-            self._patiently(self._lanes.put_down)
+            self._retry_on_outage(self._lanes.release_batch)
 
 
 def main(
-    terms: ChildOptions,
+    options: ChildOptions,
     open_queue: Callable[[], Queue],
     registry: Callable[[], Registry],
     open_documents: Callable[[Registry], DocumentTools] | None = None,
 ) -> None:
-    """The process's whole life. Everything is opened here, in the child."""
-    slot = SharedState(Path(terms.slot_path))
+    """Run a child process from start to exit. Queue, handlers and catalog are opened here."""
+    state = SharedState(Path(options.state_path))
     code = 1
     try:
-        guard = ProcessGuard(slot, terms.parent_pid)
-        guard.settle_in()
+        guard = ProcessGuard(state, options.parent_pid)
+        guard.set_up()
         handlers = registry()
         documents = open_documents(handlers) if open_documents is not None else None
-        Child(open_queue(), handlers, guard, slot, terms, documents).run()
+        Child(open_queue(), handlers, guard, state, options, documents).run()
         code = 0
-    except BaseException as error:  # whatever it is, the supervisor passes it on
-        slot.note(msgspec.json.encode({"died": describe(error)}).decode())
-        slot.say_leaving(time.monotonic())
+    except BaseException as error:  # the supervisor reports it
+        state.write_message(msgspec.json.encode({"died": error_text(error)}).decode())
+        state.set_leaving(time.monotonic())
         if isinstance(error, PenstockError):
             log.warning("a worker process ends: %s", error)
         else:
             log.exception("a worker process ends")
     finally:
-        end_process(slot, code)
+        end_process(state, code)

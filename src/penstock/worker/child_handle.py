@@ -1,4 +1,4 @@
-"""A child as its supervisor sees it: its process, its slot, and what is to become of the jobs it executes."""
+"""The supervisor's view of a child: process, shared state, pending kill, and the outcome of the jobs."""
 
 from __future__ import annotations
 
@@ -13,174 +13,176 @@ import msgspec
 
 from penstock import lifecycle
 from penstock.job import Job, Settlement
-from penstock.worker import dead_workers, failed_files
+from penstock.worker import orphans
 from penstock.worker.shared_state import Execution, SharedState
 
 OCCUPIED_S = 0.25
-"""A job that has run for longer is no small one."""
+"""A job that has run for longer is not a small one."""
 
 
 class Kill(NamedTuple):
-    """An execution is stopped because of some of its members; the process goes with it."""
+    """A pending kill of a process, because some jobs (``culprits``) of the execution have to be stopped."""
 
     number: int
-    guilty: frozenset[int]
-    verdict: dead_workers.Verdict
+    culprits: frozenset[int]
+    resolve: orphans.Resolve
     kill_at: float
 
 
 class ChildHandle:
-    def __init__(self, worker_id: str, slot: SharedState, process: BaseProcess) -> None:
+    """The supervisor's handle on one child."""
+
+    def __init__(self, worker_id: str, state: SharedState, process: BaseProcess) -> None:
         self.worker_id = worker_id
-        self.slot = slot
+        self.state = state
         self.process = process
-        self._sentence: Kill | None = None
-        self._dismissed = False
+        self._pending_kill: Kill | None = None
+        self._terminated = False
         self.fault: str | None = None
-        """Why it had to be killed, when that is its own doing and no job's."""
-        self._stop_asked: dict[tuple[int, int], float] = {}
-        self._told: dict[int, tuple[int, str]] = {}
-        self._relieved = 0
-        self._excused = (0, 0.0)
-        self.parsed: failed_files.Parsed | None = None
-        """The file it was parsing when it was stopped, or died."""
+        """Reason for a kill that is the fault of the process and not of a job."""
+        self._stop_requests: dict[tuple[int, int], float] = {}
+        self._progress_seen: dict[int, tuple[int, str]] = {}
+        self._jobs_released = 0
+        self._extra_time = (0, 0.0)
+        self.parsed_file: orphans.ParsedFile | None = None
+        """The file that the child was parsing when it was stopped or died."""
 
     @property
     def executing(self) -> Execution | None:
-        return self.slot.executing()
+        return self.state.executing()
 
     def occupied(self, now: float) -> bool:
-        """Whether it has run the same jobs (not tasks, which are interrupted for jobs) for long."""
-        doing = self.executing
-        return doing is not None and not doing.over_tasks and now - doing.started > OCCUPIED_S
+        """True if the same jobs have run for long. Tasks do not count: a job interrupts them."""
+        executing = self.executing
+        return executing is not None and not executing.runs_tasks and now - executing.started > OCCUPIED_S
 
     @property
-    def condemned(self) -> bool:
-        return self._sentence is not None
+    def being_killed(self) -> bool:
+        return self._pending_kill is not None
 
     @property
     def stopped(self) -> bool:
-        """Its death is the supervisor's doing."""
-        return (self._dismissed and self.fault is None) or self.condemned
+        """True if the supervisor ended this child."""
+        return (self._terminated and self.fault is None) or self.being_killed
 
     @property
     def lost_tasks(self) -> bool:
-        """It died over a batch of tasks, and not because it was told to go."""
+        """True if the child died by itself during a batch of tasks."""
         executing = self.executing
-        return executing is not None and executing.over_tasks and not self._dismissed
+        return executing is not None and executing.runs_tasks and not self._terminated
 
-    def notes(self) -> dict[str, Any]:
-        text = self.slot.notes()
+    def message(self) -> dict[str, Any]:
+        text = self.state.message()
         try:
-            notes: dict[str, Any] = msgspec.json.decode(text) if text else {}
+            message: dict[str, Any] = msgspec.json.decode(text) if text else {}
         except msgspec.DecodeError:
-            # Cut at the end of its place.
-            notes = {"died": text}
-        return notes
+            # Truncated at the end of its place.
+            message = {"died": text}
+        return message
 
     # Progress and cancelling.
 
-    def fresh_progress(self, number: int, index: int) -> str | None:
-        """What the member said since last asked."""
-        said = self.slot.progress(number, index)
-        if said is None or self._told.get(index) == (number, said):
+    def new_progress(self, number: int, index: int) -> str | None:
+        """Return the progress of a job, or None if unchanged since the last call."""
+        progress = self.state.progress(number, index)
+        if progress is None or self._progress_seen.get(index) == (number, progress):
             return None
-        self._told[index] = (number, said)
-        return said
+        self._progress_seen[index] = (number, progress)
+        return progress
 
-    def ask_to_stop(self, number: int, index: int, now: float) -> None:
-        if (number, index) not in self._stop_asked:
-            self._stop_asked = {key: at for key, at in self._stop_asked.items() if key[0] == number}
-            self._stop_asked[number, index] = now
-            self.slot.ask_to_stop(number, index)
+    def request_stop(self, number: int, index: int, now: float) -> None:
+        if (number, index) not in self._stop_requests:
+            self._stop_requests = {key: at for key, at in self._stop_requests.items() if key[0] == number}
+            self._stop_requests[number, index] = now
+            self.state.request_stop(number, index)
 
     def ignored_stops(self, number: int, grace_s: float, now: float) -> frozenset[int]:
-        """Members that were asked to stop, and did not within the grace."""
-        asked = self._stop_asked.items()
-        return frozenset(index for (which, index), at in asked if which == number and now - at > grace_s)
+        """List the jobs of an execution still running after the grace period."""
+        requests = self._stop_requests.items()
+        return frozenset(index for (which, index), at in requests if which == number and now - at > grace_s)
 
-    def starves(self, doing: Execution, after_s: float, now: float) -> bool:
-        """A handler that keeps the interpreter to itself: not even the child's own threads can run."""
-        long = now - doing.started > after_s and now - self.slot.beat_at > after_s
-        return long and self._relieved != doing.number
+    def is_starving(self, execution: Execution, after_s: float, now: float) -> bool:
+        """True if a handler blocks the interpreter: not even the child's own threads can run."""
+        overdue = now - execution.started > after_s and now - self.state.heartbeat_at > after_s
+        return overdue and self._jobs_released != execution.number
 
-    def relieve(self, number: int) -> None:
-        self._relieved = number
-        self.slot.relieve(number)
+    def mark_jobs_released(self, number: int) -> None:
+        self._jobs_released = number
+        self.state.set_jobs_released(number)
 
     # Time.
 
-    def excuse(self, seconds: float, now: float) -> None:
-        """Give as much more time: the whole worker stood still that long."""
-        doing = self.executing
-        if doing is not None:
-            before = self._excused_of(doing)
-            self._excused = (doing.number, before + min(seconds, now - doing.started - before))
-        self._stop_asked = {key: at + seconds for key, at in self._stop_asked.items()}
-        if self._sentence is not None:
-            self._sentence = self._sentence._replace(kill_at=self._sentence.kill_at + seconds)
+    def extend_time(self, seconds: float, now: float) -> None:
+        """Allow as much more time: the whole worker was frozen for so long."""
+        execution = self.executing
+        if execution is not None:
+            before = self._extra_time_of(execution)
+            self._extra_time = (execution.number, before + min(seconds, now - execution.started - before))
+        self._stop_requests = {key: at + seconds for key, at in self._stop_requests.items()}
+        if self._pending_kill is not None:
+            self._pending_kill = self._pending_kill._replace(kill_at=self._pending_kill.kill_at + seconds)
 
-    def lasted(self, doing: Execution, since: float, now: float) -> float:
-        return now - since - self._excused_of(doing)
+    def elapsed(self, execution: Execution, since: float, now: float) -> float:
+        return now - since - self._extra_time_of(execution)
 
-    def _excused_of(self, doing: Execution) -> float:
-        number, seconds = self._excused
-        return seconds if number == doing.number else 0.0
+    def _extra_time_of(self, execution: Execution) -> float:
+        number, seconds = self._extra_time
+        return seconds if number == execution.number else 0.0
 
     # The end.
 
-    def condemn(
-        self, doing: Execution, guilty: frozenset[int], verdict: dead_workers.Verdict, kill_at: float
+    def stop_execution(
+        self, execution: Execution, culprits: frozenset[int], resolve: orphans.Resolve, kill_at: float
     ) -> None:
-        self._sentence = Kill(doing.number, guilty, verdict, kill_at)
-        # Now: stopped in Python code, it says on its way out that no file is parsed any more.
-        self.parsed = failed_files.parsed_by(self.slot)
-        self.slot.condemn(doing.number)
+        self._pending_kill = Kill(execution.number, culprits, resolve, kill_at)
+        # Read now: when stopped in Python code, the child clears the mark on its way out.
+        self.parsed_file = orphans.file_being_parsed(self.state)
+        self.state.kill_execution(execution.number)
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGTERM)
 
-    def execute_sentence(self, doing: Execution | None, now: float) -> None:
-        """Only while it is still that execution: whoever finished in time leaves after the job it is at."""
-        if self._sentence is None or doing is None:
+    def enforce_kill(self, execution: Execution | None, now: float) -> None:
+        """Kill at the planned time, but only the same execution: a job may have finished meanwhile."""
+        if self._pending_kill is None or execution is None:
             return
-        if doing.number != self._sentence.number:
-            self._sentence = None
-        elif now > self._sentence.kill_at:
+        if execution.number != self._pending_kill.number:
+            self._pending_kill = None
+        elif now > self._pending_kill.kill_at:
             self.kill()
 
-    def dismiss(self, fault: str | None = None) -> None:
-        """Killed for no fault of its jobs: what it executes is given back unspent."""
-        self._dismissed = True
+    def terminate(self, fault: str | None = None) -> None:
+        """Kill the child though no job is at fault: the jobs being executed are released, no retry spent."""
+        self._terminated = True
         self.fault = fault
         self.kill()
 
     def kill(self) -> None:
-        """Together with whatever its handlers started."""
+        """Kill the child and all processes started by handlers."""
         self._kill_group()
-        # Too young for a group of its own, perhaps.
+        # The child may not have a group of its own yet.
         self.process.kill()
 
-    def bury(self) -> dead_workers.Verdict:
-        """After its death: nothing it started stays behind. Answers what becomes of each job it held."""
+    def collect(self) -> orphans.Resolve:
+        """Clean up after the child's death; return the rule for settling the jobs."""
         self.process.join()
         self._kill_group()
         executing = self.executing
-        self.parsed = self.parsed if self.condemned else failed_files.parsed_by(self.slot)
-        return lambda job: self._verdict(job, executing)
+        self.parsed_file = self.parsed_file if self.being_killed else orphans.file_being_parsed(self.state)
+        return lambda job: self._resolve(job, executing)
 
-    def _verdict(self, job: Job, executing: Execution | None) -> Settlement:
-        if not dead_workers.was_executing(job, executing) or executing is None:
-            return dead_workers.given_back(job)
-        sentence = self._sentence
-        if sentence and sentence.number == executing.number:
+    def _resolve(self, job: Job, executing: Execution | None) -> Settlement:
+        if not orphans.was_executing(job, executing) or executing is None:
+            return orphans.released(job)
+        kill = self._pending_kill
+        if kill and kill.number == executing.number:
             index = [member.queue_id for member in executing.members].index(job.queue_id)
-            if index in sentence.guilty:
-                return sentence.verdict(job)
+            if index in kill.culprits:
+                return kill.resolve(job)
             return lifecycle.released(job, "its batch was stopped")
-        if self._dismissed:
+        if self._terminated:
             return lifecycle.released(job, "worker stopped")
-        run = self.slot.file_run(executing.number)
-        return dead_workers.after_crash(executing, run, self.process.exitcode)(job)
+        run = self.state.file_run(executing.number)
+        return orphans.resolve_crashed(executing, run, self.process.exitcode)(job)
 
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError, PermissionError):
@@ -193,9 +195,11 @@ class ChildHandle:
         return pid
 
 
-def free_one(wards: Sequence[ChildHandle], now: float) -> ChildHandle | None:
-    """The child to keep free of tasks: the first one that no long job occupies. A child that reads a large
-    file cannot be it, or the others would be busy with the tasks of that file."""
-    if len(wards) < 2:
+def child_for_small_jobs(children: Sequence[ChildHandle], now: float) -> ChildHandle | None:
+    """Choose the child to reserve for small jobs: the first of several without a long job.
+
+    A child that reads a large file is no choice: the others would be busy with the tasks of that file.
+    """
+    if len(children) < 2:
         return None
-    return next((ward for ward in wards if not ward.occupied(now)), None)
+    return next((child for child in children if not child.occupied(now)), None)

@@ -1,7 +1,7 @@
-"""Tells jobs that wait for a document how it ended.
+"""The document notifier: settles jobs waiting for a document when the document has ended.
 
-The outbox only names jobs to look at. Whoever looks reads the row, checks that it waits for that document,
-and settles under the claim number just read: told twice, or by two at once, the second finds nothing to do.
+The catalog's outbox only names jobs to look at. The notifier reads the row of the job, checks that it waits
+for this document, and settles under the claim number just read. A second notification finds nothing to do.
 """
 
 from __future__ import annotations
@@ -17,59 +17,63 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import GenerationState, OutboxEntryKind
 from penstock.catalog.views import ChunkOrigins, Document, MissingPart
 from penstock.handlers.generation_batch import EMBEDDED
-from penstock.handlers.phases import BEGIN_ANEW
+from penstock.handlers.phases import RESTART_NOTES
 from penstock.job import CHILDREN, Job, JobQuery, Settlement, Status
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
-from penstock.worker.job_pages import JobPages
+from penstock.worker.orphans import JobPages
 
 FAILURE_CODES = {
-    "ERR_OUTAGE": "Parts of the document failed while something was down; the former version stays.",
+    "ERR_OUTAGE": "Parts of the document failed during an outage; its former version stays.",
 }
 
-QUIET = timedelta(seconds=60)
-"""A job that waits for so long without a word is looked at, whatever the outbox says."""
-NAMED = 3
+RECHECK_AFTER = timedelta(seconds=60)
+"""A waiting job without an update for this long is checked, whether or not the outbox names it."""
+MISSING_NAMED = 3
 AT_ONCE = 100
 
 
 class DocumentNotifier:
+    """Reads the outbox, and in rounds all waiting jobs in case an entry was lost."""
+
     def __init__(self, queue: Queue, catalog: Catalog) -> None:
         self._queue = queue
         self._catalog = catalog
         self._after = 0
-        self._rounds = JobPages(queue, JobQuery(statuses=frozenset({Status.IN_PROGRESS})))
+        self._pages = JobPages(queue, JobQuery(statuses=frozenset({Status.IN_PROGRESS})))
 
-    def step(self) -> bool:
-        """What the outbox names; True when there may be more."""
+    def process_outbox(self) -> bool:
+        """Settle the jobs named by the outbox; True when there may be more."""
         entries = self._catalog.outbox(OutboxEntryKind.JOB, after=self._after, limit=AT_ONCE)
-        told = []
+        done = []
         for entry in entries:
             job = self._queue.get(entry.job_id) if entry.job_id else None
             if job is not None and _running(job):
-                # Its document was quicker: it is about to say that it waits, and is looked at again.
+                # The document ended before its job was settled as waiting. The entry is read again.
                 continue
             if job is not None:
-                self._tell(job)
-            told.append(entry.entry_id)
-        if told:
-            # Afterwards: whoever dies in between leaves the entries to the next.
-            self._catalog.clear(told)
+                self._settle(job)
+            done.append(entry.entry_id)
+        if done:
+            # Cleared last: after a crash in between, another worker finds the entries.
+            self._catalog.clear(done)
         more = len(entries) == AT_ONCE
         self._after = entries[-1].entry_id if more else 0
         return more
 
-    def look_around(self) -> bool:
-        """Jobs that were cancelled while they waited, and jobs nobody told of for long."""
-        page, more = self._rounds.next_page()
+    def check_waiting(self) -> bool:
+        """Settle waiting jobs that were cancelled, or had no update for long."""
+        page, more = self._pages.next_page()
         now = clock.now()
         for job in page:
-            if _document_of(job) is not None and (job.cancel_requested or now - job.updated_at > QUIET):
-                self._tell(job)
+            if _document_of(job) is not None and (
+                job.cancel_requested or now - job.updated_at > RECHECK_AFTER
+            ):
+                self._settle(job)
         return more
 
-    def _tell(self, job: Job) -> None:
+    def _settle(self, job: Job) -> None:
         document_id = _document_of(job)
         if document_id is None:
             return
@@ -79,20 +83,20 @@ class DocumentNotifier:
             return
         with self._catalog.snapshot() as snapshot:
             document = snapshot.document(document_id)
-            missing = snapshot.missing(document_id, limit=NAMED) if document else []
-            settlement = ending(job, document, missing, lambda: snapshot.made(document_id))
+            missing = snapshot.missing(document_id, limit=MISSING_NAMED) if document else []
+            settlement = settlement_for(job, document, missing, lambda: snapshot.made(document_id))
         if settlement is not None:
             self._queue.settle([settlement])
 
 
-def ending(
+def settlement_for(
     job: Job, document: Document | None, missing: list[MissingPart], made: Callable[[], ChunkOrigins]
 ) -> Settlement | None:
-    """How the job ends, given its document; None: not yet."""
+    """Decide how the job ends, given the document; None: not yet."""
     if document is None:
-        return lifecycle.released(job, "its document is gone; it is read anew")
+        return lifecycle.released(job, "its document is gone; the file is read again")
     if document.state is GenerationState.DROPPED:
-        if document.note in BEGIN_ANEW:
+        if document.note in RESTART_NOTES:
             return lifecycle.released(job, document.note)
         return lifecycle.done(job, result_json=_json({"outcome": document.note or "superseded"}))
     if document.state is GenerationState.PUBLISHED and document.settled:
@@ -115,20 +119,20 @@ def _result(job: Job, document: Document, missing: list[MissingPart], made: Chun
         result |= {
             "partial": True,
             "failed": document.failed_count,
-            "missing": [_said(one) for one in missing],
+            "missing": [_part_text(one) for one in missing],
         }
     return result
 
 
 def _failures(document: Document, missing: list[MissingPart]) -> str:
-    named = "; ".join(_said(one) for one in missing)
+    named = "; ".join(_part_text(one) for one in missing)
     more = document.failed_count - len(missing)
     kept = " The former version stays." if document.outage else ""
     failed = how_many(document.failed_count, "part")
     return f"{failed} failed: {named}{f' and {more:,} more' if more > 0 else ''}.{kept}"
 
 
-def _said(missing: MissingPart) -> str:
+def _part_text(missing: MissingPart) -> str:
     part = "" if missing.chunk_index is None else f", chunk {missing.chunk_index}"
     return f"page {missing.page_number}{part}: {missing.error}"
 

@@ -1,10 +1,11 @@
-"""One call of a handler: its answer, whatever it is, becomes a settlement for each of its jobs."""
+"""The executor: calls a handler and turns its result or error into one settlement for each job."""
 
 from __future__ import annotations
 
 import contextvars
 import logging
 import random
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
@@ -20,25 +21,50 @@ from penstock.job import Claim, Settlement, Status
 from penstock.payloads import encode_strictly
 from penstock.worker import log_text
 from penstock.worker.breaker import BreakerOpen, Breakers
-from penstock.worker.error_text import describe, loggable, where
+from penstock.worker.log_text import error_text, loggable_error, traceback_text
+from penstock.worker.outbox import Outbox
 from penstock.worker.process_guard import Stopped
+from penstock.worker.shared_state import SharedState
 
 RESULT_LIMIT = 1 << 20
 FIRST_HANDLER_WAIT = timedelta(seconds=30)
 LONGEST_HANDLER_WAIT = timedelta(minutes=5)
 
 FAILURE_CODES = {
-    "ERR_NO_HANDLER": "No worker that took the job can run its type. It waits, unspent, for one that can.",
-    "ERR_TOO_EARLY": "Enough is in hand already. The job waits, unspent, and goes on by itself.",
-    "ERR_BAD_RESULT": "The handler's answer cannot be kept: not JSON, too large, or not one for each job.",
+    "ERR_NO_HANDLER": "No worker that claimed the job can run its type. The job waits, no retry spent.",
+    "ERR_TOO_EARLY": "Enough work is in progress. The job waits, no retry spent, and continues by itself.",
+    "ERR_BAD_RESULT": "The handler's result cannot be stored: not JSON, too large, or not one for each job.",
 }
 
 log = logging.getLogger("penstock.worker")
 
-# Kept among a job's progress between attempts, where other workers find them too.
-_TRIED = "no_handler"
-_NEEDS = "service"
+# Keys in the progress of a job that is retried, so that the next worker finds them.
+_ATTEMPTS = "no_handler"
+_SERVICE = "service"
 TRACEBACK = "traceback"
+
+
+# Bound here, out of reach of handlers that replace it in its module and do not restore it.
+_monotonic = time.monotonic
+
+
+def context_factory(
+    state: SharedState, number: int, breakers: Breakers, outbox: Outbox
+) -> Callable[[int, Claim], Context]:
+    """Make the contexts of one execution: progress and cancel flags go through the shared state."""
+
+    def make(index: int, claim: Claim) -> Context:
+        return Context(
+            claim,
+            report=lambda text: state.write_progress(number, index, text),
+            stop_requested=lambda: state.stop_requested(number, index),
+            guard_service=breakers.calling,
+            settle=outbox.settle_now,
+            mark=lambda mark: state.mark_file(number, mark, _monotonic()),
+            index=index,
+        )
+
+    return make
 
 
 class Executor:
@@ -47,11 +73,12 @@ class Executor:
         self._breakers = breakers
 
     def batch_size(self, claim: Claim) -> int:
-        """How many jobs like this one go into one call. A crash suspect goes alone."""
+        """Number of jobs like this one in one call. A job suspected of crashing runs alone."""
         handler = self._registry.find(claim.item_type, claim.op)
         return 1 if handler is None or claim.lost_count else max(handler.batch, 1)
 
     def run(self, claims: Sequence[Claim], make_context: Callable[[int, Claim], Context]) -> list[Settlement]:
+        """Call the handler for these claims, all of one kind; return one settlement for each."""
         handler = self._registry.find(claims[0].item_type, claims[0].op)
         if handler is None:
             return [self._without_handler(claim) for claim in claims]
@@ -69,8 +96,8 @@ class Executor:
         ]
 
     def _needed(self, claim: Claim) -> AbstractContextManager[None]:
-        """A job that met a service that was down is not tried while it still is."""
-        needs = (claim.progress or {}).get(_NEEDS) if claim.progress_json else None
+        """Guard the call with the breaker of the service, if a service failed this job before."""
+        needs = (claim.progress or {}).get(_SERVICE) if claim.progress_json else None
         return self._breakers.calling(needs) if isinstance(needs, str) else nullcontext()
 
     def _settlement(self, claim: Claim, answer: object, handler: Registered) -> Settlement:
@@ -78,7 +105,7 @@ class Executor:
             if not isinstance(answer, BaseException):
                 return _succeeded(claim, answer)
             error = answer
-        except BaseException as refusal:  # noqa: BLE001 - encoding runs the answer's own code
+        except BaseException as refusal:  # noqa: BLE001 - encoding may run code of the result
             error = refusal
         if isinstance(error, ServiceUnavailable):
             return self._waits_for_service(claim, error)
@@ -87,36 +114,36 @@ class Executor:
         return failure(claim, error, handler)
 
     def _waits_for_service(self, claim: Claim, error: ServiceUnavailable) -> Settlement:
-        why = "it was down when last asked" if isinstance(error, BreakerOpen) else describe(error)
+        why = "it was down when last asked" if isinstance(error, BreakerOpen) else error_text(error)
         reason = f"waits for {error.service}: {why}"
-        given_back = lifecycle.released(claim, reason, delay=self._breakers.delay(error), code=error.code)
-        return _remembering(given_back, claim, _NEEDS, error.service)
+        released_claim = lifecycle.released(claim, reason, delay=self._breakers.delay(error), code=error.code)
+        return _with_progress(released_claim, claim, _SERVICE, error.service)
 
     def _without_handler(self, claim: Claim) -> Settlement:
-        known = ", ".join(self._registry.kinds()) or "nothing"
+        known = ", ".join(self._registry.pairs()) or "nothing"
         return _not_handled(
             claim, f"no handler for {claim.item_type}/{claim.op} here (this worker runs {known})"
         )
 
 
 def _not_handled(claim: Claim, reason: str) -> Settlement:
-    """Another worker may know it: given back unspent, each time for longer, never failed."""
-    tried = (claim.progress or {}).get(_TRIED, 0)
+    """Release the job for a worker with a handler: no retry spent, each time with a longer delay."""
+    tried = (claim.progress or {}).get(_ATTEMPTS, 0)
     wait = min(FIRST_HANDLER_WAIT * 2 ** min(tried, 10), LONGEST_HANDLER_WAIT)
-    given_back = lifecycle.released(claim, reason, delay=wait, code="ERR_NO_HANDLER")
-    return _remembering(given_back, claim, _TRIED, tried + 1)
+    released_claim = lifecycle.released(claim, reason, delay=wait, code="ERR_NO_HANDLER")
+    return _with_progress(released_claim, claim, _ATTEMPTS, tried + 1)
 
 
 def _answers(handler: Registered, contexts: list[Context]) -> Sequence[object]:
-    # Context variables that it sets, such as the context of decimals, are gone with its job.
+    # Context variables that the handler sets, such as the decimal context, end with its job.
     run = contextvars.copy_context().run
     if not handler.batch:
         return [run(handler.call, contexts[0])]
     answers = run(handler.call, contexts)
     if not isinstance(answers, Sequence) or isinstance(answers, str | bytes):
-        raise _bad_result(f"the batch handler answered {type(answers).__name__} instead of a list")
+        raise _bad_result(f"the batch handler returned {type(answers).__name__} instead of a list")
     if len(answers) != len(contexts):
-        raise _bad_result(f"the batch handler answered {len(answers)} results for {len(contexts)} jobs")
+        raise _bad_result(f"the batch handler returned {len(answers)} results for {len(contexts)} jobs")
     return answers
 
 
@@ -130,52 +157,53 @@ def _succeeded(claim: Claim, answer: object) -> Settlement:
     return lifecycle.done(claim, result_json=encode_result(answer))
 
 
-def _remembering(given_back: Settlement, claim: Claim, key: str, value: object) -> Settlement:
-    """Beside what the handler keeps there: it may say where to resume."""
+def _with_progress(released_claim: Settlement, claim: Claim, key: str, value: object) -> Settlement:
+    """Store one more key in the job's progress, beside the handler's own, which says where to resume."""
     progress = msgspec.json.encode((claim.progress or {}) | {key: value}).decode()
-    return msgspec.structs.replace(given_back, progress_json=progress)
+    return msgspec.structs.replace(released_claim, progress_json=progress)
 
 
 def failure(claim: Claim, error: BaseException, handler: Registered) -> Settlement:
     try:
         classified, schedule = retry.classify(error), handler.backoff_of(claim)
-    except Exception:  # noqa: BLE001 - both run code of the application's
+    except Exception:  # noqa: BLE001 - both run code of the application
         classified, schedule = retry.Classification("transient", "ERR_UNKNOWN"), retry.JOB_BACKOFF
     settlement = lifecycle.failed_attempt(
         claim,
         classified,
-        describe(error),
+        error_text(error),
         schedule=schedule,
         jitter=random.uniform(-1, 1),
     )
     if classified.kind != "cancelled":
-        _tell(claim, error, settlement)
+        _log_failure(claim, error, settlement)
     expected = isinstance(error, JobError | InvalidRequest)
     retried = settlement.status is Status.PENDING and not expected
-    # The error record of the Redis contract has a traceback, whatever was raised.
+    # The error record of the Redis contract always has a traceback.
     if retried or (settlement.status is Status.FAILED and claim.submitted_by == "redis"):
-        return _remembering(settlement, claim, TRACEBACK, where(error))
+        return _with_progress(settlement, claim, TRACEBACK, traceback_text(error))
     return settlement
 
 
-def _tell(claim: Claim, error: BaseException, settlement: Settlement) -> None:
-    """The row keeps the error's text; where it was raised stands only here. What a handler raised to say that
-    it failed needs no such place.
+def _log_failure(claim: Claim, error: BaseException, settlement: Settlement) -> None:
+    """Log the failure, with a traceback unless the handler raised the error to report a failure.
+
+    The row keeps the text of the error only; the log is the place for the traceback.
     """
     attempt, most = claim.retry_count + 1, claim.max_retries + 1
-    said = (log_text.named(claim), attempt, most, log_text.outcome(settlement), describe(error))
-    trace = None if isinstance(error, JobError | InvalidRequest) else loggable(error)
-    log.warning("%s failed in attempt %d of %d and %s: %s", *said, exc_info=trace)
+    values = (log_text.job_text(claim), attempt, most, log_text.outcome_text(settlement), error_text(error))
+    trace = None if isinstance(error, JobError | InvalidRequest) else loggable_error(error)
+    log.warning("%s failed in attempt %d of %d and %s: %s", *values, exc_info=trace)
 
 
 def encode_result(result: Any) -> str | None:
-    """As strictly as payloads are: what would come back as something else is refused, not changed."""
+    """Encode a result as strictly as a payload: values changed by JSON are refused."""
     if result is None:
         return None
     try:
         return encode_strictly("result", result, max_bytes=RESULT_LIMIT)
     except InvalidRequest as refusal:
-        raise _bad_result(f"what the handler returned cannot be kept as JSON: {refusal.message}") from refusal
+        raise _bad_result(f"the result cannot be stored as JSON: {refusal.message}") from refusal
 
 
 def _bad_result(message: str) -> PermanentFailure:

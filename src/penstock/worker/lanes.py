@@ -1,14 +1,14 @@
-"""The task lanes of a child: claim tasks of the catalog, run them, settle them, one batch at a time.
+"""Task lanes: claim tasks of the catalog, run them and settle them, one batch at a time.
 
 A batch is claimed and settled as a whole, but run in short pieces, so that a small job need not wait for it.
-Lanes take turns; one that had nothing is not asked again for a moment, since asking costs more than waiting.
+Lanes take turns. A lane without tasks is not asked again for a moment, since asking costs more than waiting.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeAlias
 
@@ -25,25 +25,25 @@ from penstock.queue.protocol import Queue
 from penstock.worker.document_notifier import DocumentNotifier
 from penstock.worker.shared_state import TASKS, ExecutingJob, SharedState
 
-AT_ONCE = {Phase.OCR: 32, Phase.VECTOR: 256, Phase.GRAPHRAG: 64}
+BATCH_LIMITS = {Phase.OCR: 32, Phase.VECTOR: 256, Phase.GRAPHRAG: 64}
 PIECE_S = 0.008
-"""How long one piece of a batch should take: a job that comes meanwhile waits for it."""
-SMALLEST = {Phase.OCR: AT_ONCE[Phase.OCR], Phase.VECTOR: 8, Phase.GRAPHRAG: 8}
-"""Tasks in a piece at least: a piece has a cost of its own. Pages are not cut: a piece opens their file."""
+"""Target duration of one piece of a batch: a job that comes meanwhile waits this long."""
+SMALLEST_PIECES = {Phase.OCR: BATCH_LIMITS[Phase.OCR], Phase.VECTOR: 8, Phase.GRAPHRAG: 8}
+"""Fewest tasks in a piece, since a piece has a fixed cost. Pages are not split: a piece opens their file."""
 NEWEST_SHARE = 0.3
 ASK_AGAIN_S = 0.25
 REFUSED_S = 60.0
 TIMEOUT_S = 900
-"""For one batch. What takes longer is stuck, and its tasks are tried alone."""
+"""Timeout of one piece. A piece that takes longer is stuck; its tasks are tried alone."""
 
-Around: TypeAlias = Callable[[int], AbstractContextManager[None]]
-"""What an execution, named by its number, runs inside."""
+ExecutionGuard: TypeAlias = Callable[[int], AbstractContextManager[None]]
+"""Makes the context manager around an execution, given the number of the execution."""
 
 log = logging.getLogger("penstock.worker")
 
 
 class DocumentTools(NamedTuple):
-    """What a child needs to work on documents."""
+    """The catalog and the phases, which a worker needs for documents."""
 
     catalog: Catalog
     phases: Phases
@@ -54,68 +54,70 @@ class DocumentTools(NamedTuple):
 
 
 class TaskBatch(msgspec.Struct):
-    """Claimed tasks of one lane, without those that were run."""
+    """The claimed tasks of one lane not run yet."""
 
     lane: Phase
     left: list[Task]
 
 
 class Lanes:
+    """The lanes of one worker. At most one lane has a batch at a time."""
+
     def __init__(
         self,
         documents: DocumentTools,
         queue: Queue,
-        slot: SharedState,
+        state: SharedState,
         worker_id: str,
         lanes: Sequence[Phase],
     ) -> None:
         self._queue = queue
         self._catalog = documents.catalog
         self._phases = documents.phases
-        self._teller = DocumentNotifier(queue, documents.catalog)
-        self._slot = slot
+        self._notifier = DocumentNotifier(queue, documents.catalog)
+        self._state = state
         self._worker_id = worker_id
         self._ask_at = dict.fromkeys(lanes, 0.0)
         self._batch: TaskBatch | None = None
         self._unsettled: list[TaskOutcome] = []
-        self._seconds_a_task = {lane: PIECE_S / SMALLEST[lane] for lane in lanes}
+        self._seconds_a_task = {lane: PIECE_S / SMALLEST_PIECES[lane] for lane in lanes}
         self.refused: dict[str, str] = {}
-        """Lanes not served here, and why: their work is done with something else."""
-        self._in_doubt = False
-        """The store failed in the middle: what it had done by then is not known."""
+        """Lanes not served here, with the reason: the catalog was made with another model."""
+        self._uncertain = False
+        """The store failed during a call, so a claim may or may not have been committed."""
 
     def wake(self) -> None:
-        """There may be tasks now."""
+        """Look for tasks at the next turn."""
         self._ask_at = {lane: min(at, time.monotonic()) for lane, at in self._ask_at.items()}
 
-    def waiting(self) -> bool:
-        """Whether there is a batch in hand, or it is time to look for one."""
+    def has_work(self) -> bool:
+        """True if a batch is in hand or a lane is due to be asked."""
         return self._batch is not None or any(at <= time.monotonic() for at in self._ask_at.values())
 
     @property
-    def at_work(self) -> bool:
-        """Whether there is a batch in hand."""
+    def has_batch(self) -> bool:
+        """True if a batch is in hand."""
         return self._batch is not None
 
-    def step(self, around: Around) -> bool:
-        """One piece of the batch in hand, or of the lane that waited longest; False: no lane had anything."""
+    def run_piece(self, guard: ExecutionGuard) -> bool:
+        """Run one piece of the batch, or of the lane due longest. False: no lane had a task."""
         try:
-            self._clear_doubts()
-            return self._step(around)
+            self._recover()
+            return self._run_piece(guard)
         except StoreError:
-            self._in_doubt = True
+            self._uncertain = True
             raise
 
-    def _clear_doubts(self) -> None:
-        """Settle what was done, and give back what was claimed without our knowing: nobody else would."""
-        if self._in_doubt:
+    def _recover(self) -> None:
+        """Settle finished tasks, and release claims without a response: no other worker would."""
+        if self._uncertain:
             self._batch = None
             self._settle()
-            settle_dead(self._catalog, self._worker_id, lost=False)
-            self._in_doubt = False
+            settle_dead_tasks(self._catalog, self._worker_id, lost=False)
+            self._uncertain = False
 
-    def put_down(self) -> None:
-        """Settle what is done of the batch in hand and give back the rest: something long comes before it."""
+    def release_batch(self) -> None:
+        """Settle the finished tasks of the batch and release the rest, before something long runs."""
         batch, self._batch = self._batch, None
         if batch is None:
             return
@@ -123,32 +125,32 @@ class Lanes:
             self._unsettled += [outcomes.released(task) for task in batch.left]
             self._settle()
         except StoreError:
-            self._in_doubt = True
+            self._uncertain = True
             raise
 
-    def forget(self) -> None:
-        """Drop the batch in hand: it was given back in this worker's name."""
+    def drop_batch(self) -> None:
+        """Forget the batch: the supervisor released all tasks in this worker's name."""
         self._batch, self._unsettled = None, []
 
-    def _step(self, around: Around) -> bool:
+    def _run_piece(self, guard: ExecutionGuard) -> bool:
         if self._batch is not None:
-            self._run(self._batch, around)
+            self._run(self._batch, guard)
             return True
         now = time.monotonic()
         due = [
             lane for lane in sorted(self._ask_at, key=self._ask_at.__getitem__) if self._ask_at[lane] <= now
         ]
-        for lane in self._open(due, now):
+        for lane in self._with_tasks(due, now):
             tasks = self._claim(lane, now)
             if tasks:
                 self._ask_at[lane] = now
                 self._batch = TaskBatch(lane, tasks)
-                self._run(self._batch, around)
+                self._run(self._batch, guard)
                 return True
         return False
 
-    def _open(self, lanes: Sequence[Phase], now: float) -> list[Phase]:
-        """Those that have tasks. Reading disturbs nobody, and the model is not loaded for nothing."""
+    def _with_tasks(self, lanes: Sequence[Phase], now: float) -> list[Phase]:
+        """Select the lanes with tasks. Reading blocks no writer, and no model is loaded for an empty lane."""
         if not lanes:
             return []
         with self._catalog.snapshot() as snapshot:
@@ -159,64 +161,86 @@ class Lanes:
     def _claim(self, lane: Phase, now: float) -> list[Task]:
         self._ask_at[lane] = now + ASK_AGAIN_S
         try:
-            request = TaskRequest(lane, self._worker_id, AT_ONCE[lane], self._phases.fingerprint(lane))
+            request = TaskRequest(lane, self._worker_id, BATCH_LIMITS[lane], self._phases.fingerprint(lane))
             claimed = self._catalog.claim(request)
             self.refused.pop(lane_name(lane), None)
-            return still_wanted(self._queue, self._catalog, claimed)
+            return drop_unwanted(self._queue, self._catalog, claimed)
         except FingerprintMismatch as mismatch:
             self.refused[lane_name(lane)] = f"not served: {mismatch.message}"
             log.warning("lane %s is not served: %s %s", lane, mismatch.message, mismatch.remedy)
             self._ask_at[lane] = now + REFUSED_S
             return []
 
-    def _run(self, batch: TaskBatch, around: Around) -> None:
+    def _run(self, batch: TaskBatch, guard: ExecutionGuard) -> None:
         lane, started = batch.lane, time.monotonic()
-        size = max(int(PIECE_S / max(self._seconds_a_task[lane], 1e-6)), SMALLEST[lane])
+        size = max(int(PIECE_S / max(self._seconds_a_task[lane], 1e-6)), SMALLEST_PIECES[lane])
         tasks, batch.left = batch.left[:size], batch.left[size:]
-        number = self._slot.begin((ExecutingJob(f"{TASKS}:{lane}", 0, TIMEOUT_S),), started)
-        with around(number):
+        number = self._state.begin((ExecutingJob(f"{TASKS}:{lane}", 0, TIMEOUT_S),), started)
+        with guard(number):
             self._unsettled += self._phases.run(lane, tasks, embedding=Phase.VECTOR in self._ask_at)
-        # Done, whether the store takes it now or later.
-        self._slot.end(0)
-        took = (time.monotonic() - started) / len(tasks)
-        self._seconds_a_task[lane] += (took - self._seconds_a_task[lane]) * NEWEST_SHARE
+        # The tasks are done, whether the store takes the results now or later.
+        self._state.end(0)
+        seconds = (time.monotonic() - started) / len(tasks)
+        self._seconds_a_task[lane] += (seconds - self._seconds_a_task[lane]) * NEWEST_SHARE
         if not batch.left:
             self._batch = None
             self._settle()
-            self._teller.step()
+            self._notifier.process_outbox()
 
     def _settle(self) -> None:
         settled = self._catalog.settle(self._unsettled)
         self._unsettled = []
         refused = sum(status is None for status in settled)
         if refused:
-            self._slot.count_refused(refused)
-            log.warning("%d results came too late: the tasks were no longer ours", refused)
+            self._state.count_refused(refused)
+            log.warning("%d results came too late: the tasks had been taken from this worker", refused)
 
 
 def lane_name(lane: Phase) -> str:
-    """The lane as the reports of a worker name it."""
+    """Name of the lane in worker reports."""
     return f"lane {lane}"
 
 
-def still_wanted(queue: Queue, catalog: Catalog, tasks: list[Task]) -> list[Task]:
-    """Without the tasks of jobs that were cancelled, or ran out of time, while they waited for them: their
-    generation is dropped, and the tasks with it."""
+def drop_unwanted(queue: Queue, catalog: Catalog, tasks: list[Task]) -> list[Task]:
+    """Drop the generations of jobs cancelled or timed out meanwhile; return the other tasks."""
     unwanted: set[int] = set()
     for document_id, job_id in {(task.source.document_id, task.source.job_id) for task in tasks}:
         job = queue.get(job_id) if job_id is not None else None
-        if job is not None and _given_up(job) and catalog.drop(document_id, f"job {job_id} was {job.status}"):
+        if (
+            job is not None
+            and _was_given_up(job)
+            and catalog.drop(document_id, f"job {job_id} was {job.status}")
+        ):
             unwanted.add(document_id)
     return [task for task in tasks if task.source.document_id not in unwanted]
 
 
-def _given_up(job: Job) -> bool:
+def _was_given_up(job: Job) -> bool:
     return job.status is Status.CANCELLED or (job.status is Status.FAILED and job.error_code == TIMED_OUT)
 
 
-def settle_dead(catalog: Catalog, worker_id: str, *, lost: bool) -> int:
-    """End what a dead worker held: lost, if it was executing; else given back."""
+def settle_dead_tasks(catalog: Catalog, worker_id: str, *, lost: bool) -> int:
+    """Settle the tasks of a dead worker: lost if they were being executed, else released."""
     held = catalog.held(worker_id)
     if held:
         catalog.settle([outcomes.lost(claim) if lost else outcomes.released(claim) for claim in held])
     return len(held)
+
+
+def lanes_idle(queue: Queue, catalog: Catalog | None, lanes: Collection[Phase], *, takes_jobs: bool) -> bool:
+    """True if the lanes of this worker have nothing to claim, nothing running and nothing in back-off.
+
+    Jobs that wait for a document count as work, unless their document waits for a lane served elsewhere. Jobs
+    that are paused or scheduled for later do not count, nor do parents and lock waiters behind them.
+    """
+    with_tasks: set[Phase] = set()
+    if takes_jobs and queue.busy(documents=False):
+        return False
+    if catalog is not None:
+        with catalog.snapshot() as snapshot:
+            with_tasks = {lane for lane in Phase if snapshot.open_tasks(lane)}
+    if not with_tasks.isdisjoint(lanes):
+        return False
+    # Without a catalog the documents and all their lanes belong to another host.
+    documents_elsewhere = catalog is None or bool(with_tasks)
+    return not takes_jobs or not queue.busy(documents=not documents_elsewhere)

@@ -1,6 +1,6 @@
-"""A worker put together: from an assembly and an application's name to a supervisor that runs.
+"""Start of a worker: checks of the options, and the supervisor's options from an assembly.
 
-Children are new processes. They get the application's name, not the application, and load it again.
+Child processes get the name of the application, not the application, and load it again.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from penstock.errors import (
     StoreDenied,
 )
 from penstock.handlers.registry import Registry
-from penstock.log_output import log_to_stderr
 from penstock.pipeline.budget import MemoryShare
+from penstock.process_start import log_to_stderr
 from penstock.queue.protocol import Queue
 from penstock.store_url import StoreUrl
 
@@ -44,7 +44,7 @@ log = logging.getLogger("penstock.worker")
 
 
 class Worker:
-    """A worker that is ready to run: what it serves, where, and with how many processes."""
+    """A worker ready to run. ``serves``, ``where`` and ``processes`` are for its announcement."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Worker:
         settings = _common(assembly.settings, loaded.settings) if loaded else assembly.settings
         if settings.store.engine == "memory":
             raise InvalidSetting(
-                "memory:// lives in one process, a worker has several",
+                "a memory:// queue exists in one process only, a worker has several",
                 remedy="Use a sqlite:/// or jsonl:// store, or app.worker_thread() in a test.",
             )
         _refuse_outside("processes", processes, 1, MAX_PROCESSES)
@@ -78,26 +78,26 @@ class Worker:
         self._lanes = _checked_lanes(lanes)
         self._until_job = until_job
         self._start_method = start_method
-        # Told not to claim, it still keeps the queue healthy.
+        # With queue_enabled false the worker does only upkeep.
         self.processes = processes if settings.queue_enabled else 0
         self.where = settings.store.masked
         self.serves = _served(loaded, self._lanes)
 
     def with_stores(self) -> Worker:
-        """Return this worker; raise unless queue and catalog can be opened now."""
+        """Return this worker; raise when queue or catalog cannot be opened."""
         if self._has_documents():
             self._assembly.open_catalog().close()
         return self
 
-    def run(self, tell: Callable[[], object] = lambda: None) -> None:
-        """Until a signal asks it to stop, or (``until_idle``) nothing is left that could be done now.
+    def run(self, announce: Callable[[], object] = lambda: None) -> None:
+        """Work until a stop signal or, with ``until_idle``, until no job can run now.
 
-        ``tell`` is called once the store is open: what cannot be opened is not announced.
+        ``announce`` is called once the stores are open.
         """
         from penstock.worker.supervisor import Supervisor
 
         supervisor = Supervisor(self._options()) if self.processes or not self._until_idle else None
-        tell()
+        announce()
         if supervisor is not None:
             supervisor.run()
 
@@ -105,7 +105,7 @@ class Worker:
         from penstock.worker.supervisor import WorkerOptions
 
         assembly, settings = self._assembly, self._assembly.settings
-        housed = self._has_documents()
+        has_documents = self._has_documents()
         directory = _own_directory(settings)
         memory = MemoryShare.of(settings.file_memory_mb, self.processes, directory)
         level = logging.getLogger().getEffectiveLevel()
@@ -127,17 +127,19 @@ class Worker:
             shutdown_grace_s=self._grace,
             until_idle=self._until_idle,
             until_job=self._until_job,
-            open_catalog=assembly.open_catalog if housed else None,
-            shelf=assembly.vector_files,
-            open_documents=functools.partial(assembly.open_document_tools, memory=memory) if housed else None,
+            open_catalog=assembly.open_catalog if has_documents else None,
+            cache_directory=assembly.vector_files,
+            open_documents=functools.partial(assembly.open_document_tools, memory=memory)
+            if has_documents
+            else None,
             takes_jobs=JOBS in self._lanes,
-            lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS) if housed else (),
+            lanes=tuple(Phase(lane) for lane in self._lanes if lane != JOBS) if has_documents else (),
             one_host=needs_one_host(settings),
             start_method=self._start_method,
         )
 
     def _has_documents(self) -> bool:
-        """Whether it can serve them. An application's functions need no catalog and run on any host."""
+        """Tell whether documents can be served here. Functions need no catalog and run on any host."""
         with closing(self._assembly.open_queue()) as queue:
             try:
                 refuse_second_host(self._assembly.settings, queue)
@@ -150,10 +152,10 @@ class Worker:
 
 
 def worker_alive(settings: Settings, queue: Queue) -> bool:
-    """Whether a worker serves the store now: on this host by its lock, on others by what it last said."""
-    from penstock.worker.liveness_lock import anybody_alive
+    """Tell whether a worker is alive: on this host by its lock, on others by its last report."""
+    from penstock.worker.liveness_lock import any_worker_alive
 
-    if anybody_alive(_own_directory(settings)):
+    if any_worker_alive(_own_directory(settings)):
         return True
     here, now = socket.gethostname(), queue.now()
     return any(worker.host != here and worker.alive(now, settings.heartbeat_s) for worker in queue.workers())
@@ -171,7 +173,7 @@ def _served(app: FunctionJobs | None, lanes: Sequence[str]) -> list[str]:
     served = [] if lanes == (JOBS,) else ["documents"]
     if app is not None:
         served += [f"function {name}" for name in app.functions.names()]
-        served += [kind for kind in app.handlers().kinds() if kind != "function/run"]
+        served += [name for name in app.handlers().pairs() if name != "function/run"]
     return served
 
 
@@ -187,13 +189,13 @@ def _checked_lanes(lanes: Sequence[str]) -> tuple[str, ...]:
 
 
 def _common(given: Settings, own: Settings) -> Settings:
-    """The application says where its queue is; a command line that says otherwise is a mistake."""
+    """The application's settings; refuse a command line which names another queue."""
     for name, variable in (("url", "PENSTOCK_URL"), ("state_dir", "PENSTOCK_STATE")):
         if given.sources.get(name) == config.ARGUMENT and getattr(given, name) != getattr(own, name):
-            said = StoreUrl(str(getattr(own, name))).masked
+            own_value = StoreUrl(str(getattr(own, name))).masked
             raise InvalidSetting(
-                f"the application has {name} = {said}, not what was asked for",
-                remedy=f"Leave it out; an application that names no place of its own follows {variable}.",
+                f"the application has {name} = {own_value}, but the command line names another",
+                remedy=f"Leave out the option; an application without a URL of its own uses {variable}.",
             )
     return own
 
@@ -212,14 +214,14 @@ def _retention(settings: Settings) -> dict[str, timedelta]:
 
 
 def _own_directory(settings: Settings) -> Path:
-    """One for each store: a worker gives back what dead ones left, and knows only its own store."""
+    """The directory of a store's workers, where they find jobs of dead workers of the same store."""
     directory = (
         settings.state_dir / "workers" / hashlib.sha256(settings.store.resolved.encode()).hexdigest()[:12]
     )
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreDenied(f"{directory} cannot be made ({error.strerror})") from error
+        raise StoreDenied(f"the directory {directory} cannot be created ({error.strerror})") from error
     return directory
 
 

@@ -1,7 +1,8 @@
-"""A supervisor's life is a lock on its file, not a process number: a number is soon somebody else's.
+"""Liveness locks: a supervisor is alive while the lock on the supervisor's file is held.
 
-The file names the supervisor's children. Whoever can lock it knows that the supervisor is dead, reads which
-jobs its children were executing from their slots, and gives their claims back.
+A process id is no proof, since the kernel assigns it again. The file names the supervisor's children. A
+worker that can lock the file knows that the supervisor is dead. Then it kills the processes that the children
+left behind, reads from the shared states which jobs they were executing, and releases their claims.
 """
 
 from __future__ import annotations
@@ -9,91 +10,182 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import signal
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.catalog.protocol import Catalog
 from penstock.queue.protocol import Queue
-from penstock.worker import dead_workers, failed_files, process_groups
-from penstock.worker.lanes import settle_dead
+from penstock.worker import orphans
+from penstock.worker.lanes import settle_dead_tasks
 from penstock.worker.shared_state import SIZE, SharedState
 
 SUFFIX = ".worker"
 REWRITE_AT = 1_000
-"""Lines after which it is written anew, without the children that are gone."""
+"""Lines after which the file is rewritten without the children that have ended."""
+_PROC = Path("/proc")
 
 log = logging.getLogger("penstock.worker")
 
 
+class ProcessInfo(NamedTuple):
+    """A process as /proc shows it. ``started``: ticks since the boot."""
+
+    pid: int
+    group: int
+    session: int
+    started: int
+
+
+class GroupLeader(NamedTuple):
+    """The process of a child, as recorded by the supervisor, with session, boot and container.
+
+    The kernel does not assign a process id while a group has it. So a group with the id of a child is the
+    child's own, unless all of the group ended and the id was assigned again. The other fields rule that out.
+    """
+
+    pid: int
+    started: int
+    session: int
+    realm: str
+
+    @classmethod
+    def of(cls, pid: int) -> GroupLeader | None:
+        """Read the process from /proc; None where there is none."""
+        process, realm = _process(pid), _realm()
+        return cls(pid, process.started, process.session, realm) if process and realm else None
+
+    @classmethod
+    def parse(cls, fields: list[str]) -> GroupLeader | None:
+        """Read the text made by ``to_text``; None for incomplete text."""
+        try:
+            pid, started, session, realm = fields
+            return cls(int(pid), int(started), int(session), realm)
+        except ValueError:
+            return None
+
+    def to_text(self) -> str:
+        return " ".join(map(str, self))
+
+
+def kill_left_behind(leader: GroupLeader) -> int:
+    """Kill the remaining group of a dead supervisor's child; return the number of processes."""
+    if leader.pid <= 1 or leader.realm != _realm():
+        return 0
+    members = [process for process in _processes() if process.group == leader.pid]
+    if not members or not all(_is_of_group(process, leader) for process in members):
+        return 0
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader.pid, signal.SIGKILL)
+        return len(members)
+    return 0
+
+
+def _is_of_group(process: ProcessInfo, leader: GroupLeader) -> bool:
+    if process.pid == leader.pid:
+        return process.started == leader.started
+    # A process that got the id later most likely belongs to the session of another service or terminal.
+    return process.session == leader.session and process.started >= leader.started
+
+
+def _processes() -> Iterator[ProcessInfo]:
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit():
+            process = _process(int(entry.name))
+            if process is not None:
+                yield process
+
+
+def _process(pid: int) -> ProcessInfo | None:
+    try:
+        # The name, in parentheses, may contain blanks and parentheses, too.
+        fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        return None if fields[0] == "Z" else ProcessInfo(pid, int(fields[2]), int(fields[3]), int(fields[19]))
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _realm() -> str:
+    """Identify this boot and this container: elsewhere the same ids are other processes."""
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{(_PROC / 'self/ns/pid').stat().st_ino}"
+    except OSError:
+        return ""
+
+
 class LivenessLock:
+    """The lock of one supervisor, and the list of children."""
+
     def __init__(self, directory: Path, supervisor_id: str) -> None:
         self.path = directory / f"{supervisor_id}{SUFFIX}"
         self._children: dict[str, str] = {}
         self._written = 0
-        self._fd = self._made()
+        self._fd = self._create()
         _open.add(self)
 
-    def _made(self) -> int:
+    def _create(self) -> int:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Locked under another name first: nobody may see it unlocked while its owner lives.
-        young = self.path.with_suffix(".young")
-        fd = os.open(young, os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        # Locked under a temporary name first: a file visible without a lock means a dead supervisor.
+        temporary = self.path.with_suffix(".young")
+        fd = os.open(temporary, os.O_CREAT | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            young.rename(self.path)
+            temporary.rename(self.path)
         except BaseException:
             os.close(fd)
             raise
         return fd
 
-    def adopt(self, worker_id: str) -> None:
-        """Name a child before it can claim anything."""
-        there = self.path.exists()
-        if not there or self._written > REWRITE_AT:
-            if not there:
-                log.warning("%s was removed; it is made anew", self.path)
-            # The old one is locked until then: it may only have been moved, and come back.
-            anew = self._made()
-            self.let_go()
-            self._fd = anew
+    def add_child(self, worker_id: str) -> None:
+        """Name a child, before the child can claim anything."""
+        exists = self.path.exists()
+        if not exists or self._written > REWRITE_AT:
+            if not exists:
+                log.warning("%s was removed and is created again", self.path)
+            # The old file stays locked until then: it may have been moved only, and may come back.
+            created = self._create()
+            self.release()
+            self._fd = created
             self._written = 0
             self._write(self._children.values())
         self._write([worker_id])
         os.fsync(self._fd)
         self._children[worker_id] = worker_id
 
-    def identify(self, worker_id: str, pid: int) -> None:
-        """Say which process the child is, so that an heir can end what its functions started."""
-        leader = process_groups.GroupLeader.of(pid)
+    def record_process(self, worker_id: str, pid: int) -> None:
+        """Record the process of a child: another worker may have to kill processes started there."""
+        leader = GroupLeader.of(pid)
         if leader is not None:
-            line = self._children[worker_id] = f"{worker_id} {leader.written()}"
+            line = self._children[worker_id] = f"{worker_id} {leader.to_text()}"
             self._write([line])
 
-    def forget(self, worker_id: str) -> None:
-        """All that the child held is settled."""
+    def remove_child(self, worker_id: str) -> None:
+        """Forget a child after all jobs are settled."""
         self._children.pop(worker_id, None)
 
     def _write(self, lines: Iterable[str]) -> None:
         before = os.fstat(self._fd).st_size
-        whole = [f"{line}\n" for line in lines]
+        written_lines = [f"{line}\n" for line in lines]
         try:
-            os.write(self._fd, "".join(whole).encode())
+            os.write(self._fd, "".join(written_lines).encode())
         except OSError:
-            # Half a line would spoil the next one.
+            # Half a line would corrupt the next one.
             os.ftruncate(self._fd, before)
             raise
-        self._written += len(whole)
+        self._written += len(written_lines)
 
     def close(self, *, remove: bool = True) -> None:
-        """Kept, the file says that there are claims to give back."""
+        """Release the lock. A file left behind means unreleased claims."""
         if remove:
             with suppress(OSError):  # its directory may be gone
                 self.path.unlink()
-        self.let_go()
+        self.release()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -102,17 +194,17 @@ class LivenessLock:
 _open: weakref.WeakSet[LivenessLock] = weakref.WeakSet()
 
 
-def _let_go_of_all() -> None:
-    # A forked child shares the lock, and would keep its dead supervisor alive with it.
-    for life in list(_open):
-        life.let_go()
+def _release_all() -> None:
+    # A forked child shares the lock, and would make its dead supervisor look alive.
+    for lock in list(_open):
+        lock.release()
 
 
-os.register_at_fork(after_in_child=_let_go_of_all)
+os.register_at_fork(after_in_child=_release_all)
 
 
-def anybody_alive(directory: Path) -> bool:
-    """Whether a supervisor lives on this host that works on this directory's store."""
+def any_worker_alive(directory: Path) -> bool:
+    """True if a supervisor for the store of this directory runs on this host."""
     for path in directory.glob(f"*{SUFFIX}"):
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -127,21 +219,21 @@ def anybody_alive(directory: Path) -> bool:
     return False
 
 
-def slot_path(directory: Path, worker_id: str) -> Path:
-    return directory / f"{worker_id}.slot"
+def state_path(directory: Path, worker_id: str) -> Path:
+    return directory / f"{worker_id}.state"
 
 
 def release_dead(queue: Queue, directory: Path, catalog: Catalog | None = None) -> int:
-    """Give back what supervisors that died on this host left behind; answers how many jobs and tasks."""
+    """Release the claims of dead supervisors on this host; return the number of jobs and tasks."""
     released = 0
     for path, fd in _dead(directory):
         try:
             lines = [line.split() for line in _read(fd).splitlines()]
-            for leader in filter(None, (process_groups.GroupLeader.parse(line[1:]) for line in lines)):
-                if left := process_groups.kill_left_behind(leader):
-                    log.warning("killed %d processes that a dead worker's functions had started", left)
+            for leader in filter(None, (GroupLeader.parse(line[1:]) for line in lines)):
+                if left := kill_left_behind(leader):
+                    log.warning("killed %d processes started by functions of a dead worker", left)
             for worker_id in dict.fromkeys(line[0] for line in lines if line):
-                released += _release_child(queue, catalog, slot_path(directory, worker_id), worker_id)
+                released += _release_child(queue, catalog, state_path(directory, worker_id), worker_id)
             path.unlink(missing_ok=True)
         except OSError as error:
             _warn_once(path, error)
@@ -158,10 +250,10 @@ _warned: set[Path] = set()
 
 
 def _warn_once(path: Path, error: OSError) -> None:
-    """One file, of another user perhaps, must not keep this worker from its duties. Leases run out."""
+    """Warn of an unreadable file, of another user perhaps, and go on: leases end by themselves."""
     if path not in _warned:
         _warned.add(path)
-        log.warning("what became of %s cannot be told: %s", path, error)
+        log.warning("%s cannot be read, its jobs wait until their leases end: %s", path, error)
 
 
 def _size(path: Path) -> int | None:
@@ -171,27 +263,29 @@ def _size(path: Path) -> int | None:
         return None
 
 
-def _release_child(queue: Queue, catalog: Catalog | None, slot_file: Path, worker_id: str) -> int:
-    executing, results, run, parsed = None, [], None, None
-    if _size(slot_file) == SIZE:
-        slot = SharedState(slot_file)
-        if slot.known:
-            executing, results = slot.executing(), slot.results()
-            run = slot.file_run(executing.number) if executing is not None else None
-            parsed = failed_files.parsed_by(slot)
-        slot.close()
-    verdict = dead_workers.unless_executing(executing, run)
-    released = dead_workers.settle_dead(queue, worker_id, results, verdict, catalog=catalog, parsed=parsed)
+def _release_child(queue: Queue, catalog: Catalog | None, state_file: Path, worker_id: str) -> int:
+    executing, results, run, parsed_file = None, [], None, None
+    if _size(state_file) == SIZE:
+        state = SharedState(state_file)
+        if state.same_layout:
+            executing, results = state.executing(), state.results()
+            run = state.file_run(executing.number) if executing is not None else None
+            parsed_file = orphans.file_being_parsed(state)
+        state.close()
+    resolve = orphans.resolve_dead(executing, run)
+    released = orphans.settle_dead_jobs(
+        queue, worker_id, results, resolve, catalog=catalog, parsed_file=parsed_file
+    )
     if catalog is not None:
-        over_tasks = executing is not None and executing.over_tasks
-        released += settle_dead(catalog, worker_id, lost=over_tasks)
-    # Last: should the store be away, whoever tries again needs to know what was executing.
-    slot_file.unlink(missing_ok=True)
+        runs_tasks = executing is not None and executing.runs_tasks
+        released += settle_dead_tasks(catalog, worker_id, lost=runs_tasks)
+    # Removed last: during an outage of the store the next attempt needs it.
+    state_file.unlink(missing_ok=True)
     return released
 
 
 def _dead(directory: Path) -> Iterator[tuple[Path, int]]:
-    """The files of dead supervisors, locked: two heirs do not share one."""
+    """Lock and list the files of dead supervisors, each for one worker only."""
     for path in sorted(directory.glob(f"*{SUFFIX}")):
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -206,7 +300,7 @@ def _dead(directory: Path) -> Iterator[tuple[Path, int]]:
             os.close(fd)
             continue
         if os.fstat(fd).st_nlink == 0:
-            # Another heir was quicker.
+            # Another worker has released these claims.
             os.close(fd)
             continue
         yield path, fd

@@ -1,56 +1,239 @@
-"""Claims whose answer was lost on the way: the store has them, and nobody works on them.
+"""Orphaned claims: jobs held by a dead worker, or by a worker without its knowledge.
 
-A supervisor renews whatever its child holds, so that such a job would be in progress for ever.
+A job that was executing when its process died counts as lost; a job that was only claimed is released. A
+claim is also orphaned when the store committed it but the response never reached the worker.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection
+import random
+import signal
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+import msgspec
 
 from penstock import lifecycle
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import LedgerEntry, LedgerKind, Place
+from penstock.errors import ParserFailed
+from penstock.job import Job, JobQuery, Settlement, Status
+from penstock.payloads import normal_path
+from penstock.pipeline.budget import FileMark
 from penstock.queue.protocol import Queue
-from penstock.worker import dead_workers
-from penstock.worker.outbox import settle_all
-from penstock.worker.schedule import AWAY
+from penstock.worker import log_text
+from penstock.worker.outbox import OUTAGE, settle_all
+from penstock.worker.shared_state import Execution, FileRun, SharedState
 
-LASTS_S = 60.0
-"""A server that was cut off may still do what it was asked for, a while after this side has given up."""
+REMEDY = "Look at the file: it may be damaged or hostile. `penstock queue retry ID` tries once more."
+SUSPECT_FOR_S = 60.0
+"""A disconnected server may still commit a claim for a while after this side gave up."""
+PAGE = 1_000
+_CRASHES = {
+    int(number): number.name
+    for number in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
+}
+"""Signals that a process sends itself by a fault in native code; SIGKILL comes from outside."""
 
 log = logging.getLogger("penstock.worker")
 
 
+def all_jobs(queue: Queue, query: JobQuery) -> Iterator[Job]:
+    """Read all matching jobs page by page: no response grows with the queue."""
+    after: str | None = None
+    while True:
+        page = queue.find(msgspec.structs.replace(query, after=after, limit=PAGE))
+        yield from page
+        if len(page) < PAGE:
+            return
+        after = page[-1].queue_id
+
+
+class JobPages:
+    """Matching jobs, one page a call, in endless rounds: for duties with little time."""
+
+    def __init__(self, queue: Queue, query: JobQuery) -> None:
+        self._queue = queue
+        self._query = query
+        self._after: str | None = None
+
+    def next_page(self) -> tuple[list[Job], bool]:
+        """Return some jobs, and whether more follow in this round."""
+        page = self._queue.find(msgspec.structs.replace(self._query, after=self._after, limit=PAGE))
+        more = len(page) == PAGE
+        self._after = page[-1].queue_id if more else None
+        return page, more
+
+
+Resolve: TypeAlias = Callable[[Job], Settlement]
+
+
+def lost(job: Job) -> Settlement:
+    return lifecycle.lease_lost(job, jitter=random.uniform(-1, 1))
+
+
+def released(job: Job) -> Settlement:
+    return lifecycle.released(job, "its worker died")
+
+
+def held_by(queue: Queue, worker_id: str) -> list[Job]:
+    """Read all jobs leased to a worker from the store: a last claim may just have succeeded."""
+    query = JobQuery(statuses=frozenset({Status.IN_PROGRESS}), worker_id=worker_id)
+    return [job for job in all_jobs(queue, query) if job.lease_until is not None]
+
+
+def settle_dead_jobs(
+    queue: Queue,
+    worker_id: str,
+    results: list[Settlement],
+    resolve: Resolve,
+    *,
+    catalog: Catalog | None = None,
+    parsed_file: ParsedFile | None = None,
+) -> int:
+    """Settle everything a dead worker held, by saved results, else by ``resolve``; return the number.
+
+    ``catalog``: records files that fail this way; ``parsed_file``: the file the worker was parsing.
+    """
+    settle_all(queue, results)
+    held = held_by(queue, worker_id)
+    settlements = [resolve(job) for job in held]
+    record_failed_files(catalog, held, settlements, parsed_file)
+    if settlements:
+        queue.settle(settlements)
+    for job, settlement in zip(held, settlements, strict=True):
+        if settlement.what != "released":
+            values = (log_text.job_text(job), settlement.error_message, log_text.outcome_text(settlement))
+            log.warning("%s: %s; it %s", *values)
+    return len(settlements)
+
+
+def resolve_dead(executing: Execution | None, run: FileRun | None = None) -> Resolve:
+    """Rule for a child not killed by the supervisor. During parsing, only the job of the file is lost."""
+    mark = run.mark if run is not None else None
+    if executing is not None and mark is not None and mark.member < len(executing.members):
+        executing = executing._replace(members=(executing.members[mark.member],))
+    return lambda job: lost(job) if was_executing(job, executing) else released(job)
+
+
+def resolve_crashed(executing: Execution, run: FileRun | None, exitcode: int | None) -> Resolve:
+    """Rule for a child that ended by itself: a file that crashes its process gets one more try, alone.
+
+    Crashes of native code repeat, and every retry takes a process with it.
+    """
+    resolve, name = resolve_dead(executing, run), _CRASHES.get(-(exitcode or 0))
+    mark = run.mark if run is not None else None
+    if name is None or mark is None or mark.member >= len(executing.members):
+        return resolve
+    culprit = executing.members[mark.member].queue_id
+
+    def resolve_crash(job: Job) -> Settlement:
+        settlement = resolve(job)
+        if job.queue_id != culprit or not (job.lost_count or settlement.status is Status.FAILED):
+            return settlement
+        message = f"{ParserFailed.__name__}: the process that parsed the file crashed ({name})"
+        failed = lifecycle.failed(job, ParserFailed.code, message)
+        return msgspec.structs.replace(failed, lost_count=job.lost_count + 1)
+
+    return resolve_crash
+
+
+def was_executing(job: Job, executing: Execution | None) -> bool:
+    return executing is not None and any(
+        (job.queue_id, job.claim_number) == member[:2] for member in executing.members
+    )
+
+
+class ParsedFile(NamedTuple):
+    """The file being parsed at the end of a process, and the job of the file."""
+
+    queue_id: str
+    mark: FileMark
+
+
+def file_being_parsed(state: SharedState) -> ParsedFile | None:
+    """Read from the shared state of a dead process which file was being parsed."""
+    executing = state.executing()
+    run = state.file_run(executing.number) if executing is not None else None
+    if executing is None or run is None or run.mark is None or run.mark.member >= len(executing.members):
+        return None
+    return ParsedFile(executing.members[run.mark.member].queue_id, run.mark)
+
+
+def record_failed_files(
+    catalog: Catalog | None,
+    jobs: Sequence[Job],
+    settlements: Sequence[Settlement],
+    parsed_file: ParsedFile | None = None,
+) -> None:
+    """Write ledger entries for files of jobs failed by a kill, a timeout or a lost process.
+
+    A handler that fails writes its own entry. Without these entries ``why`` would not know the file, and the
+    next walk would read it again. Written before the settlements: after a crash in between, both are redone.
+    """
+    failed = [
+        _ledger_entry(job, settlement, parsed_file)
+        for job, settlement in zip(jobs, settlements, strict=True)
+        if settlement.status is Status.FAILED and job.item_type == "file" and job.op != "delete"
+    ]
+    if failed and catalog is not None:
+        catalog.note(failed)
+
+
+def _ledger_entry(job: Job, settlement: Settlement, parsed_file: ParsedFile | None) -> LedgerEntry:
+    mark = parsed_file.mark if parsed_file and parsed_file.queue_id == job.queue_id else None
+    return LedgerEntry(
+        place=Place(job.tenant_id, job.collection, job.branch),
+        path=normal_path(job.payload["file_path"]),
+        kind=LedgerKind.FAILED,
+        rule=settlement.error_code or "ERR_UNKNOWN",
+        cause=(settlement.error_message or "")[:1000],
+        remedy=REMEDY,
+        job_id=job.queue_id,
+        size=mark.size if mark is not None else None,
+        mtime_ns=mark.mtime_ns if mark is not None else None,
+        made_with=mark.made_with if mark is not None else None,
+    )
+
+
 class OrphanedClaims:
+    """Claims committed by the store, perhaps, although the response never reached this worker.
+
+    The supervisor renews every claim of its children, so such a job would stay in progress for ever.
+    """
+
     def __init__(self, queue: Queue, worker_id: str) -> None:
         self._queue = queue
         self._worker_id = worker_id
-        self._until = 0.0
-        self._look_at = math.inf
+        self._suspect_until = 0.0
+        self._check_at = math.inf
 
-    def arises(self, now: float) -> None:
-        """A claim failed, and may have happened."""
-        self._until = now + LASTS_S
-        self._look_at = now
+    def suspect(self, now: float) -> None:
+        """A claim failed and may have been committed all the same."""
+        self._suspect_until = now + SUSPECT_FOR_S
+        self._check_at = now
 
-    def clear_up(self, known: Collection[tuple[str, int]], now: float) -> None:
-        """Give back what is held and not among the ``known`` claims, id and claim number each: once now, and
-        once when nothing more can come of the question.
+    def release_unknown(self, known: Collection[tuple[str, int]], now: float) -> None:
+        """Release held claims other than the ``known`` ones (id and claim number): now, and once more later.
+
+        The second look comes when the server can no longer commit the claim.
         """
-        if now < self._look_at:
+        if now < self._check_at:
             return
         try:
-            self._give_back_all_but(known)
-        except AWAY as error:
-            # No reason to wait with what was claimed. The next claim looks again.
-            log.warning("the store is away: %s", error)
+            self._release_all_but(known)
+        except OUTAGE as error:
+            # No reason to hold up the jobs just claimed. The next claim tries again.
+            log.warning("the store is unavailable: %s", error)
         else:
-            self._look_at = self._until if now < self._until else math.inf
+            self._check_at = self._suspect_until if now < self._suspect_until else math.inf
 
-    def _give_back_all_but(self, known: Collection[tuple[str, int]]) -> None:
-        held = dead_workers.held_by(self._queue, self._worker_id)
+    def _release_all_but(self, known: Collection[tuple[str, int]]) -> None:
+        held = held_by(self._queue, self._worker_id)
         unknown = [job for job in held if (job.queue_id, job.claim_number) not in known]
-        reason = "the answer to its claim was lost"
+        reason = "the response to its claim was lost"
         settle_all(self._queue, [lifecycle.released(job, reason) for job in unknown])
         if unknown:
-            log.warning("gave back %d jobs: %s", len(unknown), reason)
+            log.warning("released %d jobs: %s", len(unknown), reason)

@@ -1,17 +1,22 @@
-"""Starts children, notices their deaths, and sees to it that the jobs they held go on."""
+"""The process pool: starts children, collects the dead and settles the jobs they held."""
 
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
+import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from multiprocessing import context, spawn, util
 from multiprocessing.connection import wait as wait_for_any
+from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -19,24 +24,65 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Phase
 from penstock.errors import DiskFull
 from penstock.handlers.registry import Registry
+from penstock.interpreter import inherited_path
 from penstock.pipeline.vectors.cache_directory import CacheDirectory
 from penstock.queue.protocol import Queue
-from penstock.worker import child, dead_workers
+from penstock.worker import child as child_process
+from penstock.worker import orphans
 from penstock.worker.child_handle import ChildHandle
-from penstock.worker.lanes import DocumentTools, settle_dead
-from penstock.worker.liveness_lock import LivenessLock, slot_path
+from penstock.worker.lanes import DocumentTools, settle_dead_tasks
+from penstock.worker.liveness_lock import LivenessLock, state_path
 from penstock.worker.shared_state import SharedState
-from penstock.worker.spawn import start_context
 
 CRASH_PAUSE_S = 0.2
 LONGEST_CRASH_PAUSE_S = 10.0
 FALSE_ALARM_S = 0.02
+_lock = threading.Lock()
 
 log = logging.getLogger("penstock.worker")
 
 
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Pass ``-P`` and the inherited path to interpreters started by ``multiprocessing`` in this block.
+
+    ``multiprocessing`` starts a child as ``python -c``, which puts the working directory in front of the
+    import path until the child has received its parent's path. The same holds for its resource tracker. The
+    variable PYTHONSAFEPATH is no substitute: ``-E`` ignores it, and processes of a job would inherit it.
+    """
+    flags, data = "_args_from_interpreter_flags", "get_preparation_data"
+    with _lock:
+        given_flags, given_data = getattr(util, flags), getattr(spawn, data)
+        more = [] if sys.flags.safe_path else ["-P"]
+        setattr(util, flags, lambda: [*given_flags(), *more])
+        setattr(spawn, data, lambda name: given_data(name) | {"sys_path": inherited_path()})
+        try:
+            yield
+        finally:
+            setattr(util, flags, given_flags)
+            setattr(spawn, data, given_data)
+
+
+class SafeProcess(context.SpawnProcess):
+    """A spawned process with a safe import path."""
+
+    @staticmethod
+    def _Popen(process_obj: BaseProcess) -> Any:  # noqa: N802 - its name in the library
+        with _safe_path():
+            return context.SpawnProcess._Popen(process_obj)
+
+
+class _SafeSpawn(context.SpawnContext):
+    Process = SafeProcess
+
+
+def start_context(method: str) -> BaseContext:
+    """The ``multiprocessing`` context for ``spawn`` or ``fork``. A forked child keeps the parent's path."""
+    return _SafeSpawn() if method == "spawn" else multiprocessing.get_context(method)
+
+
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker runs. ``open_queue`` and ``registry`` are called again in every child."""
+    """Options of a worker. ``open_queue`` and ``registry`` are called again in every child."""
 
     open_queue: Callable[[], Queue]
     registry: Callable[[], Registry]
@@ -52,9 +98,9 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: float = 10.0
     shutdown_grace_s: float = 30.0
     silence_s: float = 30.0
-    """A child without a job that shows no sign of life for so long hangs."""
+    """A child without a job and without a heartbeat for this long counts as hung."""
     leaving_s: float = 10.0
-    """How long a child may take to end, once all its jobs are settled."""
+    """Time for a child to exit after all its jobs are settled."""
     until_idle: bool = False
     until_job: str | None = None
     recycle_after: int | None = None
@@ -62,177 +108,181 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     start_method: str = "spawn"
     open_catalog: Callable[[], Catalog] | None = None
     open_documents: Callable[[Registry], DocumentTools] | None = None
-    shelf: CacheDirectory | None = None
+    cache_directory: CacheDirectory | None = None
     takes_jobs: bool = True
     lanes: tuple[Phase, ...] = ()
     one_host: bool = False
-    """The catalog is a file of this host, the queue is not."""
+    """The catalog is a file of this host, but the queue is not."""
 
 
 class ExitCounts(msgspec.Struct):
-    """What became of the children so far; those that live count for themselves."""
+    """Totals of the children already ended. Living children have their own counts."""
 
     executed: int = 0
     refused: int = 0
     deaths: int = 0
-    stillborn: int = 0
-    """Children in a row that died before they had done anything."""
+    failed_starts: int = 0
+    """Children in a row that died before they ran a job."""
     last_death: str | None = None
 
 
 class ProcessPool:
-    def __init__(self, queue: Queue, catalog: Catalog | None, terms: WorkerOptions, name: str) -> None:
+    """The children of one supervisor."""
+
+    def __init__(self, queue: Queue, catalog: Catalog | None, options: WorkerOptions, name: str) -> None:
         self._queue = queue
         self._catalog = catalog
-        self._terms = terms
+        self._options = options
         self._name = name
-        self._context = start_context(terms.start_method)
-        self._life = LivenessLock(terms.directory, name)
-        self._unsettled: list[tuple[ChildHandle, dead_workers.Verdict]] = []
-        self._home = Path("/")
+        self._context = start_context(options.start_method)
+        self._liveness = LivenessLock(options.directory, name)
+        self._unsettled: list[tuple[ChildHandle, orphans.Resolve]] = []
+        self._start_directory = Path("/")
         with suppress(FileNotFoundError):
-            self._home = Path.cwd()
-        self._born = 0
+            self._start_directory = Path.cwd()
+        self._spawned = 0
         self._start_at = 0.0
         self.lock = threading.Lock()
-        """Held by whoever changes the wards, reaps them or signals them: a number is theirs until reaped."""
-        self.wards: list[ChildHandle] = []
-        self.tally = ExitCounts()
+        """Held while children are added, collected or signalled: a process id is valid until collected."""
+        self.children: list[ChildHandle] = []
+        self.exit_counts = ExitCounts()
 
-    def fill_up(self, now: float) -> None:
-        while len(self.wards) < self._terms.processes and now >= self._start_at:
+    def fill(self, now: float) -> None:
+        while len(self.children) < self._options.processes and now >= self._start_at:
             with self.lock:
                 try:
-                    self.wards.append(self._bear())
+                    self.children.append(self._spawn())
                 except (OSError, DiskFull) as error:
-                    # No room, no memory, no more processes: that may pass, and others are at work.
-                    self._could_not_start(error)
+                    # No disk space, memory or process left: that may pass, and the other children go on.
+                    self._record_failed_start(error)
                     return
 
-    def _could_not_start(self, error: OSError | DiskFull) -> None:
-        self.tally.last_death = f"could not be started: {error}"
-        log.warning("a process %s", self.tally.last_death)
-        self._pause_starts(stillborn=True)
+    def _record_failed_start(self, error: OSError | DiskFull) -> None:
+        self.exit_counts.last_death = f"could not be started: {error}"
+        log.warning("a process %s", self.exit_counts.last_death)
+        self._pause_starts(failed=True)
 
-    def _bear(self) -> ChildHandle:
-        self._stand_somewhere()
-        self._born += 1
-        worker_id = f"{self._name}-{self._born}"
-        self._life.adopt(worker_id)
-        slot = SharedState.create(slot_path(self._terms.directory, worker_id))
+    def _spawn(self) -> ChildHandle:
+        self._ensure_working_directory()
+        self._spawned += 1
+        worker_id = f"{self._name}-{self._spawned}"
+        self._liveness.add_child(worker_id)
+        state = SharedState.create(state_path(self._options.directory, worker_id))
         try:
-            process = self._start(worker_id, slot)
+            process = self._start(worker_id, state)
         except BaseException:
-            slot.close(remove=True)
+            state.close(remove=True)
             raise
-        ward = ChildHandle(worker_id, slot, process)
-        with suppress(OSError):  # without it, it is only harder to clean up after us
-            self._life.identify(worker_id, ward.pid)
-        return ward
+        child = ChildHandle(worker_id, state, process)
+        with suppress(OSError):  # only the clean-up after a crash of this supervisor needs it
+            self._liveness.record_process(worker_id, child.pid)
+        return child
 
-    def _start(self, worker_id: str, slot: SharedState) -> BaseProcess:
-        terms = child.ChildOptions(
+    def _start(self, worker_id: str, state: SharedState) -> BaseProcess:
+        options = child_process.ChildOptions(
             worker_id=worker_id,
-            slot_path=str(slot.path),
+            state_path=str(state.path),
             parent_pid=os.getpid(),
-            lease=self._terms.lease,
-            lease_by_type=self._terms.lease_by_type,
-            poll_s=self._terms.poll_s,
-            recycle_after=self._terms.recycle_after,
-            recycle_growth_mb=self._terms.recycle_growth_mb,
-            takes_jobs=self._terms.takes_jobs,
-            lanes=self._terms.lanes,
+            lease=self._options.lease,
+            lease_by_type=self._options.lease_by_type,
+            poll_s=self._options.poll_s,
+            recycle_after=self._options.recycle_after,
+            recycle_growth_mb=self._options.recycle_growth_mb,
+            takes_jobs=self._options.takes_jobs,
+            lanes=self._options.lanes,
         )
         process: BaseProcess = self._context.Process(  # type: ignore[attr-defined]
-            target=child.main,
-            args=(terms, self._terms.open_queue, self._terms.registry, self._terms.open_documents),
+            target=child_process.main,
+            args=(options, self._options.open_queue, self._options.registry, self._options.open_documents),
         )
         process.start()
         return process
 
-    def _stand_somewhere(self) -> None:
-        """A new process is told where its parent stands; in a directory that was removed nobody can say."""
+    def _ensure_working_directory(self) -> None:
+        """Leave a removed working directory: a new process reads the parent's, and would fail."""
         try:
             Path.cwd()
         except FileNotFoundError:
             log.warning("the directory this worker was started in is gone")
-            os.chdir(self._home if self._home.is_dir() else "/")
+            os.chdir(self._start_directory if self._start_directory.is_dir() else "/")
 
     def wait(self, seconds: float) -> None:
-        """Sleep, but not longer than until the next death."""
-        if not self.wards:
+        """Sleep, but not beyond the next death of a child."""
+        if not self.children:
             time.sleep(seconds)
             return
-        told = wait_for_any([ward.process.sentinel for ward in self.wards], seconds)
+        ready = wait_for_any([child.process.sentinel for child in self.children], seconds)
         with self.lock:
-            lives = any(ward.process.is_alive() for ward in self.wards if ward.process.sentinel in told)
-        if lives:
-            # It closed the descriptor that tells of its death, and would be told of without end.
+            alive = any(
+                child.process.is_alive() for child in self.children if child.process.sentinel in ready
+            )
+        if alive:
+            # A living child closed its sentinel, which would be reported without end.
             time.sleep(FALSE_ALARM_S)
 
-    def bury(self) -> None:
+    def collect_dead(self) -> None:
         with self.lock:
-            for ward in [ward for ward in self.wards if not ward.process.is_alive()]:
-                self.wards.remove(ward)
-                self._unsettled.append((ward, ward.bury()))
-                self._count(ward)
+            for child in [child for child in self.children if not child.process.is_alive()]:
+                self.children.remove(child)
+                self._unsettled.append((child, child.collect()))
+                self._count_exit(child)
 
     @property
     def unsettled(self) -> bool:
         return bool(self._unsettled)
 
-    def settle(self) -> None:
-        """End what the dead held. A store that is away is asked again; until then nothing is forgotten."""
+    def settle_dead(self) -> None:
+        """Settle the jobs of dead children. During an outage of the store they are kept for the next call."""
         while self._unsettled:
-            ward, verdict = self._unsettled[0]
-            held = dead_workers.settle_dead(
+            child, resolve = self._unsettled[0]
+            held = orphans.settle_dead_jobs(
                 self._queue,
-                ward.worker_id,
-                ward.slot.results(),
-                verdict,
+                child.worker_id,
+                child.state.results(),
+                resolve,
                 catalog=self._catalog,
-                parsed=ward.parsed,
+                parsed_file=child.parsed_file,
             )
             if self._catalog is not None:
-                held += settle_dead(self._catalog, ward.worker_id, lost=ward.lost_tasks)
-            if held and ward.process.exitcode:
-                log.warning("%d jobs of a dead process were settled", held)
-            ward.slot.close(remove=True)
-            self._life.forget(ward.worker_id)
+                held += settle_dead_tasks(self._catalog, child.worker_id, lost=child.lost_tasks)
+            if held and child.process.exitcode:
+                log.warning("settled %d jobs of a dead process", held)
+            child.state.close(remove=True)
+            self._liveness.remove_child(child.worker_id)
             del self._unsettled[0]
 
-    def _count(self, ward: ChildHandle) -> None:
-        tally, slot = self.tally, ward.slot
-        tally.executed += slot.executed
-        tally.refused += slot.refused
-        if not ward.process.exitcode or ward.stopped:
-            tally.stillborn = 0
+    def _count_exit(self, child: ChildHandle) -> None:
+        counts, state = self.exit_counts, child.state
+        counts.executed += state.executed
+        counts.refused += state.refused
+        if not child.process.exitcode or child.stopped:
+            counts.failed_starts = 0
             return
-        tally.deaths += 1
-        tally.last_death = ward.notes().get("died") or ward.fault or _exit_reason(ward.process.exitcode)
-        log.warning("process %s died: %s", ward.worker_id, tally.last_death)
-        unused = slot.executed == 0 and ward.executing is None
-        # Killed later than at its start it says nothing about the next one.
-        self._pause_starts(stillborn=unused and (not slot.ready or ward.process.exitcode > 0))
+        counts.deaths += 1
+        counts.last_death = child.message().get("died") or child.fault or _exit_reason(child.process.exitcode)
+        log.warning("process %s died: %s", child.worker_id, counts.last_death)
+        unused = state.executed == 0 and child.executing is None
+        # A child killed after its start says nothing about the next one.
+        self._pause_starts(failed=unused and (not state.ready or child.process.exitcode > 0))
 
-    def _pause_starts(self, *, stillborn: bool) -> None:
-        """A child that dies before it did anything may do so for ever; do not spend the machine on it."""
-        self.tally.stillborn = self.tally.stillborn + 1 if stillborn else 0
-        if self.tally.stillborn:
-            pause = min(CRASH_PAUSE_S * 2 ** min(self.tally.stillborn, 10), LONGEST_CRASH_PAUSE_S)
+    def _pause_starts(self, *, failed: bool) -> None:
+        """Delay the next start after failed ones: the cause may last for ever."""
+        self.exit_counts.failed_starts = self.exit_counts.failed_starts + 1 if failed else 0
+        if self.exit_counts.failed_starts:
+            pause = min(CRASH_PAUSE_S * 2 ** min(self.exit_counts.failed_starts, 10), LONGEST_CRASH_PAUSE_S)
             self._start_at = time.monotonic() + pause
 
-    def dismiss(self) -> None:
-        """No more waiting: kill what lives."""
-        for ward in self.wards:
-            ward.dismiss()
-        for ward in self.wards:
-            ward.process.join()
-        self.bury()
+    def terminate_all(self) -> None:
+        """Kill all living children."""
+        for child in self.children:
+            child.terminate()
+        for child in self.children:
+            child.process.join()
+        self.collect_dead()
 
     def close(self) -> None:
-        """With jobs still unsettled, the next worker on this host finds the file and does it."""
-        self._life.close(remove=not self._unsettled)
+        """Release the liveness lock. With unsettled jobs the file stays, for the next worker on this host."""
+        self._liveness.close(remove=not self._unsettled)
 
 
 def _exit_reason(code: int) -> str:

@@ -1,165 +1,333 @@
-"""What keeps a child whole whatever a handler does to its process: signals, forks, directories, stdin."""
+"""The state of a child process, protected from handlers: signals, forks, directories, streams, globals.
+
+An application sets up its process when its module is imported; ``ProcessState`` records the result. Changes
+made by a function last as long as its job. A change that cannot be undone ends the process.
+"""
 
 from __future__ import annotations
 
+import _locale
 import _signal  # type: ignore[import-not-found]  # without the enums that signal makes
+import builtins
 import ctypes
+import gc
+import logging
 import os
+import random
+import resource
 import select
 import signal
+import socket
+import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, cast
 
-from penstock.worker.process_state import ProcessState
 from penstock.worker.shared_state import SharedState
 
-# Bound here, out of reach of handlers that replace them in their module and forget to put them back.
+_SIGNALS = tuple(number for number in range(1, 32) if number not in (signal.SIGKILL, signal.SIGSTOP))
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+_LIMITS = tuple(
+    getattr(resource, name)
+    for name in ("RLIMIT_AS", "RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_STACK")
+)
+_OWN = (os.getpid, time.monotonic, time.sleep)
+"""Functions that the worker calls between two jobs, and that handlers sometimes replace."""
+_REPLACED: tuple[tuple[Any, str], ...] = (
+    (os, "_exit environ fstat getcwd getppid kill stat"),
+    (time, "clock_gettime perf_counter process_time time time_ns"),
+    (signal, "setitimer signal"),
+    (builtins, "__import__ open print"),
+    (random, "random uniform"),
+    (socket, "create_connection getaddrinfo socket"),
+    (subprocess, "Popen"),
+)
+"""Attributes that handlers sometimes replace in their module, and that other code relies on."""
+
+# Bound here: a handler may have replaced them in their modules.
+_getsignal, _sigmask = _signal.getsignal, _signal.pthread_sigmask
+_umask, _environ = os.umask, cast("Any", os.environ)
+_set_handler, _set_timer = signal.signal, _signal.setitimer
+_limit, _set_limit = resource.getrlimit, resource.setrlimit
+
+
+def _set_collection(enabled: bool) -> None:
+    (gc.enable if enabled else gc.disable)()
+
+
+_VALUES: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
+    (socket.getdefaulttimeout, socket.setdefaulttimeout),
+    (sys.getrecursionlimit, sys.setrecursionlimit),
+    (sys.getswitchinterval, sys.setswitchinterval),
+    (sys.gettrace, sys.settrace),
+    (sys.getprofile, sys.setprofile),
+    (gc.isenabled, _set_collection),
+    (lambda: logging.root.level, logging.root.setLevel),
+    (lambda: logging.root.manager.disable, logging.disable),
+    (partial(os.getpriority, os.PRIO_PROCESS, 0), partial(os.setpriority, os.PRIO_PROCESS, 0)),
+)
+"""Pairs of a getter and a setter."""
+
+
+class ProcessState:
+    """The recorded state of the process after the application was loaded."""
+
+    def __init__(self) -> None:
+        self._replaced = _attributes(_REPLACED)
+        self._mask = _umask(0o077)
+        _umask(self._mask)
+        self._handlers = [(number, _getsignal(number)) for number in _SIGNALS]
+        self._blocked = _sigmask(signal.SIG_BLOCK, ())
+        self._variables = dict(_environ._data)
+        self._lists = [(owner, list(owner)) for owner in _lists()]
+        self._locale = _locale.setlocale(_locale.LC_ALL, None)
+        self._limits = [(which, _limit(which)) for which in _LIMITS]
+        self._values = [(read, write, read()) for read, write in _VALUES]
+        self._decimal = _decimal_context()
+
+    def restore(self) -> str | None:
+        """Undo changes; return the reason to end this process where a change cannot be undone."""
+        try:
+            self._restore_interpreter()
+            self._restore_signals()
+            _umask(self._mask)
+            if _locale.setlocale(_locale.LC_ALL, None) != self._locale:
+                _locale.setlocale(_locale.LC_ALL, self._locale)
+            for which, limits in self._limits:
+                if _limit(which) != limits:
+                    _set_limit(which, limits)
+        except Exception as error:  # noqa: BLE001 - whatever a handler did, a new process is clean
+            return f"its state cannot be restored ({type(error).__name__})"
+        return None
+
+    def restore_own(self) -> None:
+        """Restore the functions needed by the worker itself; called after every job."""
+        if (os.getpid, time.monotonic, time.sleep) != _OWN:
+            os.getpid, time.monotonic, time.sleep = _OWN
+
+    def _restore_interpreter(self) -> None:
+        self.restore_own()
+        for owner, name, value in self._replaced:
+            if owner.get(name) is not value:
+                owner[name] = value
+        if _environ._data != self._variables:
+            self._restore_environment()
+        for found, (recorded, values) in zip(_lists(), self._lists, strict=True):
+            if found is not recorded or found != values:
+                self._restore_lists()
+                break
+        for read, write, value in self._values:
+            if read() != value:
+                write(value)
+        if self._decimal is not None:
+            sys.modules["decimal"].setcontext(self._decimal.copy())
+
+    def _restore_environment(self) -> None:
+        for name in _environ._data.keys() - self._variables.keys():
+            del _environ[os.fsdecode(name)]
+        for name, value in self._variables.items():
+            if _environ._data.get(name) != value:
+                _environ[os.fsdecode(name)] = os.fsdecode(value)
+        time.tzset()
+
+    def _restore_lists(self) -> None:
+        (sys.path, path), (sys.meta_path, finders), (filters, shown), (handlers, written) = self._lists
+        sys.path[:], sys.meta_path[:] = path, finders
+        warnings.filters = filters
+        filters[:], handlers[:] = shown, written
+        logging.root.handlers = handlers
+        warnings._filters_mutated()  # type: ignore[attr-defined]
+
+    def _restore_signals(self) -> None:
+        for timer in _TIMERS:
+            # A timer left running would kill the process of the next job.
+            _set_timer(timer, 0)
+        for number, handler in self._handlers:
+            if _getsignal(number) != handler:
+                _set_handler(number, handler)
+        if _sigmask(signal.SIG_BLOCK, ()) != self._blocked:
+            _sigmask(signal.SIG_SETMASK, self._blocked)
+
+
+def _attributes(places: tuple[tuple[Any, str], ...]) -> list[tuple[dict[str, Any], str, Any]]:
+    return [(vars(owner), name, vars(owner)[name]) for owner, names in places for name in names.split()]
+
+
+def _lists() -> tuple[list[Any], ...]:
+    return sys.path, sys.meta_path, cast("list[Any]", warnings.filters), logging.root.handlers
+
+
+def _decimal_context() -> Any:
+    """The decimal context shared by all jobs; before ``decimal`` is loaded, each job makes one."""
+    loaded = sys.modules.get("decimal")
+    return loaded.getcontext().copy() if loaded is not None else None
+
+
+# Bound here, out of reach of handlers that replace them in their module and do not restore them.
 _getpid, _getppid, _exit = os.getpid, os.getppid, os._exit
 _fstat, _fchdir = os.fstat, os.fchdir
-_setitimer, _getsignal = _signal.setitimer, _signal.getsignal
 _PR_SET_PDEATHSIG = 1
-_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 
 class Stopped(BaseException):
-    """The supervisor stops this execution, and says what becomes of its jobs. Not an error: nobody's."""
+    """Raised in a handler when the supervisor stops the execution; the supervisor settles the jobs."""
 
 
 class ProcessGuard:
-    def __init__(self, slot: SharedState, parent_pid: int) -> None:
-        self._slot = slot
+    """Keeps the process usable after each handler, and ends the process with the supervisor."""
+
+    def __init__(self, state: SharedState, parent_pid: int) -> None:
+        self._state = state
         self._parent_pid = parent_pid
         self._pid = os.getpid()
-        # Held open, it can be returned to whatever became of its name.
-        self._home = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._home_is = _identity(os.fstat(self._home))
+        # Kept open, so that the process can return to the directory even after a rename.
+        self._directory = os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._directory_identity = _identity(os.fstat(self._directory))
         self._number = 0
         self._stopped = False
-        self._listener = self._heard
+        self._sigterm_handler = self._on_sigterm
         self._streams: dict[int, Any] = {}
-        self._state: ProcessState | None = None
+        self._recorded: ProcessState | None = None
         self._outputs = select.poll()
         for fd in (1, 2):
             self._outputs.register(fd, 0)
-        self.asked_to_leave = False
-        self.robbed = False
-        """A handler closed the descriptors of this process; the store's are among them."""
+        self.exit_requested = False
+        self.descriptors_lost = False
+        """A handler closed descriptors of this process, which may include the store's."""
 
-    def settle_in(self) -> None:
-        """Make this process the child of its supervisor and nobody else's."""
+    def set_up(self) -> None:
+        """Give this process a group and signal handlers, and tie its life to the supervisor's."""
         if os.getpid() != os.getpgrp():
-            # What a handler starts belongs to its group, and goes when the child goes.
+            # Processes that a handler starts belong to this group and are killed with it.
             os.setpgid(0, 0)
         if sys.platform.startswith("linux"):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        self.leave_with_parent()
-        # The supervisor decides when to stop; a terminal's Ctrl-C, or its end, may reach everybody.
-        self._listen()
-        os.register_at_fork(after_in_child=_forget_signals)
-        self._mend_stdin()
-        self.mend_output()
+        self.exit_with_parent()
+        # The supervisor decides when to stop; a Ctrl-C of the terminal, or its end, reaches all processes.
+        self._install_handlers()
+        os.register_at_fork(after_in_child=_reset_signals)
+        self._repair_stdin()
+        self.repair_output()
 
-    def take_stock(self) -> None:
-        """Remember what this process is like and prints to, once the application is loaded."""
+    def record_state(self) -> None:
+        """Record state and output streams of this process, once the application is loaded."""
         self._streams = {1: sys.stdout, 2: sys.stderr}
-        self._mend_streams()
-        self._state = ProcessState()
+        self._repair_streams()
+        self._recorded = ProcessState()
 
     def restore(self) -> str | None:
-        """Make the process fit for another function; the reason to end it where that is not possible."""
-        return self._state.restore() if self._state is not None else None
+        """Restore the process for another function; return the reason to end the process where impossible."""
+        return self._recorded.restore() if self._recorded is not None else None
 
-    def _listen(self) -> None:
+    def _install_handlers(self) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, self._listener)
+        signal.signal(signal.SIGTERM, self._sigterm_handler)
 
-    def leave_with_parent(self) -> None:
+    def exit_with_parent(self) -> None:
         if _getppid() != self._parent_pid:
             _exit(1)
 
-    def _heard(self, _number: int, _frame: object) -> None:
-        """The supervisor's SIGTERM is for one execution; anybody else's asks the whole child to finish."""
-        if self._number and self._slot.condemned(self._number):
+    def _on_sigterm(self, _number: int, _frame: object) -> None:
+        """Stop the execution on the supervisor's request; any other SIGTERM asks the child to finish."""
+        if self._number and self._state.being_killed(self._number):
             self._stopped = True
             raise Stopped
-        self.asked_to_leave = True
+        self.exit_requested = True
 
     @contextmanager
-    def around(self, number: int) -> Iterator[None]:
-        """A handler runs in here: it can be stopped, and what it did to the process is mended after it."""
+    def execution(self, number: int) -> Iterator[None]:
+        """Run a handler in this block: the supervisor can stop it, and changes to the process are undone."""
         try:
             self._number = number
             yield
         finally:
             self._number = 0
             if _getpid() != self._pid:
-                # The handler forked and both came back. One of them must not go on claiming.
+                # The handler forked and both processes returned. Only one may go on claiming.
                 _exit(0)
-            self._mend()
+            self._repair()
         if self._stopped:
-            # The handler swallowed it; it does not get to say how the job ended.
+            # The handler caught the exception. The supervisor still decides how the job ends.
             raise Stopped
 
-    def intact(self) -> bool:
-        """Whether the descriptors are still those of this process: one of them stands for all."""
+    def descriptors_intact(self) -> bool:
+        """True if the descriptors still belong to this process; one of them is checked for all."""
         try:
-            return _identity(_fstat(self._home)) == self._home_is
+            return _identity(_fstat(self._directory)) == self._directory_identity
         except OSError:
             return False
 
-    def _mend(self) -> None:
-        if self._state is not None:
-            self._state.restore_own()
-        if not self.intact():
-            self.robbed = True
+    def _repair(self) -> None:
+        if self._recorded is not None:
+            self._recorded.restore_own()
+        if not self.descriptors_intact():
+            self.descriptors_lost = True
             return
         for timer in _TIMERS:
-            # Left running, it would kill the next job's process.
-            _setitimer(timer, 0)
-        listening = _getsignal(signal.SIGTERM) is self._listener
+            # A timer left running would kill the process of the next job.
+            _set_timer(timer, 0)
+        listening = _getsignal(signal.SIGTERM) is self._sigterm_handler
         if not listening or _getsignal(signal.SIGINT) != signal.SIG_IGN:
-            self._listen()
-        # Without a look at where it stands: that costs more.
-        _fchdir(self._home)
+            self._install_handlers()
+        # Always: finding out where the process stands costs more.
+        _fchdir(self._directory)
         if sys.stdin is None or sys.stdin.closed:
-            self._mend_stdin()
+            self._repair_stdin()
         out, err = self._streams[1], self._streams[2]
         if sys.stdout is not out or sys.stderr is not err or out.closed or err.closed:
-            self._mend_streams()
+            self._repair_streams()
 
-    def _mend_stdin(self) -> None:
-        _lead_nowhere(0, os.O_RDONLY)
+    def _repair_stdin(self) -> None:
+        _redirect_to_null(0, os.O_RDONLY)
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for the life of the process
 
-    def mend_output(self) -> None:
-        """Where nobody reads any more, or what was closed: printing must not fail a job, nor hit a file that
-        was given the number.
+    def repair_output(self) -> None:
+        """Redirect closed output and pipes without a reader to /dev/null: printing must not fail a job.
+
+        Without this, a file that got the free descriptor would receive the output.
         """
         for fd, _ in self._outputs.poll(0):
-            _lead_nowhere(fd, os.O_WRONLY)
+            _redirect_to_null(fd, os.O_WRONLY)
 
-    def _mend_streams(self) -> None:
-        self.mend_output()
+    def _repair_streams(self) -> None:
+        self.repair_output()
         for fd, stream in self._streams.items():
             if getattr(stream, "closed", True):
                 self._streams[fd] = open(fd, "w", errors="backslashreplace", closefd=False)  # noqa: SIM115
         sys.stdout, sys.stderr = self._streams[1], self._streams[2]
 
 
-def _lead_nowhere(fd: int, flags: int) -> None:
-    nowhere = os.open(os.devnull, flags)
-    if nowhere != fd:
-        os.dup2(nowhere, fd)
-        os.close(nowhere)
+def _redirect_to_null(fd: int, flags: int) -> None:
+    null = os.open(os.devnull, flags)
+    if null != fd:
+        os.dup2(null, fd)
+        os.close(null)
 
 
 def _identity(file: os.stat_result) -> tuple[int, int]:
     return file.st_dev, file.st_ino
 
 
-def _forget_signals() -> None:
-    # Whoever sends SIGTERM to a process that a handler forked means to end it.
+def _reset_signals() -> None:
+    # A SIGTERM to a process that a handler forked is meant to end it.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def end_process(state: SharedState, code: int) -> None:
+    """Exit at once. Returning from ``main`` would wait for threads left running by a handler."""
+    try:
+        # From now on the supervisor waits only briefly: a full pipe, or a lock that is never released, would
+        # keep this process for ever.
+        state.set_leaving(time.monotonic())
+        with suppress(BaseException):
+            logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(BaseException):
+                stream.flush()
+    finally:
+        os._exit(code)

@@ -1,7 +1,8 @@
-"""Memory shared by a child and its supervisor: what the child executes, and whether to stop it.
+"""Memory shared by a child and the supervisor: jobs being executed, results, heartbeat, requests.
 
-It is a file, so that it outlives both: a new supervisor reads from it which jobs its dead predecessor's
-children were executing. Every field has one writer. Words are stored whole; what is longer is a ``_Record``.
+The memory is a mapped file, so that it outlives both: another supervisor can read which jobs the children of
+a dead one were executing. Every field has one writer. A word is written at once; longer values are a
+``_Record``.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ from penstock.job import Settlement
 from penstock.pipeline.budget import FileMark
 
 MOST_MEMBERS = 100
-"""Jobs that one call of a batch handler can take."""
+"""Most jobs in one call of a batch handler."""
 TASKS = "tasks"
-"""Stands for the jobs of an execution that runs tasks of a lane."""
+"""Prefix of the only member of an execution that runs tasks of a lane."""
 PROGRESS_LIMIT = 4_000
-NOTES_LIMIT = 4_000
+MESSAGE_LIMIT = 4_000
 _PAGE = 4096
 
 # Word numbers (8 bytes each). The child writes the first group, the supervisor the second.
-_READY, _EXECUTED, _REFUSED, _BEAT_AT, _IDLE, _RESULTS, _LEFT_AT = range(7)
-_LEAVE, _RELIEVED, _CONDEMNED, _TASKS_RELEASED, _KEPT_FREE = range(16, 21)
+_READY, _EXECUTED, _REFUSED, _HEARTBEAT_AT, _IDLE, _RESULTS, _LEAVING_SINCE = range(7)
+_EXIT, _JOBS_RELEASED, _BEING_KILLED, _TASKS_RELEASED, _RESERVED_FOR_JOBS = range(16, 21)
 _LAYOUT = 63
 LAYOUT = 2
-"""Raised whenever what is where changes: an heir may be of another version than the dead."""
+"""Version of the layout: a worker may read the file of a dead worker of another version."""
 _STOPS = 64
-"""One word a member: the number of the execution it is asked to stop."""
+"""One word for each member: the number of the execution it is asked to stop."""
 
 _FILE_AT = _PAGE // 2
-_NOTES_AT = _PAGE
+_MESSAGE_AT = _PAGE
 _MEMBERS_AT = 2 * _PAGE
 _MEMBERS_LIMIT = 6 * _PAGE - 64
 _PROGRESS_AT = 8 * _PAGE
@@ -54,7 +55,7 @@ log = logging.getLogger("penstock.worker")
 
 
 class ExecutingJob(NamedTuple):
-    """One of the jobs a call was made for."""
+    """One of the jobs in an execution."""
 
     queue_id: str
     claim_number: int
@@ -62,30 +63,30 @@ class ExecutingJob(NamedTuple):
 
 
 class Execution(NamedTuple):
-    """One call of a handler. ``number`` is its own: claim numbers repeat from job to job."""
+    """One call of a handler. ``number`` is unique in the child; claim numbers repeat from job to job."""
 
     number: int
     started: float
     members: tuple[ExecutingJob, ...]
 
     @property
-    def over_tasks(self) -> bool:
-        """A batch of a task lane, not jobs."""
+    def runs_tasks(self) -> bool:
+        """True for tasks of a lane, False for jobs."""
         return self.members[0].queue_id.startswith(TASKS)
 
 
 class FileRun(NamedTuple):
-    """Progress through the files of a batch: the file being parsed now, if any, and since when."""
+    """The file being parsed in a batch, if any, and since when."""
 
     mark: FileMark | None
     since: float
-    """When it began; without a file, when the last one ended."""
+    """Start of the file; without a file, the end of the last one."""
 
 
 class _Record:
-    """A sequence number, two words, and some bytes. The number is odd while the rest is being written.
+    """A sequence number, two words and some bytes. The number is odd while the rest is being written.
 
-    Left odd, its writer died over it: then there is nothing to read, and no handler was running.
+    A number that stays odd means that the writer died: there is nothing to read, and no handler was running.
     """
 
     def __init__(self, view: memoryview, at: int) -> None:
@@ -96,11 +97,11 @@ class _Record:
         self._word = at // 8
         self._sequence = 0
 
-    def write(self, number: int, moment: float, body: bytes) -> None:
+    def write(self, number: int, time: float, body: bytes) -> None:
         words, word = self._words, self._word
         words[word] = self._sequence + 1
         words[word + 1] = number
-        self._times[word + 2] = moment
+        self._times[word + 2] = time
         words[word + 3] = len(body)
         self._bytes[self._at + 32 : self._at + 32 + len(body)] = body
         self._sequence += 2
@@ -110,10 +111,10 @@ class _Record:
         words, word = self._words, self._word
         for _ in range(_TRIES):
             before = words[word]
-            number, moment, length = words[word + 1], self._times[word + 2], words[word + 3]
+            number, time, length = words[word + 1], self._times[word + 2], words[word + 3]
             body = bytes(self._bytes[self._at + 32 : self._at + 32 + length])
             if before % 2 == 0 and words[word] == before:
-                return number, moment, body
+                return number, time, body
         return None
 
     def release(self) -> None:
@@ -128,53 +129,59 @@ _decode_result = msgspec.msgpack.Decoder(Settlement).decode
 _LENGTH = struct.Struct("<I")
 
 
-def _framed(body: bytes) -> bytes:
+def _with_length(body: bytes) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
 class SharedState:
-    def __init__(self, path: Path) -> None:
+    """The shared memory of one child."""
+
+    def __init__(self, path: Path, page: mmap.mmap | None = None) -> None:
         self.path = path
-        with path.open("r+b") as file:
-            self._page = mmap.mmap(file.fileno(), SIZE)
+        self._page = _mapped(path) if page is None else page
         self._view = memoryview(self._page)
         self._words = self._view.cast("Q")
         self._times = self._view.cast("d")
         self._members = _Record(self._view, _MEMBERS_AT)
-        self._notes = _Record(self._view, _NOTES_AT)
+        self._message = _Record(self._view, _MESSAGE_AT)
         self._file = _Record(self._view, _FILE_AT)
-        self._told: dict[int, _Record] = {}
-        self._telling = threading.Lock()
+        self._progress_records: dict[int, _Record] = {}
+        self._progress_lock = threading.Lock()
         self._number = 0
+
+    @classmethod
+    def in_memory(cls) -> SharedState:
+        """Memory of this process alone, for a worker in a thread."""
+        return cls(Path("memory"), mmap.mmap(-1, SIZE))
 
     @classmethod
     def create(cls, path: Path) -> SharedState:
         fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
-            # A hole would be filled by the first write to it, and on a full disk that write is a SIGBUS.
+            # A hole would be filled by the first write, which is a SIGBUS on a full disk.
             os.posix_fallocate(fd, 0, SIZE)
         except OSError as error:
             path.unlink(missing_ok=True)
             raise DiskFull(f"{path}: no room for the memory shared with a child ({error})") from error
         finally:
             os.close(fd)
-        slot = cls(path)
-        slot._words[_LAYOUT] = LAYOUT
-        return slot
+        state = cls(path)
+        state._words[_LAYOUT] = LAYOUT
+        return state
 
     def _progress(self, index: int) -> _Record:
-        record = self._told.get(index)
+        record = self._progress_records.get(index)
         if record is None:
-            record = self._told[index] = _Record(self._view, _PROGRESS_AT + index * _PAGE)
+            record = self._progress_records[index] = _Record(self._view, _PROGRESS_AT + index * _PAGE)
         return record
 
-    # The child's side.
+    # Written by the child.
 
-    def say_ready(self) -> None:
+    def set_ready(self) -> None:
         self._words[_READY] = 1
 
     def begin(self, members: tuple[ExecutingJob, ...], started: float) -> int:
-        """Say what is about to run; answers the number of this execution."""
+        """Record the jobs about to run; return the number of this execution."""
         self._number += 1
         self._members.write(self._number, started, _encode(members))
         return self._number
@@ -184,70 +191,70 @@ class SharedState:
         self._words[_EXECUTED] += executed
 
     def mark_file(self, number: int, mark: FileMark | None, now: float) -> None:
-        """Say which file of the batch is parsed from now on; None: it has ended."""
+        """Record the file being parsed from now on; None: parsing has ended."""
         self._file.write(number, now, _encode(mark) if mark is not None else b"")
 
-    def tell(self, number: int, index: int, progress_json: str) -> None:
-        # A thread that outlived its job must not speak for the next one.
+    def write_progress(self, number: int, index: int, progress_json: str) -> None:
+        # A thread that outlived its job must not write the progress of the next one.
         if number == self._number:
-            # Threads of one handler may speak at once.
-            with self._telling:
+            # Several threads of one handler may write at once.
+            with self._progress_lock:
                 self._progress(index).write(number, 0.0, progress_json.encode()[:PROGRESS_LIMIT])
 
-    def keep(self, results: Sequence[Settlement]) -> bool:
-        """Results that were not sent yet, so that they outlive this process. False: they do not fit."""
-        # Counted by one word, after the bytes: whoever dies in between has kept nothing.
+    def save_results(self, results: Sequence[Settlement]) -> bool:
+        """Copy unsent results to memory outliving this process. False: no room."""
+        # The length is written last: after a death in between nothing counts as saved.
         length = self._words[_RESULTS]
-        body = b"".join(_framed(_encode(result)) for result in results)
+        body = b"".join(_with_length(_encode(result)) for result in results)
         if length + len(body) > RESULTS_LIMIT:
             return False
         self._view[_RESULTS_AT + length : _RESULTS_AT + length + len(body)] = body
         self._words[_RESULTS] = length + len(body)
         return True
 
-    def forget_results(self) -> None:
+    def clear_results(self) -> None:
         self._words[_RESULTS] = 0
 
-    def note(self, text: str) -> None:
-        """What the supervisor should pass on: the state of services, or the reason to die."""
-        self._notes.write(0, 0.0, text.encode(errors="replace")[:NOTES_LIMIT])
+    def write_message(self, text: str) -> None:
+        """Write a message for the supervisor: states of services, or the reason of death."""
+        self._message.write(0, 0.0, text.encode(errors="replace")[:MESSAGE_LIMIT])
 
     def count_refused(self, number: int) -> None:
         self._words[_REFUSED] += number
 
-    def beat(self, now: float) -> None:
-        self._times[_BEAT_AT] = now
+    def heartbeat(self, now: float) -> None:
+        self._times[_HEARTBEAT_AT] = now
 
-    def say_idle(self, idle: bool) -> None:
+    def set_idle(self, idle: bool) -> None:
         self._words[_IDLE] = idle
 
-    def say_leaving(self, now: float) -> None:
-        """All that was claimed is settled; only the process itself has to end."""
-        self._times[_LEFT_AT] = now
+    def set_leaving(self, now: float) -> None:
+        """Record the begin of the exit: everything is settled, only the process has to end."""
+        self._times[_LEAVING_SINCE] = now
 
-    def asked_to_stop(self, number: int, index: int) -> bool:
+    def stop_requested(self, number: int, index: int) -> bool:
         return self._words[_STOPS + index] == number
 
-    def asked_to_leave(self) -> bool:
-        return self._words[_LEAVE] == 1
+    def exit_requested(self) -> bool:
+        return self._words[_EXIT] == 1
 
-    def relieved(self, number: int) -> bool:
-        return self._words[_RELIEVED] == number
+    def jobs_released(self, number: int) -> bool:
+        return self._words[_JOBS_RELEASED] == number
 
-    def kept_free(self) -> bool:
-        return self._words[_KEPT_FREE] == 1
+    def reserved_for_jobs(self) -> bool:
+        return self._words[_RESERVED_FOR_JOBS] == 1
 
     def tasks_released(self, number: int) -> bool:
         return self._words[_TASKS_RELEASED] == number
 
-    def condemned(self, number: int) -> bool:
-        return self._words[_CONDEMNED] == number
+    def being_killed(self, number: int) -> bool:
+        return self._words[_BEING_KILLED] == number
 
-    # The supervisor's side.
+    # Written or read by the supervisor.
 
     @property
-    def known(self) -> bool:
-        """Whether it was laid out as this version does."""
+    def same_layout(self) -> bool:
+        """True if the file has the layout of this version."""
         return self._words[_LAYOUT] == LAYOUT
 
     @property
@@ -267,13 +274,13 @@ class SharedState:
         return self._words[_IDLE] == 1
 
     @property
-    def beat_at(self) -> float:
-        return self._times[_BEAT_AT]
+    def heartbeat_at(self) -> float:
+        return self._times[_HEARTBEAT_AT]
 
     @property
-    def left_at(self) -> float:
-        """0 while it works."""
-        return self._times[_LEFT_AT]
+    def leaving_since(self) -> float:
+        """Time when the child began to exit; 0 before."""
+        return self._times[_LEAVING_SINCE]
 
     def executing(self) -> Execution | None:
         record = self._members.read()
@@ -282,11 +289,11 @@ class SharedState:
         try:
             return Execution(record[0], record[1], _decode_members(record[2]))
         except msgspec.DecodeError as error:
-            log.warning("%s: what was executing cannot be read (%s)", self.path, error)
+            log.warning("%s: the jobs being executed cannot be read (%s)", self.path, error)
             return None
 
     def file_run(self, number: int) -> FileRun | None:
-        """None: this execution has not said anything about files."""
+        """Read the file being parsed; None: this execution has not marked any file."""
         record = self._file.read()
         if record is None or record[0] != number:
             return None
@@ -297,24 +304,24 @@ class SharedState:
             return None
 
     def results(self) -> list[Settlement]:
-        """What the child had finished but may not have sent. Settled twice, a result is refused.
+        """Read the results possibly not sent by the child. A result settled twice is refused.
 
-        After a power cut the file may be torn: what is whole counts, the rest is done again.
+        After a power cut the file may be torn: complete results count, the other jobs run again.
         """
-        kept = bytes(self._view[_RESULTS_AT : _RESULTS_AT + min(self._words[_RESULTS], RESULTS_LIMIT)])
-        found: list[Settlement] = []
+        saved = bytes(self._view[_RESULTS_AT : _RESULTS_AT + min(self._words[_RESULTS], RESULTS_LIMIT)])
+        results_found: list[Settlement] = []
         at = 0
-        while at < len(kept):
+        while at < len(saved):
             try:
-                (length,) = _LENGTH.unpack_from(kept, at)
+                (length,) = _LENGTH.unpack_from(saved, at)
                 at += _LENGTH.size + length
-                found.append(_decode_result(kept[at - length : at]))
+                results_found.append(_decode_result(saved[at - length : at]))
             except (struct.error, msgspec.DecodeError) as error:
                 log.warning(
-                    "%s: results after the first %d cannot be read (%s)", self.path, len(found), error
+                    "%s: results after the first %d cannot be read (%s)", self.path, len(results_found), error
                 )
                 break
-        return found
+        return results_found
 
     def progress(self, number: int, index: int) -> str | None:
         record = self._progress(index).read()
@@ -322,33 +329,33 @@ class SharedState:
             return None
         return record[2].decode(errors="replace") or None
 
-    def notes(self) -> str:
-        record = self._notes.read()
+    def message(self) -> str:
+        record = self._message.read()
         return record[2].decode(errors="replace") if record else ""
 
-    def ask_to_stop(self, number: int, index: int) -> None:
+    def request_stop(self, number: int, index: int) -> None:
         self._words[_STOPS + index] = number
 
-    def ask_to_leave(self) -> None:
-        self._words[_LEAVE] = 1
+    def request_exit(self) -> None:
+        self._words[_EXIT] = 1
 
-    def relieve(self, number: int) -> None:
-        """The jobs that wait behind this execution were given back in the child's name."""
-        self._words[_RELIEVED] = number
+    def set_jobs_released(self, number: int) -> None:
+        """Tell the child: the jobs waiting behind this execution were released."""
+        self._words[_JOBS_RELEASED] = number
 
-    def keep_free(self, free: bool) -> None:
-        """While small jobs come one by one, this child leaves tasks to the others."""
-        self._words[_KEPT_FREE] = free
+    def reserve_for_jobs(self, reserved: bool) -> None:
+        """Make the child leave tasks to the others while small jobs come one by one."""
+        self._words[_RESERVED_FOR_JOBS] = reserved
 
-    def release_tasks(self, number: int) -> None:
-        """The tasks the child holds during this execution were given back in its name."""
+    def set_tasks_released(self, number: int) -> None:
+        """Tell the child: all its tasks were released during this execution."""
         self._words[_TASKS_RELEASED] = number
 
-    def condemn(self, number: int) -> None:
-        self._words[_CONDEMNED] = number
+    def kill_execution(self, number: int) -> None:
+        self._words[_BEING_KILLED] = number
 
     def close(self, *, remove: bool = False) -> None:
-        for record in (self._members, self._notes, self._file, *self._told.values()):
+        for record in (self._members, self._message, self._file, *self._progress_records.values()):
             record.release()
         self._words.release()
         self._times.release()
@@ -357,3 +364,8 @@ class SharedState:
         if remove:
             with suppress(OSError):  # its directory may be gone
                 self.path.unlink()
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    with path.open("r+b") as file:
+        return mmap.mmap(file.fileno(), SIZE)

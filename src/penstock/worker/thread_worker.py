@@ -1,7 +1,9 @@
-"""A worker in a thread of this process, for tests: no child processes, no signals, and so no force.
+"""A worker in a thread of this process, for tests and small scripts: no child processes, no signals.
 
-Cancel and progress work; a handler that does not come to a checkpoint cannot be stopped, nor can a timeout or
-the budget of a file be enforced. PDF and Word files are parsed in a sandbox here, too, with its limits.
+It runs jobs and tasks through the same executor, lanes and outbox as a child process, on shared state that no
+other process sees. Cancel and progress work. Without a process to kill, a handler that reaches no checkpoint
+cannot be stopped, and neither timeouts nor the budget of a file are enforced. PDF and Word files are parsed
+in a sandbox here, too, with its limits.
 """
 
 from __future__ import annotations
@@ -9,28 +11,38 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 
-from penstock.catalog.values import Phase, TaskRequest
+from penstock import lifecycle
+from penstock.catalog.values import Phase
 from penstock.errors import StoreError
-from penstock.handlers.context import Context
 from penstock.handlers.registry import Registry
-from penstock.job import Beat, Claim, ClaimRequest
+from penstock.job import CHILDREN, Beat, Claim, ClaimRequest, JobQuery, Status
 from penstock.queue.protocol import Queue
 from penstock.worker.breaker import Breakers
 from penstock.worker.document_notifier import DocumentNotifier
-from penstock.worker.executor import Executor
-from penstock.worker.lanes import DocumentTools, still_wanted
-from penstock.worker.upkeep.sweeper import Sweeper
+from penstock.worker.executor import Executor, context_factory
+from penstock.worker.lanes import DocumentTools, Lanes
+from penstock.worker.orphans import all_jobs
+from penstock.worker.outbox import Outbox
+from penstock.worker.shared_state import ExecutingJob, SharedState
+from penstock.worker.upkeep import Sweeper
 
 PAUSE_S = 0.01
-TASKS_AT_ONCE = 64
-BEAT_S = 0.2
+HEARTBEAT_S = 0.2
+RENEW_TASKS_S = 10.0
+FUNCTION = "function"
 
 
 class ThreadWorker:
-    """``start`` it, and ``stop`` it: that waits for the job in hand, and raises what ended it early."""
+    """One worker thread. ``stop`` waits for the running job and raises the thread's error, if any.
+
+    ``open_documents`` is called when the first job about documents turns up, so that an application of
+    functions alone opens no catalog.
+    """
 
     def __init__(
         self,
@@ -39,18 +51,26 @@ class ThreadWorker:
         *,
         lease: timedelta,
         lease_by_type: Mapping[str, timedelta],
-        documents: DocumentTools | None = None,
+        open_documents: Callable[[Registry], DocumentTools] | None = None,
     ) -> None:
         self._queue = queue
-        self._executor = Executor(registry, Breakers())
+        self._registry = registry
+        self._state = SharedState.in_memory()
+        self._breakers = Breakers()
+        self._executor = Executor(registry, self._breakers)
+        self._outbox = Outbox(queue, self._state)
         name = f"{socket.gethostname()}-{os.getpid()}-thread-{id(self):x}"
         self._request = ClaimRequest(name, 1, lease, lease_by_type)
-        self._documents = documents
+        self._lease = lease
+        self._open_documents = open_documents
+        self._documents: _DocumentWork | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="penstock-worker", daemon=True)
         self._error: Exception | None = None
 
     def start(self) -> None:
+        if self._documents_waited_for():
+            self._start_documents()
         self._thread.start()
 
     def stop(self) -> None:
@@ -61,74 +81,124 @@ class ThreadWorker:
 
     def _work(self) -> None:
         try:
-            while not self._stop.is_set():
-                claims = self._queue.claim(self._request)
-                for claim in claims:
-                    self._run(claim)
-                if not claims and not self._run_tasks():
-                    # Not queue.wait: whoever waits for a job in this process would compete for the hint.
-                    self._stop.wait(PAUSE_S)
+            with self._heartbeat():
+                self._run_until_stopped()
+            if self._documents is not None:
+                self._documents.lanes.release_batch()
         except Exception as error:  # noqa: BLE001 - a thread's error is raised where it is stopped
             self._error = error
+        finally:
+            if self._documents is not None:
+                self._documents.tools.close()
 
-    def _run_tasks(self) -> bool:
-        """One batch of each lane; whether there was any."""
-        if self._documents is None:
-            return False
-        catalog, phases = self._documents
-        worked = False
-        for lane in Phase:
-            claimed = catalog.claim(TaskRequest(lane, self._request.worker_id, TASKS_AT_ONCE))
-            tasks = still_wanted(self._queue, catalog, claimed)
-            if tasks:
-                catalog.settle(phases.run(lane, tasks, embedding=True))
-                worked = True
-        DocumentNotifier(self._queue, catalog).step()
-        Sweeper(catalog).clear_leftovers()
-        return worked
+    def _run_until_stopped(self) -> None:
+        while True:
+            claims = self._queue.claim(self._request)
+            for claim in claims:
+                self._run(claim)
+            if self._stop.is_set():
+                return
+            if not claims and not self._run_tasks():
+                # Not queue.wait: a thread that waits for a job would compete for the hint.
+                self._stop.wait(PAUSE_S)
 
     def _run(self, claim: Claim) -> None:
-        pulse = _Pulse(self._queue, claim, self._request.lease_of(claim.item_type))
-        try:
-            settlements = self._executor.run([claim], lambda _, __: pulse.context)
-        finally:
-            pulse.end()
-        self._queue.settle(settlements)
-
-
-class _Pulse:
-    """Renews the lease of one job, writes its progress and reads its cancel flag while it runs."""
-
-    def __init__(self, queue: Queue, claim: Claim, lease: timedelta) -> None:
-        self._queue = queue
-        self._claim = claim
-        self._lease = lease
-        self._told: str | None = None
-        self._cancelled = threading.Event()
-        self._ended = threading.Event()
-        self.context = Context(
-            claim,
-            tell=self._tell,
-            asked_to_stop=self._cancelled.is_set,
-            settle=lambda settlement: queue.settle([settlement])[0],
-        )
-        self._thread = threading.Thread(target=self._beat, daemon=True)
-        self._thread.start()
-
-    def _tell(self, progress_json: str) -> None:
-        self._told = progress_json
-
-    def _beat(self) -> None:
-        while not self._ended.wait(BEAT_S):
-            told, self._told = self._told, None
-            beat = Beat(self._claim.queue_id, self._claim.claim_number, self._lease, told)
+        if self._documents is None and self._registry.find(claim.item_type, claim.op) is None:
             try:
-                (answer,) = self._queue.renew([beat])
-            except StoreError:
-                continue  # the lease outlasts a few missed beats; settling will tell if the store stays away
-            if answer.cancel_requested or not answer.held:
-                self._cancelled.set()
+                self._start_documents()
+            except BaseException:
+                self._queue.settle([lifecycle.released(claim, "its worker could not open the catalog")])
+                raise
+        self._lease = self._request.lease_of(claim.item_type)
+        job = ExecutingJob(claim.queue_id, claim.claim_number, claim.timeout_s)
+        number = self._state.begin((job,), time.monotonic())
+        contexts = context_factory(self._state, number, self._breakers, self._outbox)
+        settlements = self._executor.run([claim], contexts)
+        self._outbox.add(settlements)
+        self._state.end(1)
+        self._outbox.send()
+        if self._documents is not None and settlements[0].waiting_for not in (None, CHILDREN):
+            self._documents.lanes.wake()
 
-    def end(self) -> None:
-        self._ended.set()
-        self._thread.join()
+    # Documents.
+
+    def _documents_waited_for(self) -> bool:
+        """True if an earlier worker left jobs waiting for documents."""
+        running = all_jobs(self._queue, JobQuery(statuses=frozenset({Status.IN_PROGRESS})))
+        return any(job.item_type != FUNCTION for job in running)
+
+    def _start_documents(self) -> None:
+        if self._open_documents is not None:
+            tools = self._open_documents(self._registry)
+            lanes = Lanes(tools, self._queue, self._state, self._request.worker_id, tuple(Phase))
+            self._documents = _DocumentWork(tools, lanes, self._queue)
+
+    def _run_tasks(self) -> bool:
+        return self._documents is not None and self._documents.run()
+
+    # Leases, progress, cancels.
+
+    @contextmanager
+    def _heartbeat(self) -> Iterator[None]:
+        """Renew leases, write progress and read cancel flags in a second thread."""
+        ended = threading.Event()
+        thread = threading.Thread(target=self._beat, args=(ended,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _beat(self, ended: threading.Event) -> None:
+        written: tuple[int, str | None] = (0, None)
+        renew_tasks_at = time.monotonic() + RENEW_TASKS_S
+        while not ended.wait(HEARTBEAT_S):
+            try:
+                written = self._renew(written)
+                if time.monotonic() > renew_tasks_at and self._documents is not None:
+                    self._documents.renew(self._request.worker_id)
+                    renew_tasks_at = time.monotonic() + RENEW_TASKS_S
+            except StoreError:
+                # A lease outlasts a few missed beats. If the outage lasts, settling the job fails.
+                continue
+            except Exception as error:  # noqa: BLE001 - as in ``_work``; without renewed leases it must stop
+                self._error = error
+                self._stop.set()
+                return
+
+    def _renew(self, written: tuple[int, str | None]) -> tuple[int, str | None]:
+        """Renew the job being executed; ``written`` and the return value: the progress last written."""
+        execution = self._state.executing()
+        if execution is None or execution.runs_tasks:
+            return written
+        (job,) = execution.members
+        progress = self._state.progress(execution.number, 0)
+        fresh = progress if (execution.number, progress) != written else None
+        (answer,) = self._queue.renew([Beat(job.queue_id, job.claim_number, self._lease, fresh)])
+        if answer.cancel_requested or not answer.held:
+            self._state.request_stop(execution.number, 0)
+        return execution.number, progress
+
+
+class _DocumentWork:
+    """The lanes of a thread worker, with a supervisor's duties for documents."""
+
+    def __init__(self, tools: DocumentTools, lanes: Lanes, queue: Queue) -> None:
+        self.tools = tools
+        self.lanes = lanes
+        self._notifier = DocumentNotifier(queue, tools.catalog)
+        self._sweeper = Sweeper(tools.catalog)
+
+    def run(self) -> bool:
+        """Run one piece of a lane's batch; False: no lane had a task."""
+        worked = self.lanes.run_piece(lambda _: nullcontext())
+        if not self.lanes.has_batch:
+            self._notifier.process_outbox()
+            self._sweeper.clear_leftovers()
+        return worked
+
+    def renew(self, worker_id: str) -> None:
+        claims = self.tools.catalog.held(worker_id)
+        if claims:
+            self.tools.catalog.renew(claims)

@@ -1,6 +1,7 @@
-"""Watches the children's clocks, in a thread of its own: it needs their slots and signals, never the store.
+"""The watchdog: enforces timeouts, CPU budgets and cancels in a thread of the supervisor.
 
-A store that blocks holds up whoever asks it. Jobs that are over their time are stopped all the same.
+It reads the shared states and sends signals, and never touches the store. A store that blocks holds up every
+thread that uses it; jobs that exceed their time are stopped all the same.
 """
 
 from __future__ import annotations
@@ -9,33 +10,85 @@ import logging
 import threading
 import time
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from penstock import lifecycle
+from penstock.job import Job, Settlement
 from penstock.pipeline import budget
-from penstock.worker import culprits
 from penstock.worker.child_handle import ChildHandle
+from penstock.worker.orphans import Resolve
 from penstock.worker.pool import ProcessPool, WorkerOptions
-from penstock.worker.shared_state import Execution
+from penstock.worker.shared_state import Execution, FileRun
 
 TICK_S = 0.1
 TIMEOUT_UNWIND_S, CANCEL_UNWIND_S = 2.0, 0.5
-"""From SIGTERM to SIGKILL. Whoever is cancelled had the grace before."""
+"""From SIGTERM to SIGKILL. A cancelled job had its grace period before."""
 FROZEN_S = 1.0
-"""A tick this late: this process did not run, nor, most likely, did its children."""
+"""A tick this late means that this process, and most likely its children, were frozen."""
+BACKSTOP_S = 2.0
+"""CPU time beyond the budget of a file before it is killed: its own process interrupts it first."""
+STUCK = "its batch took too long; it runs alone now"
 
 log = logging.getLogger("penstock.worker")
 
 
-class Watchdog:
-    """Lasts as long as its ``with`` block. ``check`` raises what ended it early."""
+class Culprits(NamedTuple):
+    """Jobs responsible for the delay of an execution, and the rule for settling them."""
 
-    def __init__(self, nursery: ProcessPool, terms: WorkerOptions) -> None:
-        self._nursery = nursery
-        self._terms = terms
+    indexes: frozenset[int]
+    resolve: Resolve
+
+
+def late_jobs(
+    execution: Execution, run: FileRun | None, elapsed: float, cpu_seconds: float | None
+) -> Culprits | None:
+    """Find the jobs over their time. Pure: no clock, no signals.
+
+    A batch of files tells which file it is parsing. Then only the job of that file is responsible, for its
+    own time; the others are released, no retry spent. ``elapsed``: seconds since ``clock_start``;
+    ``cpu_seconds``: CPU time of the process.
+    """
+    mark = run.mark if run is not None else None
+    if mark is not None and cpu_seconds is not None:
+        used = cpu_seconds - mark.cpu_started
+        if used > mark.seconds + BACKSTOP_S:
+            return Culprits(frozenset([mark.member]), _over_budget(mark.seconds))
+    found = frozenset(index for index, member in enumerate(execution.members) if elapsed > member.timeout_s)
+    if not found:
+        return None
+    if run is None or len(execution.members) == 1:
+        return Culprits(found, lifecycle.timed_out)
+    if mark is None:
+        # Between two files, while the batch is written. Run alone, each job shows whether it is the slow one.
+        return Culprits(frozenset(range(len(execution.members))), lambda job: lifecycle.suspected(job, STUCK))
+    return Culprits(frozenset([mark.member]), lifecycle.timed_out) if mark.member in found else None
+
+
+def clock_start(execution: Execution, run: FileRun | None) -> float:
+    """Start of the timeout: in a batch of files, the start of the current file or write."""
+    return (
+        execution.started if run is None or len(execution.members) == 1 else max(run.since, execution.started)
+    )
+
+
+def _over_budget(seconds: float) -> Resolve:
+    error = budget.time_exceeded(seconds)
+
+    def resolve(job: Job) -> Settlement:
+        return lifecycle.failed(job, error.code, f"{type(error).__name__}: {error.message}")
+
+    return resolve
+
+
+class Watchdog:
+    """The watchdog thread, for the time of a ``with`` block. ``check`` raises the thread's error, if any."""
+
+    def __init__(self, pool: ProcessPool, options: WorkerOptions) -> None:
+        self._pool = pool
+        self._options = options
         self._ended = threading.Event()
         self._error: Exception | None = None
-        self._looked_at = self._awake_since = time.monotonic()
+        self._checked_at = self._awake_since = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="penstock-watch", daemon=True)
 
     def __enter__(self) -> Self:
@@ -55,50 +108,50 @@ class Watchdog:
     def _run(self) -> None:
         try:
             while not self._ended.wait(TICK_S):
-                with self._nursery.lock:
-                    self._look(time.monotonic())
-        except Exception as error:  # noqa: BLE001 - a thread's error is raised where it is asked for
+                with self._pool.lock:
+                    self._check_children(time.monotonic())
+        except Exception as error:  # noqa: BLE001 - ``check`` raises it in the main thread
             self._error = error
 
-    def _look(self, now: float) -> None:
-        self._excuse_sleepers(now)
-        for ward in self._nursery.wards:
-            doing = ward.executing
-            if ward.condemned:
-                ward.execute_sentence(doing, now)
-            elif doing is not None and not ward.slot.left_at:
-                self._judge(ward, doing, now)
+    def _check_children(self, now: float) -> None:
+        self._extend_after_freeze(now)
+        for child in self._pool.children:
+            execution = child.executing
+            if child.being_killed:
+                child.enforce_kill(execution, now)
+            elif execution is not None and not child.state.leaving_since:
+                self._check_time(child, execution, now)
             else:
-                self._end_if_hung(ward, now)
+                self._terminate_if_hung(child, now)
 
-    def _excuse_sleepers(self, now: float) -> None:
-        """Time in which the whole worker stood still (SIGSTOP, a paused container) is nobody's."""
-        frozen = now - self._looked_at - TICK_S
-        self._looked_at = now
-        if frozen > FROZEN_S:
-            log.warning("this worker stood still for %.1f s; its jobs get as much more time", frozen)
+    def _extend_after_freeze(self, now: float) -> None:
+        """Ignore the time in which the whole worker was frozen (SIGSTOP, a paused container)."""
+        frozen_s = now - self._checked_at - TICK_S
+        self._checked_at = now
+        if frozen_s > FROZEN_S:
+            log.warning("this worker stood still for %.1f s; its jobs get as much more time", frozen_s)
             self._awake_since = now
-            for ward in self._nursery.wards:
-                ward.excuse(frozen, now)
+            for child in self._pool.children:
+                child.extend_time(frozen_s, now)
 
-    def _end_if_hung(self, ward: ChildHandle, now: float) -> None:
-        """Without a job there is no timeout; but a thread left behind may keep the interpreter, or a lock."""
-        if ward.slot.left_at:
-            since, most, fault = ward.slot.left_at, self._terms.leaving_s, "hung while it left"
-        elif ward.slot.ready:
-            since, most, fault = ward.slot.beat_at, self._terms.silence_s, "hung without a job"
+    def _terminate_if_hung(self, child: ChildHandle, now: float) -> None:
+        """Kill a child hung outside of jobs, where no timeout applies: a leftover thread may block it."""
+        if child.state.leaving_since:
+            since, most, fault = child.state.leaving_since, self._options.leaving_s, "hung while exiting"
+        elif child.state.ready:
+            since, most, fault = child.state.heartbeat_at, self._options.silence_s, "hung without a job"
         else:
             return
-        if ward.fault is None and now - max(since, self._awake_since) > most:
-            ward.dismiss(fault)
+        if child.fault is None and now - max(since, self._awake_since) > most:
+            child.terminate(fault)
 
-    def _judge(self, ward: ChildHandle, doing: Execution, now: float) -> None:
-        run = ward.slot.file_run(doing.number)
-        lasted = ward.lasted(doing, culprits.clock_start(doing, run), now)
-        cpu_seconds = budget.cpu_seconds(ward.pid) if run is not None and run.mark is not None else None
-        late = culprits.late(doing, run, lasted, cpu_seconds)
-        deaf = ward.ignored_stops(doing.number, self._terms.grace_s, now)
+    def _check_time(self, child: ChildHandle, execution: Execution, now: float) -> None:
+        run = child.state.file_run(execution.number)
+        elapsed = child.elapsed(execution, clock_start(execution, run), now)
+        cpu_seconds = budget.cpu_seconds(child.pid) if run is not None and run.mark is not None else None
+        late = late_jobs(execution, run, elapsed, cpu_seconds)
+        ignoring = child.ignored_stops(execution.number, self._options.grace_s, now)
         if late is not None:
-            ward.condemn(doing, late.indexes, late.verdict, now + TIMEOUT_UNWIND_S)
-        elif deaf:
-            ward.condemn(doing, deaf, lifecycle.cancelled_by_flag, now + CANCEL_UNWIND_S)
+            child.stop_execution(execution, late.indexes, late.resolve, now + TIMEOUT_UNWIND_S)
+        elif ignoring:
+            child.stop_execution(execution, ignoring, lifecycle.cancelled_by_flag, now + CANCEL_UNWIND_S)

@@ -1,4 +1,4 @@
-"""Function jobs in the words of a task queue: an application, its tasks, and attempts at them."""
+"""Fixtures: an application with function tasks, and attempts to run them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def enqueue(tasks: Tasks, entity_id: str = "w1", **more: Any) -> str:
 
 
 def attempt(app: Penstock, failure: Classification | None = None, message: str = "no route") -> None:
-    """One attempt at every task that can start."""
+    """Run one attempt of every ready task."""
     claims = app.queue.claim(ClaimRequest("w1", 100))
     app.queue.settle(
         [

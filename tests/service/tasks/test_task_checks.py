@@ -1,4 +1,4 @@
-"""What may be a task, what is refused, and that nothing is written then."""
+"""Checks of tasks; a refused task writes nothing."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_only_a_failed_task_with_retries_left_should_be_retried(task: dict[str, 
     assert expected is Penstock("memory://").tasks.should_retry_task(task)
 
 
-# Putting tasks in.
+# Submission.
 
 
 def test_what_is_not_valid_is_refused_and_nothing_is_written(app: Penstock, tasks: Tasks):

@@ -17,7 +17,7 @@ from penstock.job import ClaimRequest, Status
 from penstock.service.tasks import Tasks
 from tests.service.tasks.conftest import BROKEN, FLAKY, attempt, enqueue, status
 
-# Changing their course.
+# Status changes.
 
 
 def test_a_task_in_progress_can_be_ended_by_hand(app: Penstock, tasks: Tasks):

@@ -1,4 +1,4 @@
-"""Which tasks may start: one of an entity at a time, oldest first."""
+"""Ready tasks: one per entity at a time, oldest first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.job import ClaimRequest
 from penstock.service.tasks import Tasks
 from tests.service.tasks.conftest import COLUMNS, FLAKY, enqueue
 
-# Who may start.
+# Ready tasks.
 
 
 def test_pending_tasks_are_one_for_each_entity_oldest_first(app: Penstock, tasks: Tasks):

@@ -1,4 +1,4 @@
-"""Tasks as rows: what one says of itself from its call to its end."""
+"""Tasks as rows, from the call to the end."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import msgspec
 from penstock.catalog.rules.rollup import PROCESSING, WAITING
 from penstock.catalog.sql.rollup import Rollup
 from penstock.catalog.sql.statements import Statements, listed
-from penstock.catalog.values import Phase, Place, Task, TaskRequest, TaskSource
+from penstock.catalog.values import Gate, Phase, Place, Task, TaskRequest, TaskSource
 from penstock.clock import format_time
 from penstock.errors import FingerprintMismatch
 
@@ -97,6 +97,7 @@ def _sources(rows: Statements, ids: set[int]) -> dict[int, TaskSource | None]:
                 graph=row[9] == 1,
                 title=described.get("title", row[12]),
                 file_type=described.get("file_type", row[13]),
+                gate=Gate(row[14]),
             )
         )
     return about

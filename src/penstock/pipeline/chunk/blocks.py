@@ -1,4 +1,4 @@
-"""From text to units: headings, paragraphs, fenced code and tables, each whole while it fits a chunk."""
+"""Units of prose: headings, paragraphs, fenced code and tables, each whole if short enough for a chunk."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from penstock.pipeline.chunk.boundaries import (
 )
 
 HeadingFinder: TypeAlias = Callable[[str, str | None], tuple[int, str, int] | None]
-"""Of a line and the one after it: the heading's level, its text, and how many lines it takes."""
+"""From a line and the next line to a heading: level, text, and number of lines."""
 
 
 class Headings:
-    """The headings of a text: where each begins and its level, from 1. Titles are read when asked for."""
+    """The headings of a text: start and level (from 1) of each. Titles are read on demand."""
 
     def __init__(self, text: str, finder: HeadingFinder | None) -> None:
         self._text = text
@@ -51,9 +51,9 @@ class Outline(NamedTuple):
 _FENCE = re.compile(r"[ \t]*(?:>[ \t]*)*(?:[-*+][ \t]+|\d+[.)][ \t]+)?(`{3,}+|~{3,}+)[^`]*$")
 _CLOSING = re.compile(r"\n[ \t]*(?:>[ \t]*)*(`{3,}+|~{3,}+)[ \t]*(?=\n|\Z)")
 _SENTENCE = re.compile(r"""[.!?…。！？]["'”’)\]]*\s+|[。！？]""")
-# Some words, then all: a text of one line has so many that most of the time would go into choosing.
-# One space before the letter, not all of them: a run of spaces would be read again from each of its spaces.
-_FINER = (
+# Some words first, then all: a text of one line has so many words that choosing among all would be slow.
+# One space before the letter, not ``\s+``: a run of spaces would be scanned again from each space.
+_SPLITTERS = (
     (re.compile(r"\n+"), LINE),
     (_SENTENCE, SENTENCE),
     (re.compile(r"\s(?=[b-d])"), WORD),
@@ -62,27 +62,27 @@ _FINER = (
 
 
 def outline(text: str, size: int, finder: HeadingFinder | None) -> Outline:
-    """The units of prose or marked up text. Without a finder there are no headings and no fences."""
+    """The units of prose or marked-up text. Without a finder there are no headings and no fences."""
     units = Units()
     headings = Headings(text, finder)
     for start, rank in _blocks(text, finder):
         if rank < PARAGRAPH:
             headings.add(start, rank - HEADING + 1)
         units.add(start, rank)
-    return Outline(refined(text, units, size), headings)
+    return Outline(split_long_units(text, units, size), headings)
 
 
 def rows(text: str, size: int) -> Outline:
-    """One unit a line."""
+    """One unit per line."""
     units = Units()
     for start, line in _lines(text):
         if line and not line.isspace():
             units.add(start, LINE)
-    return Outline(refined(text, units, size), Headings(text, None))
+    return Outline(split_long_units(text, units, size), Headings(text, None))
 
 
-def refined(text: str, units: Units, size: int) -> Units:
-    """Units that are too long replaced by their lines, sentences, words, and at last by plain cuts."""
+def split_long_units(text: str, units: Units, size: int) -> Units:
+    """Replace overlong units by their lines, sentences, words, and finally by plain cuts."""
     if not units:
         return units
     starts = units.starts
@@ -99,9 +99,9 @@ def refined(text: str, units: Units, size: int) -> Units:
     return found
 
 
-def _refine(found: Units, text: str, unit: range, rank: int, size: int, finer: int = 0) -> None:
-    for step, (pattern, inner_rank) in enumerate(_FINER[finer:], finer + 1):
-        inner = _places(pattern, text, unit)
+def _refine(found: Units, text: str, unit: range, rank: int, size: int, next_splitter: int = 0) -> None:
+    for step, (pattern, inner_rank) in enumerate(_SPLITTERS[next_splitter:], next_splitter + 1):
+        inner = _match_ends(pattern, text, unit)
         if not inner:
             continue
         start = unit.start
@@ -112,21 +112,21 @@ def _refine(found: Units, text: str, unit: range, rank: int, size: int, finer: i
                 _refine(found, text, range(start, end), rank, size, step)
             start, rank = end, inner_rank
         return
-    # No place to cut by meaning: a base64 blob, a line of digits.
+    # There is no meaningful place to cut: a base64 blob, a line of digits.
     found.add(unit.start, rank)
     for start in range(unit.start + size, unit.stop, size):
         found.add(start, ANYWHERE)
 
 
-def _places(pattern: re.Pattern[str], text: str, unit: range) -> array[int]:
-    """Where the pattern's matches within ``unit`` end."""
+def _match_ends(pattern: re.Pattern[str], text: str, unit: range) -> array[int]:
+    """Ends of the pattern's matches within ``unit``."""
     first, last = unit.start, unit.stop
     ends = (match.end() for match in pattern.finditer(text, first, last))
     return array("I", (end for end in ends if first < end < last))
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Each line's start, and the line without its line feed."""
+    """The start and the text of each line, without line feeds."""
     start = 0
     while start < len(text):
         line = _line_at(text, start)
@@ -140,9 +140,9 @@ def _line_at(text: str, start: int) -> str:
 
 
 def _blocks(text: str, finder: HeadingFinder | None) -> Iterator[tuple[int, int]]:
-    """Start and rank; that of a heading says its level."""
-    closings: _Closings | None = None
-    inside = False
+    """Start and rank of each block. The rank of a heading encodes the level."""
+    fence_ends: _FenceEnds | None = None
+    in_block = False
     rank = PARAGRAPH
     start, line = 0, _line_at(text, 0)
     while start < len(text):
@@ -150,31 +150,31 @@ def _blocks(text: str, finder: HeadingFinder | None) -> Iterator[tuple[int, int]
         following = _line_at(text, after) if after < len(text) else None
         heading = fence = None
         if not line or line.isspace():
-            inside = False
+            in_block = False
         elif finder and (heading := finder(line, following)) is not None:
-            level, _, taken = heading
+            level, _, line_count = heading
             yield start, HEADING + level - 1
-            inside, rank = False, AFTER_HEADING
-            if taken > 1 and following is not None:
+            in_block, rank = False, AFTER_HEADING
+            if line_count > 1 and following is not None:
                 after += len(following) + 1
                 following = None
         else:
             fence = _FENCE.match(line) if finder and ("```" in line or "~~~" in line) else None
-            if fence or not inside:
-                yield start, rank if not inside else LINE
-            inside, rank = True, PARAGRAPH
+            if fence or not in_block:
+                yield start, rank if not in_block else LINE
+            in_block, rank = True, PARAGRAPH
             if fence:
-                closings = closings or _Closings(text)
-                after = closings.after(after, fence[1])
-                inside, following = False, None
+                fence_ends = fence_ends or _FenceEnds(text)
+                after = fence_ends.after(after, fence[1])
+                in_block, following = False, None
         start, line = after, _line_at(text, after) if following is None else following
 
 
-class _Closings:
-    """The lines that can close a fence. One never closed is taken for a paragraph's first line."""
+class _FenceEnds:
+    """Possible closing lines of fences. An unclosed fence counts as the first line of a paragraph."""
 
     def __init__(self, text: str) -> None:
-        self._lines = {mark: _ClosingLines() for mark in "`~"}
+        self._lines = {mark: _FenceLines() for mark in "`~"}
         for found in _CLOSING.finditer(text):
             mark = found[1]
             self._lines[mark[0]].add(found.start() + 1, found.end() + 1, len(mark))
@@ -182,7 +182,7 @@ class _Closings:
             lines.longest_from = array("I", accumulate(reversed(lines.lengths), max))[::-1]
 
     def after(self, place: int, mark: str) -> int:
-        """Where the line after the closing fence begins; ``place`` itself when there is none."""
+        """Start of the line after the closing fence; ``place`` itself if there is no closing fence."""
         lines = self._lines[mark[0]]
         index = bisect.bisect_left(lines.starts, place)
         if index == len(lines.starts) or lines.longest_from[index] < len(mark):
@@ -192,15 +192,15 @@ class _Closings:
         return lines.ends[index]
 
 
-class _ClosingLines:
-    """Of one mark: where the lines begin, where those after them do, and how many marks each has."""
+class _FenceLines:
+    """Closing lines of one mark: their starts, the starts of the next lines, and the numbers of marks."""
 
     def __init__(self) -> None:
         self.starts = array("I")
         self.ends = array("I")
         self.lengths = array("I")
         self.longest_from = array("I")
-        """The most marks that any of the lines has from here on."""
+        """Longest run of marks in this line or any later one."""
 
     def add(self, start: int, end: int, length: int) -> None:
         self.starts.append(start)

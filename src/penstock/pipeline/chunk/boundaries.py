@@ -1,10 +1,10 @@
-"""Where to cut: at places chosen by what stands there, not by counting from the start.
+"""Content-defined boundaries: cuts are chosen by the text around them, not by counting from the start.
 
-A text is a row of units (paragraphs, headings, lines …), none longer than a chunk may be. Each unit's start
-is a possible cut with a key: how good a place it is, then a hash of the words there. A start is cut when its
-key is the smallest within reach on both sides. So whether there is a cut depends on the text within reach
-alone: an edit moves cuts near itself, and further on all is as before. What is still too long between two
-such cuts is halved, again at the smallest key.
+A text is a sequence of units (paragraphs, headings, lines …), none longer than a chunk. The start of each
+unit is a possible cut. Its key is a rank (how good a place it is) and a hash of the words there. A start
+becomes a cut if its key is the smallest within reach on both sides. So a cut depends only on the text within
+reach: an edit moves cuts near it and no others. Stretches that are still too long are split in two, again at
+the smallest key.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from typing import TypeAlias
 from penstock.pipeline.chunk.range_minima import Keys, Minima
 
 VERSION = "1"
-"""Of every chunker, since all share the rule above: changes whenever the same text may be cut elsewhere."""
+"""Version of every chunker: all share the rule above. Changes when the same text may be cut elsewhere."""
 
 REACH = 0.3
-"""Share of the chunk size. Larger makes chunks fuller and lets an edit move cuts further away."""
+"""Share of the chunk size. A larger reach makes chunks fuller, but an edit moves cuts further away."""
 
 HASHED = 64
-"""Characters of a unit that its key is made from. A change after them moves no cut."""
+"""Characters of a unit that its key depends on. A change after them moves no cut."""
 
 HEADING = 0
-"""Ranks: smaller is a better place. A heading of level n has rank n - 1."""
+"""Ranks: a smaller rank is a better place to cut. A heading of level n has rank n - 1."""
 PARAGRAPH = 8
 LINE = 10
 SENTENCE = 11
 WORD = 12
 AFTER_HEADING = 13
-"""A heading should not be the end of a chunk."""
+"""A poor place: a heading should not end a chunk."""
 ANYWHERE = 14
 
 
-_FEW = 256
-"""Units among which the best is found by looking at each of them."""
+_SCANNED = 256
+"""Up to this many units, the best one is found by a plain scan."""
 
 Starts: TypeAlias = "array[int]"
 
 
 class Units:
-    """Places where a text may be cut, in rising order; each unit reaches to the next one's start.
+    """Places where a text may be cut, in rising order. Each unit ends at the start of the next.
 
-    Two arrays and no object a unit: a file of short lines has tens of millions of them.
+    Two arrays instead of an object per unit: a file of short lines has tens of millions of units.
     """
 
     __slots__ = ("ranks", "starts")
@@ -55,7 +55,7 @@ class Units:
     def __init__(self, places: Iterable[tuple[int, int]] = ()) -> None:
         self.starts: Starts = array("I")
         self.ranks = bytearray()
-        """How good a place for a cut each start is."""
+        """Rank of each start as a place to cut."""
         for start, rank in places:
             self.add(start, rank)
 
@@ -68,7 +68,7 @@ class Units:
 
 
 def cuts(text: str, units: Units, size: int) -> list[int]:
-    """The offsets where chunks begin, the first unit's included."""
+    """Offsets where chunks begin, including the start of the first unit."""
     if not units:
         return []
     if len(text) - units.starts[0] <= size:
@@ -84,22 +84,22 @@ def cuts(text: str, units: Units, size: int) -> list[int]:
         ),
     )
     chosen = _lowest_within_reach(starts, keys, int(size * REACH))
-    return [starts[index] for index in _halved(starts, keys, chosen, size)]
+    return [starts[index] for index in _split_long(starts, keys, chosen, size)]
 
 
 def _lowest_within_reach(starts: Starts, keys: Keys, reach: int) -> list[int]:
-    """Indexes of units with no smaller key nearer than ``reach``; of equal ones the first counts as smaller.
+    """Indexes of units with no smaller key within ``reach``. Of equal keys, the first counts as smaller.
 
-    Both ends of the text count as smaller than everything: no sliver is cut off there.
+    Both ends of the text count as smaller than every key, so that no sliver is cut off there.
     """
-    free = _free_to_the_right(starts, keys, reach)
+    free = _lowest_to_the_right(starts, keys, reach)
     chosen = [0]
     lower: deque[int] = deque()
     for index, key in enumerate(keys):
         start = starts[index]
         while lower and keys[lower[-1]] > key:
             lower.pop()
-        # What is out of reach decides nothing any more.
+        # Units out of reach no longer matter.
         while lower and start - starts[lower[0]] >= reach:
             lower.popleft()
         if index and free[index] and not lower and start - starts[0] >= reach:
@@ -108,8 +108,8 @@ def _lowest_within_reach(starts: Starts, keys: Keys, reach: int) -> list[int]:
     return chosen
 
 
-def _free_to_the_right(starts: Starts, keys: Keys, reach: int) -> bytearray:
-    """1 for each unit with no smaller key within ``reach`` after it."""
+def _lowest_to_the_right(starts: Starts, keys: Keys, reach: int) -> bytearray:
+    """1 for each unit without a smaller key in the next ``reach`` characters."""
     free = bytearray(len(keys))
     waiting: deque[int] = deque()
     for index, key in enumerate(keys):
@@ -124,24 +124,24 @@ def _free_to_the_right(starts: Starts, keys: Keys, reach: int) -> bytearray:
     return free
 
 
-def _halved(starts: Starts, keys: Keys, chosen: list[int], size: int) -> list[int]:
-    """The chosen cuts and as many more as it takes to keep every chunk within ``size``."""
+def _split_long(starts: Starts, keys: Keys, chosen: list[int], size: int) -> list[int]:
+    """Add cuts to the chosen ones until every chunk is within ``size``."""
     margin = int(size * REACH / 2)
     found = []
-    best = _Best(starts, keys, margin)
-    open_ends = list(zip(chosen, [*chosen[1:], len(keys)], strict=True))[::-1]
-    while open_ends:
-        first, last = open_ends.pop()
+    best = _SplitPoint(starts, keys, margin)
+    spans = list(zip(chosen, [*chosen[1:], len(keys)], strict=True))[::-1]
+    while spans:
+        first, last = spans.pop()
         if last - first == 1 or starts[last] - starts[first] <= size:
             found.append(first)
             continue
         middle = best.between(first, last)
-        open_ends += [(middle, last), (first, middle)]
+        spans += [(middle, last), (first, middle)]
     return found
 
 
-class _Best:
-    """The smallest key not too near an end; of equal ones that nearest the middle."""
+class _SplitPoint:
+    """Finds where to split a stretch: the smallest key not too near an end; of equal keys, the middle one."""
 
     def __init__(self, starts: Starts, keys: Keys, margin: int) -> None:
         self._starts = starts
@@ -156,15 +156,15 @@ class _Best:
         if low == high:
             low, high = first + 1, last
         centre = bisect.bisect_left(starts, (starts[first] + starts[last]) // 2, low, high)
-        # Text that repeats itself has many of them: leaning to one side would make one sliver after another.
+        # Repetitive text has many equal keys: preferring one side would cut sliver after sliver.
         before, after = self._nearest(low, centre, high)
         if before is not None and (after is None or centre - before < after - centre):
             return before
         return centre if after is None else after
 
     def _nearest(self, low: int, centre: int, high: int) -> tuple[int | None, int | None]:
-        """The places of the smallest key next to ``centre``: the last before it, the first after."""
-        if high - low > _FEW:
+        """Nearest places of the smallest key: the last one before ``centre`` and the first one after."""
+        if high - low > _SCANNED:
             minima = self._minima = self._minima or Minima(self._keys)
             lowest = minima.lowest(low, high)
             return minima.last(lowest, low, centre), minima.first(lowest, centre, high)

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from penstock.pipeline.chunk.blocks import refined
+from penstock.pipeline.chunk.blocks import split_long_units
 from penstock.pipeline.chunk.boundaries import AFTER_HEADING, HEADING, LINE, VERSION, Units, cuts
-from penstock.pipeline.chunk.languages import COMMENTS, GRAMMARS, LARGEST, Grammar
-from penstock.pipeline.chunk.prose import ProseChunker, assembled
+from penstock.pipeline.chunk.languages import COMMENTS, GRAMMARS, MAX_PARSED, Grammar
+from penstock.pipeline.chunk.prose import ProseChunker, build_chunks
 from penstock.pipeline.chunk.protocol import Chunk, ChunkSizes
 from penstock.pipeline.extract.protocol import Shape
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-_DEEPEST = 5
-"""Levels of classes and modules that are told apart."""
-_DEEPEST_GROUP = 50
-"""Groups within groups that are looked into; an ``#elif`` stands in the one before it."""
-_LONGEST_NAME = 200
-_LONGEST_RECEIVER = 300
+_MAX_DEPTH = 5
+"""Nested classes and modules that are looked into."""
+_MAX_GROUP_DEPTH = 50
+"""Nested groups that are looked into. In C, each ``#elif`` is nested in the branch before."""
+_MAX_NAME = 200
+_MAX_RECEIVER = 300
 _RECEIVER = re.compile(r"\b(\w++)\s*+(?:\[.*\]\s*+)?\)$")
 
 
@@ -39,7 +39,7 @@ class Definition(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A stretch of code at some level; offsets are bytes."""
+    """A stretch of code at one level. Offsets count bytes."""
 
     start: int
     end: int
@@ -49,7 +49,7 @@ class Piece(NamedTuple):
 
 
 class CodeChunker:
-    """Cuts between definitions. Code that cannot be parsed, or of another language, is cut by lines."""
+    """Cuts between definitions. Unparsable code, or code in an unknown language, is cut by lines."""
 
     version = VERSION
 
@@ -61,16 +61,16 @@ class CodeChunker:
         pieces = self._pieces(text)
         if pieces is None:
             return ProseChunker(Shape.ROWS).chunk(text, sizes)
-        units, definitions = _flattened(text, pieces, sizes.size)
-        chunks = assembled(text, cuts(text, refined(text, units, sizes.size), sizes.size), sizes)
-        return list(_named(chunks, definitions))
+        units, definitions = _flatten(text, pieces, sizes.size)
+        chunks = build_chunks(text, cuts(text, split_long_units(text, units, sizes.size), sizes.size), sizes)
+        return list(_with_symbols(chunks, definitions))
 
     def _pieces(self, text: str) -> tuple[Piece, ...] | None:
-        if self._language is None or len(text) > LARGEST:
+        if self._language is None or len(text) > MAX_PARSED:
             return None
         source = text.encode("utf-8", "surrogatepass")
         root = _parser(self._language).parse(source).root_node
-        if _damage(root) > len(source) // 10:
+        if _error_bytes(root) > len(source) // 10:
             return None
         return tuple(_level(root, GRAMMARS[self._language], "", 0))
 
@@ -84,38 +84,38 @@ def _parser(language: str) -> Parser:
     return Parser(Language(getattr(package, grammar.function)()))
 
 
-def _damage(root: Node) -> int:
-    """Bytes near the top that the grammar could not place."""
+def _error_bytes(root: Node) -> int:
+    """Bytes of parse errors near the top of the tree."""
     if not root.has_error:
         return 0
     if root.type == "ERROR":
         return root.end_byte - root.start_byte
-    spots = [child for node in root.children for child in (node, *node.children) if child.type == "ERROR"]
-    return sum(spot.end_byte - spot.start_byte for spot in spots)
+    errors = [child for node in root.children for child in (node, *node.children) if child.type == "ERROR"]
+    return sum(error.end_byte - error.start_byte for error in errors)
 
 
 def _level(parent: Node, grammar: Grammar, path: str, depth: int, group: int = 0) -> Iterator[Piece]:
-    """The pieces directly in ``parent``. A comment and the definition right below it begin together."""
+    """The pieces directly in ``parent``. A comment belongs to the definition right below."""
     comments: list[Node] = []
     for node in parent.children:
         if node.type in COMMENTS:
             if comments and not _adjacent(comments[-1], node):
-                yield _remark(comments)
+                yield _comment_piece(comments)
                 comments = []
             comments.append(node)
             continue
-        pieces = list(_of_node(node, grammar, path, depth, group))
+        pieces = list(_node_pieces(node, grammar, path, depth, group))
         if comments and pieces and pieces[0].name and _adjacent(comments[-1], node):
             pieces[0] = pieces[0]._replace(start=comments[0].start_byte)
         elif comments:
-            yield _remark(comments)
+            yield _comment_piece(comments)
         comments = []
         yield from pieces
     if comments:
-        yield _remark(comments)
+        yield _comment_piece(comments)
 
 
-def _remark(comments: list[Node]) -> Piece:
+def _comment_piece(comments: list[Node]) -> Piece:
     return Piece(comments[0].start_byte, comments[-1].end_byte, LINE)
 
 
@@ -123,13 +123,13 @@ def _adjacent(before: Node, node: Node) -> bool:
     return node.start_point[0] - before.end_point[0] <= 1
 
 
-def _of_node(node: Node, grammar: Grammar, path: str, depth: int, group: int) -> Iterator[Piece]:
+def _node_pieces(node: Node, grammar: Grammar, path: str, depth: int, group: int) -> Iterator[Piece]:
     definitions = _definitions(node, grammar)
     if definitions:
         first, *others = (_named_piece(found, node, grammar, path, depth) for found in definitions)
-        # Several in one statement stay together, as members of the first.
+        # Several definitions in one statement stay together, as members of the first.
         yield first._replace(start=node.start_byte, end=node.end_byte, members=(*first.members, *others))
-    elif node.type in grammar.groups and group < _DEEPEST_GROUP:
+    elif node.type in grammar.groups and group < _MAX_GROUP_DEPTH:
         yield Piece(node.start_byte, node.start_byte, LINE)
         yield from _level(node, grammar, path, depth, group + 1)
     elif node.is_named:
@@ -137,17 +137,17 @@ def _of_node(node: Node, grammar: Grammar, path: str, depth: int, group: int) ->
 
 
 def _named_piece(definition: Node, around: Node, grammar: Grammar, path: str, depth: int) -> Piece:
-    name = _name(definition) or _plain(_text(_declared(around)))
+    name = _name(definition) or _normalise_name(_text(_innermost_declarator(around)))
     qualified = f"{path}.{name}" if path and name else name or path
     body = definition.child_by_field_name("body")
     members: tuple[Piece, ...] = ()
-    if body is not None and definition.type in grammar.containers and depth < _DEEPEST:
+    if body is not None and definition.type in grammar.containers and depth < _MAX_DEPTH:
         members = tuple(_level(body, grammar, qualified, depth + 1))
     return Piece(definition.start_byte, definition.end_byte, HEADING + depth, qualified, members)
 
 
 def _definitions(node: Node, grammar: Grammar, deeper: int = 2) -> list[Node]:
-    """The node itself, or what a wrapper holds; a bare ``struct x`` or ``const n = 1`` defines nothing."""
+    """Definitions: the node itself, or the contents of a wrapper. A bare ``struct x`` defines nothing."""
     if node.type in grammar.containers or node.type in grammar.leaves:
         return [node] if _defines(node) else []
     if node.type not in grammar.wrappers or deeper < 0:
@@ -174,26 +174,26 @@ def _name(node: Node) -> str:
     if named is None and node.type == "impl_item":
         named = node.child_by_field_name("type")
     if named is None:
-        named = _declared(node)
+        named = _innermost_declarator(node)
     text = _text(named)
     if node.type == "method_declaration":
         around = _text(node.child_by_field_name("receiver"))
-        receiver = _RECEIVER.search(around) if len(around) <= _LONGEST_RECEIVER else None
+        receiver = _RECEIVER.search(around) if len(around) <= _MAX_RECEIVER else None
         text = f"{receiver[1]}.{text}" if receiver else text
-    return _plain(text)
+    return _normalise_name(text)
 
 
-def _plain(name: str) -> str:
-    """Without type parameters and spaces, dots between its parts."""
+def _normalise_name(name: str) -> str:
+    """Normalise a name: no type parameters, no spaces, dots between the parts."""
     name = name.replace("::", ".")
     opening, closing = name.find("<"), name.rfind(">")
     if 0 <= opening < closing:
         name = name[:opening] + name[closing + 1 :]
-    return "".join(name.split())[:_LONGEST_NAME]
+    return "".join(name.split())[:_MAX_NAME]
 
 
-def _declared(node: Node) -> Node | None:
-    """C wraps a function's name in its declarators."""
+def _innermost_declarator(node: Node) -> Node | None:
+    """Innermost declarator of a node: C wraps the name of a function in declarators."""
     found = node.child_by_field_name("declarator")
     while found is not None:
         inner = found.child_by_field_name("declarator")
@@ -211,8 +211,8 @@ def _text(node: Node | None) -> str:
     return node.text.decode("utf-8", "replace") if node is not None and node.text is not None else ""
 
 
-def _flattened(text: str, pieces: tuple[Piece, ...], size: int) -> tuple[Units, list[Definition]]:
-    """Units in characters. Only a definition that is too long is opened for cuts; all are kept as names."""
+def _flatten(text: str, pieces: tuple[Piece, ...], size: int) -> tuple[Units, list[Definition]]:
+    """Units, as character offsets, and all definitions. Only overlong definitions are cut inside."""
     units: list[tuple[int, int]] = []
     definitions: list[Definition] = []
     chars = _Characters(text)
@@ -232,13 +232,13 @@ def _flattened(text: str, pieces: tuple[Piece, ...], size: int) -> tuple[Units, 
     for piece in pieces:
         visit(piece, True)
     if units:
-        # What comes before the first piece, a byte order mark or blank lines, goes with it.
+        # Anything before the first piece (a byte order mark, blank lines) belongs to it.
         units[0] = (0, units[0][1])
     return _in_order(units), definitions
 
 
 def _in_order(units: list[tuple[int, int]]) -> Units:
-    """One unit a place, the best rank of those that begin there."""
+    """Sort the units. Of several at one place, the best rank counts."""
     best: dict[int, int] = {}
     for start, rank in units:
         best[start] = min(rank, best.get(start, rank))
@@ -246,7 +246,7 @@ def _in_order(units: list[tuple[int, int]]) -> Units:
 
 
 class _Characters:
-    """Where a byte offset of the UTF-8 form lies in the text. Cheap when asked in rising order."""
+    """Converts byte offsets of UTF-8 to character offsets. Cheap in rising order."""
 
     def __init__(self, text: str) -> None:
         self._source = None if text.isascii() else text.encode("utf-8", "surrogatepass")
@@ -268,12 +268,12 @@ _CONTINUATIONS = bytes(range(0x80, 0xC0))
 
 
 def _starts(encoded: bytes) -> int:
-    """How many characters begin here."""
+    """Number of characters beginning in these bytes."""
     return len(encoded.translate(None, _CONTINUATIONS))
 
 
-def _named(chunks: list[Chunk], definitions: list[Definition]) -> Iterator[Chunk]:
-    """With the names defined in each, after that of the definition its start lies in."""
+def _with_symbols(chunks: list[Chunk], definitions: list[Definition]) -> Iterator[Chunk]:
+    """Add symbols to chunks: the definition around the start of the chunk, then all beginning inside."""
     by_start = sorted(range(len(definitions)), key=lambda index: definitions[index].start)
     starts = [definitions[index].start for index in by_start]
     begun = 0
@@ -282,7 +282,7 @@ def _named(chunks: list[Chunk], definitions: list[Definition]) -> Iterator[Chunk
         while begun < len(starts) and starts[begun] < chunk.start:
             heapq.heappush(around, -by_start[begun])
             begun += 1
-        # The last of those that reach past here; those that ended reach past no later chunk either.
+        # The innermost definition that reaches past here. Definitions that ended concern no later chunk.
         while around and definitions[-around[0]].end <= chunk.start:
             heapq.heappop(around)
         first = bisect.bisect_left(starts, chunk.start)

@@ -1,4 +1,4 @@
-"""How headings look in each kind of marked up text."""
+"""Heading finders for Markdown, reStructuredText, AsciiDoc and Org."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def markdown(line: str, following: str | None) -> tuple[int, str, int] | None:
 
 
 def _without_closing(title: str) -> str:
-    """Without the hash signs that may close a heading; some that follow no space are its text."""
+    """Remove the closing hash signs of a heading. Without a space before them they belong to the title."""
     shorter = title.rstrip("#")
     return shorter.rstrip(" \t") if shorter.endswith((" ", "\t")) else title
 
@@ -39,7 +39,7 @@ _ORG = re.compile(r"(\*{1,8})[ \t]+(\S.*)$")
 
 
 def rst(line: str, following: str | None) -> tuple[int, str, int] | None:
-    """A line and its underline. Which mark means which level is each text's choice; this is the usual one."""
+    """A line with an underline. Each text may assign marks to levels; this is the usual assignment."""
     if following is None or line[0].isspace():
         return None
     underline = _UNDERLINE.match(following)

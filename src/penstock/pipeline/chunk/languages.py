@@ -1,4 +1,4 @@
-"""What the grammars call the things that have names."""
+"""Tree-sitter grammars: which node types are definitions, and which hold definitions."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-LARGEST = 256 * 1024
-"""Bytes of a file that is parsed. Longer ones are generated, and are cut by lines."""
+MAX_PARSED = 256 * 1024
+"""Largest text that is parsed, in characters. Longer files are generated code, and are cut by lines."""
 
 
 class Grammar(NamedTuple):
-    """A grammar's package and its words: ``leaves`` and ``containers`` have names, containers also members.
+    """A grammar's package and node types. ``leaves`` and ``containers`` have names; containers have members.
 
-    ``wrappers`` stand around one of them (a decorator, an export); what stands in ``groups`` belongs to the
-    level around it (an include guard).
+    ``wrappers`` stand around a definition (a decorator, an export). Definitions in ``groups`` belong to the
+    level around the group (an include guard).
     """
 
     package: str
@@ -108,4 +108,4 @@ GRAMMARS: Mapping[str, Grammar] = MappingProxyType(
 )
 
 COMMENTS = _words("comment line_comment block_comment attribute_item")
-"""What stands right before a definition belongs to it."""
+"""Node types that belong to the definition right after them."""

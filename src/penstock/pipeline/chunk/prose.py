@@ -1,4 +1,4 @@
-"""Chunks of prose, marked up text and rows."""
+"""Chunks of prose, marked-up text and rows."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from penstock.pipeline.chunk.blocks import Headings, outline, rows
 from penstock.pipeline.chunk.boundaries import VERSION, cuts
 from penstock.pipeline.chunk.headings import FINDERS
-from penstock.pipeline.chunk.protocol import LONGEST_HEADING, Chunk, ChunkSizes
+from penstock.pipeline.chunk.protocol import MAX_HEADING, Chunk, ChunkSizes
 from penstock.pipeline.extract.protocol import Shape
 
 
 class ProseChunker:
-    """Cuts at headings and at paragraphs that their own words choose; see ``cutting``."""
+    """Cuts at headings, paragraphs or rows; see ``boundaries``."""
 
     version = VERSION
 
@@ -23,13 +23,13 @@ class ProseChunker:
 
     def chunk(self, text: str, sizes: ChunkSizes) -> list[Chunk]:
         found = rows(text, sizes.size) if self._rows else outline(text, sizes.size, self._finder)
-        return assembled(text, cuts(text, found.units, sizes.size), sizes, found.headings)
+        return build_chunks(text, cuts(text, found.units, sizes.size), sizes, found.headings)
 
 
-def assembled(
+def build_chunks(
     text: str, starts: Sequence[int], sizes: ChunkSizes, headings: Headings | None = None
 ) -> list[Chunk]:
-    """Chunks between the given starts, without the white space around them."""
+    """Build the chunks between the given starts, without surrounding white space."""
     chunks: list[Chunk] = []
     if not starts:
         return chunks
@@ -44,7 +44,7 @@ def assembled(
         end = start + len(kept)
         path = paths.at(start) if paths else ()
         if sizes.overlap and chunks:
-            start = _overlapped(text, start, sizes.overlap)
+            start = _overlap_start(text, start, sizes.overlap)
             kept = text[start:end]
         line += text.count("\n", counted, start) if start >= counted else -text.count("\n", start, counted)
         counted = start
@@ -52,8 +52,8 @@ def assembled(
     return chunks
 
 
-def _overlapped(text: str, start: int, overlap: int) -> int:
-    """So many characters earlier at most, at the start of a word."""
+def _overlap_start(text: str, start: int, overlap: int) -> int:
+    """Start of the overlap: the first word within ``overlap`` characters before ``start``."""
     earliest = max(0, start - overlap)
     if earliest == 0:
         return start - len(text[:start].lstrip())
@@ -64,12 +64,12 @@ def _overlapped(text: str, start: int, overlap: int) -> int:
 
 
 def shortened_heading(title: str) -> str:
-    """The beginning of a long heading: every chunk below it carries it. Its own chunk has it whole."""
-    return title if len(title) <= LONGEST_HEADING else title[: LONGEST_HEADING - 1] + "…"
+    """Shorten a long heading for the chunks below. The chunk of the heading itself has the whole heading."""
+    return title if len(title) <= MAX_HEADING else title[: MAX_HEADING - 1] + "…"
 
 
 class HeadingPaths:
-    """The headings a place stands under. Asked in rising order of places."""
+    """Headings above a place, outermost first. Places must be asked for in rising order."""
 
     def __init__(self, headings: Headings) -> None:
         self._headings = headings

@@ -1,4 +1,4 @@
-"""What a chunker takes and gives."""
+"""Interface of a chunker: chunk sizes in, chunks out."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 from penstock.payloads import LARGEST_CHUNK, SMALLEST_CHUNK, USUAL_CHUNK
 
 CHARS_PER_TOKEN = 4
-"""A token of English prose or code, about. Sizes are in characters so that no model is needed to chunk."""
+"""Rough length of a token in English prose or code. Sizes are in characters, so chunking needs no model."""
 
 
-LONGEST_HEADING = 500
-"""Characters of a heading that the chunks below it carry."""
+MAX_HEADING = 500
+"""Characters of a heading that are stored with each chunk below it."""
 
 
 def estimated_tokens(text: str) -> int:
@@ -21,11 +21,11 @@ def estimated_tokens(text: str) -> int:
 
 
 class ChunkSizes(msgspec.Struct, frozen=True):
-    """In characters. ``size`` is never exceeded by a chunk's own text; ``overlap`` comes on top."""
+    """Chunk sizes in characters. A chunk's own text never exceeds ``size``; ``overlap`` comes on top."""
 
     size: int = USUAL_CHUNK * CHARS_PER_TOKEN
     overlap: int = 0
-    """How much of the text before is repeated at the start of a chunk, at most."""
+    """Most characters of the preceding text that are repeated at the start of a chunk."""
 
     def __post_init__(self) -> None:
         if not SMALLEST_CHUNK <= self.size / CHARS_PER_TOKEN <= LARGEST_CHUNK:
@@ -35,25 +35,25 @@ class ChunkSizes(msgspec.Struct, frozen=True):
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
-    """A stretch of one page: ``text`` is exactly ``page.text[start:end]``."""
+    """A stretch of one page. ``text`` is exactly ``page.text[start:end]``."""
 
     text: str
     start: int
     end: int
     start_line: int
-    """Of the first character, counted from 1 within the page; see ``Extracted.line_numbers``."""
+    """Line of the first character, counted from 1 within the page; see ``ExtractedText.line_numbers``."""
     end_line: int
     headings: tuple[str, ...] = ()
-    """The headings the start of the chunk stands under, outermost first, long ones cut."""
+    """Headings above the start of the chunk, outermost first; long ones are shortened."""
     symbols: tuple[str, ...] = ()
-    """Qualified names of what is defined here, in order: ``Queue.claim``."""
+    """Qualified names defined here, in order: ``Queue.claim``."""
 
 
 class Chunker(Protocol):
-    """Cuts a page. Pure; every character that is not white space is in some chunk, in order."""
+    """Cuts a page into chunks. Pure. Every character except white space is in some chunk, in order."""
 
     name: str
     version: str
-    """Part of the fingerprint: changes whenever the same text may be cut elsewhere."""
+    """Part of the fingerprint. Changes when the same text may be cut elsewhere."""
 
     def chunk(self, text: str, sizes: ChunkSizes) -> list[Chunk]: ...

@@ -1,4 +1,4 @@
-"""Range minima: the smallest key in a range of many, and where it stands, without looking at each."""
+"""Range minima: the smallest key in a range, and the place of this key, without a scan of the whole range."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from array import array
 from typing import TypeAlias
 
 _WIDTH = 64
-"""Keys, or minima, that one minimum of the level above stands for."""
+"""Number of keys, or minima, under one minimum of the level above."""
 
 Keys: TypeAlias = "array[int]"
 
@@ -14,7 +14,7 @@ Keys: TypeAlias = "array[int]"
 class Minima:
     """Levels of minima over an array of keys: the keys, the minimum of each 64 of them, and so on.
 
-    Without them, cutting a text whose keys rise from its start to its end takes time with its square.
+    Without them, cutting a text with steadily rising keys takes quadratic time.
     """
 
     def __init__(self, keys: Keys) -> None:
@@ -24,7 +24,7 @@ class Minima:
             self._levels.append(keys)
 
     def lowest(self, low: int, high: int, level: int = 0) -> int:
-        """The smallest key of a range that is not empty."""
+        """The smallest key of a range, which must not be empty."""
         keys = self._levels[level]
         if high - low <= 2 * _WIDTH:
             return min(keys[low:high])
@@ -33,7 +33,7 @@ class Minima:
         return min([between, *keys[low : first * _WIDTH], *keys[last * _WIDTH : high]])
 
     def first(self, lowest: int, low: int, high: int, level: int = 0) -> int | None:
-        """The first place of ``lowest`` in a range that has no smaller key."""
+        """The first place of ``lowest`` in a range without smaller keys."""
         keys = self._levels[level]
         if high - low <= 2 * _WIDTH:
             return _first(keys, lowest, low, high)
@@ -46,7 +46,7 @@ class Minima:
         return found
 
     def last(self, lowest: int, low: int, high: int, level: int = 0) -> int | None:
-        """The last place of ``lowest`` in a range that has no smaller key."""
+        """The last place of ``lowest`` in a range without smaller keys."""
         keys = self._levels[level]
         if high - low <= 2 * _WIDTH:
             return _last(keys, lowest, low, high)

@@ -1,1 +1,52 @@
-"""From the text of a chunk to a vector."""
+"""Embedding: from the text of a chunk to a vector.
+
+``open_embedder`` and ``open_space`` below choose the implementation.
+
+- ``protocol``: the interface of an embedder, and the name of its vector space
+- ``static_embedder``: the default, a table of word pieces; needs no network and no GPU
+- ``hash_embedder``: words hashed to dimensions, without a model; for tests
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from penstock.pipeline.embed.protocol import Embedder
+
+EMBEDDERS = ("static", "hashing")
+
+
+def open_embedder(name: str = "static") -> Embedder:
+    """Open the embedder of this name. Weights are loaded at the first text, once in a process."""
+    # Imported here: a process loads only the embedder in use.
+    if name == "hashing":
+        from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+
+        return HashingEmbedder()
+    if name == "static":
+        from penstock.pipeline.embed.static_embedder import StaticEmbedder
+
+        return StaticEmbedder()
+    raise InvalidSetting(f"embedder = {name!r}: expected one of {', '.join(EMBEDDERS)}")
+
+
+def open_space(space: str) -> Embedder | None:
+    """Open the embedder of a vector space, to embed queries.
+
+    None if the name is unknown here, or if the weights installed here are different ones.
+    """
+    from penstock.pipeline.embed.hash_embedder import HashingEmbedder
+    from penstock.pipeline.embed.protocol import space_of
+
+    name, _, rest = space.partition("-")
+    dimension, _, _ = rest.partition("-")
+    if name not in EMBEDDERS or not dimension.isdecimal():
+        return None
+    try:
+        embedder = HashingEmbedder(int(dimension)) if name == "hashing" else open_embedder(name)
+        return embedder if space_of(embedder) == space else None
+    except (InvalidSetting, ValueError):
+        return None

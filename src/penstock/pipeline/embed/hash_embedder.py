@@ -1,6 +1,6 @@
-"""Vectors without a model: words and their pieces, hashed into places.
+"""Vectors without a model: words and their trigrams, hashed to dimensions.
 
-For tests, and where no weights may be had. Finds texts that share words, knows nothing of meaning.
+For tests, and where no weights are available. Finds texts that share words; knows nothing about meaning.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.pipeline.fingerprint import fingerprint
+from penstock.pipeline.fingerprints import fingerprint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"\w+")
 _VERSION = 1
-_LONGEST = 64 * 1024
-"""Characters read of one text; what follows adds little to a sum of words."""
+_MAX_CHARS = 64 * 1024
+"""Characters read of one text. More would add little to a sum of words."""
 
 
 class HashingEmbedder:
-    """Feature hashing of words and of their trigrams, square roots of counts, length 1."""
+    """Feature hashing of words and their trigrams: square roots of counts, scaled to length 1."""
 
     name = "hashing"
 
     def __init__(self, dimension: int = 256) -> None:
         if dimension < 8:
-            raise ValueError(f"fewer than 8 places would put everything in one, got {dimension}")
+            raise ValueError(f"expected at least 8 dimensions, got {dimension}")
         self.dimension = dimension
         self.fingerprint = fingerprint({"name": self.name, "version": _VERSION, "dimension": dimension})
 
@@ -38,7 +38,7 @@ class HashingEmbedder:
 
         sums = np.zeros((len(texts), self.dimension), dtype=np.float32)
         for row, text in enumerate(texts):
-            for feature, weight in _features(text[:_LONGEST]):
+            for feature, weight in _features(text[:_MAX_CHARS]):
                 digest = zlib.crc32(feature.encode("utf-8", "replace"))
                 sums[row, (digest >> 1) % self.dimension] += weight if digest & 1 else -weight
         sums = np.sign(sums) * np.sqrt(np.abs(sums))

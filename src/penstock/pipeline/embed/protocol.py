@@ -1,4 +1,4 @@
-"""What an embedder takes and gives."""
+"""Interface of an embedder: texts in, vectors out."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 class Embedder(Protocol):
     """Turns texts into vectors of one space.
 
-    Deterministic: the same text gives the same vector, alone or in a batch. A vector has length 1, or is all
-    zeros when the text has nothing the model knows (empty, white space); such a vector is near nothing. A
-    text longer than the model reads is embedded by its beginning. A lone surrogate counts as U+FFFD.
+    Deterministic: the same text gives the same vector, alone or in a batch. A vector has length 1. It is all
+    zeros if the model knows nothing in the text (empty, white space); such a vector is near nothing. Of a
+    text that is too long for the model, the beginning is embedded. A lone surrogate counts as U+FFFD.
     """
 
     @property
     def name(self) -> str:
-        """The word the settings use."""
+        """Name of the embedder in the settings."""
         ...
 
     @property
@@ -28,14 +28,14 @@ class Embedder(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Of weights, pooling and dimension: vectors compare only within one fingerprint."""
+        """Fingerprint of weights, pooling and dimension. Vectors compare only within one fingerprint."""
         ...
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """One row a text, in order: an array of shape (len(texts), dimension)."""
+        """Embed texts: an array of shape (len(texts), dimension), one row per text, in order."""
         ...
 
 
 def space_of(embedder: Embedder) -> str:
-    """The vector space an embedder's vectors live in: part of every outside store's collection name."""
+    """Vector space of an embedder: name, dimension and fingerprint."""
     return f"{embedder.name}-{embedder.dimension}-{embedder.fingerprint[:8]}"

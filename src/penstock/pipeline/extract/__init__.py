@@ -1,1 +1,11 @@
-"""From the bytes of a file to pages of text."""
+"""Extraction: from the bytes of a file to pages of text.
+
+- ``protocol``: the interface of an extractor; file types, pages and limits
+- ``file_types``: the type of a file, by its name and its first bytes
+- ``factory``: the extractor for a type, and extraction in this process
+- ``sandbox``: extraction in a child process with limits, for parsers that may crash
+- ``charset``: from bytes to text that every store can keep
+- ``text``, ``tables``, ``structured``: plain text and code; CSV; JSON, XML and notebooks
+- ``html``, ``html_cost``: HTML as Markdown; an estimate that refuses pages with quadratic cost
+- ``pdf``, ``office``: PDF through pdfium; Word documents through kreuzberg
+"""

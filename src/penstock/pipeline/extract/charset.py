@@ -1,4 +1,4 @@
-"""From bytes to text whose characters every store can keep."""
+"""Character sets: from bytes to text acceptable to every store."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from penstock.errors import UnsupportedType
 from penstock.normal_form import normalized
 
 SNIFFED = 8192
-"""How many bytes from the start tell binary from text."""
+"""Bytes from the start that decide between binary and text."""
 
 _TOO_FEW = 4
-"""Characters outside ASCII from which no encoding can be told."""
+"""With fewer characters outside ASCII, the encoding cannot be guessed."""
 
 SAMPLED = 128 * 1024
-"""How many bytes the guess at a legacy encoding is made from."""
+"""Bytes used to guess a legacy encoding."""
 
-# The longer mark first: that of UTF-32 begins with that of UTF-16.
+# The longer mark first: the mark of UTF-32 begins with the mark of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -27,7 +27,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 
-# ESC, SO and SI stay out of it: the ISO 2022 encodings are made of them.
+# Without ESC, SO and SI: the ISO 2022 encodings use them.
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b\x0e\x0f")) + b"\x7f"
 _UNKEEPABLE = re.compile("[\x00\ud800-\udfff]")
 _ESCAPES = ((b"\x1b$)C", "iso2022_kr"), (b"\x1b$", "iso2022_jp_2"), (b"\x1b(J", "iso2022_jp_2"))
@@ -38,26 +38,26 @@ _UNLIKELY = (
     "cp861 cp862 cp863 cp864 cp865 cp869 cp1006 cp1125 hp_roman8 kz1048 ptcp154 mac_greek mac_iceland "
     "mac_latin2 mac_roman mac_turkish utf_7 utf_16 utf_32"
 ).split()
-"""Mainframes and DOS outside Russia: what is taken for one of these is nearly always something else."""
+"""Encodings of mainframes, and of DOS outside Russia. A guess of one of these is nearly always wrong."""
 
 
 _NOT_OF_FILES = frozenset("idna punycode raw_unicode_escape undefined unicode_escape utf_7".split())
-"""Codecs of Python that are no encodings of files. Decoding punycode takes quadratic time."""
+"""Codecs of Python that are not encodings of files. Decoding punycode takes quadratic time."""
 
 
 class Decoded(NamedTuple):
     text: str
     encoding: str
     guessed: bool
-    """Nothing in the bytes named the encoding; it is the likeliest."""
+    """Nothing in the bytes names the encoding; this is the most likely one."""
     replaced: int
     """Characters that could not be decoded and became U+FFFD."""
 
 
 def decode(data: bytes, declared: str | None = None) -> Decoded:
-    """Byte order mark, the declared encoding, strict UTF-8, then the likeliest legacy encoding.
+    """Decode by byte order mark, strict UTF-8, the declared encoding, or the most likely legacy encoding.
 
-    Raises UnsupportedType when the bytes are no text at all.
+    Raises UnsupportedType if the bytes are not text.
     """
     for mark, encoding in _MARKS:
         if data.startswith(mark):
@@ -76,7 +76,7 @@ def decode(data: bytes, declared: str | None = None) -> Decoded:
 
 
 def clean(text: str) -> str:
-    """``\\n`` line ends, composed characters, and nothing that a store refuses: no NUL, no lone surrogate."""
+    """Normalise text: ``\\n`` line ends, NFC, and no NUL or lone surrogate, which stores refuse."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.isascii():
@@ -87,7 +87,7 @@ def clean(text: str) -> str:
 
 
 def looks_binary(head: bytes) -> bool:
-    """No text in any encoding: NULs outside UTF-16 and UTF-32, or more than a few control characters."""
+    """Detect binary data: NULs outside UTF-16 and UTF-32, or more than a few control characters."""
     head = head[:SNIFFED]
     if not head or head.startswith(tuple(mark for mark, _ in _MARKS)):
         return False
@@ -98,7 +98,7 @@ def looks_binary(head: bytes) -> bool:
 
 
 def wide_encoding(head: bytes) -> str | None:
-    """UTF-16 or UTF-32 without a mark: the high bytes of most characters are the same, and some are NUL."""
+    """Detect UTF-16 or UTF-32 without a mark: most high bytes are equal, and some are NUL."""
     if b"\x00" not in head or len(head) < 4:
         return None
     for width, encodings in ((4, ("utf-32-be", "utf-32-le")), (2, ("utf-16-be", "utf-16-le"))):
@@ -120,7 +120,7 @@ def _reads_well(head: bytes, encoding: str) -> bool:
 
 
 def _escaped_encoding(data: bytes) -> str | None:
-    """The seven-bit encodings of East Asia are valid UTF-8 as well; their escape sequences tell."""
+    """Detect the seven-bit encodings of East Asia by their escape sequences; they are valid UTF-8 as well."""
     if b"\x1b" not in data[:SAMPLED]:
         return None
     for escape, encoding in _ESCAPES:
@@ -134,7 +134,7 @@ def _escaped_encoding(data: bytes) -> str | None:
 
 
 def _known(encoding: str | None) -> str | None:
-    """The codec for a declared name, as browsers read it: what calls itself Latin-1 is Windows-1252."""
+    """The codec for a declared name. As in browsers, Latin-1 means Windows-1252."""
     if encoding is None:
         return None
     try:
@@ -160,7 +160,7 @@ def _guessed(data: bytes) -> Decoded:
     bad = replaced.count("\ufffd")
     foreign = len(replaced) - len(replaced.encode("ascii", "ignore"))
     if foreign > 10 * bad:
-        # A few bytes are wrong, or the end is cut off. Another encoding would make all of it wrong.
+        # A few bytes are wrong, or the end is cut off. Another encoding would garble all of the text.
         return Decoded(replaced, "utf-8", False, bad)
     if foreign < _TOO_FEW:
         return Decoded(data.decode("cp1252", "replace"), "cp1252", True, 0)
@@ -171,7 +171,7 @@ def _guessed(data: bytes) -> Decoded:
 
 
 def _sibling(data: bytes, encoding: str) -> str:
-    """ISO 8859-2 has š, ť and ž where Windows-1250 has rarer letters, and none where that has them."""
+    """Choose between Windows-1250 and ISO 8859-2, which place š, ť and ž differently."""
     if encoding not in ("cp1250", "iso8859_2"):
         return encoding
     if re.search(rb"[\x80-\x9f]", data):

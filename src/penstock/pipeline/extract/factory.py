@@ -1,4 +1,4 @@
-"""Which extractor reads which type, and the one call that does it."""
+"""The extractor for each file type, and extraction in this process."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import SNIFFED
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor
 
-BOXED = frozenset(["pdf", "office"])
-"""Extractors whose libraries may crash, hang or eat the memory: they run in a child process."""
+SANDBOXED = frozenset(["pdf", "office"])
+"""Extractors that run in a child process: their libraries may crash, hang or exhaust the memory."""
 
 
 def extractor(name: str) -> Extractor:
-    """The extractor a ``Kind`` names. Its library is imported at the first file."""
-    module, maker = _ELSEWHERE.get(name, ("text", "TextExtractor"))
+    """The extractor of this name (see ``FileType.extractor``). Libraries are imported at the first file."""
+    module, class_name = _MODULES.get(name, ("text", "TextExtractor"))
     loaded = importlib.import_module(f"penstock.pipeline.extract.{module}")
-    made: Extractor = getattr(loaded, maker)(*(() if name in _ELSEWHERE else (name,)))
+    made: Extractor = getattr(loaded, class_name)(*(() if name in _MODULES else (name,)))
     return made
 
 
-_ELSEWHERE = {
+_MODULES = {
     "html": ("html", "HtmlExtractor"),
     "json": ("structured", "JsonExtractor"),
     "notebook": ("structured", "NotebookExtractor"),
@@ -31,21 +31,21 @@ _ELSEWHERE = {
     "xml": ("structured", "XmlExtractor"),
 }
 
-EXTRACTORS = ("text", "markdown", "code", "rows", *_ELSEWHERE)
+EXTRACTORS = ("text", "markdown", "code", "rows", *_MODULES)
 """Every name ``extractor`` takes."""
 
 
 def extract(
     content: Content, limits: ExtractLimits | None = None, *, pages: range | None = None
 ) -> ExtractedText:
-    """The pages of a file, read in this process whatever its type; ``boxed.Box.extract`` is the safe way.
+    """Extract the pages of a file in this process. ``sandbox.Sandbox.extract`` is the safe way.
 
-    Raises an ``UnreadableDocument`` that says why there are none.
+    Raises an ``UnreadableDocument`` if there are none.
     """
     limits = limits or ExtractLimits()
     check_size(content, limits)
-    kind = file_types.detect(content.name, content.data[:SNIFFED])
-    return extractor(kind.extractor).extract(content, kind, limits, pages)
+    file_type = file_types.detect(content.name, content.data[:SNIFFED])
+    return extractor(file_type.extractor).extract(content, file_type, limits, pages)
 
 
 def check_size(content: Content, limits: ExtractLimits) -> None:

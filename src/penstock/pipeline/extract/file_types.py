@@ -1,4 +1,4 @@
-"""Which type a file is: by its name, held against its first bytes."""
+"""File types: decided by the name of a file and checked against the first bytes."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ _BINARY_SUFFIXES = frozenset(
 )
 
 _OFFICE_SUFFIXES = frozenset("doc ppt pptx xls xlsx odt ods odp rtf epub msg".split())
-"""Documents, but not ones that can be read yet: these are reported, not passed over as binary."""
+"""Documents that cannot be read yet: reported as unsupported, not skipped as binary."""
 
 
 def _code(language: str) -> FileType:
@@ -124,7 +124,7 @@ def _code(language: str) -> FileType:
 
 
 BY_SUFFIX: Mapping[str, FileType] = MappingProxyType(
-    {suffix: kind for kind, suffixes in _DOCUMENTS.items() for suffix in suffixes.split()}
+    {suffix: file_type for file_type, suffixes in _DOCUMENTS.items() for suffix in suffixes.split()}
     | {suffix: _code(language) for language, suffixes in _LANGUAGES.items() for suffix in suffixes.split()}
 )
 
@@ -151,85 +151,87 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 
 
 def suffix_of(name: str) -> str:
-    """Lower-case, without the dot; ``.bashrc`` and ``Makefile`` have none."""
+    """Suffix of a name, in lower case, without the dot. ``.bashrc`` and ``Makefile`` have none."""
     head, dot, suffix = name.rpartition("/")[2].rpartition(".")
     return suffix.lower() if dot and head else ""
 
 
 def by_name(name: str) -> FileType | None:
-    """The type a name promises; None when it promises none."""
+    """Type of a file by name; None if the name does not decide."""
     language = _NAMES.get(name.rpartition("/")[2].lower())
     return _code(language) if language else BY_SUFFIX.get(suffix_of(name))
 
 
 def known_by_whole_name(name: str) -> bool:
-    """``CMakeLists.txt`` is no text, whatever its suffix promises."""
+    """Whether the whole name decides the type: ``CMakeLists.txt`` is code in spite of the suffix."""
     return name.lower() in _NAMES
 
 
-_EXPECTED: Mapping[str, FileType] = MappingProxyType({"pdf": PDF, "txt": TEXT, "md": MARKDOWN, "docx": DOCX})
+_DELIVERED_TYPES: Mapping[str, FileType] = MappingProxyType(
+    {"pdf": PDF, "txt": TEXT, "md": MARKDOWN, "docx": DOCX}
+)
 
 
 def named_as(name: str, suffix: str) -> str:
-    """A name that promises this type: itself where it does."""
-    expected = _EXPECTED.get(suffix) or BY_SUFFIX.get(suffix)
+    """The name, with ``suffix`` added unless the name already stands for the type of the suffix."""
+    expected = _DELIVERED_TYPES.get(suffix) or BY_SUFFIX.get(suffix)
     return name if expected is None or by_name(name) == expected else f"{name}.{suffix}"
 
 
 def refuse_other_than(suffix: str, name: str, head: bytes) -> None:
-    """Raises UnsupportedType when the content is not of the type that was promised for it."""
+    """Raise UnsupportedType if the content does not have the announced type."""
     found = detect(named_as(name, suffix), head)
-    if found != _EXPECTED[suffix]:
-        raise UnsupportedType(f"{_shown(name)} is {found.media_type}, not {suffix} as it was said to be")
+    if found != _DELIVERED_TYPES[suffix]:
+        raise UnsupportedType(f"{_shown(name)} is {found.media_type}, not {suffix} as announced")
 
 
 def is_binary_name(name: str) -> bool:
-    """The suffix alone says that there is no text in it."""
+    """Whether the suffix alone excludes text."""
     return suffix_of(name) in _BINARY_SUFFIXES
 
 
 def is_unreadable_name(name: str) -> bool:
-    """A document, but of a type nothing here reads."""
+    """Whether the file is a document of a type not readable yet."""
     return suffix_of(name) in _OFFICE_SUFFIXES
 
 
 def is_code_name(name: str) -> bool:
-    kind = by_name(name)
-    return kind is not None and kind.extractor == "code"
+    file_type = by_name(name)
+    return file_type is not None and file_type.extractor == "code"
 
 
 def detect(name: str, head: bytes) -> FileType:
-    """The type of a file from its name and first bytes. Content decides over a name that lies.
+    """Type of a file by name and first bytes. The content wins over a wrong name.
 
-    Raises UnsupportedType: nothing here can read it.
+    Raises UnsupportedType if the file cannot be read.
     """
-    promised = by_name(name)
+    expected = by_name(name)
     suffix = suffix_of(name)
     seen = _magic(head)
     if seen == "a PDF":
         return PDF
-    if seen == "a ZIP archive" and promised is DOCX:
+    if seen == "a ZIP archive" and expected is DOCX:
         return DOCX
     if suffix in _OFFICE_SUFFIXES:
         raise UnsupportedType(f"{_shown(name)}: .{suffix} files cannot be read yet")
-    if promised in (PDF, DOCX):
-        return _misnamed(name, promised, head)
+    if expected in (PDF, DOCX):
+        return _misnamed(name, expected, head)
     if seen is not None or looks_binary(head):
         raise UnsupportedType(f"{_shown(name)} holds {seen or 'binary data'}, not text")
-    if promised is None:
-        promised = _by_content(head)
-    return promised
+    if expected is None:
+        expected = _by_content(head)
+    return expected
 
 
-def _misnamed(name: str, promised: FileType, head: bytes) -> FileType:
-    # Some producers put a line or two before the header, and readers accept it within the first kilobyte.
-    if promised is PDF and b"%PDF-" in head[:1024]:
+def _misnamed(name: str, expected: FileType, head: bytes) -> FileType:
+    # Some producers write a line or two before the header; readers accept it within the first kilobyte.
+    if expected is PDF and b"%PDF-" in head[:1024]:
         return PDF
     if head.startswith(b"\xd0\xcf\x11\xe0"):
-        # An encrypted docx is an OLE container; the extractor says so.
-        return promised
-    what = "a PDF" if promised is PDF else "a Word document"
-    raise UnsupportedType(f"{_shown(name)} is not {what}, whatever its name says")
+        # An encrypted docx is an OLE container; the extractor reports it.
+        return expected
+    what = "a PDF" if expected is PDF else "a Word document"
+    raise UnsupportedType(f"{_shown(name)} is not {what}, in spite of its name")
 
 
 def _by_content(head: bytes) -> FileType:

@@ -1,4 +1,4 @@
-"""HTML as Markdown: headings, lists, code and table rows; nothing a reader would not see."""
+"""HTML as Markdown: headings, lists, code and table rows. Invisible elements are dropped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _DECLARATION = re.compile(rb"<(?:meta|\?xml)([^>]*)", re.I)
 _CHARSET = re.compile(rb"""(?:charset|encoding)\s*+=\s*+["']?\s*+([\w:.-]+)""", re.I)
-_UNSEEN = (
+_INVISIBLE = (
     "script, style, template, noscript, iframe, object, canvas, audio, video, svg, datalist, "
     '[hidden], [style*="display:none"], [style*="display: none"]'
 )
@@ -26,14 +26,14 @@ _BLOCKS = frozenset(
     "section select summary table tbody tfoot thead tr ul".split()
 )
 _BREAK = "\x00"
-"""Where a ``br`` stood. No text holds one: ``clean`` took them out."""
+"""Marks a ``br``. No text contains it, since ``clean`` removes it."""
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _LISTS = frozenset(["ul", "ol", "menu", "dir"])
 _FREE_STEPS = 5_000_000
 _STEPS_PER_CHARACTER = 64
-"""What building the tree may take; beyond it is an attack, see ``html_cost``."""
-_DEEPEST_LIST = 20
-"""Lists in lists that are indented: each line of a deeper one would begin with as many spaces."""
+"""Steps allowed for building the tree. More is an attack; see ``html_cost``."""
+_MAX_LIST_INDENT = 20
+"""Nested lists that are indented. Deeper ones would begin each line with too many spaces."""
 
 
 class HtmlExtractor:
@@ -43,7 +43,7 @@ class HtmlExtractor:
     def extract(
         self,
         content: Content,
-        kind: FileType,
+        file_type: FileType,
         limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
     ) -> ExtractedText:
@@ -57,11 +57,11 @@ class HtmlExtractor:
         except SelectolaxError as error:
             raise DocumentDamaged(f"the HTML cannot be parsed: {error}") from error
         title = _title(tree)
-        for node in tree.css(_UNSEEN):
+        for node in tree.css(_INVISIBLE):
             node.decompose()
         return one_page(
             _text(tree),
-            kind,
+            file_type,
             limits,
             shape=Shape.MARKDOWN,
             title=title,
@@ -102,13 +102,13 @@ def _text(tree: LexborHTMLParser) -> str:
 
 
 def _is_one_pre(body: LexborNode) -> bool:
-    """The page is a text file in a wrapper: its paragraphs are paragraphs, not code."""
+    """Whether the page is a text file wrapped in one ``pre``, with paragraphs of prose, not code."""
     children = list(body.iter(include_text=False))
     return len(children) == 1 and children[0].tag == "pre" and children[0].css_first("code, span") is None
 
 
 def _layout_tables(body: LexborNode) -> frozenset[int]:
-    """Tables that hold tables arrange the page; their cells are no cells."""
+    """Tables around other tables: they arrange the page, and their cells are not data."""
     found: set[int] = set()
     passed: set[int] = set()
     for table in body.css("table table"):
@@ -123,7 +123,7 @@ def _layout_tables(body: LexborNode) -> frozenset[int]:
 
 
 def _walk(body: LexborNode, writer: _Writer) -> None:
-    """Down and up without recursion: nesting is the page's choice."""
+    """Walk the tree without recursion: a page may nest to any depth."""
     depth = 0
     node: LexborNode | None = body
     while node is not None:
@@ -147,13 +147,13 @@ def _walk(body: LexborNode, writer: _Writer) -> None:
 
 
 class _Writer:
-    """Takes the page in reading order and keeps lines of Markdown."""
+    """Collects the page in reading order as lines of Markdown."""
 
     def __init__(self, *, plain_pre: bool, layout_tables: frozenset[int]) -> None:
         self._lines: list[str] = []
         self._inline: list[str] = []
         self._lists: list[int | None] = []
-        """One a list we are in: None for bullets, else the number of the next item."""
+        """One entry per open list: None for bullets, otherwise the number of the next item."""
         self._pre = 0
         self._plain_pre = plain_pre
         self._heading = 0
@@ -162,7 +162,7 @@ class _Writer:
         self._header_row = False
         self._layout_tables = layout_tables
         self._tables: list[bool] = []
-        """One a table we are in: whether it arranges the page."""
+        """One entry per open table: whether it only arranges the page."""
         self._tight = False
 
     def text(self) -> str:
@@ -226,7 +226,7 @@ class _Writer:
         if not self._lists:
             return "- "
         number = self._lists[-1]
-        indent = "  " * (min(len(self._lists), _DEEPEST_LIST) - 1)
+        indent = "  " * (min(len(self._lists), _MAX_LIST_INDENT) - 1)
         if number is None:
             return f"{indent}- "
         self._lists[-1] = number + 1
@@ -278,7 +278,7 @@ class _Writer:
         self._emit([fence, *text.split("\n"), fence])
 
     def _flush(self) -> None:
-        """Ends the paragraph, heading or item under way."""
+        """End the current paragraph, heading or item."""
         if not self._inline:
             return
         joined = "".join(self._inline)
@@ -292,13 +292,13 @@ class _Writer:
             bullet, self._bullet = self._bullet, ""
             self._emit([bullet + lines[0], *(" " * len(bullet) + line for line in lines[1:])], tight=True)
         elif self._lists:
-            indent = "  " * min(len(self._lists), _DEEPEST_LIST)
+            indent = "  " * min(len(self._lists), _MAX_LIST_INDENT)
             self._emit([indent + line for line in lines], tight=True)
         else:
             self._emit(lines)
 
     def _emit(self, lines: list[str], *, tight: bool = False) -> None:
-        """With a blank line before, but between items of a list and rows of a table."""
+        """Append lines, after a blank line except between list items or table rows."""
         if self._lines and not (tight and self._tight):
             self._lines.append("")
         self._lines += lines

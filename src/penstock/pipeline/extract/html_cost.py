@@ -1,8 +1,8 @@
-"""HTML whose tree would take the square of its length to build, told from its tags alone.
+"""Cost estimate for HTML: finds pages with quadratic parsing time from their tags alone.
 
-A tag of a block looks through all open elements for a paragraph to end, an end tag for what it ends; an
-attribute is compared with all before it; formatting that was never closed is repeated in every block. The
-estimate follows the open elements roughly: where the rules of HTML are finer, it is too high.
+A block tag searches all open elements for a paragraph to end, and an end tag for the element to close. Each
+attribute is compared with all attributes before it. Formatting that is never closed is repeated in every
+block. The estimate follows the open elements roughly; where HTML has finer rules, it is too high.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from itertools import islice
 _FEW = 8_000
 _SMALL = 512 * 1024
 _LONG_TAG = 8_000
-"""A page with fewer tags, shorter, and without so long a tag costs little, whatever it holds."""
+"""A page with fewer tags, a shorter text and no longer tag is always cheap."""
 _MANY_ATTRIBUTES = 2_000
-"""Characters of a tag from which on its attributes are counted."""
+"""From this length of a tag on, its attributes are counted."""
 
 _ATTRIBUTE = r"""[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"?+|'[^']*+'?+|[^\s>"'][^\s>]*+)?+)?+"""
 _ATTRIBUTES = re.compile(_ATTRIBUTE)
@@ -26,10 +26,10 @@ _TAG = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _LOOKED_BACK = 32
-"""Open elements among which the one that an end tag ends is looked for."""
+"""Open elements that are searched for the one that an end tag closes."""
 
 _SCOPES = frozenset("applet button marquee object table template".split())
-"""Blocks that no end tag inside them ends, but their own."""
+"""Blocks that only their own end tag closes."""
 _BLOCKS = _SCOPES | frozenset(
     "address article aside blockquote center details dialog dir div dl fieldset figcaption figure footer "
     "form header hgroup main menu nav ol pre search section select summary ul".split()
@@ -38,10 +38,10 @@ _CLOSED_BY_OTHERS = frozenset(
     "body caption colgroup dd dt h1 h2 h3 h4 h5 h6 head html li optgroup option p tbody td tfoot th thead "
     "tr".split()
 )
-"""Blocks whose end tag is often left out, and that hardly nest without others between them."""
+"""Blocks with an optional end tag, which hardly nest without other blocks between them."""
 _NEVER_OPEN = frozenset("a area base br col embed hr img input link meta nobr param source track wbr".split())
 
-_KINDS = {
+_NESTING = {
     **dict.fromkeys(_BLOCKS, "block"),
     **dict.fromkeys(_CLOSED_BY_OTHERS, "closed by others"),
     **dict.fromkeys(_NEVER_OPEN, "never open"),
@@ -51,14 +51,14 @@ _KINDS = {
 _FORMATTING = "(?:b|big|code|em|font|i|s|small|strike|strong|tt|u)"
 _REPEATED = re.compile(rf"<(?=[bcefistu]){_FORMATTING}(?:[\s/][^<>]*)?>", re.I)
 _REPEATED_OR_END = re.compile(rf"</?{_FORMATTING}(?:[\s/](?![^<>]*(?:hidden|display))[^<>]*)?>", re.I)
-_REPEATED_AT_MOST = 3
+_MAX_REPEATED = 3
 _MANY_TAGS = 1_000
 _OPTION = re.compile(r"</?(?:select|optgroup|option)\b", re.I)
-_MOST_OPTIONS = 5_000
+_MAX_OPTIONS = 5_000
 
 
 def steps_of(markup: str, most: int) -> int:
-    """The estimate, or any number above ``most``."""
+    """Estimated steps to build the tree; stops counting above ``most``."""
     if _is_harmless(markup):
         return 0
     steps = 0
@@ -82,14 +82,14 @@ def _steps(still_open: list[str], name: str, attributes: str) -> int:
     steps = 0
     if len(attributes) > _MANY_ATTRIBUTES:
         steps = sum(1 for _ in _ATTRIBUTES.finditer(attributes)) ** 2
-    kind = _KINDS.get(name)
-    if kind == "never open":
+    nesting = _NESTING.get(name)
+    if nesting == "never open":
         return steps
     if name[0] == "/":
         return steps + _ended(still_open, name[1:])
-    if kind:
+    if nesting:
         steps += len(still_open)
-    if kind != "closed by others":
+    if nesting != "closed by others":
         still_open.append(name)
     return steps
 
@@ -109,14 +109,14 @@ def _ended(still_open: list[str], name: str) -> int:
 
 
 def simplified(markup: str) -> str:
-    """The same text without what is costly and says nothing here: formatting, and lists to choose from."""
+    """Remove costly tags without meaning for the text: formatting, and options of select lists."""
     tags = markup.count("<")
     if tags > _MANY_TAGS:
-        repeated = _REPEATED_AT_MOST * len(set(_REPEATED.findall(markup)))
-        # In the worst case each stands open before each tag and is repeated after it.
+        repeated = _MAX_REPEATED * len(set(_REPEATED.findall(markup)))
+        # In the worst case, each is open before every tag and is repeated after it.
         if repeated * tags > 300_000 + len(markup):
             markup = _REPEATED_OR_END.sub("", markup)
-    if tags > _MOST_OPTIONS and len(_OPTION.findall(markup)) > _MOST_OPTIONS:
-        # Each option would be counted again at the next one. A rule parts them as well.
+    if tags > _MAX_OPTIONS and len(_OPTION.findall(markup)) > _MAX_OPTIONS:
+        # Each option would be counted again at the next one. An ``hr`` separates the texts as well.
         markup = _OPTION.sub("<hr", markup)
     return markup

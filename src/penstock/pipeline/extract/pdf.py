@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 _WRONG_PASSWORD = 4
 _PAGES_AT_ONCE = 2_000
-"""Then the document is opened anew: what pdfium remembers of every page would add up."""
+"""Pages after which the document is reopened: pdfium keeps some memory for every page."""
 _DISGUISED = re.compile(r"[\ufffe\uffff\x02]\n?")
-"""How pdfium writes a hyphen that only breaks a line."""
+"""The form in which pdfium returns a hyphen at the end of a line."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f]")
 _UNREADABLE = re.compile(r"[\ufffd\ue000-\uf8ff]")
-"""No character, or one of the font's own: what a font without a table of its letters gives."""
+"""Replacement or private characters: the text of a font without a character map."""
 
 _NO_TITLES = frozenset(["", "untitled", "(anonymous)", "(unspecified)"])
 
 
 class PdfExtractor:
-    """One thread at a time: pdfium has global state."""
+    """Extractor for PDF. Use in one thread at a time: pdfium has global state."""
 
     name = "pdf"
     version = "1"
 
     def extract(
-        self, content: Content, kind: FileType, limits: ExtractLimits, pages: range | None = None
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
         with _opened(content.data) as document:
             count = len(document)
@@ -53,7 +53,7 @@ class PdfExtractor:
         failed = [str(page.number) for page in found if page.failure]
         return ExtractedText(
             pages=tuple(found),
-            kind=kind,
+            file_type=file_type,
             shape=Shape.PROSE,
             page_count=count,
             title=title,
@@ -68,10 +68,10 @@ def _opened(data: bytes) -> Iterator[PdfDocument]:
     try:
         document = pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError as error:
-        # pdfium keeps the code of the last failure it gave one: a later file may be charged with it.
+        # pdfium keeps the code of an earlier failure, so the code alone may belong to another file.
         if error.err_code == _WRONG_PASSWORD and b"/Encrypt" in data:
             raise DocumentEncrypted("the PDF is encrypted and opens only with a password") from error
-        raise DocumentDamaged("the PDF cannot be opened: it is damaged, or no PDF at all") from error
+        raise DocumentDamaged("the PDF cannot be opened: it is damaged, or not a PDF") from error
     try:
         yield document
     finally:
@@ -79,7 +79,7 @@ def _opened(data: bytes) -> Iterator[PdfDocument]:
 
 
 def _pages(data: bytes, wanted: range, limits: ExtractLimits, seconds: float | None) -> list[Page]:
-    """``seconds``: CPU time after which the pages read so far will do."""
+    """Read pages. ``seconds``: CPU time after which to stop, with the pages read so far."""
     found: list[Page] = []
     chars, until = 0, math.inf if seconds is None else time.process_time() + seconds
     for first in range(0, len(wanted), _PAGES_AT_ONCE):

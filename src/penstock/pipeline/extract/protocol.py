@@ -1,4 +1,4 @@
-"""What an extractor takes and gives."""
+"""Interface of an extractor: the bytes of a file in, pages of text out."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import msgspec
 
 
 class Shape(enum.StrEnum):
-    """What a page's text is made of; the chunker follows it."""
+    """Structure of a page's text, which decides the chunker."""
 
     PROSE = "prose"
     """Paragraphs between blank lines."""
     MARKDOWN = "markdown"
-    """The same with headings, lists, fenced code and tables."""
+    """Prose with headings, lists, fenced code and tables."""
     RST = "rst"
     ASCIIDOC = "asciidoc"
     ORG = "org"
-    """As Markdown, with the headings of these."""
+    """Like Markdown, with their own headings."""
     ROWS = "rows"
-    """One record a line: a line is never cut while it fits a chunk."""
+    """One record per line. A line that fits a chunk is never cut."""
     CODE = "code"
-    """Source code of ``ExtractedText.language``."""
+    """Source code in ``FileType.language``."""
 
 
 class FileType(msgspec.Struct, frozen=True):
-    """A type of file: its media type, which extractor reads it, and the language of source code."""
+    """A type of file: media type, name of the extractor, and language of source code."""
 
     media_type: str
     extractor: str
@@ -34,7 +34,7 @@ class FileType(msgspec.Struct, frozen=True):
 
 
 class Content(msgspec.Struct, frozen=True):
-    """The bytes to extract from and the name they go by; only the name's suffix counts."""
+    """The bytes and the name of a file. Only the name's suffix counts."""
 
     name: str
     data: bytes
@@ -46,24 +46,24 @@ class Page(msgspec.Struct, frozen=True):
     number: int
     text: str
     needs_ocr: bool = False
-    """The page shows something, but has no text layer that can be used."""
+    """The page shows something, but has no usable text layer."""
     failure: str | None = None
-    """Why this page could not be read, while others could."""
+    """Reason why this page could not be read, although others could."""
 
 
 class ExtractedText(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a file. ``pages`` may be a part of it, see ``page_count``."""
+    """Text extracted from a file. ``pages`` may be only some of the pages; see ``page_count``."""
 
     pages: tuple[Page, ...]
-    kind: FileType
+    file_type: FileType
     shape: Shape
     page_count: int
-    """How many pages the whole document has."""
+    """Number of pages of the whole document."""
     title: str | None = None
     line_numbers: bool = False
-    """A line of page 1 is the line of that number in the file."""
+    """Whether line numbers of page 1 are line numbers of the file."""
     warnings: tuple[str, ...] = ()
-    """What was lost or guessed on the way, for people."""
+    """Losses and guesses, as messages for people."""
 
     @property
     def needs_ocr(self) -> bool:
@@ -71,21 +71,21 @@ class ExtractedText(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def blank(self) -> bool:
-        """There is nothing in it: not even something OCR could read. A blank document is no failure."""
+        """Whether the document is empty: not even OCR could read something. This is not a failure."""
         return not any(page.text or page.needs_ocr or page.failure for page in self.pages)
 
 
 class ExtractLimits(msgspec.Struct, frozen=True):
-    """What one file may cost."""
+    """Limits for one file."""
 
     file_bytes: int = 64 * 1024 * 1024
     text_chars: int = 64 * 1024 * 1024
-    """All pages together; the parsers of archives stop there as well."""
+    """Limit for all pages together; parsers of archives use it as well."""
     pages: int = 50_000
     parser_memory_bytes: int = 1024 * 1024 * 1024
     """Memory for parsing and chunking one file, in the worker and in the sandbox."""
     parser_seconds: float = 20.0
-    """CPU time for parsing and chunking one file, and a tenth of it more for each MiB."""
+    """CPU time for parsing and chunking one file, plus a tenth of it per MiB."""
     batch_seconds: float = 3.0
     """CPU time after which a call for a range of pages ends early, with the pages read so far."""
 
@@ -94,24 +94,24 @@ class ExtractLimits(msgspec.Struct, frozen=True):
         return cls(file_bytes=file_mb << 20, parser_memory_bytes=memory_mb << 20, parser_seconds=seconds)
 
     def seconds_for(self, size: int) -> float:
-        """CPU time that a file of so many bytes may use."""
+        """CPU time allowed for a file of ``size`` bytes."""
         return self.parser_seconds * (1 + size / (10 << 20))
 
 
 class Extractor(Protocol):
-    """Reads one family of types. Pure but for its libraries: the same bytes give the same pages."""
+    """Reads one family of file types. The same bytes give the same pages."""
 
     name: str
-    """The word ``FileType.extractor`` uses."""
+    """Name in ``FileType.extractor``."""
     version: str
-    """Part of the fingerprint: changes whenever the same bytes may give other text."""
+    """Part of the fingerprint. Changes when the same bytes may give other text."""
 
     def extract(
-        self, content: Content, kind: FileType, limits: ExtractLimits, pages: range | None = None
+        self, content: Content, file_type: FileType, limits: ExtractLimits, pages: range | None = None
     ) -> ExtractedText:
-        """The pages whose numbers are in ``pages``, or all. A call for a range may end after its first pages,
-        see ``ExtractLimits.batch_seconds``.
+        """Extract the pages with these numbers, or all pages.
 
-        Raises an ``UnreadableDocument``; nothing else is expected of a damaged file.
+        A call for a range may stop after its first pages; see ``ExtractLimits.batch_seconds``. For a damaged
+        file, raises an ``UnreadableDocument`` and no other error.
         """
         ...

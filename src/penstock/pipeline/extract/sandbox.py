@@ -1,8 +1,8 @@
-"""Extraction that cannot take the worker down with it.
+"""Sandbox: extraction in a child process. A parser crash does not end the worker.
 
-The parsers of ``BOXED`` run in a child process with a limit on memory and CPU time. The child serves one file
-after another; when it dies, the file it was reading fails and the next one gets a new child. Small text,
-Markdown and HTML files are read in the worker's own process, where ``budget`` limits them.
+The parsers in ``SANDBOXED`` run in a child process with limits on memory and CPU time. The child serves one
+file after another. If it dies, the file being read fails, and the next file gets a new child. Small text,
+Markdown and HTML files are read in the worker process, with the limits of ``budget``.
 """
 
 from __future__ import annotations
@@ -22,50 +22,50 @@ from penstock.errors import DocumentTooLarge, ParserFailed, UnreadableDocument
 from penstock.interpreter import isolated_command, isolated_environment
 from penstock.pipeline import budget
 from penstock.pipeline.chunk.protocol import ChunkSizes
-from penstock.pipeline.draft import Draft, drafted
+from penstock.pipeline.draft import Draft, build_draft
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import SNIFFED
-from penstock.pipeline.extract.factory import BOXED, check_size, extract, extractor
+from penstock.pipeline.extract.factory import SANDBOXED, check_size, extract, extractor
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType
 
 FILES_PER_CHILD = 500
-"""Then it is replaced: what parsers leak stays bounded."""
+"""Files after which the child is replaced, to bound memory that parsers leak."""
 SLOWEST = 10
-"""Times its CPU time that a parser may take by the clock."""
+"""Wall-clock limit of a parser, as a multiple of its CPU time limit."""
 
 OWN_BYTES = 32 << 20
-"""Memory that a sandbox has before it reads anything."""
+"""Memory of the child before it reads a file."""
 
 _COMMAND = "from penstock.pipeline.extract.sandbox import serve; serve()"
 _OUT_OF_MEMORY = "OutOfMemory"
 _WITHOUT_MEMORY = frozenset([-signal.SIGABRT, -signal.SIGTRAP, 127])
-"""How native code that gets no memory ends its process; the last is the dynamic linker's way."""
+"""Exit statuses of native code that runs out of memory; 127 comes from the dynamic linker."""
 
 
 class _Request(msgspec.Struct, array_like=True):
-    """The file's bytes follow as a message of their own: encoded here they would be copied on both sides."""
+    """A request to the child. The file's bytes follow as a separate message, to avoid two copies."""
 
     name: str
-    kind: FileType
+    file_type: FileType
     limits: ExtractLimits
     pages: tuple[int, int] | None
     seconds: float
     memory_bytes: int
     sizes: ChunkSizes | None = None
-    """Of chunks, when the file is to be cut into them as well."""
+    """Chunk sizes, if the file is to be cut into chunks as well."""
 
 
 class _Answer(msgspec.Struct, array_like=True):
     extracted: ExtractedText | None = None
     draft: Draft | None = None
     error: str = ""
-    """The name of a class in errors, or of another exception."""
+    """Name of a class in ``penstock.errors``, or of another exception."""
     message: str = ""
     remedy: str | None = None
 
 
 class Sandbox:
-    """One child at most, started at the first file that needs it. Threads take turns."""
+    """Runs parsers in a child process, started when first needed. Threads take turns."""
 
     def __init__(self, limits: ExtractLimits | None = None) -> None:
         self._limits = limits or ExtractLimits()
@@ -75,28 +75,28 @@ class Sandbox:
     def extract(
         self, content: Content, *, pages: range | None = None, memory_bytes: int | None = None
     ) -> ExtractedText:
-        """As ``opening.extract``; raises ParserFailed when the parser crashed or went over a limit."""
+        """Extract a file; raises ParserFailed if the parser crashed or exceeded a limit."""
         limits = self._limits
         check_size(content, limits)
-        kind = file_types.detect(content.name, content.data[:SNIFFED])
-        if kind.extractor not in BOXED:
+        file_type = file_types.detect(content.name, content.data[:SNIFFED])
+        if file_type.extractor not in SANDBOXED:
             return extract(content, limits, pages=pages)
         memory = limits.parser_memory_bytes if memory_bytes is None else memory_bytes
-        answer = self._answer(_request(content, kind, limits, pages, memory), content.data)
+        answer = self._answer(_request(content, file_type, limits, pages, memory), content.data)
         assert answer.extracted is not None
         return answer.extracted
 
     def draft(
         self, content: Content, sizes: ChunkSizes, *, pages: range | None = None, memory_bytes: int
     ) -> Draft:
-        """Extract and cut a large file, whatever its type, in a child that ends with it."""
+        """Extract and chunk a large file of any type, in a child for this file only."""
         check_size(content, self._limits)
-        kind = file_types.detect(content.name, content.data[:SNIFFED])
-        request = _request(content, kind, self._limits, pages, memory_bytes, sizes)
+        file_type = file_types.detect(content.name, content.data[:SNIFFED])
+        request = _request(content, file_type, self._limits, pages, memory_bytes, sizes)
         try:
             answer = self._answer(request, content.data)
         finally:
-            # What this file left in it is the next large file's memory.
+            # Memory that this file left in the child is needed for the next large file.
             self.close()
         assert answer.draft is not None
         return answer.draft
@@ -104,15 +104,15 @@ class Sandbox:
     def _answer(self, request: _Request, data: bytes) -> _Answer:
         with self._lock:
             try:
-                return self._boxed(request, data)
+                return self._run_in_child(request, data)
             except UnreadableDocument:
                 raise
             except BaseException:
-                # Interrupted in the middle of an exchange: what the child still sends belongs to no file.
+                # Interrupted during an exchange: a late answer would be taken for that of the next file.
                 self.close()
                 raise
 
-    def _boxed(self, request: _Request, data: bytes) -> _Answer:
+    def _run_in_child(self, request: _Request, data: bytes) -> _Answer:
         while True:
             child = self._child
             if child is None or child.served >= FILES_PER_CHILD:
@@ -122,8 +122,8 @@ class Sandbox:
                 return child.answer(request, data)
             except _Died as death:
                 self.close()
-                # One that served before may have been full of what others left; a new one has no excuse.
-                if not child.served or not death.worth_another:
+                # A child that served other files may have been full of leaked memory: try a new one once.
+                if not child.served or not death.retry:
                     raise death.failure(request) from None
 
     def close(self) -> None:
@@ -135,18 +135,18 @@ class Sandbox:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
 
 class _Died(Exception):
-    def __init__(self, how: str, *, worth_another: bool = True) -> None:
+    def __init__(self, how: str, *, retry: bool = True) -> None:
         super().__init__(how)
-        self.worth_another = worth_another
+        self.retry = retry
 
     def failure(self, request: _Request) -> ParserFailed:
-        return ParserFailed(f"the parser of {request.kind.extractor} files {self}")
+        return ParserFailed(f"the parser of {request.file_type.extractor} files {self}")
 
 
 class _TooSlow(_Died):
@@ -173,7 +173,7 @@ class _SandboxProcess:
 
     def answer(self, request: _Request, data: bytes) -> _Answer:
         overdue = threading.Event()
-        # CPU time is limited in the child; this is for one that waits for something that never comes.
+        # CPU time is limited in the child. This timer is for a child that waits for ever.
         watch = threading.Timer(SLOWEST * request.seconds, self._stop, [overdue])
         watch.daemon = True
         watch.start()
@@ -206,7 +206,7 @@ class _SandboxProcess:
     def _death(self, overdue: bool) -> _Died:
         code = self._process.wait()
         if overdue or code == -signal.SIGXCPU:
-            return _TooSlow("took too long", worth_another=False)
+            return _TooSlow("took too long", retry=False)
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         return _TooLarge(how) if code in _WITHOUT_MEMORY else _Died(how)
 
@@ -217,7 +217,7 @@ class _SandboxProcess:
             if pipe is not None:
                 try:
                     pipe.close()
-                except OSError:  # what was still to be written has no reader any more
+                except OSError:  # the reader of buffered output is gone
                     continue
 
 
@@ -229,7 +229,7 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 
 def _request(
     content: Content,
-    kind: FileType,
+    file_type: FileType,
     limits: ExtractLimits,
     pages: range | None,
     memory_bytes: int,
@@ -237,7 +237,7 @@ def _request(
 ) -> _Request:
     span = (pages.start, pages.stop) if pages is not None else None
     seconds = limits.seconds_for(len(content.data))
-    return _Request(content.name, kind, limits, span, seconds, memory_bytes, sizes)
+    return _Request(content.name, file_type, limits, span, seconds, memory_bytes, sizes)
 
 
 def _failure(answer: _Answer) -> UnreadableDocument:
@@ -254,7 +254,7 @@ def _send(pipe: IO[bytes], message: bytes) -> None:
 
 
 def _receive(pipe: IO[bytes]) -> bytes | None:
-    """None at the end of the stream, also when it comes in the middle of a message."""
+    """Read one message; None at the end of the stream, even in the middle of a message."""
     head = pipe.read(8)
     length = int.from_bytes(head, "big")
     body = pipe.read(length) if len(head) == 8 else b""
@@ -262,21 +262,21 @@ def _receive(pipe: IO[bytes]) -> bytes | None:
 
 
 def serve() -> None:
-    """The child's life: files in on stdin, answers out on stdout, until its parent is gone."""
+    """Main loop of the child: files from stdin, answers to stdout, until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     source = os.fdopen(os.dup(0), "rb")
-    # Whatever a parser prints must not get among the answers.
+    # Output of parsers must not mix with the answers.
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     os.dup2(2, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     while (request := _receive(source)) is not None:
         data = _receive(source)
-        if data is None or not _answered(sink, _answer(request, data)):
+        if data is None or not _send_answer(sink, _answer(request, data)):
             return
 
 
-def _answered(sink: BinaryIO, answer: _Answer) -> bool:
+def _send_answer(sink: BinaryIO, answer: _Answer) -> bool:
     try:
         _send(sink, msgspec.msgpack.encode(answer))
     except BrokenPipeError:
@@ -287,35 +287,37 @@ def _answered(sink: BinaryIO, answer: _Answer) -> bool:
 def _answer(encoded: bytes, data: bytes) -> _Answer:
     request = msgspec.msgpack.decode(encoded, type=_Request)
     try:
-        return _made(request, data)
+        return _parse(request, data)
     except MemoryError:
         return _Answer(error=_OUT_OF_MEMORY)
-    except Exception as error:  # noqa: BLE001 - whatever a parser raises is about this file
+    except Exception as error:  # noqa: BLE001 - any error of a parser concerns this file only
         if not isinstance(error, DocumentTooLarge) and budget.peak_bytes() > request.memory_bytes // 2:
-            # Libraries have errors of their own for that.
+            # Libraries raise their own errors when memory runs out.
             return _Answer(error=_OUT_OF_MEMORY)
         if isinstance(error, UnreadableDocument):
             return _Answer(error=type(error).__name__, message=error.message, remedy=error.remedy)
         return _Answer(error=type(error).__name__, message=str(error)[:500])
 
 
-def _made(request: _Request, data: bytes) -> _Answer:
-    parser = extractor(request.kind.extractor)
-    budget.forget_peak()
+def _parse(request: _Request, data: bytes) -> _Answer:
+    parser = extractor(request.file_type.extractor)
+    budget.reset_peak()
     _limit(request.seconds, request.memory_bytes)
     pages = range(*request.pages) if request.pages is not None else None
-    extracted = parser.extract(Content(request.name, data), request.kind, request.limits, pages)
+    extracted = parser.extract(Content(request.name, data), request.file_type, request.limits, pages)
     if request.sizes is None:
         return _Answer(extracted)
-    return _Answer(draft=drafted(extracted, request.sizes, whole=pages is None))
+    return _Answer(draft=build_draft(extracted, request.sizes, complete=pages is None))
 
 
 def _limit(seconds: float, memory_bytes: int) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     until = int(used.ru_utime + used.ru_stime + seconds) + 1
-    _, hardest = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (until, hardest))
-    # Of data, not of address space: libraries that are mapped cost nothing.
-    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (until, hard_limit))
+    # Data, not address space: mapped libraries cost nothing.
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_DATA)
     memory = memory_bytes + OWN_BYTES
-    resource.setrlimit(resource.RLIMIT_DATA, (memory if most < 0 else min(memory, most), most))
+    resource.setrlimit(
+        resource.RLIMIT_DATA, (memory if hard_limit < 0 else min(memory, hard_limit), hard_limit)
+    )

@@ -1,4 +1,4 @@
-"""JSON, XML and notebooks as text: every value there, in order, none of it run."""
+"""JSON, XML and notebooks as text: every value in order. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLi
 from penstock.pipeline.extract.text import decoding_warnings, fence_around, one_page
 
 _LONG_LINE = 2000
-_LONGEST_OUTPUT = 2000
-_LONGEST_NAME = 200
-"""Characters of a name that is written again with each of the values that bear it."""
-_MOST_DEFAULTS = 1000
-"""Characters of the attributes a document type gives to elements that do not have them."""
-_DEEPEST = 100
-"""Levels of JSON that are indented: each line of a deeper one would begin with as many spaces."""
+_MAX_OUTPUT = 2000
+_MAX_NAME = 200
+"""Characters of a name, which is repeated with each of its values."""
+_MAX_DEFAULTS = 1000
+"""Characters of default attributes that a document type may declare."""
+_MAX_INDENT = 100
+"""Levels of JSON that are indented. Deeper lines would begin with too many spaces."""
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|([\[{\]},])', re.DOTALL)
 
 
 class JsonExtractor:
-    """As it is written; what stands on one long line is given lines first."""
+    """JSON as written. A document on one long line is split into lines first."""
 
     name = "json"
     version = "1"
@@ -34,7 +34,7 @@ class JsonExtractor:
     def extract(
         self,
         content: Content,
-        kind: FileType,
+        file_type: FileType,
         limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
     ) -> ExtractedText:
@@ -46,17 +46,17 @@ class JsonExtractor:
                 text = _with_lines(text)
                 kept = False
             except (msgspec.DecodeError, RecursionError):
-                kept = True  # not JSON after all, or too deep: text it is
+                kept = True  # not JSON, or nested too deeply: kept as text
         return one_page(
-            text, kind, limits, shape=Shape.PROSE, line_numbers=kept, warnings=decoding_warnings(decoded)
+            text, file_type, limits, shape=Shape.PROSE, line_numbers=kept, warnings=decoding_warnings(decoded)
         )
 
 
 def _with_lines(text: str) -> str:
-    """A value a line, indented by its depth as long as that is not most of the text."""
-    if text.count("[") + text.count("{") <= _DEEPEST or _depth(text) <= _DEEPEST:
+    """One value per line, indented unless the nesting is too deep."""
+    if text.count("[") + text.count("{") <= _MAX_INDENT or _depth(text) <= _MAX_INDENT:
         return msgspec.json.format(text, indent=1)
-    # The library reads it all the same: it raises what it cannot read.
+    # Still formatted by the library, so that invalid JSON is refused.
     compact = msgspec.json.format(text, indent=-1)
     return _TOKEN.sub(lambda token: token[0] + "\n" if token[1] else token[0], compact)
 
@@ -67,7 +67,7 @@ def _depth(text: str) -> int:
 
 
 class NotebookExtractor:
-    """Cells as Markdown; code and what it printed in fences."""
+    """Notebook cells as Markdown; code and output in fences."""
 
     name = "notebook"
     version = "1"
@@ -75,7 +75,7 @@ class NotebookExtractor:
     def extract(
         self,
         content: Content,
-        kind: FileType,
+        file_type: FileType,
         limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
     ) -> ExtractedText:
@@ -84,16 +84,16 @@ class NotebookExtractor:
             cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]
             language = notebook.get("metadata", {}).get("language_info", {}).get("name", "")
             name = str(language)
-            shown = name[:_LONGEST_NAME]
+            shown = name[:_MAX_NAME]
             text = "\n\n".join(part for cell in cells for part in _cell(cell, shown) if part.strip())
         except (msgspec.DecodeError, RecursionError, LookupError, TypeError, AttributeError) as error:
             raise DocumentDamaged(f"this is not a notebook: {error}") from error
-        warnings = (_cut("the name of the language"),) if len(name) > _LONGEST_NAME else ()
-        return one_page(clean(text), kind, limits, shape=Shape.MARKDOWN, warnings=warnings)
+        warnings = (_cut("the name of the language"),) if len(name) > _MAX_NAME else ()
+        return one_page(clean(text), file_type, limits, shape=Shape.MARKDOWN, warnings=warnings)
 
 
 def _cut(what: str) -> str:
-    return f"{what} is cut after {_LONGEST_NAME} characters"
+    return f"{what} is cut after {_MAX_NAME} characters"
 
 
 def _cell(cell: dict[str, Any], language: str) -> list[str]:
@@ -101,7 +101,7 @@ def _cell(cell: dict[str, Any], language: str) -> list[str]:
     if cell.get("cell_type") != "code":
         return [source]
     printed = [
-        _joined(output.get("text") or output.get("data", {}).get("text/plain", ""))[:_LONGEST_OUTPUT]
+        _joined(output.get("text") or output.get("data", {}).get("text/plain", ""))[:_MAX_OUTPUT]
         for output in cell.get("outputs", [])
     ]
     return [_fenced(source, language), *(_fenced(text, "") for text in printed)]
@@ -119,9 +119,9 @@ def _fenced(text: str, language: str) -> str:
 
 
 class XmlExtractor:
-    """One line a value, ``element: text``; a blank line between the children of the root.
+    """XML as one line per value, ``element: text``, with a blank line between the children of the root.
 
-    Entities a document defines for itself are not expanded, and nothing outside it is read.
+    Entities that a document declares are not expanded, and no other file is read.
     """
 
     name = "xml"
@@ -130,7 +130,7 @@ class XmlExtractor:
     def extract(
         self,
         content: Content,
-        kind: FileType,
+        file_type: FileType,
         limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
     ) -> ExtractedText:
@@ -144,19 +144,19 @@ class XmlExtractor:
         except (expat.ExpatError, _Refused) as error:
             return one_page(
                 text,
-                kind,
+                file_type,
                 limits,
                 shape=Shape.PROSE,
                 line_numbers=True,
-                warnings=(*warnings, f"kept as it is written, not well-formed XML: {error}"),
+                warnings=(*warnings, f"kept as written, not well-formed XML: {error}"),
             )
         if reader.long_names:
             warnings = (*warnings, _cut("the name of an element"))
-        return one_page("\n".join(lines), kind, limits, shape=Shape.PROSE, warnings=warnings)
+        return one_page("\n".join(lines), file_type, limits, shape=Shape.PROSE, warnings=warnings)
 
 
 class _Refused(Exception):
-    """The document defines entities of its own: the way to make a little text endless."""
+    """The document declares entities or long defaults, which can expand a short text without end."""
 
 
 class _XmlLines:
@@ -183,13 +183,13 @@ class _XmlLines:
 
     def _default(self, _: str, __: str, ___: str, value: str | None, ____: int) -> None:
         self._defaults += len(value) if value else 0
-        if self._defaults > _MOST_DEFAULTS:
-            raise _Refused(f"it gives attributes of more than {_MOST_DEFAULTS:,} characters to elements")
+        if self._defaults > _MAX_DEFAULTS:
+            raise _Refused(f"it gives attributes of more than {_MAX_DEFAULTS:,} characters to elements")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._flush()
-        if len(name) > _LONGEST_NAME:
-            name = name[:_LONGEST_NAME] + "…"
+        if len(name) > _MAX_NAME:
+            name = name[:_MAX_NAME] + "…"
             self.long_names = True
         if len(self._names) == 1 and self._lines:
             self._lines.append("")

@@ -1,4 +1,4 @@
-"""Comma, tab and otherwise separated values: one row a line, whatever line feeds its cells hold."""
+"""Tables: comma, tab or otherwise separated values, one row per line, even with line feeds in cells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DELIMITERS = ",;\t|"
 _SAMPLED_LINES = 50
 _WIDEST_CELL = 16 * 1024 * 1024
 _LINES_AT_ONCE = 1024 * 1024
-"""Characters of text that are taken apart into lines together."""
+"""Characters of text that are split into lines at a time."""
 
 
 class TableExtractor:
@@ -23,20 +23,20 @@ class TableExtractor:
     def extract(
         self,
         content: Content,
-        kind: FileType,
+        file_type: FileType,
         limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
     ) -> ExtractedText:
         decoded = decode(content.data)
         text = clean(decoded.text)
-        delimiter = "\t" if kind.media_type == "text/tab-separated-values" else _delimiter(text)
+        delimiter = "\t" if file_type.media_type == "text/tab-separated-values" else _delimiter(text)
         rows, lines, readable = _rows(text, delimiter)
         warnings = decoding_warnings(decoded)
         if not readable:
-            warnings = (*warnings, "not a table throughout: its lines are kept as they are")
+            warnings = (*warnings, "not a table throughout: lines are kept as written")
         return one_page(
             "\n".join(rows),
-            kind,
+            file_type,
             limits,
             shape=Shape.ROWS,
             line_numbers=len(rows) == lines,
@@ -45,7 +45,7 @@ class TableExtractor:
 
 
 def _delimiter(text: str) -> str:
-    """That which most lines have, and as often as each other."""
+    """The delimiter with the same count in most lines."""
     lines = [line for line in text[:100_000].splitlines()[:_SAMPLED_LINES] if line.strip()]
 
     def agreement(delimiter: str) -> tuple[int, int]:
@@ -57,7 +57,7 @@ def _delimiter(text: str) -> str:
 
 
 def _rows(text: str, delimiter: str) -> tuple[list[str], int, bool]:
-    """The rows, the number of lines they stood on, and whether they were rows throughout."""
+    """The rows, their number of lines, and whether the whole text could be read as a table."""
     before = csv.field_size_limit(_WIDEST_CELL)
     lines = _Lines(text)
     try:
@@ -71,7 +71,7 @@ def _rows(text: str, delimiter: str) -> tuple[list[str], int, bool]:
 
 
 class _Lines:
-    """The lines of a text as ``splitlines`` finds them, a part of the text at a time, and their number."""
+    """Iterates over the lines of a text and counts them, without a list of all lines."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -1,4 +1,4 @@
-"""Text that is text already: plain, Markdown, source code, one record a line."""
+"""Text files: plain text, Markdown, source code, and one record per line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BACKTICKS = re.compile("`{3,}")
 
 
 class TextExtractor:
-    """Keeps the text as it is, so that its lines are the file's lines."""
+    """Keeps the text unchanged, with the line numbers of the file."""
 
     version = "1"
 
@@ -27,7 +27,7 @@ class TextExtractor:
     def extract(
         self,
         content: Content,
-        kind: FileType,
+        file_type: FileType,
         limits: ExtractLimits,
         pages: range | None = None,  # noqa: ARG002 - there is one page
     ) -> ExtractedText:
@@ -35,9 +35,9 @@ class TextExtractor:
         text = clean(decoded.text)
         return one_page(
             text,
-            kind,
+            file_type,
             limits,
-            shape=_SHAPES.get(self.name) or _SHAPES_OF_TYPE.get(kind.media_type, Shape.PROSE),
+            shape=_SHAPES.get(self.name) or _SHAPES_OF_TYPE.get(file_type.media_type, Shape.PROSE),
             title=_title(text) if self.name == "markdown" else None,
             line_numbers=True,
             warnings=decoding_warnings(decoded),
@@ -46,7 +46,7 @@ class TextExtractor:
 
 def one_page(
     text: str,
-    kind: FileType,
+    file_type: FileType,
     limits: ExtractLimits,
     *,
     shape: Shape,
@@ -54,13 +54,13 @@ def one_page(
     line_numbers: bool = False,
     warnings: tuple[str, ...] = (),
 ) -> ExtractedText:
-    """A document without pages of its own is one page; white space alone is an empty one."""
+    """Make a document of one page. A page of white space is empty."""
     if len(text) > limits.text_chars:
         raise DocumentTooLarge(f"the text has {len(text):,} characters; the limit is {limits.text_chars:,}")
     page = Page(1, text if text.strip() else "")
     return ExtractedText(
         pages=(page,),
-        kind=kind,
+        file_type=file_type,
         shape=shape,
         page_count=1,
         title=title,
@@ -70,7 +70,7 @@ def one_page(
 
 
 def fence_around(text: str) -> str:
-    """Backticks that may stand around a text in Markdown: more than it has in a row."""
+    """Backticks for a fence around a text: more than the text has in a row."""
     return "`" * max(3, 1 + max(map(len, _BACKTICKS.findall(text)), default=0))
 
 
@@ -85,5 +85,5 @@ def _title(text: str) -> str | None:
     if found is None:
         return None
     line = found[1]
-    # Its first character is part of it even when it is a hash sign.
+    # The first character belongs to the title, even a hash sign.
     return line[0] + line[1:].rstrip("#").rstrip()

@@ -1,7 +1,7 @@
-"""Copies of published vectors that follow the catalog: in memory, or in files that all processes share.
+"""Vector caches, kept up to date with the catalog: in memory, or in files shared by all processes.
 
-A copy is brought up to the snapshot a search reads before it answers, so that a search never shows what its
-snapshot does not have, and misses nothing of what it has.
+Before a cache answers, it is brought to the snapshot that the search reads. So a search shows exactly what
+its snapshot has.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ if TYPE_CHECKING:
     from penstock.pipeline.vectors.memory_rows import Floats, Mask, Numbers, VectorRows
     from penstock.pipeline.vectors.mmap_rows import FileOwner, MappedRows
 
-MOST_TENANTS = 8
-"""Copies kept in one process; the one not asked for longest goes."""
-MOST_HOLES = 0.2
-"""Of a file's rows, before those behind move up."""
+MAX_SPACES = 8
+"""Caches kept in one process; the least recently used one is dropped."""
+MAX_HOLES = 0.2
+"""Share of holes in a file above which the rows behind them move up."""
 STEPS_KEPT = 256
 
 log = logging.getLogger("penstock.vectors")
 
 
 class SpaceCache:
-    """The published vectors of a tenant in one space: a file, if there is one, and what changed since."""
+    """The published vectors of a tenant in one space: a file, if there is one, and the changes since."""
 
-    def __init__(self, tenant_id: str, space: str, dimension: int, shelf: CacheDirectory | None) -> None:
+    def __init__(self, tenant_id: str, space: str, dimension: int, directory: CacheDirectory | None) -> None:
         from penstock.pipeline.vectors.memory_rows import VectorRows
 
         self.sequence: int | None = None
         self._tenant_id = tenant_id
         self._space = space
         self._dimension = dimension
-        self._shelf = shelf
+        self._directory = directory
         self._base: MappedRows | None = None
         self._alive: Mask | None = None
-        self._graph: AnnIndex | None = None
-        self._graph_stamp: Stamp | None = None
-        self._rows: VectorRows = VectorRows.none(dimension)
-        # What changed when: for snapshots older than what is followed already.
+        self._ann_index: AnnIndex | None = None
+        self._ann_index_stamp: Stamp | None = None
+        self._rows: VectorRows = VectorRows.empty(dimension)
+        # Changed sources per step: for snapshots older than this cache.
         self._steps: list[tuple[int, frozenset[int]]] = []
         self._steps_from = 0
 
@@ -60,38 +60,40 @@ class SpaceCache:
     def base(self) -> MappedRows | None:
         return self._base
 
-    def follow(self, snapshot: VectorSource, *, tidy: bool = False) -> SpaceCache:
-        """Become what the snapshot shows, and answer itself; an older snapshot gets a copy of its own.
-        ``tidy``: write the file anew also for little."""
+    def follow(self, snapshot: VectorSource, *, compact: bool = False) -> SpaceCache:
+        """The cache as of a snapshot: this one, brought up to date, or a separate one for an older snapshot.
+
+        ``compact``: rewrite the file even for few changes.
+        """
         changes = snapshot.changes(self._tenant_id, self.sequence)
         if self.sequence is None or changes.reload:
-            self._begin(snapshot, changes.sequence)
+            self._start(snapshot, changes.sequence)
         elif changes.sequence < self.sequence:
             return self._as_of(snapshot, changes.sequence)
         else:
-            self._remember(changes)
-            if not self._renewed(snapshot, changes):
+            self._record_step(changes)
+            if not self._reopen_rewritten(snapshot, changes):
                 self._apply(snapshot, changes)
-        self._refresh(snapshot, tidy)
-        self._look_for_graph()
+        self._refresh(snapshot, compact)
+        self._refresh_index()
         return self
 
-    def _begin(self, snapshot: VectorSource, sequence: int) -> None:
+    def _start(self, snapshot: VectorSource, sequence: int) -> None:
         self.sequence = None
-        if not self._open(snapshot):
+        if not self._open_file(snapshot):
             self._base, self._alive = None, None
             self._load(snapshot, sequence)
         self.sequence = sequence
         self._steps, self._steps_from = [], sequence
 
-    def _open(self, snapshot: VectorSource) -> bool:
-        """Begin with the file, if it was made from this catalog, not after this snapshot, and is whole."""
-        if self._shelf is None:
+    def _open_file(self, snapshot: VectorSource) -> bool:
+        """Start from an intact file of this catalog, not newer than the snapshot, if there is one."""
+        if self._directory is None:
             return False
         from penstock.pipeline.vectors.memory_rows import VectorRows
         from penstock.pipeline.vectors.mmap_rows import read_rows
 
-        path = self._shelf.vectors(self._tenant_id, self._space)
+        path = self._directory.vectors(self._tenant_id, self._space)
         base = read_rows(path, self._owner(), self._dimension)
         if base is None:
             return False
@@ -100,36 +102,38 @@ class SpaceCache:
         if changes.reload or changes.sequence < sequence:
             return False
         now = snapshot.witnesses(self._tenant_id, sequence)
-        if not trusted(base.label.witnesses, now, frozenset(changes.stale)):
+        if not same_history(base.label.witnesses, now, frozenset(changes.stale)):
             return False
-        self._base, self._alive, self._rows = base, None, VectorRows.none(self._dimension)
-        self._graph, self._graph_stamp = None, None
-        # Also should what follows fail: from here it goes on.
+        self._base, self._alive, self._rows = base, None, VectorRows.empty(self._dimension)
+        self._ann_index, self._ann_index_stamp = None, None
+        # If the next step fails, the cache continues from here.
         self.sequence = sequence
         self._apply(snapshot, changes)
         return True
 
     def _load(self, snapshot: VectorSource, sequence: int) -> None:
-        """Everything, from the catalog: to memory, or where it is much through memory to a file."""
+        """Load all vectors from the catalog to memory, or into a file if there are many."""
         from penstock.pipeline.vectors.memory_rows import VectorRows
 
-        head, rest = _split(self._read(snapshot), self._shelf.sizes.worth_a_file if self._shelf else None)
+        head, rest = _split(
+            self._read(snapshot), self._directory.sizes.file_from if self._directory else None
+        )
         if rest is not None:
-            self._base = self._written(snapshot, chain(head, rest), sequence)
+            self._base = self._write_file(snapshot, chain(head, rest), sequence)
             if self._base is not None:
-                self._rows = VectorRows.none(self._dimension)
+                self._rows = VectorRows.empty(self._dimension)
                 return
-            # The file could not be written to its end: what was read for it is gone.
+            # The file could not be written, and the rows read for it are consumed: read again.
             head = list(self._read(snapshot))
-        self._rows = VectorRows.joined([VectorRows.none(self._dimension), *head])
+        self._rows = VectorRows.concatenated([VectorRows.empty(self._dimension), *head])
 
     def _read(self, snapshot: VectorSource, keys: Collection[int] | None = None) -> Iterator[VectorRows]:
         from penstock.pipeline.vectors.memory_rows import VectorRows
 
         for batch in snapshot.load(self._tenant_id, self._space, keys):
-            yield VectorRows.of(batch, self._dimension)
+            yield VectorRows.from_batch(batch, self._dimension)
 
-    def _remember(self, changes: VectorChanges) -> None:
+    def _record_step(self, changes: VectorChanges) -> None:
         if changes.stale or changes.fresh:
             self._steps.append((changes.sequence, frozenset(changes.stale) | frozenset(changes.fresh)))
         if len(self._steps) > STEPS_KEPT:
@@ -141,7 +145,7 @@ class SpaceCache:
         if changes.stale or changes.fresh:
             self._hide(changes.stale)
             if changes.fresh:
-                self._rows = VectorRows.joined([self._rows, *self._read(snapshot, changes.fresh)])
+                self._rows = VectorRows.concatenated([self._rows, *self._read(snapshot, changes.fresh)])
         self.sequence = changes.sequence
 
     def _hide(self, keys: Collection[int]) -> None:
@@ -151,14 +155,14 @@ class SpaceCache:
             if hidden.any():
                 self._alive = ~hidden if self._alive is None else self._alive & ~hidden
 
-    def _renewed(self, snapshot: VectorSource, changes: VectorChanges) -> bool:
-        """Whether somebody wrote the file anew since: then less is different."""
-        if self._shelf is None or not (self._drift() or changes.stale):
+    def _reopen_rewritten(self, snapshot: VectorSource, changes: VectorChanges) -> bool:
+        """Reopen a file rewritten by another process: fewer rows differ then."""
+        if self._directory is None or not (self._drift() or changes.stale):
             return False
-        stamp = stamp_of(self._shelf.vectors(self._tenant_id, self._space))
+        stamp = stamp_of(self._directory.vectors(self._tenant_id, self._space))
         if stamp is None or (self._base is not None and stamp == self._base.stamp):
             return False
-        return self._open(snapshot)
+        return self._open_file(snapshot)
 
     def _drift(self) -> int:
         return len(self._rows) + self._hidden()
@@ -167,98 +171,104 @@ class SpaceCache:
         return 0 if self._alive is None else len(self._alive) - int(self._alive.sum())
 
     def _as_of(self, snapshot: VectorSource, sequence: int) -> SpaceCache:
-        """For a search that began before another one brought this copy further."""
+        """A cache for an older snapshot, of a search that began before the one that advanced this cache."""
         from penstock.pipeline.vectors.memory_rows import VectorRows
 
         other = SpaceCache(self._tenant_id, self._space, self._dimension, None)
         if sequence < self._steps_from:
-            other._begin(snapshot, sequence)
+            other._start(snapshot, sequence)
             return other
         keys = frozenset[int]().union(*(keys for at, keys in self._steps if at > sequence))
         other._base, other._alive, other._rows = self._base, self._alive, self._rows
-        other._graph = self._graph
+        other._ann_index = self._ann_index
         other._hide(keys)
-        other._rows = VectorRows.joined([other._rows, *self._read(snapshot, keys)])
+        other._rows = VectorRows.concatenated([other._rows, *self._read(snapshot, keys)])
         return other
 
-    # The file.
+    # The cache file.
 
     def _owner(self) -> FileOwner:
         from penstock.pipeline.vectors.mmap_rows import FileOwner
 
-        assert self._shelf is not None
-        return FileOwner(self._shelf.catalog, self._tenant_id, self._space)
+        assert self._directory is not None
+        return FileOwner(self._directory.catalog, self._tenant_id, self._space)
 
-    def _refresh(self, snapshot: VectorSource, tidy: bool) -> None:
+    def _refresh(self, snapshot: VectorSource, compact: bool) -> None:
         base = self._base
-        if self._shelf is None or base is None or self.sequence is None:
+        if self._directory is None or base is None or self.sequence is None:
             return
-        most = 0 if tidy and self._hidden() else max(self._shelf.sizes.most_drift, len(base) // 20)
+        most = 0 if compact and self._hidden() else max(self._directory.sizes.max_drift, len(base) // 20)
         if self._drift() <= most:
             return
         if not len(self._rows) and self._alive is not None and not self._alive.any():
-            # All of it is gone: there is nothing to write.
-            self._base, self._alive, self._graph, self._graph_stamp = None, None, None, None
+            # No row is left to write.
+            self._base, self._alive, self._ann_index, self._ann_index_stamp = None, None, None, None
             return
         holes = base.label.holes + self._hidden()
-        same = holes <= MOST_HOLES * len(base)
+        same = holes <= MAX_HOLES * len(base)
         pieces = chain(base.pieces(self._alive, holes=same), [self._rows])
-        if base.sound():
-            written = self._written(snapshot, pieces, self.sequence, base if same else None)
+        if base.intact():
+            rewritten = self._write_file(snapshot, pieces, self.sequence, base if same else None)
         else:
-            log.info("a file of vectors was damaged; it is made anew from the catalog")
-            written = self._written(snapshot, self._read(snapshot), self.sequence)
-        if written is not None:
-            self._base, self._alive, self._rows = written, None, self._rows.none(self._dimension)
-            if written.label.lineage != base.label.lineage:
-                self._graph, self._graph_stamp = None, None
+            log.info("a vector cache file was damaged and is rebuilt from the catalog")
+            rewritten = self._write_file(snapshot, self._read(snapshot), self.sequence)
+        if rewritten is not None:
+            self._base, self._alive, self._rows = rewritten, None, self._rows.empty(self._dimension)
+            if rewritten.label.lineage != base.label.lineage:
+                self._ann_index, self._ann_index_stamp = None, None
 
-    def _written(
+    def _write_file(
         self,
         snapshot: VectorSource,
         pieces: Iterable[VectorRows],
         sequence: int,
         after: MappedRows | None = None,
     ) -> MappedRows | None:
-        """A file of these rows, for all processes if nobody else writes it now; None: there is no room.
-        ``after``: the file whose rows keep their numbers."""
+        """Write and open a file of these rows; None if writing failed.
+
+        It is published for all processes unless another process holds the lock. ``after``: the file with the
+        row numbers to keep.
+        """
         from penstock.pipeline.vectors.mmap_rows import Origin, read_rows, write_rows
 
-        assert self._shelf is not None
-        shelf, tenant_id = self._shelf, self._tenant_id
-        path = shelf.vectors(tenant_id, self._space)
+        assert self._directory is not None
+        directory, tenant_id = self._directory, self._tenant_id
+        path = directory.vectors(tenant_id, self._space)
         witnesses = tuple(snapshot.witnesses(tenant_id, sequence))
         try:
-            with shelf.building(tenant_id, self._space) as alone, shelf.young(path) as (file, young):
-                # Of two that follow the same file only one has its lineage: their new rows differ in order.
-                goes_on = alone and after is not None and stamp_of(path) == after.stamp
-                lineage = after.label.lineage if after is not None and goes_on else clock.new_task_id()
+            with (
+                directory.lock(tenant_id, self._space) as locked,
+                directory.new_file(path) as (file, new_path),
+            ):
+                # Only one successor keeps the lineage of a file: the new rows of two would differ in order.
+                continues = locked and after is not None and stamp_of(path) == after.stamp
+                lineage = after.label.lineage if after is not None and continues else clock.new_task_id()
                 origin = Origin(self._owner(), self._dimension, lineage, sequence, witnesses)
                 write_rows(file, origin, pieces)
-                made = read_rows(young, origin.owner, self._dimension)
-                if alone and made is not None:
-                    shelf.publish(young, path)
-                    if shelf.forgotten_since(tenant_id, sequence):
-                        shelf.discard(path)
+                made = read_rows(new_path, origin.owner, self._dimension)
+                if locked and made is not None:
+                    directory.publish(new_path, path)
+                    if directory.removed_since(tenant_id, sequence):
+                        directory.discard(path)
                 return made
         except OSError as error:
-            log.info("vectors are read from the catalog: %s", error)
+            log.info("vectors stay in memory, no cache file was written: %s", error)
             return None
 
-    def _look_for_graph(self) -> None:
-        if self._shelf is None or self._base is None:
+    def _refresh_index(self) -> None:
+        if self._directory is None or self._base is None:
             return
-        path = self._shelf.graph(self._tenant_id, self._space)
+        path = self._directory.index(self._tenant_id, self._space)
         stamp = stamp_of(path)
-        if stamp == self._graph_stamp:
+        if stamp == self._ann_index_stamp:
             return
-        from penstock.pipeline.vectors.ann_index import read_graph
+        from penstock.pipeline.vectors.ann_index import open_index
 
-        self._graph, self._graph_stamp = None, stamp
+        self._ann_index, self._ann_index_stamp = None, stamp
         if stamp is not None:
-            self._graph = read_graph(path, self._base)
+            self._ann_index = open_index(path, self._base)
 
-    # Questions.
+    # Search.
 
     def nearest(self, query: Floats, limit: int, allowed: Collection[int] | None) -> list[NearVector]:
         import numpy as np
@@ -267,17 +277,17 @@ class SpaceCache:
 
         ids, scores = self._rows.scored(query, allowed)
         if self._base is not None:
-            base_ids, base_scores = self._in_base(self._base, query, limit, allowed)
+            base_ids, base_scores = self._score_base(self._base, query, limit, allowed)
             ids, scores = np.concatenate([ids, base_ids]), np.concatenate([scores, base_scores])
         ids, scores = best(ids, scores, limit)
         return [NearVector(int(number), float(score)) for number, score in zip(ids, scores, strict=True)]
 
-    def _in_base(
+    def _score_base(
         self, base: MappedRows, query: Floats, limit: int, allowed: Collection[int] | None
     ) -> tuple[Numbers, Floats]:
-        # A graph cannot be narrowed: what it finds is of all sources.
-        if allowed is None and self._graph is not None and 4 * limit <= self._graph.drawn.reach:
-            found = self._by_graph(base, self._graph, query, limit)
+        # An index cannot be restricted: it finds rows of all sources.
+        if allowed is None and self._ann_index is not None and 4 * limit <= self._ann_index.stamp.reach:
+            found = self._search_index(base, self._ann_index, query, limit)
             if found is not None:
                 return found
         chosen = self._alive
@@ -286,14 +296,14 @@ class SpaceCache:
             chosen = chosen if self._alive is None else chosen & self._alive
         return base.scored(query, chosen)
 
-    def _by_graph(
-        self, base: MappedRows, graph: AnnIndex, query: Floats, limit: int
+    def _search_index(
+        self, base: MappedRows, index: AnnIndex, query: Floats, limit: int
     ) -> tuple[Numbers, Floats] | None:
-        """None: too many of those found are no more."""
+        """Search through the index; None if too many of the candidates are deleted rows."""
         import numpy as np
 
-        covered = graph.drawn.covered
-        rows = np.sort(graph.near(query))
+        covered = index.stamp.covered
+        rows = np.sort(index.search(query))
         behind = np.arange(covered, len(base))
         if self._alive is not None:
             rows, behind = rows[self._alive[rows]], behind[self._alive[covered:]]
@@ -306,7 +316,7 @@ class SpaceCache:
 def _split(
     pieces: Iterator[VectorRows], enough: int | None
 ) -> tuple[list[VectorRows], Iterator[VectorRows] | None]:
-    """The first rows; and the others, if these are enough."""
+    """Split off the first ``enough`` rows; the rest is None if there are fewer."""
     head: list[VectorRows] = []
     rows = 0
     for piece in pieces:
@@ -317,10 +327,11 @@ def _split(
     return head, None
 
 
-def trusted(then: Collection[SourceMark], now: Collection[SourceMark], changed: Collection[int]) -> bool:
-    """Whether a file was made from the catalog's own past, not from another one's, nor from before it was
-    restored. Its witnesses are still there or changed after it, and no other source says that it changed
-    among them."""
+def same_history(then: Collection[SourceMark], now: Collection[SourceMark], changed: Collection[int]) -> bool:
+    """Whether a file was made from the past of this very catalog, not of another or a restored one.
+
+    The file's witnesses must be present or changed since, and no other source may have changed among them.
+    """
     if not then:
         return False
     oldest = min(each.sequence for each in then)
@@ -330,11 +341,11 @@ def trusted(then: Collection[SourceMark], now: Collection[SourceMark], changed: 
 
 
 class VectorCache:
-    """The copies of one process, for all its threads. Without a shelf they are in its memory alone."""
+    """The vector caches of one process, shared by all threads. Without a directory they use no files."""
 
-    def __init__(self, shelf: CacheDirectory | None = None) -> None:
-        self._shelf = shelf
-        self._copies: OrderedDict[tuple[str, str], SpaceCache] = OrderedDict()
+    def __init__(self, directory: CacheDirectory | None = None) -> None:
+        self._directory = directory
+        self._caches: OrderedDict[tuple[str, str], SpaceCache] = OrderedDict()
         self._lock = threading.Lock()
 
     def nearest(
@@ -348,11 +359,11 @@ class VectorCache:
         allowed: Collection[int] | None = None,
     ) -> list[NearVector]:
         with self._lock:
-            copy = self._copies.get((tenant_id, space))
-            if copy is None:
-                copy = SpaceCache(tenant_id, space, len(query), self._shelf)
-                self._copies[tenant_id, space] = copy
-            self._copies.move_to_end((tenant_id, space))
-            while len(self._copies) > MOST_TENANTS:
-                self._copies.popitem(last=False)
-            return copy.follow(snapshot).nearest(query, limit, allowed)
+            cache = self._caches.get((tenant_id, space))
+            if cache is None:
+                cache = SpaceCache(tenant_id, space, len(query), self._directory)
+                self._caches[tenant_id, space] = cache
+            self._caches.move_to_end((tenant_id, space))
+            while len(self._caches) > MAX_SPACES:
+                self._caches.popitem(last=False)
+            return cache.follow(snapshot).nearest(query, limit, allowed)

@@ -1,6 +1,6 @@
-"""Where the files of vectors stand: one directory a catalog, in the state directory, which is never indexed.
+"""Directory of vector cache files: one per catalog, in the state directory, which is never indexed.
 
-Everything here is a copy. Any of it may be deleted at any time, also while it is in use.
+The catalog has all of this data. Any file may be deleted at any time, even while it is in use.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ import msgspec
 
 from penstock import clock
 from penstock.config import Settings
-from penstock.pipeline.vectors.footer import unseal
+from penstock.pipeline.vectors.footer import read_footer
 
-GONE_FOR_S = 86_400
-"""No snapshot from before a removal is still read after so long."""
-VECTORS, GRAPH, GONE, LOCK, YOUNG = ".vectors", ".graph", ".gone", ".lock", ".young"
+REMOVED_KEPT_S = 86_400
+"""Time to keep the mark of a removed tenant. No older snapshot is still in use after that."""
+VECTORS, INDEX, REMOVED, LOCK, UNFINISHED = ".vectors", ".graph", ".gone", ".lock", ".young"
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """From how many vectors of a tenant on something is worth its while."""
+    """Numbers of vectors from which files and indexes are used."""
 
-    worth_a_file: int = 5_000
-    """Fewer are read from the catalog sooner than a file is opened and followed."""
-    most_drift: int = 2_000
-    """Rows that differ from the file before it is written anew, or a twentieth of it if that is more."""
-    worth_a_graph: int = 200_000
-    """Fewer are looked at one by one sooner than usearch is loaded."""
+    file_from: int = 5_000
+    """Vectors of a tenant from which a file is faster than reading the catalog."""
+    max_drift: int = 2_000
+    """Changed rows after which a file is rewritten, or a twentieth of its rows if that is more."""
+    index_from: int = 200_000
+    """Vectors of a tenant from which an index is faster than an exact scan."""
 
 
-class _Told(msgspec.Struct):
+class _OwnerFields(msgspec.Struct):
     tenant_id: str
     space: str
 
 
 class _Label(msgspec.Struct):
-    """As much of a file's label as says whether it is still wanted."""
+    """The fields of a file's label needed to decide whether the file is still wanted."""
 
-    owner: _Told
+    owner: _OwnerFields
 
 
 class CacheDirectory:
-    """Names say nothing of tenants; the files are for nobody else to read."""
+    """Cache files of one catalog. File names do not reveal tenants; only the owner may read the files."""
 
     def __init__(self, directory: Path, catalog: str, sizes: Sizes = Sizes()) -> None:  # noqa: B008 - frozen
         self.catalog = catalog
@@ -57,15 +57,15 @@ class CacheDirectory:
     def vectors(self, tenant_id: str, space: str) -> Path:
         return self._directory / f"{_name(tenant_id)}-{_name(space)}{VECTORS}"
 
-    def graph(self, tenant_id: str, space: str) -> Path:
-        return self.vectors(tenant_id, space).with_suffix(GRAPH)
+    def index(self, tenant_id: str, space: str) -> Path:
+        return self.vectors(tenant_id, space).with_suffix(INDEX)
 
     @contextmanager
-    def building(self, tenant_id: str, space: str) -> Iterator[bool]:
-        """Whether this process is the one to write these files now. What a dead one left half made goes."""
+    def lock(self, tenant_id: str, space: str) -> Iterator[bool]:
+        """Lock these files for writing; False if another process holds the lock. Removes unfinished files."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = self.vectors(tenant_id, space).with_suffix(LOCK)
-        fd = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        lock_path = self.vectors(tenant_id, space).with_suffix(LOCK)
+        fd = os.open(lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -73,68 +73,70 @@ class CacheDirectory:
             yield False
             return
         try:
-            for left in self._directory.glob(f"{lock.stem}.*{YOUNG}"):
-                left.unlink(missing_ok=True)
+            for leftover in self._directory.glob(f"{lock_path.stem}.*{UNFINISHED}"):
+                leftover.unlink(missing_ok=True)
             yield True
         finally:
             os.close(fd)
 
     @contextmanager
-    def young(self, path: Path) -> Iterator[tuple[BinaryIO, Path]]:
-        """A file to be written, which gets its name by ``publish`` or goes."""
+    def new_file(self, path: Path) -> Iterator[tuple[BinaryIO, Path]]:
+        """A temporary file to write, removed at the end unless ``publish`` has renamed it."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        young = path.with_suffix(f".{os.getpid()}-{clock.new_task_id()[:8]}{YOUNG}")
-        fd = os.open(young, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        new_path = path.with_suffix(f".{os.getpid()}-{clock.new_task_id()[:8]}{UNFINISHED}")
+        fd = os.open(new_path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(fd, "w+b") as file:
-                yield file, young
+                yield file, new_path
         finally:
-            young.unlink(missing_ok=True)
+            new_path.unlink(missing_ok=True)
 
-    def publish(self, young: Path, path: Path) -> None:
-        young.replace(path)
+    def publish(self, new_path: Path, path: Path) -> None:
+        new_path.replace(path)
         fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)
         finally:
             os.close(fd)
 
-    def forget(self, tenant_id: str, sequence: int) -> None:
-        """Remove all files of a tenant. One that is made at this moment from before ``sequence`` goes, too:
-        whoever makes it looks at what is written here after it got its name."""
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # At once: where the disk is full, that makes the room for the note.
-        self._remove(tenant_id)
-        self._gone(tenant_id).write_text(str(sequence), encoding="ascii")
-        self._remove(tenant_id)
+    def remove_tenant(self, tenant_id: str, sequence: int) -> None:
+        """Remove all files of a tenant, also an older one (before ``sequence``) still being written.
 
-    def _remove(self, tenant_id: str) -> None:
-        for suffix in (VECTORS, GRAPH, YOUNG, LOCK):
+        That process checks the mark written here after it has published the file.
+        """
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # First, to make room for the mark on a full disk.
+        self._remove_files(tenant_id)
+        self._removal_mark(tenant_id).write_text(str(sequence), encoding="ascii")
+        self._remove_files(tenant_id)
+
+    def _remove_files(self, tenant_id: str) -> None:
+        for suffix in (VECTORS, INDEX, UNFINISHED, LOCK):
             for path in self._directory.glob(f"{_name(tenant_id)}-*{suffix}"):
                 path.unlink(missing_ok=True)
 
-    def forgotten_since(self, tenant_id: str, sequence: int) -> bool:
+    def removed_since(self, tenant_id: str, sequence: int) -> bool:
         with suppress(OSError, ValueError):
-            return int(self._gone(tenant_id).read_text(encoding="ascii")) > sequence
+            return int(self._removal_mark(tenant_id).read_text(encoding="ascii")) > sequence
         return False
 
-    def _gone(self, tenant_id: str) -> Path:
-        return self._directory / f"{_name(tenant_id)}{GONE}"
+    def _removal_mark(self, tenant_id: str) -> Path:
+        return self._directory / f"{_name(tenant_id)}{REMOVED}"
 
     def sweep(self, wanted: Callable[[str], Collection[str]]) -> int:
-        """Remove files of spaces their tenant (``wanted`` of it) has nothing in any more; how many."""
+        """Remove files of spaces not in ``wanted(tenant_id)``; returns their number."""
         removed = 0
         for path in self._directory.glob(f"*{VECTORS}"):
-            sealed = unseal(path, _Label)
-            owner = sealed.meta.owner if sealed is not None else None
+            footer = read_footer(path, _Label)
+            owner = footer.meta.owner if footer is not None else None
             if owner is None or owner.space not in wanted(owner.tenant_id):
                 self.discard(path)
                 removed += 1
-        for path in self._directory.glob(f"*{GRAPH}"):
+        for path in self._directory.glob(f"*{INDEX}"):
             if not path.with_suffix(VECTORS).exists():
                 path.unlink(missing_ok=True)
-        long_ago = clock.now().timestamp() - GONE_FOR_S
-        for path in self._directory.glob(f"*{GONE}"):
+        long_ago = clock.now().timestamp() - REMOVED_KEPT_S
+        for path in self._directory.glob(f"*{REMOVED}"):
             with suppress(OSError):
                 if path.stat().st_mtime < long_ago:
                     path.unlink()
@@ -144,8 +146,8 @@ class CacheDirectory:
         return sorted(self._directory.glob(f"*{VECTORS}"))
 
     def discard(self, path: Path) -> None:
-        """A file that is of no use, and what was made from it."""
-        for each in (path, path.with_suffix(GRAPH)):
+        """Remove a vector file and its index."""
+        for each in (path, path.with_suffix(INDEX)):
             with suppress(OSError):
                 each.unlink(missing_ok=True)
 
@@ -154,8 +156,8 @@ def _name(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:20]
 
 
-def open_shelf(settings: Settings) -> CacheDirectory:
-    """By the catalog's URL without its password; which catalog it is, the files themselves remember."""
+def open_cache_directory(settings: Settings) -> CacheDirectory:
+    """Open the directory of a catalog, named by the catalog's URL without the password."""
     url = settings.catalog_store
     name = _name(url.resolved if url.is_file else url.masked)
-    return CacheDirectory(settings.state_dir / "vectors", name, Sizes(worth_a_graph=settings.usearch_from))
+    return CacheDirectory(settings.state_dir / "vectors", name, Sizes(index_from=settings.usearch_from))

@@ -1,4 +1,4 @@
-"""Files that say at their end what they are: one that is cut, half written or of another kind is none."""
+"""Files with a typed, checksummed footer. A truncated or foreign file counts as missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAGIC = b"pstkvec1"
 
 
 class Stamp(NamedTuple):
-    """Which file it is: one that is written anew has another."""
+    """Identity of a file. A rewritten file has another stamp."""
 
     inode: int
     mtime_ns: int
@@ -26,7 +26,7 @@ class Stamp(NamedTuple):
 
 
 class FooterFile(NamedTuple, Generic[Meta]):
-    """A file in memory, as far as it is looked at. ``length``: of what stands before the end."""
+    """A mapped file and its footer. ``length``: bytes before the footer."""
 
     meta: Meta
     data: mmap.mmap
@@ -34,16 +34,16 @@ class FooterFile(NamedTuple, Generic[Meta]):
     stamp: Stamp
 
 
-def seal(file: BinaryIO, meta: object) -> None:
-    """Ends a file, and has it on the disk before it can get its name."""
-    said = msgspec.json.encode(meta)
-    file.write(said + _END.pack(len(said), zlib.crc32(said), _MAGIC))
+def write_footer(file: BinaryIO, meta: object) -> None:
+    """Write the footer and sync the file, ready for the rename into place."""
+    encoded = msgspec.json.encode(meta)
+    file.write(encoded + _END.pack(len(encoded), zlib.crc32(encoded), _MAGIC))
     file.flush()
     os.fsync(file.fileno())
 
 
-def unseal(path: Path, kind: type[Meta]) -> FooterFile[Meta] | None:
-    """None: there is no such file, or it is none of ours to its last byte."""
+def read_footer(path: Path, meta_type: type[Meta]) -> FooterFile[Meta] | None:
+    """Map a file and decode the footer; None if the file is missing, truncated or foreign."""
     try:
         with path.open("rb") as file:
             found = os.fstat(file.fileno())
@@ -56,9 +56,9 @@ def unseal(path: Path, kind: type[Meta]) -> FooterFile[Meta] | None:
     start = len(data) - _END.size - size
     if magic != _MAGIC or start < 0:
         return None
-    said = data[start : start + size]
+    encoded = data[start : start + size]
     try:
-        meta = msgspec.json.decode(said, type=kind) if zlib.crc32(said) == checksum else None
+        meta = msgspec.json.decode(encoded, type=meta_type) if zlib.crc32(encoded) == checksum else None
     except msgspec.DecodeError:
         meta = None
     stamp = Stamp(found.st_ino, found.st_mtime_ns, found.st_size)

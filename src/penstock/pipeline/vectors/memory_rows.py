@@ -1,4 +1,4 @@
-"""Vectors in memory, and the best of them."""
+"""Vectors in memory, and the selection of the best scores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class VectorRows:
-    """One vector a row, of which content and which source. Never changed: a change makes new ones."""
+    """One vector per row, with content id and source key. Immutable: changes make new objects."""
 
     def __init__(self, ids: Numbers, keys: Numbers, vectors: Floats) -> None:
         self.ids = ids
@@ -23,11 +23,11 @@ class VectorRows:
         self.vectors = vectors
 
     @classmethod
-    def none(cls, dimension: int) -> VectorRows:
+    def empty(cls, dimension: int) -> VectorRows:
         return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty((0, dimension), np.float32))
 
     @classmethod
-    def of(cls, batch: VectorBatch, dimension: int) -> VectorRows:
+    def from_batch(cls, batch: VectorBatch, dimension: int) -> VectorRows:
         return cls(
             np.frombuffer(batch.content_ids, np.int64),
             np.frombuffer(batch.source_keys, np.int64),
@@ -35,7 +35,7 @@ class VectorRows:
         )
 
     @classmethod
-    def joined(cls, parts: Iterable[VectorRows]) -> VectorRows:
+    def concatenated(cls, parts: Iterable[VectorRows]) -> VectorRows:
         ids, keys, vectors = zip(*((part.ids, part.keys, part.vectors) for part in parts), strict=True)
         return cls(np.concatenate(ids), np.concatenate(keys), np.concatenate(vectors))
 
@@ -56,22 +56,26 @@ class VectorRows:
         return ids, vectors @ query
 
 
-def of_sources(keys: Numbers, some: Collection[int]) -> Mask:
-    """Which rows belong to some sources. Rows of a source stand together: each run of them is looked up once,
-    not each row."""
+def of_sources(keys: Numbers, sources: Collection[int]) -> Mask:
+    """Mask of the rows of some sources.
+
+    Rows of a source are adjacent, so each run of rows is looked up once.
+    """
     if not len(keys):
         return np.zeros(0, bool)
     starts = np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))
-    wanted = np.fromiter(some, np.int64, len(some))
+    wanted = np.fromiter(sources, np.int64, len(sources))
     return np.repeat(np.isin(keys[starts], wanted), np.diff(np.append(starts, len(keys))))
 
 
 def best(ids: Numbers, scores: Floats, limit: int) -> tuple[Numbers, Floats]:
-    """The highest first; equal ones in the order of their ids, so that the same question has the same
-    answer. What points away, or nowhere, is left out."""
+    """Best scores first; equal scores in the order of ids, which makes answers reproducible.
+
+    Scores of zero or less are dropped.
+    """
     chosen = scores > 0
     if np.count_nonzero(chosen) > limit:
-        # All that are as good as the last one: which of them goes is for the ids to say.
+        # Keep all that equal the last score: the ids decide among them.
         chosen = scores >= np.partition(scores, -limit)[-limit]
     ids, scores = ids[chosen], scores[chosen]
     order = np.lexsort((ids, -scores))[:limit]

@@ -1,7 +1,7 @@
-"""A tenant's vectors of one space in a file, mapped: processes share what one of them has read.
+"""Vectors of a tenant in one space, in a memory-mapped file, shared by processes.
 
-Row numbers stay while the lineage does. A vector that went leaves a hole, all zeros and of no source, so that
-a graph over the rows (``graph``) holds for every later file of its lineage.
+Row numbers are stable within a lineage. A removed vector leaves a hole (all zeros, no source), so that an
+index over the rows (``ann_index``) is valid for every later file of the lineage.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.catalog.views import SourceMark
-from penstock.pipeline.vectors.footer import FooterFile, seal, unseal
+from penstock.pipeline.vectors.footer import FooterFile, read_footer, write_footer
 from penstock.pipeline.vectors.memory_rows import Floats, Mask, Numbers, VectorRows, of_sources
 
 VERSION = 1
 HOLE = -1
-AT_ONCE = 4_096
-"""Rows copied or gathered in one piece."""
+BATCH_ROWS = 4_096
+"""Rows copied or scored at a time."""
 
 
 class FileOwner(msgspec.Struct, frozen=True):
-    """Whose vectors a file holds."""
+    """Catalog, tenant and space of a vector file."""
 
     catalog: str
     tenant_id: str
@@ -33,7 +33,7 @@ class FileOwner(msgspec.Struct, frozen=True):
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file of vectors says of itself."""
+    """Footer of a vector file."""
 
     owner: FileOwner
     dimension: int
@@ -41,7 +41,7 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
     holes: int
     lineage: str
     sequence: int
-    """The change of the catalog it was right for."""
+    """Sequence number of the catalog's last change that the file includes."""
     witnesses: tuple[SourceMark, ...]
     names_sum: int
     vectors_sum: int
@@ -49,7 +49,7 @@ class Label(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Origin(NamedTuple):
-    """Where rows come from: what their file will say, besides what is counted while it is written."""
+    """Parts of a label known before the rows are written."""
 
     owner: FileOwner
     dimension: int
@@ -59,44 +59,44 @@ class Origin(NamedTuple):
 
 
 class MappedRows:
-    def __init__(self, sealed: FooterFile[Label]) -> None:
-        self.label = label = sealed.meta
-        self.stamp = sealed.stamp
+    def __init__(self, footer: FooterFile[Label]) -> None:
+        self.label = label = footer.meta
+        self.stamp = footer.stamp
         values = label.rows * label.dimension
         start = _names_at(label.rows, label.dimension)
-        self.vectors: Floats = np.frombuffer(sealed.data, "<f4", values).reshape(-1, label.dimension)
-        self.ids: Numbers = np.frombuffer(sealed.data, "<i8", label.rows, start)
-        self.keys: Numbers = np.frombuffer(sealed.data, "<i8", label.rows, start + 8 * label.rows)
+        self.vectors: Floats = np.frombuffer(footer.data, "<f4", values).reshape(-1, label.dimension)
+        self.ids: Numbers = np.frombuffer(footer.data, "<i8", label.rows, start)
+        self.keys: Numbers = np.frombuffer(footer.data, "<i8", label.rows, start + 8 * label.rows)
 
     def __len__(self) -> int:
         return self.label.rows
 
-    def sound(self) -> bool:
-        """Whether all of it is as it was written. Reads everything."""
+    def intact(self) -> bool:
+        """Whether the vectors match their checksum. Reads all of them."""
         return _sum(self.vectors) == self.label.vectors_sum
 
     def scored(self, query: Floats, chosen: Mask | None) -> tuple[Numbers, Floats]:
-        """Exact scores of the rows chosen (None: of all)."""
+        """Exact scores of the chosen rows (None: of all rows)."""
         if chosen is None:
             return self.ids, self.vectors @ query
         rows = np.flatnonzero(chosen)
         if 4 * len(rows) > len(self):
-            # Reading past some costs less than picking out the others.
+            # Scoring all rows costs less than gathering most of them.
             return self.ids[rows], (self.vectors @ query)[rows]
         return self.scored_at(rows, query)
 
     def scored_at(self, rows: Numbers, query: Floats) -> tuple[Numbers, Floats]:
-        pieces = (rows[start : start + AT_ONCE] for start in range(0, len(rows), AT_ONCE))
+        pieces = (rows[start : start + BATCH_ROWS] for start in range(0, len(rows), BATCH_ROWS))
         scores = [self.vectors[piece] @ query for piece in pieces]
         return self.ids[rows], np.concatenate(scores) if scores else np.empty(0, np.float32)
 
-    def of_sources(self, some: Collection[int]) -> Mask:
-        return of_sources(self.keys, some)
+    def of_sources(self, sources: Collection[int]) -> Mask:
+        return of_sources(self.keys, sources)
 
     def pieces(self, alive: Mask | None, *, holes: bool) -> Iterable[VectorRows]:
-        """The rows to be written again; of those not alive, holes are left or nothing."""
-        for start in range(0, len(self), AT_ONCE):
-            piece = slice(start, start + AT_ONCE)
+        """Batches of the rows to write again. Deleted rows become holes or are dropped."""
+        for start in range(0, len(self), BATCH_ROWS):
+            piece = slice(start, start + BATCH_ROWS)
             ids, keys, vectors = self.ids[piece], self.keys[piece], self.vectors[piece]
             kept = keys != HOLE if alive is None else (keys != HOLE) & alive[piece]
             if kept.all():
@@ -109,24 +109,24 @@ class MappedRows:
 
 
 def read_rows(path: Path, owner: FileOwner, dimension: int) -> MappedRows | None:
-    """None: there is no file, or not one that could be this owner's, whole."""
-    sealed = unseal(path, Label)
-    if sealed is None or not _fits(sealed, owner, dimension):
+    """Open a vector file; None if missing, damaged, or of another owner."""
+    footer = read_footer(path, Label)
+    if footer is None or not _fits(footer, owner, dimension):
         return None
-    rows = MappedRows(sealed)
-    # A wrong number here would be another chunk; a wrong vector is only a wrong rank.
+    rows = MappedRows(footer)
+    # A wrong id would show another chunk; a wrong vector is only a wrong rank.
     return rows if _sum(rows.ids) + _sum(rows.keys) == rows.label.names_sum else None
 
 
-def _fits(sealed: FooterFile[Label], owner: FileOwner, dimension: int) -> bool:
-    label = sealed.meta
+def _fits(footer: FooterFile[Label], owner: FileOwner, dimension: int) -> bool:
+    label = footer.meta
     if (label.version, label.owner, label.dimension) != (VERSION, owner, dimension) or label.rows < 1:
         return False
-    return _names_at(label.rows, dimension) + 16 * label.rows == sealed.length
+    return _names_at(label.rows, dimension) + 16 * label.rows == footer.length
 
 
 def write_rows(file: BinaryIO, origin: Origin, pieces: Iterable[VectorRows]) -> None:
-    """Piece after piece, so that no more than one is in memory, and the names of all."""
+    """Write rows batch by batch. Only one batch of vectors, and all ids, are in memory."""
     ids, keys, vectors_sum = [], [], 0
     for piece in pieces:
         vectors = np.ascontiguousarray(piece.vectors, "<f4")
@@ -150,11 +150,11 @@ def write_rows(file: BinaryIO, origin: Origin, pieces: Iterable[VectorRows]) -> 
         names_sum=_sum(numbers) + _sum(sources),
         vectors_sum=vectors_sum,
     )
-    seal(file, label)
+    write_footer(file, label)
 
 
 def _names_at(rows: int, dimension: int) -> int:
-    """Where the numbers begin: eight bytes each, at a multiple of that."""
+    """Offset of the ids, aligned to eight bytes."""
     return -(-4 * rows * dimension // 8) * 8
 
 

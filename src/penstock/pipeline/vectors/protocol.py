@@ -1,4 +1,4 @@
-"""What finding the nearest vectors takes and gives."""
+"""Interfaces of vector search: the snapshot to read, and the search itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class VectorSource(Protocol):
-    """What is asked of a catalog's snapshot."""
+    """Methods of a catalog snapshot used by vector search."""
 
     def changes(self, tenant_id: str, since: int | None = None) -> VectorChanges: ...
 
@@ -30,8 +30,10 @@ class NearVector(NamedTuple):
 
 
 class NearestVectors(Protocol):
-    """The published vectors of every tenant. The rows in the catalog are the truth; whatever else an
-    implementation keeps is a copy that can be made again."""
+    """Search over the published vectors of all tenants.
+
+    The rows in the catalog are the truth; everything else is a cache that can be rebuilt.
+    """
 
     def nearest(
         self,
@@ -43,7 +45,9 @@ class NearestVectors(Protocol):
         limit: int,
         allowed: Collection[int] | None = None,
     ) -> list[NearVector]:
-        """Best first, as the snapshot has them: nothing of another moment, and with ``allowed`` only chunks
-        of these sources. Vectors that point away are left out. Scores are exact; an approximate index may
-        miss some of the nearest, never those of the sources that changed last."""
+        """The nearest vectors in this snapshot, best first; with ``allowed`` only chunks of these sources.
+
+        Vectors with a score of zero or less are dropped. Scores are exact. An approximate index may miss some
+        of the nearest, but never those of sources that changed last.
+        """
         ...

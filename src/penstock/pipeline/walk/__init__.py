@@ -1,1 +1,10 @@
-"""From a directory to the files in it that are worth reading, and why the others are not."""
+"""Walks: the files below a folder, and the rule for each skipped path.
+
+- ``protocol``: rules of a walk and its reports
+- ``walker``: ``walk``, the files and skipped paths in order
+- ``rules``: the rules applied to one path
+- ``single_path``: the same rules for single paths, without a walk
+- ``ignore_files``: ``.gitignore`` and ``.penstockignore`` files
+- ``patterns``, ``glob``: lists of patterns, and one pattern, as git reads them
+- ``repository``: git repositories: branch, remote and tenant
+"""

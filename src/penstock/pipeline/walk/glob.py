@@ -1,4 +1,4 @@
-"""Globs of paths as git reads them, matched without backtracking: time grows with glob times path at most."""
+"""Globs of paths as git reads them, matched without backtracking, in time of at most glob times path."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-LONGEST_NAME = 1_024
-"""No file system has longer names: what matches only longer ones matches nothing."""
+MAX_NAME = 1_024
+"""No file system has longer names. A glob that needs a longer name matches nothing."""
 
 _SPECIAL = re.compile(r"[*?\[\\]")
 _POSIX = {
@@ -29,11 +29,11 @@ _MEMBER = re.compile(r"\[:([a-z]*):\]|(\\.|[^\\])(?:-(\\.|[^\\\]]))?", re.DOTALL
 
 
 class InvalidGlob(ValueError):
-    """A glob that matches nothing: a bracket or an escape without its end."""
+    """A glob with an unclosed bracket or escape; matches nothing."""
 
 
 class Segment:
-    """A glob of one name: the parts between its stars, each text or a regular expression of fixed length."""
+    """A glob of one name, as the parts between stars: text, or regular expressions of fixed length."""
 
     __slots__ = ("_compiled", "_parts", "_shortest", "plain")
 
@@ -41,25 +41,25 @@ class Segment:
         self._parts = parts
         self._shortest = shortest
         self.plain = plain
-        """Nothing but text and stars."""
+        """Whether the glob has only text and stars."""
         self._compiled: re.Pattern[str] | None = None
 
     @property
     def text(self) -> str | None:
-        """The only name it matches; None when there are more."""
+        """The only matching name; None if several names match."""
         return self._parts[0] if self.plain and len(self._parts) == 1 else None
 
     @property
     def suffix(self) -> str | None:
-        """The end that all names it matches have, when nothing else is asked of them."""
+        """The suffix, if the glob is a star and a suffix."""
         return self._parts[1] if self.plain and len(self._parts) == 2 and not self._parts[0] else None
 
     def matches(self, name: str) -> bool:
-        if len(name) < self._shortest or self._shortest > LONGEST_NAME:
+        if len(name) < self._shortest or self._shortest > MAX_NAME:
             return False
-        return self._found(name) if self.plain else self._expression().match(name) is not None
+        return self._matches_plain(name) if self.plain else self._expression().match(name) is not None
 
-    def _found(self, name: str) -> bool:
+    def _matches_plain(self, name: str) -> bool:
         first, *between, last = self._parts if len(self._parts) > 1 else (*self._parts, "")
         if len(self._parts) == 1:
             return name == first
@@ -76,7 +76,7 @@ class Segment:
     def _expression(self) -> re.Pattern[str]:
         if self._compiled is None:
             first, *others = self._parts
-            # The first place of each part leaves the most for the rest: none is ever tried again.
+            # The first match of each part leaves the most for the rest, so backtracking is never needed.
             between = "".join(f"(?>.*?{part})" for part in others[:-1])
             end = f".*{others[-1]}" if others else ""
             self._compiled = re.compile(rf"{first}{between}{end}\Z", re.DOTALL)
@@ -84,27 +84,27 @@ class Segment:
 
 
 Path: TypeAlias = "list[Segment | None]"
-"""A glob of a path, a segment a name; None stands for ``**``: any number of names."""
+"""A glob of a path: one segment per name. None stands for ``**``, any number of names."""
 
 ANY_NAME = Segment(("", ""), 0, plain=True)
 
 
 def path_glob(written: str) -> Path:
-    """Raises InvalidGlob."""
+    """Parse a glob; raises InvalidGlob."""
     if not _SPECIAL.search(written):
         return [Segment((name,), len(name), plain=True) for name in written.split("/")]
-    made: Path = []
+    segments: Path = []
     for pieces in _segments(written):
         if len(pieces) > 1 and all(piece == "*" for piece in pieces):
-            if not made or made[-1] is not None:
-                made.append(None)
+            if not segments or segments[-1] is not None:
+                segments.append(None)
         else:
-            made.append(_segment(pieces))
-    return made
+            segments.append(_segment(pieces))
+    return segments
 
 
 def matches_path(glob: Path, names: Sequence[str]) -> bool:
-    """Whether the whole path matches. A ``**`` at the end stands for one name at least."""
+    """Whether the whole path matches. A final ``**`` needs at least one name."""
     at = place = 0
     wild = tried = -1
     while place < len(names):
@@ -124,7 +124,7 @@ def matches_path(glob: Path, names: Sequence[str]) -> bool:
 
 
 def _segments(written: str) -> Iterator[list[str]]:
-    """Pieces of one character, one bracket or one escape each, up to the next slash."""
+    """Split at slashes; each segment is a list of characters, brackets and escapes."""
     pieces: list[str] = []
     place = 0
     while place < len(written):
@@ -178,7 +178,7 @@ def _class_of(bracket: str) -> str:
         elif high and low[-1] <= high[-1]:
             members.append(f"{re.escape(low[-1])}-{re.escape(high[-1])}")
         else:
-            # A range that falls is its first character to git.
+            # For git, a descending range is its first character.
             members.append(re.escape(low[-1]))
     if not members:
         return "." if parsed[1] else r"[^\s\S]"

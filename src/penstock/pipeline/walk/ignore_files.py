@@ -1,4 +1,4 @@
-"""Ignore files: which of them apply where, and what they say of a path."""
+"""Ignore files: which files apply in a directory, and whether a path is ignored."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from penstock.pipeline.walk.patterns import PatternList
 from penstock.pipeline.walk.protocol import Rule
 
 FILES = ((".penstockignore", Rule.PENSTOCKIGNORE), (".gitignore", Rule.GITIGNORE))
-"""What .penstockignore says at any level goes before all .gitignore files."""
+"""A ``.penstockignore`` at any level takes precedence over all ``.gitignore`` files."""
 
-_LONGEST = 16 * 1024 * 1024
-"""Bytes read of an ignore file."""
+_MAX_BYTES = 16 * 1024 * 1024
+"""Bytes of an ignore file that are read."""
 
 log = logging.getLogger("penstock.walk")
 
@@ -26,14 +26,14 @@ class Ignored(NamedTuple):
 
 
 class Patterns(NamedTuple):
-    """One ignore file: its patterns, and the directory they count from, ending in ``/`` unless the top."""
+    """One ignore file: the patterns, and their directory, ending in ``/`` except for the top."""
 
     patterns: PatternList
     below: str
     rule: Rule
 
     def verdict(self, path: str) -> Ignored | bool | None:
-        """``path`` is relative to the top of all ignore files, directories with a ``/`` at the end."""
+        """Decision on a path, which is relative to the top; directories end in ``/``. False: negated."""
         found = self.patterns.last(path[len(self.below) :])
         if found is None or found.negated:
             return None if found is None else False
@@ -44,7 +44,7 @@ _FILE_NAMES = {rule: name for name, rule in FILES}
 
 
 class Ignores(NamedTuple):
-    """The ignore files that apply in one directory, the nearest first."""
+    """The ignore files for one directory, the nearest first."""
 
     files: tuple[Patterns, ...] = ()
 
@@ -54,12 +54,14 @@ class Ignores(NamedTuple):
                 if patterns.rule is rule:
                     verdict = patterns.verdict(path)
                     if verdict is not None:
-                        # The nearest file that says anything decides; a negation lets the path through.
+                        # The nearest file with a matching pattern decides; a negation includes the path.
                         return verdict if isinstance(verdict, Ignored) else None
         return None
 
-    def entering(self, directory: str, below: str, names: Iterable[str], *, use_gitignore: bool) -> Ignores:
-        """With the ignore files among ``names`` of ``directory`` added."""
+    def with_directory(
+        self, directory: str, below: str, names: Iterable[str], *, use_gitignore: bool
+    ) -> Ignores:
+        """Add the ignore files among ``names`` of ``directory``."""
         present = {name.rstrip("/") for name in names}
         found = [
             patterns
@@ -73,8 +75,8 @@ class Ignores(NamedTuple):
         return Ignores((*found, *self.files)) if found else self
 
 
-def from_above(top: str, root: str, *, use_gitignore: bool) -> Ignores:
-    """What applies at ``root`` because of the directories from ``top`` down to it, ``root`` left out."""
+def ignores_above(top: str, root: str, *, use_gitignore: bool) -> Ignores:
+    """Ignore files of the directories from ``top`` down to ``root``, without ``root`` itself."""
     ignores = Ignores()
     below = ""
     for part in Path(root).relative_to(top).parts:
@@ -83,24 +85,24 @@ def from_above(top: str, root: str, *, use_gitignore: bool) -> Ignores:
             names = os.listdir(directory)
         except OSError:
             names = []
-        ignores = ignores.entering(directory, below, names, use_gitignore=use_gitignore)
+        ignores = ignores.with_directory(directory, below, names, use_gitignore=use_gitignore)
         below += part + "/"
     return ignores
 
 
 def _read(path: str, below: str, rule: Rule) -> list[Patterns]:
-    # An ignore file that is a pipe would block for ever, so it is opened without waiting.
+    # Opened without blocking: an ignore file may be a pipe.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return []
     with os.fdopen(descriptor, "rb") as file:
         try:
-            read = file.read(_LONGEST + 1)
+            read = file.read(_MAX_BYTES + 1)
         except (OSError, TypeError):  # a directory, or a pipe with nothing in it
             return []
-    if len(read) > _LONGEST:
-        log.warning("%s: only the patterns in its first %s bytes count", path, f"{_LONGEST:,}")
-        read = read[:_LONGEST].rpartition(b"\n")[0]
+    if len(read) > _MAX_BYTES:
+        log.warning("%s: only the patterns in the first %s bytes are used", path, f"{_MAX_BYTES:,}")
+        read = read[:_MAX_BYTES].rpartition(b"\n")[0]
     patterns = PatternList(read.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape").split("\n"))
     return [Patterns(patterns, below, rule)] if patterns else []

@@ -1,6 +1,6 @@
-"""Lists of patterns as in .gitignore: the last that matches a path decides.
+"""Pattern lists as in ``.gitignore``: the last matching pattern decides.
 
-Names, paths and endings are looked up: a list of 100,000 of them costs a path no more than one of ten.
+Names, paths and suffixes are looked up in tables: 100,000 of them cost no more per path than ten.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import NamedTuple
 from penstock.pipeline.walk.glob import ANY_NAME, InvalidGlob, Path, Segment, matches_path, path_glob
 
 _NONE = -1
-_KEPT = 1_000
-"""Folders whose answers are kept at hand."""
+_MAX_CACHED = 1_000
+"""Folders with a cached result."""
 
 
 class Pattern(NamedTuple):
-    """``anywhere`` matches a name in any folder, else the glob counts from the folder of the list."""
+    """One pattern. With ``anywhere``, names in any folder match, not only paths from the list's folder."""
 
     written: str
     negated: bool
@@ -26,7 +26,7 @@ class Pattern(NamedTuple):
 
 
 class _Last(NamedTuple):
-    """The last pattern of those alike, and the last of them that is not for folders only."""
+    """Index of the last equal pattern, and of the last one for files as well."""
 
     of_any: int = _NONE
     of_files: int = _NONE
@@ -57,9 +57,9 @@ class PatternList:
         return bool(self.patterns)
 
     def last(self, path: str) -> Pattern | None:
-        """The last pattern that matches ``path``, else the last that matches a folder it lies in.
+        """The last pattern for ``path``, otherwise the last one for a folder above.
 
-        A path that ends in ``/`` is that of a folder.
+        The path of a folder ends in ``/``.
         """
         folder = path.endswith("/")
         path = path.rstrip("/")
@@ -90,15 +90,15 @@ class PatternList:
         self._paths[path] = self._paths.get(path, _Last()).then(index, pattern)
 
     def _last_above(self, path: str) -> int:
-        """The last pattern that matches one of the folders around a path."""
+        """Index of the last pattern for a folder above the path."""
         above = path.rpartition("/")[0]
-        known = self._of_folders.get(above)
-        if known is None:
-            known = max(self._last_of(above, True), self._last_above(above))
-            if len(self._of_folders) > _KEPT:
+        cached = self._of_folders.get(above)
+        if cached is None:
+            cached = max(self._last_of(above, True), self._last_above(above))
+            if len(self._of_folders) > _MAX_CACHED:
                 self._of_folders = {"": _NONE}
-            self._of_folders[above] = known
-        return known
+            self._of_folders[above] = cached
+        return cached
 
     def _last_of(self, path: str, folder: bool) -> int:
         name = path.rpartition("/")[2]
@@ -130,7 +130,7 @@ class PatternList:
 
 
 def _parsed(line: str) -> list[Pattern]:
-    """One pattern or none: like git, what it cannot understand is passed over."""
+    """Parse a line: one pattern, or none for a blank, comment or invalid line, as git does."""
     line = _without_spaces(line.removesuffix("\r"))
     if not line or line.startswith("#"):
         return []
@@ -150,20 +150,20 @@ def _parsed(line: str) -> list[Pattern]:
 
 
 def _without_spaces(line: str) -> str:
-    """Without spaces at the end, but for one that is escaped."""
+    """Remove trailing spaces, except an escaped one."""
     stripped = line.rstrip(" ")
     escapes = len(stripped) - len(stripped.rstrip("\\"))
     return stripped + " " if escapes % 2 and len(stripped) < len(line) else stripped
 
 
 def _with_folders_of_contents(patterns: list[Pattern]) -> list[Pattern]:
-    """Leave out the folder itself where all that is in it is (``build/**``) and no later pattern negates."""
-    made: list[Pattern] = []
+    """Add a pattern for the folder itself to ``build/**``, unless a later pattern is negated."""
+    expanded: list[Pattern] = []
     negated_later = False
     for pattern in reversed(patterns):
-        made.append(pattern)
+        expanded.append(pattern)
         negated_later = negated_later or pattern.negated
         glob = pattern.glob
         if not (negated_later or pattern.folders_only) and len(glob) > 1 and glob[-1] is None:
-            made.append(pattern._replace(folders_only=True, glob=glob[:-1]))
-    return made[::-1]
+            expanded.append(pattern._replace(folders_only=True, glob=glob[:-1]))
+    return expanded[::-1]

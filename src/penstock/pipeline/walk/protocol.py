@@ -1,4 +1,4 @@
-"""What a walk is told and what it reports."""
+"""Rules and reports of a walk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Rule(enum.StrEnum):
-    """Why a path is not indexed. The words are shown by `penstock why` and kept in the ledger."""
+    """Reasons to skip a path. The values are shown by `penstock why` and stored in the ledger."""
 
     GITIGNORE = "gitignore"
     PENSTOCKIGNORE = "penstockignore"
@@ -37,36 +37,36 @@ class Rule(enum.StrEnum):
 
 
 _MEANINGS = {
-    Rule.GITIGNORE: "a .gitignore leaves it out",
-    Rule.PENSTOCKIGNORE: "a .penstockignore leaves it out",
+    Rule.GITIGNORE: "a .gitignore excludes it",
+    Rule.PENSTOCKIGNORE: "a .penstockignore excludes it",
     Rule.HIDDEN: "its name begins with a dot",
-    Rule.BINARY: "its type is one that holds no text",
+    Rule.BINARY: "files of its type hold no text",
     Rule.UNSUPPORTED: "its type cannot be read yet",
-    Rule.CODE: "it is source code, and code was not asked for",
+    Rule.CODE: "it is source code, and the request is without code",
     Rule.GENERATED: "a tool made or installed it",
-    Rule.SECRET: "its name is that of a key or password file",
+    Rule.SECRET: "its name is typical of a key or password file",
     Rule.TOO_LARGE: "it is larger than the limit",
-    Rule.TOO_DEEP: "it lies deeper than the walk may go",
+    Rule.TOO_DEEP: "it is deeper than the depth limit",
     Rule.EXCLUDED: "an exclude pattern matches it",
     Rule.NOT_INCLUDED: "no include pattern matches it",
-    Rule.LINK_OUTSIDE: "it is a link that leads out of the folder",
-    Rule.LINK_BROKEN: "it is a link that leads nowhere",
-    Rule.LINK_REPEATED: "it is a link to something the walk meets anyway",
+    Rule.LINK_OUTSIDE: "it is a link to a place outside the folder",
+    Rule.LINK_BROKEN: "it is a broken link",
+    Rule.LINK_REPEATED: "it is a link to something inside the folder",
     Rule.SPECIAL: "it is a pipe, socket or device",
     Rule.NAME: "its name is not valid UTF-8",
     Rule.STATE: "it is Penstock's own state",
-    Rule.REPOSITORY: "it is the inside of a version control system",
+    Rule.REPOSITORY: "it belongs to a version control system",
 }
 
 
 BINDING = frozenset(
     {Rule.GITIGNORE, Rule.PENSTOCKIGNORE, Rule.LINK_OUTSIDE, Rule.LINK_BROKEN, Rule.LINK_REPEATED}
 )
-"""Rules that no request can turn off: what they leave out is not the folder's any more."""
+"""Rules that no request can turn off. A known source that they exclude is removed."""
 
 
 class FoundFile(msgspec.Struct, frozen=True, gc=False):
-    """A file worth reading. ``path`` is ``/``-separated and relative to the root."""
+    """A file to index. ``path`` is ``/``-separated and relative to the root."""
 
     path: str
     size: int
@@ -74,7 +74,7 @@ class FoundFile(msgspec.Struct, frozen=True, gc=False):
 
 
 class Skipped(msgspec.Struct, frozen=True, gc=False):
-    """A file or directory left out by a rule; nothing below a skipped directory is reported.
+    """A file or directory skipped by a rule. Nothing below a skipped directory is reported.
 
     Bytes of a name that are not UTF-8 are shown as ``\\xNN``.
     """
@@ -83,20 +83,20 @@ class Skipped(msgspec.Struct, frozen=True, gc=False):
     rule: Rule
     directory: bool = False
     detail: str = ""
-    """Which pattern, limit or link, where the rule alone does not say."""
+    """The pattern, limit or link that applies."""
 
 
 class Unreadable(msgspec.Struct, frozen=True, gc=False):
-    """The system would not say what is here: whatever was known below ``path`` must be kept."""
+    """A path unreadable for the system. Known sources below must be kept."""
 
     path: str
     reason: str
     code: str
-    """As ``retry.classify`` gives it."""
+    """Error code from ``retry.classify``."""
 
 
 class Repository(msgspec.Struct, frozen=True, gc=False):
-    """A git repository inside the root: a submodule or a clone. It is walked like any directory."""
+    """A git repository inside the root: a submodule or a clone. Walked like any directory."""
 
     path: str
 
@@ -105,14 +105,14 @@ Report: TypeAlias = FoundFile | Skipped | Unreadable | Repository
 
 
 class WalkRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What to leave out. Patterns are globs as in .gitignore, relative to the root."""
+    """Rules of a walk. Patterns are globs as in ``.gitignore``, relative to the root."""
 
     include: tuple[str, ...] = ()
-    """When given, only files that match one of them."""
+    """If given, only files that match one of these patterns."""
     exclude: tuple[str, ...] = ()
     include_code: bool = True
     hidden: bool = False
-    """Also names that begin with a dot."""
+    """Include names that begin with a dot."""
     max_bytes: int = 64 * 1024 * 1024
     max_depth: int | None = None
     """1: only the files directly in the root. None: no limit."""

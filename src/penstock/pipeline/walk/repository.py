@@ -1,4 +1,4 @@
-"""What a git repository says about itself, read from its files: git need not be installed."""
+"""Git repositories, read from their files: git need not be installed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 DETACHED = "HEAD"
-"""The branch of a repository that has none checked out."""
+"""The branch name of a repository with a detached HEAD."""
 
-_LONGEST = 1_000_000
+_MAX_BYTES = 1_000_000
 _SECTION = re.compile(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]')
 _SCP = re.compile(r"(?:[^@/]+@)?(\[[^\]]+\]|[^:/]+):(.*)", re.DOTALL)
 
 
 class GitRepository(msgspec.Struct, frozen=True):
-    """``git_dir`` is this work tree's own; what all work trees share is in ``common_dir``."""
+    """A work tree. ``git_dir`` belongs to this tree; ``common_dir`` is shared by all work trees."""
 
     root: str
     git_dir: str
@@ -27,7 +27,7 @@ class GitRepository(msgspec.Struct, frozen=True):
 
 
 def find_repository(path: str) -> GitRepository | None:
-    """The repository whose work tree ``path`` lies in."""
+    """The repository around ``path``, if any."""
     here = Path(os.path.realpath(path))
     for directory in (here, *here.parents):
         found = _at(directory)
@@ -37,20 +37,20 @@ def find_repository(path: str) -> GitRepository | None:
 
 
 def branch_of(repository: GitRepository) -> str:
-    """The branch that is checked out, also when it has no commit yet."""
+    """The checked-out branch, even without a commit."""
     head = _text(Path(repository.git_dir, "HEAD")).strip()
     name = head.removeprefix("ref:").strip().removeprefix("refs/heads/") if head.startswith("ref:") else ""
     return DETACHED if name in ("", ".invalid") else name
 
 
 def remote_of(repository: GitRepository) -> str | None:
-    """The URL of ``origin``, or of the first remote there is."""
+    """The URL of ``origin``, or of the first remote."""
     urls = _remotes(_text(Path(repository.common_dir, "config")))
     return urls.get("origin") or next(iter(urls.values()), None)
 
 
 def normalised_remote(url: str) -> str:
-    """``host/path`` whatever way the URL is written: ssh and https name the same repository."""
+    """Normalise a URL to ``host/path``: ssh and https name the same repository."""
     url = url.strip()
     if "://" in url:
         parts = urlsplit(url)
@@ -65,7 +65,7 @@ def normalised_remote(url: str) -> str:
 
 
 def tenant_of(path: str) -> str:
-    """SHA-256 of the normalised remote; without one, of the project's own path."""
+    """Tenant of a project: SHA-256 of the normalised remote, or of the project's path without a remote."""
     repository = find_repository(path)
     remote = remote_of(repository) if repository else None
     identity = (
@@ -79,7 +79,7 @@ def _at(directory: Path) -> GitRepository | None:
     if mark.is_dir():
         git_dir = mark
     else:
-        # A work tree of its own, or a submodule: a file that names the place.
+        # In an added work tree or a submodule, ``.git`` is a file that names the directory.
         named = _text(mark).strip()
         if not named.startswith("gitdir:"):
             return None
@@ -98,13 +98,13 @@ def _text(path: Path) -> str:
         return ""
     with os.fdopen(descriptor, "rb") as file:
         try:
-            return file.read(_LONGEST).decode("utf-8", "surrogateescape")
+            return file.read(_MAX_BYTES).decode("utf-8", "surrogateescape")
         except (OSError, TypeError):
             return ""
 
 
 def _remotes(config: str) -> dict[str, str]:
-    """Name to URL, in the order of the file. Included files are not read."""
+    """Remote URLs by name, in the order of the file. Included files are not read."""
     urls: dict[str, str] = {}
     name: str | None = None
     for line in config.splitlines():
@@ -126,6 +126,6 @@ def _unquoted(value: str) -> str:
 
 
 def _host(netloc: str) -> str:
-    """Without user and port."""
+    """Host name without user and port."""
     host = netloc.rpartition("@")[2].lower()
     return re.sub(r":\d*$", "", host)

@@ -1,4 +1,4 @@
-"""What the rules of a walk say of a path, by its name, its place and the ignore files above it."""
+"""Rules applied to one path: by name, place, size, and the ignore files above."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.pipeline.walk.protocol import Rule, Skipped, WalkRules
 from penstock.pipeline.walk.repository import find_repository
 
 STATE_DIR = ".penstock"
-_INSIDES = frozenset([".git", ".hg", ".svn", ".jj", "CVS"])
+_VCS_DIRECTORIES = frozenset([".git", ".hg", ".svn", ".jj", "CVS"])
 _GENERATED = frozenset(["node_modules", "bower_components", "__pycache__", "site-packages"])
 _SECRETS = (
     "id_rsa",
@@ -32,17 +32,17 @@ _SECRETS = (
 
 
 class Directory(NamedTuple):
-    """One level of the way down: what is still to be looked at, last first."""
+    """One open directory of a walk. ``names``: entries still to visit, last first."""
 
     path: str
-    """Relative to the root, with a ``/`` at the end; the root is ``""``."""
+    """Relative to the root, ending in ``/``; the root itself is ``""``."""
     names: list[str]
     ignores: Ignores
     depth: int
 
 
 class PathRules:
-    """Of one root."""
+    """The rules of a walk, for paths below one root."""
 
     def __init__(self, root: str, rules: WalkRules) -> None:
         self.root = root
@@ -50,22 +50,26 @@ class PathRules:
         self._include = _patterns(rules.include)
         self._exclude = _patterns(rules.exclude)
         self._by_suffix: dict[str, Rule | None] = {}
-        self._states = frozenset(os.path.realpath(path) for path in rules.state_dirs)
+        self._state_dirs = frozenset(os.path.realpath(path) for path in rules.state_dirs)
         top = find_repository(root) if rules.use_gitignore else None
-        self._top = top.root if top else root
-        # Ignore files count from the repository's top, reports from the root.
-        self._above = "" if root == self._top else os.path.relpath(root, self._top) + "/"
+        self._top_directory = top.root if top else root
+        # Ignore files are relative to the repository's top, reports to the root.
+        self._prefix = "" if root == self._top_directory else os.path.relpath(root, self._top_directory) + "/"
 
     def top(self, names: list[str], cursor: Sequence[str] = ()) -> Directory:
-        """The root itself, where judging begins."""
-        above = ignore_files.from_above(self._top, self.root, use_gitignore=self._rules.use_gitignore)
-        return self.entered("", names, above, 1, cursor)
+        """Enter the root."""
+        above = ignore_files.ignores_above(
+            self._top_directory, self.root, use_gitignore=self._rules.use_gitignore
+        )
+        return self.enter("", names, above, 1, cursor)
 
-    def entered(
+    def enter(
         self, path: str, names: list[str], ignores: Ignores, depth: int, cursor: Sequence[str] = ()
     ) -> Directory:
         full = os.path.join(self.root, path) if path else self.root
-        ignores = ignores.entering(full, self._above + path, names, use_gitignore=self._rules.use_gitignore)
+        ignores = ignores.with_directory(
+            full, self._prefix + path, names, use_gitignore=self._rules.use_gitignore
+        )
         if len(cursor) > depth:
             names = [name for name in names if name >= cursor[depth - 1] + "/"]
         elif len(cursor) == depth:
@@ -76,14 +80,14 @@ class PathRules:
         return Directory(path, names, ignores, depth)
 
     def skipped_environment(self, path: str, names: Sequence[str]) -> Skipped | None:
-        """A directory that is told by what is in it."""
+        """Skip a Python environment, known by the file ``pyvenv.cfg``."""
         return Skipped(path, Rule.GENERATED, True, "a Python environment") if "pyvenv.cfg" in names else None
 
     def skipped_directory(self, parent: Directory, path: str) -> Skipped | None:
         name = path.rpartition("/")[2]
-        if name == STATE_DIR or f"{self.root}/{path}" in self._states:
+        if name == STATE_DIR or f"{self.root}/{path}" in self._state_dirs:
             return Skipped(path, Rule.STATE, True)
-        if name in _INSIDES:
+        if name in _VCS_DIRECTORIES:
             return Skipped(path, Rule.REPOSITORY, True)
         if name.startswith(".") and not self._rules.hidden:
             return Skipped(path, Rule.HIDDEN, True)
@@ -119,7 +123,7 @@ class PathRules:
         try:
             return self._by_suffix[suffix]
         except KeyError:
-            # The same for all files of a suffix: worked out once.
+            # Computed once per suffix.
             rule = self._by_suffix[suffix] = self._rule_of_whole_name(f"x.{suffix}")
             return rule
 
@@ -138,7 +142,7 @@ class PathRules:
 
     def _ignored(self, ignores: Ignores, path: str) -> Skipped | None:
         shown, directory = path.rstrip("/"), path.endswith("/")
-        ignored = ignores.verdict(self._above + path)
+        ignored = ignores.verdict(self._prefix + path)
         if ignored is not None:
             return Skipped(shown, ignored.rule, directory, ignored.pattern)
         if self._exclude is not None and self._exclude.matches(path):
@@ -146,7 +150,7 @@ class PathRules:
         return None
 
     def link(self, path: str, full: str) -> Skipped:
-        """No link is followed: what it leads to inside the root is met anyway, and once."""
+        """Report a link. Links are never followed: targets inside the root are visited anyway."""
         try:
             os.stat(full)
         except OSError as error:
@@ -162,7 +166,7 @@ def _patterns(globs: tuple[str, ...]) -> PatternList | None:
     return PatternList(globs) if globs else None
 
 
-def names_in(directory: str) -> list[str]:
-    """What is in it. A directory's name ends in ``/``, so that names sort as the paths below them do."""
+def list_names(directory: str) -> list[str]:
+    """Names in a directory. Subdirectories end in ``/``: names then sort like the paths below them."""
     with os.scandir(directory) as entries:
         return [entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name for entry in entries]

@@ -1,4 +1,4 @@
-"""What a walk would say of single paths, without being made."""
+"""Rules for single paths: the same decisions as a walk, without walking."""
 
 from __future__ import annotations
 
@@ -7,54 +7,54 @@ import stat
 from contextlib import suppress
 
 from penstock.pipeline.walk.protocol import Skipped, WalkRules
-from penstock.pipeline.walk.rules import Directory, PathRules, names_in
+from penstock.pipeline.walk.rules import Directory, PathRules, list_names
 
 
 class SinglePathRules:
-    """By names, ignore files and links on the way from the root. Nothing need be at the path itself."""
+    """Decides by names, ignore files and links from the root down. The path itself need not exist."""
 
     def __init__(self, root: str, rules: WalkRules) -> None:
-        self._judge = PathRules(os.path.realpath(root), rules)
-        self._top = self._judge.top(self._names(""))
-        self._judged: dict[str, Directory | Skipped] = {}
+        self._rules = PathRules(os.path.realpath(root), rules)
+        self._top_directory = self._rules.top(self._names(""))
+        self._visited: dict[str, Directory | Skipped] = {}
 
     def skipped(self, path: str, size: int = 0, *, folder: bool = False) -> Skipped | None:
-        """``path`` is relative to the root. None: what is there is taken, or (``folder``) looked into."""
+        """The rule against a path (relative to the root); None: the file is indexed, or the folder walked."""
         *folders, name = path.split("/")
         if folder:
             folders.append(name)
-        directory = self._top
+        directory = self._top_directory
         for part in folders:
             found = self._below(directory, part)
             if isinstance(found, Skipped):
                 return found
             directory = found
-        return None if folder else self._link(path) or self._judge.skipped_file(directory, name, path, size)
+        return None if folder else self._link(path) or self._rules.skipped_file(directory, name, path, size)
 
     def _below(self, parent: Directory, name: str) -> Directory | Skipped:
         path = parent.path + name
-        found = self._judged.get(path)
+        found = self._visited.get(path)
         if found is None:
-            found = self._judged[path] = self._entered(parent, path)
+            found = self._visited[path] = self._enter(parent, path)
         return found
 
-    def _entered(self, parent: Directory, path: str) -> Directory | Skipped:
-        skipped = self._link(path) or self._judge.skipped_directory(parent, path)
+    def _enter(self, parent: Directory, path: str) -> Directory | Skipped:
+        skipped = self._link(path) or self._rules.skipped_directory(parent, path)
         names = self._names(path)
         return (
             skipped
-            or self._judge.skipped_environment(path, names)
-            or self._judge.entered(path + "/", names, parent.ignores, parent.depth + 1)
+            or self._rules.skipped_environment(path, names)
+            or self._rules.enter(path + "/", names, parent.ignores, parent.depth + 1)
         )
 
     def _names(self, path: str) -> list[str]:
         with suppress(OSError):
-            return names_in(f"{self._judge.root}/{path}")
+            return list_names(f"{self._rules.root}/{path}")
         return []
 
     def _link(self, path: str) -> Skipped | None:
-        full = f"{self._judge.root}/{path}"
+        full = f"{self._rules.root}/{path}"
         with suppress(OSError):
             if stat.S_ISLNK(os.lstat(full).st_mode):
-                return self._judge.link(path, full)
+                return self._rules.link(path, full)
         return None

@@ -1,7 +1,7 @@
-"""The walk: every file below a root that the rules let through, and every path they do not.
+"""The walk: reports the files below a root, and the paths skipped by a rule.
 
-Lazy and in the order of the paths as texts, as a catalog keeps them: ``a-b`` comes before ``a/b``. Only the
-directories on the way down are held in memory. Nothing is opened but directories and ignore files.
+Lazy, and ordered by path as text, like the catalog: ``a-b`` comes before ``a/b``. Only the open directories
+are held in memory. Only directories and ignore files are opened.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from penstock.pipeline.walk.protocol import (
     Unreadable,
     WalkRules,
 )
-from penstock.pipeline.walk.rules import Directory, PathRules, names_in
+from penstock.pipeline.walk.rules import Directory, PathRules, list_names
 
 
 def walk(root: str, rules: WalkRules | None = None, *, after: str | None = None) -> Iterator[Report]:
-    """Reports in order. ``after`` is a path once reported: what comes up to it is passed over.
+    """Walk a root and report in order. ``after``: continue behind a path reported earlier.
 
-    Raises OSError when the root itself is not a directory that can be listed.
+    Raises OSError if the root itself cannot be listed.
     """
     return _Walker(os.path.realpath(root), rules or WalkRules()).reports(after)
 
@@ -35,16 +35,16 @@ def walk(root: str, rules: WalkRules | None = None, *, after: str | None = None)
 class _Walker(PathRules):
     def reports(self, after: str | None) -> Iterator[Report]:
         cursor = after.split("/") if after else []
-        way = [self.top(names_in(self.root), cursor)]
-        while way:
-            directory = way[-1]
+        stack = [self.top(list_names(self.root), cursor)]
+        while stack:
+            directory = stack[-1]
             if not directory.names:
-                way.pop()
+                stack.pop()
                 continue
             entry = directory.names.pop()
             if not cursor and not entry.endswith("/"):
-                # Nearly all there is to do: a file more.
-                report = self._not_a_directory(directory, entry, way)
+                # The most frequent case: a file.
+                report = self._not_a_directory(directory, entry, stack)
                 if report is not None:
                     yield report
                 continue
@@ -52,12 +52,12 @@ class _Walker(PathRules):
             on_the_way = len(cursor) > directory.depth and cursor[directory.depth - 1] == name
             if not on_the_way:
                 cursor = []
-            for report in self._entry(directory, name, way, cursor):
+            for report in self._entry(directory, name, stack, cursor):
                 if not on_the_way:
                     yield report
 
     def _entry(
-        self, directory: Directory, name: str, way: list[Directory], cursor: list[str]
+        self, directory: Directory, name: str, stack: list[Directory], cursor: list[str]
     ) -> Iterator[Report]:
         path = directory.path + name
         if not _is_utf8(name):
@@ -66,16 +66,16 @@ class _Walker(PathRules):
         try:
             found = os.lstat(f"{self.root}/{path}")
         except OSError as error:
-            if error.errno != errno.ENOENT:  # it vanished since its directory was listed
+            if error.errno != errno.ENOENT:  # ENOENT: deleted since its directory was listed
                 yield _unreadable(path, error)
             return
         if stat.S_ISDIR(found.st_mode):
-            yield from self._directory(directory, path, way, cursor)
+            yield from self._directory(directory, path, stack, cursor)
         else:
             yield self._file(directory, name, path, found)
 
-    def _not_a_directory(self, directory: Directory, name: str, way: list[Directory]) -> Report | None:
-        """As ``_entry`` does, for what was none when it was listed."""
+    def _not_a_directory(self, directory: Directory, name: str, stack: list[Directory]) -> Report | None:
+        """Like ``_entry``, for an entry listed as something else than a directory."""
         path = directory.path + name
         try:
             found = os.lstat(f"{self.root}/{path}")
@@ -84,7 +84,7 @@ class _Walker(PathRules):
         if found is not None and stat.S_ISREG(found.st_mode) and name.isascii():
             size = found.st_size
             return self.skipped_file(directory, name, path, size) or FoundFile(path, size, found.st_mtime_ns)
-        return next(self._entry(directory, name, way, []), None)
+        return next(self._entry(directory, name, stack, []), None)
 
     def _file(self, directory: Directory, name: str, path: str, found: os.stat_result) -> Report:
         if stat.S_ISREG(found.st_mode):
@@ -96,14 +96,14 @@ class _Walker(PathRules):
         return Skipped(path, Rule.SPECIAL)
 
     def _directory(
-        self, parent: Directory, path: str, way: list[Directory], cursor: list[str]
+        self, parent: Directory, path: str, stack: list[Directory], cursor: list[str]
     ) -> Iterator[Report]:
         skipped = self.skipped_directory(parent, path)
         if skipped is not None:
             yield skipped
             return
         try:
-            names = names_in(f"{self.root}/{path}")
+            names = list_names(f"{self.root}/{path}")
         except OSError as error:
             if error.errno != errno.ENOENT:
                 yield _unreadable(path, error)
@@ -114,7 +114,7 @@ class _Walker(PathRules):
             return
         if ".git" in names or ".git/" in names:
             yield Repository(path)
-        way.append(self.entered(path + "/", names, parent.ignores, parent.depth + 1, cursor))
+        stack.append(self.enter(path + "/", names, parent.ignores, parent.depth + 1, cursor))
 
 
 def _is_utf8(name: str) -> bool:

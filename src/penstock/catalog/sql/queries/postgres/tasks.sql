@@ -45,7 +45,7 @@ FROM task_queue_chunk c WHERE c.key = ANY(numbers($1)) AND c.vector_status = 'co
 -- name: task_sources
 SELECT d.key, s.id, s.tenant_id, s.collection, s.branch, s.path, d.content_hash,
        (SELECT x.name FROM catalog_space x WHERE x.id = d.space_id), d.job_id, d.graph,
-       d.state, coalesce(d.source_json, '{}'), s.title, s.file_type
+       d.state, coalesce(d.source_json, '{}'), s.title, s.file_type, d.gate
 FROM documents d JOIN sources s ON s.key = d.source_key WHERE d.key = ANY(numbers($1))
 
 -- name: take per phase

@@ -38,7 +38,7 @@ WHERE c.id IN (SELECT value FROM json_each(?)) AND c.vector_status = 'completed'
 
 -- name: task_sources
 SELECT d.id, s.id, s.tenant_id, s.collection, s.branch, s.path, d.content_hash, x.name, d.job_id, d.graph,
-       d.state, coalesce(d.source_json, '{}'), s.title, s.file_type
+       d.state, coalesce(d.source_json, '{}'), s.title, s.file_type, d.gate
 FROM documents d JOIN sources s ON s.key = d.source_key LEFT JOIN catalog_space x ON x.id = d.space_id
 WHERE d.id IN (SELECT value FROM json_each(?))
 

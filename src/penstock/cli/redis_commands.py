@@ -1,7 +1,8 @@
-"""``penstock ingest submit|status`` and ``penstock queue status``: the Redis contract for people."""
+"""Commands of the Redis contract: ``gateway``, ``ingest submit|status`` and ``queue status``."""
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from contextlib import suppress
@@ -10,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.exit_codes import NOT_SUBMITTED, REFUSED
-from penstock.cli.gateway import config_option
 from penstock.cli.output import emit, emit_error, emit_json, fields, printable, span, table
-from penstock.cli.session import Command, Session, json_option
+from penstock.cli.session import Command, Session
 from penstock.errors import StoreError
+from penstock.process_start import log_to_stderr
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 FOLLOW_S = 0.5
 WATCH_S = 2.0
 ENDED = ("done", "failed")
+SHOWN = 8
+"""RAGs named by a starting gateway."""
 
 
 def redis_option(command: Command) -> Command:
@@ -29,41 +32,83 @@ def redis_option(command: Command) -> Command:
         "--redis",
         "redis_url",
         metavar="URL",
-        help="The Redis server of the contract, instead of PENSTOCK_CONTRACT_URL or the configuration's.",
+        help="Redis server; overrides PENSTOCK_CONTRACT_URL and the configuration file.",
     )(command)
+
+
+def config_option(command: Command) -> Command:
+    return click.option(
+        "--config",
+        "rag_config",
+        metavar="FILE",
+        help="YAML file with the RAGs; overrides PENSTOCK_RAG_CONFIG.",
+    )(command)
+
+
+@click.command()
+@click.argument("redis_url", metavar="[URL]", required=False)
+@config_option
+@click.pass_obj
+def gateway(session: Session, redis_url: str | None, rag_config: str | None) -> None:
+    """Take jobs from Redis lists and report their status.
+
+    URL is the Redis server with the lists. The jobs go to the queue of --url, where `penstock worker` runs
+    them. Several gateways may run at once. SIGTERM or Ctrl-C stops the gateway; no message is lost.
+
+    \b
+    penstock gateway redis://broker:6379/0 --config rags.yaml
+    """
+    log_to_stderr(logging.INFO)
+    session.overrides.update(contract_url=redis_url, rag_config=rag_config)
+    made = session.assembly.gateway
+    store = session.settings.store.masked
+
+    def announce() -> None:
+        if session.as_json:
+            emit_json({"rags": made.serves, "redis": made.where, "store": store})
+            return
+        named = ", ".join(made.serves[:SHOWN]) + (", …" if len(made.serves) > SHOWN else "")
+        emit(f"Taking messages for {named} from {made.where} into {store}.")
+
+    made.run(announce)
 
 
 @click.group()
 def ingest() -> None:
-    """Submit files by the Redis contract, and see what became of them."""
+    """Send files to a gateway through Redis."""
 
 
 @ingest.command()
-@click.option("--rag", "rag_id", metavar="ID", required=True, help="The RAG the file is for.")
-@click.option("--path", type=click.Path(), required=True, help="The file.")
-@click.option("--type", "source_type", type=click.Choice(["pdf", "txt", "md", "docx"]), help="What it is.")
-@click.option("--reindex", is_flag=True, help="Do it again even if nothing changed.")
+@click.option("--rag", "rag_id", metavar="ID", required=True, help="RAG to send the file to.")
+@click.option("--path", type=click.Path(), required=True, help="File to send.")
 @click.option(
-    "--skip-validation", is_flag=True, help="Take the content for what it is, whatever its type says."
+    "--type",
+    "source_type",
+    type=click.Choice(["pdf", "txt", "md", "docx"]),
+    help="File type; by default from the file name.",
 )
+@click.option("--reindex", is_flag=True, help="Index the file even if it is unchanged.")
+@click.option("--skip-validation", is_flag=True, help="Do not compare the content with --type.")
 @click.option(
-    "--preserve-metadata/--drop-metadata", default=True, help="Keep the tags and metadata it has, or not."
+    "--preserve-metadata/--drop-metadata",
+    default=True,
+    help="Keep the document's tags and metadata, or replace them.",
 )
-@click.option("--priority", type=click.Choice(["high", "normal", "low"]), help="Which list it goes to.")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag for the document; repeat for more.")
-@click.option("--max-retries", type=click.IntRange(0, 1000), metavar="N", help="Retries after a failure.")
-@click.option("--dry-run", is_flag=True, help="Check everything and show the message, but send nothing.")
+@click.option("--priority", type=click.Choice(["high", "normal", "low"]), help="List to put the message on.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Tag for the document; may be repeated.")
+@click.option("--max-retries", type=click.IntRange(0, 1000), metavar="N", help="Maximum number of retries.")
+@click.option("--dry-run", is_flag=True, help="Check the file and print the message, but send nothing.")
 @redis_option
 @config_option
-@json_option
 @click.pass_obj
 def submit(
     session: Session, /, rag_id: str, path: str, redis_url: str | None, rag_config: str | None, **given: Any
 ) -> None:
     """Send one file to a RAG.
 
-    The file and the RAG are checked here; then hash and message go to Redis together. Exit codes: 0 sent, 1
-    the file or RAG is not right, 2 Redis did not take it, 3 configuration.
+    File and RAG are checked first; then status hash and message are written to Redis in one transaction.
+
+    Exit codes: 0 sent, 1 file or RAG refused, 2 Redis did not accept the job, 3 configuration.
 
     \b
     penstock ingest submit --rag policies_rag --path incoming/handbook.pdf
@@ -81,21 +126,21 @@ def submit(
         except StoreError as error:
             emit_error(error, as_json=session.as_json)
             raise SystemExit(NOT_SUBMITTED) from None
-        with suppress(StoreError):  # it was sent; who serves it is only good to know
+        with suppress(StoreError):  # the job is sent; whether a gateway runs is only a hint
             connected = contract.health().worker_connected
     if session.as_json:
-        told = {"job_id": prepared.message["job_id"], "list": prepared.key, "message": prepared.message}
-        emit_json(told | {"submitted": not dry_run, "worker_connected": connected})
+        sent = {"job_id": prepared.message["job_id"], "list": prepared.key, "message": prepared.message}
+        emit_json(sent | {"submitted": not dry_run, "worker_connected": connected})
         return
-    emit(_told(prepared, dry_run=dry_run))
+    emit(_summary(prepared, dry_run=dry_run))
     if connected is False:
         click.echo("No gateway is connected; the job waits. Start one with: penstock gateway", err=True)
 
 
-def _told(prepared: PreparedMessage, *, dry_run: bool) -> str:
+def _summary(prepared: PreparedMessage, *, dry_run: bool) -> str:
     message = prepared.message
-    asked = {**message["options"], "drop_metadata": not message["options"]["preserve_metadata"]}
-    options = ", ".join(name for name, value in asked.items() if value and name != "preserve_metadata")
+    flags = {**message["options"], "drop_metadata": not message["options"]["preserve_metadata"]}
+    options = ", ".join(name for name, value in flags.items() if value and name != "preserve_metadata")
     lines = fields(
         [
             ("Would submit" if dry_run else "Job submitted", message["job_id"]),
@@ -112,48 +157,47 @@ def _told(prepared: PreparedMessage, *, dry_run: bool) -> str:
 
 
 @ingest.command("status")
-@click.option("--job", "job_id", metavar="ID", required=True, help="The id that submit answered.")
-@click.option("--follow", is_flag=True, help="Until the job has ended; exit code 1 if it failed.")
+@click.option("--job", "job_id", metavar="ID", required=True, help="Job id printed by `ingest submit`.")
+@click.option("--follow", is_flag=True, help="Wait until the job has ended; exit code 1 if it failed.")
 @redis_option
 @config_option
-@json_option
 @click.pass_obj
 def job_status(
     session: Session, job_id: str, follow: bool, redis_url: str | None, rag_config: str | None
 ) -> None:
-    """What the hash of a job says."""
+    """Show the status hash of a job."""
     session.overrides.update(contract_url=redis_url, rag_config=rag_config)
     contract = session.assembly.producer
     shown = contract.status(job_id)
     while follow and shown.get("status") not in ENDED:
-        _tell_way(session, shown)
+        _print_progress(session, shown)
         time.sleep(FOLLOW_S)
         shown = contract.status(job_id)
     if session.as_json:
         emit_json(shown)
     else:
-        _clear_way()
+        _clear_progress()
         emit(_status(shown))
     if follow and shown.get("status") != "done":
         raise SystemExit(REFUSED)
 
 
-def _tell_way(session: Session, shown: dict[str, Any]) -> None:
+def _print_progress(session: Session, shown: dict[str, Any]) -> None:
     if not session.as_json and sys.stderr.isatty():
-        # Others may write the hash, too: any field may be missing, and none may drive the terminal.
+        # Other programs write the hash as well: any field may be missing, and none may drive the terminal.
         of = {name: printable(value) for name, value in shown.items() if value}
         made = f", {of.get('embeddings_generated', 0)} of {of.get('chunks_created')} chunks embedded"
-        told = f"{of.get('status', 'no status yet')}{made if 'chunks_created' in of else ''}"
-        click.echo(f"\r\033[K{told} ", nl=False, err=True)
+        line = f"{of.get('status', 'no status yet')}{made if 'chunks_created' in of else ''}"
+        click.echo(f"\r\033[K{line} ", nl=False, err=True)
 
 
-def _clear_way() -> None:
+def _clear_progress() -> None:
     if sys.stderr.isatty():
         click.echo("\r\033[K", nl=False, err=True)
 
 
 def _made(number: Any, noun: str) -> str:
-    """Others may have written anything there."""
+    """A count from the hash, which another program may have filled with anything."""
     return how_many(number, noun) if isinstance(number, int) else f"{number or 0} {noun}s"
 
 
@@ -189,13 +233,12 @@ def _status(shown: dict[str, Any]) -> str:
 
 
 @click.command("status")
-@click.option("--watch", is_flag=True, help="Look again every 2 seconds, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Refresh every 2 seconds until Ctrl-C.")
 @redis_option
 @config_option
-@json_option
 @click.pass_obj
 def queue_status(session: Session, watch: bool, redis_url: str | None, rag_config: str | None) -> None:
-    """The lists of the Redis contract, and whether somebody serves them."""
+    """Show the Redis lists and whether a gateway serves them."""
     session.overrides.update(contract_url=redis_url, rag_config=rag_config)
     contract = session.assembly.producer
     while True:
@@ -231,8 +274,8 @@ def _print_health(health: Health) -> None:
     if health.waiting:
         named = ", ".join(f"{printable(rag)} ({count:,})" for rag, count in health.waiting.items())
         emit(f"\nWaiting for a gateway that serves their RAG: {named}")
-    for key, kind in health.misplaced.items():
-        emit(f"\n{printable(key)} is no list but a {kind}; nothing is taken from it.")
+    for key, redis_type in health.misplaced.items():
+        emit(f"\n{printable(key)} is a {redis_type}, not a list; no message is taken from it.")
         emit("Rename or remove that key.")
     filled = [(key, length) for key, length in health.lists.items() if length]
     if len(filled) > 1:
@@ -242,6 +285,6 @@ def _print_health(health: Health) -> None:
         rows = [(one.host, one.pid, one.processing, one.queued, one.workers) for one in connected]
         emit("\n" + table(["gateway", "pid", "processing", "waiting", "workers"], rows))
     if not connected and health.queue_length:
-        emit("\nNobody serves the lists. Start a gateway with: penstock gateway")
+        emit("\nNo gateway serves the lists. Start one with: penstock gateway")
     elif connected and not any(one.workers for one in connected) and (health.accepted or health.processing):
         emit("\nNo worker is running behind the gateway. Start one with: penstock worker")

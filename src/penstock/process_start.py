@@ -1,0 +1,88 @@
+"""Start of a long-running process: log lines on standard error, and the wait for its store."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn, TypeVar
+
+from penstock import clock
+from penstock.errors import StoreUnavailable
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s%(job)s: %(message)s"
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
+REPEATED_EVERY_S = 30.0
+
+T = TypeVar("T")
+log = logging.getLogger("penstock.worker")
+
+
+def escape_control(text: str) -> str:
+    """Replace unprintable characters by escapes such as ``\\n`` or ``\\x1b``."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+class JobLogFormatter(logging.Formatter):
+    """Adds the job's id to a line. File names in a message can neither drive the terminal nor forge lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.job = f" {record.job_id}" if hasattr(record, "job_id") else ""
+        return super().format(record)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - named by the library
+        return escape_control(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - named by the library
+        return "\n".join(map(escape_control, super().formatException(ei).split("\n")))
+
+
+def log_to_stderr(level: int) -> None:
+    """Log to standard error, unless the application has set up logging itself."""
+    if logging.getLogger().handlers:
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(JobLogFormatter(LOG_FORMAT))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+class _Stopped(BaseException):
+    """A stop signal during the wait."""
+
+
+def once_reachable(start: Callable[[], T]) -> T | None:
+    """Call ``start`` until the store can be reached. Returns None after a stop signal."""
+    pause, logged_at = FIRST_PAUSE_S, None
+    try:
+        with _stoppable():
+            while True:
+                try:
+                    return start()
+                except StoreUnavailable as error:
+                    now = clock.elapsed_s()
+                    if logged_at is None or now - logged_at >= REPEATED_EVERY_S:
+                        log.warning("%s (%s); waiting for it", error.message, error.code)
+                        logged_at = now
+                threading.Event().wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+    except _Stopped:
+        log.info("stopped by a signal before the store was reachable")
+        return None
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    def stop(_number: int, _frame: object) -> NoReturn:
+        raise _Stopped
+
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

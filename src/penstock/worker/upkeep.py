@@ -1,0 +1,261 @@
+"""Upkeep: the periodic duties of a supervisor and their schedule.
+
+Every worker runs all duties; each one is fenced or idempotent. A duty does a bounded piece of work and
+returns whether there is more, since the supervisor has children to watch meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from penstock import clock, lifecycle
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.rules import outcomes
+from penstock.catalog.rules.publication import UNFINISHED
+from penstock.catalog.values import OutboxEntryKind
+from penstock.job import Job, JobQuery, Status
+from penstock.queue.protocol import Queue
+from penstock.worker import orphans
+from penstock.worker.orphans import JobPages
+from penstock.worker.outbox import OUTAGE
+
+REAP_AT_ONCE = 100
+DRIFT_S = 5.0
+IN_PROGRESS = frozenset({Status.IN_PROGRESS})
+STUCK_AFTER = timedelta(minutes=30)
+AT_ONCE = 100
+CLEARS_PER_RUN = 4
+"""Most transactions in one run of the sweeper."""
+KEPT_FOR = timedelta(days=7)
+"""Retention of tombstones and of cached vectors whose text is in no document."""
+
+log = logging.getLogger("penstock.upkeep")
+
+
+class _Duty:
+    def __init__(self, every_s: float, run: Callable[[], bool | None], spread: float) -> None:
+        self.every_s = every_s
+        self.run = run
+        self.spread = spread
+        self.due_at = 0.0
+
+
+class Schedule:
+    """Runs each duty at an interval."""
+
+    def __init__(self) -> None:
+        self._duties: list[_Duty] = []
+
+    def add(self, every_s: float, run: Callable[[], bool | None], *, spread: float = 0.0) -> None:
+        """Add a duty. ``run`` returns True when more can be done at once; ``spread`` varies the interval."""
+        self._duties.append(_Duty(every_s, run, spread))
+
+    def run_due(self, now: float) -> None:
+        for duty in self._duties:
+            if now >= duty.due_at:
+                duty.due_at = now + duty.every_s * random.uniform(1 - duty.spread, 1 + duty.spread)
+                if skip_on_outage(duty.run):
+                    duty.due_at = now
+
+
+def skip_on_outage(run: Callable[[], bool | None]) -> bool | None:
+    """Run a duty. An outage of the store skips the duty; leases outlast a short outage."""
+    try:
+        return run()
+    except OUTAGE as error:
+        log.warning("the store is unavailable: %s", error)
+        return None
+
+
+class Reaper:
+    """Takes back jobs after the end of their lease: the worker died on another host, or hangs.
+
+    Leases are compared with the store's clock. When that clock jumps (set by hand, a laptop that slept), all
+    leases seem to have ended though their holders live. Then the reaper pauses for the longest lease, so that
+    the holders can renew theirs.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        longest_lease_s: float,
+        *,
+        catalog: Catalog | None = None,
+        wall: Callable[[], float] | None = None,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._queue = queue
+        self._catalog = catalog
+        self._longest_lease_s = longest_lease_s
+        self._wall = wall or (lambda: queue.now().timestamp())
+        self._steady = steady
+        self._offset: float | None = None
+        with suppress(*OUTAGE):
+            self._offset = self._wall() - steady()
+        self._paused_until = 0.0
+
+    def run(self) -> bool:
+        """Take back a batch. The claim number protects the result of a holder finished meanwhile."""
+        if self._is_paused():
+            return False
+        late = self._queue.expired(limit=REAP_AT_ONCE)
+        if late:
+            log.warning("took back %d jobs: their workers did not renew the leases", len(late))
+            lost = [lifecycle.lease_lost(job, jitter=random.uniform(-1, 1)) for job in late]
+            orphans.record_failed_files(self._catalog, late, lost)
+            self._queue.settle(lost)
+        return len(late) == REAP_AT_ONCE
+
+    def _is_paused(self) -> bool:
+        now = self._steady()
+        offset = self._wall() - now
+        jumped = 0.0 if self._offset is None else offset - self._offset
+        if abs(jumped) > DRIFT_S:
+            pause = self._longest_lease_s
+            log.warning("the clock jumped by %.0f s; expired leases are ignored for %.0f s", jumped, pause)
+            self._paused_until = now + pause
+        self._offset = offset
+        return now < self._paused_until
+
+
+class Reconciler:
+    """Repairs rows after a crash between two transactions: parent counts, locks not passed on."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def run(self) -> bool:
+        repaired = self._queue.reconcile()
+        if repaired:
+            log.warning("repaired %d rows", repaired)
+        return False
+
+
+class OverdueEnder:
+    """Fails waiting jobs if no job of the tree ended for as long as their timeout."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._pages = orphans.JobPages(queue, JobQuery(statuses=IN_PROGRESS))
+
+    def run(self) -> bool:
+        page, more = self._pages.next_page()
+        now, paused = self._queue.now(), self._queue.paused()
+        overdue = [
+            job
+            for job in page
+            if job.waiting
+            and _silent(job, job.timeout_s, now)
+            and not any(scope.covers(job.tenant_id, job.collection) for scope in paused)
+            and not self._has_active_descendant(job, job.timeout_s, now)
+        ]
+        for job in overdue:
+            log.warning("job %s waited %d s and no part of it ended", job.queue_id, job.timeout_s)
+        if overdue:
+            self._queue.settle([lifecycle.timed_out(job) for job in overdue])
+        return more
+
+    def _has_active_descendant(self, job: Job, timeout_s: int, now: datetime) -> bool:
+        """Look for progress level by level: an ending child touches the row of the parent only."""
+        below = orphans.all_jobs(self._queue, JobQuery(statuses=IN_PROGRESS, parent_id=job.queue_id))
+        return any(
+            not _silent(child, timeout_s, now) or self._has_active_descendant(child, timeout_s, now)
+            for child in below
+            if child.waiting
+        )
+
+
+def _silent(job: Job, timeout_s: int, now: datetime) -> bool:
+    return now - job.updated_at > timedelta(seconds=timeout_s)
+
+
+class Pruner:
+    """Removes ended jobs, each status after a retention time."""
+
+    def __init__(self, queue: Queue, retention: Mapping[str, timedelta]) -> None:
+        self._queue = queue
+        self._retention = {Status(status): kept for status, kept in retention.items()}
+
+    def run(self) -> bool:
+        """Remove one batch. A status without a retention time is kept for ever."""
+        if not self._retention:
+            return False
+        now = self._queue.now()
+        return self._queue.prune({status: now - kept for status, kept in self._retention.items()}) > 0
+
+
+class StuckWarner:
+    """Warns of jobs without progress for half an hour though the worker lives."""
+
+    def __init__(self, queue: Queue, *, after: timedelta = STUCK_AFTER) -> None:
+        self._queue = queue
+        self._pages = JobPages(queue, JobQuery(statuses=frozenset({Status.IN_PROGRESS})))
+        self._after = after
+        self._warned: dict[str, datetime] = {}
+        self._seen: dict[str, datetime] = {}
+
+    @property
+    def stuck(self) -> int:
+        return len(self._warned)
+
+    def run(self) -> bool:
+        page, more = self._pages.next_page()
+        now = self._queue.now()
+        for job in page:
+            if job.lease_until is not None and now - job.updated_at > self._after:
+                self._warn_once(job)
+        if not more:
+            # Forget jobs that are no longer stuck, so that they are reported should they get stuck again.
+            self._warned, self._seen = self._seen, {}
+        return more
+
+    def _warn_once(self, job: Job) -> None:
+        self._seen[job.queue_id] = job.updated_at
+        if self._warned.get(job.queue_id) != job.updated_at:
+            log.warning(
+                "job %s (%s/%s, worker %s) shows no progress since %s",
+                job.queue_id,
+                job.item_type,
+                job.op,
+                job.worker_id,
+                clock.format_time(job.updated_at),
+            )
+
+
+class Sweeper:
+    """Removes unused rows of the catalog, and takes back tasks of silent workers."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def clear_leftovers(self) -> bool:
+        entries = self._catalog.outbox(OutboxEntryKind.LEFTOVER, limit=AT_ONCE)
+        if not entries:
+            return False
+        ids = [entry.entry_id for entry in entries]
+        over = any(self._catalog.clear(ids) for _ in range(CLEARS_PER_RUN))
+        return not over or len(entries) == AT_ONCE
+
+    def reclaim_tasks(self, lease: timedelta) -> bool:
+        """Take back tasks whose worker did not respond for longer than ``lease``."""
+        late = self._catalog.expired(lease=lease, limit=AT_ONCE)
+        if late:
+            log.warning("took back %d tasks: their workers stopped responding", len(late))
+            self._catalog.settle([outcomes.lost(claim) for claim in late])
+        return len(late) == AT_ONCE
+
+    def drop_unfinished(self, lease: timedelta) -> bool:
+        """Drop large generations whose writer wrote no part for longer than ``lease``."""
+        unfinished = self._catalog.unfinished(silent=lease, limit=AT_ONCE)
+        for document_id in unfinished:
+            if self._catalog.drop(document_id, UNFINISHED):
+                log.warning("dropped generation %d: %s", document_id, UNFINISHED)
+        return len(unfinished) == AT_ONCE
+
+    def sweep(self) -> bool:
+        return self._catalog.sweep(clock.now() - KEPT_FOR) > 0
