@@ -1,18 +1,18 @@
--- Rows come as one array a column, so that a batch is one statement whatever its size. No ON CONFLICT: who adds has
--- looked for the rows it could meet and locked them; what another adds between the look and this is met as a unique
--- violation, and the whole transaction is done again.
+-- One array per column, so that a batch of any size is one statement. No ON CONFLICT: the rows that it could meet are
+-- read and locked before; a row added by another transaction since then is a unique violation, and the whole
+-- transaction runs again.
 -- name: insert_job
 INSERT INTO unified_queue ({inserted})
 SELECT * FROM unnest({inserted_arrays})
 
--- The same for rows that have all but a few columns in common: what is sent once need not be taken apart row by row.
+-- The same for rows that share all but a few columns: shared values are sent and decoded once.
 -- name: insert_alike
 INSERT INTO unified_queue ({inserted})
 SELECT {own_or_common} FROM unnest({own_arrays}) AS own({own})
 
--- One new row that meets nobody, in one round trip: its turn is found, its limits are looked at, it is written and
--- notified in a single statement. Where anything stands in the way (a live twin, a taken id, a queue that may be full) it
--- writes nothing, and the rules decide; so it does where anything is paused. The turn is that of transitions.next_turn.
+-- One plain row in one round trip: a single statement computes the turn, checks the limits, writes the row and
+-- notifies. With a live duplicate, a taken id, a queue that may be full, or any pause it writes nothing, and the rules
+-- decide. The turn is that of transitions.next_turn.
 -- name: add_plain
 INSERT INTO unified_queue (
     queue_id, root_id, item_type, op, tenant_id, collection, branch, priority, created_at, updated_at,
@@ -54,7 +54,7 @@ RETURNING pg_notify(:channel, '')
 SELECT idempotency_key FROM unified_queue
 WHERE parent_id = :parent_id AND parent_run = :parent_run AND idempotency_key = ANY(:keys::text[])
 
--- Where every flow of a batch stands, and which of its ids are taken, in one statement.
+-- The turns of all flows of a batch, and which of its ids exist, in one statement.
 -- name: flow_turns
 SELECT f.tenant_id, f.priority, (
     SELECT turn FROM unified_queue
@@ -67,8 +67,8 @@ SELECT f.tenant_id, f.priority, (
 ), ARRAY(SELECT queue_id FROM unified_queue WHERE queue_id = ANY(:ids::text[]))
 FROM unnest(:tenants::text[], :priorities::int[]) AS f(tenant_id, priority)
 
--- Type by type, each of which is one part of an index. The status is hidden in a subquery: with few rows of a type, or
--- none, any other index over what is pending would be read to its end, and planners take it for the sake of the LIMIT.
+-- Type by type, each a range of an index. The status is hidden in a subquery: otherwise the planner takes another
+-- index over pending rows because of the LIMIT, and reads it to its end when there are few rows of a type.
 -- name: backlog_indexing
 SELECT count(*) FROM (
     SELECT 1 FROM unnest(ARRAY[{indexing_types}]) AS t(item_type) CROSS JOIN LATERAL (

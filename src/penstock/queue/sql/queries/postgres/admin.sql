@@ -1,5 +1,5 @@
--- In claim order; rows whose lock another holds are left out. By one probe a row: as NOT EXISTS it was planned as a
--- join with the whole table. The item type is hidden from the planner, which would sort all rows of the type;
+-- In claim order, without rows whose lock is held. One index probe per row: NOT EXISTS was planned as a join with the
+-- whole table. The item type is hidden from the planner, which would sort all rows of the type;
 -- the predicate is that of the claim's index.
 -- name: upcoming
 SELECT queue_id, lock_key, tenant_id, collection
@@ -10,7 +10,7 @@ WHERE coalesce(held, status) = 'pending'
        OR (SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = q.lock_key LIMIT 1) IS NULL)
 ORDER BY priority DESC, turn, created_at, queue_id LIMIT :limit OFFSET :start
 
--- What the next claim takes up.
+-- Due rows, which the next claim promotes.
 -- name: upcoming_due
 SELECT queue_id, lock_key, tenant_id, collection
 FROM unified_queue q
@@ -22,13 +22,12 @@ ORDER BY run_at LIMIT :limit
 -- name: jobs_of
 SELECT {job} FROM unified_queue WHERE queue_id = ANY(:ids::text[])
 
--- Whoever adds a row has to know of a resume until it is committed: a row that is not held back must not be
--- overlooked by it.
+-- Locked until the commit of a new row: a resume must not overlook a row that is not held back.
 -- name: keep_pauses
 SELECT tenant_id, collection, phase, at_priority, at_turn, at_created, at_id FROM queue_pause
 ORDER BY tenant_id, collection FOR SHARE
 
--- One process at a time moves the rows of a resume; the others do not wait for it.
+-- One process at a time moves the rows of a resume; the others do not wait.
 -- name: resume_alone
 SELECT pg_try_advisory_xact_lock('queue_pause'::regclass::oid::bigint)
 
@@ -39,7 +38,7 @@ ORDER BY tenant_id, collection FOR UPDATE
 -- name: table_pages
 SELECT pg_relation_size('unified_queue') / current_setting('block_size')::bigint
 
--- Some pages by chance: a count there, times the share that was left out, is what to expect of the whole.
+-- Random pages: their count, divided by their share, estimates the whole.
 -- name: tally_sample
 SELECT status, held, item_type, count(*) FROM unified_queue TABLESAMPLE SYSTEM (:percent)
 GROUP BY status, held, item_type
@@ -73,7 +72,7 @@ SELECT EXISTS (SELECT 1 FROM unified_queue
                WHERE status = (SELECT 'pending') AND retry_count > 0 AND run_at IS NOT NULL)
     OR EXISTS (SELECT 1 FROM unified_queue WHERE held = 'time' AND run_at <= :now)
 
--- Locked before it is looked at: a child that is put back meanwhile shows that it lives again.
+-- Locked before the check: a child requeued meanwhile is live.
 -- name: descendants
 SELECT queue_id, finished_at IS NULL FROM unified_queue
 WHERE parent_id IS NOT NULL AND root_id = :root_id ORDER BY queue_id LIMIT :limit
@@ -89,7 +88,7 @@ SELECT EXISTS (SELECT 1 FROM unified_queue WHERE coalesce(held, status) = 'pendi
 -- name: durability
 SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'synchronous_commit', 'full_page_writes')
 
--- Of sessions of other users nothing is shown to who may not see them.
+-- Sessions of other users are visible only with the right to see them.
 -- name: open_transactions
 SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::int FROM pg_stat_activity
 WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()

@@ -1,9 +1,9 @@
--- Rows that are about to be changed, in the order in which everybody takes them.
+-- Locks rows to be changed, in the order that every transaction uses.
 -- name: lock_rows
 SELECT {job} FROM unified_queue WHERE queue_id = ANY(:ids::text[]) ORDER BY queue_id FOR UPDATE
 
--- One probe of the index a key: as a join, it was planned by statistics that a new queue does not have, and read
--- every live row of a tenant for each key.
+-- One index probe per key: a join was planned by statistics that a new queue does not have, and read every live row of
+-- a tenant for each key.
 -- name: live
 SELECT {job} FROM unified_queue
 WHERE queue_id = ANY(ARRAY(
@@ -15,7 +15,7 @@ WHERE queue_id = ANY(ARRAY(
   AND finished_at IS NULL
 ORDER BY queue_id FOR UPDATE
 
--- Who a row is never changes; everything else may.
+-- All columns but those that identify a row.
 -- name: update
 UPDATE unified_queue AS q SET {changing}
 FROM unnest(:queue_id::text[], {changing_arrays}) AS s(queue_id, {changing_names})

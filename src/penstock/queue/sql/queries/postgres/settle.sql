@@ -1,6 +1,6 @@
--- The plain path in one statement: no follow-up, no children; parents are left to the caller. Everything else is decided row by row. The
--- status is hidden in a subquery: without statistics the planner would read all that is in progress by the index over
--- it and compare each with each, instead of looking up the ids.
+-- The plain path in one statement: no follow-up, no children; the caller counts the parents. All others are decided row
+-- by row. The status is hidden in a subquery: without statistics the planner would read all running rows and compare
+-- each with each, instead of looking up the ids.
 -- name: finish
 UPDATE unified_queue AS q
 SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, error_message = NULL,
@@ -10,12 +10,12 @@ WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status =
   AND q.followup_json IS NULL AND q.children_open = 0
 RETURNING q.queue_id, q.lock_key, q.parent_id, q.parent_run, 0
 
--- The same, and where all were plain the locks are passed on at once, so that the claim that follows in the same
--- round trip finds the rows. Like first_parked it waits for nobody. Its own rows are the holders: nobody else is.
--- The first parked row is left alone while an earlier row of its tenant and priority can be claimed: that one was
--- locked by another transaction when this one was parked, and a woken row would pass it. Also while a row before it
--- with a turn below zero can be claimed, which is the one to take the lock next. Such questions are scalar
--- subqueries: as NOT EXISTS they would be planned as joins, by statistics that a new queue does not have.
+-- The same, and if all were plain the locks are passed on at once, so that the claim in the same round trip finds the
+-- rows. Like first_parked it does not wait. The holders are the rows of this statement.
+-- The first parked row stays while an earlier row of its tenant and priority is claimable: that row was locked by another
+-- transaction when this one was parked, and a woken row would pass it. It also stays while an earlier row with a turn
+-- below zero is claimable, which takes the lock next. The checks are scalar subqueries: NOT EXISTS would be planned as a
+-- join, by statistics that a new queue does not have.
 -- name: finish_and_wake
 WITH ended AS (
     UPDATE unified_queue AS q
@@ -54,8 +54,8 @@ WITH ended AS (
 )
 SELECT queue_id, lock_key, parent_id, parent_run, (SELECT count(*) FROM woken) FROM ended
 
--- Within the transaction that freed the locks, so that its own claim finds the row. It must not wait for others:
--- what they keep locked is looked at once more by wake, after the commit. It passes over what finish_and_wake does.
+-- In the transaction that freed the locks, so that its own claim finds the row. It must not wait for others: wake checks
+-- rows locked by them once more, after the commit. It skips the same rows as finish_and_wake.
 -- name: first_parked
 SELECT {job} FROM unified_queue WHERE held = 'lock' AND queue_id = ANY(ARRAY(
     SELECT f.queue_id FROM unnest(:keys::text[]) AS k(lock_key) CROSS JOIN LATERAL (
@@ -75,10 +75,10 @@ SELECT {job} FROM unified_queue WHERE held = 'lock' AND queue_id = ANY(ARRAY(
                  < (-f.priority, f.turn, f.created_at, f.queue_id) LIMIT 1) IS NULL))
 ORDER BY lock_key FOR UPDATE SKIP LOCKED
 
--- After the commit, by those who freed a lock and by those who parked a row for it. Both look after their own
--- commit, so whichever comes second sees what the first did: a parked row at the head of a line that has no holder. It
--- waits for nobody and returns the keys whose head another transaction has locked. A row lock is kept when the row has
--- changed meanwhile, so waiting for the second of several rows could close a circle of transactions.
+-- After the commit of a transaction that freed a lock or parked a row for it. Both check after their own commit, so the
+-- second sees the effect of the first: a parked row that is the first of a free lock. It does not wait, and returns the
+-- keys whose first row another transaction has locked. A row lock is kept when the row has changed meanwhile, so waiting
+-- for the second of several rows could close a circle of transactions.
 -- name: wake
 WITH heads AS MATERIALIZED (
     SELECT k.lock_key, (
@@ -106,8 +106,8 @@ WITH heads AS MATERIALIZED (
 SELECT lock_key FROM parked
 WHERE (SELECT count(*) FROM notified) >= 0 AND queue_id <> ALL(ARRAY(SELECT queue_id FROM first))
 
--- One of those keys, as a statement and transaction of its own: it waits for the row and holds nothing meanwhile. A
--- claimer about to give up its look would otherwise hide the row from the only one to wake it.
+-- One of those keys, in its own transaction: it waits for the row and holds no lock meanwhile. Otherwise a claim that is
+-- about to release its candidates would hide the row from the only transaction that wakes it.
 -- name: wake_one
 WITH first AS MATERIALIZED (
     SELECT p.queue_id FROM unified_queue p

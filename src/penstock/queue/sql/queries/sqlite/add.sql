@@ -8,7 +8,7 @@ INSERT INTO unified_queue ({inserted}) VALUES ({inserted_values})
 ON CONFLICT (parent_id, parent_run, idempotency_key) WHERE parent_id IS NOT NULL
 DO NOTHING
 
--- Asked for every new row, so it also says whether anything is paused.
+-- Runs for every new row, so it also returns whether there is a pause.
 -- name: head_turn
 SELECT (SELECT turn FROM unified_queue INDEXED BY idx_unified_queue_dequeue
         WHERE status = 'pending' AND held IS NULL AND priority = :priority AND turn >= 0

@@ -1,4 +1,4 @@
--- In claim order; rows whose lock another holds are left out.
+-- In claim order, without rows whose lock is held.
 -- name: upcoming
 SELECT queue_id, lock_key, tenant_id, collection
 FROM unified_queue q INDEXED BY idx_unified_queue_dequeue
@@ -7,7 +7,7 @@ WHERE status = 'pending' AND held IS NULL AND (:item_type IS NULL OR item_type =
        OR NOT EXISTS (SELECT 1 FROM unified_queue h INDEXED BY idx_unified_queue_lock WHERE h.lock_held = q.lock_key))
 ORDER BY priority DESC, turn, created_at, queue_id LIMIT :limit OFFSET :start
 
--- What the next claim takes up.
+-- Due rows, which the next claim promotes.
 -- name: upcoming_due
 SELECT queue_id, lock_key, tenant_id, collection
 FROM unified_queue q INDEXED BY idx_unified_queue_scheduled
@@ -50,11 +50,11 @@ WHERE waiting_for IS NOT NULL AND finished_at IS NULL AND waiting_for <> 'childr
 -- name: any_backing_off
 SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_backoff WHERE held = 'time' AND retry_count > 0 LIMIT 1
 
--- In two subqueries: each is one look at an end of the table.
+-- Two subqueries: each reads one end of the table.
 -- name: row_range
 SELECT (SELECT min(rowid) FROM unified_queue), (SELECT max(rowid) FROM unified_queue)
 
--- Rows at equal distances: what there is of a kind among them, times the distance, is what to expect of the whole.
+-- Rows at equal distances: their count, times the distance, estimates the whole.
 -- name: tally_sample
 SELECT status, held, item_type, count(*) FROM unified_queue
 WHERE rowid IN (SELECT value FROM json_each(:row_numbers)) GROUP BY status, held, item_type

@@ -1,5 +1,5 @@
--- An update that finds nothing still opens every index; a look is a quarter of its price. Asked together with whether
--- there is any pause: most of a short statement's price is its start.
+-- An update of no row still opens every index; this check costs a quarter. Together with the check for a pause: most
+-- of the price of a short statement is its start.
 -- name: before_claim
 SELECT EXISTS (SELECT 1 FROM queue_pause),
        EXISTS (SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_scheduled WHERE held = 'time' AND run_at <= :now)

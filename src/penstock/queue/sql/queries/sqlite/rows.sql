@@ -3,7 +3,7 @@ SELECT {job} FROM unified_queue INDEXED BY idx_unified_queue_idempotency
 WHERE finished_at IS NULL AND parent_id IS NULL AND dedupe = 1
   AND tenant_id = :tenant_id AND branch = :branch AND idempotency_key = :idempotency_key
 
--- Who a row is never changes; everything else may.
+-- All columns but those that identify a row.
 -- name: update
 UPDATE unified_queue SET {changing} WHERE queue_id = :queue_id
 

@@ -1,10 +1,10 @@
--- Those of some claims that can end by the plain path: no follow-up, no children. Everything else is decided row by row.
+-- Claims for the plain path: no follow-up, no children. All others are decided row by row.
 -- name: plain_claims
 SELECT rowid, queue_id, claim_number, parent_id, parent_run FROM unified_queue
 WHERE queue_id IN (SELECT value FROM json_each(:ids)) AND status = 'in_progress'
   AND followup_json IS NULL AND children_open = 0
 
--- A list of one costs more to take apart than the rest of the statement.
+-- For one id: decoding a list of one costs more than the rest of the statement.
 -- name: plain_claim
 SELECT rowid, queue_id, claim_number, parent_id, parent_run FROM unified_queue
 WHERE queue_id = :queue_id AND status = 'in_progress' AND followup_json IS NULL AND children_open = 0
