@@ -1,4 +1,4 @@
-"""One suite for every engine: what the queue protocol promises, each promise once.
+"""Conformance suite: one test for each promise of the queue protocol, run on every engine.
 
 Every call passes ``now=``, so no test sleeps. An engine joins with one line in ``ENGINES``.
 """
@@ -94,7 +94,7 @@ def queue(opened: Callable[[], Queue]) -> Queue:
 
 @pytest.fixture
 def reopen(queue: Queue, opened: Callable[[], Queue]) -> Callable[[], Queue]:
-    """Closes the queue and opens its store again, as the next process would find it."""
+    """Close the queue and open the store again, as the next process would."""
 
     def close_and_open() -> Queue:
         queue.close()
@@ -108,7 +108,7 @@ def at(seconds: float) -> datetime:
 
 
 def new(key: str = "k", **fields: object) -> NewJob:
-    """A request whose id sorts after those made before it."""
+    """Make a new job with an id after all earlier ids."""
     defaults: dict[str, object] = {
         "queue_id": f"job_{next(_numbers):08d}",
         "item_type": "file",
@@ -126,12 +126,12 @@ def many(number: int, prefix: str = "k", **fields: object) -> list[NewJob]:
 
 
 def put(queue: Queue, *requests: NewJob, now: datetime = T0) -> list[str]:
-    """Add the requests; the ids that will do them."""
+    """Add jobs and return their ids."""
     return [added.queue_id for added in queue.add(requests, now=now)]
 
 
 def claim_all(queue: Queue, now: datetime = T0, *, limit: int = 1000, worker: str = "w1") -> list[Claim]:
-    """One claim of all that can be had."""
+    """Claim all claimable jobs at once."""
     return queue.claim(ClaimRequest(worker, limit), now=now)
 
 
@@ -142,7 +142,7 @@ def claim_one(queue: Queue, now: datetime = T0, *, worker: str = "w1") -> Claim:
 
 
 def running(queue: Queue, request: NewJob | None = None, now: datetime = T0) -> Claim:
-    """Add one job to a queue with nothing else to claim, and claim it."""
+    """Add one job to an empty queue and claim the job."""
     put(queue, request or new(), now=now)
     return claim_one(queue, now)
 
@@ -155,7 +155,7 @@ def row(queue: Queue, queue_id: str) -> Job:
 
 
 def retry(queue: Queue, claim: Claim, now: datetime = T0) -> None:
-    """The attempt failed in a way that may pass: back-off."""
+    """Settle an attempt with a transient failure: back-off."""
     queue.settle([lifecycle.failed_attempt(claim, TRANSIENT, "no route")], now=now)
 
 
@@ -168,5 +168,5 @@ def done(queue: Queue, claim: Claim, now: datetime = T0) -> None:
 
 
 def reap(queue: Queue, now: datetime) -> None:
-    """What upkeep does with leases that ran out."""
+    """Settle expired leases, as upkeep does."""
     queue.settle([lifecycle.lease_lost(job) for job in queue.expired(now=now)], now=now)

@@ -1,4 +1,4 @@
-"""One of several processes that fill and drain a store together; each records every call it made.
+"""Process of the contention test: fills and drains a shared store, and records every call.
 
 Run as ``python -m tests.conformance.contention_process ENGINE PLACE NUMBER``; says ``ready``, then waits
 for a line.
@@ -32,7 +32,7 @@ ENDED = JobQuery(statuses=frozenset({Status.DONE}))
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """One added job, as far as the promises speak of it."""
+    """One added job, with the columns of the promises."""
 
     queue_id: str
     tenant_id: str
@@ -41,7 +41,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One call that returned, between two readings of the machine's monotonic clock."""
+    """One finished call, between two readings of the monotonic clock."""
 
     start: float
     end: float

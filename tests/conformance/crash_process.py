@@ -1,4 +1,4 @@
-"""A process to be killed: it works on a store without end and says what it tries and what it did.
+"""Process of the crash test: works on a store until killed, and reports every call before and after.
 
 Run as ``python -m tests.conformance.crash_process ENGINE``. Each line on stdin, a seed and a place,
 forks one that works there, so that starting it costs no imports. The lines it writes are ``Line``; when
@@ -31,7 +31,7 @@ WAYS = ["done"] * 8 + ["failed", "released", "waits", "waits", "expanded"]
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True):
-    """One settlement: how it is to end, and the marker and number of the children it brings."""
+    """One settlement: the outcome, and marker and number of new children."""
 
     queue_id: str
     claim_number: int
@@ -41,7 +41,7 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``tries`` before a call, ``did`` after it, ``pid`` first and ``gone`` last."""
+    """Report line: ``tries`` before a call, ``did`` afterwards, ``pid`` first and ``gone`` last."""
 
     pid: int = 0
     tries: str = ""

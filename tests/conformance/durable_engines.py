@@ -1,4 +1,4 @@
-"""The engines whose rows outlive the process, by name, for tests that run several processes."""
+"""Durable engines by name, for tests with several processes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def opened(engine: str, place: Path) -> Queue:
 
 
 def given_back(place: Path) -> None:
-    """The test is over; what a server keeps for it can be used by the next."""
+    """Give the server's space for this test back to the next."""
     if (place / "postgres.json").exists():
         from tests.servers import postgres
 
@@ -66,7 +66,7 @@ def given_back(place: Path) -> None:
 
 
 def started(module: str, *arguments: object) -> subprocess.Popen[str]:
-    """A process that runs ``tests.conformance.<module>`` and talks over its stdin and stdout."""
+    """Start ``tests.conformance.<module>`` as a process with pipes."""
     command = [sys.executable, "-m", f"tests.conformance.{module}", *map(str, arguments)]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, sys.path)])

@@ -1,4 +1,4 @@
-"""One of several processes that submit and do the calls of a few entities; all append to one record.
+"""Process of the order test: submits and runs calls of a few entities, recorded in a shared file.
 
 Run as ``python -m tests.conformance.entity_calls ENGINE PLACE NUMBER PLAN``; says ``ready``, then waits for a
 line. A process submits, raises, cancels and requeues the calls of its own entities and does the calls of all.
@@ -42,7 +42,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Record:
-    """The file that all processes append to."""
+    """The file shared by all processes."""
 
     def __init__(self, place: Path) -> None:
         self.path = place / "record"
@@ -92,7 +92,7 @@ class Actor:
         self._record.write([("fed", self._number)])
 
     def finish(self) -> None:
-        """Do what is left, until nothing is."""
+        """Run the remaining calls."""
         while self._held or self._others_feed() or self._queue.count(LIVE):
             self._reap()
             if not self._exchange(calmly=True):

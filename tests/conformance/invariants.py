@@ -1,4 +1,4 @@
-"""What is true of the rows of any queue, whatever was called before: read from the jobs alone."""
+"""Invariants of the rows of every queue, checked from the jobs alone."""
 
 from __future__ import annotations
 

@@ -60,11 +60,11 @@ EVERYTHING = JobQuery(limit=10_000)
 
 
 class Difference(AssertionError):
-    """The engine and the reference disagree, or the reference broke a promise of its own."""
+    """The engine and the reference disagree, or the reference broke a promise."""
 
 
 class Refusal(NamedTuple):
-    """The answer of a call that raised one of our errors."""
+    """Result of a call with a Penstock error."""
 
     error: str
     message: str
@@ -134,7 +134,7 @@ class Oracle(RuleBasedStateMachine):
         )
 
     def picked(self, picks: Sequence[int]) -> list[str]:
-        """Ids that were made, newest first; beyond them one that was not."""
+        """Return an existing id, newest first; beyond them an unknown id."""
         known = ["job_none", *self.ids]
         return [known[-1 - pick % len(known)] for pick in picks]
 
@@ -199,7 +199,7 @@ class Oracle(RuleBasedStateMachine):
 
     @rule(specs=st.lists(SPECS, min_size=1, max_size=3), pick=st.integers(0, 7))
     def settle_with_a_taken_id(self, specs: list[Spec], pick: int) -> None:
-        """Refused as a whole. The reference is not asked: it cannot undo the children before the last."""
+        """Settle with a taken child id: refused as a whole. Not on the reference, which cannot undo."""
         holder = self.holder(pick, stale=False)
         if holder is not None:
             children = [self.new(spec) for spec in specs]
@@ -216,7 +216,7 @@ class Oracle(RuleBasedStateMachine):
 
     @rule(pick=st.integers(0, 7), request=REQUESTS)
     def hand_over(self, pick: int, request: ClaimRequest) -> None:
-        """Given back and claimed again: the same worker may hold it twice, and only the second counts."""
+        """Release and claim again: the same worker may hold a job twice, and only the second claim counts."""
         holder = self.holder(pick, stale=False)
         given_back = [lifecycle.released(holder, "shutting down")] if holder else []
         self.both("exchange", given_back, request)
@@ -232,7 +232,7 @@ class Oracle(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 5))
     def finish(self, count: int) -> None:
-        """The plain path, so that trees come to an end and locks change hands."""
+        """End jobs by the plain path, so trees end and locks change hands."""
         leased = [job for job in self.in_progress() if job.lease_until is not None]
         self.both("settle", [lifecycle.done(job) for job in leased[:count]])
 
@@ -356,7 +356,7 @@ class Oracle(RuleBasedStateMachine):
 
 
 def explore(opener: Opener, *, examples: int, steps: int = 50, shrink: bool = True) -> None:
-    """Run the machine over one engine; raises what the shortest failing sequence raised."""
+    """Run the machine over one engine; raises the error of the shortest failing sequence."""
     machine = type("Machine", (Oracle,), {"open_engine": staticmethod(opener)})
     with patch.multiple(pauses, MOVED_AT_ONCE=2, RESUME_STEPS=1):
         # A resume takes several calls, so that others come in between.

@@ -1,4 +1,4 @@
-"""What the oracle draws: few values of everything, so that jobs, keys, locks and tenants meet."""
+"""Random values of the oracle: few of each kind, so jobs, keys, locks and tenants meet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LONG = "long " * 1_000
 
 
 class Spec(NamedTuple):
-    """What is drawn of a new job; few values of each, so that jobs meet."""
+    """Random values of a new job; few of each, so jobs meet."""
 
     key: int
     tenant_id: str

@@ -123,7 +123,7 @@ def test_asking_again_ends_a_back_off(queue):
 
 
 def test_asking_again_in_a_back_off_asks_for_children_that_are_done_already(queue):
-    """A file that was changed since its child ended would be left as it was."""
+    """Otherwise a file changed after the end of a child would keep the old state."""
     parent = running(queue, new(item_type="folder"))
     queue.settle(
         [lifecycle.expanded(parent, (new("child", priority=4),), progress_json='{"cursor": 1}')], now=T0

@@ -1,4 +1,4 @@
-"""Limits on what is pending: refused as a whole, and only what would be new at the top level."""
+"""Limits of pending jobs: an add is refused as a whole, and only new top-level rows count."""
 
 import pytest
 

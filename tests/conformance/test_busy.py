@@ -1,4 +1,4 @@
-"""Busy: whether a worker that stops when there is nothing to do has to go on."""
+"""Busy: whether a worker with ``--until-idle`` has to go on."""
 
 from penstock import lifecycle
 from penstock.job import Scope

@@ -1,4 +1,4 @@
-"""Cancelling: at once where nobody works on it, else as a flag; down the tree; never after the end."""
+"""Cancel: at once for pending jobs, by a flag for running ones, with all children, never after the end."""
 
 import pytest
 

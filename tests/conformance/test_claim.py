@@ -1,4 +1,4 @@
-"""Claiming: who gets what, in which order, and what a claim says."""
+"""Claim: order, leases, and the content of claims."""
 
 from datetime import timedelta
 
@@ -25,7 +25,7 @@ from tests.conformance.conftest import (
 
 
 def suspect(queue, request):
-    """A job whose worker was lost, due at once."""
+    """Add a job and lose the worker; due at once."""
     claim = running(queue, request)
     reap(queue, at(301))
     return claim.queue_id
@@ -109,7 +109,7 @@ def test_a_due_retry_comes_before_what_was_never_tried(queue):
 
 
 def test_one_claim_promotes_a_bounded_number_of_due_jobs_and_the_next_ones_the_rest(queue):
-    """With a million of them due at once, a claim that promoted all would meet every timeout there is."""
+    """With a million due rows, a claim promoting all of them would exceed every timeout."""
     ids = put(queue, *many(2 * DUE_AT_ONCE + 10, run_at=at(5)))
 
     claims = claim_all(queue, at(6), limit=10)

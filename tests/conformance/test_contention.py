@@ -1,4 +1,4 @@
-"""Several processes at one store: the promises, checked from what each of them recorded."""
+"""Several processes at one store: the promises, checked from the recorded calls."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _recorded(file: Path) -> list[Call]:
 
 
 class Story(msgspec.Struct):
-    """What happened to one job: the call that added it and where in it, then its claims and settlements."""
+    """History of one job: the call with the add and the position, then claims and settlements."""
 
     entry: Entry
     added: Call
@@ -96,7 +96,7 @@ def _not_once(stories: dict[str, Story]) -> Iterator[str]:
 
 
 def _overlapping_locks(stories: dict[str, Story]) -> Iterator[str]:
-    """A lock is surely held from the end of the call that claimed to the start of the one that settled."""
+    """A lock is surely held from the end of the claim to the start of the settlement."""
     held: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
     for story in stories.values():
         if story.entry.lock_key is not None:
@@ -109,7 +109,7 @@ def _overlapping_locks(stories: dict[str, Story]) -> Iterator[str]:
 
 
 def _out_of_order(stories: dict[str, Story]) -> Iterator[str]:
-    """Within a tenant and priority, what was surely added first was not surely claimed later.
+    """Within a tenant and priority, a job surely added first is not surely claimed later.
 
     Surely: by an earlier place in the same call, or by a call that had ended when the other began. Rows that
     want a lock come back when it is free: they keep their order among those of the same lock.
@@ -155,7 +155,7 @@ def _checked_from_outside(calls: Sequence[Call], file: Path) -> str:
 
 
 def _events(calls: Sequence[Call]) -> Iterator[dict[str, object]]:
-    """In the checker's words. Without jobs that want a lock: it does not know that those may have to wait."""
+    """Convert the history for the checker, without jobs with a lock, which may have to wait."""
     plain = [entry for call in calls for entry in call.added if entry.lock_key is None]
     sample = {entry.queue_id for entry in plain[::SAMPLE_EVERY]}
     for call in calls:

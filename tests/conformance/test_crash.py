@@ -1,4 +1,4 @@
-"""SIGKILL at random moments: what was acknowledged is there, and nothing is there by halves."""
+"""SIGKILL at random moments: acknowledged changes are there, and nothing is half done."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _said(parent: subprocess.Popen[str]) -> Line:
 
 
 class Ledger:
-    """What was there before, what a killed process said it did, and the call in which it was cut off."""
+    """Expected state: the rows before, the reported calls of a killed process, and the interrupted call."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self.added = {job.queue_id for job in jobs}
@@ -176,7 +176,7 @@ def _applied(attempt: Attempt, rows: dict[str, Job], found: Counter[str]) -> boo
 
 
 def _does_not_go_on(queue: Queue) -> Iterator[str]:
-    """Upkeep finishes what was cut short, and the store takes, gives and ends jobs as before."""
+    """Upkeep finishes interrupted work, and the store adds, claims and ends jobs as before."""
     queue.check()
     queue.reconcile()
     jobs = queue.find(EVERYTHING)

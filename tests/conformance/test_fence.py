@@ -121,7 +121,7 @@ ENDINGS = {
 
 @pytest.fixture(params=WAYS, ids=lambda way: way.__name__)
 def stale(request, queue):
-    """A claim that was lost in one of many ways."""
+    """Lose a claim in one of many ways."""
     return request.param(queue)
 
 

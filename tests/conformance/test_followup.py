@@ -1,4 +1,4 @@
-"""Follow-ups: what is asked for while a job runs is done by its next run, and never lost."""
+"""Follow-ups: a request during a run is done by the next run, and never lost."""
 
 import pytest
 
@@ -23,7 +23,7 @@ from tests.conformance.conftest import (
 
 
 def followed(queue, first=None, **again):
-    """A running job that was asked for again, with another payload."""
+    """A running job with a follow-up of another payload."""
     claim = running(queue, first or new())
     put(queue, new(**({"op": "update", "payload_json": '{"v":2}'} | again)), now=at(1))
     return claim

@@ -1,4 +1,4 @@
-"""Lock keys: one holder from its first claim until it has ended, then the next in order."""
+"""Lock keys: one holder from the first claim to the end, then the next in order."""
 
 import pytest
 

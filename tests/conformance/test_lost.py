@@ -1,4 +1,4 @@
-"""Workers that died or went silent: expired leases, and what a loss costs."""
+"""Lost workers: expired leases, and the cost of a loss."""
 
 from penstock import lifecycle
 from penstock.job import ClaimRequest, Held, Status

@@ -1,4 +1,4 @@
-"""What a claim would take next, and starting one job by its id."""
+"""Next jobs of a claim, and the start of one job by id."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _keys = count()
 
 
 def one(queue, now=T0, **fields):
-    """Add one job with a key of its own; its id."""
+    """Add one job with a unique key and return the id."""
     return put(queue, new(f"own{next(_keys)}", **fields), now=now)[0]
 
 

@@ -1,4 +1,4 @@
-"""The oracle is worth its time: with one wrong word in the SQLite engine's SQL, it finds a difference."""
+"""Self-check of the oracle: with one wrong word in the SQL of an engine, a difference is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order of the calls of one entity: several processes claim, and all happens that may happen to a call."""
+"""Order of the calls of one entity, with several processes and all possible events."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def run_processes(engine: str, place: Path, plan: Plan) -> None:
 
 
 def test_calls_of_an_entity_start_in_order_in_several_threads(tmp_path: Path) -> None:
-    """The engine that only threads can share."""
+    """The memory engine, shared by threads only."""
     plan, queue, record = seeded(SMALL), MemoryQueue(), Record(tmp_path)
     start = Barrier(plan.processes)
 
@@ -145,13 +145,13 @@ class Line:
                 yield f"{call.queue_id} ({call.priority}) began before {other.queue_id} ({other.priority})"
 
     def by_submission(self) -> None:
-        """A resume puts calls that were requeued where their submission was."""
+        """A resume puts requeued calls back to the position of their submission."""
         for call in self.calls.values():
             if call.waits:
                 call.first = call.submitted
 
     def forget(self, call: Call) -> None:
-        """The call had ended, cancelled between two attempts perhaps: it holds nothing."""
+        """The call had ended, perhaps cancelled between two attempts, and holds no lock."""
         if self._holder is call:
             self._holder, self._running = None, False
 
@@ -207,7 +207,7 @@ class Placing(msgspec.Struct):
 
 
 def placings_of(events: Sequence[Sequence[str]]) -> defaultdict[int, list[Placing]]:
-    """By the line where they began: from then on the call may have its new place."""
+    """Sort by the first line: from then on the call may have the new position."""
     begun: dict[str, int] = {}
     found: defaultdict[int, list[Placing]] = defaultdict(list)
     for at, (what, number, *rest) in enumerate(events):

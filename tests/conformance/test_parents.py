@@ -1,4 +1,4 @@
-"""Parents: expansion, waiting, and the end that bubbles up."""
+"""Parents: expansion, waiting, and the end after the last child."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def folder(key="parent", **fields):
 
 
 def expand(queue, *children, parent=None):
-    """A folder that waits for the children."""
+    """Add a folder waiting for children."""
     claim = running(queue, parent or folder())
     queue.settle([lifecycle.waits(claim, children=children)], now=T0)
     return claim

@@ -1,4 +1,4 @@
-"""Pausing: nothing more is claimed from a scope; what runs goes on."""
+"""Pause: no more claims from a scope; running jobs go on."""
 
 import pytest
 

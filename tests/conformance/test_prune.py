@@ -1,4 +1,4 @@
-"""Retention: ended trees go whole, oldest first, in batches; nothing that lives."""
+"""Retention: whole ended trees are deleted, oldest first, in batches; never live rows."""
 
 import pytest
 

@@ -26,7 +26,7 @@ def found(queue, **filters):
 
 
 def zoo(queue):
-    """One job of each kind, named for what it is."""
+    """Add one job of each kind."""
     parent = running(queue, new("parent", item_type="folder"))
     queue.settle([lifecycle.waits(parent, children=(new("child", priority=10),))], now=T0)
     claim_one(queue, worker="w2")

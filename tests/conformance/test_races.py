@@ -27,7 +27,7 @@ FAILURE = Classification("transient", "ERR_NETWORK")
 
 
 class Racer:
-    """One opener of the store, with a mind of its own."""
+    """One process at the store, with random calls."""
 
     def __init__(self, queue: Queue, seed: int) -> None:
         self._queue = queue
@@ -49,7 +49,7 @@ class Racer:
             self._random.choices([call for call, _ in actions], [weight for _, weight in actions])[0]()
 
     def end(self) -> None:
-        """Finish what is held and whatever can be had, so that locks and parents come to an end."""
+        """Finish all held and claimable jobs, so locks and parents end."""
         while True:
             done = [lifecycle.done(claim) for claim in self._held]
             self._held = self._queue.exchange(done, ClaimRequest("w", 20)).claims

@@ -1,4 +1,4 @@
-"""Reconciling takes up what a crash between two transactions cut short, and leaves the rest alone."""
+"""Reconcile: finishes work interrupted by a crash between two transactions, and changes nothing else."""
 
 import pytest
 
@@ -88,7 +88,7 @@ class Crash(BaseException):
 
 @pytest.fixture
 def crash(monkeypatch):
-    """Runs a call that dies when it comes to the named step; the step works again afterwards."""
+    """Run a call which fails at the named step; the step works again afterwards."""
 
     def dying(*_args, **_named):
         raise Crash

@@ -1,4 +1,4 @@
-"""What was acknowledged is there for the next process, and for all that have the store open."""
+"""Acknowledged changes are visible to the next process, and to all with the store open."""
 
 from penstock import lifecycle
 from penstock.job import Beat, ClaimRequest, JobQuery, Scope, Status, WorkerReport

@@ -1,4 +1,4 @@
-"""A parent that waits again holds its lock again: no other job of the lock key runs beside its children."""
+"""A re-opened parent holds the lock again: no other job of the key runs beside the children."""
 
 from penstock import lifecycle
 from penstock.job import Held, RequeueResult, Status
@@ -8,7 +8,7 @@ from tests.conformance.conftest import T0, at, claim_all, claim_one, done, many,
 
 
 def failed_parent(queue, *children, key="parent"):
-    """A job with the lock key ``doc:1`` that failed because its first child did; the ids of both."""
+    """Add a job with the lock key ``doc:1`` and a failed first child; returns both ids."""
     claim = running(queue, new(key, item_type="folder", lock_key="doc:1"))
     queue.settle([lifecycle.waits(claim, children=children or (new("child"),))], now=T0)
     first, *others = claim_all(queue)
@@ -76,7 +76,7 @@ def test_a_job_woken_for_the_lock_waits_again_when_a_parent_takes_it(queue):
 
 
 def claim_each(queue, now):
-    """All that can be had, however many locks one claim may take."""
+    """Claim all claimable jobs, in several calls if needed."""
     found = []
     while claims := claim_all(queue, now):
         found += claims
@@ -84,7 +84,7 @@ def claim_each(queue, now):
 
 
 def test_children_whose_lock_is_taken_stay_failed_until_it_is_free(queue, monkeypatch):
-    """Children that are parents too, each with a lock of its own: more of them than one batch holds."""
+    """More children than one batch, each a parent with a separate lock."""
     for module in (engine, redis_queue):
         monkeypatch.setattr(module, "CASCADE_BATCH", 5)
     number = 6

@@ -1,4 +1,4 @@
-"""Requeueing: what ended badly runs again, and no more of it than has to."""
+"""Requeue: failed and cancelled jobs run again, and nothing else."""
 
 import pytest
 
@@ -29,14 +29,14 @@ def failed_job(queue, request=None):
 
 
 def folder(queue, *children, key="parent"):
-    """A folder that waits for the children; its id."""
+    """Add a folder waiting for children and return the id."""
     claim = running(queue, new(key, item_type="folder"))
     queue.settle([lifecycle.waits(claim, children=children)], now=T0)
     return claim.queue_id
 
 
 def failed_folder(queue):
-    """A folder of three that failed because of the second; the ids of folder and children."""
+    """Add a folder of three with a failed second child; returns the ids."""
     parent = folder(queue, *many(3, "c"))
     first, second, third = claim_all(queue)
     queue.settle([lifecycle.done(first), lifecycle.timed_out(second), lifecycle.done(third)], now=at(1))

@@ -15,7 +15,7 @@ LOOKED_AT_ONCE = 3_100
 
 @pytest.fixture
 def in_small_steps(monkeypatch):
-    """Two rows a transaction and one transaction a call, so that a resume takes several calls."""
+    """Two rows per transaction and one transaction per call, so a resume takes several calls."""
     monkeypatch.setattr(pauses, "MOVED_AT_ONCE", 2)
     monkeypatch.setattr(pauses, "RESUME_STEPS", 1)
 
@@ -38,7 +38,7 @@ def drain(queue, second=100, limit=1):
 
 
 def parked(queue, *scopes, second=10):
-    """Pause, and have a claim hold back what it meets first."""
+    """Pause, then claim once, so the first rows are held back."""
     for scope in scopes:
         queue.pause(scope, now=at(second))
     return claim_all(queue, at(second), limit=1)

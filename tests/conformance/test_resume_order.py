@@ -13,7 +13,7 @@ ENTITY = "entity:1"
 
 
 def unordered(number, prefix="k", **fields):
-    """Requests of a caller whose own ids go backwards."""
+    """New jobs with descending ids."""
     return [
         new(f"{prefix}{i}", queue_id=f"{prefix}_{number - i:03d}", tenant_id="A", **fields)
         for i in range(number)

@@ -1,4 +1,4 @@
-"""What cannot be claimed costs one look: a claim does not grow with the blocked rows at the head."""
+"""Blocked rows cost one read: the price of a claim does not grow with the blocked rows at the head."""
 
 import pytest
 
@@ -11,13 +11,13 @@ PENDING = JobQuery(statuses=frozenset({Status.PENDING}))
 
 
 def add_blocked(queue, blocked, **fields):
-    """Rows of a high priority, so that all of them stand before whatever can be claimed."""
+    """Rows of a high priority, before all claimable rows."""
     for start in range(0, blocked, 5_000):
         queue.add(many(5_000, f"blocked{start}-", priority=9, **fields), now=at(1))
 
 
 def claim_in_the_end(queue, blocked):
-    """A claim looks at a bounded number of rows; it is repeated until it has come by those in the way."""
+    """Repeat a claim until the blocked rows are passed: each reads a bounded number."""
     for _ in range(blocked // 1_000):
         claims = queue.claim(ClaimRequest("w1"), now=at(2))
         if claims:

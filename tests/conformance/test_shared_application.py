@@ -51,7 +51,7 @@ def files(place: Path) -> list[Path]:
 
 
 def use(app: Penstock, number: int, document: Path) -> list[int]:
-    """All that a program does with it, and the answers of its calls."""
+    """Run all calls of a program and return the results."""
     answers = []
     indexing = app.index(document)
     for call in range(ROUNDS):
@@ -122,7 +122,7 @@ def test_what_is_opened_when_first_asked_for_is_opened_once(app: Penstock) -> No
 
 
 def test_a_process_forked_while_threads_are_in_a_call_can_go_on(app: Penstock) -> None:
-    """The child has the locks of the parent's threads, but not the threads that would release them."""
+    """A forked child has the locks of the parent's threads, but not the threads to release them."""
     held, release = threading.Event(), threading.Event()
 
     def open_slowly() -> None:

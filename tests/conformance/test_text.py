@@ -1,4 +1,4 @@
-"""Texts that a database cannot keep: refused when they come in, not found when they are asked for."""
+"""Text unfit for a database: refused in an add, not found in a query."""
 
 import pytest
 

@@ -25,7 +25,7 @@ LEASE = timedelta(minutes=5)
 
 
 class Caller:
-    """One thread's calls, drawn from all that the protocol has."""
+    """Random calls of one thread, over the whole protocol."""
 
     def __init__(self, queue: Queue, seed: int) -> None:
         self._queue = queue
@@ -43,7 +43,7 @@ class Caller:
             self._random.choice(calls)()
 
     def end(self) -> None:
-        """Finish what is held, and all that can be had."""
+        """Finish all held and claimable jobs."""
         while self._held or (claims := self._queue.claim(ClaimRequest("w", 50, lease=LEASE))):
             self._held = self._held or claims
             self._settle()
@@ -156,7 +156,7 @@ def test_threads_call_everything_of_one_queue_and_lose_nothing(queue: Queue) -> 
 def test_a_look_at_the_store_fails_no_write_of_another_thread(
     queue: Queue, opened: Callable[[], Queue]
 ) -> None:
-    """Also while others write: a look must not keep a write from seeing what they have committed."""
+    """Reads do not hide the commits of other threads from a write."""
     stop = threading.Event()
     other = opened()
 

@@ -1,4 +1,4 @@
-"""Waiting for work: a hint that comes soon, is not missed, and does not come for nothing."""
+"""Wait for work: a hint comes soon, is not missed, and is not false."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ PATIENCE = 10.0
 
 
 def settled(queue):
-    """Use up what hints are left from before."""
+    """Use up earlier hints."""
     claim_all(queue)
     while queue.wait(0):
         claim_all(queue)

@@ -1,4 +1,4 @@
-"""What workers say of themselves, and what the store says of itself."""
+"""Reports of workers, and checks of the store."""
 
 import msgspec
 

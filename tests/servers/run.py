@@ -1,4 +1,4 @@
-"""One run of the tests, in as many processes as it has: a directory they share."""
+"""The directory shared by all processes of one test run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def place() -> Path:
 
 @contextmanager
 def alone(name: str) -> Iterator[None]:
-    """One process at a time, of all that belong to this run."""
+    """Lock: one process of this run at a time."""
     with (place() / f"{name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""A store by the name of its engine: everything above the queue's protocol is tested by URL alone."""
+"""Stores by engine name: layers above the queue protocol are tested by URL alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def store_url(engine: str, place: Path) -> str:
 
 
 def given_back(place: Path) -> None:
-    """The test is over; what a server keeps for it can be used by the next."""
+    """Give the server's space for this test back to the next."""
     if (place / "postgres.json").exists():
         from tests.servers import postgres
 

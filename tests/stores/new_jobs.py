@@ -23,6 +23,6 @@ def new(number: int, **fields: object) -> NewJob:
 
 
 def call(number: int, **fields: object) -> NewJob:
-    """One of a function: it is what a plain add and a plain claim are made for."""
+    """A function job: plain, so add and claim use their fast paths."""
     own = {"item_type": "function", "op": "run", "idempotency_key": f"function:c:{number:016x}"}
     return new(number, **(own | fields))

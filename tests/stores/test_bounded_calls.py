@@ -1,4 +1,4 @@
-"""What single calls read does not grow with the rows: counted in SQLite's steps and in PostgreSQL's plans."""
+"""Bounded calls: reads do not grow with the rows, by SQLite's steps and PostgreSQL's plans."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def filled(queue: Queue, rows: int) -> None:
 
 
 def steps_of(queue: SqliteQueue, call: Callable[[Queue], object]) -> int:
-    """What SQLite's machine did for a call, in hundreds of its instructions."""
+    """Count the instructions of SQLite's machine for a call, in hundreds."""
     steps = 0
 
     def count() -> int:

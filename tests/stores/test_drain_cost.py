@@ -1,4 +1,4 @@
-"""What a drained job costs a store, counted: statements, indexes, commits and row writes."""
+"""Cost of a drained job: statements, indexes, commits and row writes."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ BATCH = 100
 
 @pytest.fixture
 def statements(queue: PostgresQueue, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the queue has sent, by name where it has one."""
+    """List the statements sent by the queue, by name if known."""
     sent: list[str] = []
     names = {text: name for name, text in POSTGRES.items()}
     execute = PostgresRows.execute
@@ -137,7 +137,7 @@ def test_a_job_drained_from_postgres_is_written_twice_and_shares_its_commit(
 
 
 def _written(queue: PostgresQueue, own: Own) -> int:
-    """Rows changed by the queue's sessions, which hand in what they have counted when they end."""
+    """Count the rows changed by the queue's sessions, reported at their end."""
     sessions = [connection.info.backend_pid for connection in queue._connections._idle]
     queue.close()
     while own.execute("SELECT 1 FROM pg_stat_activity WHERE pid = ANY(%s)", (sessions,)).fetchall():
@@ -163,7 +163,7 @@ def test_an_exchange_on_postgres_sends_a_fixed_number_of_statements(
 def test_the_key_of_a_row_that_is_taken_is_looked_up_once_in_each_index(
     queue: PostgresQueue, own: Own
 ) -> None:
-    """Asked twice, as a part of a larger condition is, it was a tenth of what a claim cost."""
+    """Evaluated twice, as part of a larger condition, the check was a tenth of the cost of a claim."""
     queue.add([new(number, lock_key=f"doc:{number}") for number in range(10)])
     values = dict.fromkeys(re.findall(r"%\((\w+)\)s", POSTGRES["take"]))
     ids, keys = (texts(form.format(number) for number in range(10)) for form in ("job_{:06d}", "doc:{}"))

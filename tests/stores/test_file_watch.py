@@ -1,4 +1,4 @@
-"""The doorbell wakes for every change that counts, whichever way it looks, and costs next to nothing."""
+"""File watch: wakes for every real change, by inotify or polling, at almost no cost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SOON = 10.0
 
 
 class Store:
-    """A directory with a file whose size is its state."""
+    """A directory with one file; the size is the state."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -202,7 +202,7 @@ def test_with_inotify_it_still_looks_now_and_then(store: Store, monkeypatch: pyt
 def test_a_change_that_shows_only_after_its_event_is_not_slept_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SQLite's write rings before its sync; what it wrote can be seen after it, and nothing rings then."""
+    """SQLite writes before the sync: the event comes first, the commit is visible later."""
     monkeypatch.setattr(file_watch, "LONGEST_S", 2 * LONG)
     shown = threading.Event()
     bell = FileWatch(tmp_path, shown.is_set)

@@ -1,4 +1,4 @@
-"""Databases with objects of another program under our names, and schemas that were applied in part."""
+"""Databases with objects of another program, and schemas applied in part."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PARTIAL = {
 
 
 def refused(url: str, state: Path, *command: str) -> str:
-    """The one line that a command ends with."""
+    """Run a refused command and return the error line."""
     ran = CliRunner().invoke(cli, ["--url", url, "--state", str(state), *command])
     assert (7, "") == (ran.exit_code, ran.stdout), (ran.output, ran.exception)
     assert isinstance(ran.exception, SystemExit)

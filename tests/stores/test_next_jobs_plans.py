@@ -1,4 +1,4 @@
-"""What a claim would take next is read from the claim's own index: no sort, and no more than is answered."""
+"""Plans of the next jobs: read from the claim index, without a sort, and only the needed rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the PostgreSQL engine has: its schema, its plans, its server's clock, transactions it joins."""
+"""PostgreSQL only: schema, plans, the clock of the server, joined transactions."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ def test_everything_works_where_each_transaction_has_another_session(pooled: Pos
 
 
 def test_a_transaction_behind_a_pooler_is_planned_like_any_other(pooled: PostgresQueue) -> None:
-    """Without statistics a claim would else read and sort all that is pending."""
+    """Without statistics a claim must not read and sort all pending rows."""
 
     def look(rows: PostgresRows) -> list[tuple[object, ...]]:
         return [
@@ -336,7 +336,7 @@ def test_sessions_that_ended_while_idle_are_replaced(queue: PostgresQueue) -> No
 
 
 def _end_sessions(queue: PostgresQueue) -> None:
-    """Its own only: others run tests on the same server."""
+    """Only sessions of this test: others run on the same server."""
     listener = queue._listener
     assert listener is not None
     assert listener._connection is not None
@@ -354,7 +354,7 @@ def test_waiting_costs_next_to_nothing(queue: PostgresQueue) -> None:
 
 
 def _times_asleep() -> int:
-    """Of all threads. Who sleeps once a second wakes once; a busy machine does not change that."""
+    """Count wake-ups of all threads: one per second of sleep, also on a busy host."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
 
 

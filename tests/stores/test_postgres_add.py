@@ -1,4 +1,4 @@
-"""One job added to a PostgreSQL queue: a single statement, and what becomes of it when the line is cut."""
+"""Add of one job on PostgreSQL: a single statement, also with a cut connection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.stores.new_jobs import call as new
 
 
 class Line:
-    """A way to the server that can be cut: before a request gets there, or before its answer comes back."""
+    """A proxy to the server, cut before a request arrives or before the response returns."""
 
     def __init__(self, port: int) -> None:
         self._port = port

@@ -1,4 +1,4 @@
-"""How a claim goes to a PostgreSQL server: the usual case in one statement, and the way back to it."""
+"""Claims on PostgreSQL: the plain case in one statement, and the return to the fast path."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_what_is_due_comes_in_its_turn(queue: PostgresQueue) -> None:
 
 
 def test_what_has_an_end_of_its_own_does_not_hold_up_what_was_taken(queue: PostgresQueue) -> None:
-    """A follow-up is met only once the next jobs are taken with it."""
+    """A follow-up is found only after the next jobs were taken."""
     queue.add([new(1)], now=T0)
     held = queue.claim(ClaimRequest("w", 1), now=T0)
     queue.add([new(9, idempotency_key=new(1).idempotency_key), new(2)], now=T0)
@@ -87,7 +87,7 @@ def test_what_has_an_end_of_its_own_does_not_hold_up_what_was_taken(queue: Postg
 def test_a_claim_that_meets_paused_lines_takes_few_statements(
     queue: PostgresQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its transaction keeps the resume waiting; line by line it took thousands."""
+    """The resume waits for the transaction of the claim; row by row there were thousands of rounds."""
     queue.add([new(n, lock_key=f"entity:{n % LINES}") for n in range(30 * LINES)], now=T0)
     heads = queue.claim(ClaimRequest("w", 30 * LINES), now=T0)
     assert LINES == len(heads)

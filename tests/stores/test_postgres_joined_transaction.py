@@ -1,4 +1,4 @@
-"""Jobs that are added in the caller's own transaction."""
+"""Jobs added in a transaction of the caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transaction that somebody left open: nothing that ended since can be removed."""
+"""An open transaction of another program: the server cannot remove dead rows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def work_off(queue: PostgresQueue) -> None:
 
 
 def look(queue: PostgresQueue) -> tuple[int, str]:
-    """Pages that a claim reads, and its plan."""
+    """Return the pages read by a claim, and the plan."""
     with queue._connections.borrowed() as connection:
         statement = SQL["candidates"].replace("%(limit)s", "$1").replace("%(locks)s", str(LOCK_CAP))
         connection.execute(f"PREPARE look(int) AS {statement}".encode())

@@ -1,4 +1,4 @@
-"""Order of one lock key on PostgreSQL while other transactions have its rows locked: each case by itself."""
+"""Order of one lock key on PostgreSQL while other transactions lock the rows, case by case."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def line(queue: PostgresQueue) -> PostgresQueue:
 
 @contextmanager
 def locked(own: Own, *ids: str) -> Iterator[None]:
-    """As a claimer keeps the rows it looks at."""
+    """Lock rows like a claim."""
     with own.transaction():
         own.execute(LOCK, (list(ids),))
         yield
@@ -44,7 +44,7 @@ def claims(queue: PostgresQueue, limit: int = 10, *, oldest: bool = False) -> li
 
 
 def served(queue: PostgresQueue) -> list[str]:
-    """All that is left, in the order of its claims."""
+    """Claim the remaining jobs in order."""
     ids = []
     while held := claims(queue):
         ids += [claim.queue_id for claim in held]
@@ -126,7 +126,7 @@ def test_passing_on_several_locks_waits_for_no_row_while_it_has_another(
 
 
 def test_a_claim_keeps_few_advisory_locks_however_many_rows_it_holds_back(queue: PostgresQueue) -> None:
-    """The server has room for some thousands, for all its sessions together."""
+    """The server has room for some thousand locks of all sessions together."""
     keys = [f"key {number}" for number in range(900)]
     queue.add([new(number, lock_key=key) for number, key in enumerate(keys)], now=T0)
     while claims(queue, 1_000):
@@ -157,7 +157,7 @@ PAUSED = Scope("t")
 
 @contextmanager
 def halfway(queue: PostgresQueue) -> Iterator[Callable[[], list[Claim]]]:
-    """A claim that has looked; called, it takes or holds back what it has found."""
+    """Read candidates; the returned function takes or holds them back."""
     looked, go = Event(), Event()
 
     def claim(rows: PostgresRows) -> list[Claim]:

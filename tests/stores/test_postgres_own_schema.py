@@ -30,7 +30,7 @@ PATIENCE = 30.0
 
 @pytest.fixture
 def names() -> Iterator[list[str]]:
-    """Two names that no schema has yet."""
+    """Two unused schema names."""
     names = [f"own_{secrets.token_hex(6)}" for _ in range(2)]
     yield names
     with psycopg.connect(postgres.shared_url(), autocommit=True) as connection:

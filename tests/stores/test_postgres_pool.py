@@ -1,4 +1,4 @@
-"""The pool of PostgreSQL connections, as the threads of one process share it."""
+"""The pool of PostgreSQL connections, shared by the threads of one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL that refuses, is slow, or goes away: one typed line with a remedy and no secret in it."""
+"""PostgreSQL errors: refused, slow or gone; one typed line with a remedy and without secrets."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ Own = psycopg.Connection[tuple[Any, ...]]
 
 @pytest.fixture
 def role(own: Own) -> Iterator[str]:
-    """A user of its own who may do nothing yet."""
+    """Create a user without rights."""
     name = f"role_{new_ids(1)[0]}"
     own.execute(f"CREATE ROLE {name} LOGIN".encode())
     yield name
@@ -239,7 +239,7 @@ def test_a_statement_that_takes_too_long(url: str, own: Own) -> None:
 
 @pytest.mark.parametrize("seed", [0, 9, 10, 12])
 def test_a_transaction_that_failed_leaves_no_statement_the_server_does_not_know(url: str, seed: int) -> None:
-    """What follows an error in a pipeline is never done, yet the driver may count it as prepared."""
+    """Statements after an error in a pipeline never run, but the driver may count one as prepared."""
     random = Random(seed)
     connections = PostgresConnections(url, size=1, pooled=False, timeout_s=5)
 
@@ -302,7 +302,7 @@ def server() -> Iterator[postgres.PostgresServer]:
 
 
 class Load:
-    """Adds, claims and ends jobs without a pause, and remembers what was acknowledged."""
+    """Add, claim and end jobs without a pause, and remember acknowledged calls."""
 
     def __init__(self, url: str) -> None:
         self.queue = PostgresQueue(url, pool_size=2)

@@ -1,4 +1,4 @@
-"""What only the Redis engine has: its URL, its keys, its server's refusals, and what a restart leaves."""
+"""Redis only: URL, keys, errors of the server, and restarts."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(tmp_path: Path) 
 
 
 def _work_until_killed(queue: RedisQueue, server: Server) -> tuple[set[str], set[str]]:
-    """Ids that were acknowledged as added, and as done."""
+    """Ids acknowledged as added, and as done."""
     added: set[str] = set()
     done: set[str] = set()
     killer = threading.Timer(0.3, server.kill)

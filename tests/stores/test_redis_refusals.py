@@ -1,4 +1,4 @@
-"""A Redis server that refuses: each time one line that says what and what to do, and nothing changed."""
+"""Errors of a Redis server: one line with the reason and a remedy, and nothing changed."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_server_that_is_too_old() -> None:
 
 @contextmanager
 def _old_server() -> Iterator[int]:
-    """Says that it is Redis 5, whatever it is asked."""
+    """Answer every command as Redis 5."""
     said = b"# Server\r\nredis_version:5.0.14\r\n"
     with socket.create_server(("127.0.0.1", 0)) as door:
 

@@ -1,4 +1,4 @@
-"""What only the SQLite engine has: its schema, its plans, its file."""
+"""SQLite only: schema, plans and the file."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ def test_a_connection_to_another_file_or_none_is_refused(path: Path, tmp_path: P
 
 
 def test_a_file_that_cannot_be_locked_is_a_store_that_is_away(path: Path):
-    """As SQLite says when its descriptors were closed behind its back."""
+    """SQLite's error after its descriptors were closed by other code."""
     error = sqlite3.OperationalError("locking protocol")
     error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL
 

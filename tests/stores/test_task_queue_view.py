@@ -1,4 +1,4 @@
-"""The view ``task_queue`` of SQLite: a function task queue for programs that read one."""
+"""The view ``task_queue`` of SQLite: function jobs for programs of a task queue."""
 
 from __future__ import annotations
 

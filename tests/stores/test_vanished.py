@@ -1,4 +1,4 @@
-"""A store whose files are removed, replaced or read-only while, or before, it is used."""
+"""Store files removed, replaced or read-only, before or during use."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_directory_that_is_gone_is_unavailable(jsonl: JsonlQueue, journal: Pat
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A place that another user can reach, unlike pytest's own."""
+    """A directory reachable by other users, unlike pytest's."""
     place = Path(tempfile.mkdtemp(prefix="penstock-test-"))
     place.chmod(0o755)
     yield place
@@ -191,7 +191,7 @@ def shared() -> Iterator[Path]:
 
 
 def indexed(state: Path, engine: str, documents: Path) -> str:
-    """A store with two documents and a job that waits; its URL."""
+    """Make a store with two documents and a waiting job; returns the URL."""
     documents.mkdir()
     (documents / "mill.md").write_text("# The mill\n\nIts wheel turns in the river.\n")
     (documents / "bank.md").write_text("# The bank\n\nGrass grows there.\n")
@@ -226,7 +226,7 @@ def command(url: str, state: Path, *arguments: str) -> Answer:
 
 
 def as_nobody(url: str, state: Path, *arguments: str) -> Answer:
-    """Root may write everywhere, so it has to become somebody else; others are somebody already."""
+    """Run as an unprivileged user: root may write everywhere."""
 
     def unprivileged() -> Answer:
         if os.geteuid() == 0:
@@ -275,7 +275,7 @@ def test_everything_that_only_reads_works_in_a_directory_that_cannot_be_written(
 def test_a_log_that_was_not_written_back_is_read_where_nothing_can_be_written(
     shared: Path, lacking: str
 ) -> None:
-    """As after a crash: what was acknowledged last stands in the -wal file alone."""
+    """A store after a crash: the last changes are only in the -wal file."""
     source, state = shared / "source", shared / "state"
     source.mkdir()
     state.mkdir()

@@ -1,4 +1,4 @@
-"""A JSONL queue in a directory, and its files."""
+"""A JSONL queue in a directory, and the files of the queue."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def work(queue: JsonlQueue) -> None:
 
 
 def in_child(action: Callable[[], object]) -> Any:
-    """What the action answers in a forked child, or the code of the error it meets."""
+    """Run the action in a forked child; returns the result or the error code."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -1,4 +1,4 @@
-"""What a crash or a damaged file leaves of a JSONL queue."""
+"""JSONL queues after a crash, and with damaged files."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ STEPS = ("open", "write", "fsync", "rename", "pwrite", "ftruncate")
 
 
 def killed_at(step: int, monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> bool:
-    """Whether the action was stopped before its ``step``-th call that touches a file."""
+    """Stop the action before the ``step``-th file access; returns whether there was one."""
     calls = iter(range(step))
 
     def stopping(call: Callable[..., object]) -> Callable[..., object]:

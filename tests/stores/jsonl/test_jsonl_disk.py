@@ -1,4 +1,4 @@
-"""A disk that refuses: full, read-only, another user's, gone."""
+"""Disk errors: full, read-only, of another user, removed."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_an_operation_that_breaks_off_in_the_middle_leaves_no_trace(place: Path,
 
 @pytest.fixture
 def open_place() -> Iterator[Path]:
-    """A directory whose parents everybody may pass, unlike those of ``tmp_path``."""
+    """A directory reachable by other users, unlike ``tmp_path``."""
     directory = Path(tempfile.mkdtemp(prefix="penstock-test-"))
     directory.chmod(0o755)
     yield directory / "store"
@@ -136,7 +136,7 @@ def open_place() -> Iterator[Path]:
 
 
 def as_nobody(action: Callable[[], object]) -> Any:
-    """Root may do everything, so it has to become somebody else; others are somebody already."""
+    """Run as an unprivileged user: root may do everything."""
 
     def unprivileged() -> object:
         if os.getuid() == 0:

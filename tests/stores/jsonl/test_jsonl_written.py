@@ -1,4 +1,4 @@
-"""What a JSONL queue writes, and what people read of it."""
+"""Files written by a JSONL queue, and the audit log."""
 
 from __future__ import annotations
 

@@ -2,6 +2,6 @@
 
 - ``statements``: loads the statements and schema scripts
 - ``filters``: builds the statements of ``find`` and ``count``
-- ``queries/``: statements by name; ``common/`` for both dialects, the others for one
+- ``queries/``: statements by name; ``both/`` for both dialects, the other folders for one
 - ``migrations/``: numbered schema scripts of each dialect
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 
@@ -11,6 +11,13 @@ from penstock.items import ITEM_TYPES
 from penstock.job import Claim, Job
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
+_PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
+_CLAIMABLE = {
+    "sqlite": "status = 'pending' AND held IS NULL",
+    "postgres": "coalesce(held, status) = 'pending'",
+}
+"""Pending and not held, as the predicate of the claim index of each dialect."""
 
 JOB_COLUMNS = Job.__struct_fields__
 CLAIM_COLUMNS = tuple(name for name in Claim.__struct_fields__ if name != "lease_until")
@@ -47,12 +54,22 @@ COLUMN_TYPES = {name: kind for kind, names in _TYPES.items() for name in names.s
 """Types of the PostgreSQL columns that are not text."""
 
 
+class _Hints:
+    """Index hints by name: SQLite has no statistics here, PostgreSQL has no hints."""
+
+    def __init__(self, dialect: str) -> None:
+        self._dialect = dialect
+
+    def __getitem__(self, name: str) -> str:
+        return f"INDEXED BY idx_unified_queue_{name}" if self._dialect == "sqlite" else ""
+
+
 def _arrays(names: Iterable[str]) -> str:
-    return ", ".join(f"%({name})s::{COLUMN_TYPES.get(name, 'text')}[]" for name in names)
+    return ", ".join(f":{name}::{COLUMN_TYPES.get(name, 'text')}[]" for name in names)
 
 
 def _own_or_common(name: str) -> str:
-    return name if name in OWN_COLUMNS else f"%({name})s::{COLUMN_TYPES.get(name, 'text')}"
+    return name if name in OWN_COLUMNS else f":{name}::{COLUMN_TYPES.get(name, 'text')}"
 
 
 @cache
@@ -61,13 +78,19 @@ def load(dialect: str) -> dict[str, str]:
     arrays = dialect == "postgres"
     # The value after the claim.
     claim = ", ".join(CLAIM_COLUMNS).replace("claim_number", "claim_number + 1")
-    lists = {
+    lists: dict[str, object] = {
         "job": ", ".join(JOB_COLUMNS),
-        "inserted_values": ", ".join("?" for _ in INSERTED_COLUMNS),
+        "index": _Hints(dialect),
+        "claimable": _CLAIMABLE[dialect],
+        "for_update": "" if dialect == "sqlite" else "FOR UPDATE",
+        "for_update_skip_locked": "" if dialect == "sqlite" else "FOR UPDATE SKIP LOCKED",
+        "inserted_values": ", ".join(f":{name}" for name in INSERTED_COLUMNS),
         "claim": claim,
         "indexing_types": ", ".join(f"'{name}'" for name in ITEM_TYPES if name != "function"),
         "claim_columns": ", ".join(CLAIM_COLUMNS),
-        "changing": ", ".join(f"{name} = {f's.{name}' if arrays else '?'}" for name in CHANGING_COLUMNS),
+        "changing": ", ".join(
+            f"{name} = {f's.{name}' if arrays else f':{name}'}" for name in CHANGING_COLUMNS
+        ),
         "changing_names": ", ".join(CHANGING_COLUMNS),
         "changing_arrays": _arrays(CHANGING_COLUMNS),
         "inserted": ", ".join(INSERTED_COLUMNS),
@@ -77,13 +100,29 @@ def load(dialect: str) -> dict[str, str]:
         "own_or_common": ", ".join(map(_own_or_common, INSERTED_COLUMNS)),
     }
     statements: dict[str, str] = {}
-    for file in sorted(files(__package__).joinpath("queries", dialect).iterdir(), key=lambda f: f.name):
-        _, *blocks = _NAME.split(file.read_text(encoding="utf-8"))
-        for name, text in zip(blocks[::2], blocks[1::2], strict=True):
-            if name in statements:
-                raise AssertionError(f"{dialect} has two statements named {name}")
-            statements[name] = text.strip().format(**lists)
+    for name, text in (*_blocks("both"), *_blocks(dialect)):
+        if name in statements:
+            raise AssertionError(f"{dialect} has two statements named {name}")
+        statements[name] = _with_parameters(text.strip().format(**lists).strip(), dialect)
     return statements
+
+
+def _blocks(folder: str) -> Iterator[tuple[str, str]]:
+    for file in sorted(files(__package__).joinpath("queries", folder).iterdir(), key=lambda f: f.name):
+        _, *blocks = _NAME.split(file.read_text(encoding="utf-8"))
+        blocks[1::2] = [_COMMENT.sub("", text) for text in blocks[1::2]]
+        yield from zip(blocks[::2], blocks[1::2], strict=True)
+
+
+def _with_parameters(statement: str, dialect: str) -> str:
+    """Turn ``:name`` into the parameter style of a driver.
+
+    SQLite gets numbers in order of appearance, as its driver binds a tuple faster than a dictionary.
+    """
+    if dialect == "postgres":
+        return _PARAMETER.sub(r"%(\1)s", statement)
+    numbers: dict[str, int] = {}
+    return _PARAMETER.sub(lambda found: f"?{numbers.setdefault(found[1], len(numbers) + 1)}", statement)
 
 
 def migrations(dialect: str) -> list[tuple[int, str]]:

@@ -1,57 +1,57 @@
--- Whether anything is due, and every pause: one row at least. To promote what is not there costs twice as much.
+-- Whether a row is due, and all pauses: at least one row. Promoting no row would cost twice as much.
 -- name: before_claim
 SELECT due.found, p.tenant_id, p.collection, p.phase, p.at_priority, p.at_turn, p.at_created, p.at_id
-FROM (SELECT EXISTS (SELECT 1 FROM unified_queue WHERE held = 'time' AND run_at <= %(now)s) AS found) AS due
+FROM (SELECT EXISTS (SELECT 1 FROM unified_queue WHERE held = 'time' AND run_at <= :now) AS found) AS due
 LEFT JOIN queue_pause p ON true
 
--- Rows that another transaction has locked are promoted by that one. Bounded: a statement over a million due
--- rows would exceed the timeout, in every claim again.
+-- Rows locked by another transaction are promoted there. Bounded: a statement over a million due rows would exceed the
+-- timeout in every claim.
 -- name: promote
 WITH promoted AS (
-    UPDATE unified_queue SET held = NULL, run_at = NULL, updated_at = %(now)s
+    UPDATE unified_queue SET held = NULL, run_at = NULL, updated_at = :now
     WHERE queue_id = ANY(ARRAY(
-        SELECT queue_id FROM unified_queue WHERE held = 'time' AND run_at <= %(now)s
-        ORDER BY run_at LIMIT %(most)s FOR UPDATE SKIP LOCKED))
+        SELECT queue_id FROM unified_queue WHERE held = 'time' AND run_at <= :now
+        ORDER BY run_at LIMIT :most FOR UPDATE SKIP LOCKED))
     RETURNING 1
 )
 SELECT count(*) FROM promoted
 
--- The predicate stands as in its index (see the migration) and as literals: a parameter would lose it. Materialized, so that only rows that
--- were locked are asked for their key's advisory lock. Whether a key is held is asked by a later statement, which
--- sees what the last owner of the advisory lock committed. Advisory locks are taken from a table of fixed size,
--- therefore no more than a transaction may still have; the rest answers NULL. The table's number keeps queues of one database apart.
+-- The predicate is that of the index (see the migration), with literals: a parameter would lose the index. Materialized,
+-- so that advisory locks are tried only for locked rows. A later statement checks whether a key is held; it sees the
+-- commit of the last owner of the advisory lock. The server's lock table has a fixed size, so a transaction tries only
+-- its share; the rest returns NULL. The oid of the table separates the queues of one database.
 -- name: candidates
 WITH found AS MATERIALIZED (
     SELECT turn, lock_held, lock_key IS NOT NULL AND lock_held IS NULL AS wants, {claim_columns}
     FROM unified_queue
     WHERE coalesce(held, status) = 'pending'
-    ORDER BY priority DESC, turn, created_at, queue_id LIMIT %(limit)s
+    ORDER BY priority DESC, turn, created_at, queue_id LIMIT :limit
     FOR UPDATE SKIP LOCKED
 )
 SELECT queue_id, turn, lock_key, lock_held IS NOT NULL,
        CASE WHEN NOT wants THEN true
-            WHEN count(*) FILTER (WHERE wants) OVER (ROWS UNBOUNDED PRECEDING) <= %(locks)s
+            WHEN count(*) FILTER (WHERE wants) OVER (ROWS UNBOUNDED PRECEDING) <= :locks
             THEN pg_try_advisory_xact_lock(hashtextextended(lock_key, 'unified_queue'::regclass::oid::bigint)) END,
        {claim}
 FROM found
 
--- The usual case in one statement: nothing is due, nothing is paused, and no row that is found has lost its worker or
--- wants a lock. Otherwise nothing is taken, and the answer says so: there is always one row at least.
+-- The plain case in one statement: no due row, no pause, and no candidate that lost its worker or wants a lock. Otherwise
+-- nothing is taken, and the result says so: there is always at least one row.
 -- name: take_plain
 WITH found AS MATERIALIZED (
     SELECT turn = -2 OR (lock_key IS NOT NULL AND lock_held IS NULL) AS special, {claim_columns}
     FROM unified_queue
     WHERE coalesce(held, status) = 'pending'
-    ORDER BY priority DESC, turn, created_at, queue_id LIMIT %(limit)s
+    ORDER BY priority DESC, turn, created_at, queue_id LIMIT :limit
     FOR UPDATE SKIP LOCKED
 ), plain AS MATERIALIZED (
     SELECT NOT EXISTS (SELECT 1 FROM queue_pause)
-       AND NOT EXISTS (SELECT 1 FROM unified_queue WHERE held = 'time' AND run_at <= %(now)s)
+       AND NOT EXISTS (SELECT 1 FROM unified_queue WHERE held = 'time' AND run_at <= :now)
        AND NOT EXISTS (SELECT 1 FROM found WHERE special) AS so
 ), taken AS (
     UPDATE unified_queue AS q
-    SET status = 'in_progress', worker_id = %(worker_id)s, lease_until = %(until)s,
-        claim_number = q.claim_number + 1, lock_held = q.lock_key, started_at = %(now)s, updated_at = %(now)s
+    SET status = 'in_progress', worker_id = :worker_id, lease_until = :until,
+        claim_number = q.claim_number + 1, lock_held = q.lock_key, started_at = :now, updated_at = :now
     FROM found AS f
     WHERE q.queue_id = f.queue_id AND (SELECT so FROM plain)
     RETURNING q.queue_id
@@ -85,30 +85,30 @@ SELECT queue_id, turn, lock_key, lock_held IS NOT NULL,
 FROM found
 
 -- name: held_locks
-SELECT lock_held FROM unified_queue WHERE lock_held = ANY(%(keys)s::text[])
+SELECT lock_held FROM unified_queue WHERE lock_held = ANY(:keys::text[])
 
--- A row that wants a lock is taken only at the head of its key's line: nobody holds the key, and no claimable or parked
--- row of it comes first. Rows that another transaction has locked were skipped by the look, so only this statement, with
--- a snapshot of its own and the key's advisory lock held, can tell. The oldest row of all may pass higher priorities,
--- not earlier rows of its own. Nor is it taken from a pause that came after the look: an older row of its key may have
--- been held back, and is not in the line. Refused rows are parked at once: nothing that was locked is left as it was.
--- Three conditions and not one: the first needs nothing of q, and as part of a larger one it would be asked twice a row.
--- The answer is what was refused, usually nothing; and where all were taken, nothing is compared.
+-- A row that wants a lock is taken only if it is the first of its key: the key is free, and no claimable or parked row of
+-- the key comes first. The candidate query skipped rows locked by other transactions, so only this statement, with its
+-- own snapshot and the advisory lock of the key, can decide. The oldest row of all may pass higher priorities, but not
+-- earlier rows of its own. A row is not taken if a pause came after the candidate query: an older row of its key may have
+-- been held back. Refused rows are parked at once, so that no locked row is left as it was.
+-- Three conditions instead of one: the first needs no column of q, and inside a larger one it would be evaluated twice
+-- per row. The result is the refused rows, usually none; if all were taken, nothing is compared.
 -- name: take
 WITH requested AS MATERIALIZED (
-    SELECT * FROM unnest(%(ids)s::text[], %(leases)s::timestamptz[], %(keys)s::text[])
+    SELECT * FROM unnest(:ids::text[], :leases::timestamptz[], :keys::text[])
         AS s(queue_id, lease_until, key)
 ), taken AS (
     UPDATE unified_queue AS q
-    SET status = 'in_progress', worker_id = %(worker_id)s, lease_until = s.lease_until,
-        claim_number = claim_number + 1, lock_held = lock_key, started_at = %(now)s, updated_at = %(now)s
+    SET status = 'in_progress', worker_id = :worker_id, lease_until = s.lease_until,
+        claim_number = claim_number + 1, lock_held = lock_key, started_at = :now, updated_at = :now
     FROM requested AS s
     WHERE q.queue_id = s.queue_id
       AND (s.key IS NULL OR (SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = s.key LIMIT 1) IS NULL)
       AND (s.key IS NULL
            OR (SELECT f.queue_id FROM unified_queue f
                WHERE f.lock_key = s.key AND f.status = 'pending' AND coalesce(f.held, 'lock') = 'lock'
-                 AND f.priority <= CASE WHEN q.queue_id = %(oldest)s::text THEN q.priority ELSE 10 END
+                 AND f.priority <= CASE WHEN q.queue_id = :oldest::text THEN q.priority ELSE 10 END
                ORDER BY f.priority DESC, f.turn, f.created_at, f.queue_id LIMIT 1) = q.queue_id)
       AND (s.key IS NULL OR NOT (SELECT EXISTS (SELECT 1 FROM queue_pause))
            OR (SELECT p.phase FROM queue_pause p
@@ -116,31 +116,31 @@ WITH requested AS MATERIALIZED (
                  AND p.collection IN ('*', q.collection) LIMIT 1) IS NULL)
     RETURNING q.queue_id
 ), refused AS MATERIALIZED (
-    SELECT queue_id FROM requested WHERE (SELECT count(*) FROM taken) < cardinality(%(ids)s::text[])
-    EXCEPT SELECT queue_id FROM taken WHERE (SELECT count(*) FROM taken) < cardinality(%(ids)s::text[])
+    SELECT queue_id FROM requested WHERE (SELECT count(*) FROM taken) < cardinality(:ids::text[])
+    EXCEPT SELECT queue_id FROM taken WHERE (SELECT count(*) FROM taken) < cardinality(:ids::text[])
 ), parked AS (
-    UPDATE unified_queue SET held = 'lock', updated_at = %(now)s
+    UPDATE unified_queue SET held = 'lock', updated_at = :now
     WHERE queue_id = ANY(ARRAY(SELECT queue_id FROM refused))
 )
 SELECT queue_id FROM refused
 
--- What stands in the way, without locking it: other claimers would have to pass over rows that are not taken.
+-- The first rows without locks: other claims would have to skip rows that are not taken.
 -- name: ahead_rows
 SELECT queue_id, turn, lock_key, lock_held IS NOT NULL, tenant_id, collection
 FROM unified_queue
 WHERE coalesce(held, status) = 'pending'
-ORDER BY priority DESC, turn, created_at, queue_id LIMIT %(limit)s
+ORDER BY priority DESC, turn, created_at, queue_id LIMIT :limit
 
 -- name: hold_for_lock
-UPDATE unified_queue SET held = 'lock', updated_at = %(now)s
+UPDATE unified_queue SET held = 'lock', updated_at = :now
 WHERE queue_id = ANY(ARRAY(
     SELECT queue_id FROM unified_queue
-    WHERE queue_id = ANY(%(ids)s::text[]) AND coalesce(held, status) = 'pending'
+    WHERE queue_id = ANY(:ids::text[]) AND coalesce(held, status) = 'pending'
     FOR UPDATE SKIP LOCKED))
 
--- The pause may have ended since the claim has read it, and its resume would not see what is held back now: only what a
--- pause covers that nobody is about to change is held back. Whoever moves rows of a resume has the pauses locked
--- and may wait for rows of this claim, so it is not waited for.
+-- The pause may have ended since the claim read it, and its resume would not see rows held back now: so only rows of
+-- pauses that no transaction is changing are held back. A transaction that moves rows of a resume has the pauses locked
+-- and may wait for rows of this claim, so this statement does not wait for it.
 -- name: hold_for_pause
 WITH active_pauses AS MATERIALIZED (
     SELECT tenant_id, collection FROM queue_pause
@@ -148,11 +148,11 @@ WITH active_pauses AS MATERIALIZED (
     FOR SHARE SKIP LOCKED
 )
 UPDATE unified_queue
-SET held = 'pause', updated_at = %(now)s,
+SET held = 'pause', updated_at = :now,
     turn = CASE WHEN turn = -1 AND lock_key IS NOT NULL AND lock_held IS NULL THEN 0 ELSE least(turn, 0) END
 WHERE queue_id = ANY(ARRAY(
     SELECT q.queue_id FROM unified_queue q
-    WHERE q.queue_id = ANY(%(ids)s::text[]) AND coalesce(q.held, q.status) = 'pending'
+    WHERE q.queue_id = ANY(:ids::text[]) AND coalesce(q.held, q.status) = 'pending'
       AND (SELECT count(*) FROM active_pauses p
            WHERE p.tenant_id IN ('*', q.tenant_id) AND p.collection IN ('*', q.collection)) > 0
     FOR UPDATE OF q SKIP LOCKED))

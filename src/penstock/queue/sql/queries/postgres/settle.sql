@@ -1,27 +1,27 @@
--- The plain path in one statement: no follow-up, no children; parents are left to the caller. Everything else is decided row by row. The
--- status is hidden in a subquery: without statistics the planner would read all that is in progress by the index over
--- it and compare each with each, instead of looking up the ids.
+-- The plain path in one statement: no follow-up, no children; the caller counts the parents. All others are decided row
+-- by row. The status is hidden in a subquery: without statistics the planner would read all running rows and compare
+-- each with each, instead of looking up the ids.
 -- name: finish
 UPDATE unified_queue AS q
 SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, error_message = NULL,
-    result_json = s.result_json, finished_at = %(now)s, updated_at = %(now)s
-FROM unnest(%(ids)s::text[], %(numbers)s::int[], %(results)s::text[]) AS s(queue_id, claim_number, result_json)
+    result_json = s.result_json, finished_at = :now, updated_at = :now
+FROM unnest(:ids::text[], :numbers::int[], :results::text[]) AS s(queue_id, claim_number, result_json)
 WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status = (SELECT 'in_progress')
   AND q.followup_json IS NULL AND q.children_open = 0
 RETURNING q.queue_id, q.lock_key, q.parent_id, q.parent_run, 0
 
--- The same, and where all were plain the locks are passed on at once, so that the claim that follows in the same
--- round trip finds the rows. Like first_parked it waits for nobody. Its own rows are the holders: nobody else is.
--- The first parked row is left alone while an earlier row of its tenant and priority can be claimed: that one was
--- locked by another transaction when this one was parked, and a woken row would pass it. Also while a row before it
--- with a turn below zero can be claimed, which is the one to take the lock next. Such questions are scalar
--- subqueries: as NOT EXISTS they would be planned as joins, by statistics that a new queue does not have.
+-- The same, and if all were plain the locks are passed on at once, so that the claim in the same round trip finds the
+-- rows. Like first_parked it does not wait. The holders are the rows of this statement.
+-- The first parked row stays while an earlier row of its tenant and priority is claimable: that row was locked by another
+-- transaction when this one was parked, and a woken row would pass it. It also stays while an earlier row with a turn
+-- below zero is claimable, which takes the lock next. The checks are scalar subqueries: NOT EXISTS would be planned as a
+-- join, by statistics that a new queue does not have.
 -- name: finish_and_wake
 WITH ended AS (
     UPDATE unified_queue AS q
     SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, error_message = NULL,
-        result_json = s.result_json, finished_at = %(now)s, updated_at = %(now)s
-    FROM unnest(%(ids)s::text[], %(numbers)s::int[], %(results)s::text[])
+        result_json = s.result_json, finished_at = :now, updated_at = :now
+    FROM unnest(:ids::text[], :numbers::int[], :results::text[])
         AS s(queue_id, claim_number, result_json)
     WHERE q.queue_id = s.queue_id AND q.claim_number = s.claim_number AND q.status = (SELECT 'in_progress')
       AND q.followup_json IS NULL AND q.children_open = 0
@@ -34,7 +34,7 @@ WITH ended AS (
             ORDER BY priority DESC, turn, created_at, queue_id LIMIT 1
         ) AS f
         WHERE e.lock_key IS NOT NULL AND EXISTS (SELECT 1 FROM unified_queue WHERE held = 'lock')
-          AND (SELECT count(*) FROM ended) = cardinality(%(ids)s::text[])
+          AND (SELECT count(*) FROM ended) = cardinality(:ids::text[])
           AND (SELECT c.queue_id FROM unified_queue c
                WHERE c.lock_key = f.lock_key AND c.status = 'pending' AND coalesce(c.held, 'lock') = 'lock'
                  AND c.priority = f.priority AND c.turn BETWEEN 0 AND f.turn
@@ -48,17 +48,17 @@ WITH ended AS (
     FOR UPDATE SKIP LOCKED
 ), woken AS (
     UPDATE unified_queue AS q
-    SET held = NULL, turn = CASE WHEN q.turn = -2 THEN -2 ELSE -1 END, updated_at = %(now)s
+    SET held = NULL, turn = CASE WHEN q.turn = -2 THEN -2 ELSE -1 END, updated_at = :now
     FROM parked WHERE q.queue_id = parked.queue_id
     RETURNING 1
 )
 SELECT queue_id, lock_key, parent_id, parent_run, (SELECT count(*) FROM woken) FROM ended
 
--- Within the transaction that freed the locks, so that its own claim finds the row. It must not wait for others:
--- what they keep locked is looked at once more by wake, after the commit. It passes over what finish_and_wake does.
+-- In the transaction that freed the locks, so that its own claim finds the row. It must not wait for others: wake checks
+-- rows locked by them once more, after the commit. It skips the same rows as finish_and_wake.
 -- name: first_parked
 SELECT {job} FROM unified_queue WHERE held = 'lock' AND queue_id = ANY(ARRAY(
-    SELECT f.queue_id FROM unnest(%(keys)s::text[]) AS k(lock_key) CROSS JOIN LATERAL (
+    SELECT f.queue_id FROM unnest(:keys::text[]) AS k(lock_key) CROSS JOIN LATERAL (
         SELECT * FROM unified_queue WHERE held = 'lock' AND lock_key = k.lock_key
         ORDER BY priority DESC, turn, created_at, queue_id LIMIT 1
     ) AS f
@@ -75,17 +75,17 @@ SELECT {job} FROM unified_queue WHERE held = 'lock' AND queue_id = ANY(ARRAY(
                  < (-f.priority, f.turn, f.created_at, f.queue_id) LIMIT 1) IS NULL))
 ORDER BY lock_key FOR UPDATE SKIP LOCKED
 
--- After the commit, by those who freed a lock and by those who parked a row for it. Both look after their own
--- commit, so whichever comes second sees what the first did: a parked row at the head of a line that has no holder. It
--- waits for nobody and returns the keys whose head another transaction has locked. A row lock is kept when the row has
--- changed meanwhile, so waiting for the second of several rows could close a circle of transactions.
+-- After the commit of a transaction that freed a lock or parked a row for it. Both check after their own commit, so the
+-- second sees the effect of the first: a parked row that is the first of a free lock. It does not wait, and returns the
+-- keys whose first row another transaction has locked. A row lock is kept when the row has changed meanwhile, so waiting
+-- for the second of several rows could close a circle of transactions.
 -- name: wake
 WITH heads AS MATERIALIZED (
     SELECT k.lock_key, (
         SELECT f.queue_id FROM unified_queue f
         WHERE f.lock_key = k.lock_key AND f.status = 'pending' AND coalesce(f.held, 'lock') = 'lock'
         ORDER BY f.priority DESC, f.turn, f.created_at, f.queue_id LIMIT 1) AS queue_id
-    FROM unnest(%(keys)s::text[]) AS k(lock_key)
+    FROM unnest(:keys::text[]) AS k(lock_key)
     WHERE EXISTS (SELECT 1 FROM unified_queue WHERE held = 'lock')
       AND (SELECT h.queue_id FROM unified_queue h WHERE h.lock_held = k.lock_key LIMIT 1) IS NULL
 ), parked AS MATERIALIZED (
@@ -101,22 +101,22 @@ WITH heads AS MATERIALIZED (
     FROM first WHERE q.queue_id = first.queue_id
     RETURNING 1
 ), notified AS MATERIALIZED (
-    SELECT pg_notify(%(channel)s, '') FROM (SELECT count(*) AS number FROM woken) AS counted WHERE number > 0
+    SELECT pg_notify(:channel, '') FROM (SELECT count(*) AS number FROM woken) AS counted WHERE number > 0
 )
 SELECT lock_key FROM parked
 WHERE (SELECT count(*) FROM notified) >= 0 AND queue_id <> ALL(ARRAY(SELECT queue_id FROM first))
 
--- One of those keys, as a statement and transaction of its own: it waits for the row and holds nothing meanwhile. A
--- claimer about to give up its look would otherwise hide the row from the only one to wake it.
+-- One of those keys, in its own transaction: it waits for the row and holds no lock meanwhile. Otherwise a claim that is
+-- about to release its candidates would hide the row from the only transaction that wakes it.
 -- name: wake_one
 WITH first AS MATERIALIZED (
     SELECT p.queue_id FROM unified_queue p
     WHERE p.held = 'lock'
       AND p.queue_id = (
         SELECT f.queue_id FROM unified_queue f
-        WHERE f.lock_key = %(key)s::text AND f.status = 'pending' AND coalesce(f.held, 'lock') = 'lock'
+        WHERE f.lock_key = :key::text AND f.status = 'pending' AND coalesce(f.held, 'lock') = 'lock'
         ORDER BY f.priority DESC, f.turn, f.created_at, f.queue_id LIMIT 1)
-      AND NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = %(key)s::text)
+      AND NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = :key::text)
     FOR UPDATE
 ), woken AS (
     UPDATE unified_queue q
@@ -124,7 +124,7 @@ WITH first AS MATERIALIZED (
     FROM first WHERE q.queue_id = first.queue_id
     RETURNING 1
 )
-SELECT pg_notify(%(channel)s, '') FROM (SELECT count(*) AS number FROM woken) AS counted WHERE number > 0
+SELECT pg_notify(:channel, '') FROM (SELECT count(*) AS number FROM woken) AS counted WHERE number > 0
 
 -- name: any_parked
 SELECT EXISTS (SELECT 1 FROM unified_queue WHERE held = 'lock')
@@ -135,18 +135,18 @@ WHERE p.held = 'lock'
   AND NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = p.lock_key)
   AND NOT EXISTS (SELECT 1 FROM unified_queue c
                   WHERE coalesce(c.held, c.status) = 'pending' AND c.lock_key = p.lock_key)
-ORDER BY p.lock_key LIMIT %(limit)s
+ORDER BY p.lock_key LIMIT :limit
 
 -- name: children
 SELECT {job} FROM unified_queue
-WHERE parent_id = %(parent_id)s AND parent_run = %(parent_run)s AND status = ANY(%(statuses)s::text[])
+WHERE parent_id = :parent_id AND parent_run = :parent_run AND status = ANY(:statuses::text[])
   AND NOT (status = 'in_progress' AND cancel_requested)
-ORDER BY queue_id LIMIT %(limit)s
+ORDER BY queue_id LIMIT :limit
 
 -- name: child_count
 SELECT count(*), count(*) FILTER (WHERE finished_at IS NULL), count(*) FILTER (WHERE status = 'failed')
 FROM unified_queue
-WHERE parent_id = %(parent_id)s AND parent_run = %(parent_run)s
+WHERE parent_id = :parent_id AND parent_run = :parent_run
 
 -- name: doubtful_parents
 SELECT queue_id FROM unified_queue p
@@ -160,4 +160,4 @@ WHERE p.waiting_for = 'children' AND p.finished_at IS NULL AND p.lease_until IS 
        OR p.children_failed <> (
             SELECT count(*) FROM unified_queue c
             WHERE c.parent_id = p.queue_id AND c.parent_run = p.run AND c.status = 'failed'))
-ORDER BY p.queue_id LIMIT %(limit)s
+ORDER BY p.queue_id LIMIT :limit

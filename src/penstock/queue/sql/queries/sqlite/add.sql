@@ -8,39 +8,27 @@ INSERT INTO unified_queue ({inserted}) VALUES ({inserted_values})
 ON CONFLICT (parent_id, parent_run, idempotency_key) WHERE parent_id IS NOT NULL
 DO NOTHING
 
--- Asked for every new row, so it also says whether anything is paused.
+-- Runs for every new row, so it also returns whether there is a pause.
 -- name: head_turn
 SELECT (SELECT turn FROM unified_queue INDEXED BY idx_unified_queue_dequeue
-        WHERE status = 'pending' AND held IS NULL AND priority = ? AND turn >= 0
+        WHERE status = 'pending' AND held IS NULL AND priority = :priority AND turn >= 0
         ORDER BY turn LIMIT 1),
        EXISTS (SELECT 1 FROM queue_pause)
 
 -- name: last_turn
 SELECT turn FROM unified_queue INDEXED BY idx_unified_queue_collection_tenant
-WHERE status = 'pending' AND tenant_id = ? AND priority = ?
+WHERE status = 'pending' AND tenant_id = :tenant_id AND priority = :priority
 ORDER BY turn DESC LIMIT 1
 
 -- name: backlog_indexing
 SELECT count(*) FROM (
     SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_backlog
-    WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function' LIMIT ?
-)
-
--- name: backlog_indexing_of_tenant
-SELECT count(*) FROM (
-    SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_collection_tenant
-    WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function' AND tenant_id = ? LIMIT ?
-)
-
--- name: backlog_functions
-SELECT count(*) FROM (
-    SELECT 1 FROM unified_queue
-    WHERE status = 'pending' AND parent_id IS NULL AND item_type = 'function' LIMIT ?
+    WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function' LIMIT :cap
 )
 
 -- name: save_payload
-INSERT INTO unified_queue_payload (queue_id, payload_json) VALUES (?, ?)
+INSERT INTO unified_queue_payload (queue_id, payload_json) VALUES (:queue_id, :payload_json)
 ON CONFLICT (queue_id) DO UPDATE SET payload_json = excluded.payload_json
 
 -- name: load_payload
-SELECT payload_json FROM unified_queue_payload WHERE queue_id = ?
+SELECT payload_json FROM unified_queue_payload WHERE queue_id = :queue_id

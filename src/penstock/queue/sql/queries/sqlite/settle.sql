@@ -1,19 +1,19 @@
--- Those of some claims that can end by the plain path: no follow-up, no children. Everything else is decided row by row.
+-- Claims for the plain path: no follow-up, no children. All others are decided row by row.
 -- name: plain_claims
 SELECT rowid, queue_id, claim_number, parent_id, parent_run FROM unified_queue
-WHERE queue_id IN (SELECT value FROM json_each(?)) AND status = 'in_progress'
+WHERE queue_id IN (SELECT value FROM json_each(:ids)) AND status = 'in_progress'
   AND followup_json IS NULL AND children_open = 0
 
--- A list of one costs more to take apart than the rest of the statement.
+-- For one id: decoding a list of one costs more than the rest of the statement.
 -- name: plain_claim
 SELECT rowid, queue_id, claim_number, parent_id, parent_run FROM unified_queue
-WHERE queue_id = ? AND status = 'in_progress' AND followup_json IS NULL AND children_open = 0
+WHERE queue_id = :queue_id AND status = 'in_progress' AND followup_json IS NULL AND children_open = 0
 
 -- name: finish
 UPDATE unified_queue
 SET status = 'done', lease_until = NULL, lock_held = NULL, error_code = NULL, error_message = NULL,
-    result_json = ?, finished_at = ?, updated_at = ?
-WHERE rowid = ?
+    result_json = :result_json, finished_at = :finished_at, updated_at = :updated_at
+WHERE rowid = :row
 
 -- name: any_parked
 SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_parked
@@ -21,16 +21,13 @@ WHERE held = 'lock' LIMIT 1
 
 -- name: first_parked
 SELECT {job} FROM unified_queue INDEXED BY idx_unified_queue_parked
-WHERE held = 'lock' AND lock_key = ?
+WHERE held = 'lock' AND lock_key = :lock_key
 ORDER BY priority DESC, turn, created_at, queue_id LIMIT 1
 
 -- name: in_front
 SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_front
-WHERE lock_key = ?1 AND turn < 0 AND finished_at IS NULL AND status = 'pending' AND held IS NULL
-  AND (priority > ?2 OR (priority = ?2 AND (turn, created_at, queue_id) < (?3, ?4, ?5))) LIMIT 1
-
--- name: lock_holder
-SELECT queue_id FROM unified_queue INDEXED BY idx_unified_queue_lock WHERE lock_held = ?
+WHERE lock_key = :lock_key AND turn < 0 AND finished_at IS NULL AND status = 'pending' AND held IS NULL
+  AND (priority > :priority OR (priority = :priority AND (turn, created_at, queue_id) < (:turn, :created_at, :queue_id))) LIMIT 1
 
 -- name: idle_locks
 SELECT DISTINCT p.lock_key FROM unified_queue p INDEXED BY idx_unified_queue_parked
@@ -38,18 +35,18 @@ WHERE p.held = 'lock'
   AND NOT EXISTS (SELECT 1 FROM unified_queue h WHERE h.lock_held = p.lock_key)
   AND NOT EXISTS (SELECT 1 FROM unified_queue c INDEXED BY idx_unified_queue_dequeue
                   WHERE c.status = 'pending' AND c.held IS NULL AND c.lock_key = p.lock_key)
-ORDER BY p.lock_key LIMIT ?
+ORDER BY p.lock_key LIMIT :limit
 
 -- name: children
 SELECT {job} FROM unified_queue INDEXED BY idx_unified_queue_children
-WHERE parent_id = ? AND parent_run = ? AND status IN (SELECT value FROM json_each(?))
+WHERE parent_id = :parent_id AND parent_run = :parent_run AND status IN (SELECT value FROM json_each(:statuses))
   AND NOT (status = 'in_progress' AND cancel_requested = 1)
-ORDER BY queue_id LIMIT ?
+ORDER BY queue_id LIMIT :limit
 
 -- name: child_count
 SELECT count(*), coalesce(sum(finished_at IS NULL), 0), coalesce(sum(status = 'failed'), 0)
 FROM unified_queue INDEXED BY idx_unified_queue_children
-WHERE parent_id = ? AND parent_run = ?
+WHERE parent_id = :parent_id AND parent_run = :parent_run
 
 -- name: doubtful_parents
 SELECT {job} FROM unified_queue p INDEXED BY idx_unified_queue_waiting
@@ -63,4 +60,4 @@ WHERE p.waiting_for = 'children' AND p.finished_at IS NULL AND p.lease_until IS 
        OR p.children_failed <> (
             SELECT count(*) FROM unified_queue c INDEXED BY idx_unified_queue_children
             WHERE c.parent_id = p.queue_id AND c.parent_run = p.run AND c.status = 'failed'))
-ORDER BY p.queue_id LIMIT ?
+ORDER BY p.queue_id LIMIT :limit

@@ -1,0 +1,14 @@
+-- Statements of both dialects. Parameters are :name; statements.py turns them into %(name)s for PostgreSQL and into
+-- ?1, ?2, … in order of appearance for SQLite. {index[name]} names the index for SQLite, whose planner has no statistics.
+-- name: backlog_indexing_of_tenant
+SELECT count(*) FROM (
+    SELECT 1 FROM unified_queue {index[collection_tenant]}
+    WHERE status = 'pending' AND parent_id IS NULL AND item_type <> 'function' AND tenant_id = :tenant_id
+    LIMIT :cap
+) AS counted
+
+-- name: backlog_functions
+SELECT count(*) FROM (
+    SELECT 1 FROM unified_queue
+    WHERE status = 'pending' AND parent_id IS NULL AND item_type = 'function' LIMIT :cap
+) AS counted

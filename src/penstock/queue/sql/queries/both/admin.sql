@@ -1,0 +1,106 @@
+-- name: expired
+SELECT {job} FROM unified_queue {index[lease_expiry]}
+WHERE lease_until IS NOT NULL AND lease_until < :now
+ORDER BY lease_until, queue_id LIMIT :limit
+
+-- Two statements, so that each is a range of the index: the rest of a priority, and all priorities below.
+-- name: paused_from
+SELECT {job} FROM unified_queue {index[paused]}
+WHERE held = 'pause' AND priority = :priority
+  AND (turn, created_at, queue_id) > (:turn, :created_at, :queue_id)
+ORDER BY turn, created_at, queue_id LIMIT :limit
+{for_update}
+
+-- name: paused_below
+SELECT {job} FROM unified_queue {index[paused]}
+WHERE held = 'pause' AND priority < :priority
+ORDER BY priority DESC, turn, created_at, queue_id LIMIT :limit
+{for_update}
+
+-- name: claimable_from
+SELECT queue_id, tenant_id, collection, priority, turn, created_at FROM unified_queue {index[dequeue]}
+WHERE {claimable} AND priority = :priority
+  AND (turn, created_at, queue_id) > (:turn, :created_at, :queue_id)
+ORDER BY turn, created_at, queue_id LIMIT :limit
+
+-- name: claimable_below
+SELECT queue_id, tenant_id, collection, priority, turn, created_at FROM unified_queue {index[dequeue]}
+WHERE {claimable} AND priority < :priority
+ORDER BY priority DESC, turn, created_at, queue_id LIMIT :limit
+
+-- name: pauses
+SELECT tenant_id, collection, phase, at_priority, at_turn, at_created, at_id FROM queue_pause
+
+-- name: set_pause
+INSERT INTO queue_pause (tenant_id, collection, phase, at_priority, at_turn, at_created, at_id)
+VALUES (:tenant_id, :collection, :phase, :priority, :turn, :created_at, :queue_id)
+ON CONFLICT (tenant_id, collection) DO UPDATE SET phase = excluded.phase, at_priority = excluded.at_priority,
+    at_turn = excluded.at_turn, at_created = excluded.at_created, at_id = excluded.at_id
+
+-- name: drop_pause
+DELETE FROM queue_pause WHERE tenant_id = :tenant_id AND collection = :collection
+
+-- Two statements, each a range of the index: a combined condition would be checked on every row.
+-- name: ahead_above
+SELECT count(*) FROM (
+    SELECT 1 FROM unified_queue {index[dequeue]}
+    WHERE {claimable} AND priority > :priority LIMIT :cap
+) AS counted
+
+-- name: ahead_within
+SELECT count(*) FROM (
+    SELECT 1 FROM unified_queue {index[dequeue]}
+    WHERE {claimable} AND priority = :priority
+      AND (turn, created_at, queue_id) < (:turn, :created_at, :queue_id)
+    LIMIT :cap
+) AS counted
+
+-- name: pending
+SELECT count(*) FROM (
+    SELECT 1 FROM unified_queue {index[collection_tenant]}
+    WHERE status = 'pending' LIMIT :cap
+) AS counted
+
+-- name: tally_all
+SELECT status, held, item_type, count(*) FROM unified_queue GROUP BY status, held, item_type
+
+-- Each class of rows with an index, counted up to a bound.
+-- name: tally_bounded
+SELECT 'pending', NULL, item_type, count(*)
+FROM (SELECT item_type FROM unified_queue {index[dequeue]} WHERE {claimable} LIMIT :cap) AS counted GROUP BY item_type
+UNION ALL
+SELECT 'pending', 'time', item_type, count(*)
+FROM (SELECT item_type FROM unified_queue {index[scheduled]} WHERE held = 'time' LIMIT :cap) AS counted GROUP BY item_type
+UNION ALL
+SELECT 'pending', 'lock', item_type, count(*)
+FROM (SELECT item_type FROM unified_queue {index[parked]} WHERE held = 'lock' LIMIT :cap) AS counted GROUP BY item_type
+UNION ALL
+SELECT 'pending', 'pause', item_type, count(*)
+FROM (SELECT item_type FROM unified_queue {index[paused]} WHERE held = 'pause' LIMIT :cap) AS counted GROUP BY item_type
+UNION ALL
+SELECT 'in_progress', NULL, item_type, count(*)
+FROM (SELECT item_type FROM unified_queue {index[worker]} WHERE status = 'in_progress' LIMIT :cap) AS counted GROUP BY item_type
+UNION ALL
+SELECT 'failed', NULL, item_type, count(*)
+FROM (SELECT item_type FROM unified_queue {index[failed]} WHERE status = 'failed' LIMIT :cap) AS counted GROUP BY item_type
+
+-- name: ended_trees
+SELECT {job} FROM unified_queue r {index[finished]}
+WHERE r.finished_at IS NOT NULL AND r.parent_id IS NULL
+  AND ((r.status = 'done' AND r.finished_at < :done)
+    OR (r.status = 'failed' AND r.finished_at < :failed)
+    OR (r.status = 'cancelled' AND r.finished_at < :cancelled))
+  AND (CAST(:item_type AS text) IS NULL OR r.item_type = :item_type)
+  AND NOT EXISTS (SELECT 1 FROM unified_queue c {index[tree]}
+                  WHERE c.parent_id IS NOT NULL AND c.root_id = r.queue_id AND c.finished_at IS NULL)
+ORDER BY r.finished_at, r.queue_id LIMIT :limit
+{for_update_skip_locked}
+
+-- name: report
+INSERT INTO queue_worker (worker_id, host, pid, started_at, seen_at, info_json)
+VALUES (:worker_id, :host, :pid, :started_at, :seen_at, :info_json)
+ON CONFLICT (worker_id) DO UPDATE SET host = excluded.host, pid = excluded.pid,
+    started_at = excluded.started_at, seen_at = excluded.seen_at, info_json = excluded.info_json
+
+-- name: workers
+SELECT worker_id, host, pid, started_at, seen_at, info_json FROM queue_worker ORDER BY worker_id
