@@ -145,7 +145,7 @@ HOT: dict[str, dict[str, object]] = {
         "oldest": None,
     },
     "take_plain": {"limit": 10, "locks": 200, "now": T0, "until": T0, "worker_id": "w"},
-    "promote": {"now": T0, "most": 100},
+    "promote": {"now": T0, "limit": 100},
     "renew": {"ids": "{job_1}", "numbers": "{1}", "leases": "{NULL}", "progress": "{NULL}", "now": T0},
     "lock_rows": {"ids": "{job_1}"},
     "live": {"tenants": "{t}", "branches": "{main}", "keys": "{a}"},
