@@ -80,6 +80,9 @@ class Rows(Protocol):
         while an earlier row of its tenant and priority can be claimed.
         """
 
+    def parked_rows(self, scope: Scope, limit: int) -> Sequence[Job | None]:
+        """Parked rows of a scope, by lock, then in claim order; None for one that another has locked."""
+
     def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
         """Of the parent's current run, in id order; running ones only while not yet asked to stop."""
 

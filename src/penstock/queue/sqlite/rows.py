@@ -202,6 +202,9 @@ class SqliteRows:
         parked = [self._one("first_parked", key) for key in free]
         return [job for job in parked if job is not None and not self._follows(job)]
 
+    def parked_rows(self, scope: Scope, limit: int) -> list[Job]:
+        return self._many("parked_rows", scope.tenant_id, scope.collection, limit)
+
     def _follows(self, parked: Job) -> bool:
         """Whether a row of its lock with a turn below zero comes before it and can be claimed."""
         place = (
