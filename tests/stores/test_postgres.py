@@ -150,6 +150,7 @@ HOT: dict[str, dict[str, object]] = {
     "lock_rows": {"ids": "{job_1}"},
     "live": {"tenants": "{t}", "branches": "{main}", "keys": "{a}"},
     "first_parked": {"keys": "{a}"},
+    "parked_rows": {"tenant_id": "t", "collection": "*", "limit": 10},
     "wake": {"keys": "{a}", "channel": "c"},
     "wake_one": {"key": "a", "channel": "c"},
     "flow_turns": {"ids": "{job_1}", "tenants": "{t}", "priorities": "{5}"},

@@ -81,6 +81,7 @@ def whole(standing: InitialPage | InitialDocument) -> bool:
     return kinds == (COMPLETED, COMPLETED, SKIPPED)
 
 
+@lru_cache(16)
 def unread_page(wanted: WantedPhases) -> InitialPage:
     return InitialPage(
         ocr=WAITING,

@@ -17,7 +17,7 @@ PROCESSING, WAITING, FAILED, COMPLETED, SKIPPED = range(5)
 WORDS = ("processing", "pending", "failed", "completed", "skipped")
 """The status of a part that counts so (one that failed with retries left waits, but says ``failed``)."""
 
-_BY_STATUS = {
+_BY_STATUS: dict[str, int] = {
     TaskStatus.PROCESSING: PROCESSING,
     TaskStatus.PENDING: WAITING,
     TaskStatus.COMPLETED: COMPLETED,
@@ -54,7 +54,7 @@ def kind(status: str, retries_left: bool = False) -> int:
     """How a part counts; ``status`` of a page or document, too."""
     if status == TaskStatus.FAILED:
         return WAITING if retries_left else FAILED
-    return _BY_STATUS[TaskStatus(status)]
+    return _BY_STATUS[status]
 
 
 _ONE = tuple(PartCounts(*(int(kind == part) for kind in range(4))) for part in range(5))

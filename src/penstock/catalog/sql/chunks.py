@@ -10,12 +10,21 @@ import msgspec
 
 from penstock.catalog.rules.identity import ChunkIds, text_key
 from penstock.catalog.rules.rollup import COMPLETED, SKIPPED, WAITING
-from penstock.catalog.sql.generations import DocumentRow
+from penstock.catalog.sql.read_records import DocumentRow
 from penstock.catalog.sql.statements import Statements, listed
+from penstock.catalog.sql.written_records import (
+    CHUNK_TASKS,
+    CHUNK_TEXT,
+    ChunkDocument,
+    ChunkTask,
+    ChunkTasks,
+    NewChunkRow,
+)
 from penstock.catalog.values import Gate, NewChunk
 from penstock.errors import InvalidRequest, InvalidVector
 
 _STATUS = {COMPLETED: "completed", WAITING: "pending", SKIPPED: "skipped"}
+_TEXT_OF = CHUNK_TEXT.values_of
 FLOAT32 = 4
 MOST_SPACES = 255
 
@@ -74,6 +83,9 @@ class ChunkRows:
         self._vectors: list[tuple[Any, ...]] = []
         self._chunks: list[tuple[Any, ...]] = []
         self._whole: list[tuple[Any, ...]] = []
+        self._alike: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._owner: ChunkOwner | None = None
+        self._of_document: tuple[Any, ...] = ()
 
     def flush(self) -> None:
         for name, rows in (
@@ -106,44 +118,49 @@ class ChunkRows:
             content_id = known.content_id
         vector = self._vector(owner, content_id, chunk, known)
         graph = SKIPPED if not owner.graph else COMPLETED if known and known.extracted else WAITING
-        own = (
-            self._numbers.next(),
-            page_id,
-            owner.document_id,
-            content_id,
-            key,
-            chunk_id,
-            index,
-            chunk.text_hash,
-            owner.max_retries,
-            owner.priority,
-            chunk.start,
-            chunk.end,
-            chunk.first_line,
-            chunk.last_line,
-            chunk.heading_path,
-            chunk.symbols,
-            self._at,
-        )
+        row = NewChunkRow(self._numbers.next(), page_id, content_id, key, chunk_id, index)
+        own = row + _TEXT_OF(chunk) + self._document(owner)
         if vector == COMPLETED and graph == SKIPPED and not turn:
             # Nothing is left to do for it: as it will stay, in half the columns.
             self._whole.append(own)
             return vector, graph
         extracted = (known and known.extracted) or (0, 0)
-        self._chunks.append((*own, *self._standing(owner, vector, graph, extracted), turn))
+        self._chunks.append((*own, *self._tasks(owner, vector, graph, extracted), turn))
         return vector, graph
 
-    def _standing(
+    def _document(self, owner: ChunkOwner) -> tuple[Any, ...]:
+        if owner is not self._owner:
+            self._owner = owner
+            self._of_document = ChunkDocument(
+                document_id=owner.document_id,
+                max_retries=owner.max_retries,
+                priority=owner.priority,
+                at=self._at,
+            )
+        return self._of_document
+
+    def _tasks(
         self, owner: ChunkOwner, vector: int, graph: int, extracted: tuple[int, int]
-    ) -> tuple[str | int | None, ...]:
-        return (
-            _STATUS[vector],
-            self._at if vector == COMPLETED else None,
-            owner.vector_held if vector == WAITING else None,
-            _STATUS[graph],
-            self._at if graph == COMPLETED else None,
-            owner.graphrag_held if graph == WAITING else None,
-            *(extracted if graph == COMPLETED else (0, 0)),
+    ) -> tuple[Any, ...]:
+        """The task columns of a chunk, worked out once for all chunks that are alike."""
+        key = (vector, graph, owner.vector_held, owner.graphrag_held, extracted)
+        known = self._alike.get(key)
+        if known is None:
+            entities, relationships = extracted if graph == COMPLETED else (0, 0)
+            tasks = ChunkTasks(
+                vector=self._task(vector, owner.vector_held),
+                graphrag=self._task(graph, owner.graphrag_held),
+                entities_extracted=entities,
+                relationships_extracted=relationships,
+            )
+            known = self._alike[key] = CHUNK_TASKS.encode(tasks)
+        return known
+
+    def _task(self, kind: int, held: str | None) -> ChunkTask:
+        return ChunkTask(
+            status=_STATUS[kind],
+            completed_at=self._at if kind == COMPLETED else None,
+            held=held if kind == WAITING else None,
         )
 
     def _vector(self, owner: ChunkOwner, content_id: int, chunk: NewChunk, known: KnownChunk | None) -> int:
@@ -265,8 +282,9 @@ class Spaces:
     def _look_up(self, name: str) -> tuple[int, int | None]:
         found = self._rows.one("space", name)
         if found is not None:
-            return found[0], found[1]
-        number: int = self._rows.value("free_space")
+            number, dimension = found
+            return number, dimension
+        number = int(self._rows.value("free_space"))
         if number > MOST_SPACES:
             raise InvalidRequest(
                 f"there are {MOST_SPACES} vector spaces already",
@@ -300,7 +318,7 @@ def owner_of(
         tenant_id=document.place.tenant_id,
         space_id=document.space_id,
         graph=document.graph,
-        graphrag_fingerprint=document.fingerprints[2],
+        graphrag_fingerprint=document.fingerprints.graphrag,
         priority=document.priority,
         max_retries=document.max_retries,
         relatives=tuple(number for number in relatives if number is not None),

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-import msgspec
-
 from penstock import clock
 from penstock.catalog.rules import initial_state
 from penstock.catalog.rules.initial_state import InitialDocument, InitialPage, WantedPhases
@@ -24,20 +22,21 @@ from penstock.catalog.sql.chunks import (
     find,
     prepare,
 )
+from penstock.catalog.sql.read_records import SOURCE_ROW, SourceRow
 from penstock.catalog.sql.retry import restart
 from penstock.catalog.sql.row_templates import RowTemplates
 from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.sql.tombstones import removals
+from penstock.catalog.sql.written_records import (
+    NEW_SOURCE,
+    PUBLISHED_SOURCE,
+    NewSource,
+    OwnDocument,
+    OwnPage,
+    PublishedSource,
+)
 from penstock.catalog.values import Gate, NewGeneration, Outcome, Place, Removal, StoreResult
 from penstock.clock import format_time
-
-
-class SourceRow(NamedTuple):
-    key: int
-    source_id: str
-    published_id: int | None
-    building_id: int | None
-    read_at: str | None
 
 
 def store(rows: Statements, new: Sequence[NewGeneration], now: datetime) -> list[StoreResult]:
@@ -136,8 +135,8 @@ class GenerationStore:
 
     def _look_up(self, place: Place, paths: list[str]) -> None:
         where = (place.tenant_id, place.collection, place.branch)
-        for path, *row in self._rows.all("sources_at", *where, listed(paths)):
-            self._found[place, path] = SourceRow(*row)
+        for source in SOURCE_ROW.decode_all(self._rows.all("sources_at", *where, listed(paths))):
+            self._found[place, source.path] = source
 
     def _flush(self) -> None:
         self._flush_parts()
@@ -276,7 +275,7 @@ class GenerationStore:
                 page, wanted, [kind[0] for kind in kinds], [kind[1] for kind in kinds]
             )
             standings.append(standing)
-            own = (page_id, owner.document_id, page.number, page.file_path, len(kinds))
+            own = OwnPage(page_id, owner.document_id, page.number, page.file_path, len(kinds))
             shared = self._alike.page(new, standing, page_turn)
             (self._whole_pages if shared.whole else self._pages).append(own + shared.values)
             if page.text is not None:
@@ -309,62 +308,61 @@ class GenerationStore:
         self._rows.send("set_building", owner.document_id, self._at, owner.source_key)
         return outcome
 
-    def _own(self, new: NewGeneration, owner: ChunkOwner) -> tuple[Any, ...]:
-        """The columns of a document's row that it shares with no other."""
-        return (
-            owner.document_id,
-            owner.source_key,
-            new.path.rpartition("/")[2] or new.path,
-            new.content_hash,
-            new.job_id,
-            format_time(new.asked_at),
-            format_time(new.read_at),
+    def _own(self, new: NewGeneration, owner: ChunkOwner) -> OwnDocument:
+        return OwnDocument(
+            document_id=owner.document_id,
+            source_key=owner.source_key,
+            filename=new.path.rpartition("/")[2] or new.path,
+            content_hash=new.content_hash,
+            job_id=new.job_id,
+            asked_at=format_time(new.asked_at),
+            read_at=format_time(new.read_at),
         )
 
     def _flush_bare(self, new: NewGeneration, owner: ChunkOwner) -> None:
-        place = new.place
-        self._rows.send(
-            "add_bare_source",
-            owner.source_key,
-            owner.source_id,
-            place.tenant_id,
-            place.collection,
-            place.branch,
-            new.path,
-            self._at,
+        self._rows.send("add_bare_source", *NEW_SOURCE.encode(self._new_source(new, owner)))
+
+    def _new_source(self, new: NewGeneration, owner: ChunkOwner) -> NewSource:
+        return NewSource(
+            key=owner.source_key,
+            source_id=owner.source_id,
+            place=new.place,
+            path=new.path,
+            created_at=self._at,
         )
 
     def _publish(
         self, new: NewGeneration, owner: ChunkOwner, source: SourceRow | None, standing: InitialDocument
     ) -> None:
         place = new.place
-        seen = (
-            owner.document_id,
-            owner.space_id,
-            int(standing.failed > 0),
-            new.size,
-            new.mtime_ns,
-            standing.pages,
-            standing.chunks,
-            new.content_hash,
-            *msgspec.structs.astuple(new.fingerprints),
-            format_time(new.asked_at),
-            format_time(new.read_at),
-            self._at,
-            self._change,
-            self._at,
-            new.file_type,
-            new.title,
-            building.encode_tags(new.tags),
-            new.metadata,
+        published = PublishedSource(
+            published_id=owner.document_id,
+            space_id=owner.space_id,
+            partial=standing.failed > 0,
+            size=new.size,
+            mtime_ns=new.mtime_ns,
+            page_count=standing.pages,
+            chunk_count=standing.chunks,
+            content_hash=new.content_hash,
+            fingerprints=new.fingerprints,
+            asked_at=format_time(new.asked_at),
+            read_at=format_time(new.read_at),
+            published_at=self._at,
+            change_seq=self._change,
+            updated_at=self._at,
+            file_type=new.file_type,
+            title=new.title,
+            tags=building.encode_tags(new.tags),
+            metadata=new.metadata,
         )
+        columns = PUBLISHED_SOURCE.encode(published)
         self._change += 1
         where = (place.tenant_id, place.collection, place.branch, new.path)
         self._paths.append(where)
         if source is None:
-            self._sources.append((owner.source_key, owner.source_id, *where, self._at, *seen))
+            self._sources.append(NEW_SOURCE.encode(self._new_source(new, owner)) + columns)
             return
-        self._published.append((*seen, owner.source_key))
+        self._published.append((*columns, owner.source_key))
         if source.published_id is not None:
             chunks, job_id = standing.chunks, new.job_id
             building.replace(

@@ -3,86 +3,27 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
 from penstock.catalog.rules import publication
-from penstock.catalog.rules.initial_state import WantedPhases
 from penstock.catalog.rules.path_scope import covered
-from penstock.catalog.rules.publication import GenerationFacts, Verdict, superseded, verdict
+from penstock.catalog.rules.publication import Verdict, superseded, verdict
 from penstock.catalog.rules.rollup import WORDS, PartCounts
 from penstock.catalog.sql.history import remember
+from penstock.catalog.sql.read_records import BUILDING_ROW, DOCUMENT_ROW, DocumentRow
 from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.sql.tombstones import removals
-from penstock.catalog.values import SETTLED, Adoption, NewGeneration, Place
+from penstock.catalog.sql.written_records import (
+    PUBLISHED_SOURCE,
+    SAVED_DOCUMENT,
+    PublishedSource,
+    SavedDocument,
+    SavedPhase,
+)
+from penstock.catalog.values import Adoption, NewGeneration, Phase
 from penstock.clock import format_time
 from penstock.vocabulary import how_many
-
-
-class DocumentRow(msgspec.Struct, kw_only=True):
-    """One generation inside a transaction; what changes is written back by ``save``."""
-
-    id: int
-    source_key: int
-    source_id: str
-    place: Place
-    path: str
-    published_id: int | None
-    published_read_at: str | None
-    state: str
-    ocr: PartCounts
-    vector: PartCounts
-    graphrag: PartCounts
-    statuses: tuple[str, str, str]
-    page_count: int
-    chunk_count: int
-    vector_chunks: int
-    graphrag_chunks: int
-    failed_count: int
-    outage_count: int
-    space_id: int | None
-    graph: bool
-    gate: str
-    priority: int
-    max_retries: int
-    turn: int
-    given: int
-    content_hash: str
-    fingerprints: tuple[str, str, str]
-    job_id: str | None
-    asked_at: str
-    read_at: str
-    note: str | None
-    source_json: str | None
-    unwritten: int
-    errors: dict[str, str] = {}
-    worker_id: str | None = None
-    embedded: bool = False
-    """Vectors of it were written in this transaction."""
-    finishes: bool = False
-    """The last part of it is written in this transaction."""
-
-    @property
-    def wanted(self) -> WantedPhases:
-        return WantedPhases(self.space_id is not None, self.graph)
-
-    @property
-    def just_settled(self) -> bool:
-        """Ocr and vector have ended in this transaction, not before it."""
-        return {self.ocr.status, self.vector.status} <= SETTLED and not set(self.statuses[:2]) <= SETTLED
-
-    @property
-    def facts(self) -> GenerationFacts:
-        return GenerationFacts(
-            ocr=self.ocr.status,
-            vector=self.vector.status,
-            pages=self.page_count,
-            pages_read=self.ocr.completed,
-            chunks_embedded=self.vector_chunks,
-            outages=self.outage_count,
-            unwritten=self.unwritten,
-        )
 
 
 class SourceDescription(msgspec.Struct):
@@ -113,50 +54,13 @@ def load(rows: Statements, ids: list[int], *, alone: bool = False) -> dict[int, 
     if not alone:
         rows.hold("sources_of", listed(ids))
     rows.hold("documents", listed(ids))
-    return {row[0]: _decoded(row) for row in rows.all("document_rows", listed(ids))}
+    found = DOCUMENT_ROW.decode_all(rows.all("document_rows", listed(ids)))
+    return {document.id: document for document in found}
 
 
 def _hold(rows: Statements, document_id: int) -> None:
     rows.hold("sources_of", listed([document_id]))
     rows.hold("documents", listed([document_id]))
-
-
-def _decoded(row: tuple[Any, ...]) -> DocumentRow:
-    return DocumentRow(
-        id=row[0],
-        source_key=row[1],
-        source_id=row[2],
-        place=Place(row[3], row[4], row[5]),
-        path=row[6],
-        published_id=row[7],
-        published_read_at=row[8],
-        state=row[9],
-        statuses=row[10:13],
-        ocr=PartCounts(*row[13:17]),
-        vector=PartCounts(*row[17:21]),
-        graphrag=PartCounts(*row[21:25]),
-        page_count=row[25],
-        chunk_count=row[26],
-        vector_chunks=row[27],
-        graphrag_chunks=row[28],
-        failed_count=row[29],
-        outage_count=row[30],
-        space_id=row[31],
-        graph=row[32] == 1,
-        gate=row[33],
-        priority=row[34],
-        max_retries=row[35],
-        turn=row[36],
-        given=row[37],
-        content_hash=row[38],
-        fingerprints=row[39:42],
-        job_id=row[42],
-        asked_at=row[43],
-        read_at=row[44],
-        note=row[45],
-        source_json=row[46],
-        unwritten=row[47],
-    )
 
 
 def save(
@@ -165,33 +69,35 @@ def save(
     rows.many(
         "save_document",
         [
-            (
-                document.state,
-                WORDS[document.ocr.kind],
-                WORDS[document.vector.kind],
-                WORDS[document.graphrag.kind],
-                *document.ocr,
-                *document.vector,
-                *document.graphrag,
-                document.chunk_count,
-                document.vector_chunks,
-                document.graphrag_chunks,
-                document.failed_count,
-                document.outage_count,
-                document.turn,
-                document.given,
-                document.note,
-                document.source_json,
-                at if document.id in published else None,
-                at,
-                document.errors.get("ocr"),
-                document.errors.get("vector"),
-                document.errors.get("graphrag"),
-                document.worker_id,
-                document.id,
-            )
+            SAVED_DOCUMENT.encode(_saved(document, at, at if document.id in published else None))
             for document in documents
         ],
+    )
+
+
+def _saved(document: DocumentRow, at: str, published_at: str | None) -> SavedDocument:
+    def saved(phase: Phase) -> SavedPhase:
+        counts: PartCounts = getattr(document, phase)
+        return SavedPhase(WORDS[counts.kind], *counts, document.errors.get(phase))
+
+    return SavedDocument(
+        state=document.state,
+        ocr=saved(Phase.OCR),
+        vector=saved(Phase.VECTOR),
+        graphrag=saved(Phase.GRAPHRAG),
+        chunk_count=document.chunk_count,
+        vector_chunks=document.vector_chunks,
+        graphrag_chunks=document.graphrag_chunks,
+        failed_count=document.failed_count,
+        outage_count=document.outage_count,
+        turn=document.turn,
+        given=document.given,
+        note=document.note,
+        source_json=document.source_json,
+        published_at=published_at,
+        at=at,
+        worker_id=document.worker_id,
+        document_id=document.id,
     )
 
 
@@ -239,12 +145,13 @@ def adopt_equal(rows: Statements, document_id: int, new: NewGeneration, at: str)
     found = rows.one("building_of", document_id)
     if found is None:
         return False
-    _, content_hash, *fingerprints, space_id, graph = found
-    space = None if space_id is None else rows.value("space_name", space_id)
-    same = (
-        content_hash == new.content_hash
-        and tuple(fingerprints) == msgspec.structs.astuple(new.fingerprints)
-        and (space, graph == 1) == (new.space, new.graph)
+    begun = BUILDING_ROW.decode(found)
+    space = None if begun.space_id is None else rows.value("space_name", begun.space_id)
+    same = (begun.content_hash, begun.fingerprints, space, begun.graph) == (
+        new.content_hash,
+        new.fingerprints,
+        new.space,
+        new.graph,
     )
     if not same or _whole(new):
         return False
@@ -331,28 +238,27 @@ def _obstacle(rows: Statements, document: DocumentRow) -> str | None:
 
 def _publish(rows: Statements, document: DocumentRow, at: str) -> None:
     about = msgspec.json.decode(document.source_json or "", type=SourceDescription)
-    rows.send(
-        "publish",
-        document.id,
-        document.space_id,
-        int(document.failed_count > 0),
-        about.size,
-        about.mtime_ns,
-        document.page_count,
-        document.chunk_count,
-        document.content_hash,
-        *document.fingerprints,
-        document.asked_at,
-        document.read_at,
-        at,
-        rows.numbers("change", 1)[0],
-        at,
-        about.file_type,
-        about.title,
-        about.tags,
-        about.metadata,
-        document.source_key,
+    published = PublishedSource(
+        published_id=document.id,
+        space_id=document.space_id,
+        partial=document.failed_count > 0,
+        size=about.size,
+        mtime_ns=about.mtime_ns,
+        page_count=document.page_count,
+        chunk_count=document.chunk_count,
+        content_hash=document.content_hash,
+        fingerprints=document.fingerprints,
+        asked_at=document.asked_at,
+        read_at=document.read_at,
+        published_at=at,
+        change_seq=rows.numbers("change", 1)[0],
+        updated_at=at,
+        file_type=about.file_type,
+        title=about.title,
+        tags=about.tags,
+        metadata=about.metadata,
     )
+    rows.send("publish", *PUBLISHED_SOURCE.encode(published), document.source_key)
     place = document.place
     rows.send("unnote", place.tenant_id, place.collection, place.branch, document.path)
     if document.published_id is not None:

@@ -28,10 +28,11 @@ from penstock.catalog.sql.chunks import (
     prepare,
 )
 from penstock.catalog.sql.generation_store import begin, to_embed
-from penstock.catalog.sql.generations import DocumentRow
+from penstock.catalog.sql.read_records import DocumentRow
 from penstock.catalog.sql.rollup import Rollup
 from penstock.catalog.sql.row_templates import RowTemplates
 from penstock.catalog.sql.statements import Statements
+from penstock.catalog.sql.written_records import OwnPage
 from penstock.catalog.values import (
     NO_EMBEDDER,
     NO_EXTRACTOR,
@@ -184,7 +185,7 @@ class _Part:
         document = self._document
         by_vector, by_graph = [kind[0] for kind in kinds], [kind[1] for kind in kinds]
         standing = initial_state.page(page, document.wanted, by_vector, by_graph)
-        own = (page_id, document.id, page.number, page.file_path, len(kinds))
+        own = OwnPage(page_id, document.id, page.number, page.file_path, len(kinds))
         shared = self._alike.page(self._new, standing, turn)
         (self._whole_pages if shared.whole else self._pages).append(own + shared.values)
         if page.text is not None:

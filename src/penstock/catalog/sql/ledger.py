@@ -6,32 +6,29 @@ from collections.abc import Mapping, Sequence
 
 from penstock.catalog.sql.chunks import Spaces
 from penstock.catalog.sql.statements import Statements, listed, readable
+from penstock.catalog.sql.written_records import LEDGER_ROW, LedgerRow
 from penstock.catalog.values import LedgerEntry, Phase, Place, Touch
 from penstock.clock import format_time
 from penstock.errors import FingerprintMismatch
 
 
 def note(rows: Statements, entries: Sequence[LedgerEntry], at: str) -> None:
-    rows.many(
-        "note",
-        [
-            (
-                entry.place.tenant_id,
-                entry.place.collection,
-                entry.place.branch,
-                entry.path,
-                entry.kind,
-                entry.rule,
-                readable(entry.cause),
-                entry.remedy,
-                entry.job_id,
-                at if entry.at is None else format_time(entry.at),
-                entry.size,
-                entry.mtime_ns,
-                entry.made_with,
-            )
-            for entry in entries
-        ],
+    rows.many("note", [LEDGER_ROW.encode(_ledger_row(entry, at)) for entry in entries])
+
+
+def _ledger_row(entry: LedgerEntry, at: str) -> LedgerRow:
+    return LedgerRow(
+        place=entry.place,
+        path=entry.path,
+        kind=entry.kind,
+        rule=entry.rule,
+        cause=readable(entry.cause),
+        remedy=entry.remedy,
+        job_id=entry.job_id,
+        at=at if entry.at is None else format_time(entry.at),
+        size=entry.size,
+        mtime_ns=entry.mtime_ns,
+        made_with=entry.made_with,
     )
 
 

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from penstock.catalog.sql.read_records import LEFTOVER_CHUNK, OUTBOX_ENTRY, LeftoverChunk
 from penstock.catalog.sql.removals import forget_source
 from penstock.catalog.sql.statements import Statements, listed
-from penstock.catalog.values import OutboxEntry, OutboxEntryKind, Place
+from penstock.catalog.values import OutboxEntry, OutboxEntryKind
 
 
 def outbox(rows: Statements, kind: OutboxEntryKind | None, after: int, limit: int) -> list[OutboxEntry]:
-    return [
-        OutboxEntry(
-            entry_id=row[0],
-            kind=OutboxEntryKind(row[1]),
-            document_id=row[2],
-            source_id=row[3],
-            place=Place(row[4], row[5], row[6]),
-            job_id=row[7],
-            space=row[8],
-        )
-        for row in rows.all("outbox", after, kind or "", limit)
-    ]
+    return OUTBOX_ENTRY.decode_all(rows.all("outbox", after, kind or "", limit))
 
 
 def clear(rows: Statements, entry_ids: Sequence[int], limit: int, at: str) -> bool:
@@ -55,17 +44,18 @@ def _clear_parts(
 ) -> int:
     """Rows removed; fewer than the limit when the generation is gone."""
     siblings = rows.all("siblings", source_key, document_id)
-    parts = rows.all("parts", document_id, listed(number for number, _ in siblings), limit)
-    orphans = [part for part in parts if not part[5]]
+    others = listed(number for number, _ in siblings)
+    parts = LEFTOVER_CHUNK.decode_all(rows.all("parts", document_id, others, limit))
+    orphans = [part for part in parts if not part.shared]
     if space_id is not None:
         _remember(rows, source_key, space_id, orphans, at)
         if all(space != space_id for _, space in siblings):
-            rows.many("delete_vector", [(part[1], space_id) for part in parts if part[5]])
-    contents = [(part[1],) for part in orphans]
+            rows.many("delete_vector", [(part.content_id, space_id) for part in parts if part.shared])
+    contents = [(part.content_id,) for part in orphans]
     rows.many("delete_vectors", contents)
     rows.many("delete_keyword", rows.all("text_of", listed(number for (number,) in contents)))
     rows.many("delete_content", contents)
-    rows.many("delete_chunk", [(part[0],) for part in parts])
+    rows.many("delete_chunk", [(part.chunk_key,) for part in parts])
     removed = len(parts)
     if removed < limit:
         removed += rows.run("delete_pages", document_id, limit - removed)
@@ -75,11 +65,11 @@ def _clear_parts(
 
 
 def _remember(
-    rows: Statements, source_key: int, space_id: int, orphans: list[tuple[Any, ...]], at: str
+    rows: Statements, source_key: int, space_id: int, orphans: list[LeftoverChunk], at: str
 ) -> None:
     """A vector outlives its chunk: an edit taken back, or a file that moved, embeds nothing."""
     tenant_id = rows.value("tenant_of", source_key)
-    hashes = {content_id: text_hash for _, content_id, _, text_hash, *_ in orphans}
+    hashes = {part.content_id: part.text_hash for part in orphans}
     found = rows.all("vectors_of", space_id, listed(hashes))
     kept = {hashes[content_id]: vector for content_id, vector in found}
     rows.many("remember", [(tenant_id, space_id, text, at, vector) for text, vector in kept.items()])

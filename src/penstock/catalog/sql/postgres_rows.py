@@ -16,7 +16,8 @@ import psycopg
 from psycopg import pq
 from psycopg.adapt import Buffer, Dumper, Loader
 
-from penstock.catalog.sql.statements import Row, load
+from penstock.catalog.sql.row_types import Row
+from penstock.catalog.sql.statements import load
 from penstock.catalog.sql.tsquery import searchable
 from penstock.clock import format_time
 from penstock.database.postgres_connections import Connection, PostgresConnections
@@ -127,8 +128,8 @@ class PostgresStatements:
         return self._named(name, values).fetchall()
 
     def value(self, name: str, *values: object) -> Any:
-        row = self.one(name, *values)
-        return row[0] if row else None
+        found = self.one(name, *values)
+        return next(iter(found)) if found else None
 
     def joined(self, columns: str, where: str, *values: object) -> list[Row]:
         return self._ask(f"{SQL[columns]}\n{SQL[where]}", values).fetchall()
@@ -187,6 +188,11 @@ def _column(values: Sequence[Any]) -> str:
     return numbers(values) if isinstance(known, int) else texts(values)
 
 
+def _searchable(row: Sequence[Any]) -> Sequence[Any]:
+    content_id, text = row
+    return content_id, searchable(text)
+
+
 _PREPARED: dict[str, Callable[[Sequence[Any]], Sequence[Any]]] = {
-    "add_keyword": lambda row: (row[0], searchable(row[1])),
+    "add_keyword": _searchable,
 }

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import Any
 
 from penstock.catalog.rules.path_scope import below, covered, moved, span
 from penstock.catalog.rules.publication import REMOVED_WHILE_INDEXING
 from penstock.catalog.sql import generations, tombstones, walks
 from penstock.catalog.sql.history import remember
+from penstock.catalog.sql.read_records import SOURCE_ROW, SourceRow
 from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.values import Move, Place, Removal, RemovalResult, Rename, RenameResult
 from penstock.clock import format_time
@@ -35,7 +35,8 @@ def remove(rows: Statements, removal: Removal, limit: int, at: str) -> RemovalRe
     found = rows.all(
         _statement(removal), *scope, path, first, last, asked_at, limit + 1, removal.source_id or ""
     )
-    rows.hold("documents", listed(row[2] for row in found[:limit] if row[2] is not None))
+    begun = [building_id for _, _, building_id, _ in found[:limit] if building_id is not None]
+    rows.hold("documents", listed(begun))
     for key, published_id, building_id, published_asked_at in found[:limit]:
         if building_id is not None and rows.value("asked_at_of", building_id) <= asked_at:
             generations.drop(rows, building_id, REMOVED_WHILE_INDEXING, at, inform=True)
@@ -86,7 +87,7 @@ def rename(rows: Statements, change: Rename, limit: int, at: str) -> RenameResul
         asked_at,
     )
     replaced = 0
-    paths = [row[1] for row in found[:limit]]
+    paths = [path for _, path, _, _ in found[:limit]]
     targets = [moved(change.old, change.new, path) for path in paths]
     for name in ("paths", "documents_at"):
         rows.hold(name, place.tenant_id, place.collection, place.branch, listed(paths + targets))
@@ -130,7 +131,7 @@ def move(rows: Statements, place: Place, moves: Sequence[Move], asked_at: dateti
     where = (place.tenant_id, place.collection, place.branch)
     rows.hold("tenant", place.tenant_id)
     paths = listed([path for move in moves for path in (move.old, move.new)])
-    there = {path: row for path, *row in rows.all("sources_at", *where, paths)}
+    there = {source.path: source for source in SOURCE_ROW.decode_all(rows.all("sources_at", *where, paths))}
     rows.hold("documents_at", *where, paths)
     tombs = tombstones.removals(rows, place, [(one.new, one.source_id) for one in moves], asked_at)
     answers = []
@@ -138,15 +139,16 @@ def move(rows: Statements, place: Place, moves: Sequence[Move], asked_at: dateti
         found = there.get(one.old)
         movable = (
             found is not None
-            and (found[1], found[2]) == (one.source_id, one.published_id)
+            and (found.source_id, found.published_id) == (one.source_id, one.published_id)
             and _is_free(there.get(one.new))
             and not covered(tombs, place, one.new, one.source_id, asked_at)
         )
         if found is not None and movable:
             tombstones.add(rows, _left(place, one.old, asked_at, below=False), at)
             if one.new in there:
-                _make_room(rows, place, one.new, found[0], at)
-            _move(rows, place, found[0], one.new, (found[2], found[3]), format_time(asked_at), at)
+                _make_room(rows, place, one.new, found.key, at)
+            generations_of_it = (found.published_id, found.building_id)
+            _move(rows, place, found.key, one.new, generations_of_it, format_time(asked_at), at)
             there[one.new] = there.pop(one.old)
         answers.append(movable)
     moved_ones = (one for one, done in zip(moves, answers, strict=True) if done)
@@ -154,24 +156,26 @@ def move(rows: Statements, place: Place, moves: Sequence[Move], asked_at: dateti
     return answers
 
 
-def _is_free(found: list[Any] | None) -> bool:
+def _is_free(found: SourceRow | None) -> bool:
     """Nothing stands at the path, or only what is about to be swept."""
-    return found is None or found[2:4] == [None, None]
+    return found is None or (found.published_id is None and found.building_id is None)
 
 
 def _make_room(rows: Statements, place: Place, target: str, key: int, at: str) -> int:
     """What stood at the new path is removed; its row keeps out of the way until it is swept."""
     found = rows.one("source_at", place.tenant_id, place.collection, place.branch, target)
-    if found is None or found[0] == key:
+    if found is None:
         return 0
-    other, _, published_id, building_id, _ = found
-    if building_id is not None:
-        generations.drop(rows, building_id, "another source has its path now", at, inform=True)
-    hide(rows, other, published_id, at)
-    rows.send("set_path", f"{PARKED}{other}", other)
-    if published_id is None and building_id is None:
-        forget_source(rows, other, at)
-    return 1 if published_id is not None else 0
+    other = SOURCE_ROW.decode(found)
+    if other.key == key:
+        return 0
+    if other.building_id is not None:
+        generations.drop(rows, other.building_id, "another source has its path now", at, inform=True)
+    hide(rows, other.key, other.published_id, at)
+    rows.send("set_path", f"{PARKED}{other.key}", other.key)
+    if _is_free(other):
+        forget_source(rows, other.key, at)
+    return 1 if other.published_id is not None else 0
 
 
 def forget_source(rows: Statements, key: int, at: str) -> bool:

@@ -6,7 +6,8 @@ from penstock.catalog.rules.rollup import COMPLETED, WAITING
 from penstock.catalog.sql import generations, recount
 from penstock.catalog.sql.removals import forget_source
 from penstock.catalog.sql.rollup import Rollup
-from penstock.catalog.sql.statements import Row, Statements, listed
+from penstock.catalog.sql.row_types import Row
+from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.values import Phase
 
 

@@ -53,6 +53,6 @@ def _chunks(rows: Statements, bubbling: Rollup, document_id: int, phase: Phase, 
         if phase is Phase.VECTOR and graphrag == "skipped" and reason == GATE_VECTOR:
             behind.append((at, chunk_id))
             bubbling.chunk_moved(Phase.GRAPHRAG, page_id, SKIPPED, WAITING)
-    rows.many(f"restart_chunk_{phase}", [(at, row[0]) for row in found])
+    rows.many(f"restart_chunk_{phase}", [(at, number) for number, *_ in found])
     rows.many("unskip_graphrag", behind)
     return len(found)

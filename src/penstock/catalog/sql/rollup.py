@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from penstock.catalog.rules.initial_state import GATE_VECTOR
-from penstock.catalog.rules.rollup import SKIPPED, WORDS, PartChanges, PartCounts, kind
+from penstock.catalog.rules.rollup import SKIPPED, WORDS, PartChanges, kind
 from penstock.catalog.sql import generations
-from penstock.catalog.sql.generations import DocumentRow
+from penstock.catalog.sql.read_records import PAGE_COUNTS, DocumentRow
 from penstock.catalog.sql.statements import Statements, listed
+from penstock.catalog.sql.written_records import SavedPage
 from penstock.catalog.values import SETTLED, Phase
-
-_AT = {Phase.VECTOR: (2, 4), Phase.GRAPHRAG: (3, 8)}
-"""Where a page's row has the status and the counts of a phase."""
 
 
 class Rollup:
@@ -67,18 +64,17 @@ class Rollup:
         changes = dict(tally.items())
         if not changes:
             return
-        status_at, counts_at = _AT[phase]
-        saved: list[tuple[Any, ...]] = []
+        saved: list[SavedPage] = []
         self._rows.hold("pages", listed(changes))
-        for row in self._rows.all("page_rows", listed(changes)):
-            page_id, document_id = row[:2]
-            counts = PartCounts(*row[counts_at : counts_at + 4]).changed(changes[page_id])
-            error = self._errors.get((phase, page_id)) if counts.failed else None
+        for page in PAGE_COUNTS.decode_all(self._rows.all(f"page_rows_{phase}", listed(changes))):
+            document_id = page.document_id
+            counts = page.counts.changed(changes[page.page_id])
+            error = self._errors.get((phase, page.page_id)) if counts.failed else None
             after = counts.kind
             if phase is Phase.GRAPHRAG and after == SKIPPED:
                 error = GATE_VECTOR
-            saved.append((WORDS[after], *counts, error, self._at, page_id))
-            self.page_moved(phase, document_id, kind(row[status_at]), after)
+            saved.append(SavedPage(WORDS[after], *counts, error=error, at=self._at, page_id=page.page_id))
+            self.page_moved(phase, document_id, kind(page.status), after)
             if error is not None and counts.failed:
                 self.documents[document_id].errors = {
                     **self.documents[document_id].errors,
@@ -90,11 +86,11 @@ class Rollup:
         """With ``gate=document`` the next phase begins when the whole document is through with this one."""
         if document.gate != "document" or document.unwritten:
             return
-        ocr, vector, _ = document.statuses
-        if (ocr not in SETTLED or document.finishes) and document.ocr.status in SETTLED:
+        before = document.status
+        if (before.ocr not in SETTLED or document.finishes) and document.ocr.status in SETTLED:
             held = "outbox" if self._rows.value("any_leftover", document.source_key) else None
             self._rows.send("release_gate_vector", held, document.id)
             self._rows.tell()
-        if (vector not in SETTLED or document.finishes) and document.vector.status in SETTLED:
+        if (before.vector not in SETTLED or document.finishes) and document.vector.status in SETTLED:
             self._rows.send("release_gate_graphrag", None, document.id)
             self._rows.tell()

@@ -8,7 +8,8 @@ from typing import Any
 
 from penstock.catalog import path_glob
 from penstock.catalog.rules.query_terms import phrases
-from penstock.catalog.sql import row_decoders
+from penstock.catalog.sql.read_records import CHUNK_VIEW
+from penstock.catalog.sql.row_types import column
 from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.views import (
     ChunkView,
@@ -46,8 +47,8 @@ class SearchReads:
         )
 
     def _space(self, name: str) -> int | None:
-        found = self._rows.one("space", name)
-        return found[0] if found else None
+        number: int | None = self._rows.value("space", name)
+        return number
 
     def keyword(
         self,
@@ -64,13 +65,13 @@ class SearchReads:
         looked_at = 2 * limit + 20
         while True:
             ranked = self._rows.all("ranked", words, looked_at)
-            ids = listed(row[0] for row in ranked)
-            seen = {row[0] for row in self._rows.all("visible", *self._filters(filters), ids)}
-            hits = [row for row in ranked if row[0] in seen][:limit]
+            ids = listed(column(ranked))
+            seen = set(column(self._rows.all("visible", *self._filters(filters), ids)))
+            hits = [(number, rank) for number, rank in ranked if number in seen][:limit]
             if len(hits) == limit or len(ranked) < looked_at:
                 break
             looked_at *= OVERFETCH
-        texts = self._snippets(words, marks, [row[0] for row in hits[:snippets]])
+        texts = self._snippets(words, marks, column(hits[:snippets]))
         return [KeywordHit(number, -rank, texts.get(number, "")) for number, rank in hits]
 
     def _snippets(self, words: str, marks: tuple[str, str], ids: list[int]) -> dict[int, str]:
@@ -79,7 +80,7 @@ class SearchReads:
     def matching(self, filters: Filters) -> list[int] | None:
         if self._filters(filters)[1:] == (None,) * 5:
             return None
-        return [row[0] for row in self._rows.all("matching", *self._filters(filters))]
+        return column(self._rows.all("matching", *self._filters(filters)))
 
     def spaces(self, tenant_id: str | None) -> list[Space]:
         found = self._rows.all("all_spaces") if tenant_id is None else self._rows.all("spaces", tenant_id)
@@ -90,7 +91,7 @@ class SearchReads:
         if since is None or since < self._rows.value("sequence", "forgotten"):
             return VectorChanges(sequence, True)
         changed = self._rows.all("changed_sources", tenant_id, since)
-        gone = tuple(row[0] for row in self._rows.all("gone_sources", tenant_id, since))
+        gone = tuple(column(self._rows.all("gone_sources", tenant_id, since)))
         return VectorChanges(
             sequence,
             False,
@@ -118,8 +119,9 @@ class SearchReads:
             )
 
     def hydrate(self, content_ids: Sequence[int]) -> list[ChunkView | None]:
-        found = {row[0]: row_decoders.chunk(row) for row in self._rows.all("hydrate", listed(content_ids))}
-        return [found.get(number) for number in content_ids]
+        found = CHUNK_VIEW.decode_all(self._rows.all("hydrate", listed(content_ids)))
+        by_id = {chunk.content_id: chunk for chunk in found}
+        return [by_id.get(number) for number in content_ids]
 
     def locate(self, source_id: str, chunk_ids: Sequence[str]) -> dict[str, int]:
         return dict(self._rows.all("locate", source_id, listed(chunk_ids)))

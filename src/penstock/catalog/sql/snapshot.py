@@ -5,17 +5,35 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+import msgspec
+
 from penstock.catalog.protocol import BATCH
 from penstock.catalog.rules.identity import text_key
 from penstock.catalog.rules.path_scope import span
-from penstock.catalog.sql import outbox, recount, row_decoders, walks
+from penstock.catalog.sql import outbox, recount, walks
+from penstock.catalog.sql.read_records import (
+    CHUNK_STATE,
+    CONTENT_ROW,
+    DOCUMENT,
+    EVENT,
+    KNOWN_SOURCE,
+    LEDGER_ENTRY,
+    MISSING_PART,
+    PAGE_STATE,
+    PROGRESS,
+    SOURCE,
+    TENANT_COUNT,
+    ContentRow,
+)
 from penstock.catalog.sql.removals import PARKED
+from penstock.catalog.sql.row_types import column
 from penstock.catalog.sql.search import SearchReads
 from penstock.catalog.sql.statements import listed
 from penstock.catalog.values import (
     FailedFile,
     HeldTask,
     LedgerEntry,
+    NewChunk,
     NewPage,
     OutboxEntry,
     OutboxEntryKind,
@@ -57,7 +75,7 @@ class SqlSnapshot(SearchReads):
     def audit(self) -> list[str]:
         names = [name for name in self._rows.statements if name.startswith("audit_")]
         with self._rows.whole_tables():
-            found = [row[0] for name in names for row in self._rows.all(name)]
+            found = [text for name in names for text in column(self._rows.all(name))]
             return found + recount.complaints(self._rows)
 
     def expected(self, place: Place, path: str) -> str | None:
@@ -71,14 +89,12 @@ class SqlSnapshot(SearchReads):
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
     ) -> list[KnownSource]:
         found = self._in_folder("known", place, folder, after, limit)
-        return [row_decoders.known(row) for row in found]
+        return KNOWN_SOURCE.decode_all(found)
 
     def ledger(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
     ) -> list[LedgerEntry]:
-        return [
-            row_decoders.ledger(place, row) for row in self._in_folder("ledger", place, folder, after, limit)
-        ]
+        return LEDGER_ENTRY.decode_all(self._in_folder("ledger", place, folder, after, limit))
 
     def remembered(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
@@ -104,7 +120,7 @@ class SqlSnapshot(SearchReads):
         found = self._rows.all("twins", *where, listed(files), 10 * BATCH)
         if limit:
             found += self._rows.all("twins_of_size", *where, listed(sizes), limit)
-        known = {row[0]: row_decoders.known(row) for row in found}
+        known = {source.source_id: source for source in KNOWN_SOURCE.decode_all(found)}
         return list(known.values())
 
     def find(self, place: Place, path: str) -> Source | None:
@@ -123,7 +139,7 @@ class SqlSnapshot(SearchReads):
         return self._sources("sources_where", *self._filters(filters), after, limit)
 
     def _sources(self, where: str, *values: object) -> list[Source]:
-        return [row_decoders.source(row) for row in self._rows.joined("source_columns", where, *values)]
+        return SOURCE.decode_all(self._rows.joined("source_columns", where, *values))
 
     def document(self, document_id: int) -> Document | None:
         found = self._documents("document_where", document_id)
@@ -133,10 +149,10 @@ class SqlSnapshot(SearchReads):
         return self._documents("generations_where", source_id)
 
     def _documents(self, where: str, *values: object) -> list[Document]:
-        return [row_decoders.document(row) for row in self._rows.joined("document_columns", where, *values)]
+        return DOCUMENT.decode_all(self._rows.joined("document_columns", where, *values))
 
     def events(self, source_id: str) -> list[DocumentEvent]:
-        return [row_decoders.event(row) for row in self._rows.all("events", source_id)]
+        return EVENT.decode_all(self._rows.all("events", source_id))
 
     def formerly(self, place: Place, path: str) -> str | None:
         found: str | None = self._rows.value(
@@ -145,32 +161,26 @@ class SqlSnapshot(SearchReads):
         return found
 
     def pages(self, document_id: int, *, after: int = -1, limit: int = 100) -> list[PageState]:
-        return [row_decoders.page(row) for row in self._rows.all("pages", document_id, after, limit)]
+        return PAGE_STATE.decode_all(self._rows.all("pages", document_id, after, limit))
 
     def chunks(self, page_id: int) -> list[ChunkState]:
-        return [row_decoders.chunk_state(row) for row in self._rows.all("chunks", page_id)]
+        return CHUNK_STATE.decode_all(self._rows.all("chunks", page_id))
 
     def content(self, document_id: int) -> tuple[NewPage, ...]:
-        return row_decoders.content(self._rows.all("parts_of", document_id))
+        return _content(CONTENT_ROW.decode_all(self._rows.all("parts_of", document_id)))
 
     def missing(self, document_id: int, *, limit: int = 100) -> list[MissingPart]:
-        return [
-            MissingPart(phase=Phase(phase), page_number=page, chunk_index=index, error=error)
-            for phase, page, index, error in self._rows.all("missing", document_id, limit)
-        ]
+        return MISSING_PART.decode_all(self._rows.all("missing", document_id, limit))
 
     def progress(self, document_id: int) -> Progress | None:
         found = self._rows.joined("progress_columns", "progress_where", document_id)
-        return row_decoders.progress(found[0]) if found else None
+        return PROGRESS.decode(found[0]) if found else None
 
     def made(self, document_id: int) -> ChunkOrigins:
         return ChunkOrigins(*(self._rows.one("made", document_id) or (0, 0)))
 
     def ready(self, phase: Phase, *, limit: int = 100) -> list[Progress]:
-        return [
-            row_decoders.progress(row)
-            for row in self._rows.joined("progress_columns", f"ready_{phase}", limit)
-        ]
+        return PROGRESS.decode_all(self._rows.joined("progress_columns", f"ready_{phase}", limit))
 
     def statistics(self) -> dict[tuple[str, TaskStatus], int]:
         totals = self._rows.one("statistics") or (0, 0, 0, 0, 0)
@@ -193,18 +203,7 @@ class SqlSnapshot(SearchReads):
         return {key: number for key, number in counts.items() if number}
 
     def tenants(self, tenant_id: str | None = None) -> list[TenantCount]:
-        return [
-            TenantCount(
-                tenant_id=row[0],
-                collection=row[1],
-                branch=row[2],
-                sources=row[3],
-                partial=row[4],
-                pages=row[5],
-                chunks=row[6],
-            )
-            for row in self._rows.all("tenants", tenant_id)
-        ]
+        return TENANT_COUNT.decode_all(self._rows.all("tenants", tenant_id))
 
     def open_tasks(self, lane: Phase) -> int:
         count: int = self._rows.value(f"open_tasks_{lane}")
@@ -221,7 +220,7 @@ class SqlSnapshot(SearchReads):
             published=published,
             building=building,
             missing=tuple(self.missing(shown.document_id)) if shown else (),
-            ledger=row_decoders.ledger(place, note) if note else None,
+            ledger=LEDGER_ENTRY.decode(note) if note else None,
         )
 
     def _one_document(self, document_id: int | None) -> Document | None:
@@ -243,3 +242,27 @@ class SqlSnapshot(SearchReads):
             own = self._rows.all("own_vectors", source_id, space_id, keys)
             found |= {text: vector for text, vector in own if text in wanted}
         return found
+
+
+def _content(rows: list[ContentRow]) -> tuple[NewPage, ...]:
+    pages: dict[int, NewPage] = {}
+    chunks: dict[int, list[NewChunk]] = {}
+    for row in rows:
+        pages.setdefault(row.page_id, NewPage(number=row.number, text=row.page_text, file_path=row.file_path))
+        parts = chunks.setdefault(row.page_id, [])
+        if row.text_hash is not None:
+            parts.append(
+                NewChunk(
+                    text=row.text,
+                    text_hash=row.text_hash,
+                    start=row.start,
+                    end=row.end,
+                    first_line=row.first_line,
+                    last_line=row.last_line,
+                    heading_path=row.heading_path,
+                    symbols=row.symbols,
+                )
+            )
+    return tuple(
+        msgspec.structs.replace(page, chunks=tuple(chunks[page_id])) for page_id, page in pages.items()
+    )

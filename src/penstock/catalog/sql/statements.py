@@ -8,11 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib.resources import files
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import msgspec
 
-_NAME = re.compile(r"^-- name: (\w+)(?: per (phase|chunk phase))?$", re.MULTILINE)
+from penstock.catalog.sql import read_records, written_records
+from penstock.catalog.sql.row_types import Row, RowType
+
+_NAME = re.compile(r"^-- name: (\w+)(?: per (phase|chunk phase))?(?: \((.+)\))?$", re.MULTILINE)
 
 # Claiming, renewing and settling are the same for all phases; what differs stands here.
 _PHASES = {
@@ -42,36 +45,129 @@ def load(dialect: str) -> dict[str, str]:
     """Every statement of a dialect by name. Those ``per phase`` come out as name_ocr, name_vector, …; those
     ``per chunk phase`` without the first."""
     statements: dict[str, str] = {}
-    for file in sorted(files(__package__).joinpath("queries", dialect).iterdir(), key=lambda f: f.name):
+    queries = files(__package__).joinpath("queries")
+    found = [file for folder in ("both", dialect) for file in queries.joinpath(folder).iterdir()]
+    for file in sorted(found, key=lambda file: file.name):
         _, *blocks = _NAME.split(file.read_text(encoding="utf-8"))
-        for name, per_phase, text in zip(blocks[::3], blocks[1::3], blocks[2::3], strict=True):
-            made = {name: text.strip()}
+        for name, per_phase, parameters, text in zip(*(blocks[at::4] for at in range(4)), strict=True):
+            made = {name: _expanded(text.strip(), parameters, dialect)}
             if per_phase:
                 made = {
-                    f"{name}_{phase}": text.strip().format(phase=phase, **words)
+                    f"{name}_{phase}": _expanded(_of_phase(text.strip(), phase), parameters, dialect)
                     for phase, words in _PHASES.items()
                     if per_phase == "phase" or words["table"] == "task_queue_chunk"
                 }
             if made.keys() & statements.keys():
                 raise AssertionError(f"{dialect} has two statements named {name}")
             statements |= made
-    return {
-        name: _spelled_out(text.replace("{filtered}", statements["filtered"]))
-        for name, text in statements.items()
-    }
+    return {name: text.replace("{filtered}", statements["filtered"]) for name, text in statements.items()}
 
 
+def _of_phase(text: str, phase: str) -> str:
+    for word, meaning in {"phase": phase, **_PHASES[phase]}.items():
+        text = text.replace(f"{{{word}}}", meaning)
+    return text
+
+
+_RECORD = re.compile(r"\{([A-Z]\w+)((?: [^};]+)?)((?:;[^}]*)?)\}")
+_ROW_TYPES = {
+    kept.name: kept
+    for module in (read_records, written_records)
+    for kept in vars(module).values()
+    if isinstance(kept, RowType)
+}
 _ROWS = re.compile(r"\brows\(([^)]*)\)")
 _NUMBERS = re.compile(r"\bnumbers\((\$\d+)\)")
 _TEXTS = re.compile(r"\btexts\((\$\d+)\)")
+_NAMED = re.compile(r"\$([a-z]\w*)")
+_KEYS = {
+    "sqlite": {"id": "id", "document_id": "document_id", "page_key": "page_id"},
+    "postgres": {"id": "key", "document_id": "document_key", "page_key": "page_key"},
+}
+"""Documents, pages and chunks are known by a number: in PostgreSQL ``id`` is a UUID beside it."""
+_CAST = re.compile(r"(?<=\d)::\w+")
+_HINT = re.compile(r" INDEXED BY \w+|\nINDEXED BY \w+")
+_IN_LIST = re.compile(r"\bIN (numbers|texts)\((\$\d+)\)")
+_NUMBERED = re.compile(r"\$(\d+)")
 
 
-def _spelled_out(statement: str) -> str:
-    """For PostgreSQL: ``rows(name type, …)`` are rows given as an array a column, ``numbers($1)`` and
-    ``texts($1)`` what ``listed`` makes of a list."""
+def _expanded(statement: str, header: str | None, dialect: str) -> str:
+    """The statement as the store gets it.
+
+    ``{Record}`` stands for the columns of a record, ``{Record s.}`` for the same with ``s.`` before each.
+    What follows says where columns come from: ``; id = s.key`` or ``; place: s.``. ``{Record set}``: each
+    column is set to its parameter; ``{Record values}``: the parameters. ``$name``: one parameter.
+
+    For PostgreSQL ``rows()`` are the parameters given as an array a column, ``numbers($1)`` and ``texts($1)``
+    what ``listed`` makes of a list.
+    """
+    statement = _in_dialect(statement, dialect)
+    parameters = dict(_parameters(header)) if header else {}
+    many = "rows()" in statement
+
+    def mark(name: str) -> str:
+        return f"v.{name}" if many else f"${list(parameters).index(name) + 1}"
+
+    def columns(found: re.Match[str]) -> str:
+        row, form, sources = _ROW_TYPES[found[1]], found[2].strip(), _sources(found[3])
+        if form == "values":
+            return ", ".join(mark(column) for column in row.columns)
+        if form == "set":
+            # Other columns than those of the key, which ``sources`` names.
+            return ", ".join(f"{column} = {mark(column)}" for column in row.columns if column not in sources)
+        return ", ".join(_selected(row, form, sources))
+
+    statement = _RECORD.sub(columns, statement)
+    statement = _NAMED.sub(lambda found: mark(found[1]), statement) if parameters else statement
+    if dialect == "sqlite":
+        return _NUMBERED.sub(r"?\1", statement)
+    if many:
+        given = ", ".join(f"{name} {kind}" for name, kind in parameters.items())
+        statement = statement.replace("rows()", f"rows({given})")
     statement = _ROWS.sub(lambda found: _unnested(found[1]), statement)
     statement = _NUMBERS.sub(r"ARRAY(SELECT json_array_elements_text(\1::json)::bigint)", statement)
     return _TEXTS.sub(r"ARRAY(SELECT json_array_elements_text(\1::json))", statement)
+
+
+def _in_dialect(statement: str, dialect: str) -> str:
+    """Common SQL in one dialect: names of key columns, hints, casts, lists and batches."""
+    for word, name in _KEYS[dialect].items():
+        statement = statement.replace(f"{{{word}}}", name)
+    if dialect == "sqlite":
+        statement = _CAST.sub("", statement).replace("FROM rows() ", "")
+        return _IN_LIST.sub(r"IN (SELECT value FROM json_each(\2))", statement)
+    return _IN_LIST.sub(r"= ANY(\1(\2))", _HINT.sub("", statement))
+
+
+def _parameters(header: str) -> Iterator[tuple[str, str]]:
+    """Names and types of the parameters, in order: ``Record, name type, …``."""
+    for part in header.split(", "):
+        name, _, kind = part.partition(" ")
+        if kind:
+            yield name, kind
+        else:
+            row = _ROW_TYPES[name]
+            yield from ((column, row.sql_type(column)) for column in row.columns)
+
+
+def _sources(text: str) -> dict[str, str]:
+    """Where columns come from: ``id = s.key`` an expression, ``place: s.`` a text before each name."""
+    sources = {}
+    for part in filter(None, (each.strip() for each in text.split(";"))):
+        names, equal, expression = part.partition(" = ")
+        if equal:
+            sources[names] = expression
+            continue
+        names, _, before = part.partition(":")
+        sources |= {name.strip(): before.strip() + "*" for name in names.split(",")}
+    return sources
+
+
+def _selected(row: RowType[Any], before: str, sources: Mapping[str, str]) -> Iterator[str]:
+    for field, columns in row.columns_of.items():
+        for column in columns:
+            source = sources.get(column, sources.get(field, f"{before}*"))
+            yield source[:-1] + column if source.endswith("*") else source
 
 
 def _unnested(columns: str) -> str:
@@ -81,15 +177,14 @@ def _unnested(columns: str) -> str:
 
 
 def migrations(dialect: str) -> list[tuple[int, str]]:
-    """Numbered schema changes, oldest first."""
+    """Numbered schema changes, oldest first. Files of the same number are one change."""
     folder = files(__package__).joinpath("migrations", dialect)
-    found = sorted(folder.iterdir(), key=lambda file: file.name)
-    return [
-        (int(file.name[:4]), file.read_text(encoding="utf-8")) for file in found if file.name[:4].isdigit()
-    ]
-
-
-Row: TypeAlias = tuple[Any, ...]
+    changes: dict[int, str] = {}
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        if file.name[:4].isdigit():
+            number = int(file.name[:4])
+            changes[number] = changes.get(number, "") + file.read_text(encoding="utf-8")
+    return list(changes.items())
 
 
 class Statements(Protocol):
@@ -161,8 +256,8 @@ class SqliteStatements:
         return self._cursor.execute(self.statements[name], values).fetchall()
 
     def value(self, name: str, *values: Any) -> Any:
-        row = self.one(name, *values)
-        return row[0] if row else None
+        found = self.one(name, *values)
+        return next(iter(found)) if found else None
 
     def joined(self, columns: str, where: str, *values: Any) -> list[Row]:
         statement = f"{self.statements[columns]}\n{self.statements[where]}"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
 from penstock.catalog.rules.rollup import PROCESSING, WAITING
+from penstock.catalog.sql.read_records import TASK_ROW, TASK_SOURCE_ROW, TaskRow, TaskSourceRow
 from penstock.catalog.sql.rollup import Rollup
 from penstock.catalog.sql.statements import Statements, listed
-from penstock.catalog.values import Gate, Phase, Place, Task, TaskRequest, TaskSource
+from penstock.catalog.values import Phase, Task, TaskRequest, TaskSource
 from penstock.clock import format_time
 from penstock.errors import FingerprintMismatch
 
@@ -26,15 +26,18 @@ def claim(rows: Statements, request: TaskRequest, now: datetime) -> list[Task]:
         ids = _choose(rows, request, at)
         if not ids:
             return []
-        found = {row[0]: row for row in rows.all(f"candidates_{request.lane}", listed(ids))}
-        rows.hold("documents", listed({row[2] for row in found.values()}))
-        about = _sources(rows, {row[2] for row in found.values()})
-        taken = [found[number] for number in ids if number in found and about[found[number][2]] is not None]
+        tasks = TASK_ROW.decode_all(rows.all(f"candidates_{request.lane}", listed(ids)))
+        found = {task.task_id: task for task in tasks}
+        documents = {task.document_id for task in tasks}
+        rows.hold("documents", listed(documents))
+        about = _sources(rows, documents)
+        taken = [found[number] for number in ids if number in found]
+        taken = [task for task in taken if about[task.document_id] is not None]
         dropped = [(at, number, EVICTED_AT_ONCE) for number, source in about.items() if source is None]
         rows.many(f"evict_{request.lane}", dropped)
         if taken:
             _take(rows, request, taken, at)
-            return [_task(request.lane, row, about[row[2]]) for row in taken]
+            return [_task(request.lane, task, about[task.document_id]) for task in taken]
     return []
 
 
@@ -65,61 +68,59 @@ def _choose(rows: Statements, request: TaskRequest, at: str) -> list[int]:
     return chosen
 
 
-def _take(rows: Statements, request: TaskRequest, taken: list[tuple[Any, ...]], at: str) -> None:
-    bubbling = Rollup(rows, at, beginning=True)
-    bubbling.load(row[2] for row in taken)
-    rows.many(f"take_{request.lane}", [(request.worker_id, at, row[4], row[0]) for row in taken])
-    for row in taken:
+def _take(rows: Statements, request: TaskRequest, taken: list[TaskRow], at: str) -> None:
+    rollup = Rollup(rows, at, beginning=True)
+    rollup.load(task.document_id for task in taken)
+    rows.many(f"take_{request.lane}", [(request.worker_id, at, task.failed, task.task_id) for task in taken])
+    for task in taken:
         if request.lane is Phase.OCR:
-            bubbling.page_moved(Phase.OCR, row[2], WAITING, PROCESSING)
+            rollup.page_moved(Phase.OCR, task.document_id, WAITING, PROCESSING)
         else:
-            bubbling.chunk_moved(request.lane, row[1], WAITING, PROCESSING)
-        bubbling.touch(row[2]).worker_id = request.worker_id
-    bubbling.apply()
+            rollup.chunk_moved(request.lane, task.page_id, WAITING, PROCESSING)
+    for document_id in {task.document_id for task in taken}:
+        rollup.touch(document_id).worker_id = request.worker_id
+    rollup.apply()
 
 
 def _sources(rows: Statements, ids: set[int]) -> dict[int, TaskSource | None]:
-    """None for generations that were dropped."""
-    about: dict[int, TaskSource | None] = {}
-    for row in rows.all("task_sources", listed(ids)):
-        described = msgspec.json.decode(row[11])
-        about[row[0]] = (
-            None
-            if row[10] == "dropped"
-            else TaskSource(
-                document_id=row[0],
-                source_id=row[1],
-                place=Place(row[2], row[3], row[4]),
-                path=row[5],
-                content_hash=row[6],
-                space=row[7],
-                job_id=row[8],
-                graph=row[9] == 1,
-                title=described.get("title", row[12]),
-                file_type=described.get("file_type", row[13]),
-                gate=Gate(row[14]),
-            )
-        )
-    return about
+    """The source of each document; None for generations that were dropped."""
+    found = TASK_SOURCE_ROW.decode_all(rows.all("task_sources", listed(ids)))
+    return {row.document_id: None if row.state == "dropped" else _source(row) for row in found}
 
 
-def _task(lane: Phase, row: tuple[Any, ...], source: TaskSource | None) -> Task:
+def _source(row: TaskSourceRow) -> TaskSource:
+    described = msgspec.json.decode(row.source_json) if row.source_json else {}
+    return TaskSource(
+        document_id=row.document_id,
+        source_id=row.source_id,
+        place=row.place,
+        path=row.path,
+        content_hash=row.content_hash,
+        space=row.space,
+        job_id=row.job_id,
+        graph=row.graph,
+        title=described.get("title", row.title),
+        file_type=described.get("file_type", row.file_type),
+        gate=row.gate,
+    )
+
+
+def _task(lane: Phase, row: TaskRow, source: TaskSource | None) -> Task:
     assert source is not None
-    chunk_id, text_hash, text, heading_path, symbols = row[10:15] if len(row) > 10 else ("",) * 5
     return Task(
         lane=lane,
-        task_id=row[0],
-        claim_number=row[3],
-        page_id=row[1],
-        page_number=row[8],
-        retry_count=row[5] + row[4],
-        max_retries=row[6],
-        suspect=row[7] == 1,
+        task_id=row.task_id,
+        claim_number=row.claim_number,
+        page_id=row.page_id,
+        page_number=row.page_number,
+        retry_count=row.retry_count + row.failed,
+        max_retries=row.max_retries,
+        suspect=row.suspect == 1,
         source=source,
-        file_path=row[9],
-        chunk_id=chunk_id,
-        text_hash=text_hash,
-        text=text,
-        heading_path=heading_path,
-        symbols=symbols,
+        file_path=row.file_path,
+        chunk_id=row.chunk_id,
+        text_hash=row.text_hash,
+        text=row.text,
+        heading_path=row.heading_path,
+        symbols=row.symbols,
     )

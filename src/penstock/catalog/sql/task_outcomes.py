@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
-from typing import NamedTuple
+from datetime import datetime, timedelta
 
 from penstock.catalog.rules import initial_state
 from penstock.catalog.rules.initial_state import GATE_OCR, GATE_VECTOR
@@ -20,19 +19,12 @@ from penstock.catalog.sql.chunks import (
     owner_of,
     prepare,
 )
-from penstock.catalog.sql.generations import DocumentRow
+from penstock.catalog.sql.read_records import FENCED_CLAIM, DocumentRow, FencedClaim
 from penstock.catalog.sql.rollup import Rollup
 from penstock.catalog.sql.statements import Statements, listed, readable
+from penstock.catalog.sql.written_records import ENDED_TASK, READ_PAGE, EndedTask, ReadPage, SavedPhase
 from penstock.catalog.values import FailureKind, NewChunk, NewPage, Phase, TaskOutcome, TaskStatus
 from penstock.clock import format_time
-
-
-class FencedClaim(NamedTuple):
-    """A claim that still holds."""
-
-    page_id: int
-    document_id: int
-    claim_number: int
 
 
 def settle(rows: Statements, outcomes: Sequence[TaskOutcome], now: datetime) -> list[TaskStatus | None]:
@@ -74,7 +66,7 @@ class TaskSettlement:
 
     def fence(self, lane: Phase, outcomes: list[tuple[int, TaskOutcome]]) -> dict[int, FencedClaim]:
         found = self._rows.all(f"fenced_{lane}", listed(outcome.task_id for _, outcome in outcomes))
-        return {row[0]: FencedClaim(*row[1:]) for row in found}
+        return {claim.task_id: claim for claim in FENCED_CLAIM.decode_all(found)}
 
     def load(self, fenced: Iterable[dict[int, FencedClaim]]) -> None:
         self._bubbling.load(claim.document_id for claims in fenced for claim in claims.values())
@@ -94,8 +86,9 @@ class TaskSettlement:
             # The second of two equal outcomes finds the claim ended.
             del fenced[outcome.task_id]
             held.append((outcome, claim))
-            self._bubbling.touch(claim.document_id)
             answers[index] = outcome.status
+        for document_id in {claim.document_id for _, claim in held}:
+            self._bubbling.touch(document_id)
         self._end(lane, held)
         if lane is not Phase.GRAPHRAG or any(o.status is not TaskStatus.COMPLETED for o, _ in held):
             self._rows.tell()
@@ -113,18 +106,23 @@ class TaskSettlement:
         self._rows.many(
             f"end_{lane}",
             [
-                (
-                    outcome.status.value,
-                    outcome.retry_count,
-                    None if outcome.retry_after is None else format_time(self._now + outcome.retry_after),
-                    int(outcome.suspect),
-                    _error(outcome),
-                    self._at,
-                    outcome.task_id,
+                ENDED_TASK.encode(
+                    EndedTask(
+                        status=outcome.status.value,
+                        retry_count=outcome.retry_count,
+                        retry_at=None if outcome.retry_after is None else self._after(outcome.retry_after),
+                        suspect=outcome.suspect,
+                        error=_error(outcome),
+                        at=self._at,
+                        task_id=outcome.task_id,
+                    )
                 )
                 for outcome, _ in held
             ],
         )
+
+    def _after(self, delay: timedelta) -> str:
+        return format_time(self._now + delay)
 
     def _count_failure(self, document: DocumentRow, outcome: TaskOutcome) -> None:
         document.failed_count += 1
@@ -193,35 +191,28 @@ class TaskSettlement:
         self, document: DocumentRow, page_id: int, page: NewPage | None, standing: initial_state.InitialPage
     ) -> None:
         before = initial_state.unread_page(document.wanted)
-        self._standings.append(
-            (
-                page.file_path if page else None,
-                len((page.chunks if page else None) or ()),
-                WORDS[standing.vector],
-                standing.vector_error,
-                WORDS[standing.graphrag],
-                standing.graphrag_error,
-                *standing.vector_chunks,
-                *standing.graphrag_chunks,
-                self._at,
-                page_id,
-            )
+        read = ReadPage(
+            page_file_path=page.file_path if page else None,
+            chunk_count=len((page.chunks if page else None) or ()),
+            vector=SavedPhase(WORDS[standing.vector], *standing.vector_chunks, standing.vector_error),
+            graphrag=SavedPhase(WORDS[standing.graphrag], *standing.graphrag_chunks, standing.graphrag_error),
+            at=self._at,
+            page_id=page_id,
         )
+        self._standings.append(READ_PAGE.encode(read))
         self._bubbling.page_moved(Phase.VECTOR, document.id, before.vector, standing.vector)
         self._bubbling.page_moved(Phase.GRAPHRAG, document.id, before.graphrag, standing.graphrag)
 
     def _vectors_ended(self, held: list[tuple[TaskOutcome, FencedClaim]]) -> None:
         if not held:
             return
-        about = {
-            row[0]: row[1:]
-            for row in self._rows.all("content_of", listed(outcome.task_id for outcome, _ in held))
-        }
+        found = self._rows.all("content_of", listed(outcome.task_id for outcome, _ in held))
+        about = {task_id: (content_id, graphrag) for task_id, content_id, graphrag in found}
         vectors: list[tuple[int, int, bytes]] = []
         skipped: list[tuple[str, str, int]] = []
         for outcome, claim in held:
             document = self._bubbling.documents[claim.document_id]
-            content_id, graphrag, _ = about[outcome.task_id]
+            content_id, graphrag = about[outcome.task_id]
             after = _kind(outcome)
             self._bubbling.chunk_moved(Phase.VECTOR, claim.page_id, PROCESSING, after)
             if after == COMPLETED:

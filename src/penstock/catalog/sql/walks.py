@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from penstock.catalog.rules.path_scope import at_and_above, contests
-from penstock.catalog.sql.statements import Row, Statements, listed
+from penstock.catalog.sql.read_records import WALK
+from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.values import Place, Removal, Walk
 from penstock.clock import format_time
 
@@ -22,7 +21,8 @@ def newer(rows: Statements, removal: Removal) -> tuple[Walk, ...]:
     """Walks asked for after the delete that have not been heard. Usually none."""
     scope = (removal.collection or "", removal.branch or "")
     found = rows.all("walks_since", removal.tenant_id, format_time(removal.asked_at), *scope)
-    if not found:
+    walks = WALK.decode_all(found)
+    if not walks:
         return ()
     path = removal.path
     if removal.source_id is not None:
@@ -30,21 +30,11 @@ def newer(rows: Statements, removal: Removal) -> tuple[Walk, ...]:
         if row is None:
             return ()
         *place, path = row
-        found = [one for one in found if list(one[:3]) == place]
-    wanting = (walk for walk in map(_walk, found) if contests(walk, removal, path))
+        walks = [walk for walk in walks if walk.place == Place(*place)]
+    wanting = (walk for walk in walks if contests(walk, removal, path))
     return tuple(walk for walk in wanting if walk not in removal.heard)
 
 
 def at(rows: Statements, place: Place, path: str) -> list[Walk]:
     where = (place.tenant_id, place.collection, place.branch)
-    return [_walk(row) for row in rows.all("walks_at", *where, listed(at_and_above(path)))]
-
-
-def _walk(row: Row) -> Walk:
-    tenant_id, collection, branch, root, rules, asked_at = row
-    return Walk(
-        place=Place(tenant_id, collection, branch),
-        root=root,
-        rules=rules,
-        asked_at=datetime.fromisoformat(asked_at),
-    )
+    return WALK.decode_all(rows.all("walks_at", *where, listed(at_and_above(path))))

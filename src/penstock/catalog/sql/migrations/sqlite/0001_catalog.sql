@@ -364,3 +364,9 @@ CREATE TABLE catalog_fingerprint (
     phase        TEXT NOT NULL PRIMARY KEY CHECK (phase = 'ocr' OR phase = 'vector' OR phase = 'graphrag'),
     fingerprint  TEXT NOT NULL
 ) WITHOUT ROWID;
+
+-- A file that turns up at another path is looked for by its size and time before it is read.
+CREATE INDEX idx_sources_size ON sources (tenant_id, size, mtime_ns);
+
+-- Whether anything was deleted since a time is asked at every store, and the answer is nearly always no.
+CREATE INDEX idx_catalog_tombstone_asked ON catalog_tombstone (tenant_id, asked_at);

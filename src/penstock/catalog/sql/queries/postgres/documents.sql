@@ -1,73 +1,43 @@
 -- name: document_rows
-SELECT d.key, d.source_key, s.id, s.tenant_id, s.collection, s.branch, s.path, s.published_id, s.read_at,
-       d.state, d.ocr_status, d.vector_index_status, d.graphrag_index_status,
-       d.ocr_processing, d.ocr_waiting, d.ocr_failed, d.ocr_completed,
-       d.vector_processing, d.vector_waiting, d.vector_failed, d.vector_completed,
-       d.graphrag_processing, d.graphrag_waiting, d.graphrag_failed, d.graphrag_completed,
-       d.page_count, d.chunk_count, d.vector_chunks, d.graphrag_chunks, d.failed_count, d.outage_count,
-       d.space_id, d.graph, d.gate, d.priority, d.max_retries, d.turn, d.given, d.content_hash,
-       d.ocr_fingerprint, d.vector_fingerprint, d.graphrag_fingerprint, d.job_id, d.asked_at, d.read_at,
-       d.note, d.source_json, d.unwritten
+SELECT {DocumentRow d.; id = d.key; source_id = s.id; place, path, published_id: s.; published_read_at = s.read_at;
+                    status_ocr = d.ocr_status; status_vector = d.vector_index_status;
+                    status_graphrag = d.graphrag_index_status}
 FROM documents d JOIN sources s ON s.key = d.source_key
 WHERE d.key = ANY(numbers($1))
 
--- name: save_document
+-- name: save_document (SavedDocument)
 UPDATE documents AS t
-SET state = v.state, ocr_status = v.ocr, vector_index_status = v.vector, graphrag_index_status = v.graphrag,
-    ocr_processing = v.op, ocr_waiting = v.ow, ocr_failed = v.fo, ocr_completed = v.oc,
-    vector_processing = v.vp, vector_waiting = v.vw, vector_failed = v.vf, vector_completed = v.vc,
-    graphrag_processing = v.gp, graphrag_waiting = v.gw, graphrag_failed = v.gf, graphrag_completed = v.gc,
-    chunk_count = v.chunks, vector_chunks = v.vector_chunks, graphrag_chunks = v.graphrag_chunks,
-    failed_count = v.failed, outage_count = v.outages,
-    turn = v.turn, given = v.given, note = v.note, source_json = v.source_json,
-    published_at = coalesce(v.published_at, t.published_at),
-    ocr_started_at = CASE WHEN v.ocr = 'processing' THEN coalesce(ocr_started_at, v.at) ELSE ocr_started_at END,
+SET {SavedDocument set; ocr_error; vector_error; graphrag_error; published_at; at; worker_id; document_id},
+    published_at = coalesce($published_at, t.published_at),
+    ocr_started_at =
+        CASE WHEN $ocr_status = 'processing' THEN coalesce(ocr_started_at, $at) ELSE ocr_started_at END,
     vector_started_at =
-        CASE WHEN v.vector = 'processing' THEN coalesce(vector_started_at, v.at) ELSE vector_started_at END,
+        CASE WHEN $vector_index_status = 'processing' THEN coalesce(vector_started_at, $at) ELSE vector_started_at END,
     graphrag_started_at =
-        CASE WHEN v.graphrag = 'processing' THEN coalesce(graphrag_started_at, v.at) ELSE graphrag_started_at END,
-    ocr_completed_at = CASE WHEN v.ocr = 'completed' THEN coalesce(ocr_completed_at, v.at) END,
-    vector_completed_at = CASE WHEN v.vector = 'completed' THEN coalesce(vector_completed_at, v.at) END,
-    graphrag_completed_at = CASE WHEN v.graphrag = 'completed' THEN coalesce(graphrag_completed_at, v.at) END,
-    ocr_error = CASE WHEN v.ocr = 'failed' THEN v.ocr_error END,
-    vector_error = CASE WHEN v.vector IN ('failed', 'skipped') THEN coalesce(v.vector_error, t.vector_error) END,
+        CASE WHEN $graphrag_index_status = 'processing' THEN coalesce(graphrag_started_at, $at) ELSE graphrag_started_at END,
+    ocr_completed_at = CASE WHEN $ocr_status = 'completed' THEN coalesce(ocr_completed_at, $at) END,
+    vector_completed_at = CASE WHEN $vector_index_status = 'completed' THEN coalesce(vector_completed_at, $at) END,
+    graphrag_completed_at = CASE WHEN $graphrag_index_status = 'completed' THEN coalesce(graphrag_completed_at, $at) END,
+    ocr_error = CASE WHEN $ocr_status = 'failed' THEN $ocr_error END,
+    vector_error = CASE WHEN $vector_index_status IN ('failed', 'skipped') THEN coalesce($vector_error, t.vector_error) END,
     graphrag_error =
-        CASE WHEN v.graphrag IN ('failed', 'skipped') THEN coalesce(v.graphrag_error, t.graphrag_error) END,
-    current_worker_id = coalesce(left(v.worker_id, 100), current_worker_id),
-    last_heartbeat = CASE WHEN v.worker_id IS NULL THEN last_heartbeat ELSE v.at END,
-    updated_at = v.at
-FROM rows(state text, ocr task_status, vector task_status, graphrag task_status,
-          op int, ow int, fo int, oc int, vp int, vw int, vf int, vc int, gp int, gw int, gf int, gc int,
-          chunks int, vector_chunks int, graphrag_chunks int, failed int, outages int, turn int, given int,
-          note text, source_json text, published_at timestamptz, at timestamptz, ocr_error text,
-          vector_error text, graphrag_error text, worker_id text, key bigint)
-WHERE t.key = v.key
+        CASE WHEN $graphrag_index_status IN ('failed', 'skipped') THEN coalesce($graphrag_error, t.graphrag_error) END,
+    current_worker_id = coalesce(left($worker_id, 100), current_worker_id),
+    last_heartbeat = CASE WHEN $worker_id IS NULL THEN last_heartbeat ELSE $at END,
+    updated_at = $at
+FROM rows() WHERE t.key = $document_id
 
 -- By number: the state, asked for as it stands, would lead through the index of all that is being built.
 -- name: drop_document
 UPDATE documents SET state = 'dropped', note = $1, updated_at = $2 WHERE key = $3 AND left(state, 8) = 'building'
 
--- name: forget_building
-UPDATE sources SET building_id = NULL, updated_at = $1
-WHERE key = (SELECT source_key FROM documents WHERE key = $2) AND building_id = $2
-
--- name: source_of
-SELECT source_key, job_id FROM documents WHERE key = $1
-
 -- name: building_of
-SELECT key, content_hash, ocr_fingerprint, vector_fingerprint, graphrag_fingerprint, space_id, graph
-FROM documents WHERE key = $1 AND left(state, 8) = 'building'
+SELECT {BuildingRow} FROM documents WHERE key = $1 AND left(state, 8) = 'building'
 
 -- name: adopt
 UPDATE documents
 SET job_id = $1, priority = $2, asked_at = greatest(asked_at, $3), read_at = greatest(read_at, $4), updated_at = $5
 WHERE key = $6 AND unwritten = 0 AND (state = 'building' OR (state = 'published' AND failed_count > 0))
-
--- name: save_part
-UPDATE documents SET page_count = $1, unwritten = $2 WHERE key = $3
-
--- name: grow_page
-UPDATE task_queue_page SET chunk_count = chunk_count + $1 WHERE key = $2
 
 -- name: unfinished
 SELECT key FROM documents
@@ -87,9 +57,6 @@ UPDATE task_queue_chunk SET priority = $1 WHERE key = ANY(ARRAY(
     WHERE document_id = (SELECT id FROM documents WHERE key = $2) AND priority < $1
       AND (vector_status = 'pending' OR graphrag_status = 'pending')
     FOR NO KEY UPDATE SKIP LOCKED))
-
--- name: space_name
-SELECT name FROM catalog_space WHERE id = $1
 
 -- What is being claimed just now starts again anyway.
 -- name: failed_pages

@@ -5,15 +5,6 @@ SELECT $1::bigint, tenant_id, collection, branch, id, path, $2,
        coalesce($3, to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), $4, $5::timestamptz
 FROM sources WHERE key = $6
 
--- name: trim_events
-DELETE FROM catalog_history
-WHERE source_id = (SELECT id FROM sources WHERE key = $1)
-  AND id <= (SELECT h.id FROM catalog_history h
-             WHERE h.source_id = (SELECT id FROM sources WHERE key = $1) ORDER BY h.id DESC LIMIT 1 OFFSET $2)
-
--- name: events
-SELECT at, what, path, note, job_id FROM catalog_history WHERE source_id = $1 ORDER BY id
-
 -- name: formerly
 SELECT source_id FROM catalog_history
 WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path = $4

@@ -1,39 +1,22 @@
--- name: known
-SELECT id, path, size, mtime_ns, content_hash, ocr_fingerprint, vector_fingerprint, graphrag_fingerprint,
-       published_id, building_id, chunk_count, partial
-FROM sources
-WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path > $4 AND path >= $5 AND path < $6
-ORDER BY path LIMIT $7
-
 -- name: twins
-SELECT s.id, s.path, s.size, s.mtime_ns, s.content_hash, s.ocr_fingerprint, s.vector_fingerprint,
-       s.graphrag_fingerprint, s.published_id, s.building_id, s.chunk_count, s.partial
+SELECT {KnownSource s.; source_id = s.id}
 FROM json_array_elements($4::json) AS j(pair) JOIN sources s
     ON s.tenant_id = $1 AND s.size = (j.pair ->> 0)::bigint AND s.mtime_ns = (j.pair ->> 1)::bigint
 WHERE s.collection = $2 AND s.branch = $3 AND s.published_id IS NOT NULL LIMIT $5
 
 -- name: twins_of_size
-SELECT s.id, s.path, s.size, s.mtime_ns, s.content_hash, s.ocr_fingerprint, s.vector_fingerprint,
-       s.graphrag_fingerprint, s.published_id, s.building_id, s.chunk_count, s.partial
+SELECT {KnownSource s.; source_id = s.id}
 FROM unnest(numbers($4)) AS j(size) JOIN sources s ON s.tenant_id = $1 AND s.size = j.size
 WHERE s.collection = $2 AND s.branch = $3 AND s.published_id IS NOT NULL LIMIT $5
 
 -- name: source_columns
-SELECT s.id, s.tenant_id, s.collection, s.branch, s.path, s.title, s.file_type, s.tags, s.metadata, s.size,
-       s.mtime_ns, s.content_hash, s.ocr_fingerprint, s.vector_fingerprint, s.graphrag_fingerprint,
-       s.published_id, s.building_id, s.partial, s.page_count, s.chunk_count, s.created_at, s.asked_at,
-       s.read_at, s.published_at,
-       (SELECT o.id FROM catalog_outbox o WHERE o.kind = 'leftover' AND o.source_key = s.key LIMIT 1) IS NOT NULL
+SELECT {Source s.; source_id = s.id;
+               sweeping = (SELECT o.id FROM catalog_outbox o
+                           WHERE o.kind = 'leftover' AND o.source_key = s.key LIMIT 1) IS NOT NULL}
 FROM sources s
-
--- name: find_where
-WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path = $4
 
 -- name: find_all_where
 WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path = ANY(texts($4))
-
--- name: get_where
-WHERE s.id = $1
 
 -- A path is asked for by a regular expression, made from the glob.
 -- name: filtered
@@ -43,47 +26,27 @@ AND ($4::text IS NULL OR s.path ~ $4) AND ($5::text IS NULL OR s.file_type = $5)
 AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM json_array_elements_text(s.tags::json) AS g(tag)
                                  WHERE g.tag = $6 OR starts_with(g.tag, $6 || '/')))
 
--- name: sources_where
-WHERE {filtered} AND s.id > $7 ORDER BY s.id LIMIT $8
-
--- name: matching
-SELECT s.key FROM sources s WHERE {filtered}
-
 -- name: document_columns
-SELECT d.key, s.id, s.tenant_id, s.collection, s.branch, s.path, d.state, s.published_id IS NOT DISTINCT FROM d.key,
-       d.note, d.content_hash, d.ocr_fingerprint, d.vector_fingerprint, d.graphrag_fingerprint,
-       (SELECT x.name FROM catalog_space x WHERE x.id = d.space_id), d.job_id,
-       d.priority, d.failed_count, d.page_count, d.chunk_count, d.outage_count,
-       d.ocr_status, d.ocr_started_at, d.ocr_completed_at, d.ocr_error,
-       d.vector_index_status, d.vector_started_at, d.vector_completed_at, d.vector_error,
-       d.graphrag_index_status, d.graphrag_started_at, d.graphrag_completed_at, d.graphrag_error,
-       d.created_at, d.asked_at, d.read_at, d.published_at
+SELECT {Document d.; document_id = d.key; source_id = s.id; place, path: s.;
+                 current = s.published_id IS NOT DISTINCT FROM d.key;
+                 space = (SELECT x.name FROM catalog_space x WHERE x.id = d.space_id);
+                 partial = d.failed_count > 0 AND d.state = 'published'; outage = d.outage_count > 0;
+                 vector_status = d.vector_index_status; graphrag_status = d.graphrag_index_status}
 FROM documents d JOIN sources s ON s.key = d.source_key
 
--- name: document_where
-WHERE d.key = $1
-
--- name: generations_where
-WHERE s.id = $1 ORDER BY d.key DESC
-
 -- name: pages
-SELECT key, page_number, chunk_count,
-       ocr_status, ocr_started_at, ocr_completed_at, ocr_error,
-       vector_status, vector_started_at, vector_completed_at, vector_error,
-       graphrag_status, graphrag_started_at, graphrag_completed_at, graphrag_error
+SELECT {PageState; page_id = key; number = page_number}
 FROM task_queue_page WHERE document_id = (SELECT id FROM documents WHERE key = $1) AND page_number > $2
 ORDER BY page_number LIMIT $3
 
 -- name: chunks
-SELECT chunk_id, chunk_index, content_id, chunk_content_hash, vector_held,
-       vector_status, vector_started_at, vector_completed_at, vector_error, vector_retry_count,
-       graphrag_status, graphrag_started_at, graphrag_completed_at, graphrag_error, graphrag_retry_count,
-       entities_extracted, relationships_extracted
+SELECT {ChunkState; text_hash = chunk_content_hash; held = vector_held; entities = entities_extracted;
+                   relationships = relationships_extracted}
 FROM task_queue_chunk WHERE page_id = (SELECT id FROM task_queue_page WHERE key = $1) ORDER BY chunk_index
 
 -- name: parts_of
-SELECT p.key, p.page_number, p.page_file_path, x.text, c.chunk_content_hash, c.start_char, c.end_char, c.first_line,
-       c.last_line, c.heading_path, c.symbols, t.text
+SELECT {ContentRow c.; page_id = p.key; number = p.page_number; file_path = p.page_file_path; page_text = x.text;
+                   text = t.text; text_hash = c.chunk_content_hash; start = c.start_char; end = c.end_char}
 FROM task_queue_page p LEFT JOIN catalog_page_text x ON x.page_key = p.key
 LEFT JOIN task_queue_chunk c ON c.page_id = p.id
 LEFT JOIN catalog_content t ON t.id = c.content_id
@@ -108,22 +71,6 @@ SELECT count(*) FILTER (WHERE c.vector_claim_number > 0 OR p.ocr_claim_number > 
 FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id
 WHERE c.document_id = (SELECT id FROM documents WHERE key = $1)
 
--- name: progress_columns
-SELECT d.key, d.filename, d.ocr_status, d.vector_index_status, d.graphrag_index_status, d.page_count,
-       d.ocr_completed, d.ocr_failed, d.chunk_count, d.vector_chunks, d.graphrag_chunks
-FROM documents d
-
--- name: progress_where
-WHERE d.key = $1
-
--- name: ready_vector
-WHERE d.ocr_status = 'completed' AND d.vector_index_status = 'pending' AND d.state <> 'dropped'
-ORDER BY d.key LIMIT $1
-
--- name: ready_graphrag
-WHERE d.vector_index_status = 'completed' AND d.graphrag_index_status = 'pending' AND d.state <> 'dropped'
-ORDER BY d.key LIMIT $1
-
 -- Counters of documents and small partial indexes; the chunks themselves are not read.
 -- name: statistics
 SELECT coalesce(sum(page_count), 0), coalesce(sum(ocr_completed), 0), coalesce(sum(chunk_count), 0),
@@ -133,13 +80,6 @@ FROM documents
 -- name: count_open per phase
 SELECT (SELECT count(*) FROM {table} WHERE {phase}_status = 'processing'),
        (SELECT count(*) FROM {table} WHERE {phase}_status = 'failed')
-
--- name: count_pending_ocr
-SELECT count(*) FROM task_queue_page WHERE ocr_status = 'pending'
-
--- name: count_pending_vector
-SELECT (SELECT count(*) FROM task_queue_chunk WHERE vector_status = 'pending' AND vector_held IS NULL)
-     + (SELECT count(*) FROM task_queue_chunk WHERE vector_held IS NOT NULL AND vector_status = 'pending')
 
 -- Those whose vector is still to come are not in an index of their own.
 -- name: count_pending_graphrag
@@ -161,24 +101,10 @@ SELECT count(*) FROM (
     LIMIT 10000) AS open
 
 -- name: tenants
-SELECT tenant_id, collection, branch, count(*), count(*) FILTER (WHERE partial), sum(page_count), sum(chunk_count)
+SELECT {TenantCount; sources = count(1); partial = count(1) FILTER (WHERE partial); pages = sum(page_count);
+                    chunks = sum(chunk_count)}
 FROM sources WHERE published_id IS NOT NULL AND ($1::text IS NULL OR tenant_id = $1)
 GROUP BY tenant_id, collection, branch ORDER BY tenant_id, collection, branch
-
--- name: ledger
-SELECT path, kind, rule, cause, remedy, job_id, at FROM catalog_ledger
-WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path > $4 AND path >= $5 AND path < $6
-ORDER BY path LIMIT $7
-
--- name: remembered
-SELECT path, size, mtime_ns, made_with FROM catalog_ledger
-WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path > $4 AND path >= $5 AND path < $6
-  AND made_with IS NOT NULL
-ORDER BY path LIMIT $7
-
--- name: ledger_at
-SELECT path, kind, rule, cause, remedy, job_id, at FROM catalog_ledger
-WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path = $4
 
 -- name: own_vectors
 SELECT c.chunk_content_hash, v.vector
@@ -186,15 +112,6 @@ FROM sources s JOIN documents d ON d.source_key = s.key AND d.state <> 'dropped'
 JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = ANY(numbers($3))
 JOIN catalog_vector v ON v.content_id = c.content_id AND v.space_id = $2
 WHERE s.id = $1
-
--- name: sequence
-SELECT value FROM catalog_sequence WHERE name = $1
-
--- name: changed_sources
-SELECT key, published_id IS NOT NULL FROM sources WHERE tenant_id = $1 AND change_seq > $2
-
--- name: gone_sources
-SELECT source_key FROM catalog_gone WHERE change_seq > $2 AND tenant_id = $1
 
 -- A time as text depends on who asks; as a number it does not.
 -- name: witnesses
@@ -230,9 +147,9 @@ WHERE s.tenant_id = $1 AND s.space_id = $2
 -- Each text is followed to its chunk by itself: a join the planner is free to turn would begin at all chunks of a
 -- document, or all sources of a tenant, as long as the tables are small.
 -- name: hydrate
-SELECT t.id, c.chunk_id, s.id, s.key, s.tenant_id, s.collection, s.branch, s.path, s.title, s.file_type, s.tags,
-       p.page_number, s.page_count, c.chunk_index, c.start_char, c.end_char, c.first_line, c.last_line,
-       c.heading_path, c.symbols, t.text
+SELECT {ChunkView c.; content_id = t.id; source_id = s.id; source_key = s.key; place: s.; path: s.; title: s.;
+                  file_type: s.; tags: s.; page_number = p.page_number; page_count = s.page_count;
+                  start = c.start_char; end = c.end_char; text = t.text}
 FROM catalog_content t
 JOIN sources s ON s.key = t.source_key
 CROSS JOIN LATERAL (

@@ -50,9 +50,6 @@ WITH held AS MATERIALIZED (
 SELECT s.key, s.published_id, s.building_id, s.asked_at FROM held s
 ORDER BY s.key
 
--- name: asked_at_of
-SELECT asked_at FROM documents WHERE key = $1
-
 -- name: hide
 WITH drawn AS (
     UPDATE catalog_sequence SET value = value + 1 + $1::bigint WHERE name = 'change' RETURNING value)
@@ -60,11 +57,6 @@ UPDATE sources
 SET published_id = NULL, space_id = NULL, partial = false, page_count = 0, chunk_count = 0, content_hash = '',
     change_seq = drawn.value, updated_at = $2
 FROM drawn WHERE key = $3
-
--- name: unnote_below
-DELETE FROM catalog_ledger
-WHERE tenant_id = $1 AND ($2 = '' OR collection = $2) AND ($3 = '' OR branch = $3)
-  AND ($4 = '' OR path = $4 OR (path >= $5 AND path < $6)) AND at <= $7
 
 -- A source moved by this rename was asked for by it from then on, and is not met again.
 -- name: sources_below
@@ -98,37 +90,24 @@ UPDATE sources SET path = $1, asked_at = greatest(asked_at, $2), updated_at = $3
 -- name: move_document
 UPDATE documents SET asked_at = greatest(asked_at, $1), filename = $2 WHERE key = $3
 
--- name: set_path
-UPDATE sources SET path = $1 WHERE key = $2
-
 -- name: touch
 UPDATE sources AS s SET size = v.size, mtime_ns = v.mtime_ns, asked_at = greatest(s.asked_at, v.asked_at)
 FROM rows(size bigint, mtime_ns bigint, id text, asked_at timestamptz)
 WHERE s.id = v.id
 
 -- name: outbox
-SELECT o.id, o.kind, o.document_key, coalesce(s.id, ''), coalesce(s.tenant_id, ''), coalesce(s.collection, ''),
-       coalesce(s.branch, ''), o.job_id, x.name
+SELECT {OutboxEntry o.; entry_id = o.id; document_id = o.document_key; source_id = coalesce(s.id, '');
+                    tenant_id = coalesce(s.tenant_id, ''); collection = coalesce(s.collection, '');
+                    branch = coalesce(s.branch, ''); space = x.name}
 FROM catalog_outbox o LEFT JOIN sources s ON s.key = o.source_key
 LEFT JOIN documents d ON d.key = o.document_key LEFT JOIN catalog_space x ON x.id = d.space_id
 WHERE o.id > $1 AND ($2 = '' OR o.kind = $2) ORDER BY o.id LIMIT $3
 
--- name: entry
-SELECT o.kind, o.document_key, o.source_key, d.space_id FROM catalog_outbox o
-LEFT JOIN documents d ON d.key = o.document_key WHERE o.id = $1
-
--- name: delete_entry
-DELETE FROM catalog_outbox WHERE id = $1
-
--- Others of the source that still have parts: live ones, and leftovers not cleared yet.
--- name: siblings
-SELECT key, space_id FROM documents WHERE source_key = $1 AND key <> $2
-
 -- name: parts
-SELECT c.key, c.content_id, c.text_key, c.chunk_content_hash, c.chunk_id,
-       (SELECT o.key FROM task_queue_chunk o
-        WHERE o.document_id = ANY(ARRAY(SELECT d.id FROM documents d WHERE d.key = ANY(numbers($2))))
-          AND o.text_key = c.text_key AND o.content_id = c.content_id LIMIT 1) IS NOT NULL
+SELECT {LeftoverChunk c.; chunk_key = c.key; text_hash = c.chunk_content_hash;
+    shared = (SELECT o.key FROM task_queue_chunk o
+              WHERE o.document_id = ANY(ARRAY(SELECT d.id FROM documents d WHERE d.key = ANY(numbers($2))))
+                AND o.text_key = c.text_key AND o.content_id = c.content_id LIMIT 1) IS NOT NULL}
 FROM task_queue_chunk c WHERE c.document_id = (SELECT id FROM documents WHERE key = $1) LIMIT $3
 
 -- name: delete_chunk
@@ -158,47 +137,19 @@ WHERE t.content_id = v.id AND t.space_id = v.space_id
 DELETE FROM task_queue_page WHERE key = ANY(ARRAY(
     SELECT key FROM task_queue_page WHERE document_id = (SELECT id FROM documents WHERE key = $1) LIMIT $2))
 
--- name: delete_document
-DELETE FROM documents WHERE key = $1
-
--- name: tenant_of
-SELECT tenant_id FROM sources WHERE key = $1
-
--- name: gone_source
-SELECT tenant_id, change_seq FROM sources s WHERE key = $1 AND published_id IS NULL AND building_id IS NULL
-  AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.source_key = s.key)
-
--- name: add_gone
-INSERT INTO catalog_gone (change_seq, tenant_id, source_key, gone_at) VALUES ($1, $2, $3, $4)
-
--- name: delete_source
-DELETE FROM sources WHERE key = $1
-
--- name: note
-INSERT INTO catalog_ledger
-    (tenant_id, collection, branch, path, kind, rule, cause, remedy, job_id, at, size, mtime_ns, made_with)
+-- name: note (LedgerRow)
+INSERT INTO catalog_ledger ({LedgerRow})
 SELECT * FROM (
-    SELECT DISTINCT ON (tenant_id, collection, branch, path) * FROM rows(
-        tenant_id text, collection text, branch text, path text, kind text, rule text, cause text, remedy text,
-        job_id text, at timestamptz, size bigint, mtime_ns bigint, made_with text)
+    SELECT DISTINCT ON (tenant_id, collection, branch, path) * FROM rows()
     ORDER BY tenant_id, collection, branch, path, at DESC) AS n
 ON CONFLICT (tenant_id, collection, branch, path) DO UPDATE
 SET kind = excluded.kind, rule = excluded.rule, cause = excluded.cause, remedy = excluded.remedy,
     job_id = excluded.job_id, at = excluded.at, size = excluded.size, mtime_ns = excluded.mtime_ns,
     made_with = excluded.made_with
 
--- name: old_tombstones
-DELETE FROM catalog_tombstone WHERE created_at < $1
-
 -- name: old_cached
 DELETE FROM catalog_vector_cache WHERE ctid = ANY(ARRAY(
     SELECT ctid FROM catalog_vector_cache WHERE used_at < $1 ORDER BY used_at LIMIT $2 FOR UPDATE SKIP LOCKED))
-
--- name: old_gone
-SELECT max(change_seq) FROM catalog_gone WHERE gone_at < $1
-
--- name: delete_gone
-DELETE FROM catalog_gone WHERE change_seq <= $1
 
 -- name: idle_spaces
 DELETE FROM catalog_space

@@ -29,9 +29,6 @@ SELECT d.key, d.source_key FROM documents d JOIN sources s ON s.key = d.source_k
 WHERE s.published_id IS DISTINCT FROM d.key AND s.building_id IS DISTINCT FROM d.key
   AND NOT EXISTS (SELECT 1 FROM catalog_outbox o WHERE o.kind = 'leftover' AND o.document_key = d.key) LIMIT $1
 
--- name: idle_sources
-SELECT s.key FROM sources s WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.source_key = s.key) LIMIT $1
-
 -- name: forget_cached
 DELETE FROM catalog_vector_cache WHERE ctid = ANY(ARRAY(
     SELECT ctid FROM catalog_vector_cache WHERE tenant_id = $1 LIMIT $2 FOR UPDATE SKIP LOCKED))

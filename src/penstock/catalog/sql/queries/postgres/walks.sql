@@ -4,27 +4,12 @@ VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (tenant_id, collection, branch, root, rules_key) DO UPDATE SET asked_at = excluded.asked_at
 WHERE excluded.asked_at > w.asked_at
 
--- name: walks_since
-SELECT tenant_id, collection, branch, root, rules, asked_at FROM catalog_walk
-WHERE tenant_id = $1 AND asked_at > $2 AND ($3::text = '' OR collection = $3) AND ($4::text = '' OR branch = $4)
-
 -- name: walks_at
-SELECT tenant_id, collection, branch, root, rules, asked_at FROM catalog_walk
+SELECT {Walk} FROM catalog_walk
 WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND root = ANY(texts($4))
-
--- name: whereabouts
-SELECT tenant_id, collection, branch, path FROM sources WHERE id = $1
-
--- name: retract
-DELETE FROM catalog_walk
-WHERE tenant_id = $1 AND ($2::text = '' OR collection = $2) AND ($3::text = '' OR branch = $3)
-  AND ($4::text = '' OR root = $4 OR (root >= $5 AND root < $6)) AND asked_at <= $7
 
 -- name: old_walks
 DELETE FROM catalog_walk w WHERE w.asked_at < $1 AND NOT EXISTS (
     SELECT 1 FROM sources s
     WHERE s.tenant_id = w.tenant_id AND s.collection = w.collection AND s.branch = w.branch
       AND s.path >= rtrim(w.root, '/') || '/' AND s.path < rtrim(w.root, '/') || '0')
-
--- name: live_sources
-SELECT id FROM sources WHERE id = ANY(texts($1)) AND published_id IS NOT NULL

@@ -1,32 +1,12 @@
--- Each finds what must not be, and says it in words.
--- name: audit_published
-SELECT 'source ' || s.id || ' points to generation ' || s.published_id || ', which is not published'
-FROM sources s LEFT JOIN documents d ON d.id = s.published_id AND d.source_key = s.key AND d.state = 'published'
-WHERE s.published_id IS NOT NULL AND d.id IS NULL
-
--- name: audit_building
-SELECT 'source ' || s.id || ' points to generation ' || s.building_id || ', which is not being built'
-FROM sources s LEFT JOIN documents d ON d.id = s.building_id AND d.source_key = s.key AND d.state = 'building'
-WHERE s.building_id IS NOT NULL AND d.id IS NULL
-
 -- name: audit_live_documents
 SELECT 'generation ' || d.id || ' is neither seen, being built nor in the outbox'
 FROM documents d JOIN sources s ON s.key = d.source_key
 WHERE s.published_id IS NOT d.id AND s.building_id IS NOT d.id
   AND NOT EXISTS (SELECT 1 FROM catalog_outbox o WHERE o.kind = 'leftover' AND o.document_id = d.id)
 
--- name: audit_idle_sources
-SELECT 'source ' || s.id || ' has no generation'
-FROM sources s WHERE NOT EXISTS (SELECT 1 FROM documents d WHERE d.source_key = s.key)
-
 -- name: audit_orphan_pages
 SELECT 'page ' || p.id || ' belongs to no generation'
 FROM task_queue_page p LEFT JOIN documents d ON d.id = p.document_id WHERE d.id IS NULL
-
--- name: audit_orphan_chunks
-SELECT 'chunk ' || c.id || ' belongs to no page of its generation'
-FROM task_queue_chunk c LEFT JOIN task_queue_page p ON p.id = c.page_id AND p.document_id = c.document_id
-WHERE p.id IS NULL
 
 -- name: audit_chunk_texts
 SELECT 'chunk ' || c.id || coalesce((
@@ -80,11 +60,3 @@ SELECT 'generation ' || d.id || ' is published with tasks of ocr or vector that 
 FROM documents d JOIN sources s ON s.published_id = d.id
 WHERE d.failed_count = 0 AND s.partial = 1 AND d.ocr_waiting + d.ocr_processing + d.vector_waiting
       + d.vector_processing = 0
-
--- name: audit_unwritten
-SELECT 'generation ' || d.id || ' is published before all of it was written'
-FROM documents d WHERE d.unwritten > 0 AND d.state = 'published'
-
--- name: audit_twins
-SELECT 'chunk id ' || chunk_id || ' stands twice in generation ' || document_id
-FROM task_queue_chunk GROUP BY document_id, chunk_id HAVING count(*) > 1

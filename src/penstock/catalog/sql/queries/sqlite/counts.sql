@@ -26,7 +26,7 @@ WHERE (p.vector_processing, p.vector_waiting, p.vector_failed, p.vector_complete
                               WHEN vc THEN 'completed' ELSE 'skipped' END
    OR p.graphrag_status <> CASE WHEN gp THEN 'processing' WHEN gw THEN 'pending' WHEN gf THEN 'failed'
                                 WHEN gc THEN 'completed' ELSE 'skipped' END
-   OR p.chunk_count <> chunks LIMIT ?
+   OR p.chunk_count <> chunks LIMIT $1
 
 -- name: miscounted_documents
 SELECT d.id, d.state, (SELECT s.path FROM sources s WHERE s.key = d.source_key),
@@ -66,25 +66,25 @@ WHERE d.state <> 'dropped'
     OR d.vector_index_status <> CASE WHEN vp THEN 'processing' WHEN vw THEN 'pending' WHEN vf THEN 'failed'
                                      WHEN vc THEN 'completed' ELSE 'skipped' END
     OR d.graphrag_index_status <> CASE WHEN gp THEN 'processing' WHEN gw THEN 'pending' WHEN gf THEN 'failed'
-                                       WHEN gc THEN 'completed' ELSE 'skipped' END) LIMIT ?
+                                       WHEN gc THEN 'completed' ELSE 'skipped' END) LIMIT $1
 
 -- Sources say what their published generation does, once nothing of it is under way or has failed.
 -- name: miscounted_sources
 SELECT s.key, s.path, d.page_count, d.chunk_count FROM sources s JOIN documents d ON d.id = s.published_id
 WHERE (s.page_count, s.chunk_count) <> (d.page_count, d.chunk_count) AND s.partial = 0 AND d.failed_count = 0
   AND d.ocr_waiting + d.ocr_processing + d.vector_waiting + d.vector_processing = 0
-LIMIT ?
+LIMIT $1
 
 -- name: recount_page
-UPDATE task_queue_page SET vector_processing = ?, vector_waiting = ?, vector_failed = ?, vector_completed = ?,
-    vector_status = ?, graphrag_processing = ?, graphrag_waiting = ?, graphrag_failed = ?, graphrag_completed = ?,
-    graphrag_status = ?, chunk_count = ? WHERE id = ?
+UPDATE task_queue_page SET vector_processing = $1, vector_waiting = $2, vector_failed = $3, vector_completed = $4,
+    vector_status = $5, graphrag_processing = $6, graphrag_waiting = $7, graphrag_failed = $8, graphrag_completed = $9,
+    graphrag_status = $10, chunk_count = $11 WHERE id = $12
 
 -- name: recount_document
-UPDATE documents SET ocr_processing = ?, ocr_waiting = ?, ocr_failed = ?, ocr_completed = ?, ocr_status = ?,
-    vector_processing = ?, vector_waiting = ?, vector_failed = ?, vector_completed = ?, vector_index_status = ?,
-    graphrag_processing = ?, graphrag_waiting = ?, graphrag_failed = ?, graphrag_completed = ?, graphrag_index_status
-    = ?, page_count = ?, chunk_count = ?, vector_chunks = ?, graphrag_chunks = ?, failed_count = ? WHERE id = ?
+UPDATE documents SET ocr_processing = $1, ocr_waiting = $2, ocr_failed = $3, ocr_completed = $4, ocr_status = $5,
+    vector_processing = $6, vector_waiting = $7, vector_failed = $8, vector_completed = $9, vector_index_status = $10,
+    graphrag_processing = $11, graphrag_waiting = $12, graphrag_failed = $13, graphrag_completed = $14, graphrag_index_status
+    = $15, page_count = $16, chunk_count = $17, vector_chunks = $18, graphrag_chunks = $19, failed_count = $20 WHERE id = $21
 
 -- name: recount_source
-UPDATE sources SET page_count = ?, chunk_count = ? WHERE key = ?
+UPDATE sources SET page_count = $1, chunk_count = $2 WHERE key = $3

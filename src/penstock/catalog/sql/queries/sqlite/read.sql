@@ -1,126 +1,71 @@
--- name: known
-SELECT id, path, size, mtime_ns, content_hash, ocr_fingerprint, vector_fingerprint, graphrag_fingerprint,
-       published_id, building_id, chunk_count, partial
-FROM sources INDEXED BY idx_sources_path
-WHERE tenant_id = ?1 AND collection = ?2 AND branch = ?3 AND path > ?4 AND path >= ?5 AND path < ?6
-ORDER BY path LIMIT ?7
-
 -- name: twins
-SELECT s.id, s.path, s.size, s.mtime_ns, s.content_hash, s.ocr_fingerprint, s.vector_fingerprint,
-       s.graphrag_fingerprint, s.published_id, s.building_id, s.chunk_count, s.partial
-FROM json_each(?4) j CROSS JOIN sources s INDEXED BY idx_sources_size
-    ON s.tenant_id = ?1 AND s.size = json_extract(j.value, '$[0]') AND s.mtime_ns = json_extract(j.value, '$[1]')
-WHERE s.collection = ?2 AND s.branch = ?3 AND s.published_id IS NOT NULL LIMIT ?5
+SELECT {KnownSource s.; source_id = s.id}
+FROM json_each($4) j CROSS JOIN sources s INDEXED BY idx_sources_size
+    ON s.tenant_id = $1 AND s.size = json_extract(j.value, '$[0]') AND s.mtime_ns = json_extract(j.value, '$[1]')
+WHERE s.collection = $2 AND s.branch = $3 AND s.published_id IS NOT NULL LIMIT $5
 
 -- name: twins_of_size
-SELECT s.id, s.path, s.size, s.mtime_ns, s.content_hash, s.ocr_fingerprint, s.vector_fingerprint,
-       s.graphrag_fingerprint, s.published_id, s.building_id, s.chunk_count, s.partial
-FROM json_each(?4) j CROSS JOIN sources s INDEXED BY idx_sources_size ON s.tenant_id = ?1 AND s.size = j.value
-WHERE s.collection = ?2 AND s.branch = ?3 AND s.published_id IS NOT NULL LIMIT ?5
+SELECT {KnownSource s.; source_id = s.id}
+FROM json_each($4) j CROSS JOIN sources s INDEXED BY idx_sources_size ON s.tenant_id = $1 AND s.size = j.value
+WHERE s.collection = $2 AND s.branch = $3 AND s.published_id IS NOT NULL LIMIT $5
 
 -- name: source_columns
-SELECT s.id, s.tenant_id, s.collection, s.branch, s.path, s.title, s.file_type, s.tags, s.metadata, s.size,
-       s.mtime_ns, s.content_hash, s.ocr_fingerprint, s.vector_fingerprint, s.graphrag_fingerprint,
-       s.published_id, s.building_id, s.partial, s.page_count, s.chunk_count, s.created_at, s.asked_at,
-       s.read_at, s.published_at,
-       EXISTS (SELECT 1 FROM catalog_outbox o INDEXED BY idx_catalog_outbox_leftover
-               WHERE o.kind = 'leftover' AND o.source_key = s.key)
+SELECT {Source s.; source_id = s.id;
+               sweeping = EXISTS (SELECT 1 FROM catalog_outbox o INDEXED BY idx_catalog_outbox_leftover
+                                  WHERE o.kind = 'leftover' AND o.source_key = s.key)}
 FROM sources s
-
--- name: find_where
-WHERE s.tenant_id = ? AND s.collection = ? AND s.branch = ? AND s.path = ?
 
 -- name: find_all_where
 INDEXED BY idx_sources_path
-WHERE s.tenant_id = ?1 AND s.collection = ?2 AND s.branch = ?3
-  AND s.path IN (SELECT value FROM json_each(?4))
-
--- name: get_where
-WHERE s.id = ?
+WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3
+  AND s.path IN (SELECT value FROM json_each($4))
 
 -- GLOB is the matcher of catalog/path_glob.py here: SQLite's own backtracks for every star.
 -- name: filtered
-s.tenant_id = ?1 AND s.published_id IS NOT NULL
-AND (?2 IS NULL OR s.collection = ?2) AND (?3 IS NULL OR s.branch = ?3) AND (?4 IS NULL OR s.path GLOB ?4)
-AND (?5 IS NULL OR s.file_type = ?5)
-AND (?6 IS NULL OR EXISTS (SELECT 1 FROM json_each(s.tags) g
-                           WHERE g.value = ?6 OR substr(g.value, 1, length(?6) + 1) = ?6 || '/'))
-
--- name: sources_where
-WHERE {filtered} AND s.id > ?7 ORDER BY s.id LIMIT ?8
-
--- name: matching
-SELECT s.key FROM sources s INDEXED BY idx_sources_change WHERE {filtered}
+s.tenant_id = $1 AND s.published_id IS NOT NULL
+AND ($2 IS NULL OR s.collection = $2) AND ($3 IS NULL OR s.branch = $3) AND ($4 IS NULL OR s.path GLOB $4)
+AND ($5 IS NULL OR s.file_type = $5)
+AND ($6 IS NULL OR EXISTS (SELECT 1 FROM json_each(s.tags) g
+                           WHERE g.value = $6 OR substr(g.value, 1, length($6) + 1) = $6 || '/'))
 
 -- name: document_columns
-SELECT d.id, s.id, s.tenant_id, s.collection, s.branch, s.path, d.state, s.published_id IS d.id, d.note,
-       d.content_hash, d.ocr_fingerprint, d.vector_fingerprint, d.graphrag_fingerprint, x.name, d.job_id,
-       d.priority, d.failed_count, d.page_count, d.chunk_count, d.outage_count,
-       d.ocr_status, d.ocr_started_at, d.ocr_completed_at, d.ocr_error,
-       d.vector_index_status, d.vector_started_at, d.vector_completed_at, d.vector_error,
-       d.graphrag_index_status, d.graphrag_started_at, d.graphrag_completed_at, d.graphrag_error,
-       d.created_at, d.asked_at, d.read_at, d.published_at
+SELECT {Document d.; document_id = d.id; source_id = s.id; place, path: s.; current = s.published_id IS d.id;
+                 space = x.name; partial = d.failed_count > 0 AND d.state = 'published'; outage = d.outage_count > 0;
+                 vector_status = d.vector_index_status; graphrag_status = d.graphrag_index_status}
 FROM documents d JOIN sources s ON s.key = d.source_key LEFT JOIN catalog_space x ON x.id = d.space_id
 
--- name: document_where
-WHERE d.id = ?
-
--- name: generations_where
-WHERE s.id = ? ORDER BY d.id DESC
-
 -- name: pages
-SELECT id, page_number, chunk_count,
-       ocr_status, ocr_started_at, ocr_completed_at, ocr_error,
-       vector_status, vector_started_at, vector_completed_at, vector_error,
-       graphrag_status, graphrag_started_at, graphrag_completed_at, graphrag_error
-FROM task_queue_page WHERE document_id = ? AND page_number > ? ORDER BY page_number LIMIT ?
+SELECT {PageState; page_id = id; number = page_number}
+FROM task_queue_page WHERE document_id = $1 AND page_number > $2 ORDER BY page_number LIMIT $3
 
 -- name: chunks
-SELECT chunk_id, chunk_index, content_id, chunk_content_hash, vector_held,
-       vector_status, vector_started_at, vector_completed_at, vector_error, vector_retry_count,
-       graphrag_status, graphrag_started_at, graphrag_completed_at, graphrag_error, graphrag_retry_count,
-       entities_extracted, relationships_extracted
-FROM task_queue_chunk WHERE page_id = ? ORDER BY chunk_index
+SELECT {ChunkState; text_hash = chunk_content_hash; held = vector_held; entities = entities_extracted;
+                   relationships = relationships_extracted}
+FROM task_queue_chunk WHERE page_id = $1 ORDER BY chunk_index
 
 -- name: parts_of
-SELECT p.id, p.page_number, p.page_file_path, x.text, c.chunk_content_hash, c.start_char, c.end_char, c.first_line,
-       c.last_line, c.heading_path, c.symbols, t.text
+SELECT {ContentRow c.; page_id = p.id; number = p.page_number; file_path = p.page_file_path; page_text = x.text;
+                   text = t.text; text_hash = c.chunk_content_hash; start = c.start_char; end = c.end_char}
 FROM task_queue_page p LEFT JOIN catalog_page_text x ON x.page_id = p.id
 LEFT JOIN task_queue_chunk c INDEXED BY idx_tqc_page ON c.page_id = p.id
 LEFT JOIN catalog_content t ON t.id = c.content_id
-WHERE p.document_id = ? ORDER BY p.page_number, c.chunk_index
+WHERE p.document_id = $1 ORDER BY p.page_number, c.chunk_index
 
 -- name: missing
 SELECT 'ocr', page_number, NULL, coalesce(ocr_error, '')
 FROM task_queue_page INDEXED BY idx_tqp_ocr_failed
-WHERE ocr_status = 'failed' AND document_id = ?1 AND ocr_retry_at IS NULL
+WHERE ocr_status = 'failed' AND document_id = $1 AND ocr_retry_at IS NULL
 UNION ALL
 SELECT 'vector', p.page_number, c.chunk_index, coalesce(c.vector_error, '')
 FROM task_queue_chunk c INDEXED BY idx_tqc_vector_failed JOIN task_queue_page p ON p.id = c.page_id
-WHERE c.vector_status = 'failed' AND c.document_id = ?1 AND c.vector_retry_at IS NULL
-LIMIT ?2
+WHERE c.vector_status = 'failed' AND c.document_id = $1 AND c.vector_retry_at IS NULL
+LIMIT $2
 
 -- A chunk that came with its vector was never claimed itself; its page was, unless the job wrote it.
 -- name: made
 SELECT coalesce(sum(c.vector_claim_number > 0 OR p.ocr_claim_number > 0), 0),
        coalesce(sum(c.end_char - c.start_char), 0)
-FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id WHERE c.document_id = ?
-
--- name: progress_columns
-SELECT d.id, d.filename, d.ocr_status, d.vector_index_status, d.graphrag_index_status, d.page_count,
-       d.ocr_completed, d.ocr_failed, d.chunk_count, d.vector_chunks, d.graphrag_chunks
-FROM documents d
-
--- name: progress_where
-WHERE d.id = ?
-
--- name: ready_vector
-WHERE d.ocr_status = 'completed' AND d.vector_index_status = 'pending' AND d.state <> 'dropped'
-ORDER BY d.id LIMIT ?
-
--- name: ready_graphrag
-WHERE d.vector_index_status = 'completed' AND d.graphrag_index_status = 'pending' AND d.state <> 'dropped'
-ORDER BY d.id LIMIT ?
+FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id WHERE c.document_id = $1
 
 -- Counters of documents and small partial indexes; the chunks themselves are not read.
 -- name: statistics
@@ -130,15 +75,6 @@ FROM documents
 -- name: count_open per phase
 SELECT (SELECT count(*) FROM {table} INDEXED BY {index}_{phase}_heartbeat WHERE {phase}_status = 'processing'),
        (SELECT count(*) FROM {table} WHERE {phase}_status = 'failed')
-
--- name: count_pending_ocr
-SELECT count(*) FROM task_queue_page INDEXED BY idx_tqp_ocr_status WHERE ocr_status = 'pending'
-
--- name: count_pending_vector
-SELECT (SELECT count(*) FROM task_queue_chunk INDEXED BY idx_tqc_vector_status
-        WHERE vector_status = 'pending' AND vector_held IS NULL)
-     + (SELECT count(*) FROM task_queue_chunk INDEXED BY idx_tqc_vector_held
-        WHERE vector_held IS NOT NULL AND vector_status = 'pending')
 
 -- Those whose vector is still to come are not in an index of their own.
 -- name: count_pending_graphrag
@@ -161,52 +97,27 @@ SELECT count(*) FROM (
     LIMIT 10000)
 
 -- name: tenants
-SELECT tenant_id, collection, branch, count(*), sum(partial), sum(page_count), sum(chunk_count)
-FROM sources WHERE published_id IS NOT NULL AND (?1 IS NULL OR tenant_id = ?1)
+SELECT {TenantCount; sources = count(1); partial = sum(partial); pages = sum(page_count); chunks = sum(chunk_count)}
+FROM sources WHERE published_id IS NOT NULL AND ($1 IS NULL OR tenant_id = $1)
 GROUP BY tenant_id, collection, branch ORDER BY tenant_id, collection, branch
-
--- name: ledger
-SELECT path, kind, rule, cause, remedy, job_id, at FROM catalog_ledger
-WHERE tenant_id = ?1 AND collection = ?2 AND branch = ?3 AND path > ?4 AND path >= ?5 AND path < ?6
-ORDER BY path LIMIT ?7
-
--- name: remembered
-SELECT path, size, mtime_ns, made_with FROM catalog_ledger
-WHERE tenant_id = ?1 AND collection = ?2 AND branch = ?3 AND path > ?4 AND path >= ?5 AND path < ?6
-  AND made_with IS NOT NULL
-ORDER BY path LIMIT ?7
-
--- name: ledger_at
-SELECT path, kind, rule, cause, remedy, job_id, at FROM catalog_ledger
-WHERE tenant_id = ? AND collection = ? AND branch = ? AND path = ?
 
 -- name: own_vectors
 SELECT c.chunk_content_hash, v.vector
 FROM sources s JOIN documents d ON d.source_key = s.key AND d.state <> 'dropped'
-CROSS JOIN json_each(?3) k CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
+CROSS JOIN json_each($3) k CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
     ON c.document_id = d.id AND c.text_key = k.value
-JOIN catalog_vector v ON v.id = c.content_id * 256 + ?2
-WHERE s.id = ?1
-
--- name: sequence
-SELECT value FROM catalog_sequence WHERE name = ?
-
--- name: changed_sources
-SELECT key, published_id IS NOT NULL FROM sources INDEXED BY idx_sources_change
-WHERE tenant_id = ? AND change_seq > ?
-
--- name: gone_sources
-SELECT source_key FROM catalog_gone WHERE change_seq > ?2 AND tenant_id = ?1
+JOIN catalog_vector v ON v.id = c.content_id * 256 + $2
+WHERE s.id = $1
 
 -- name: witnesses
 SELECT key, change_seq, coalesce(published_id, 0) || ' ' || coalesce(published_at, '')
 FROM sources INDEXED BY idx_sources_change
-WHERE tenant_id = ? AND change_seq <= ? ORDER BY change_seq DESC, key DESC LIMIT ?
+WHERE tenant_id = $1 AND change_seq <= $2 ORDER BY change_seq DESC, key DESC LIMIT $3
 
 -- name: spaces
 SELECT x.name, coalesce(x.dimension, 0), sum(s.chunk_count)
 FROM sources s JOIN catalog_space x ON x.id = s.space_id
-WHERE s.tenant_id = ? AND s.published_id IS NOT NULL GROUP BY x.id ORDER BY 3 DESC, x.name
+WHERE s.tenant_id = $1 AND s.published_id IS NOT NULL GROUP BY x.id ORDER BY 3 DESC, x.name
 
 -- name: all_spaces
 SELECT x.name, coalesce(x.dimension, 0), sum(s.chunk_count)
@@ -217,20 +128,20 @@ WHERE s.published_id IS NOT NULL GROUP BY x.id ORDER BY 3 DESC, x.name
 SELECT c.content_id, s.key, v.vector
 FROM sources s INDEXED BY idx_sources_change
 CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document ON c.document_id = s.published_id
-JOIN catalog_vector v ON v.id = c.content_id * 256 + ?2
-WHERE s.tenant_id = ?1 AND s.space_id = ?2
+JOIN catalog_vector v ON v.id = c.content_id * 256 + $2
+WHERE s.tenant_id = $1 AND s.space_id = $2
 
 -- name: load_some_vectors
 SELECT c.content_id, s.key, v.vector
-FROM json_each(?3) j CROSS JOIN sources s ON s.key = j.value AND s.tenant_id = ?1 AND s.space_id = ?2
+FROM json_each($3) j CROSS JOIN sources s ON s.key = j.value AND s.tenant_id = $1 AND s.space_id = $2
 CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document ON c.document_id = s.published_id
-JOIN catalog_vector v ON v.id = c.content_id * 256 + ?2
+JOIN catalog_vector v ON v.id = c.content_id * 256 + $2
 
 -- name: hydrate
-SELECT t.id, c.chunk_id, s.id, s.key, s.tenant_id, s.collection, s.branch, s.path, s.title, s.file_type, s.tags,
-       p.page_number, s.page_count, c.chunk_index, c.start_char, c.end_char, c.first_line, c.last_line,
-       c.heading_path, c.symbols, t.text
-FROM json_each(?1) j CROSS JOIN catalog_content t ON t.id = j.value
+SELECT {ChunkView c.; content_id = t.id; source_id = s.id; source_key = s.key; place: s.; path: s.; title: s.;
+                  file_type: s.; tags: s.; page_number = p.page_number; page_count = s.page_count;
+                  start = c.start_char; end = c.end_char; text = t.text}
+FROM json_each($1) j CROSS JOIN catalog_content t ON t.id = j.value
 CROSS JOIN sources s ON s.key = t.source_key
 CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
     ON c.document_id = s.published_id AND c.text_key = t.text_key AND c.content_id = t.id
@@ -239,20 +150,20 @@ CROSS JOIN task_queue_page p ON p.id = c.page_id
 -- name: locate
 SELECT c.chunk_id, c.content_id FROM sources s CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
     ON c.document_id = s.published_id
-WHERE s.id = ?1 AND c.chunk_id IN (SELECT value FROM json_each(?2))
+WHERE s.id = $1 AND c.chunk_id IN (SELECT value FROM json_each($2))
 
 -- Ranks only: what a hit shows is read for the few that are left.
 -- name: ranked
-SELECT rowid, rank FROM catalog_keyword WHERE catalog_keyword MATCH ? ORDER BY rank LIMIT ?
+SELECT rowid, rank FROM catalog_keyword WHERE catalog_keyword MATCH $1 ORDER BY rank LIMIT $2
 
 -- name: visible
 SELECT t.id
-FROM json_each(?7) j CROSS JOIN catalog_content t ON t.id = j.value
+FROM json_each($7) j CROSS JOIN catalog_content t ON t.id = j.value
 CROSS JOIN sources s ON s.key = t.source_key
 WHERE {filtered}
   AND EXISTS (SELECT 1 FROM task_queue_chunk c INDEXED BY idx_tqc_document
               WHERE c.document_id = s.published_id AND c.text_key = t.text_key AND c.content_id = t.id)
 
 -- name: snippets
-SELECT rowid, snippet(catalog_keyword, 0, ?2, ?3, '…', 24)
-FROM catalog_keyword WHERE catalog_keyword MATCH ?1 AND rowid IN (SELECT value FROM json_each(?4))
+SELECT rowid, snippet(catalog_keyword, 0, $2, $3, '…', 24)
+FROM catalog_keyword WHERE catalog_keyword MATCH $1 AND rowid IN (SELECT value FROM json_each($4))

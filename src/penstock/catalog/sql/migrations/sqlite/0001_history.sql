@@ -1,0 +1,40 @@
+-- What happened to sources after they were first indexed, also to those that are gone.
+CREATE TABLE catalog_history (
+    id          INTEGER NOT NULL PRIMARY KEY,
+    tenant_id   TEXT    NOT NULL,
+    collection  TEXT    NOT NULL,
+    branch      TEXT    NOT NULL,
+    source_id   TEXT    NOT NULL,
+    -- Where it was before.
+    path        TEXT    NOT NULL,
+    what        TEXT    NOT NULL CHECK (what = 'updated' OR what = 'renamed' OR what = 'removed'),
+    note        TEXT    NOT NULL,
+    job_id      TEXT,
+    at          TEXT    NOT NULL
+);
+CREATE INDEX idx_catalog_history_source ON catalog_history (source_id, id);
+CREATE INDEX idx_catalog_history_path ON catalog_history (tenant_id, collection, branch, path, id);
+CREATE INDEX idx_catalog_history_removed ON catalog_history (at) WHERE what = 'removed';
+
+-- What was asked to be looked at, root by root: a delete asked for earlier, but run later, leaves what it wants.
+CREATE TABLE catalog_walk (
+    tenant_id   TEXT NOT NULL,
+    collection  TEXT NOT NULL,
+    branch      TEXT NOT NULL,
+    root        TEXT NOT NULL,
+    rules       TEXT NOT NULL,
+    asked_at    TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, collection, branch, root, rules)
+) WITHOUT ROWID;
+CREATE INDEX idx_catalog_walk_asked ON catalog_walk (tenant_id, asked_at);
+
+-- Where a file was read that is known by a path it has yet to be moved to.
+CREATE TABLE catalog_arrival (
+    tenant_id   TEXT NOT NULL,
+    collection  TEXT NOT NULL,
+    branch      TEXT NOT NULL,
+    path        TEXT NOT NULL,
+    read_from   TEXT NOT NULL,
+    created_at  TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, collection, branch, path)
+) WITHOUT ROWID;

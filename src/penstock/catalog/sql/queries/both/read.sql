@@ -1,0 +1,74 @@
+-- name: known
+SELECT {KnownSource; source_id = id}
+FROM sources INDEXED BY idx_sources_path
+WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path > $4 AND path >= $5 AND path < $6
+ORDER BY path LIMIT $7
+
+-- name: find_where
+WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path = $4
+
+-- name: get_where
+WHERE s.id = $1
+
+-- name: sources_where
+WHERE {filtered} AND s.id > $7 ORDER BY s.id LIMIT $8
+
+-- name: matching
+SELECT s.key FROM sources s INDEXED BY idx_sources_change WHERE {filtered}
+
+-- name: document_where
+WHERE d.{id} = $1
+
+-- name: generations_where
+WHERE s.id = $1 ORDER BY d.{id} DESC
+
+-- name: progress_columns
+SELECT {Progress d.; document_id = d.{id}; total_pages = d.page_count; ocr_completed_pages = d.ocr_completed;
+                 ocr_failed_pages = d.ocr_failed; total_chunks = d.chunk_count;
+                 vector_completed_chunks = d.vector_chunks; graphrag_completed_chunks = d.graphrag_chunks}
+FROM documents d
+
+-- name: progress_where
+WHERE d.{id} = $1
+
+-- name: ready_vector
+WHERE d.ocr_status = 'completed' AND d.vector_index_status = 'pending' AND d.state <> 'dropped'
+ORDER BY d.{id} LIMIT $1
+
+-- name: ready_graphrag
+WHERE d.vector_index_status = 'completed' AND d.graphrag_index_status = 'pending' AND d.state <> 'dropped'
+ORDER BY d.{id} LIMIT $1
+
+-- name: count_pending_ocr
+SELECT count(*) FROM task_queue_page INDEXED BY idx_tqp_ocr_status WHERE ocr_status = 'pending'
+
+-- name: count_pending_vector
+SELECT (SELECT count(*) FROM task_queue_chunk INDEXED BY idx_tqc_vector_status
+        WHERE vector_status = 'pending' AND vector_held IS NULL)
+     + (SELECT count(*) FROM task_queue_chunk INDEXED BY idx_tqc_vector_held
+        WHERE vector_held IS NOT NULL AND vector_status = 'pending')
+
+-- name: ledger
+SELECT {LedgerEntry} FROM catalog_ledger
+WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path > $4 AND path >= $5 AND path < $6
+ORDER BY path LIMIT $7
+
+-- name: remembered
+SELECT path, size, mtime_ns, made_with FROM catalog_ledger
+WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path > $4 AND path >= $5 AND path < $6
+  AND made_with IS NOT NULL
+ORDER BY path LIMIT $7
+
+-- name: ledger_at
+SELECT {LedgerEntry} FROM catalog_ledger
+WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path = $4
+
+-- name: sequence
+SELECT value FROM catalog_sequence WHERE name = $1
+
+-- name: changed_sources
+SELECT key, published_id IS NOT NULL FROM sources INDEXED BY idx_sources_change
+WHERE tenant_id = $1 AND change_seq > $2
+
+-- name: gone_sources
+SELECT source_key FROM catalog_gone WHERE change_seq > $2 AND tenant_id = $1

@@ -1,0 +1,285 @@
+"""Rows that the catalog's statements return, by name.
+
+The statements take their select lists from these classes and from the values callers get: ``{Source s.}`` in
+an SQL file stands for the columns of a ``Source``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.catalog.rules.initial_state import WantedPhases
+from penstock.catalog.rules.publication import GenerationFacts
+from penstock.catalog.rules.rollup import PartCounts
+from penstock.catalog.sql.row_types import RowType
+from penstock.catalog.values import SETTLED, Fingerprints, Gate, LedgerEntry, OutboxEntry, Place, Walk
+from penstock.catalog.views import (
+    ChunkState,
+    ChunkView,
+    Document,
+    DocumentEvent,
+    KnownSource,
+    MissingPart,
+    PageState,
+    Progress,
+    Source,
+    TenantCount,
+)
+
+
+class PhaseStatuses(NamedTuple):
+    """The status of a document in each phase."""
+
+    ocr: str
+    vector: str
+    graphrag: str
+
+
+class DocumentRow(msgspec.Struct, kw_only=True):
+    """A generation inside a transaction; ``generations.save`` writes the changes back."""
+
+    id: int
+    source_key: int
+    source_id: str
+    place: Place
+    path: str
+    published_id: int | None
+    published_read_at: str | None
+    state: str
+    ocr: PartCounts
+    vector: PartCounts
+    graphrag: PartCounts
+    status: PhaseStatuses
+    """The statuses at the beginning of the transaction."""
+    page_count: int
+    chunk_count: int
+    vector_chunks: int
+    graphrag_chunks: int
+    failed_count: int
+    outage_count: int
+    space_id: int | None
+    graph: bool
+    gate: str
+    priority: int
+    max_retries: int
+    turn: int
+    given: int
+    content_hash: str
+    fingerprints: Fingerprints
+    job_id: str | None
+    asked_at: str
+    read_at: str
+    note: str | None
+    source_json: str | None
+    unwritten: int
+    errors: dict[str, str] = {}
+    worker_id: str | None = None
+    embedded: bool = False
+    """Vectors of the document were written in this transaction."""
+    finishes: bool = False
+    """The last part of the document is written in this transaction."""
+
+    @property
+    def wanted(self) -> WantedPhases:
+        return WantedPhases(self.space_id is not None, self.graph)
+
+    @property
+    def just_settled(self) -> bool:
+        """Whether ocr and vector ended in this transaction, not before."""
+        before = {self.status.ocr, self.status.vector}
+        return {self.ocr.status, self.vector.status} <= SETTLED and not before <= SETTLED
+
+    @property
+    def facts(self) -> GenerationFacts:
+        return GenerationFacts(
+            ocr=self.ocr.status,
+            vector=self.vector.status,
+            pages=self.page_count,
+            pages_read=self.ocr.completed,
+            chunks_embedded=self.vector_chunks,
+            outages=self.outage_count,
+            unwritten=self.unwritten,
+        )
+
+
+class SourceRow(NamedTuple):
+    """A source, as much of it as storing and moving need."""
+
+    path: str
+    key: int
+    source_id: str
+    published_id: int | None
+    building_id: int | None
+    read_at: str | None
+
+
+class BuildingRow(NamedTuple):
+    """The content and settings of a generation being built."""
+
+    content_hash: str
+    fingerprints: Fingerprints
+    space_id: int | None
+    graph: bool
+
+
+class PageCounts(NamedTuple):
+    """A page in one chunk phase: its status and the counts of its chunks."""
+
+    page_id: int
+    document_id: int
+    status: str
+    processing: int
+    waiting: int
+    failed: int
+    completed: int
+
+    @property
+    def counts(self) -> PartCounts:
+        return PartCounts(self.processing, self.waiting, self.failed, self.completed)
+
+
+class TaskRow(NamedTuple):
+    """A task that may be claimed. ``claim_number`` is the one the claim will have."""
+
+    task_id: int
+    page_id: int
+    document_id: int
+    claim_number: int
+    failed: int
+    retry_count: int
+    max_retries: int
+    suspect: int
+    page_number: int
+    file_path: str | None
+    chunk_id: str
+    text_hash: str
+    text: str
+    heading_path: str
+    symbols: str
+
+
+class TaskSourceRow(NamedTuple):
+    """The document and source of tasks. ``source_json`` describes a source that is not published yet."""
+
+    document_id: int
+    source_id: str
+    place: Place
+    path: str
+    content_hash: str
+    space: str | None
+    job_id: str | None
+    graph: bool
+    state: str
+    source_json: str
+    title: str
+    file_type: str
+    gate: Gate
+
+
+class FencedClaim(NamedTuple):
+    """A claim that still holds."""
+
+    task_id: int
+    page_id: int
+    document_id: int
+    claim_number: int
+
+
+class LeftoverChunk(NamedTuple):
+    """A chunk to be removed. ``shared``: another generation of the source has the same text."""
+
+    chunk_key: int
+    content_id: int
+    text_hash: str
+    shared: int
+
+
+class ContentRow(NamedTuple):
+    """A page with one of its chunks; ``text_hash`` None: the page has none."""
+
+    page_id: int
+    number: int
+    file_path: str | None
+    page_text: str | None
+    text: str
+    text_hash: str | None
+    start: int
+    end: int
+    first_line: int | None
+    last_line: int | None
+    heading_path: str
+    symbols: str
+
+
+class RightCounts(NamedTuple):
+    """Counters and status of a phase, recomputed from the parts."""
+
+    processing: int
+    waiting: int
+    failed: int
+    completed: int
+    status: str
+
+
+class MiscountedPage(NamedTuple):
+    """A page that disagrees with its chunks, with the right values."""
+
+    page_id: int
+    document_id: int
+    vector: RightCounts
+    graphrag: RightCounts
+    chunk_count: int
+
+
+class MiscountedDocument(NamedTuple):
+    """A document that disagrees with its pages, with the right values."""
+
+    document_id: int
+    state: str
+    path: str | None
+    ocr: RightCounts
+    vector: RightCounts
+    graphrag: RightCounts
+    page_count: int
+    chunk_count: int
+    vector_chunks: int
+    graphrag_chunks: int
+    failed_count: int
+
+
+class MiscountedSource(NamedTuple):
+    """A source that disagrees with its published generation, with the right values."""
+
+    key: int
+    path: str
+    page_count: int
+    chunk_count: int
+
+
+KNOWN_SOURCE = RowType(KnownSource)
+SOURCE = RowType(Source)
+DOCUMENT = RowType(Document)
+PAGE_STATE = RowType(PageState)
+CHUNK_STATE = RowType(ChunkState)
+CHUNK_VIEW = RowType(ChunkView)
+PROGRESS = RowType(Progress)
+EVENT = RowType(DocumentEvent)
+MISSING_PART = RowType(MissingPart)
+TENANT_COUNT = RowType(TenantCount)
+OUTBOX_ENTRY = RowType(OutboxEntry)
+WALK = RowType(Walk)
+LEDGER_ENTRY = RowType(LedgerEntry, without=("size", "mtime_ns", "made_with"))
+DOCUMENT_ROW = RowType(DocumentRow, without=("errors", "worker_id", "embedded", "finishes"))
+SOURCE_ROW = RowType(SourceRow)
+BUILDING_ROW = RowType(BuildingRow)
+PAGE_COUNTS = RowType(PageCounts)
+TASK_ROW = RowType(TaskRow)
+TASK_SOURCE_ROW = RowType(TaskSourceRow)
+FENCED_CLAIM = RowType(FencedClaim)
+LEFTOVER_CHUNK = RowType(LeftoverChunk)
+CONTENT_ROW = RowType(ContentRow)
+MISCOUNTED_PAGE = RowType(MiscountedPage)
+MISCOUNTED_DOCUMENT = RowType(MiscountedDocument)
+MISCOUNTED_SOURCE = RowType(MiscountedSource)

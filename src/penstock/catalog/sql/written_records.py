@@ -1,0 +1,306 @@
+"""Rows that the catalog's statements write, by name: ``{NewSource}`` in an SQL file stands for their columns.
+
+Where many rows of a batch are alike, their common columns are a record of their own (``Shared…``), which is
+made once for all of them. ``Whole…``: rows that are complete when they are
+written have a third of the columns.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from penstock.catalog.sql.row_types import RowType
+from penstock.catalog.values import Fingerprints, Place
+
+
+class NewSource(NamedTuple):
+    key: int
+    source_id: str
+    place: Place
+    path: str
+    created_at: str
+
+
+class PublishedSource(NamedTuple):
+    """The columns of a source that publishing a generation sets."""
+
+    published_id: int
+    space_id: int | None
+    partial: bool
+    size: int
+    mtime_ns: int
+    page_count: int
+    chunk_count: int
+    content_hash: str
+    fingerprints: Fingerprints
+    asked_at: str
+    read_at: str
+    published_at: str
+    change_seq: int
+    updated_at: str
+    file_type: str
+    title: str
+    tags: str
+    metadata: str
+
+
+class OwnDocument(NamedTuple):
+    """The columns of a new document that differ from row to row."""
+
+    document_id: int
+    source_key: int
+    filename: str
+    content_hash: str
+    job_id: str | None
+    asked_at: str
+    read_at: str
+
+
+class DocumentPhase(NamedTuple):
+    status: str
+    processing: int
+    waiting: int
+    failed: int
+    completed: int
+    completed_at: str | None
+    error: str | None
+
+
+class SharedDocument(NamedTuple):
+    """The columns of a new document that many of a batch have in common."""
+
+    state: str
+    ocr: DocumentPhase
+    vector: DocumentPhase
+    graphrag: DocumentPhase
+    page_count: int
+    chunk_count: int
+    vector_chunks: int
+    graphrag_chunks: int
+    failed_count: int
+    outage_count: int
+    space_id: int | None
+    graph: bool
+    gate: str
+    priority: int
+    max_retries: int
+    turn: int
+    given: int
+    fingerprints: Fingerprints
+    published_at: str | None
+    created_at: str
+    updated_at: str
+    note: str | None
+
+
+class WholeDocument(NamedTuple):
+    """The common columns of documents that are complete when they are written."""
+
+    page_count: int
+    vector_completed: int
+    chunk_count: int
+    graphrag_error: str | None
+    space_id: int | None
+    priority: int
+    max_retries: int
+    fingerprints: Fingerprints
+    at: str
+
+
+class SavedPhase(NamedTuple):
+    status: str
+    processing: int
+    waiting: int
+    failed: int
+    completed: int
+    error: str | None
+
+
+class SavedDocument(NamedTuple):
+    """The columns of a document that a transaction may change."""
+
+    state: str
+    ocr: SavedPhase
+    vector: SavedPhase
+    graphrag: SavedPhase
+    chunk_count: int
+    vector_chunks: int
+    graphrag_chunks: int
+    failed_count: int
+    outage_count: int
+    turn: int
+    given: int
+    note: str | None
+    source_json: str | None
+    published_at: str | None
+    at: str
+    worker_id: str | None
+    document_id: int
+
+
+class OwnPage(NamedTuple):
+    """The columns of a new page that differ from row to row."""
+
+    page_id: int
+    document_id: int
+    page_number: int
+    page_file_path: str | None
+    chunk_count: int
+
+
+class PageTask(NamedTuple):
+    status: str
+    completed_at: str | None
+    error: str | None
+    retry_count: int
+
+
+class PagePhase(NamedTuple):
+    status: str
+    completed_at: str | None
+    error: str | None
+    processing: int
+    waiting: int
+    failed: int
+    completed: int
+
+
+class SharedPage(NamedTuple):
+    """The columns of a new page that many of a batch have in common."""
+
+    turn: int
+    ocr: PageTask
+    vector: PagePhase
+    graphrag: PagePhase
+    max_retries: int
+    priority: int
+    created_at: str
+    updated_at: str
+
+
+class WholePage(NamedTuple):
+    """The common columns of pages that are complete when they are written."""
+
+    graphrag_error: str | None
+    max_retries: int
+    priority: int
+    at: str
+
+
+class ReadPage(NamedTuple):
+    """The columns of a page that the end of its ocr sets."""
+
+    page_file_path: str | None
+    chunk_count: int
+    vector: SavedPhase
+    graphrag: SavedPhase
+    at: str
+    page_id: int
+
+
+class SavedPage(NamedTuple):
+    """The columns of a page that a change of its chunks in one phase sets."""
+
+    status: str
+    processing: int
+    waiting: int
+    failed: int
+    completed: int
+    error: str | None
+    at: str
+    page_id: int
+
+
+class NewChunkRow(NamedTuple):
+    """The columns of a new chunk that differ from row to row; ``ChunkText`` and ``ChunkDocument`` follow."""
+
+    chunk_key: int
+    page_id: int
+    content_id: int
+    text_key: int
+    chunk_id: str
+    chunk_index: int
+
+
+class ChunkText(NamedTuple):
+    """The columns of a new chunk that are fields of ``NewChunk``."""
+
+    text_hash: str
+    start: int
+    end: int
+    first_line: int | None
+    last_line: int | None
+    heading_path: str
+    symbols: str
+
+
+class ChunkDocument(NamedTuple):
+    """The columns of a new chunk that all chunks of a document have in common."""
+
+    document_id: int
+    max_retries: int
+    priority: int
+    at: str
+
+
+class ChunkTask(NamedTuple):
+    status: str
+    completed_at: str | None
+    held: str | None
+
+
+class ChunkTasks(NamedTuple):
+    """The task columns of a new chunk."""
+
+    vector: ChunkTask
+    graphrag: ChunkTask
+    entities_extracted: int
+    relationships_extracted: int
+
+
+class EndedTask(NamedTuple):
+    status: str
+    retry_count: int
+    retry_at: str | None
+    suspect: bool
+    error: str | None
+    at: str
+    task_id: int
+
+
+class LedgerRow(NamedTuple):
+    place: Place
+    path: str
+    kind: str
+    rule: str
+    cause: str
+    remedy: str
+    job_id: str | None
+    at: str
+    size: int | None
+    mtime_ns: int | None
+    made_with: str | None
+
+
+_INDEX_STATUS = {"vector_status": "vector_index_status", "graphrag_status": "graphrag_index_status"}
+"""The names these columns have in the table of documents."""
+
+NEW_SOURCE = RowType(NewSource, renamed={"source_id": "id"})
+PUBLISHED_SOURCE = RowType(PublishedSource)
+OWN_DOCUMENT = RowType(OwnDocument)
+SHARED_DOCUMENT = RowType(SharedDocument, renamed=_INDEX_STATUS)
+WHOLE_DOCUMENT = RowType(WholeDocument)
+SAVED_DOCUMENT = RowType(SavedDocument, renamed=_INDEX_STATUS)
+OWN_PAGE = RowType(OwnPage)
+SHARED_PAGE = RowType(SharedPage)
+WHOLE_PAGE = RowType(WholePage)
+READ_PAGE = RowType(ReadPage)
+SAVED_PAGE = RowType(SavedPage)
+NEW_CHUNK_ROW = RowType(NewChunkRow)
+CHUNK_TEXT = RowType(
+    ChunkText, renamed={"text_hash": "chunk_content_hash", "start": "start_char", "end": "end_char"}
+)
+CHUNK_DOCUMENT = RowType(ChunkDocument)
+CHUNK_TASKS = RowType(ChunkTasks)
+ENDED_TASK = RowType(EndedTask)
+LEDGER_ROW = RowType(LedgerRow)
