@@ -1,4 +1,4 @@
-"""The catalog protocol: what is known of sources, and the durable tasks that make it so.
+"""The catalog protocol: indexed sources, and the durable tasks behind them.
 
 The contract stands here once; engines carry no docstrings of their own for these methods. ``now=None`` is the
 store's own clock; only tests pass a time. Every write is one transaction (those that take a ``limit`` do part
@@ -90,7 +90,7 @@ class CatalogSnapshot(Protocol):
     def find(self, place: Place, path: str) -> Source | None: ...
 
     def find_all(self, place: Place, paths: Collection[str]) -> dict[str, Source]:
-        """Those of them that there are, by their paths."""
+        """The sources at these paths, by path; paths without a source are left out."""
 
     def get(self, source_id: str) -> Source | None: ...
 
@@ -106,23 +106,23 @@ class CatalogSnapshot(Protocol):
         """What happened to a source after it was first indexed, oldest first; also to one that is gone."""
 
     def formerly(self, place: Place, path: str) -> str | None:
-        """The id of the source that was last at a path where it is no more."""
+        """The id of the last source at a path with no source now."""
 
     def pages(self, document_id: int, *, after: int = -1, limit: int = 100) -> list[PageState]:
         """Pages by number, from the first number greater than ``after``."""
 
     def chunks(self, page_id: int) -> list[ChunkState]:
-        """Chunks of a page, in its order."""
+        """The chunks of a page, in order."""
 
     def content(self, document_id: int) -> tuple[NewPage, ...]:
         """The pages of a generation that was read to its end, as they would be stored again, without
         vectors."""
 
     def page_text(self, page_id: int) -> str | None:
-        """The text of a page, where it was kept."""
+        """The stored text of a page; None if the page has none."""
 
     def missing(self, document_id: int, *, limit: int = 100) -> list[MissingPart]:
-        """What failed for good in ocr or vector."""
+        """The pages and chunks with a permanent failure in ocr or vector."""
 
     def progress(self, document_id: int) -> Progress | None: ...
 
@@ -133,7 +133,7 @@ class CatalogSnapshot(Protocol):
         """Tasks by type (``ocr_pages``, ``vector_chunks``, ``graphrag_chunks``) and status."""
 
     def ready(self, phase: Phase, *, limit: int = 100) -> list[Progress]:
-        """Documents whose earlier phase is completed and whose ``phase`` (vector, graphrag) is pending."""
+        """Documents pending in ``phase`` (vector, graphrag) with the phase before completed."""
 
     def tenants(self, tenant_id: str | None = None) -> list[TenantCount]: ...
 
@@ -141,10 +141,10 @@ class CatalogSnapshot(Protocol):
         """Tasks of a lane not settled yet, counted no further than 10,000: bounds work in flight."""
 
     def expected(self, place: Place, path: str) -> str | None:
-        """Where the file was read that will come to be at a path, if somebody said so lately."""
+        """The place a delivered file was read from, for a path recorded by ``expect``."""
 
     def walks(self, place: Place, path: str) -> list[Walk]:
-        """Those that were announced for the path, or a folder it lies in."""
+        """The walks announced for a path or for a folder above."""
 
     def why(self, place: Place, path: str) -> PathReport: ...
 
@@ -156,7 +156,7 @@ class CatalogSnapshot(Protocol):
     def remembered(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
     ) -> list[FailedFile]:
-        """Files at or below a folder that failed for good, by path."""
+        """Permanently failed files at or below a folder, by path."""
 
     def fingerprints(self) -> dict[Phase, str]: ...
 
@@ -197,7 +197,7 @@ class CatalogSnapshot(Protocol):
         """Vectors of published chunks of some sources (None: all of the tenant's), in batches."""
 
     def hydrate(self, content_ids: Sequence[int]) -> list[ChunkView | None]:
-        """Each chunk as it stands in its published generation; None where it is in none."""
+        """Published chunks by content id; None for a chunk in no published generation."""
 
     def locate(self, source_id: str, chunk_ids: Sequence[str]) -> dict[str, int]:
         """``content_id`` of published chunks by the id outside stores know them by."""
@@ -249,7 +249,7 @@ class Catalog(Protocol):
     def unfinished(
         self, *, silent: timedelta = TASK_LEASE, now: datetime | None = None, limit: int = 100
     ) -> list[int]:
-        """Large generations whose next part has not come for longer than ``silent``, for ``drop``."""
+        """Large generations without a new part for longer than ``silent``, to be dropped."""
 
     def renew(self, claims: Sequence[HeldTask | Task], *, now: datetime | None = None) -> list[bool]:
         """A sign of life for claims still held; False where the claim was lost."""
@@ -267,7 +267,7 @@ class Catalog(Protocol):
         published ones too: what then succeeds appears. 0 when nothing had failed or it is dropped."""
 
     def touch(self, touches: Sequence[Touch]) -> list[bool]:
-        """Remember sizes and times of files whose content is unchanged, and when they were asked for last.
+        """Update size, time and last request of files with unchanged content.
         False: the source is no longer published."""
 
     def expect(self, arrivals: Sequence[tuple[Place, str, str]], *, now: datetime | None = None) -> None:
@@ -300,7 +300,7 @@ class Catalog(Protocol):
     def outbox(
         self, kind: OutboxEntryKind | None = None, *, after: int = 0, limit: int = 100
     ) -> list[OutboxEntry]:
-        """What is left to do after transactions that are over, oldest first."""
+        """Outbox entries: work left over by finished transactions, oldest first."""
 
     def leftovers(self, entry_id: int, *, limit: int = BATCH) -> list[str]:
         """``chunk_id`` of a leftover that no live generation of its source has: to be deleted in outside
@@ -312,7 +312,7 @@ class Catalog(Protocol):
         Until then no vector task of a newer generation of that source is claimed."""
 
     def note(self, entries: Sequence[LedgerEntry], *, now: datetime | None = None) -> None:
-        """Record why paths are not indexed. A later ``store`` or ``remove`` of the path takes it back."""
+        """Record why paths are not indexed. A later ``store`` or ``remove`` of a path deletes the record."""
 
     def unnote(self, place: Place, paths: Sequence[str]) -> None:
         """Take records back: the paths are gone."""
@@ -320,7 +320,7 @@ class Catalog(Protocol):
     def remember(
         self, tenant_id: str, space: str, vectors: Mapping[str, bytes], *, now: datetime | None = None
     ) -> None:
-        """Put vectors into the cache by text hash, before they are stored: so that a crash costs nothing."""
+        """Put vectors into the cache by text hash. A crash before the store then costs nothing."""
 
     def set_fingerprints(self, fingerprints: Mapping[Phase, str], *, replace: bool = False) -> None:
         """Say what phases are done with. Without ``replace`` only what was not said yet; raises
@@ -336,10 +336,10 @@ class Catalog(Protocol):
         ledger, walks, arrivals and tombstones but the tenant's own. True: nothing of it is left."""
 
     def scrub(self) -> None:
-        """Remove from the store's own files what deleted rows left there, such as words of their texts."""
+        """Remove traces of deleted rows from the store's files, such as words in the keyword index."""
 
     def repair(self, *, limit: int = BATCH, now: datetime | None = None) -> int:
-        """Put right what ``audit`` finds of texts, words and vectors, up to ``limit`` of a kind; how many.
+        """Repair findings of ``audit`` in texts, words and vectors, up to ``limit`` of each; count them.
         What belongs to nothing goes, missing words are written, chunks without a vector wait for one."""
 
     def audit(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The values of the catalog that are written: sources, generations, pages, chunks, tasks and their outcomes.
+"""Values given to the catalog: sources, generations, pages, chunks, tasks and outcomes.
 
 All are frozen and know no store and no clock. A *source* is what a user calls a document; one *generation* of
 it is a row of ``documents``. Numbers named ``…_id`` without quotes are handles: they are never used again for
@@ -18,7 +18,7 @@ NO_TEXT = "no text"
 
 
 class Phase(enum.StrEnum):
-    """What is done to a document, in this order; also the name of the lane that does it."""
+    """The phases of a document, in order. Each phase has a lane of the same name."""
 
     OCR = "ocr"
     VECTOR = "vector"
@@ -40,7 +40,7 @@ SETTLED = frozenset({TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.SKIPPED
 
 
 class Gate(enum.StrEnum):
-    """What a phase waits for: the same page's (chunk's) earlier phase, or the whole document's."""
+    """The condition for starting a phase: the phase before is done for the page, or for the document."""
 
     PAGE = "page"
     DOCUMENT = "document"
@@ -71,7 +71,7 @@ class Place(msgspec.Struct, frozen=True, order=True):
 
 
 class Fingerprints(msgspec.Struct, frozen=True):
-    """What each phase was done with. Equal text means: nothing to do again."""
+    """Models and settings of each phase. Equal text: nothing to redo."""
 
     ocr: str = ""
     vector: str = ""
@@ -148,7 +148,7 @@ class NewGeneration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(enum.StrEnum):
-    """What became of a generation given to ``store``."""
+    """The outcome of a generation given to ``store``."""
 
     PUBLISHED = "published"
     BUILDING = "building"
@@ -177,7 +177,7 @@ class StoreResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Adoption(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that finds its generation begun already, and takes it over."""
+    """A job taking over a generation begun before."""
 
     document_id: int
     asked_at: datetime
@@ -187,7 +187,7 @@ class Adoption(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskRequest(msgspec.Struct, frozen=True):
-    """Who asks for how many tasks of a lane. ``fingerprint``: what it would do them with."""
+    """A worker's request for tasks of a lane. ``fingerprint``: the worker's model and settings."""
 
     lane: Phase
     worker_id: str
@@ -196,7 +196,7 @@ class TaskRequest(msgspec.Struct, frozen=True):
 
 
 class TaskSource(msgspec.Struct, frozen=True, kw_only=True):
-    """What tasks of one document share."""
+    """The document and source of a task."""
 
     document_id: int
     source_id: str
@@ -231,7 +231,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class HeldTask(msgspec.Struct, frozen=True, gc=False):
-    """As much of a claimed task as it takes to renew or to end it. A ``Task`` has it too."""
+    """The fields of a claimed task needed to renew or settle. A ``Task`` has them too."""
 
     lane: Phase
     task_id: int
@@ -241,7 +241,7 @@ class HeldTask(msgspec.Struct, frozen=True, gc=False):
 
 
 class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a claim ends. Made only by the functions of ``catalog.outcomes``, named after what happened."""
+    """The end of a claim. Made only by the functions of ``catalog.rules.outcomes``."""
 
     lane: Phase
     task_id: int
@@ -318,7 +318,7 @@ class RemovalResult(msgspec.Struct, frozen=True):
 
 
 class Rename(msgspec.Struct, frozen=True, kw_only=True):
-    """A path, or a folder and all below it, has another name now."""
+    """A renamed path, or a renamed folder with all paths below."""
 
     place: Place
     old: str
@@ -328,7 +328,7 @@ class Rename(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RenameResult(msgspec.Struct, frozen=True):
-    """``replaced``: sources that stood at a new path and went; ``more``: call again."""
+    """Counts of a rename. ``replaced``: sources removed from a new path; ``more``: call again."""
 
     sources: int
     replaced: int
@@ -363,7 +363,7 @@ class LedgerKind(enum.StrEnum):
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a path that was seen is not indexed: the rule that skipped it, or the code of its failure."""
+    """The reason a path is not indexed: a skip rule, or the code of a failure."""
 
     place: Place
     path: str
@@ -381,7 +381,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailedFile(msgspec.Struct, frozen=True):
-    """A file that failed for good: it fails again until it, its parser or the limits change."""
+    """A permanently failed file, not read again until file, parser or limits change."""
 
     path: str
     size: int

@@ -1,4 +1,4 @@
-"""A catalog in a file has one host: over a queue that many reach, a second file would split the index."""
+"""The one-host rule: with a shared queue, catalog files on two hosts would split the index."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def needs_one_host(queue_url: str, catalog_url: str) -> bool:
 def housed_elsewhere(
     workers: Iterable[WorkerReport], here: str, heard_since: datetime
 ) -> WorkerReport | None:
-    """A worker on another host, heard of lately, that has documents in a file there."""
+    """A worker recently seen on another host with a catalog file of documents there."""
     for worker in workers:
         lives = worker.seen_at is not None and worker.seen_at > heard_since
         if lives and worker.host != here and worker.info.get(HOUSED) == IN_A_FILE:

@@ -1,4 +1,4 @@
-"""One moment of the catalog: what walks, commands and status pages read."""
+"""A read-only snapshot of the catalog for walks, commands and status pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from penstock.catalog.protocol import BATCH
 from penstock.catalog.rules.identity import text_key
 from penstock.catalog.rules.path_scope import span
-from penstock.catalog.sql import outbox, recount, walks
+from penstock.catalog.sql import outbox, repair, walks
 from penstock.catalog.sql.read_records import (
     CHUNK_STATE,
     CONTENT_ROW,
@@ -79,7 +79,7 @@ class SqlSnapshot(SearchReads):
         names = [name for name in self._rows.statements if name.startswith("audit_")]
         with self._rows.whole_tables():
             found = [text for name in names for text in column(self._rows.all(name))]
-            return found + recount.complaints(self._rows)
+            return found + repair.complaints(self._rows)
 
     def expected(self, place: Place, path: str) -> str | None:
         found = self._rows.value("expected", place.tenant_id, place.collection, place.branch, path)

@@ -74,43 +74,9 @@ SELECT {FencedClaim; task_id = key; page_id = (SELECT p.key FROM task_queue_page
                     claim_number = {phase}_claim_number}
 FROM task_queue_chunk WHERE key = ANY(numbers($1)) AND {phase}_status::text = 'processing'
 
--- name: end per phase (EndedTask)
-UPDATE {table} AS t
-SET {phase}_status = $status, {phase}_retry_count = $retry_count, {phase}_retry_at = $retry_at,
-    {phase}_suspect = $suspect,
-    {phase}_error = CASE WHEN $error IS NULL AND $status <> 'completed' THEN {phase}_error ELSE $error END,
-    {phase}_completed_at = CASE WHEN $status = 'completed' THEN $at END,
-    {phase}_started_at = CASE WHEN $status = 'pending' THEN NULL ELSE {phase}_started_at END,
-    {phase}_worker_id = CASE WHEN $status = 'pending' THEN NULL ELSE {phase}_worker_id END,
-    {phase}_last_heartbeat = NULL, updated_at = $at
-FROM rows() WHERE t.key = $task_id
-
--- name: end_extraction
-UPDATE task_queue_chunk AS t SET entities_extracted = v.entities, relationships_extracted = v.relationships
-FROM rows(entities int, relationships int, key bigint) WHERE t.key = v.key
-
--- name: skip_graphrag
-UPDATE task_queue_chunk AS t SET graphrag_status = 'skipped', graphrag_error = v.reason, updated_at = v.at
-FROM rows(reason text, at timestamptz, key bigint) WHERE t.key = v.key AND t.graphrag_status = 'pending'
-
 -- name: page_rows per chunk phase
 SELECT {PageCounts {phase}_; page_id = key; document_id = (SELECT d.key FROM documents d WHERE d.id = document_id)}
 FROM task_queue_page WHERE key = ANY(numbers($1))
-
--- name: save_page per chunk phase (SavedPage)
-UPDATE task_queue_page AS t
-SET {phase}_status = $status, {phase}_processing = $processing, {phase}_waiting = $waiting,
-    {phase}_failed = $failed, {phase}_completed = $completed, {phase}_error = $error, updated_at = $at,
-    {phase}_started_at =
-        CASE WHEN $status = 'processing' THEN coalesce({phase}_started_at, $at) ELSE {phase}_started_at END,
-    {phase}_completed_at = CASE WHEN $status = 'completed' THEN coalesce({phase}_completed_at, $at) END
-FROM rows() WHERE t.key = $page_id
-
--- name: read_page (ReadPage)
-UPDATE task_queue_page AS t
-SET {ReadPage set; page_file_path; at; page_id}, page_file_path = coalesce($page_file_path, t.page_file_path),
-    vector_completed_at = CASE WHEN $vector_status = 'completed' THEN $at END
-FROM rows() WHERE t.key = $page_id
 
 -- name: renew per phase
 UPDATE {table} AS t SET {phase}_last_heartbeat = v.at FROM rows(at timestamptz, key bigint, number int)

@@ -52,42 +52,9 @@ WHERE id IN (SELECT id FROM {table} INDEXED BY {index}_document
 SELECT {FencedClaim; task_id = id; page_id = {page_id}; claim_number = {phase}_claim_number} FROM {table}
 WHERE id IN (SELECT value FROM json_each($1)) AND {phase}_status = 'processing'
 
--- name: end per phase (EndedTask)
-UPDATE {table}
-SET {phase}_status = $status, {phase}_retry_count = $retry_count, {phase}_retry_at = $retry_at,
-    {phase}_suspect = $suspect,
-    {phase}_error = CASE WHEN $error IS NULL AND $status <> 'completed' THEN {phase}_error ELSE $error END,
-    {phase}_completed_at = CASE WHEN $status = 'completed' THEN $at END,
-    {phase}_started_at = CASE WHEN $status = 'pending' THEN NULL ELSE {phase}_started_at END,
-    {phase}_worker_id = CASE WHEN $status = 'pending' THEN NULL ELSE {phase}_worker_id END,
-    {phase}_last_heartbeat = NULL, updated_at = $at
-WHERE id = $task_id
-
--- name: end_extraction
-UPDATE task_queue_chunk SET entities_extracted = $1, relationships_extracted = $2 WHERE id = $3
-
--- name: skip_graphrag
-UPDATE task_queue_chunk SET graphrag_status = 'skipped', graphrag_error = $1, updated_at = $2
-WHERE id = $3 AND graphrag_status = 'pending'
-
 -- name: page_rows per chunk phase
 SELECT {PageCounts {phase}_; page_id = id; document_id = document_id}
 FROM task_queue_page WHERE id IN (SELECT value FROM json_each($1))
-
--- name: save_page per chunk phase (SavedPage)
-UPDATE task_queue_page
-SET {phase}_status = $status, {phase}_processing = $processing, {phase}_waiting = $waiting,
-    {phase}_failed = $failed, {phase}_completed = $completed, {phase}_error = $error, updated_at = $at,
-    {phase}_started_at =
-        CASE WHEN $status = 'processing' THEN coalesce({phase}_started_at, $at) ELSE {phase}_started_at END,
-    {phase}_completed_at = CASE WHEN $status = 'completed' THEN coalesce({phase}_completed_at, $at) END
-WHERE id = $page_id
-
--- name: read_page (ReadPage)
-UPDATE task_queue_page
-SET {ReadPage set; page_file_path; at; page_id}, page_file_path = coalesce($page_file_path, page_file_path),
-    vector_completed_at = CASE WHEN $vector_status = 'completed' THEN $at END
-WHERE id = $page_id
 
 -- name: renew per phase
 UPDATE {table} SET {phase}_last_heartbeat = $1
