@@ -1,4 +1,4 @@
-"""The catalog: sources, their generations of pages and chunks, and the durable tasks that index them.
+"""The catalog: sources, their generations of pages and chunks, and the durable tasks of indexing.
 
 ``protocol``   ``Catalog`` and ``Snapshot``, the contract of every store
 ``values``     what callers give: generations, pages, chunks, tasks, outcomes, removals

@@ -84,8 +84,8 @@ class CatalogSnapshot(Protocol):
     def twins(
         self, place: Place, files: Collection[tuple[int, int]], *, limit: int = 10 * BATCH
     ) -> list[KnownSource]:
-        """Published sources that could be the same as files of these sizes and times: first those with both
-        (10,000 at most), then, of files that are not empty, up to ``limit`` with the size alone."""
+        """Published sources of the same size and time as these files (10,000 at most); then, for files
+        with content, up to ``limit`` sources of the same size alone. Candidates for move detection."""
 
     def find(self, place: Place, path: str) -> Source | None: ...
 
@@ -103,7 +103,7 @@ class CatalogSnapshot(Protocol):
         """All generations still there, newest first."""
 
     def events(self, source_id: str) -> list[DocumentEvent]:
-        """What happened to a source after it was first indexed, oldest first; also to one that is gone."""
+        """The history of a source after the first indexing, oldest first; also of a removed source."""
 
     def formerly(self, place: Place, path: str) -> str | None:
         """The id of the last source at a path with no source now."""
@@ -115,8 +115,7 @@ class CatalogSnapshot(Protocol):
         """The chunks of a page, in order."""
 
     def content(self, document_id: int) -> tuple[NewPage, ...]:
-        """The pages of a generation that was read to its end, as they would be stored again, without
-        vectors."""
+        """The pages of a completely read generation, in the form ``store`` takes, without vectors."""
 
     def page_text(self, page_id: int) -> str | None:
         """The stored text of a page; None if the page has none."""
@@ -185,11 +184,11 @@ class CatalogSnapshot(Protocol):
         """Spaces with vectors of published chunks (None: of all tenants), largest first."""
 
     def changes(self, tenant_id: str, since: int | None = None) -> VectorChanges:
-        """What a cache that was right at sequence ``since`` has to do to be right for this snapshot."""
+        """The changes between sequence ``since`` and this snapshot, for a cache of vectors."""
 
     def witnesses(self, tenant_id: str, until: int, *, limit: int = 32) -> list[SourceMark]:
-        """Of the sources not changed after sequence ``until`` those changed last, newest first: a cache that
-        remembers them can tell whether it was made from this catalog, or from one that was restored since."""
+        """The last changed sources up to sequence ``until``, newest first. A cache keeps them to notice
+        later whether the catalog was replaced by a restored one."""
 
     def load(
         self, tenant_id: str, space: str, source_keys: Collection[int] | None = None
@@ -209,10 +208,10 @@ class Catalog(Protocol):
     def store(
         self, generations: Sequence[NewGeneration], *, now: datetime | None = None
     ) -> list[StoreResult]:
-        """Write generations, each with its own outcome. Small ones share a transaction. A large one takes
-        several (``portions``) and is published only once it is whole: cut short in between, it is dropped by
-        the next ``store`` of its path, or found by ``unfinished``. One that was dropped meanwhile by another
-        call is answered as ``building``, unless its note says more.
+        """Write generations and return one result for each. Small generations share a transaction. A large
+        generation takes several (``portions``) and is published after the last. If the process dies in
+        between, the next ``store`` of the path drops the generation, or ``unfinished`` finds it. A generation
+        dropped meanwhile by another call is reported as ``building``, unless its note says more.
 
         One whose pages all have their chunks and whose chunks all have (or find) their vectors is published
         at once. Any other is built by tasks: pages without chunks get ocr tasks, chunks without a vector
@@ -224,13 +223,13 @@ class Catalog(Protocol):
         """
 
     def adopt(self, adoption: Adoption, *, now: datetime | None = None) -> bool:
-        """Take over a generation being built, or a published one that is partial, before reading the source
-        again: its failed tasks start again, the job is told of the end. False when there is nothing to wait
-        for: it is not being built any more and nothing of it had failed, or parts of it are unwritten."""
+        """Take over a generation being built, or a partial published one, instead of reading the source
+        again: failed tasks start again, and the job is notified of the end. False when there is nothing to
+        wait for: the generation is complete and nothing had failed, or some of its parts are unwritten."""
 
     def drop(self, document_id: int, note: str, *, now: datetime | None = None) -> bool:
-        """Give up a generation being built; the published one stays. Its running tasks will find their
-        claims lost. False when it is not being built."""
+        """Give up a generation being built; the published one stays. Running tasks lose their claims.
+        False when the generation is not being built."""
 
     def claim(self, request: TaskRequest, *, now: datetime | None = None) -> list[Task]:
         """Up to ``limit`` tasks of a lane become this worker's, across documents: due retries first (each
@@ -242,9 +241,9 @@ class Catalog(Protocol):
     def settle(
         self, outcomes: Sequence[TaskOutcome], *, now: datetime | None = None
     ) -> list[TaskStatus | None]:
-        """End claims, in one transaction with everything that follows: chunks of a page whose ocr ended,
-        vectors, later phases skipped behind a gate that failed for good, pages and documents brought up to
-        their parts, publishing. Each applies only while its claim number holds; None: the claim was lost."""
+        """End claims and apply all consequences in one transaction: chunks of pages after ocr, vectors,
+        phases skipped after a permanent failure, counters of pages and documents, publication. An outcome
+        applies only while its claim number is current; None: the claim was lost."""
 
     def unfinished(
         self, *, silent: timedelta = TASK_LEASE, now: datetime | None = None, limit: int = 100
@@ -263,20 +262,20 @@ class Catalog(Protocol):
         """A worker's claims, for ``outcomes.released`` (or ``lost``) and ``settle``."""
 
     def retry(self, document_id: int, *, now: datetime | None = None) -> int:
-        """Failed tasks of a document start again, with what was skipped behind them; how many. Works on
-        published ones too: what then succeeds appears. 0 when nothing had failed or it is dropped."""
+        """Restart the failed tasks of a document and the tasks skipped after them; return the count. In a
+        published document, parts that then succeed appear. 0: nothing had failed, or it is dropped."""
 
     def touch(self, touches: Sequence[Touch]) -> list[bool]:
         """Update size, time and last request of files with unchanged content.
         False: the source is no longer published."""
 
     def expect(self, arrivals: Sequence[tuple[Place, str, str]], *, now: datetime | None = None) -> None:
-        """Say, before they are stored, of what will be known by a path it has yet to be moved to, where it
-        lies: place, path, and where it was read."""
+        """Record where delivered files lie before they are moved to their paths: place, path, and the path
+        they are read from."""
 
     def announce(self, walk: Walk) -> None:
-        """Say what will be looked at, before the first look: deletes asked for earlier that have not removed
-        it by then do not do so without having heard the walk."""
+        """Record a walk before it starts. An earlier delete that has not run yet must then hear of the walk
+        before it removes anything the walk may want."""
 
     def rename(self, rename: Rename, *, limit: int = BATCH, now: datetime | None = None) -> RenameResult:
         """Give sources their new paths, at most ``limit`` a call. Nothing is read or embedded; ids, chunks
@@ -287,9 +286,9 @@ class Catalog(Protocol):
     def move(
         self, place: Place, moves: Sequence[Move], asked_at: datetime, *, now: datetime | None = None
     ) -> list[bool]:
-        """Rename sources whose files were found elsewhere, all in one transaction. False, and left alone:
-        one that changed since it was looked at, whose new path is another source's, or whose new path was
-        deleted by a request not older than ``asked_at``."""
+        """Rename sources after their files were found at other paths, all in one transaction. False: the
+        source was left alone, because it changed meanwhile, another source has the new path, or a request
+        not older than ``asked_at`` deleted the new path."""
 
     def remove(self, removal: Removal, *, limit: int = BATCH, now: datetime | None = None) -> RemovalResult:
         """Write a tombstone, then make sources invisible, at most ``limit`` a call, and drop generations
@@ -323,24 +322,24 @@ class Catalog(Protocol):
         """Put vectors into the cache by text hash. A crash before the store then costs nothing."""
 
     def set_fingerprints(self, fingerprints: Mapping[Phase, str], *, replace: bool = False) -> None:
-        """Say what phases are done with. Without ``replace`` only what was not said yet; raises
-        ``FingerprintMismatch`` where something else was."""
+        """Set the fingerprint of phases. Without ``replace``, raises ``FingerprintMismatch`` for a phase with
+        another fingerprint."""
 
     def sweep(self, before: datetime, *, limit: int = BATCH) -> int:
-        """Forget tombstones, cached vectors and traces of removals older than ``before``, and what happened
-        before then to sources that are gone; how many went. Spaces nothing is in any more go too."""
+        """Delete tombstones, cached vectors and traces of removals older than ``before``, the history of
+        sources removed before then, and empty spaces. Return the number of deleted rows."""
 
     def forget(self, tenant_id: str, *, asked_before: datetime | None = None, limit: int = BATCH) -> bool:
-        """Forget what outlives the documents of a tenant, up to ``limit`` of each: cached vectors, what
-        happened to sources that are gone, and what is not later than ``asked_before`` (None: now) of the
-        ledger, walks, arrivals and tombstones but the tenant's own. True: nothing of it is left."""
+        """Delete the rows of a tenant that outlive the documents, up to ``limit`` of each table: cached
+        vectors, the history of removed sources, and ledger, walks, arrivals and tombstones not later than
+        ``asked_before`` (None: now), except the tombstone of the whole tenant. True: nothing is left."""
 
     def scrub(self) -> None:
         """Remove traces of deleted rows from the store's files, such as words in the keyword index."""
 
     def repair(self, *, limit: int = BATCH, now: datetime | None = None) -> int:
         """Repair findings of ``audit`` in texts, words and vectors, up to ``limit`` of each; count them.
-        What belongs to nothing goes, missing words are written, chunks without a vector wait for one."""
+        Orphans are deleted, missing words written, chunks without a vector queued for embedding."""
 
     def audit(self) -> list[str]:
         """Every broken invariant in words: orphans, wrong counts, pointers to nothing. Reads everything."""

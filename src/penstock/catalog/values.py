@@ -26,7 +26,7 @@ class Phase(enum.StrEnum):
 
 
 class TaskStatus(enum.StrEnum):
-    """Where a task, or a page or document in one phase, stands."""
+    """The status of a task, or of a page or document in one phase."""
 
     PENDING = "pending"
     PROCESSING = "processing"
@@ -36,7 +36,8 @@ class TaskStatus(enum.StrEnum):
 
 
 SETTLED = frozenset({TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.SKIPPED})
-"""Of a page or document: nothing of this phase is left to do (a failure with retries left is ``pending``)."""
+"""Statuses of a page or document with nothing left to do in a phase (a failure with retries left is
+``pending``)."""
 
 
 class Gate(enum.StrEnum):
@@ -47,8 +48,8 @@ class Gate(enum.StrEnum):
 
 
 class GenerationState(enum.StrEnum):
-    """Of a generation. ``building`` until it is published or dropped, also while kept back after failures; a
-    published one is the current one only while its source says so."""
+    """The state of a generation. ``building`` until published or dropped, also while kept back after
+    failures. A published generation is the current one only while its source points to it."""
 
     BUILDING = "building"
     PUBLISHED = "published"
@@ -56,7 +57,7 @@ class GenerationState(enum.StrEnum):
 
 
 class FailureKind(enum.StrEnum):
-    """Why a task failed for good: the content cannot be read, or something else was down."""
+    """The cause of a permanent failure: unreadable content, or an outage elsewhere."""
 
     CONTENT = "content"
     OUTAGE = "outage"
@@ -104,7 +105,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class NewPage(msgspec.Struct, frozen=True, kw_only=True):
-    """``chunks=None``: its ocr is still to be done, or (with ``failure``) has failed for good.
+    """A new page. ``chunks=None``: ocr is still to be done, or (with ``failure``) has permanently failed.
 
     ``text`` is kept beside the page when given: worth it where making it was dear. ``file_path``: where a
     copy of the page lies outside the catalog.
@@ -118,7 +119,7 @@ class NewPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewGeneration(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of a source, as it was read at ``read_at`` for a request made at ``asked_at``.
+    """One version of a source, read at ``read_at`` for a request made at ``asked_at``.
 
     ``space``: name of the vector space its chunks belong to; None: no vectors wanted. ``graph``: chunks get
     graphrag tasks. ``source_id``: the id to give when the path is new (whoever writes to an outside store
@@ -158,7 +159,7 @@ class Outcome(enum.StrEnum):
 
 
 class StoreResult(msgspec.Struct, frozen=True, kw_only=True):
-    """``kept``: chunks whose text was there already, with its id and vector; the other ``chunks`` are new.
+    """The result of storing one generation. ``kept``: chunks with a text stored before; the others are new.
 
     ``published``: also partial ones, whose missing parts are in ``failed``. ``building``: wait for
     ``document_id``; ``adopted`` when it is a generation begun before. ``kept_back``: settled, but too much
@@ -211,7 +212,7 @@ class TaskSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A claimed (page, phase) or (chunk, phase). ``chunk_id``, ``text`` and what follows: not in lane ocr."""
+    """A claimed (page, phase) or (chunk, phase). ``chunk_id`` and the fields after are empty in lane ocr."""
 
     lane: Phase
     task_id: int

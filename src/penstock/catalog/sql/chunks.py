@@ -1,4 +1,4 @@
-"""Writing the chunks of a generation: what the source had already is kept, the rest is new."""
+"""Chunks of a generation: texts and vectors the source already has are kept, the rest is written."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from penstock.catalog.values import SETTLED, Phase
 
 class Rollup:
     def __init__(self, rows: Statements, at: str, *, beginning: bool = False) -> None:
-        """``beginning``: parts only begin, so that nothing can be published by it."""
+        """Start a rollup. ``beginning``: tasks only begin, so nothing can be published."""
         self._beginning = beginning
         self._rows = rows
         self._at = at

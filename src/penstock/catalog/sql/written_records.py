@@ -1,4 +1,4 @@
-"""Rows that the catalog's statements write, by name: ``{NewSource}`` in an SQL file stands for their columns.
+"""Rows written by the catalog's statements, by name: ``{NewSource}`` in an SQL file stands for the columns.
 
 Where many rows of a batch are alike, their common columns are a record of their own (``Shared…``), which is
 made once for all of them. ``Whole…``: rows that are complete when they are
