@@ -10,6 +10,7 @@ import msgspec
 from penstock.catalog.protocol import BATCH
 from penstock.catalog.rules.identity import text_key
 from penstock.catalog.rules.path_scope import span
+from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES
 from penstock.catalog.sql import outbox, repair, walks
 from penstock.catalog.sql.read_records import (
     CHUNK_STATE,
@@ -57,7 +58,6 @@ from penstock.catalog.views import (
     TenantCount,
 )
 
-_TYPES = {"ocr_pages": Phase.OCR, "vector_chunks": Phase.VECTOR, "graphrag_chunks": Phase.GRAPHRAG}
 _ALL = (chr(ord(PARKED) + 1), "\U0010ffff")
 
 
@@ -190,16 +190,13 @@ class SqlSnapshot(SearchReads):
         return PROGRESS.decode_all(self._rows.joined("progress_columns", f"ready_{phase}", limit))
 
     def statistics(self) -> dict[tuple[str, TaskStatus], int]:
-        totals = self._rows.one("statistics") or (0, 0, 0, 0, 0)
-        pages, read, chunks, embedded, extracted = (int(number) for number in totals)
-        parts = {
-            Phase.OCR: (pages, read),
-            Phase.VECTOR: (chunks, embedded),
-            Phase.GRAPHRAG: (chunks, extracted),
-        }
+        totals = self._rows.one("statistics") or ()
+        pages, read, chunks, *done = (int(number) for number in totals)
+        parts = {Phase.OCR: (pages, read)}
+        parts |= {phase: (chunks, number) for phase, number in zip(CHUNK_PHASES, done, strict=True)}
         counts: dict[tuple[str, TaskStatus], int] = {}
-        for name, phase in _TYPES.items():
-            total, completed = parts[phase]
+        for phase, (total, completed) in parts.items():
+            name = PHASES[phase].statistics
             processing, failed = self._rows.one(f"count_open_{phase}") or (0, 0)
             pending = self._rows.value(f"count_pending_{phase}")
             counts[name, TaskStatus.PENDING] = pending

@@ -35,11 +35,21 @@ def _free(rule: PhaseRule) -> str:
     return " AND ".join(conditions)
 
 
+def _gate(rule: PhaseRule) -> dict[str, str]:
+    """The status that must be completed first: of a chunk ``c`` or its page ``p``, and of the document."""
+    if rule.after is None:
+        return {}
+    before = PHASES[rule.after]
+    table = "c" if before.unit is Unit.CHUNK else "p"
+    return {"gate": f"{table}.{before.phase}_status", "gate_status": before.document_status}
+
+
 _WORDS = {
     phase: {
         "phase": str(phase),
         "document_status": rule.document_status,
         "free": _free(rule),
+        **_gate(rule),
         **_TABLES[rule.unit],
     }
     for phase, rule in PHASES.items()

@@ -49,3 +49,7 @@ UPDATE task_queue_page AS t
 SET {ReadPage set; page_file_path; at; page_id}, page_file_path = coalesce($page_file_path, t.page_file_path),
     vector_completed_at = CASE WHEN $vector_status = 'completed' THEN $at END
 FROM rows() WHERE t.{id} = $page_id
+
+-- name: expired per phase
+SELECT {id}, {phase}_claim_number, {phase}_retry_count, max_retries FROM {table} INDEXED BY {index}_{phase}_heartbeat
+WHERE {phase}_status = 'processing' AND {phase}_last_heartbeat < $1 ORDER BY {phase}_last_heartbeat LIMIT $2

@@ -1,4 +1,4 @@
--- Sources say what their published generation does, once nothing of it is under way or has failed.
+-- A source has the counts of its published generation, once no task of the generation is open or has failed.
 -- name: miscounted_sources
 SELECT s.key, s.path, d.page_count, d.chunk_count FROM sources s JOIN documents d ON d.key = s.published_id
 WHERE (s.page_count, s.chunk_count) <> (d.page_count, d.chunk_count) AND NOT s.partial AND d.failed_count = 0

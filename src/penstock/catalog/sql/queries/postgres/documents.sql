@@ -1,4 +1,4 @@
--- By number: the state, asked for as it stands, would lead through the index of all that is being built.
+-- left() keeps the planner from the index of all generations being built: rows are found by number.
 -- name: drop_document
 UPDATE documents SET state = 'dropped', note = $1, updated_at = $2 WHERE key = $3 AND left(state, 8) = 'building'
 
@@ -14,7 +14,7 @@ WHERE key = $6 AND unwritten = 0 AND (state = 'building' OR (state = 'published'
 SELECT key FROM documents
 WHERE unwritten > 0 AND updated_at < $1 AND left(state, 8) = 'building' ORDER BY updated_at LIMIT $2
 
--- What is being claimed just now need not be claimed sooner.
+-- Rows locked by a claim are skipped: they are claimed already.
 -- name: raise_page_priority
 UPDATE task_queue_page SET priority = $1 WHERE key = ANY(ARRAY(
     SELECT key FROM task_queue_page
@@ -29,7 +29,7 @@ UPDATE task_queue_chunk SET priority = $1 WHERE key = ANY(ARRAY(
       AND (vector_status = 'pending' OR graphrag_status = 'pending')
     FOR NO KEY UPDATE SKIP LOCKED))
 
--- What is being claimed just now starts again anyway.
+-- Rows locked by a claim are skipped: they start again anyway.
 -- name: failed_pages
 SELECT key, ocr_retry_count < max_retries AND ocr_retry_at IS NOT NULL, vector_status, graphrag_status
 FROM task_queue_page WHERE ocr_status = 'failed' AND document_id = (SELECT id FROM documents WHERE key = $1)
