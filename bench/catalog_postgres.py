@@ -62,7 +62,7 @@ def ours(url: str, content: list[list[str]], hashes: list[list[str]], batch: int
 
 
 def spent(below: Path, run: Callable[[str], object]) -> tuple[float, float]:
-    """CPU and wall seconds in a store of its own."""
+    """CPU and wall seconds, in a new store."""
     with fresh_directory(below) as directory:
         place = directory / "store"
         place.mkdir()

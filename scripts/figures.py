@@ -101,13 +101,21 @@ def imports(modules: Iterable[Module]) -> dict[str, set[str]]:
 
 
 def _imported(module: Module, names: set[str]) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in _executed(module.tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in names)
         elif isinstance(node, ast.ImportFrom) and node.module in names:
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
                 yield full if full in names else node.module
+
+
+def _executed(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those below ``if TYPE_CHECKING``, which no running program imports."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
+            yield from _executed(child)
 
 
 def cycles(graph: Mapping[str, set[str]]) -> list[str]:

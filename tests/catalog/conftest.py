@@ -1,4 +1,4 @@
-"""One suite for every catalog: what the protocol promises, each promise once.
+"""The suite of every catalog: each promise of the protocol, tested once.
 
 Every call passes ``now=``, so no test sleeps. A catalog joins with one line in ``CATALOGS``. Whatever a test
 does, at its end nothing may be out of joint: the fixture audits.
@@ -66,7 +66,7 @@ CATALOGS: dict[str, Callable[[Path], Catalog]] = {"sqlite": _sqlite, "postgres":
 
 @pytest.fixture(params=CATALOGS)
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Catalog]]:
-    """Opens the test's catalog; each call is one more opener of it."""
+    """Open the test's catalog; each call opens the same store again."""
     catalogs: list[Catalog] = []
 
     def open_one() -> Catalog:
@@ -126,7 +126,7 @@ def put(
 
 
 def begin(catalog: Catalog, path: str = "/a.pdf", count: int = 2, **fields: Any) -> int:
-    """A document whose pages are still to be read; its id."""
+    """Store a document with unread pages; return the id."""
     stored = put(catalog, path, *pages(count), **fields)
     assert stored.document_id is not None
     return stored.document_id
@@ -158,20 +158,20 @@ def read(catalog: Catalog, *texts: str, now: datetime = T0, vector: bytes | None
 
 
 def embed(catalog: Catalog, now: datetime = T0) -> int:
-    """Claim all chunks that wait, and embed them; how many."""
+    """Claim and embed all pending chunks; return the count."""
     tasks = take(catalog, Phase.VECTOR, now=now)
     catalog.settle([outcomes.completed_vector(task, VECTOR) for task in tasks], now=now)
     return len(tasks)
 
 
 def sweep(catalog: Catalog, now: datetime = T0) -> None:
-    """What upkeep does with the outbox, job entries excepted."""
+    """Clear the outbox as upkeep does, except for job entries."""
     while entries := [entry for entry in catalog.outbox() if entry.kind == "leftover"]:
         catalog.clear([entry.entry_id for entry in entries], now=now)
 
 
 def found(catalog: Catalog, words: str, **filters: Any) -> set[str]:
-    """Texts of the published chunks that have any of the words."""
+    """Texts of published chunks with any of the words."""
     with catalog.snapshot() as snapshot:
         hits = snapshot.keyword(words, Filters(tenant_id="acme", **filters), limit=1000)
         return {view.text for view in snapshot.hydrate([hit.content_id for hit in hits]) if view}

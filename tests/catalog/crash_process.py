@@ -1,4 +1,4 @@
-"""A process to be killed: it stores, builds, renames, removes and sweeps without end.
+"""A process to be killed: stores, builds, renames, removes and sweeps in an endless loop.
 
 Run as ``python -m tests.catalog.crash_process NAME PLACE``. Each line on stdin, a seed, forks one that
 works on the catalog there and says its process number first, then what it was told is stored; when it is

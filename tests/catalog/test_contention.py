@@ -1,4 +1,4 @@
-"""Several at once: workers that share the lanes, and readers while everything changes."""
+"""Concurrency: workers sharing lanes, and readers during changes."""
 
 from __future__ import annotations
 

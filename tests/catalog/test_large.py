@@ -60,7 +60,7 @@ def texts(count: int = CHUNKS, word: str = "word") -> list[str]:
 
 @contextmanager
 def after_each_write(catalog: Catalog, then: Callable[[int], object]) -> Iterator[None]:
-    """Calls ``then`` with the number of each transaction, once it is committed."""
+    """Call ``then`` with the number of each committed transaction."""
     assert isinstance(catalog, SqlCatalog)
     catalog.portions, write, number = FEW, catalog._write, 0
 
@@ -176,7 +176,7 @@ def test_upkeep_drops_what_nobody_goes_on_with(opened: Callable[[], Catalog]):
 
 
 def _during(catalog: Catalog, moment: int, action: Callable[[], object], **fields: Any) -> StoreResult:
-    """Store a large generation, with something else done after one of its parts."""
+    """Store a large generation and do something else after one part."""
     with after_each_write(catalog, lambda number: action() if number == moment else None):
         return put(catalog, "/a.md", page(*texts(), vector=None), asked_at=at(1), now=at(1), **fields)
 
@@ -307,7 +307,7 @@ def _any_generation(random: Random, path: str) -> NewGeneration:
 
 
 def _standing(catalog: Catalog, stored: StoreResult) -> object:
-    """Everything of a generation but its numbers and times."""
+    """All columns of a generation except row numbers and times."""
     assert stored.document_id is not None
     one = document(catalog, stored.document_id)
     phases = [(phase.status, phase.error) for phase in (one.ocr, one.vector, one.graphrag)]

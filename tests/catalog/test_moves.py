@@ -1,4 +1,4 @@
-"""Sources whose files were found elsewhere: which could be them, and what a move leaves alone."""
+"""Move detection: candidates for files found at other paths, and the effects of a move."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def move(catalog: Catalog, stored: StoreResult, old: str, new: str, asked_at: da
 
 
 def seen(catalog: Catalog, words: str = "text") -> list[str]:
-    """Paths of the published chunks that have any of the words."""
+    """Paths of published chunks with any of the words."""
     with catalog.snapshot() as snapshot:
         hits = snapshot.keyword(words, Filters(tenant_id="acme"), limit=1000)
         return sorted(view.path for view in snapshot.hydrate([hit.content_id for hit in hits]) if view)

@@ -115,7 +115,7 @@ def catalog(url: str) -> Iterator[PostgresCatalog]:
 
 
 def _executed() -> dict[str, str]:
-    """Every statement as it is executed, parts of statements joined."""
+    """All statements in executable form, with select lists and conditions joined."""
     statements = load("postgres")
     whole = {name: text for name, text in statements.items() if not PARTS.search(name)}
     joined = {f"{one}+{two}": f"{statements[one]}\n{statements[two]}" for one, two in JOINED}

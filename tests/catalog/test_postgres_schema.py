@@ -1,4 +1,4 @@
-"""What only the catalog in PostgreSQL has: its tables, its neighbours, several who write at once."""
+"""PostgreSQL only: tables, other programs in the database, concurrent writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generations built by tasks: published by the settle that ends the last of them, or not."""
+"""Generations built by tasks, and the publication at the end of the last task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that failed for good, as the catalog remembers them."""
+"""Permanently failed files in the catalog."""
 
 from __future__ import annotations
 

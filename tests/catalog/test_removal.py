@@ -1,4 +1,4 @@
-"""Deletes, renames and the outbox: right whatever else is going on, whenever it is cut short."""
+"""Deletes, renames and the outbox, under concurrency and interruption."""
 
 from __future__ import annotations
 

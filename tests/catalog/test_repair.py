@@ -1,4 +1,4 @@
-"""Nothing of a tenant outlives it, and what somebody broke by hand is found and put right."""
+"""Removal of all data of a tenant, and repair of damage made by hand."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def raw(catalog: Catalog, place: Path) -> Iterator[Run]:
 
 
 def tables(catalog: Catalog, run: Run) -> list[str]:
-    """Every table of the catalog, so that a new one is counted without being named here."""
+    """All tables of the catalog, read from the schema so new ones are counted too."""
     if isinstance(catalog, SqliteCatalog):
         named = run("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
     else:

@@ -1,4 +1,4 @@
-"""Bubble-up: the rule as a table, and every catalog against it for random trees and random outcomes."""
+"""Rollup: the rule as a table, and every catalog compared with the rule for random trees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search reads: published generations only, all of one moment."""
+"""Search: published generations only, in one snapshot."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def test_a_cache_is_brought_up_to_a_snapshot_by_what_changed(catalog: Catalog):
 
 
 class _Cache:
-    """What a search keeps in memory, compared with everything read anew."""
+    """The vectors cached in memory, compared with a fresh read."""
 
     def __init__(self) -> None:
         self._sequence: int | None = None

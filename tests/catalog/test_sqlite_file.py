@@ -1,4 +1,4 @@
-"""What only the SQLite catalog has: its file, its schema, its neighbours."""
+"""SQLite only: the file, the schema, other programs."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_only_what_a_power_cut_may_undo_is_not_synced(tmp_path: Path):
     catalog._connections.get("write").set_trace_callback(statements.append)
 
     def synced(call: Callable[[], object]) -> list[bool]:
-        """Of each transaction, whether its commit is synced."""
+        """Record for each transaction whether the commit is synced."""
         statements.clear()
         call()
         modes = [one for one in statements if one.startswith(("PRAGMA synchronous", "COMMIT"))]

@@ -31,7 +31,7 @@ from tests.catalog.conftest import (
 
 
 def late(count: int, number: int = 1) -> NewPage:
-    """A page read already, whose chunks are still to be embedded."""
+    """A read page with chunks to be embedded."""
     return NewPage(number=number, chunks=tuple(chunk(f"{number} {n}", None) for n in range(count)))
 
 

@@ -1,4 +1,4 @@
-"""Walks that were announced: deletes asked for before them hear of them."""
+"""Announced walks: earlier deletes hear of them."""
 
 from __future__ import annotations
 

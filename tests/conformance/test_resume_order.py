@@ -3,7 +3,7 @@
 import pytest
 
 from penstock import lifecycle
-from penstock.job import ClaimRequest, Held, Scope
+from penstock.job import ClaimRequest, Held, JobQuery, Scope
 from tests.conformance.conftest import at, claim_all, claim_one, done, fail, many, new, put, row
 from tests.conformance.test_resume import A, drain, in_small_steps, of, parked
 
@@ -26,6 +26,13 @@ def begun(queue, request, second=0):
     claim = queue.start(queue_id, ClaimRequest("w1"), now=at(second))
     assert claim is not None
     return claim
+
+
+def settle_resume(queue):
+    """Let a resume come to its end while nothing is claimed."""
+    for second in range(10, 30):
+        queue.reconcile(now=at(second))
+    assert {} == queue.count(JobQuery(held=Held.PAUSE), by=("held",))
 
 
 @pytest.mark.parametrize("lock_key", [None, ENTITY])
@@ -71,6 +78,36 @@ def test_a_call_woken_before_any_claim_meets_the_pause_stays_first(queue):
     order = drain(queue)
     assert ids[1:4] == [queue_id for queue_id in order if queue_id in ids[:4]]
     assert sorted(ids[1:]) == sorted(order)
+
+
+@pytest.mark.parametrize("calls", [3, 9])
+def test_a_call_that_an_urgent_one_passed_keeps_its_place_over_a_pause(queue, in_small_steps, calls):
+    """The pause meets the call that was to take the lock next; later calls are parked for a running one."""
+    ids = put(queue, *unordered(calls, lock_key=ENTITY), now=at(0))
+    (first,) = claim_all(queue, at(1))
+    done(queue, first, at(2))
+    urgent = begun(queue, new("urgent", tenant_id="A", lock_key=ENTITY, priority=9), 3)
+    queue.pause(A, now=at(4))
+    assert [] == claim_all(queue, at(5))
+    queue.resume(A, now=at(6))
+    settle_resume(queue)
+    done(queue, urgent, at(30))
+    assert ids[1:] == drain(queue)
+
+
+@pytest.mark.parametrize("calls", [3, 9])
+def test_calls_parked_for_a_lock_that_another_tenant_took_keep_their_order(queue, in_small_steps, calls):
+    ids = put(queue, *of("A", calls, lock_key=ENTITY), now=at(0))
+    (first,) = claim_all(queue, at(1))
+    (other,) = put(queue, new("b", tenant_id="B", lock_key=ENTITY), now=at(2))
+    queue.pause(A, now=at(3))
+    done(queue, first, at(4))
+    claim = claim_one(queue, at(5))
+    assert other == claim.queue_id
+    queue.resume(A, now=at(6))
+    settle_resume(queue)
+    done(queue, claim, at(30))
+    assert ids[1:] == drain(queue)
 
 
 def test_a_row_of_another_tenant_is_woken_though_the_first_of_its_lock_is_resumed(queue, in_small_steps):

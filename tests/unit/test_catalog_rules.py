@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.identity import NAMESPACE, ChunkIds, chunk_id, text_hash, text_key
 from penstock.catalog.rules.path_scope import at_and_above, below, covers, moved, span
+from penstock.catalog.rules.phases import turns
 from penstock.catalog.rules.publication import NO_VECTORS, NOTHING_USABLE, GenerationFacts, Verdict, verdict
-from penstock.catalog.rules.turns import turns
 from penstock.catalog.values import Failure, FailureKind, HeldTask, Phase, Place, Removal, TaskStatus
 from penstock.clock import new_uuids
 from penstock.retry import Classification

@@ -1,0 +1,11 @@
+"""The catalog: sources, their generations of pages and chunks, and the durable tasks of indexing.
+
+``protocol``   ``Catalog`` and ``Snapshot``, the contract of every store
+``values``     what callers give: generations, pages, chunks, tasks, outcomes, removals
+``views``      what callers get: sources, documents, progress, hits
+``factory``    from a store URL to an open catalog
+``pagination`` long listings, a page at a time
+``path_glob``  globs over paths, the same in every store
+``rules``      decisions without a store or a clock
+``sql``        the catalog in SQLite and PostgreSQL
+"""

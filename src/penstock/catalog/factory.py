@@ -1,4 +1,4 @@
-"""From a store URL to an open catalog. An engine is imported only when its URL asks for it."""
+"""Open the catalog behind a store URL. Each engine is imported only when needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.queue.factory import postgres_driver, sqlite_file
 
 
 def open_catalog(settings: Settings) -> Catalog:
-    """The catalog behind ``settings.catalog_url``, its schema brought up to date."""
+    """Open the catalog behind ``settings.catalog_url`` and migrate the schema."""
     url = settings.catalog_store
     if url.engine == "sqlite":
         return _sqlite(settings)

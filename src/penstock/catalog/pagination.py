@@ -24,7 +24,7 @@ def known_below(
 
 
 def remembered_below(catalog: Catalog, place: Place, folder: str | None = None) -> Iterator[FailedFile]:
-    """All files at and below a folder that failed for good, in the order of their paths."""
+    """Iterate over the permanently failed files at and below a folder, by path."""
     after = ""
     while True:
         with catalog.snapshot() as snapshot:

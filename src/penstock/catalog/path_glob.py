@@ -20,7 +20,7 @@ _NOTHING = "$x"
 
 
 def check(glob: str) -> None:
-    """Refuse a glob that is longer than any path."""
+    """Refuse a glob longer than any path."""
     if len(glob) > LONGEST:
         raise InvalidRequest(
             f"the path filter has {len(glob):,} characters; the limit is {LONGEST:,}",
@@ -29,7 +29,7 @@ def check(glob: str) -> None:
 
 
 def posix_expression(glob: str) -> str:
-    """A regular expression of PostgreSQL, whose matcher does not backtrack."""
+    """The glob as a PostgreSQL regular expression; the matcher there does not backtrack."""
     return f"^{''.join('.*' if piece == '*' else piece for piece in _pieces(glob))}$"
 
 
@@ -50,7 +50,7 @@ def compiled(glob: str) -> re.Pattern[str]:
 
 
 def matches(glob: str | None, path: str | None) -> bool:
-    """Whether a path matches; SQLite calls it for ``path GLOB glob``."""
+    """Whether a path matches a glob. SQLite calls this function for ``path GLOB glob``."""
     return glob is not None and path is not None and compiled(glob).match(path) is not None
 
 

@@ -1,4 +1,4 @@
-"""The catalog protocol: what is known of sources, and the durable tasks that make it so.
+"""The catalog protocol: indexed sources, and the durable tasks behind them.
 
 The contract stands here once; engines carry no docstrings of their own for these methods. ``now=None`` is the
 store's own clock; only tests pass a time. Every write is one transaction (those that take a ``limit`` do part
@@ -81,13 +81,13 @@ class CatalogSnapshot(Protocol):
     def twins(
         self, place: Place, files: Collection[tuple[int, int]], *, limit: int = 10 * BATCH
     ) -> list[KnownSource]:
-        """Published sources that could be the same as files of these sizes and times: first those with both
-        (10,000 at most), then, of files that are not empty, up to ``limit`` with the size alone."""
+        """Published sources of the same size and time as these files (10,000 at most); then, for files
+        with content, up to ``limit`` sources of the same size alone. Candidates for move detection."""
 
     def find(self, place: Place, path: str) -> Source | None: ...
 
     def find_all(self, place: Place, paths: Collection[str]) -> dict[str, Source]:
-        """Those of them that there are, by their paths."""
+        """The sources at these paths, by path; paths without a source are left out."""
 
     def get(self, source_id: str) -> Source | None: ...
 
@@ -100,23 +100,22 @@ class CatalogSnapshot(Protocol):
         """All generations still there, newest first."""
 
     def events(self, source_id: str) -> list[DocumentEvent]:
-        """What happened to a source after it was first indexed, oldest first; also to one that is gone."""
+        """The history of a source after the first indexing, oldest first; also of a removed source."""
 
     def formerly(self, place: Place, path: str) -> str | None:
-        """The id of the source that was last at a path where it is no more."""
+        """The id of the last source at a path with no source now."""
 
     def pages(self, document_id: int, *, after: int = -1, limit: int = 100) -> list[PageState]:
         """Pages by number, from the first number greater than ``after``."""
 
     def chunks(self, page_id: int) -> list[ChunkState]:
-        """Chunks of a page, in its order."""
+        """The chunks of a page, in order."""
 
     def content(self, document_id: int) -> tuple[NewPage, ...]:
-        """The pages of a generation that was read to its end, as they would be stored again, without
-        vectors."""
+        """The pages of a completely read generation, in the form ``store`` takes, without vectors."""
 
     def missing(self, document_id: int, *, limit: int = 100) -> list[MissingPart]:
-        """What failed for good in ocr or vector."""
+        """The pages and chunks with a permanent failure in ocr or vector."""
 
     def progress(self, document_id: int) -> Progress | None: ...
 
@@ -127,7 +126,7 @@ class CatalogSnapshot(Protocol):
         """Tasks by type (``ocr_pages``, ``vector_chunks``, ``graphrag_chunks``) and status."""
 
     def ready(self, phase: Phase, *, limit: int = 100) -> list[Progress]:
-        """Documents whose earlier phase is completed and whose ``phase`` (vector, graphrag) is pending."""
+        """Documents pending in ``phase`` (vector, graphrag) with the phase before completed."""
 
     def tenants(self, tenant_id: str | None = None) -> list[TenantCount]: ...
 
@@ -135,10 +134,10 @@ class CatalogSnapshot(Protocol):
         """Tasks of a lane not settled yet, counted no further than 10,000: bounds work in flight."""
 
     def expected(self, place: Place, path: str) -> str | None:
-        """Where the file was read that will come to be at a path, if somebody said so lately."""
+        """The place a delivered file was read from, for a path recorded by ``expect``."""
 
     def walks(self, place: Place, path: str) -> list[Walk]:
-        """Those that were announced for the path, or a folder it lies in."""
+        """The walks announced for a path or for a folder above."""
 
     def why(self, place: Place, path: str) -> PathReport: ...
 
@@ -150,7 +149,7 @@ class CatalogSnapshot(Protocol):
     def remembered(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
     ) -> list[FailedFile]:
-        """Files at or below a folder that failed for good, by path."""
+        """Permanently failed files at or below a folder, by path."""
 
     def fingerprints(self) -> dict[Phase, str]: ...
 
@@ -179,11 +178,11 @@ class CatalogSnapshot(Protocol):
         """Spaces with vectors of published chunks (None: of all tenants), largest first."""
 
     def changes(self, tenant_id: str, since: int | None = None) -> VectorChanges:
-        """What a cache that was right at sequence ``since`` has to do to be right for this snapshot."""
+        """The changes between sequence ``since`` and this snapshot, for a cache of vectors."""
 
     def witnesses(self, tenant_id: str, until: int, *, limit: int = 32) -> list[SourceMark]:
-        """Of the sources not changed after sequence ``until`` those changed last, newest first: a cache that
-        remembers them can tell whether it was made from this catalog, or from one that was restored since."""
+        """The last changed sources up to sequence ``until``, newest first. A cache keeps them to notice
+        later whether the catalog was replaced by a restored one."""
 
     def load(
         self, tenant_id: str, space: str, source_keys: Collection[int] | None = None
@@ -191,7 +190,7 @@ class CatalogSnapshot(Protocol):
         """Vectors of published chunks of some sources (None: all of the tenant's), in batches."""
 
     def hydrate(self, content_ids: Sequence[int]) -> list[ChunkView | None]:
-        """Each chunk as it stands in its published generation; None where it is in none."""
+        """Published chunks by content id; None for a chunk in no published generation."""
 
     def locate(self, source_id: str, chunk_ids: Sequence[str]) -> dict[str, int]:
         """``content_id`` of published chunks by the id outside stores know them by."""
@@ -203,10 +202,10 @@ class Catalog(Protocol):
     def store(
         self, generations: Sequence[NewGeneration], *, now: datetime | None = None
     ) -> list[StoreResult]:
-        """Write generations, each with its own outcome. Small ones share a transaction. A large one takes
-        several (``portions``) and is published only once it is whole: cut short in between, it is dropped by
-        the next ``store`` of its path, or found by ``unfinished``. One that was dropped meanwhile by another
-        call is answered as ``building``, unless its note says more.
+        """Write generations and return one result for each. Small generations share a transaction. A large
+        generation takes several (``portions``) and is published after the last. If the process dies in
+        between, the next ``store`` of the path drops the generation, or ``unfinished`` finds it. A generation
+        dropped meanwhile by another call is reported as ``building``, unless its note says more.
 
         One whose pages all have their chunks and whose chunks all have (or find) their vectors is published
         at once. Any other is built by tasks: pages without chunks get ocr tasks, chunks without a vector
@@ -218,13 +217,13 @@ class Catalog(Protocol):
         """
 
     def adopt(self, adoption: Adoption, *, now: datetime | None = None) -> bool:
-        """Take over a generation being built, or a published one that is partial, before reading the source
-        again: its failed tasks start again, the job is told of the end. False when there is nothing to wait
-        for: it is not being built any more and nothing of it had failed, or parts of it are unwritten."""
+        """Take over a generation being built, or a partial published one, instead of reading the source
+        again: failed tasks start again, and the job is notified of the end. False when there is nothing to
+        wait for: the generation is complete and nothing had failed, or some of its parts are unwritten."""
 
     def drop(self, document_id: int, note: str, *, now: datetime | None = None) -> bool:
-        """Give up a generation being built; the published one stays. Its running tasks will find their
-        claims lost. False when it is not being built."""
+        """Give up a generation being built; the published one stays. Running tasks lose their claims.
+        False when the generation is not being built."""
 
     def claim(self, request: TaskRequest, *, now: datetime | None = None) -> list[Task]:
         """Up to ``limit`` tasks of a lane become this worker's, across documents: due retries first (each
@@ -236,12 +235,12 @@ class Catalog(Protocol):
     def settle(
         self, outcomes: Sequence[TaskOutcome], *, now: datetime | None = None
     ) -> list[TaskStatus | None]:
-        """End claims, in one transaction with everything that follows: chunks of a page whose ocr ended,
-        vectors, later phases skipped behind a gate that failed for good, pages and documents brought up to
-        their parts, publishing. Each applies only while its claim number holds; None: the claim was lost."""
+        """End claims and apply all consequences in one transaction: chunks of pages after ocr, vectors,
+        phases skipped after a permanent failure, counters of pages and documents, publication. An outcome
+        applies only while its claim number is current; None: the claim was lost."""
 
     def unfinished(self, *, silent: timedelta, now: datetime | None = None, limit: int = 100) -> list[int]:
-        """Large generations whose next part has not come for longer than ``silent``, for ``drop``."""
+        """Large generations without a new part for longer than ``silent``, to be dropped."""
 
     def renew(self, claims: Sequence[HeldTask | Task], *, now: datetime | None = None) -> list[bool]:
         """A sign of life for claims still held; False where the claim was lost."""
@@ -253,20 +252,20 @@ class Catalog(Protocol):
         """A worker's claims, for ``outcomes.released`` (or ``lost``) and ``settle``."""
 
     def retry(self, document_id: int, *, now: datetime | None = None) -> int:
-        """Failed tasks of a document start again, with what was skipped behind them; how many. Works on
-        published ones too: what then succeeds appears. 0 when nothing had failed or it is dropped."""
+        """Restart the failed tasks of a document and the tasks skipped after them; return the count. In a
+        published document, parts that then succeed appear. 0: nothing had failed, or it is dropped."""
 
     def touch(self, touches: Sequence[Touch]) -> list[bool]:
-        """Remember sizes and times of files whose content is unchanged, and when they were asked for last.
+        """Update size, time and last request of files with unchanged content.
         False: the source is no longer published."""
 
     def expect(self, arrivals: Sequence[tuple[Place, str, str]], *, now: datetime | None = None) -> None:
-        """Say, before they are stored, of what will be known by a path it has yet to be moved to, where it
-        lies: place, path, and where it was read."""
+        """Record where delivered files lie before they are moved to their paths: place, path, and the path
+        they are read from."""
 
     def announce(self, walk: Walk) -> None:
-        """Say what will be looked at, before the first look: deletes asked for earlier that have not removed
-        it by then do not do so without having heard the walk."""
+        """Record a walk before it starts. An earlier delete that has not run yet must then hear of the walk
+        before it removes anything the walk may want."""
 
     def rename(self, rename: Rename, *, limit: int = BATCH, now: datetime | None = None) -> RenameResult:
         """Give sources their new paths, at most ``limit`` a call. Nothing is read or embedded; ids, chunks
@@ -277,9 +276,9 @@ class Catalog(Protocol):
     def move(
         self, place: Place, moves: Sequence[Move], asked_at: datetime, *, now: datetime | None = None
     ) -> list[bool]:
-        """Rename sources whose files were found elsewhere, all in one transaction. False, and left alone:
-        one that changed since it was looked at, whose new path is another source's, or whose new path was
-        deleted by a request not older than ``asked_at``."""
+        """Rename sources after their files were found at other paths, all in one transaction. False: the
+        source was left alone, because it changed meanwhile, another source has the new path, or a request
+        not older than ``asked_at`` deleted the new path."""
 
     def remove(self, removal: Removal, *, limit: int = BATCH, now: datetime | None = None) -> RemovalResult:
         """Write a tombstone, then make sources invisible, at most ``limit`` a call, and drop generations
@@ -290,7 +289,7 @@ class Catalog(Protocol):
     def outbox(
         self, kind: OutboxEntryKind | None = None, *, after: int = 0, limit: int = 100
     ) -> list[OutboxEntry]:
-        """What is left to do after transactions that are over, oldest first."""
+        """Outbox entries: work left over by finished transactions, oldest first."""
 
     def clear(self, entry_ids: Sequence[int], *, limit: int = SWEPT, now: datetime | None = None) -> bool:
         """Job entries go. Of leftovers, up to ``limit`` chunks are removed with text, keyword entry and
@@ -298,32 +297,32 @@ class Catalog(Protocol):
         Until then no vector task of a newer generation of that source is claimed."""
 
     def note(self, entries: Sequence[LedgerEntry], *, now: datetime | None = None) -> None:
-        """Record why paths are not indexed. A later ``store`` or ``remove`` of the path takes it back."""
+        """Record why paths are not indexed. A later ``store`` or ``remove`` of a path deletes the record."""
 
     def remember(
         self, tenant_id: str, space: str, vectors: Mapping[str, bytes], *, now: datetime | None = None
     ) -> None:
-        """Put vectors into the cache by text hash, before they are stored: so that a crash costs nothing."""
+        """Put vectors into the cache by text hash. A crash before the store then costs nothing."""
 
     def set_fingerprints(self, fingerprints: Mapping[Phase, str], *, replace: bool = False) -> None:
-        """Say what phases are done with. Without ``replace`` only what was not said yet; raises
-        ``FingerprintMismatch`` where something else was."""
+        """Set the fingerprint of phases. Without ``replace``, raises ``FingerprintMismatch`` for a phase with
+        another fingerprint."""
 
     def sweep(self, before: datetime, *, limit: int = BATCH) -> int:
-        """Forget tombstones, cached vectors and traces of removals older than ``before``, and what happened
-        before then to sources that are gone; how many went. Spaces nothing is in any more go too."""
+        """Delete tombstones, cached vectors and traces of removals older than ``before``, the history of
+        sources removed before then, and empty spaces. Return the number of deleted rows."""
 
     def forget(self, tenant_id: str, *, asked_before: datetime | None = None, limit: int = BATCH) -> bool:
-        """Forget what outlives the documents of a tenant, up to ``limit`` of each: cached vectors, what
-        happened to sources that are gone, and what is not later than ``asked_before`` (None: now) of the
-        ledger, walks, arrivals and tombstones but the tenant's own. True: nothing of it is left."""
+        """Delete the rows of a tenant that outlive the documents, up to ``limit`` of each table: cached
+        vectors, the history of removed sources, and ledger, walks, arrivals and tombstones not later than
+        ``asked_before`` (None: now), except the tombstone of the whole tenant. True: nothing is left."""
 
     def scrub(self) -> None:
-        """Remove from the store's own files what deleted rows left there, such as words of their texts."""
+        """Remove traces of deleted rows from the store's files, such as words in the keyword index."""
 
     def repair(self, *, limit: int = BATCH, now: datetime | None = None) -> int:
-        """Put right what ``audit`` finds of texts, words and vectors, up to ``limit`` of a kind; how many.
-        What belongs to nothing goes, missing words are written, chunks without a vector wait for one."""
+        """Repair findings of ``audit`` in texts, words and vectors, up to ``limit`` of each; count them.
+        Orphans are deleted, missing words written, chunks without a vector queued for embedding."""
 
     def audit(self) -> list[str]:
         """Every broken invariant in words: orphans, wrong counts, pointers to nothing. Reads everything."""

@@ -1,4 +1,4 @@
-"""The values of the catalog that are written: sources, generations, pages, chunks, tasks and their outcomes.
+"""Values given to the catalog: sources, generations, pages, chunks, tasks and outcomes.
 
 All are frozen and know no store and no clock. A *source* is what a user calls a document; one *generation* of
 it is a row of ``documents``. Numbers named ``…_id`` without quotes are handles: they are never used again for
@@ -18,7 +18,7 @@ NO_TEXT = "no text"
 
 
 class Phase(enum.StrEnum):
-    """What is done to a document, in this order; also the name of the lane that does it."""
+    """The phases of a document, in order. Each phase has a lane of the same name."""
 
     OCR = "ocr"
     VECTOR = "vector"
@@ -26,7 +26,7 @@ class Phase(enum.StrEnum):
 
 
 class TaskStatus(enum.StrEnum):
-    """Where a task, or a page or document in one phase, stands."""
+    """The status of a task, or of a page or document in one phase."""
 
     PENDING = "pending"
     PROCESSING = "processing"
@@ -36,19 +36,20 @@ class TaskStatus(enum.StrEnum):
 
 
 SETTLED = frozenset({TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.SKIPPED})
-"""Of a page or document: nothing of this phase is left to do (a failure with retries left is ``pending``)."""
+"""Statuses of a page or document with nothing left to do in a phase (a failure with retries left is
+``pending``)."""
 
 
 class Gate(enum.StrEnum):
-    """What a phase waits for: the same page's (chunk's) earlier phase, or the whole document's."""
+    """The condition for starting a phase: the phase before is done for the page, or for the document."""
 
     PAGE = "page"
     DOCUMENT = "document"
 
 
 class GenerationState(enum.StrEnum):
-    """Of a generation. ``building`` until it is published or dropped, also while kept back after failures; a
-    published one is the current one only while its source says so."""
+    """The state of a generation. ``building`` until published or dropped, also while kept back after
+    failures. A published generation is the current one only while its source points to it."""
 
     BUILDING = "building"
     PUBLISHED = "published"
@@ -56,7 +57,7 @@ class GenerationState(enum.StrEnum):
 
 
 class FailureKind(enum.StrEnum):
-    """Why a task failed for good: the content cannot be read, or something else was down."""
+    """The cause of a permanent failure: unreadable content, or an outage elsewhere."""
 
     CONTENT = "content"
     OUTAGE = "outage"
@@ -71,7 +72,7 @@ class Place(msgspec.Struct, frozen=True, order=True):
 
 
 class Fingerprints(msgspec.Struct, frozen=True):
-    """What each phase was done with. Equal text means: nothing to do again."""
+    """Models and settings of each phase. Equal text: nothing to redo."""
 
     ocr: str = ""
     vector: str = ""
@@ -104,7 +105,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class NewPage(msgspec.Struct, frozen=True, kw_only=True):
-    """``chunks=None``: its ocr is still to be done, or (with ``failure``) has failed for good.
+    """A new page. ``chunks=None``: ocr is still to be done, or (with ``failure``) has permanently failed.
 
     ``text`` is kept beside the page when given: worth it where making it was dear. ``file_path``: where a
     copy of the page lies outside the catalog.
@@ -118,7 +119,7 @@ class NewPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewGeneration(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of a source, as it was read at ``read_at`` for a request made at ``asked_at``.
+    """One version of a source, read at ``read_at`` for a request made at ``asked_at``.
 
     ``space``: name of the vector space its chunks belong to; None: no vectors wanted. ``graph``: chunks get
     graphrag tasks. ``source_id``: the id to give when the path is new (whoever writes to an outside store
@@ -148,7 +149,7 @@ class NewGeneration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(enum.StrEnum):
-    """What became of a generation given to ``store``."""
+    """The outcome of a generation given to ``store``."""
 
     PUBLISHED = "published"
     BUILDING = "building"
@@ -158,7 +159,7 @@ class Outcome(enum.StrEnum):
 
 
 class StoreResult(msgspec.Struct, frozen=True, kw_only=True):
-    """``kept``: chunks whose text was there already, with its id and vector; the other ``chunks`` are new.
+    """The result of storing one generation. ``kept``: chunks with a text stored before; the others are new.
 
     ``published``: also partial ones, whose missing parts are in ``failed``. ``building``: wait for
     ``document_id``; ``adopted`` when it is a generation begun before. ``kept_back``: settled, but too much
@@ -177,7 +178,7 @@ class StoreResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Adoption(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that finds its generation begun already, and takes it over."""
+    """A job taking over a generation begun before."""
 
     document_id: int
     asked_at: datetime
@@ -187,7 +188,7 @@ class Adoption(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskRequest(msgspec.Struct, frozen=True):
-    """Who asks for how many tasks of a lane. ``fingerprint``: what it would do them with."""
+    """A worker's request for tasks of a lane. ``fingerprint``: the worker's model and settings."""
 
     lane: Phase
     worker_id: str
@@ -196,7 +197,7 @@ class TaskRequest(msgspec.Struct, frozen=True):
 
 
 class TaskSource(msgspec.Struct, frozen=True, kw_only=True):
-    """What tasks of one document share."""
+    """The document and source of a task."""
 
     document_id: int
     source_id: str
@@ -212,7 +213,7 @@ class TaskSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A claimed (page, phase) or (chunk, phase). ``chunk_id``, ``text`` and what follows: not in lane ocr."""
+    """A claimed (page, phase) or (chunk, phase). ``chunk_id`` and the fields after are empty in lane ocr."""
 
     lane: Phase
     task_id: int
@@ -232,7 +233,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class HeldTask(msgspec.Struct, frozen=True, gc=False):
-    """As much of a claimed task as it takes to renew or to end it. A ``Task`` has it too."""
+    """The fields of a claimed task needed to renew or settle. A ``Task`` has them too."""
 
     lane: Phase
     task_id: int
@@ -242,7 +243,7 @@ class HeldTask(msgspec.Struct, frozen=True, gc=False):
 
 
 class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a claim ends. Made only by the functions of ``catalog.outcomes``, named after what happened."""
+    """The end of a claim. Made only by the functions of ``catalog.rules.outcomes``."""
 
     lane: Phase
     task_id: int
@@ -319,7 +320,7 @@ class RemovalResult(msgspec.Struct, frozen=True):
 
 
 class Rename(msgspec.Struct, frozen=True, kw_only=True):
-    """A path, or a folder and all below it, has another name now."""
+    """A renamed path, or a renamed folder with all paths below."""
 
     place: Place
     old: str
@@ -329,7 +330,7 @@ class Rename(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RenameResult(msgspec.Struct, frozen=True):
-    """``replaced``: sources that stood at a new path and went; ``more``: call again."""
+    """Counts of a rename. ``replaced``: sources removed from a new path; ``more``: call again."""
 
     sources: int
     replaced: int
@@ -364,7 +365,7 @@ class LedgerKind(enum.StrEnum):
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a path that was seen is not indexed: the rule that skipped it, or the code of its failure."""
+    """The reason a path is not indexed: a skip rule, or the code of a failure."""
 
     place: Place
     path: str
@@ -382,7 +383,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailedFile(msgspec.Struct, frozen=True):
-    """A file that failed for good: it fails again until it, its parser or the limits change."""
+    """A permanently failed file, not read again until file, parser or limits change."""
 
     path: str
     size: int

@@ -19,7 +19,7 @@ from penstock.catalog.values import (
 
 
 class KnownSource(msgspec.Struct, frozen=True, gc=False):
-    """What a walk compares a file with. ``published_id`` None: nothing of it can be found (yet)."""
+    """A source as compared by walks. ``published_id`` None: not visible to search (yet)."""
 
     source_id: str
     path: str
@@ -36,7 +36,7 @@ class KnownSource(msgspec.Struct, frozen=True, gc=False):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """A source and its current generation. ``content_hash`` and what follows describe the published one."""
+    """A source. ``content_hash`` and the fields after describe the published generation."""
 
     source_id: str
     place: Place
@@ -63,7 +63,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def live(self) -> bool:
-        """Of one that was removed the row stays until its parts are swept."""
+        """Whether the source exists. The row of a removed source stays until the sweep."""
         return self.published_id is not None or self.building_id is not None
 
 
@@ -122,7 +122,7 @@ class DocumentEvent(msgspec.Struct, frozen=True):
 
 
 class MissingPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A page or chunk (``chunk_index`` None: the whole page) that failed for good."""
+    """A permanently failed page or chunk (``chunk_index`` None: the whole page)."""
 
     phase: Phase
     page_number: int
@@ -142,7 +142,7 @@ class PageState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChunkState(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk in a document's tree. ``held``: why its vector task cannot be claimed now."""
+    """A chunk in a document's tree. ``held``: the reason the vector task cannot be claimed."""
 
     chunk_id: str
     chunk_index: int
@@ -182,7 +182,7 @@ class ChunkOrigins(msgspec.Struct, frozen=True):
 
 
 class TenantCount(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a tenant's collection can be found now."""
+    """Searchable sources, pages and chunks of a tenant's collection."""
 
     tenant_id: str
     collection: str
@@ -194,7 +194,7 @@ class TenantCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search is narrowed to. ``path``: a glob as SQLite and fnmatch read it, ``*`` crosses slashes.
+    """Filters of a search. ``path``: a glob as in SQLite and fnmatch, ``*`` crosses slashes.
     ``tag``: itself and all below it."""
 
     tenant_id: str
@@ -214,7 +214,7 @@ class KeywordHit(msgspec.Struct, frozen=True, gc=False):
 
 
 class ChunkView(msgspec.Struct, frozen=True, kw_only=True):
-    """A published chunk as a hit shows it."""
+    """A published chunk, as shown in a hit."""
 
     content_id: int
     chunk_id: str
@@ -257,7 +257,7 @@ class VectorChanges(msgspec.Struct, frozen=True):
 
 
 class SourceMark(NamedTuple):
-    """A source as its last change left it: ``mark`` is of that publishing and of no other."""
+    """A source after the last change. ``mark`` identifies the publication."""
 
     source_key: int
     sequence: int
@@ -265,7 +265,7 @@ class SourceMark(NamedTuple):
 
 
 class Space(msgspec.Struct, frozen=True):
-    """A vector space that holds published chunks of a tenant."""
+    """A vector space with published chunks of a tenant."""
 
     name: str
     dimension: int
@@ -273,7 +273,7 @@ class Space(msgspec.Struct, frozen=True):
 
 
 class PathReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the catalog knows of one path. The words for it are the service's."""
+    """All facts about one path; the service puts them into words."""
 
     source: Source | None
     published: Document | None

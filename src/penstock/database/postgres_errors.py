@@ -17,15 +17,13 @@ from penstock.errors import (
     StoreUnavailable,
 )
 
-_URL = "its URL (PENSTOCK_URL; of a catalog of its own PENSTOCK_CATALOG_URL)"
+_URL = "its URL (PENSTOCK_URL; for a separate catalog PENSTOCK_CATALOG_URL)"
 _CHECK_LOGIN = f"Check the user, the password and the database in {_URL}, and the server's pg_hba.conf."
 _GRANT = f"Grant the user of {_URL} the right to create and change tables in its schema."
 _PRIMARY = f"Point {_URL} at the primary server; a replica can only be read."
 _CREATE = f"Create the database (`createdb NAME`), or name another in {_URL}."
-OWN_SCHEMA = f"Give Penstock a schema of its own: add ?schema=NAME to {_URL}; it is created."
-RESTORE = (
-    f"Restore what is missing from a backup, or begin anew in a schema of its own: ?schema=NAME in {_URL}."
-)
+OWN_SCHEMA = f"Give Penstock a separate schema: add ?schema=NAME to {_URL}; it is created."
+RESTORE = f"Restore the missing objects from a backup, or start in a new schema: ?schema=NAME in {_URL}."
 _CONNECTIONS = (
     "Raise max_connections of the server, lower PENSTOCK_POSTGRES_POOL_SIZE, or put a pooler in between."
 )

@@ -71,7 +71,7 @@ _REPORTS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             ("Put the file into the RAG's incoming folder", "Name its folder in the configuration"),
         ),
         "ERR_INVALID_MESSAGE": ("InvalidMessage", ("Mend the field the error names and send it again",)),
-        "ERR_DUPLICATE_ID": ("DuplicateJobId", ("Give every message a job_id of its own",)),
+        "ERR_DUPLICATE_ID": ("DuplicateJobId", ("Give every message a different job_id",)),
         "ERR_CANCELLED": ("Cancelled", ("Send the job again if it is still wanted",)),
         "ERR_JOB_TIMEOUT": ("Timeout", ("Split the file, or raise PENSTOCK_JOB_TIMEOUT_S",)),
         "ERR_WORKER_LOST": ("WorkerLost", ("Look at the workers' log around that time", _RESEND)),

@@ -109,7 +109,7 @@ class Gateway:
         while not self._stop.is_set():
             try:
                 # Idle jobs are read once a second; new messages are taken at once.
-                active = self.run_round(look=idle < IDLE_ROUNDS or not idle % IDLE_ROUNDS)
+                active = self.run_round(mirror=idle < IDLE_ROUNDS or not idle % IDLE_ROUNDS)
             except StoreError as error:
                 # Redis or the queue may be unreachable for a while; nothing is lost, as both are durable.
                 log.warning("%s (%s); trying again in %.1f s", error.message, error.code, pause)
@@ -122,7 +122,7 @@ class Gateway:
             if not active:
                 self._stop.wait(POLL_S)
 
-    def run_round(self, *, look: bool = True) -> bool:
+    def run_round(self, *, mirror: bool = True) -> bool:
         """Do all due work once. True: there may be more to do at once."""
         now = clock.elapsed_s()
         if now >= self._next_take_over:
@@ -133,7 +133,7 @@ class Gateway:
             self._next_take_over = now + TAKE_OVER_S
         accepted = self._intake.hand_over()
         self._mirror.add(accepted)
-        return (look and self._mirror.update()) or bool(accepted)
+        return (mirror and self._mirror.update()) or bool(accepted)
 
     def _take_over(self, *, adopt: bool) -> None:
         messages, jobs = self._lists.take_over()

@@ -223,7 +223,7 @@ class Intake:
         job_id = request.message.job_id
         refusal = DuplicateId(
             f"the job_id {job_id} was used already, with other content",
-            remedy="Give every message a job_id of its own.",
+            remedy="Give every message a different job_id.",
         )
         if not isinstance(found, dict) or found.get("source_path") != request.message.source_path:
             self._record(describe_refusal(request.taken.raw, request.raw, refusal))

@@ -1,0 +1,12 @@
+"""Decisions of the catalog as pure functions: no store, no clock.
+
+``phases``        the table of phases (unit, gate, reasons), and turns between documents
+``initial_state`` the state of new pages and documents in each phase
+``rollup``        the status of a page or document, from counts of the parts
+``outcomes``      the ways a claimed task can end
+``publication``   when a generation is published, kept back or superseded
+``portions``      how much one transaction of ``store`` writes
+``identity``      ids derived from content
+``path_scope``    paths below a folder, and deletes covering a path
+``query_terms``   search terms of a query
+"""

@@ -1,4 +1,4 @@
-"""Ids that follow from content: the same text in the same source has the same id, wherever it is computed."""
+"""Ids derived from content: equal text in one source has the same id on every host."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def text_key(hash_of_text: str) -> int:
 
 
 def chunk_id(tenant_id: str, source_id: str, hash_of_text: str, occurrence: int) -> str:
-    """UUIDv5 of the tenant, the source, the text and how many equal texts stood before it in the source."""
+    """UUIDv5 of tenant, source, text, and the number of equal texts before in the source."""
     return ChunkIds(tenant_id, source_id, [hash_of_text] * occurrence).next(hash_of_text)
 
 
@@ -32,7 +32,7 @@ class ChunkIds:
     """The ids of one generation's chunks, given in the order of the document."""
 
     def __init__(self, tenant_id: str, source_id: str, seen: Iterable[str] = ()) -> None:
-        """``seen``: hashes of chunks of this generation that have their ids already."""
+        """Start numbering. ``seen``: text hashes of this generation's chunks with an id."""
         self._seen: dict[str, int] = {}
         for hash_of_text in seen:
             self._seen[hash_of_text] = self._seen.get(hash_of_text, 0) + 1

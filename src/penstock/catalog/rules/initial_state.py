@@ -1,4 +1,4 @@
-"""How pages and documents stand when they are first written. Pure."""
+"""The state of pages and documents when they are first written. Pure."""
 
 from __future__ import annotations
 
@@ -6,137 +6,135 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from penstock.catalog.rules.phases import CHUNK_PHASES, GATE_OCR, PHASES
 from penstock.catalog.rules.publication import GenerationFacts
 from penstock.catalog.rules.rollup import COMPLETED, FAILED, SKIPPED, WAITING, PartCounts, counted
-from penstock.catalog.values import NO_EMBEDDER, NO_EXTRACTOR, NO_TEXT, Failure, FailureKind, NewPage
+from penstock.catalog.values import NO_TEXT, Failure, FailureKind, NewPage, Phase
 
-GATE_OCR = "gate: ocr failed"
-GATE_VECTOR = "gate: vector failed"
+_NO_CHUNKS = (PartCounts(),) * len(CHUNK_PHASES)
+_AT = {phase: at for at, phase in enumerate(PHASES)}
+_CHUNK_PHASE_AT = {phase: at for at, phase in enumerate(CHUNK_PHASES)}
 
 
 class WantedPhases(NamedTuple):
-    """Which phases a generation is to go through."""
+    """The chunk phases wanted for a generation."""
 
     vector: bool
     graphrag: bool
 
 
 class InitialPage(NamedTuple):
-    """How a page counts in each phase, how its chunks do, and what to say of each phase."""
+    """The state of a new page in each phase, the reasons, and the counts of the chunks."""
 
-    ocr: int
-    vector: int
-    graphrag: int
-    vector_chunks: PartCounts = PartCounts()
-    graphrag_chunks: PartCounts = PartCounts()
-    ocr_error: str | None = None
-    vector_error: str | None = None
-    graphrag_error: str | None = None
+    kinds: tuple[int, ...]
+    errors: tuple[str | None, ...]
+    chunks: tuple[PartCounts, ...] = _NO_CHUNKS
+
+    def kind(self, phase: Phase) -> int:
+        return self.kinds[_AT[phase]]
+
+    def error(self, phase: Phase) -> str | None:
+        return self.errors[_AT[phase]]
+
+    def counts(self, phase: Phase) -> PartCounts:
+        """The counts of the page's chunks in a chunk phase."""
+        return self.chunks[_CHUNK_PHASE_AT[phase]]
 
 
 class InitialDocument(NamedTuple):
-    ocr: PartCounts
-    vector: PartCounts
-    graphrag: PartCounts
+    """Page counts of a new document in each phase, and completed chunks in each chunk phase."""
+
+    counts: tuple[PartCounts, ...]
     pages: int
     chunks: int
-    vector_chunks: int
-    graphrag_chunks: int
+    completed_chunks: tuple[int, ...]
     failed: int
     outages: int
     facts: GenerationFacts
 
 
-def page(
-    new: NewPage, wanted: WantedPhases, vector: Sequence[int] = (), graphrag: Sequence[int] = ()
-) -> InitialPage:
-    """``vector`` and ``graphrag``: how each of its chunks counts."""
+def page(new: NewPage, wanted: WantedPhases, chunks: Sequence[tuple[int, ...]] = ()) -> InitialPage:
+    """The state of a new page. ``chunks``: the kind of each chunk in each chunk phase."""
     if new.failure is not None:
         return failed_page(new.failure)
     if new.chunks is None:
         return unread_page(wanted)
-    return _read_page(counted(vector), counted(graphrag), empty=not new.chunks)
+    counts = tuple([counted(kinds) for kinds in zip(*chunks, strict=True)]) if chunks else _NO_CHUNKS
+    return _read_page(counts, empty=not new.chunks)
 
 
 @lru_cache(1024)
-def _read_page(vectors: PartCounts, graphs: PartCounts, *, empty: bool) -> InitialPage:
-    by_vector, by_graph = vectors.kind, graphs.kind
-    return InitialPage(
-        ocr=COMPLETED,
-        vector=by_vector,
-        graphrag=by_graph,
-        vector_chunks=vectors,
-        graphrag_chunks=graphs,
-        vector_error=(NO_TEXT if empty else NO_EMBEDDER) if by_vector == SKIPPED else None,
-        graphrag_error=(NO_TEXT if empty else NO_EXTRACTOR) if by_graph == SKIPPED else None,
-    )
+def _read_page(chunks: tuple[PartCounts, ...], *, empty: bool) -> InitialPage:
+    kinds = [counts.kind for counts in chunks]
+    reasons = [
+        (NO_TEXT if empty else PHASES[phase].unwanted) if kind == SKIPPED else None
+        for phase, kind in zip(CHUNK_PHASES, kinds, strict=True)
+    ]
+    return InitialPage(kinds=(COMPLETED, *kinds), errors=(None, *reasons), chunks=chunks)
 
 
 def whole(standing: InitialPage | InitialDocument) -> bool:
-    """Read and embedded to the end, and nothing more wanted: as nearly all are that are written once."""
+    """Whether all is read and embedded and nothing else is wanted, the common case."""
     if isinstance(standing, InitialPage):
-        kinds = (standing.ocr, standing.vector, standing.graphrag)
+        kinds = standing.kinds
     else:
-        kinds = (standing.ocr.kind, standing.vector.kind, standing.graphrag.kind)
-    return kinds == (COMPLETED, COMPLETED, SKIPPED)
+        kinds = tuple([counts.kind for counts in standing.counts])
+    first, second, *others = kinds
+    return first == second == COMPLETED and all(kind == SKIPPED for kind in others)
 
 
 @lru_cache(16)
 def unread_page(wanted: WantedPhases) -> InitialPage:
-    return InitialPage(
-        ocr=WAITING,
-        vector=WAITING if wanted.vector else SKIPPED,
-        graphrag=WAITING if wanted.graphrag else SKIPPED,
-        vector_error=None if wanted.vector else NO_EMBEDDER,
-        graphrag_error=None if wanted.graphrag else NO_EXTRACTOR,
-    )
+    reasons = [
+        None if is_wanted else PHASES[phase].unwanted
+        for phase, is_wanted in zip(CHUNK_PHASES, wanted, strict=True)
+    ]
+    kinds = [WAITING if is_wanted else SKIPPED for is_wanted in wanted]
+    return InitialPage(kinds=(WAITING, *kinds), errors=(None, *reasons))
 
 
 def failed_page(failure: Failure) -> InitialPage:
-    return InitialPage(
-        ocr=FAILED,
-        vector=SKIPPED,
-        graphrag=SKIPPED,
-        ocr_error=f"{failure.code}: {failure.message}",
-        vector_error=GATE_OCR,
-        graphrag_error=GATE_OCR,
-    )
+    return skipped_page(GATE_OCR, f"{failure.code}: {failure.message}")
+
+
+def skipped_page(reason: str | None, ocr_error: str | None = None) -> InitialPage:
+    """A page with failed ocr: the chunk phases are skipped, for this reason."""
+    count = len(CHUNK_PHASES)
+    return InitialPage(kinds=(FAILED, *[SKIPPED] * count), errors=(ocr_error, *[reason] * count))
 
 
 def document(pages: list[InitialPage], new: Iterable[NewPage], chunks: int) -> InitialDocument:
     failures = tuple([page.failure for page in new if page.failure is not None])
-    # Most documents of a folder stand alike.
+    # Most documents of a folder have the same state.
     return _document(tuple(pages), failures, chunks)
 
 
 @lru_cache(1024)
 def _document(pages: tuple[InitialPage, ...], failures: tuple[Failure, ...], chunks: int) -> InitialDocument:
-    ocr, vector = counted([page.ocr for page in pages]), counted([page.vector for page in pages])
-    vector_chunks = sum([page.vector_chunks.completed for page in pages])
+    counts = tuple([counted([page.kinds[at] for page in pages]) for at in _AT.values()])
+    completed = tuple([sum([page.chunks[at].completed for page in pages]) for at in _CHUNK_PHASE_AT.values()])
     outages = sum(failure.fault is FailureKind.OUTAGE for failure in failures)
+    ocr = counts[_AT[Phase.OCR]]
     return InitialDocument(
-        ocr=ocr,
-        vector=vector,
-        graphrag=counted([page.graphrag for page in pages]),
+        counts=counts,
         pages=len(pages),
         chunks=chunks,
-        vector_chunks=vector_chunks,
-        graphrag_chunks=sum([page.graphrag_chunks.completed for page in pages]),
+        completed_chunks=completed,
         failed=len(failures),
         outages=outages,
         facts=GenerationFacts(
             ocr=ocr.status,
-            vector=vector.status,
+            vector=counts[_AT[Phase.VECTOR]].status,
             pages=len(pages),
             pages_read=ocr.completed,
-            chunks_embedded=vector_chunks,
+            chunks_embedded=completed[_CHUNK_PHASE_AT[Phase.VECTOR]],
             outages=outages,
         ),
     )
 
 
-def why_skipped(counts: PartCounts, chunks: int, unwanted: str) -> str | None:
-    """What to say of a document's phase in which nothing was done."""
-    if any(counts):
+def why_skipped(phase: Phase, counts: PartCounts, chunks: int) -> str | None:
+    """The reason on a document for a chunk phase in which nothing was done."""
+    if any(counts) or phase not in _CHUNK_PHASE_AT:
         return None
-    return unwanted if chunks else NO_TEXT
+    return PHASES[phase].unwanted if chunks else NO_TEXT

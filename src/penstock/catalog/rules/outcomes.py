@@ -1,4 +1,4 @@
-"""How a claimed task can end, each way a function named after what happened. Pure: no store, no clock."""
+"""Outcomes of claimed tasks: one function for each way to end. Pure: no store, no clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TaskClaim(Protocol):
 
 
 def completed_page(task: TaskClaim, page: NewPage) -> TaskOutcome:
-    """The page's text is there; ``page.chunks`` become its chunks."""
+    """Complete the ocr of a page. ``page.chunks`` become the chunks of the page."""
     return _ended(task, TaskStatus.COMPLETED, page=page)
 
 
@@ -37,7 +37,7 @@ def completed_vector(task: TaskClaim, vector: bytes | None) -> TaskOutcome:
 
 
 def failed_attempt(task: TaskClaim, why: Classification, message: str, *, jitter: float = 0) -> TaskOutcome:
-    """Something went wrong: try again later if that may help and retries are left."""
+    """Record a failure: retry later if the error is transient and retries are left."""
     if why.kind != "transient":
         return failed(task, Failure(why.code, message))
     if task.retry_count >= task.max_retries:
@@ -66,7 +66,7 @@ def failed(task: TaskClaim, failure: Failure) -> TaskOutcome:
 
 
 def lost(task: TaskClaim) -> TaskOutcome:
-    """Its worker is gone. It spends a retry, is due at once and claimed alone: it may be what kills them."""
+    """Give back the task of a dead worker: one retry spent, due now, claimed alone as a crash suspect."""
     if task.retry_count >= task.max_retries:
         return failed(task, LOST)
     return _ended(
@@ -81,7 +81,7 @@ def lost(task: TaskClaim) -> TaskOutcome:
 
 
 def released(task: TaskClaim) -> TaskOutcome:
-    """Given back unspent: as it was before the claim, due now."""
+    """Give a task back unspent: in the state before the claim, due now."""
     if task.retry_count == 0:
         return _ended(task, TaskStatus.PENDING)
     # A claimed task with a count came from the retry pool, and the claim had added one.

@@ -1,4 +1,4 @@
-"""What lies below a path, and which deletes cover what. Pure."""
+"""Paths below a folder, and deletes covering a path. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from penstock.catalog.values import Place, Removal, Walk
 
 
 def below(folder: str, path: str) -> bool:
-    """The folder itself, and everything in it."""
+    """Whether a path is the folder, or lies in the folder."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def at_and_above(path: str) -> list[str]:
-    """Itself and every folder it lies in: what a delete has to name to cover it."""
+    """The path and every folder above: the names of deletes covering the path."""
     ends = [at for at, char in enumerate(path) if char == "/" and at and path[at - 1] != "/"]
     return [path, *(path[:at] for at in ends), *(["/"] if path.startswith("/") else [])]
 
@@ -26,12 +26,12 @@ def span(folder: str) -> tuple[str, str]:
 
 
 def moved(old: str, new: str, path: str) -> str:
-    """The path after its folder (or itself) was renamed."""
+    """The path after a rename of the path or of a folder above."""
     return new.rstrip("/") + path[len(old.rstrip("/")) :]
 
 
 def covers(removal: Removal, place: Place, path: str, source_id: str | None, asked_at: datetime) -> bool:
-    """Whether a delete has the last word over a generation: it was asked for at the same time or later."""
+    """Whether a delete wins over a generation: requested at the same time or later."""
     return (
         removal.asked_at >= asked_at
         and removal.tenant_id == place.tenant_id

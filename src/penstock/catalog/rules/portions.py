@@ -1,4 +1,4 @@
-"""Bounds on what one transaction of ``store`` writes: small generations share one, a large one gets several.
+"""Transaction sizes of ``store``: small generations share one, a large one gets several.
 
 While a transaction writes, no other writer of a SQLite catalog gets on, nor of a queue in the same file.
 """
@@ -36,7 +36,7 @@ class Portions(NamedTuple):
         return count_rows(new) > self.uncut * self.rows or _chars(new) > self.uncut * self.chars
 
     def groups(self, generations: Iterable[NewGeneration]) -> Iterator[Sequence[NewGeneration]]:
-        """Generations that share a transaction, in their order; a large one is alone."""
+        """Group generations into transactions, in order; a large one is alone."""
         most_rows, most_chars = self.uncut * self.rows, self.uncut * self.chars
         group: list[NewGeneration] = []
         rows = chars = 0

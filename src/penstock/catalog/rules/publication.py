@@ -1,4 +1,4 @@
-"""When a generation becomes the one that search sees. Pure."""
+"""Publication: the rules for making a generation visible to search. Pure."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ Moment = TypeVar("Moment", str, datetime)
 
 
 def superseded(read_at: Moment, published_read_at: Moment | None) -> bool:
-    """What was read earlier never replaces what was read later. (Times as text have a fixed width.)"""
+    """Whether a later reading is published. (Times as text have a fixed width.)"""
     return published_read_at is not None and published_read_at > read_at

@@ -1,4 +1,4 @@
-"""What a person's query asks a keyword index for. Pure, so that every engine searches for the same."""
+"""Search terms of a user's query. Pure, and the same for every engine."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _neighbours(words: list[str | None]) -> Iterator[str]:
 
 
 def _bounded(found: list[str]) -> Iterator[str]:
-    """A pasted page is no query: its first words are."""
+    """Limit a pasted page to the first terms."""
     seen: Counter[str] = Counter()
     for phrase in found[:MOST_TERMS]:
         seen[phrase.lower()] += 1

@@ -1,4 +1,4 @@
-"""Bubble-up: what the status of a page or document is, from how its parts stand. Pure.
+"""Rollup: the status of a page or document, from the states of the parts. Pure.
 
 Per phase: any part processing → processing; else any pending or failed with retries left → pending; else any
 failed for good → failed; else any completed → completed; else (all skipped, or there are none) → skipped.
@@ -73,7 +73,7 @@ class PartChanges:
             delta[after] += 1
 
     def items(self) -> list[tuple[int, list[int]]]:
-        """Each parent with the change of its counts; those that come out even are left out."""
+        """Parents with the changes of their counts; parents without a change are left out."""
         return [(parent, delta[:4]) for parent, delta in self._deltas.items() if any(delta)]
 
 

@@ -1,4 +1,4 @@
-"""The catalog over named statements: what SQLite and PostgreSQL have in common."""
+"""The catalog over named statements, common to SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing the chunks of a generation: what the source had already is kept, the rest is new."""
+"""Chunks of a generation: texts and vectors the source already has are kept, the rest is written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.catalog.sql.written_records import (
     ChunkTasks,
     NewChunkRow,
 )
-from penstock.catalog.values import Gate, NewChunk
+from penstock.catalog.values import Gate, NewChunk, Phase
 from penstock.errors import InvalidRequest, InvalidVector
 
 _STATUS = {COMPLETED: "completed", WAITING: "pending", SKIPPED: "skipped"}
@@ -30,7 +30,7 @@ MOST_SPACES = 255
 
 
 class RowNumbers:
-    """Row numbers that are never used again, fetched a block at a time."""
+    """Unique row numbers, fetched a block at a time."""
 
     def __init__(self, rows: Statements, expected: int) -> None:
         self._rows = rows
@@ -46,7 +46,7 @@ class RowNumbers:
 
 
 class ChunkOwner(msgspec.Struct, kw_only=True):
-    """The generation that chunks are written for."""
+    """The generation owning the chunks to be written."""
 
     document_id: int
     source_key: int
@@ -142,14 +142,16 @@ class ChunkRows:
     def _tasks(
         self, owner: ChunkOwner, vector: int, graph: int, extracted: tuple[int, int]
     ) -> tuple[Any, ...]:
-        """The task columns of a chunk, worked out once for all chunks that are alike."""
+        """The task columns of a chunk, computed once for all equal ones."""
         key = (vector, graph, owner.vector_held, owner.graphrag_held, extracted)
         known = self._alike.get(key)
         if known is None:
             entities, relationships = extracted if graph == COMPLETED else (0, 0)
             tasks = ChunkTasks(
-                vector=self._task(vector, owner.vector_held),
-                graphrag=self._task(graph, owner.graphrag_held),
+                tasks={
+                    Phase.VECTOR: self._task(vector, owner.vector_held),
+                    Phase.GRAPHRAG: self._task(graph, owner.graphrag_held),
+                },
                 entities_extracted=entities,
                 relationships_extracted=relationships,
             )
@@ -176,7 +178,7 @@ class ChunkRows:
 
 
 class PreparedChunks(NamedTuple):
-    """Chunks of some pages with what is known of them: chunk, its id, and the one to keep."""
+    """Chunks ready to be written: each with an id and the existing chunk to keep, if any."""
 
     parts: list[tuple[NewChunk, str, KnownChunk | None]]
     kept: int
@@ -206,7 +208,7 @@ def find(rows: Statements, owner: ChunkOwner, chunks: Sequence[NewChunk]) -> Exi
 def prepare(
     owner: ChunkOwner, chunks: Sequence[NewChunk], there: ExistingChunks, unwritten: Iterable[str] = ()
 ) -> PreparedChunks:
-    """Give chunks their ids and find what need not be written or embedded again.
+    """Assign chunk ids and find texts and vectors already stored.
 
     ``unwritten``: hashes of chunks of the same generation that are collected but not written yet.
     """
@@ -226,7 +228,7 @@ def prepare(
 def _known(
     rows: Statements, owner: ChunkOwner, chunks: Iterable[NewChunk]
 ) -> tuple[dict[str, KnownChunk], list[str], dict[str, int]]:
-    """By chunk id; the hashes of those that are the owner's own; and how often each hash has its vector."""
+    """Known chunks by id, the text hashes of the owner's chunks, and the vectors for each hash."""
     about = {
         document_id: (space_id, fingerprint)
         for document_id, space_id, fingerprint in rows.all("known_documents", listed(owner.relatives))
@@ -261,7 +263,7 @@ class Spaces:
         self._known: dict[str, tuple[int, int | None]] = {}
 
     def number(self, name: str | None, vectors: Iterable[bytes | None] = ()) -> int | None:
-        """The space's number, once every vector has been found to be as long as the others in it."""
+        """The number of a space, after checking the lengths of all vectors."""
         if name is None:
             return None
         lengths = {len(vector) for vector in vectors if vector}

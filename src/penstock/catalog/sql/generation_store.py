@@ -10,8 +10,8 @@ from penstock import clock
 from penstock.catalog.rules import initial_state
 from penstock.catalog.rules.initial_state import InitialDocument, InitialPage, WantedPhases
 from penstock.catalog.rules.path_scope import covered
+from penstock.catalog.rules.phases import turns
 from penstock.catalog.rules.publication import REPLACED, superseded
-from penstock.catalog.rules.turns import turns
 from penstock.catalog.sql import generations as building
 from penstock.catalog.sql.chunks import (
     ChunkOwner,
@@ -55,7 +55,7 @@ class Begun(NamedTuple):
 
 
 def begin(rows: Statements, new: NewGeneration, now: datetime) -> StoreResult | Begun:
-    """Write the row of a large generation alone, or return what stands in its way."""
+    """Write only the row of a large generation, or return the reason for a refusal."""
     return GenerationStore(rows, [new], format_time(now), in_parts=True).begin(new)
 
 
@@ -112,7 +112,7 @@ class GenerationStore:
         return Begun(owner.document_id, owner.source_id, older)
 
     def _look_around(self) -> None:
-        """Read, and hold, what these generations depend on."""
+        """Read and lock the sources, deletes and spaces of these generations."""
         earliest = min(new.asked_at for new in self._new)
         for tenant_id in sorted({new.place.tenant_id for new in self._new}):
             self._rows.hold("tenant_shared", tenant_id)
@@ -144,7 +144,7 @@ class GenerationStore:
         self._flush_as("publish", self._published)
 
     def _flush_parts(self) -> None:
-        """All but what others wait for: the number of a change is held from its writing to the commit."""
+        """Write all rows but the sources: a change number is locked from the write to the commit."""
         if not self._rows.references_checked_late:
             self._flush_as("add_source", self._sources)
         self._flush_as("add_whole_document", self._whole_documents)
@@ -271,9 +271,7 @@ class GenerationStore:
             for index in range(len(page.chunks or ())):
                 (chunk, chunk_id, known), turn = next(parts)
                 kinds.append(self._chunks.add(owner, page_id, index, chunk, chunk_id, known, turn))
-            standing = initial_state.page(
-                page, wanted, [kind[0] for kind in kinds], [kind[1] for kind in kinds]
-            )
+            standing = initial_state.page(page, wanted, kinds)
             standings.append(standing)
             own = OwnPage(page_id, owner.document_id, page.number, page.file_path, len(kinds))
             shared = self._alike.page(new, standing, page_turn)
@@ -304,7 +302,7 @@ class GenerationStore:
         if source is None:
             self._flush_bare(new, owner)
         self._flush_parts()
-        self._rows.tell()
+        self._rows.notify()
         self._rows.send("set_building", owner.document_id, self._at, owner.source_key)
         return outcome
 

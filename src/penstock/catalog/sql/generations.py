@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 import msgspec
 
 from penstock.catalog.rules import publication
 from penstock.catalog.rules.path_scope import covered
 from penstock.catalog.rules.publication import Verdict, superseded, verdict
-from penstock.catalog.rules.rollup import WORDS, PartCounts
-from penstock.catalog.sql.history import remember
+from penstock.catalog.rules.rollup import WORDS
 from penstock.catalog.sql.read_records import BUILDING_ROW, DOCUMENT_ROW, DocumentRow
 from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.sql.tombstones import removals
@@ -21,13 +21,16 @@ from penstock.catalog.sql.written_records import (
     SavedDocument,
     SavedPhase,
 )
-from penstock.catalog.values import Adoption, NewGeneration, Phase
+from penstock.catalog.values import Adoption, NewGeneration
 from penstock.clock import format_time
 from penstock.vocabulary import how_many
 
+MOST_EVENTS = 50
+"""Maximum number of events kept for one source."""
+
 
 class SourceDescription(msgspec.Struct):
-    """What a source will say of itself once the generation is published."""
+    """The description of a source to store when the generation is published."""
 
     size: int
     mtime_ns: int
@@ -76,18 +79,14 @@ def save(
 
 
 def _saved(document: DocumentRow, at: str, published_at: str | None) -> SavedDocument:
-    def saved(phase: Phase) -> SavedPhase:
-        counts: PartCounts = getattr(document, phase)
-        return SavedPhase(WORDS[counts.kind], *counts, document.errors.get(phase))
-
     return SavedDocument(
         state=document.state,
-        ocr=saved(Phase.OCR),
-        vector=saved(Phase.VECTOR),
-        graphrag=saved(Phase.GRAPHRAG),
+        phases={
+            phase: SavedPhase(WORDS[counts.kind], *counts, document.errors.get(phase))
+            for phase, counts in document.counts.items()
+        },
         chunk_count=document.chunk_count,
-        vector_chunks=document.vector_chunks,
-        graphrag_chunks=document.graphrag_chunks,
+        chunks=document.chunks,
         failed_count=document.failed_count,
         outage_count=document.outage_count,
         turn=document.turn,
@@ -102,21 +101,21 @@ def _saved(document: DocumentRow, at: str, published_at: str | None) -> SavedDoc
 
 
 def leave(rows: Statements, document_id: int, source_key: int, at: str) -> None:
-    """Nobody will see this generation any more: its parts go through the outbox."""
+    """Add an outbox entry to remove the parts of a generation no longer visible."""
     rows.send("add_leftover", rows.numbers("row", 1)[0], document_id, source_key, at)
-    rows.tell()
+    rows.notify()
 
 
 def replace(
     rows: Statements, published_id: int, source_key: int, at: str, *, chunks: int, job_id: str | None
 ) -> None:
-    """Another generation has taken the place of the one that was published."""
+    """Replace the published generation by a newer one."""
     leave(rows, published_id, source_key, at)
-    remember(rows, source_key, "updated", at, note=how_many(chunks, "chunk"), job_id=job_id)
+    record_event(rows, source_key, "updated", at, note=how_many(chunks, "chunk"), job_id=job_id)
 
 
-def tell(rows: Statements, document: DocumentRow, at: str) -> None:
-    """Have somebody look at the job that waits for this generation."""
+def inform_job(rows: Statements, document: DocumentRow, at: str) -> None:
+    """Add an outbox entry for the job waiting for this generation."""
     if document.job_id is not None:
         _look_at(rows, document.id, document.source_key, document.job_id, at)
 
@@ -136,11 +135,11 @@ def drop(rows: Statements, document_id: int, note: str, at: str, *, inform: bool
 
 def _look_at(rows: Statements, document_id: int, source_key: int, job_id: str, at: str) -> None:
     rows.send("add_job_entry", rows.numbers("row", 1)[0], document_id, source_key, job_id, at)
-    rows.tell()
+    rows.notify()
 
 
 def adopt_equal(rows: Statements, document_id: int, new: NewGeneration, at: str) -> bool:
-    """Take over the generation being built if it is of the same content, made the same way."""
+    """Adopt the generation being built if content, fingerprints and settings are equal."""
     _hold(rows, document_id)
     found = rows.one("building_of", document_id)
     if found is None:
@@ -169,7 +168,7 @@ def adopt_equal(rows: Statements, document_id: int, new: NewGeneration, at: str)
 
 
 def _whole(new: NewGeneration) -> bool:
-    """It can be published as it is; there is nothing to gain from waiting for tasks."""
+    """Whether a generation can be published at once, without waiting for tasks."""
     return all(
         page.chunks is not None
         and (new.space is None or all(chunk.vector is not None for chunk in page.chunks))
@@ -200,7 +199,7 @@ def adopt(rows: Statements, adoption: Adoption, at: str) -> bool:
 
 
 def decide(rows: Statements, documents: list[DocumentRow], at: str) -> frozenset[int]:
-    """Publish what is ready, of documents whose parts have just changed. Answers which were."""
+    """Publish documents made ready by this transaction. Return their ids."""
     published = set()
     for document in documents:
         if document.state == "dropped":
@@ -209,7 +208,7 @@ def decide(rows: Statements, documents: list[DocumentRow], at: str) -> frozenset
             if document.embedded and document.published_id == document.id:
                 _show_again(rows, document, at)
             if document.just_settled:
-                tell(rows, document, at)
+                inform_job(rows, document, at)
             continue
         decision, note = verdict(document.facts)
         document.note = note
@@ -223,7 +222,7 @@ def decide(rows: Statements, documents: list[DocumentRow], at: str) -> frozenset
             else:
                 _publish(rows, document, at)
                 published.add(document.id)
-        tell(rows, document, at)
+        inform_job(rows, document, at)
     return frozenset(published)
 
 
@@ -268,7 +267,7 @@ def _publish(rows: Statements, document: DocumentRow, at: str) -> None:
 
 
 def _show_again(rows: Statements, document: DocumentRow, at: str) -> None:
-    """Parts of a published generation that had failed were done after all."""
+    """Update a published source after a retry completed failed parts."""
     rows.send(
         "show_partial",
         int(document.failed_count > 0),
@@ -278,3 +277,18 @@ def _show_again(rows: Statements, document: DocumentRow, at: str) -> None:
         document.source_key,
         document.id,
     )
+
+
+def record_event(
+    rows: Statements,
+    source_key: int,
+    what: Literal["updated", "renamed", "removed"],
+    at: str,
+    *,
+    note: str | None = None,
+    job_id: str | None = None,
+) -> None:
+    """Record an event in the history of a source, in the transaction of the change."""
+    rows.send("add_event", rows.numbers("row", 1)[0], what, note, job_id, at, source_key)
+    if what == "updated":
+        rows.send("trim_events", source_key, MOST_EVENTS)

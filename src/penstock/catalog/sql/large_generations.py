@@ -1,4 +1,4 @@
-"""Large generations, written part by part: each part is a transaction that leaves every counter right.
+"""Large generations, written part by part: each transaction leaves all counters correct.
 
 A generation with parts to come (``unwritten``) is not published, and no job adopts it. Whoever finds it so
 (the same job after a crash, another reading of the file, upkeep) drops it, and the sweep takes its rows.
@@ -13,10 +13,10 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from penstock.catalog.rules import initial_state
+from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES, turns
 from penstock.catalog.rules.portions import Slice, count_rows
 from penstock.catalog.rules.publication import REMOVED_WHILE_INDEXING, REPLACED, SUPERSEDED, Verdict, verdict
 from penstock.catalog.rules.rollup import COMPLETED, SKIPPED
-from penstock.catalog.rules.turns import turns
 from penstock.catalog.sql.chunks import (
     ChunkOwner,
     ChunkRows,
@@ -34,8 +34,6 @@ from penstock.catalog.sql.row_templates import RowTemplates
 from penstock.catalog.sql.statements import Statements
 from penstock.catalog.sql.written_records import OwnPage
 from penstock.catalog.values import (
-    NO_EMBEDDER,
-    NO_EXTRACTOR,
     NO_TEXT,
     FailureKind,
     NewGeneration,
@@ -54,7 +52,7 @@ _DROPPED = {
 
 
 class Written(NamedTuple):
-    """A generation after some of its parts. ``stored``: the answer, once there is nothing more to write.
+    """A partly written generation. ``stored``: the result, set after the last part.
     ``page_id``: the page that the next part may go on with. ``page_turn``: its first turn in lane ocr."""
 
     document_id: int = 0
@@ -78,20 +76,20 @@ def write_part(
         if isinstance(begun, StoreResult):
             return Written(stored=begun)
         so_far, unwritten = Written(*begun), count_rows(new)
-    bubbling = Rollup(rows, at)
-    bubbling.load([so_far.document_id])
-    document = bubbling.documents.get(so_far.document_id)
+    rollup = Rollup(rows, at)
+    rollup.load([so_far.document_id])
+    document = rollup.documents.get(so_far.document_id)
     if document is None or document.state != "building":
         return so_far._replace(stored=_interrupted(document, so_far))
     document.unwritten = (document.unwritten if unwritten is None else unwritten) - sum(
         one.rows for one in part
     )
     document.finishes = not document.unwritten
-    written = _Part(rows, new, document, bubbling, at).write(part, so_far)
-    bubbling.touch(document.id)
-    bubbling.apply()
+    written = _Part(rows, new, document, rollup, at).write(part, so_far)
+    rollup.touch(document.id)
+    rollup.apply()
     rows.send("save_part", document.page_count, document.unwritten, document.id)
-    rows.tell()
+    rows.notify()
     if not document.finishes:
         return written
     return written._replace(stored=_stored(document, new, written))
@@ -123,15 +121,15 @@ def _stored(document: DocumentRow, new: NewGeneration, written: Written) -> Stor
 
 
 class _Part:
-    """One part inside its transaction."""
+    """One part of a large generation inside a transaction."""
 
     def __init__(
-        self, rows: Statements, new: NewGeneration, document: DocumentRow, bubbling: Rollup, at: str
+        self, rows: Statements, new: NewGeneration, document: DocumentRow, rollup: Rollup, at: str
     ) -> None:
         self._rows = rows
         self._new = new
         self._document = document
-        self._bubbling = bubbling
+        self._rollup = rollup
         self._at = at
         self._alike = RowTemplates(at)
         self._pages: list[tuple[Any, ...]] = []
@@ -183,39 +181,34 @@ class _Part:
 
     def _add(self, page_id: int, page: NewPage, kinds: list[tuple[int, int]], turn: int) -> None:
         document = self._document
-        by_vector, by_graph = [kind[0] for kind in kinds], [kind[1] for kind in kinds]
-        standing = initial_state.page(page, document.wanted, by_vector, by_graph)
+        standing = initial_state.page(page, document.wanted, kinds)
         own = OwnPage(page_id, document.id, page.number, page.file_path, len(kinds))
         shared = self._alike.page(self._new, standing, turn)
         (self._whole_pages if shared.whole else self._pages).append(own + shared.values)
         if page.text is not None:
             self._texts.append((page_id, page.text))
         for phase in Phase:
-            self._bubbling.page_moved(phase, document.id, SKIPPED, getattr(standing, phase))
+            self._rollup.page_moved(phase, document.id, SKIPPED, standing.kind(phase))
         document.page_count += 1
-        document.vector_chunks += standing.vector_chunks.completed
-        document.graphrag_chunks += standing.graphrag_chunks.completed
+        for phase in CHUNK_PHASES:
+            document.chunks[phase] += standing.counts(phase).completed
         if page.failure is not None:
             document.failed_count += 1
             document.outage_count += page.failure.fault is FailureKind.OUTAGE
 
     def _grow(self, page_id: int, kinds: list[tuple[int, int]]) -> None:
-        """More chunks of a page that an earlier part began."""
+        """Add chunks to a page begun by an earlier part."""
         document = self._document
-        for vector, graphrag in kinds:
-            self._bubbling.chunk_moved(Phase.VECTOR, page_id, SKIPPED, vector)
-            self._bubbling.chunk_moved(Phase.GRAPHRAG, page_id, SKIPPED, graphrag)
-            document.vector_chunks += vector == COMPLETED
-            document.graphrag_chunks += graphrag == COMPLETED
+        for by_phase in kinds:
+            for phase, kind in zip(CHUNK_PHASES, by_phase, strict=True):
+                self._rollup.chunk_moved(phase, page_id, SKIPPED, kind)
+                document.chunks[phase] += kind == COMPLETED
         self._rows.send("grow_page", len(kinds), page_id)
 
     def _say_why_skipped(self) -> None:
-        """Only a phase that comes out skipped says so."""
+        """Record the reason for each skipped phase."""
         document = self._document
-        for phase, wanted, unwanted in (
-            ("vector", document.wanted.vector, NO_EMBEDDER),
-            ("graphrag", document.wanted.graphrag, NO_EXTRACTOR),
-        ):
+        for phase, wanted in zip(CHUNK_PHASES, document.wanted, strict=True):
             if not wanted or not document.chunk_count:
-                reason = unwanted if document.chunk_count else NO_TEXT
+                reason = PHASES[phase].unwanted if document.chunk_count else NO_TEXT
                 document.errors = {**document.errors, phase: reason}

@@ -1,4 +1,4 @@
-"""What is kept beside the documents: the ledger, the vector cache, fingerprints."""
+"""The ledger of unindexed paths, the vector cache, and the fingerprints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outbox: parts of generations nobody sees, removed in batches that may be cut short at any moment."""
+"""The outbox: parts of invisible generations, removed in batches. An interrupted batch does no harm."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def clear(rows: Statements, entry_ids: Sequence[int], limit: int, at: str) -> bo
             if room > 0 and not rows.value("other_leftover", source_key, entry_id):
                 # What waited for these deletes; the entry goes with the last of them.
                 room -= rows.run("release_outbox", source_key, room)
-                rows.tell()
+                rows.notify()
             if room <= 0:
                 return False
         rows.send("delete_entry", entry_id)
@@ -67,7 +67,7 @@ def _clear_parts(
 def _remember(
     rows: Statements, source_key: int, space_id: int, orphans: list[LeftoverChunk], at: str
 ) -> None:
-    """A vector outlives its chunk: an edit taken back, or a file that moved, embeds nothing."""
+    """Cache the vectors of deleted chunks: a reverted edit or a moved file embeds nothing."""
     tenant_id = rows.value("tenant_of", source_key)
     hashes = {part.content_id: part.text_hash for part in orphans}
     found = rows.all("vectors_of", space_id, listed(hashes))

@@ -141,7 +141,7 @@ class PostgresCatalog(SqlCatalog):
             return bool(PostgresStatements(connection).value("any_waiting"))
 
     def scrub(self) -> None:
-        """Rows that were deleted are in no table; their space is the server's to reuse."""
+        """Do nothing: PostgreSQL reuses the space of deleted rows."""
 
     def check(self) -> list[str]:
         with self._writers.session() as connection:

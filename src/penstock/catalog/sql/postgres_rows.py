@@ -41,7 +41,7 @@ a large catalog takes longer than the time limit of a statement that follows an 
 
 
 class TimeLoader(Loader):
-    """A time as every catalog writes it."""
+    """Times as text, in the format of every catalog."""
 
     format = pq.Format.BINARY
 
@@ -50,7 +50,7 @@ class TimeLoader(Loader):
 
 
 class NameLoader(Loader):
-    """What PostgreSQL has no type of its own for, such as a status, is its name."""
+    """Values of types unknown to the driver, such as a status, as text."""
 
     format = pq.Format.BINARY
 
@@ -59,7 +59,7 @@ class NameLoader(Loader):
 
 
 class NumberDumper(Dumper):
-    """A number whose type is for the server to find out, like that of a text."""
+    """Numbers without a type: the server infers the type, as for text."""
 
     def dump(self, obj: int) -> Buffer:
         return str(int(obj)).encode()
@@ -118,7 +118,7 @@ class PostgresStatements:
             self._ask(SQL[name], _columns(name, rows[start : start + ROWS_AT_ONCE]))
 
     def answers(self, name: str, rows: Sequence[Sequence[Any]]) -> list[Row]:
-        """What a statement over many rows answers."""
+        """The result of a statement over many rows."""
         return self._ask(SQL[name], _columns(name, rows)).fetchall()
 
     def one(self, name: str, *values: object) -> Row | None:
@@ -153,7 +153,7 @@ class PostgresStatements:
     def hold(self, name: str, *values: object) -> None:
         self._ask(SQL[f"hold_{name}"], values)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         self.news = True
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Rows that the catalog's statements return, by name.
+"""Rows returned by the catalog's statements, by name.
 
 The statements take their select lists from these classes and from the values callers get: ``{Source s.}`` in
 an SQL file stands for the columns of a ``Source``.
@@ -13,8 +13,8 @@ import msgspec
 from penstock.catalog.rules.initial_state import WantedPhases
 from penstock.catalog.rules.publication import GenerationFacts
 from penstock.catalog.rules.rollup import PartCounts
-from penstock.catalog.sql.row_types import RowType
-from penstock.catalog.values import SETTLED, Fingerprints, Gate, LedgerEntry, OutboxEntry, Place, Walk
+from penstock.catalog.sql.row_types import INDEX_STATUS, PerChunkPhase, PerPhase, RowType
+from penstock.catalog.values import SETTLED, Fingerprints, Gate, LedgerEntry, OutboxEntry, Phase, Place, Walk
 from penstock.catalog.views import (
     ChunkState,
     ChunkView,
@@ -29,14 +29,6 @@ from penstock.catalog.views import (
 )
 
 
-class PhaseStatuses(NamedTuple):
-    """The status of a document in each phase."""
-
-    ocr: str
-    vector: str
-    graphrag: str
-
-
 class DocumentRow(msgspec.Struct, kw_only=True):
     """A generation inside a transaction; ``generations.save`` writes the changes back."""
 
@@ -48,15 +40,14 @@ class DocumentRow(msgspec.Struct, kw_only=True):
     published_id: int | None
     published_read_at: str | None
     state: str
-    ocr: PartCounts
-    vector: PartCounts
-    graphrag: PartCounts
-    status: PhaseStatuses
+    counts: PerPhase[PartCounts]
+    """The counts of the document's pages."""
+    status: PerPhase[str]
     """The statuses at the beginning of the transaction."""
     page_count: int
     chunk_count: int
-    vector_chunks: int
-    graphrag_chunks: int
+    chunks: PerChunkPhase[int]
+    """The number of completed chunks."""
     failed_count: int
     outage_count: int
     space_id: int | None
@@ -88,24 +79,25 @@ class DocumentRow(msgspec.Struct, kw_only=True):
     @property
     def just_settled(self) -> bool:
         """Whether ocr and vector ended in this transaction, not before."""
-        before = {self.status.ocr, self.status.vector}
-        return {self.ocr.status, self.vector.status} <= SETTLED and not before <= SETTLED
+        phases = (Phase.OCR, Phase.VECTOR)
+        after = {self.counts[phase].status for phase in phases}
+        return after <= SETTLED and not {self.status[phase] for phase in phases} <= SETTLED
 
     @property
     def facts(self) -> GenerationFacts:
         return GenerationFacts(
-            ocr=self.ocr.status,
-            vector=self.vector.status,
+            ocr=self.counts[Phase.OCR].status,
+            vector=self.counts[Phase.VECTOR].status,
             pages=self.page_count,
-            pages_read=self.ocr.completed,
-            chunks_embedded=self.vector_chunks,
+            pages_read=self.counts[Phase.OCR].completed,
+            chunks_embedded=self.chunks[Phase.VECTOR],
             outages=self.outage_count,
             unwritten=self.unwritten,
         )
 
 
 class SourceRow(NamedTuple):
-    """A source, as much of it as storing and moving need."""
+    """The columns of a source needed to store and move generations."""
 
     path: str
     key: int
@@ -125,7 +117,7 @@ class BuildingRow(NamedTuple):
 
 
 class PageCounts(NamedTuple):
-    """A page in one chunk phase: its status and the counts of its chunks."""
+    """The status and chunk counts of a page in one chunk phase."""
 
     page_id: int
     document_id: int
@@ -141,7 +133,7 @@ class PageCounts(NamedTuple):
 
 
 class TaskRow(NamedTuple):
-    """A task that may be claimed. ``claim_number`` is the one the claim will have."""
+    """A task to be claimed. ``claim_number``: the number after the claim."""
 
     task_id: int
     page_id: int
@@ -161,7 +153,7 @@ class TaskRow(NamedTuple):
 
 
 class TaskSourceRow(NamedTuple):
-    """The document and source of tasks. ``source_json`` describes a source that is not published yet."""
+    """The document and source of tasks. ``source_json`` describes an unpublished source."""
 
     document_id: int
     source_id: str
@@ -179,7 +171,7 @@ class TaskSourceRow(NamedTuple):
 
 
 class FencedClaim(NamedTuple):
-    """A claim that still holds."""
+    """A valid claim."""
 
     task_id: int
     page_id: int
@@ -197,7 +189,7 @@ class LeftoverChunk(NamedTuple):
 
 
 class ContentRow(NamedTuple):
-    """A page with one of its chunks; ``text_hash`` None: the page has none."""
+    """A page joined with one chunk; ``text_hash`` None: the page has no chunks."""
 
     page_id: int
     number: int
@@ -224,33 +216,29 @@ class RightCounts(NamedTuple):
 
 
 class MiscountedPage(NamedTuple):
-    """A page that disagrees with its chunks, with the right values."""
+    """A page with wrong counters, and the right values from the chunks."""
 
     page_id: int
     document_id: int
-    vector: RightCounts
-    graphrag: RightCounts
+    counts: PerChunkPhase[RightCounts]
     chunk_count: int
 
 
 class MiscountedDocument(NamedTuple):
-    """A document that disagrees with its pages, with the right values."""
+    """A document with wrong counters, and the right values from the pages."""
 
     document_id: int
     state: str
     path: str | None
-    ocr: RightCounts
-    vector: RightCounts
-    graphrag: RightCounts
+    counts: PerPhase[RightCounts]
     page_count: int
     chunk_count: int
-    vector_chunks: int
-    graphrag_chunks: int
+    chunks: PerChunkPhase[int]
     failed_count: int
 
 
 class MiscountedSource(NamedTuple):
-    """A source that disagrees with its published generation, with the right values."""
+    """A source with wrong counters, and the right values of the published generation."""
 
     key: int
     path: str
@@ -271,7 +259,9 @@ TENANT_COUNT = RowType(TenantCount)
 OUTBOX_ENTRY = RowType(OutboxEntry)
 WALK = RowType(Walk)
 LEDGER_ENTRY = RowType(LedgerEntry, without=("size", "mtime_ns", "made_with"))
-DOCUMENT_ROW = RowType(DocumentRow, without=("errors", "worker_id", "embedded", "finishes"))
+DOCUMENT_ROW = RowType(
+    DocumentRow, without=("errors", "worker_id", "embedded", "finishes"), renamed=INDEX_STATUS
+)
 SOURCE_ROW = RowType(SourceRow)
 BUILDING_ROW = RowType(BuildingRow)
 PAGE_COUNTS = RowType(PageCounts)
@@ -281,5 +271,5 @@ FENCED_CLAIM = RowType(FencedClaim)
 LEFTOVER_CHUNK = RowType(LeftoverChunk)
 CONTENT_ROW = RowType(ContentRow)
 MISCOUNTED_PAGE = RowType(MiscountedPage)
-MISCOUNTED_DOCUMENT = RowType(MiscountedDocument)
+MISCOUNTED_DOCUMENT = RowType(MiscountedDocument, renamed=INDEX_STATUS)
 MISCOUNTED_SOURCE = RowType(MiscountedSource)

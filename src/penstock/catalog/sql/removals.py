@@ -1,4 +1,4 @@
-"""Deletes and renames: what is seen changes at once, rows go later through the outbox."""
+"""Deletes and renames: visible at once; the outbox removes the rows later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from penstock.catalog.rules.path_scope import below, covered, moved, span
 from penstock.catalog.rules.publication import REMOVED_WHILE_INDEXING
 from penstock.catalog.sql import generations, tombstones, walks
-from penstock.catalog.sql.history import remember
+from penstock.catalog.sql.generations import record_event
 from penstock.catalog.sql.read_records import SOURCE_ROW, SourceRow
 from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.values import Move, Place, Removal, RemovalResult, Rename, RenameResult
@@ -58,9 +58,9 @@ def _statement(removal: Removal) -> str:
 
 
 def hide(rows: Statements, key: int, published_id: int | None, at: str) -> None:
-    """One update makes a source invisible, whatever its size."""
+    """Make a source invisible with one update, whatever the number of chunks."""
     if published_id is not None:
-        remember(rows, key, "removed", at)
+        record_event(rows, key, "removed", at)
     rows.send("hide", rows.numbers("change", 1)[0], at, key)
     if published_id is not None:
         generations.leave(rows, published_id, key, at)
@@ -98,7 +98,7 @@ def rename(rows: Statements, change: Rename, limit: int, at: str) -> RenameResul
 
 
 def _left(place: Place, path: str, asked_at: datetime, *, below: bool) -> Removal:
-    """What the old path is no longer: what was read there before, and is still on its way, comes too late."""
+    """A delete of the old path: readings from before the rename, still on the way, are refused."""
     return Removal(
         tenant_id=place.tenant_id,
         collection=place.collection,
@@ -119,7 +119,7 @@ def _move(
     asked_at: str,
     at: str,
 ) -> None:
-    remember(rows, key, "renamed", at, note=target)
+    record_event(rows, key, "renamed", at, note=target)
     rows.send("move_source", target, asked_at, at, key)
     for document_id in generations_of_it:
         if document_id is not None:
@@ -157,12 +157,12 @@ def move(rows: Statements, place: Place, moves: Sequence[Move], asked_at: dateti
 
 
 def _is_free(found: SourceRow | None) -> bool:
-    """Nothing stands at the path, or only what is about to be swept."""
+    """Whether a path has no source, or only one about to be swept."""
     return found is None or (found.published_id is None and found.building_id is None)
 
 
 def _make_room(rows: Statements, place: Place, target: str, key: int, at: str) -> int:
-    """What stood at the new path is removed; its row keeps out of the way until it is swept."""
+    """Remove the source at the new path; the row gets a parked path until the sweep."""
     found = rows.one("source_at", place.tenant_id, place.collection, place.branch, target)
     if found is None:
         return 0
@@ -179,7 +179,7 @@ def _make_room(rows: Statements, place: Place, target: str, key: int, at: str) -
 
 
 def forget_source(rows: Statements, key: int, at: str) -> bool:
-    """The row goes when nothing of the source is left; caches will learn of it."""
+    """Delete the row of a source without parts, and record the removal for vector caches."""
     gone = rows.one("gone_source", key)
     if gone is None:
         return False

@@ -1,14 +1,25 @@
-"""Putting right what no transaction of ours leaves: rows that somebody removed, or that belong to nothing."""
+"""Repair of damage from outside: missing rows, and rows belonging to nothing."""
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from penstock.catalog.rules.rollup import COMPLETED, WAITING
-from penstock.catalog.sql import generations, recount
+from penstock.catalog.sql import generations
+from penstock.catalog.sql.read_records import (
+    MISCOUNTED_DOCUMENT,
+    MISCOUNTED_PAGE,
+    MISCOUNTED_SOURCE,
+    MiscountedDocument,
+    MiscountedPage,
+)
 from penstock.catalog.sql.removals import forget_source
 from penstock.catalog.sql.rollup import Rollup
-from penstock.catalog.sql.row_types import Row
+from penstock.catalog.sql.row_types import Row, RowType
 from penstock.catalog.sql.statements import Statements, listed
 from penstock.catalog.values import Phase
+
+MOST = 1_000_000_000
 
 
 def repair(rows: Statements, limit: int, at: str) -> int:
@@ -27,7 +38,7 @@ def repair(rows: Statements, limit: int, at: str) -> int:
         generations.leave(rows, document_id, source_key, at)
     sources = [key for (key,) in _found(rows, "idle_sources", limit) if forget_source(rows, key, at)]
     again = _embed_again(rows, limit, at)
-    recounted = recount.recount(rows, limit, at)
+    recounted = recount(rows, limit, at)
     return len(texts) + len(vectors) + len(wordless) + len(documents) + len(sources) + again + recounted
 
 
@@ -43,18 +54,18 @@ def _forget_texts(rows: Statements, ids: list[int]) -> None:
 
 
 def _embed_again(rows: Statements, limit: int, at: str) -> int:
-    """Chunks that lost their vector wait for another; their document stays published."""
+    """Queue chunks with a lost vector for embedding; the document stays published."""
     found = _found(rows, "vectorless", limit)
     if not found:
         return 0
-    bubbling = Rollup(rows, at)
-    bubbling.load(document_id for _, _, document_id in found)
+    rollup = Rollup(rows, at)
+    rollup.load(document_id for _, _, document_id in found)
     for _, page_id, document_id in found:
-        bubbling.chunk_moved(Phase.VECTOR, page_id, COMPLETED, WAITING)
-        bubbling.touch(document_id).vector_chunks -= 1
+        rollup.chunk_moved(Phase.VECTOR, page_id, COMPLETED, WAITING)
+        rollup.touch(document_id).chunks[Phase.VECTOR] -= 1
     rows.many("restart_chunk_vector", [(at, number) for number, _, _ in found])
-    bubbling.apply()
-    rows.tell()
+    rollup.apply()
+    rows.notify()
     return len(found)
 
 
@@ -65,3 +76,59 @@ def forget(rows: Statements, tenant_id: str, asked_before: str, limit: int) -> b
         removed.append(rows.run(name, tenant_id, asked_before, limit))
     rows.send("idle_spaces")
     return max(removed) < limit
+
+
+def complaints(rows: Statements) -> list[str]:
+    """One line for each page, document and source with wrong counters."""
+    pages = MISCOUNTED_PAGE.decode_all(rows.all("miscounted_pages", MOST))
+    documents = MISCOUNTED_DOCUMENT.decode_all(rows.all("miscounted_documents", MOST))
+    sources = MISCOUNTED_SOURCE.decode_all(rows.all("miscounted_sources", MOST))
+    return [
+        *(f"page {page.page_id} does not stand where its chunks do" for page in pages),
+        *(
+            f"generation {one.document_id}{f' of {one.path}' if one.path else ''}"
+            " does not stand where its pages do"
+            for one in documents
+        ),
+        *(f"source {source.path} does not count what is published of it" for source in sources),
+    ]
+
+
+def recount(rows: Statements, limit: int, at: str) -> int:
+    """Pages first, as documents stand where their pages do. How many rows were put right."""
+    pages = _held(rows, "miscounted_pages", MISCOUNTED_PAGE, limit)
+    rows.many("recount_page", [MISCOUNTED_PAGE.encode(page) for page in pages])
+    documents = _held(rows, "miscounted_documents", MISCOUNTED_DOCUMENT, limit)
+    rows.many("recount_document", [MISCOUNTED_DOCUMENT.encode(document) for document in documents])
+    _go_on(rows, [document.document_id for document in documents if document.state == "building"], at)
+    with rows.whole_tables():
+        sources = MISCOUNTED_SOURCE.decode_all(rows.all("miscounted_sources", limit))
+    rows.many("recount_source", [MISCOUNTED_SOURCE.encode(source) for source in sources])
+    return len(pages) + len(documents) + len(sources)
+
+
+Miscounted = TypeVar("Miscounted", MiscountedPage, MiscountedDocument)
+
+
+def _held(rows: Statements, name: str, row_type: RowType[Miscounted], limit: int) -> list[Miscounted]:
+    """The miscounted rows, counted again once nothing can move their parts."""
+    with rows.whole_tables():
+        found = row_type.decode_all(rows.all(name, limit))
+    if not found:
+        return []
+    held = {row.document_id for row in found}
+    rows.hold("sources_of", listed(held))
+    rows.hold("documents", listed(held))
+    with rows.whole_tables():
+        counted = row_type.decode_all(rows.all(name, limit))
+    return [row for row in counted if row.document_id in held]
+
+
+def _go_on(rows: Statements, building: list[int], at: str) -> None:
+    """Publish documents found complete by the recount; no other transaction would."""
+    rollup = Rollup(rows, at)
+    rollup.load(building)
+    for number in building:
+        rollup.touch(number)
+    if building:
+        rollup.apply()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.catalog.rules.initial_state import GATE_VECTOR
+from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES
 from penstock.catalog.rules.rollup import SKIPPED, WORDS, PartChanges, kind
 from penstock.catalog.sql import generations
 from penstock.catalog.sql.read_records import PAGE_COUNTS, DocumentRow
@@ -15,18 +15,18 @@ from penstock.catalog.values import SETTLED, Phase
 
 class Rollup:
     def __init__(self, rows: Statements, at: str, *, beginning: bool = False) -> None:
-        """``beginning``: parts only begin, so that nothing can be published by it."""
+        """Start a rollup. ``beginning``: tasks only begin, so nothing can be published."""
         self._beginning = beginning
         self._rows = rows
         self._at = at
-        self._chunks = {Phase.VECTOR: PartChanges(), Phase.GRAPHRAG: PartChanges()}
+        self._chunks = {phase: PartChanges() for phase in CHUNK_PHASES}
         self._pages = {phase: PartChanges() for phase in Phase}
         self._errors: dict[tuple[Phase, int], str] = {}
         self._touched: set[int] = set()
         self.documents: dict[int, DocumentRow] = {}
 
     def load(self, ids: Iterable[int]) -> None:
-        """The documents whose parts will move."""
+        """Load the documents with parts about to change."""
         missing = [number for number in dict.fromkeys(ids) if number not in self.documents]
         if missing:
             self.documents |= generations.load(self._rows, missing, alone=self._beginning)
@@ -43,7 +43,7 @@ class Rollup:
         self._pages[phase].move(document_id, before, after)
 
     def failed(self, phase: Phase, page_id: int, error: str) -> None:
-        """What a page will say of a phase should it come out failed."""
+        """Record the error of a page, kept if the page fails in this phase."""
         self._errors[phase, page_id] = error
 
     def apply(self) -> None:
@@ -53,7 +53,7 @@ class Rollup:
         for phase, tally in self._pages.items():
             for number, delta in tally.items():
                 document = self.documents[number]
-                setattr(document, phase, getattr(document, phase).changed(delta))
+                document.counts[phase] = document.counts[phase].changed(delta)
         documents = [self.documents[number] for number in self._touched]
         for document in documents:
             self._open_gates(document)
@@ -71,8 +71,8 @@ class Rollup:
             counts = page.counts.changed(changes[page.page_id])
             error = self._errors.get((phase, page.page_id)) if counts.failed else None
             after = counts.kind
-            if phase is Phase.GRAPHRAG and after == SKIPPED:
-                error = GATE_VECTOR
+            if PHASES[phase].after in CHUNK_PHASES and after == SKIPPED:
+                error = PHASES[phase].gate_failed
             saved.append(SavedPage(WORDS[after], *counts, error=error, at=self._at, page_id=page.page_id))
             self.page_moved(phase, document_id, kind(page.status), after)
             if error is not None and counts.failed:
@@ -86,11 +86,12 @@ class Rollup:
         """With ``gate=document`` the next phase begins when the whole document is through with this one."""
         if document.gate != "document" or document.unwritten:
             return
-        before = document.status
-        if (before.ocr not in SETTLED or document.finishes) and document.ocr.status in SETTLED:
-            held = "outbox" if self._rows.value("any_leftover", document.source_key) else None
-            self._rows.send("release_gate_vector", held, document.id)
-            self._rows.tell()
-        if (before.vector not in SETTLED or document.finishes) and document.vector.status in SETTLED:
-            self._rows.send("release_gate_graphrag", None, document.id)
-            self._rows.tell()
+        for phase in CHUNK_PHASES:
+            before = PHASES[phase].after
+            assert before is not None
+            just_settled = document.status[before] not in SETTLED or document.finishes
+            if just_settled and document.counts[before].status in SETTLED:
+                # Only vectors are written to outside stores, which are cleared first.
+                waits = phase is Phase.VECTOR and self._rows.value("any_leftover", document.source_key)
+                self._rows.send(f"release_gate_{phase}", "outbox" if waits else None, document.id)
+                self._rows.notify()

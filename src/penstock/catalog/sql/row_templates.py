@@ -1,4 +1,4 @@
-"""What new pages and documents that stand alike have in common: worked out once a batch, not once a row."""
+"""Common columns of equal new pages and documents, computed once a batch."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from penstock.catalog.rules import initial_state
 from penstock.catalog.rules.initial_state import InitialDocument, InitialPage
+from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES
 from penstock.catalog.rules.publication import Verdict, verdict
 from penstock.catalog.rules.rollup import COMPLETED, FAILED, WORDS, PartCounts
 from penstock.catalog.sql.statements import readable
@@ -21,7 +22,7 @@ from penstock.catalog.sql.written_records import (
     WholeDocument,
     WholePage,
 )
-from penstock.catalog.values import NO_EMBEDDER, NO_EXTRACTOR, Gate, NewGeneration, Outcome
+from penstock.catalog.values import Gate, NewGeneration, Outcome, Phase
 
 _OUTCOMES = {
     Verdict.PUBLISH: Outcome.PUBLISHED,
@@ -54,29 +55,22 @@ class RowTemplates:
     def _page(self, new: NewGeneration, standing: InitialPage, turn: int) -> RowTemplate:
         if initial_state.whole(standing) and not turn:
             whole = WholePage(
-                graphrag_error=standing.graphrag_error,
+                graphrag_error=standing.error(Phase.GRAPHRAG),
                 max_retries=new.max_retries,
                 priority=new.priority,
                 at=self._at,
             )
             return RowTemplate(whole, whole=True)
+        ocr, error = standing.kind(Phase.OCR), standing.error(Phase.OCR)
         page = SharedPage(
             turn=turn,
             ocr=PageTask(
-                status=WORDS[standing.ocr],
-                completed_at=self._at if standing.ocr == COMPLETED else None,
-                error=standing.ocr_error and readable(standing.ocr_error),
-                retry_count=new.max_retries if standing.ocr == FAILED else 0,
+                status=WORDS[ocr],
+                completed_at=self._at if ocr == COMPLETED else None,
+                error=error and readable(error),
+                retry_count=new.max_retries if ocr == FAILED else 0,
             ),
-            vector=PagePhase(
-                WORDS[standing.vector],
-                self._at if standing.vector == COMPLETED else None,
-                standing.vector_error,
-                *standing.vector_chunks,
-            ),
-            graphrag=PagePhase(
-                WORDS[standing.graphrag], None, standing.graphrag_error, *standing.graphrag_chunks
-            ),
+            phases={phase: self._page_phase(standing, phase) for phase in CHUNK_PHASES},
             max_retries=new.max_retries,
             priority=new.priority,
             created_at=self._at,
@@ -87,7 +81,7 @@ class RowTemplates:
     def document(
         self, new: NewGeneration, space_id: int | None, standing: InitialDocument, numbering: tuple[int, int]
     ) -> tuple[Outcome, RowTemplate]:
-        """Also what becomes of it."""
+        """The outcome and the common columns of a new document."""
         settings = (space_id, new.graph, new.gate, new.priority, new.max_retries)
         key = (standing, *settings, numbering, new.fingerprints)
         found = self._documents.get(key)
@@ -102,7 +96,7 @@ class RowTemplates:
         return found
 
     def begun(self, new: NewGeneration, space_id: int | None) -> RowTemplate:
-        """A generation none of whose parts is written yet."""
+        """The common columns of a large generation before the first part."""
         standing = initial_state.document([], (), 0)
         return self._document(new, space_id, standing, (0, 0), None, published=False)
 
@@ -111,9 +105,9 @@ class RowTemplates:
     ) -> RowTemplate:
         document = WholeDocument(
             page_count=standing.pages,
-            vector_completed=standing.vector.completed,
+            vector_completed=standing.counts[list(PHASES).index(Phase.VECTOR)].completed,
             chunk_count=standing.chunks,
-            graphrag_error=initial_state.why_skipped(standing.graphrag, standing.chunks, NO_EXTRACTOR),
+            graphrag_error=initial_state.why_skipped(Phase.GRAPHRAG, PartCounts(), standing.chunks),
             space_id=space_id,
             priority=new.priority,
             max_retries=new.max_retries,
@@ -135,18 +129,13 @@ class RowTemplates:
         turn, given = numbering
         document = SharedDocument(
             state="published" if published else "building",
-            ocr=self._phase(standing.ocr, None),
-            vector=self._phase(
-                standing.vector, initial_state.why_skipped(standing.vector, standing.chunks, NO_EMBEDDER)
-            ),
-            graphrag=self._phase(
-                standing.graphrag,
-                initial_state.why_skipped(standing.graphrag, standing.chunks, NO_EXTRACTOR),
-            )._replace(completed_at=None),
+            phases={
+                phase: self._document_phase(phase, counts, standing.chunks)
+                for phase, counts in zip(PHASES, standing.counts, strict=True)
+            },
             page_count=standing.pages,
             chunk_count=standing.chunks,
-            vector_chunks=standing.vector_chunks,
-            graphrag_chunks=standing.graphrag_chunks,
+            chunks=dict(zip(CHUNK_PHASES, standing.completed_chunks, strict=True)),
             failed_count=standing.failed,
             outage_count=standing.outages,
             space_id=space_id,
@@ -164,6 +153,19 @@ class RowTemplates:
         )
         return RowTemplate(SHARED_DOCUMENT.encode(document))
 
-    def _phase(self, counts: PartCounts, error: str | None) -> DocumentPhase:
-        completed_at = None if counts.waiting else self._at
-        return DocumentPhase(WORDS[counts.kind], *counts, completed_at=completed_at, error=error)
+    def _page_phase(self, standing: InitialPage, phase: Phase) -> PagePhase:
+        kind = standing.kind(phase)
+        return PagePhase(
+            WORDS[kind],
+            self._at if kind == COMPLETED else None,
+            standing.error(phase),
+            *standing.counts(phase),
+        )
+
+    def _document_phase(self, phase: Phase, counts: PartCounts, chunks: int) -> DocumentPhase:
+        return DocumentPhase(
+            WORDS[counts.kind],
+            *counts,
+            completed_at=self._at if counts.kind == COMPLETED else None,
+            error=initial_state.why_skipped(phase, counts, chunks),
+        )

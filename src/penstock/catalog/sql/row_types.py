@@ -1,8 +1,9 @@
-"""Columns, parameters and decoders of rows, derived from the classes that the rows become.
+"""Columns, parameters and decoders of rows, derived from record classes.
 
 A field of a plain type is one column of the same name. A field that is itself a record is several columns:
 ``place`` is ``tenant_id, collection, branch``, ``fingerprints`` is ``ocr_fingerprint, …``, and any other is
-named after field and part: ``ocr: PartCounts`` is ``ocr_processing, ocr_waiting, …``.
+named after field and part: ``ocr: PhaseState`` is ``ocr_status, ocr_started_at, …``. A field per phase is
+named after the phases: ``counts: PerPhase[PartCounts]`` is ``ocr_processing, …, vector_processing, …``.
 """
 
 from __future__ import annotations
@@ -13,11 +14,23 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter, itemgetter
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
-from penstock.catalog.values import Fingerprints, Place
+from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES
+from penstock.catalog.values import Fingerprints, Phase, Place
 
 Row: TypeAlias = tuple[Any, ...]
 T = TypeVar("T")
@@ -49,7 +62,33 @@ def _is_record(hint: Any) -> bool:
     return issubclass(hint, msgspec.Struct) or (issubclass(hint, tuple) and hasattr(hint, "_fields"))
 
 
+INDEX_STATUS = {f"{phase}_status": rule.document_status for phase, rule in PHASES.items()}
+"""The names of the status columns in the table of documents."""
+PerPhase: TypeAlias = Annotated[dict[Phase, T], tuple(PHASES)]
+PerChunkPhase: TypeAlias = Annotated[dict[Phase, T], CHUNK_PHASES]
+
+
+def _phases(hint: Any) -> tuple[tuple[Phase, ...], Any]:
+    """The phases of ``PerPhase[type]``, and the type; no phases for any other type."""
+    if get_origin(hint) is not Annotated:
+        return (), hint
+    by_phase, phases = get_args(hint)
+    return phases, get_args(by_phase)[1]
+
+
+def _is_grouped(hint: Any) -> bool:
+    return _is_record(hint) or get_origin(hint) is Annotated
+
+
 def _columns_of(field: str, hint: Any) -> Iterator[_Column]:
+    phases, each = _phases(hint)
+    if phases:
+        for phase in phases:
+            if _is_record(each):
+                yield from _columns_of(phase, each)
+            else:
+                yield _Column(f"{phase}_{field}", each)
+        return
     if not _is_record(hint):
         yield _Column(field, hint)
         return
@@ -89,8 +128,28 @@ def _maker(made: Any, names: Sequence[str]) -> Callable[[Sequence[Any]], Any]:
     return lambda values: made(*values)
 
 
+def _group_maker(hint: Any, width: int) -> Callable[[Sequence[Any]], Any]:
+    """A function from the columns of a group to the field's value."""
+    phases, each = _phases(hint)
+    if not phases:
+        return _maker(hint, list(get_type_hints(hint)))
+    if not _is_record(each):
+        return lambda values: dict(zip(phases, values, strict=True))
+    make = _maker(each, list(get_type_hints(each)))
+    size = width // len(phases)
+    starts = [(phase, slice(at * size, (at + 1) * size)) for at, phase in enumerate(phases)]
+    return lambda values: {phase: make(values[part]) for phase, part in starts}
+
+
 def _parts(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, tuple) else msgspec.structs.astuple(value)
+    if isinstance(value, tuple):
+        return value
+    if isinstance(value, dict):
+        parts: list[Any] = []
+        for each in value.values():
+            parts += each if isinstance(each, tuple) else (each,)
+        return parts
+    return msgspec.structs.astuple(value)
 
 
 class RowType(Generic[T]):
@@ -106,7 +165,11 @@ class RowType(Generic[T]):
         self, record: type[T], *, without: Sequence[str] = (), renamed: Mapping[str, str] | None = None
     ) -> None:
         self.name = record.__name__
-        hints = {name: hint for name, hint in get_type_hints(record).items() if name not in without}
+        hints = {
+            name: hint
+            for name, hint in get_type_hints(record, include_extras=True).items()
+            if name not in without
+        }
         names = renamed or {}
         by_field = {
             field: [_Column(names.get(name, name), type_) for name, type_ in _columns_of(field, hint)]
@@ -116,7 +179,7 @@ class RowType(Generic[T]):
         self.columns = tuple(column.name for column in columns)
         self.columns_of = {field: tuple(column.name for column in some) for field, some in by_field.items()}
         self._types = {column.name: column.type for column in columns}
-        self._groups_at = [at for at, hint in enumerate(hints.values()) if _is_record(hint)][::-1]
+        self._groups_at = [at for at, hint in enumerate(hints.values()) if _is_grouped(hint)][::-1]
         self.decode = self._decoder(record, hints, by_field)
         # SQLite binds the values of a plain tuple twice as fast as those of a named one.
         self.encode = self._flat if self._groups_at else tuple  # type: ignore[assignment]
@@ -134,9 +197,8 @@ class RowType(Generic[T]):
         groups = []
         at = 0
         for field, some in by_field.items():
-            if _is_record(hints[field]):
-                make = _maker(hints[field], list(get_type_hints(hints[field])))
-                groups.append((slice(at, at + len(some)), make))
+            if _is_grouped(hints[field]):
+                groups.append((slice(at, at + len(some)), _group_maker(hints[field], len(some))))
             at += len(some)
         groups.reverse()
         make_record: Callable[[Sequence[Any]], T] = _maker(record, list(hints))
@@ -176,5 +238,5 @@ class RowType(Generic[T]):
 
 
 def column(rows: Sequence[Row]) -> list[Any]:
-    """The values of a result that has one column."""
+    """The values of a result with one column."""
     return list(map(itemgetter(0), rows))

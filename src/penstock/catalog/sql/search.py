@@ -1,4 +1,4 @@
-"""What a search reads. Only published generations are seen, all of one moment."""
+"""Reads of a search: published generations only, in one snapshot."""
 
 from __future__ import annotations
 

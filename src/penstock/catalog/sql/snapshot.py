@@ -1,4 +1,4 @@
-"""One moment of the catalog: what walks, commands and status pages read."""
+"""A read-only snapshot of the catalog for walks, commands and status pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import msgspec
 from penstock.catalog.protocol import BATCH
 from penstock.catalog.rules.identity import text_key
 from penstock.catalog.rules.path_scope import span
-from penstock.catalog.sql import outbox, recount, walks
+from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES
+from penstock.catalog.sql import outbox, repair, walks
 from penstock.catalog.sql.read_records import (
     CHUNK_STATE,
     CONTENT_ROW,
@@ -57,7 +58,6 @@ from penstock.catalog.views import (
     TenantCount,
 )
 
-_TYPES = {"ocr_pages": Phase.OCR, "vector_chunks": Phase.VECTOR, "graphrag_chunks": Phase.GRAPHRAG}
 _ALL = (chr(ord(PARKED) + 1), "\U0010ffff")
 
 
@@ -76,7 +76,7 @@ class SqlSnapshot(SearchReads):
         names = [name for name in self._rows.statements if name.startswith("audit_")]
         with self._rows.whole_tables():
             found = [text for name in names for text in column(self._rows.all(name))]
-            return found + recount.complaints(self._rows)
+            return found + repair.complaints(self._rows)
 
     def expected(self, place: Place, path: str) -> str | None:
         found = self._rows.value("expected", place.tenant_id, place.collection, place.branch, path)
@@ -183,16 +183,13 @@ class SqlSnapshot(SearchReads):
         return PROGRESS.decode_all(self._rows.joined("progress_columns", f"ready_{phase}", limit))
 
     def statistics(self) -> dict[tuple[str, TaskStatus], int]:
-        totals = self._rows.one("statistics") or (0, 0, 0, 0, 0)
-        pages, read, chunks, embedded, extracted = (int(number) for number in totals)
-        parts = {
-            Phase.OCR: (pages, read),
-            Phase.VECTOR: (chunks, embedded),
-            Phase.GRAPHRAG: (chunks, extracted),
-        }
+        totals = self._rows.one("statistics") or ()
+        pages, read, chunks, *done = (int(number) for number in totals)
+        parts = {Phase.OCR: (pages, read)}
+        parts |= {phase: (chunks, number) for phase, number in zip(CHUNK_PHASES, done, strict=True)}
         counts: dict[tuple[str, TaskStatus], int] = {}
-        for name, phase in _TYPES.items():
-            total, completed = parts[phase]
+        for phase, (total, completed) in parts.items():
+            name = PHASES[phase].statistics
             processing, failed = self._rows.one(f"count_open_{phase}") or (0, 0)
             pending = self._rows.value(f"count_pending_{phase}")
             counts[name, TaskStatus.PENDING] = pending

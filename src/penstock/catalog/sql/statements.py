@@ -1,4 +1,4 @@
-"""SQL lives in files: blocks that begin with ``-- name: xyz``, the same names in every dialect."""
+"""The loader of SQL files: blocks headed ``-- name: xyz``, the same names in every dialect."""
 
 from __future__ import annotations
 
@@ -12,32 +12,49 @@ from typing import Any, Protocol
 
 import msgspec
 
+from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES, PhaseRule, Unit
 from penstock.catalog.sql import read_records, written_records
 from penstock.catalog.sql.row_types import Row, RowType
+from penstock.catalog.values import Phase
 
 _NAME = re.compile(r"^-- name: (\w+)(?: per (phase|chunk phase))?(?: \((.+)\))?$", re.MULTILINE)
 
-# Claiming, renewing and settling are the same for all phases; what differs stands here.
-_PHASES = {
-    "ocr": {
-        "table": "task_queue_page",
-        "index": "idx_tqp",
-        "free": "ocr_status = 'pending'",
-        "page_id": "id",
-    },
-    "vector": {
-        "table": "task_queue_chunk",
-        "index": "idx_tqc",
-        "free": "vector_status = 'pending' AND vector_held IS NULL",
-        "page_id": "page_id",
-    },
-    "graphrag": {
-        "table": "task_queue_chunk",
-        "index": "idx_tqc",
-        "free": "graphrag_status = 'pending' AND vector_status = 'completed' AND graphrag_held IS NULL",
-        "page_id": "page_id",
-    },
+_TABLES = {
+    Unit.PAGE: {"table": "task_queue_page", "index": "idx_tqp", "page_id": "id"},
+    Unit.CHUNK: {"table": "task_queue_chunk", "index": "idx_tqc", "page_id": "page_id"},
 }
+
+
+def _free(rule: PhaseRule) -> str:
+    """The condition of claimable tasks, as in the partial index."""
+    conditions = [f"{rule.phase}_status = 'pending'"]
+    if rule.unit is Unit.CHUNK:
+        if rule.after in CHUNK_PHASES:
+            conditions.append(f"{rule.after}_status = 'completed'")
+        conditions.append(f"{rule.phase}_held IS NULL")
+    return " AND ".join(conditions)
+
+
+def _gate(rule: PhaseRule) -> dict[str, str]:
+    """The status that must be completed first: of a chunk ``c`` or its page ``p``, and of the document."""
+    if rule.after is None:
+        return {}
+    before = PHASES[rule.after]
+    table = "c" if before.unit is Unit.CHUNK else "p"
+    return {"gate": f"{table}.{before.phase}_status", "gate_status": before.document_status}
+
+
+_WORDS = {
+    phase: {
+        "phase": str(phase),
+        "document_status": rule.document_status,
+        "free": _free(rule),
+        **_gate(rule),
+        **_TABLES[rule.unit],
+    }
+    for phase, rule in PHASES.items()
+}
+"""Words in statements that differ from phase to phase."""
 
 
 @cache
@@ -54,8 +71,7 @@ def load(dialect: str) -> dict[str, str]:
             if per_phase:
                 made = {
                     f"{name}_{phase}": _expanded(_of_phase(text.strip(), phase), parameters, dialect)
-                    for phase, words in _PHASES.items()
-                    if per_phase == "phase" or words["table"] == "task_queue_chunk"
+                    for phase in _PHASES_OF[per_phase]
                 }
             if made.keys() & statements.keys():
                 raise AssertionError(f"{dialect} has two statements named {name}")
@@ -63,12 +79,20 @@ def load(dialect: str) -> dict[str, str]:
     return {name: text.replace("{filtered}", statements["filtered"]) for name, text in statements.items()}
 
 
-def _of_phase(text: str, phase: str) -> str:
-    for word, meaning in {"phase": phase, **_PHASES[phase]}.items():
+def _of_phase(text: str, phase: Phase) -> str:
+    for word, meaning in _WORDS[phase].items():
         text = text.replace(f"{{{word}}}", meaning)
     return text
 
 
+def _each_phase(found: re.Match[str]) -> str:
+    """Repeat ``[[chunk phase,| text]]`` for each phase, joined by the text before the bar."""
+    phases, between, text = found.groups()
+    return f"{between} ".join(_of_phase(text, phase) for phase in _PHASES_OF[phases])
+
+
+_PHASES_OF = {"phase": tuple(PHASES), "chunk phase": CHUNK_PHASES}
+_EACH_PHASE = re.compile(r"\[\[(phase|chunk phase)(.*?)\|\s(.*?)\]\]", re.DOTALL)
 _RECORD = re.compile(r"\{([A-Z]\w+)((?: [^};]+)?)((?:;[^}]*)?)\}")
 _ROW_TYPES = {
     kept.name: kept
@@ -81,18 +105,18 @@ _NUMBERS = re.compile(r"\bnumbers\((\$\d+)\)")
 _TEXTS = re.compile(r"\btexts\((\$\d+)\)")
 _NAMED = re.compile(r"\$([a-z]\w*)")
 _KEYS = {
-    "sqlite": {"id": "id", "document_id": "document_id", "page_key": "page_id"},
-    "postgres": {"id": "key", "document_id": "document_key", "page_key": "page_key"},
+    "sqlite": {"false": "0", "id": "id", "document_id": "document_id", "page_key": "page_id"},
+    "postgres": {"false": "false", "id": "key", "document_id": "document_key", "page_key": "page_key"},
 }
 """Documents, pages and chunks are known by a number: in PostgreSQL ``id`` is a UUID beside it."""
-_CAST = re.compile(r"(?<=\d)::\w+")
+_CAST = re.compile(r"::\w+")
 _HINT = re.compile(r" INDEXED BY \w+|\nINDEXED BY \w+")
 _IN_LIST = re.compile(r"\bIN (numbers|texts)\((\$\d+)\)")
 _NUMBERED = re.compile(r"\$(\d+)")
 
 
 def _expanded(statement: str, header: str | None, dialect: str) -> str:
-    """The statement as the store gets it.
+    """Expand one statement to the store's SQL.
 
     ``{Record}`` stands for the columns of a record, ``{Record s.}`` for the same with ``s.`` before each.
     What follows says where columns come from: ``; id = s.key`` or ``; place: s.``. ``{Record set}``: each
@@ -101,7 +125,7 @@ def _expanded(statement: str, header: str | None, dialect: str) -> str:
     For PostgreSQL ``rows()`` are the parameters given as an array a column, ``numbers($1)`` and ``texts($1)``
     what ``listed`` makes of a list.
     """
-    statement = _in_dialect(statement, dialect)
+    statement = _in_dialect(_EACH_PHASE.sub(_each_phase, statement), dialect)
     parameters = dict(_parameters(header)) if header else {}
     many = "rows()" in statement
 
@@ -209,28 +233,28 @@ class Statements(Protocol):
     def value(self, name: str, *values: object) -> Any: ...
 
     def joined(self, columns: str, where: str, *values: object) -> list[Row]:
-        """What two statements ask for together."""
+        """The rows of a select list and a condition, joined."""
 
     def batches(self, name: str, size: int, *values: object) -> Iterator[list[Row]]:
         """Answers too many to be had at once."""
 
     def numbers(self, name: str, count: int) -> Sequence[int]:
-        """Numbers that nobody else gets."""
+        """Reserve unique numbers."""
 
     def hold(self, name: str, *values: object) -> None:
         """Until the end of the transaction nobody else changes these rows, where several can write at once.
         What is read of them afterwards stays so. Held in this order: tasks, tenants, sources, documents,
         pages."""
 
-    def tell(self) -> None:
-        """There may be something to do for others once this is committed, where that does not show."""
+    def notify(self) -> None:
+        """Notify waiting workers after the commit, where the store needs a signal."""
 
     def whole_tables(self) -> AbstractContextManager[None]:
         """Plan the statements inside for reading whole tables: each table once, joined by hashing."""
 
 
 class SqliteStatements:
-    """In SQLite a transaction that writes is alone: it holds everything."""
+    """Statements on SQLite. A writing transaction is alone, so no locks are needed."""
 
     references_checked_late = False
 
@@ -276,7 +300,7 @@ class SqliteStatements:
     def hold(self, name: str, *values: object) -> None:
         pass
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         pass
 
     def whole_tables(self) -> AbstractContextManager[None]:
@@ -289,5 +313,5 @@ def listed(values: Iterable[object]) -> str:
 
 
 def readable(text: str) -> str:
-    """A message as any store keeps it: what quotes a broken file may hold what no text may."""
+    """A message without characters no store accepts, such as quotes of a broken file."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

@@ -54,12 +54,12 @@ def _refuse_other_fingerprint(rows: Statements, request: TaskRequest) -> None:
 
 
 def _choose(rows: Statements, request: TaskRequest, at: str) -> list[int]:
-    """Due retries first, then what waits. A crash suspect only as the first, and then alone."""
+    """Choose due retries first, then pending tasks. A crash suspect is claimed alone."""
     chosen: list[int] = []
     for number, suspect in rows.all(f"due_{request.lane}", at, request.limit):
         if suspect:
             # What else is due was seen, and is not taken.
-            rows.tell()
+            rows.notify()
             return chosen or [number]
         chosen.append(number)
     if len(chosen) < request.limit:
@@ -83,7 +83,7 @@ def _take(rows: Statements, request: TaskRequest, taken: list[TaskRow], at: str)
 
 
 def _sources(rows: Statements, ids: set[int]) -> dict[int, TaskSource | None]:
-    """The source of each document; None for generations that were dropped."""
+    """The source of each document; None for dropped generations."""
     found = TASK_SOURCE_ROW.decode_all(rows.all("task_sources", listed(ids)))
     return {row.document_id: None if row.state == "dropped" else _source(row) for row in found}
 

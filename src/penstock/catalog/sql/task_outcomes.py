@@ -1,4 +1,4 @@
-"""Ending claims: outcomes, what follows from them for later phases, pages, documents, and publishing."""
+"""Settlement of claims: outcomes, later phases, pages, documents, and publication."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from penstock.catalog.rules import initial_state
-from penstock.catalog.rules.initial_state import GATE_OCR, GATE_VECTOR
+from penstock.catalog.rules.phases import CHUNK_PHASES, GATE_OCR, GATE_VECTOR, turns
 from penstock.catalog.rules.rollup import COMPLETED, FAILED, PROCESSING, SKIPPED, WAITING, WORDS, kind
-from penstock.catalog.rules.turns import turns
 from penstock.catalog.sql.chunks import (
     ChunkOwner,
     ChunkRows,
@@ -50,7 +49,7 @@ class TaskSettlement:
         self._numbers = RowNumbers(rows, 256)
         self._chunks = ChunkRows(rows, self._numbers, self._at)
         self._spaces = Spaces(rows)
-        self._bubbling = Rollup(rows, self._at)
+        self._rollup = Rollup(rows, self._at)
         self._unwritten: dict[int, list[str]] = {}
         self._owners: dict[int, ChunkOwner] = {}
         self._found: dict[int, ExistingChunks] = {}
@@ -62,14 +61,14 @@ class TaskSettlement:
         self._rows.many("read_page", self._standings)
         self._rows.many("add_page_text", self._texts)
         self._chunks.flush()
-        self._bubbling.apply()
+        self._rollup.apply()
 
     def fence(self, lane: Phase, outcomes: list[tuple[int, TaskOutcome]]) -> dict[int, FencedClaim]:
         found = self._rows.all(f"fenced_{lane}", listed(outcome.task_id for _, outcome in outcomes))
         return {claim.task_id: claim for claim in FENCED_CLAIM.decode_all(found)}
 
     def load(self, fenced: Iterable[dict[int, FencedClaim]]) -> None:
-        self._bubbling.load(claim.document_id for claims in fenced for claim in claims.values())
+        self._rollup.load(claim.document_id for claims in fenced for claim in claims.values())
 
     def lane(
         self, lane: Phase, outcomes: list[tuple[int, TaskOutcome]], fenced: dict[int, FencedClaim]
@@ -81,17 +80,17 @@ class TaskSettlement:
             answers[index] = None
             if claim is None or claim.claim_number != outcome.claim_number:
                 continue
-            if self._bubbling.documents[claim.document_id].state == "dropped":
+            if self._rollup.documents[claim.document_id].state == "dropped":
                 continue
             # The second of two equal outcomes finds the claim ended.
             del fenced[outcome.task_id]
             held.append((outcome, claim))
             answers[index] = outcome.status
         for document_id in {claim.document_id for _, claim in held}:
-            self._bubbling.touch(document_id)
+            self._rollup.touch(document_id)
         self._end(lane, held)
         if lane is not Phase.GRAPHRAG or any(o.status is not TaskStatus.COMPLETED for o, _ in held):
-            self._rows.tell()
+            self._rows.notify()
         if lane is Phase.OCR:
             self._look_up(held)
             for outcome, claim in held:
@@ -129,9 +128,9 @@ class TaskSettlement:
         document.outage_count += outcome.fault is FailureKind.OUTAGE
 
     def _page_ended(self, outcome: TaskOutcome, claim: FencedClaim) -> None:
-        document = self._bubbling.documents[claim.document_id]
+        document = self._rollup.documents[claim.document_id]
         after = _kind(outcome)
-        self._bubbling.page_moved(Phase.OCR, document.id, PROCESSING, after)
+        self._rollup.page_moved(Phase.OCR, document.id, PROCESSING, after)
         if after == COMPLETED and outcome.page is not None:
             self._read(document, claim.page_id, outcome.page)
         elif after in (FAILED, SKIPPED):
@@ -142,20 +141,20 @@ class TaskSettlement:
             self._skip_page(document, claim.page_id, reason)
 
     def _look_up(self, held: list[tuple[TaskOutcome, FencedClaim]]) -> None:
-        """What is there of the pages' chunks already, once a document."""
+        """Look up existing chunks of the pages, once a document."""
         chunks: dict[int, list[NewChunk]] = {}
         for outcome, claim in held:
             if outcome.page is not None and outcome.status is TaskStatus.COMPLETED:
                 chunks.setdefault(claim.document_id, []).extend(outcome.page.chunks or ())
         for document_id, some in chunks.items():
-            document = self._bubbling.documents[document_id]
+            document = self._rollup.documents[document_id]
             owner = self._owners[document_id] = owner_of(self._rows, self._spaces, document, some)
             self._found[document_id] = find(self._rows, owner, some)
             if document.priority not in self._heads:
                 self._heads[document.priority] = self._rows.value("head_vector", document.priority)
 
     def _read(self, document: DocumentRow, page_id: int, page: NewPage) -> None:
-        """The page's chunks are written by the transaction that ends its ocr: the gate in person."""
+        """Write the chunks of a page in the transaction of the ocr's end, which opens the gate."""
         chunks = page.chunks or ()
         owner = self._owners[document.id]
         unwritten = self._unwritten.setdefault(document.id, [])
@@ -170,22 +169,17 @@ class TaskSettlement:
                 zip(prepared.parts, numbers, strict=True)
             )
         ]
-        standing = initial_state.page(
-            page, document.wanted, [kind[0] for kind in kinds], [kind[1] for kind in kinds]
-        )
+        standing = initial_state.page(page, document.wanted, kinds)
         self._write_standing(document, page_id, page, standing)
         if page.text is not None:
             self._texts.append((page_id, page.text))
         document.chunk_count += len(chunks)
-        document.vector_chunks += standing.vector_chunks.completed
-        document.graphrag_chunks += standing.graphrag_chunks.completed
+        for phase in CHUNK_PHASES:
+            document.chunks[phase] += standing.counts(phase).completed
         document.embedded = True
 
     def _skip_page(self, document: DocumentRow, page_id: int, reason: str | None) -> None:
-        standing = initial_state.InitialPage(
-            ocr=FAILED, vector=SKIPPED, graphrag=SKIPPED, vector_error=reason, graphrag_error=reason
-        )
-        self._write_standing(document, page_id, None, standing)
+        self._write_standing(document, page_id, None, initial_state.skipped_page(reason))
 
     def _write_standing(
         self, document: DocumentRow, page_id: int, page: NewPage | None, standing: initial_state.InitialPage
@@ -194,14 +188,16 @@ class TaskSettlement:
         read = ReadPage(
             page_file_path=page.file_path if page else None,
             chunk_count=len((page.chunks if page else None) or ()),
-            vector=SavedPhase(WORDS[standing.vector], *standing.vector_chunks, standing.vector_error),
-            graphrag=SavedPhase(WORDS[standing.graphrag], *standing.graphrag_chunks, standing.graphrag_error),
+            phases={
+                phase: SavedPhase(WORDS[standing.kind(phase)], *standing.counts(phase), standing.error(phase))
+                for phase in CHUNK_PHASES
+            },
             at=self._at,
             page_id=page_id,
         )
         self._standings.append(READ_PAGE.encode(read))
-        self._bubbling.page_moved(Phase.VECTOR, document.id, before.vector, standing.vector)
-        self._bubbling.page_moved(Phase.GRAPHRAG, document.id, before.graphrag, standing.graphrag)
+        for phase in CHUNK_PHASES:
+            self._rollup.page_moved(phase, document.id, before.kind(phase), standing.kind(phase))
 
     def _vectors_ended(self, held: list[tuple[TaskOutcome, FencedClaim]]) -> None:
         if not held:
@@ -211,12 +207,12 @@ class TaskSettlement:
         vectors: list[tuple[int, int, bytes]] = []
         skipped: list[tuple[str, str, int]] = []
         for outcome, claim in held:
-            document = self._bubbling.documents[claim.document_id]
+            document = self._rollup.documents[claim.document_id]
             content_id, graphrag = about[outcome.task_id]
             after = _kind(outcome)
-            self._bubbling.chunk_moved(Phase.VECTOR, claim.page_id, PROCESSING, after)
+            self._rollup.chunk_moved(Phase.VECTOR, claim.page_id, PROCESSING, after)
             if after == COMPLETED:
-                document.vector_chunks += 1
+                document.chunks[Phase.VECTOR] += 1
                 document.embedded = True
                 if outcome.vector and document.space_id is not None:
                     vectors.append((content_id, document.space_id, outcome.vector))
@@ -224,10 +220,10 @@ class TaskSettlement:
                 reason = GATE_VECTOR if after == FAILED else _error(outcome) or ""
                 if after == FAILED:
                     self._count_failure(document, outcome)
-                    self._bubbling.failed(Phase.VECTOR, claim.page_id, _error(outcome) or "")
+                    self._rollup.failed(Phase.VECTOR, claim.page_id, _error(outcome) or "")
                 if kind(graphrag) == WAITING:
                     skipped.append((reason, self._at, outcome.task_id))
-                    self._bubbling.chunk_moved(Phase.GRAPHRAG, claim.page_id, WAITING, SKIPPED)
+                    self._rollup.chunk_moved(Phase.GRAPHRAG, claim.page_id, WAITING, SKIPPED)
         self._check_lengths(vectors)
         self._rows.many("put_vector", vectors)
         self._rows.many("skip_graphrag", skipped)
@@ -241,12 +237,12 @@ class TaskSettlement:
         found: list[tuple[int, int, int]] = []
         for outcome, claim in held:
             after = _kind(outcome)
-            self._bubbling.chunk_moved(Phase.GRAPHRAG, claim.page_id, PROCESSING, after)
+            self._rollup.chunk_moved(Phase.GRAPHRAG, claim.page_id, PROCESSING, after)
             if after == COMPLETED:
-                self._bubbling.documents[claim.document_id].graphrag_chunks += 1
+                self._rollup.documents[claim.document_id].chunks[Phase.GRAPHRAG] += 1
                 found.append((outcome.entities, outcome.relationships, outcome.task_id))
             elif after == FAILED:
-                self._bubbling.failed(Phase.GRAPHRAG, claim.page_id, _error(outcome) or "")
+                self._rollup.failed(Phase.GRAPHRAG, claim.page_id, _error(outcome) or "")
         self._rows.many("end_extraction", found)
 
 

@@ -1,4 +1,4 @@
-"""Deletes that were asked for, as the rules read them."""
+"""Tombstones: requested deletes, as the rules read them."""
 
 from __future__ import annotations
 

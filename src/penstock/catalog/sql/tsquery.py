@@ -1,4 +1,4 @@
-"""What PostgreSQL's parser is given to read: words and nothing else.
+"""Text for PostgreSQL's parser: words and nothing else.
 
 Left to itself it takes ``config.py`` for a host, ``a/b`` for a file and keeps accents; SQLite's splits at
 whatever is no letter or digit and folds them. So that both find the same, that is done here.

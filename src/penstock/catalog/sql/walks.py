@@ -1,4 +1,4 @@
-"""Walks that were asked for, as deletes asked for earlier have to hear of them."""
+"""Announced walks. An earlier delete spares the paths of a later walk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def announce(rows: Statements, walk: Walk) -> None:
 
 
 def newer(rows: Statements, removal: Removal) -> tuple[Walk, ...]:
-    """Walks asked for after the delete that have not been heard. Usually none."""
+    """Unheard walks requested after the delete. Usually none."""
     scope = (removal.collection or "", removal.branch or "")
     found = rows.all("walks_since", removal.tenant_id, format_time(removal.asked_at), *scope)
     walks = WALK.decode_all(found)

@@ -1,4 +1,4 @@
-"""Rows that the catalog's statements write, by name: ``{NewSource}`` in an SQL file stands for their columns.
+"""Rows written by the catalog's statements, by name: ``{NewSource}`` in an SQL file stands for the columns.
 
 Where many rows of a batch are alike, their common columns are a record of their own (``Shared…``), which is
 made once for all of them. ``Whole…``: rows that are complete when they are
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from penstock.catalog.sql.row_types import RowType
+from penstock.catalog.sql.row_types import INDEX_STATUS, PerChunkPhase, PerPhase, RowType
 from penstock.catalog.values import Fingerprints, Place
 
 
@@ -22,7 +22,7 @@ class NewSource(NamedTuple):
 
 
 class PublishedSource(NamedTuple):
-    """The columns of a source that publishing a generation sets."""
+    """The columns of a source set by a publication."""
 
     published_id: int
     space_id: int | None
@@ -45,7 +45,7 @@ class PublishedSource(NamedTuple):
 
 
 class OwnDocument(NamedTuple):
-    """The columns of a new document that differ from row to row."""
+    """The columns of a new document with different values in each row."""
 
     document_id: int
     source_key: int
@@ -67,16 +67,13 @@ class DocumentPhase(NamedTuple):
 
 
 class SharedDocument(NamedTuple):
-    """The columns of a new document that many of a batch have in common."""
+    """The columns of a new document common to many of a batch."""
 
     state: str
-    ocr: DocumentPhase
-    vector: DocumentPhase
-    graphrag: DocumentPhase
+    phases: PerPhase[DocumentPhase]
     page_count: int
     chunk_count: int
-    vector_chunks: int
-    graphrag_chunks: int
+    chunks: PerChunkPhase[int]
     failed_count: int
     outage_count: int
     space_id: int | None
@@ -94,7 +91,7 @@ class SharedDocument(NamedTuple):
 
 
 class WholeDocument(NamedTuple):
-    """The common columns of documents that are complete when they are written."""
+    """The common columns of documents complete when written."""
 
     page_count: int
     vector_completed: int
@@ -117,15 +114,12 @@ class SavedPhase(NamedTuple):
 
 
 class SavedDocument(NamedTuple):
-    """The columns of a document that a transaction may change."""
+    """The columns of a document changed by a transaction."""
 
     state: str
-    ocr: SavedPhase
-    vector: SavedPhase
-    graphrag: SavedPhase
+    phases: PerPhase[SavedPhase]
     chunk_count: int
-    vector_chunks: int
-    graphrag_chunks: int
+    chunks: PerChunkPhase[int]
     failed_count: int
     outage_count: int
     turn: int
@@ -139,7 +133,7 @@ class SavedDocument(NamedTuple):
 
 
 class OwnPage(NamedTuple):
-    """The columns of a new page that differ from row to row."""
+    """The columns of a new page with different values in each row."""
 
     page_id: int
     document_id: int
@@ -166,12 +160,11 @@ class PagePhase(NamedTuple):
 
 
 class SharedPage(NamedTuple):
-    """The columns of a new page that many of a batch have in common."""
+    """The columns of a new page common to many of a batch."""
 
     turn: int
     ocr: PageTask
-    vector: PagePhase
-    graphrag: PagePhase
+    phases: PerChunkPhase[PagePhase]
     max_retries: int
     priority: int
     created_at: str
@@ -179,7 +172,7 @@ class SharedPage(NamedTuple):
 
 
 class WholePage(NamedTuple):
-    """The common columns of pages that are complete when they are written."""
+    """The common columns of pages complete when written."""
 
     graphrag_error: str | None
     max_retries: int
@@ -188,18 +181,17 @@ class WholePage(NamedTuple):
 
 
 class ReadPage(NamedTuple):
-    """The columns of a page that the end of its ocr sets."""
+    """The columns of a page set at the end of ocr."""
 
     page_file_path: str | None
     chunk_count: int
-    vector: SavedPhase
-    graphrag: SavedPhase
+    phases: PerChunkPhase[SavedPhase]
     at: str
     page_id: int
 
 
 class SavedPage(NamedTuple):
-    """The columns of a page that a change of its chunks in one phase sets."""
+    """The columns of a page set by a change of chunks in one phase."""
 
     status: str
     processing: int
@@ -212,7 +204,7 @@ class SavedPage(NamedTuple):
 
 
 class NewChunkRow(NamedTuple):
-    """The columns of a new chunk that differ from row to row; ``ChunkText`` and ``ChunkDocument`` follow."""
+    """The first columns of a new chunk; ``ChunkText`` and ``ChunkDocument`` follow."""
 
     chunk_key: int
     page_id: int
@@ -223,7 +215,7 @@ class NewChunkRow(NamedTuple):
 
 
 class ChunkText(NamedTuple):
-    """The columns of a new chunk that are fields of ``NewChunk``."""
+    """The columns of a new chunk taken from ``NewChunk``."""
 
     text_hash: str
     start: int
@@ -235,7 +227,7 @@ class ChunkText(NamedTuple):
 
 
 class ChunkDocument(NamedTuple):
-    """The columns of a new chunk that all chunks of a document have in common."""
+    """The columns common to all new chunks of a document."""
 
     document_id: int
     max_retries: int
@@ -252,8 +244,7 @@ class ChunkTask(NamedTuple):
 class ChunkTasks(NamedTuple):
     """The task columns of a new chunk."""
 
-    vector: ChunkTask
-    graphrag: ChunkTask
+    tasks: PerChunkPhase[ChunkTask]
     entities_extracted: int
     relationships_extracted: int
 
@@ -282,15 +273,12 @@ class LedgerRow(NamedTuple):
     made_with: str | None
 
 
-_INDEX_STATUS = {"vector_status": "vector_index_status", "graphrag_status": "graphrag_index_status"}
-"""The names these columns have in the table of documents."""
-
 NEW_SOURCE = RowType(NewSource, renamed={"source_id": "id"})
 PUBLISHED_SOURCE = RowType(PublishedSource)
 OWN_DOCUMENT = RowType(OwnDocument)
-SHARED_DOCUMENT = RowType(SharedDocument, renamed=_INDEX_STATUS)
+SHARED_DOCUMENT = RowType(SharedDocument, renamed=INDEX_STATUS)
 WHOLE_DOCUMENT = RowType(WholeDocument)
-SAVED_DOCUMENT = RowType(SavedDocument, renamed=_INDEX_STATUS)
+SAVED_DOCUMENT = RowType(SavedDocument, renamed=INDEX_STATUS)
 OWN_PAGE = RowType(OwnPage)
 SHARED_PAGE = RowType(SharedPage)
 WHOLE_PAGE = RowType(WholePage)

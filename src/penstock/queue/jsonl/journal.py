@@ -153,14 +153,14 @@ class Journal:
         """Whether a reader of the records up to ``n`` has to read the snapshot."""
         base = self._read_base()
         # A journal shorter than the position read was replaced by a user.
-        anew = self._rewound or (base == self.base and self._size < self._offset)
-        if base == self.base and not anew:
+        replaced = self._rewound or (base == self.base and self._size < self._offset)
+        if base == self.base and not replaced:
             return False
         # Compacted: the journal started again, and may have grown to any size since.
         self.base, self._rewound = base, False
         self._offset, self._line = 0, 1
         self._snapshot_size = self._size_of_snapshot()
-        return anew or n < base
+        return replaced or n < base
 
     def _read_base(self) -> int:
         try:

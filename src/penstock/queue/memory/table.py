@@ -280,6 +280,10 @@ class Table:
         parked = [heap.first() for heap in heaps if heap]
         return [job for job in parked if job is not None and not self._is_behind_front(job)]
 
+    def parked_rows(self, scope: Scope, limit: int) -> list[Job]:
+        parked = chain.from_iterable(self._parked[key].ordered() for key in sorted(self._parked))
+        return list(islice((job for job in parked if scope.covers(job.tenant_id, job.collection)), limit))
+
     def _is_behind_front(self, parked: Job) -> bool:
         """Whether a claimable row of the same lock with a turn below zero comes first."""
         front = self._front.get(parked.lock_key or "", ())

@@ -31,7 +31,7 @@ _OWN = 5
 _TENANT_AT = _OWN + CLAIM_COLUMNS.index("tenant_id")
 _COLLECTION_AT = _OWN + CLAIM_COLUMNS.index("collection")
 _TYPE_AT = _OWN + CLAIM_COLUMNS.index("item_type")
-MOST_ROUNDS = 12
+MAX_ROUNDS = 12
 """Rounds of one transaction. With a pause and many locks, a round finds only the first row of each lock, and
 a resume waits for the transaction."""
 Row: TypeAlias = tuple[Any, ...]
@@ -109,19 +109,19 @@ class PostgresClaim:
         self.rows_read += len(claims)
         return claims if self.plain else None
 
-    def send_candidates(self, most: int) -> Candidates:
+    def send_candidates(self, limit: int) -> Candidates:
         """Send the candidate query, together with earlier statements."""
         before = self._rows.send("before_claim", now=self._now)
-        limit = min(most, self._request.limit)
+        limit = min(limit, self._request.limit)
         return Candidates(before, self._rows.send("candidates", limit=limit, locks=self._locks))
 
-    def take(self, look: Candidates) -> ClaimResult | None:
+    def take(self, sent: Candidates) -> ClaimResult | None:
         """Take or hold back all candidates: concurrent claims skip them meanwhile.
 
         None: nothing was taken, and there are more rows.
         """
-        due, paused = self._read(look.before)
-        candidates = look.candidates.fetchall()
+        due, paused = self._read(sent.before)
+        candidates = sent.candidates.fetchall()
         if self.all_paused:
             return ClaimResult([])
         found, cut = self._tried(candidates)
@@ -154,8 +154,8 @@ class PostgresClaim:
         return found[0][0], held_scopes(known)
 
     def _promote(self) -> None:
-        most = max(self._request.limit, DUE_AT_ONCE)
-        number = self._rows.scalar("promote", now=self._now, most=most)
+        limit = max(self._request.limit, DUE_AT_ONCE)
+        number = self._rows.scalar("promote", now=self._now, limit=limit)
         self._rows.news = self._rows.news or number > self._request.limit
 
     # Plain case: nothing to choose.
@@ -168,16 +168,16 @@ class PostgresClaim:
 
     # General case.
 
-    def _rounds(self, paused: frozenset[Scope], looked: tuple[list[Row], bool] | None) -> list[Claim] | None:
+    def _rounds(self, paused: frozenset[Scope], read: tuple[list[Row], bool] | None) -> list[Claim] | None:
         taken: list[Claim] = []
         room = self._request.limit - self._before
         # As many rows as the other engines read in their rounds.
-        most = self._request.limit + (ROUNDS - 1) * HELD_BACK_AT_ONCE
+        limit = self._request.limit + (ROUNDS - 1) * HELD_BACK_AT_ONCE
         rounds = count()
-        while looked or (self.rows_read < most and self._locks > 0 and next(rounds) < MOST_ROUNDS):
+        while read or (self.rows_read < limit and self._locks > 0 and next(rounds) < MAX_ROUNDS):
             first = not taken and not self._before
-            found, cut = looked or self._candidates(room, oldest=self._request.oldest and not self.rows_read)
-            looked = None
+            found, cut = read or self._candidates(room, oldest=self._request.oldest and not self.rows_read)
+            read = None
             choice = self._choose(found, room, paused, first=first)
             by_id = {row[0]: row for row in found}
             # Paused rows are held back before the next row of their lock is taken. Rows held back wake others

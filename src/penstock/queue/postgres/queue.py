@@ -47,7 +47,7 @@ from penstock.row_counts import BOUND, Class, RowCounts, combined
 
 T = TypeVar("T")
 
-MOST_AT_ONCE = 10_000
+MAX_CANDIDATES = 10_000
 """Largest number of candidates that a claim reads at once."""
 
 _PLANS = {"enable_bitmapscan": "off"}
@@ -67,7 +67,7 @@ class PostgresQueue(Engine[PostgresRows]):
         )
         self._clock = ServerClock(self._connections)
         self._channel = ""
-        self._most = MOST_AT_ONCE
+        self._max_candidates = MAX_CANDIDATES
         self._plain = True
         """Whether the last claim was plain, so that the next tries the fast path."""
         self._listener = PostgresListener(self._connections, lambda: self._channel, self._any_claimable)
@@ -164,7 +164,7 @@ class PostgresQueue(Engine[PostgresRows]):
         sent = rows.send_finish("finish_and_wake", settlements, now) if settlements else None
         claim = PostgresClaim(rows, request, now)
         fast = claim.try_fast_claim() if self._expects_plain(request) else None
-        look = claim.send_candidates(self._most) if fast is None else None
+        sent_candidates = claim.send_candidates(self._max_candidates) if fast is None else None
         finished = rows.read_finished(sent, settlements) if sent else {}
         claims: list[Claim] | None = None
         if fast is not None:
@@ -178,11 +178,11 @@ class PostgresQueue(Engine[PostgresRows]):
         answers = [Status.DONE] * len(settlements)
         if claims is not None:
             return answers, [], ClaimResult(claims)
-        taken = claim.take(look or claim.send_candidates(self._most))
+        taken = claim.take(sent_candidates or claim.send_candidates(self._max_candidates))
         self._plain, self.rows_read = claim.plain, claim.rows_read
         self._all_paused, self._resuming = claim.all_paused, claim.resuming
         # If every row wants a lock, a larger read would lock rows that cannot be taken.
-        self._most = LOCK_CAP if claim.keyed >= LOCK_CAP else MOST_AT_ONCE
+        self._max_candidates = LOCK_CAP if claim.keyed >= LOCK_CAP else MAX_CANDIDATES
         return answers, [], taken
 
     def _expects_plain(self, request: ClaimRequest) -> bool:

@@ -273,15 +273,10 @@ class PostgresRows:
         return bool(self.scalar("resume_alone"))
 
     def set_pause(self, pause: Pause) -> None:
-        at = {"priority": None, "turn": None, "created_at": None, "queue_id": None}
-        tenant_id, collection = pause.order
-        self.send(
-            "set_pause",
-            **at | ({} if pause.at is None else _place(pause.at)),
-            tenant_id=tenant_id,
-            collection=collection,
-            phase=pause.phase.value,
-        )
+        nowhere = {"priority": None, "turn": None, "created_at": None, "queue_id": None}
+        place = nowhere if pause.at is None else _place(pause.at)
+        scope = msgspec.structs.asdict(pause.scope)
+        self.send("set_pause", **place, **scope, phase=pause.phase.value)
 
     def drop_pause(self, scope: Scope) -> None:
         self.send("drop_pause", tenant_id=scope.tenant_id, collection=scope.collection)
@@ -329,6 +324,10 @@ class PostgresRows:
         if not lock_keys or not self.scalar("any_parked"):
             return []
         return self._remember(self.fetch("first_parked", keys=texts(lock_keys)))
+
+    def parked_rows(self, scope: Scope, limit: int) -> list[Job | None]:
+        found = self.fetch("parked_rows", **msgspec.structs.asdict(scope), limit=limit)
+        return [None if row[0] is None else self._remember([row])[0] for row in found]
 
     def idle_locks(self, limit: int) -> list[str]:
         return [key for (key,) in self.fetch("idle_locks", limit=limit)]

@@ -71,7 +71,7 @@ class _Transaction:
 
     def run(self, rows: R, work: Callable[[R], T]) -> T:
         commit: Cursor | None = None
-        looked: tuple[Cursor, Cursor | None] | None = None
+        checked: tuple[Cursor, Cursor | None] | None = None
         try:
             with _pipeline(self._connection):
                 rows.execute("BEGIN", {})
@@ -83,9 +83,9 @@ class _Transaction:
                     rows.execute("SELECT pg_notify(%(channel)s, '')", {"channel": self._channel})
                 self.committing = True
                 commit = rows.execute("COMMIT", {})
-                looked = self._look(rows) if rows.to_wake else None
-            if looked is not None:
-                self._pass_on(rows, *looked)
+                checked = self._check_parked(rows) if rows.to_wake else None
+            if checked is not None:
+                self._pass_on(rows, *checked)
         except psycopg.Error:
             if commit is None or commit.statusmessage != "COMMIT":
                 self._roll_back()
@@ -104,25 +104,25 @@ class _Transaction:
             raise
         return result
 
-    def _look(self, rows: PipelinedRows) -> tuple[Cursor, Cursor | None]:
+    def _check_parked(self, rows: PipelinedRows) -> tuple[Cursor, Cursor | None]:
         """Check for parked rows. Usually there are none, and the check costs a third of a wake."""
-        looking = rows.execute(SQL["any_parked"], {})
-        return looking, self._wake(rows) if self._connections.parked else None
+        check = rows.execute(SQL["any_parked"], {})
+        return check, self._wake(rows) if self._connections.parked else None
 
-    def _pass_on(self, rows: PipelinedRows, looking: Cursor, waking: Cursor | None) -> None:
-        ((self._connections.parked,),) = looking.fetchall()
-        if waking is None and self._connections.parked:
-            waking = self._wake(rows)
-        if waking is not None:
-            self._wake_locked(rows, waking)
+    def _pass_on(self, rows: PipelinedRows, check: Cursor, wake: Cursor | None) -> None:
+        ((self._connections.parked,),) = check.fetchall()
+        if wake is None and self._connections.parked:
+            wake = self._wake(rows)
+        if wake is not None:
+            self._wake_locked(rows, wake)
 
     def _wake(self, rows: PipelinedRows) -> Cursor:
         keys = texts(sorted(rows.to_wake))
         return rows.execute(SQL["wake"], {"keys": keys, "channel": self._channel})
 
-    def _wake_locked(self, rows: PipelinedRows, waking: Cursor) -> None:
+    def _wake_locked(self, rows: PipelinedRows, wake: Cursor) -> None:
         """Wake rows locked by other transactions, each in a separate transaction."""
-        for (key,) in waking.fetchall():
+        for (key,) in wake.fetchall():
             rows.execute(SQL["wake_one"], {"key": key, "channel": self._channel})
 
     def _roll_back(self) -> None:
@@ -137,7 +137,7 @@ def refusal(error: psycopg.Error, connections: PostgresConnections, *, in_doubt:
         return StoreUnavailable(
             f"{connections.name} went away before it answered a COMMIT ({one_line(error)}); "
             "it may have been done",
-            remedy="Once the store is back, look whether it was done, or ask again with the same key.",
+            remedy="Once the store is back, check whether it was done, or repeat it with the same key.",
         )
     return translate_error(error, connections.name) or error
 

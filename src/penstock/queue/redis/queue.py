@@ -176,8 +176,8 @@ class RedisQueue:
         self._cascade("return_children", parents, now)
         triples = zip(ids, answer[::3], answer[1::3], answer[2::3], strict=True)
         return [
-            RequeueResult(queue_id, _status(was), _status(after), twin.decode() or None)
-            for queue_id, was, after, twin in triples
+            RequeueResult(queue_id, _status(was), _status(after), obstacle.decode() or None)
+            for queue_id, was, after, obstacle in triples
         ]
 
     def _cascade(self, script: str, parents: Sequence[bytes], now: datetime | None) -> None:

@@ -96,20 +96,20 @@ def _add_one(rows: Rows, turns: Turns, new: NewJob, now: datetime) -> AddResult:
     if rows.try_insert(job):
         turns.record(job)
         return AddResult(job.queue_id, Status.PENDING)
-    twin = rows.live(new.tenant_id, new.branch, new.idempotency_key)
-    if twin is None:
+    existing = rows.live(new.tenant_id, new.branch, new.idempotency_key)
+    if existing is None:
         raise AssertionError(f"insert of {new.idempotency_key} met a live row that is not there")
     if rows.get(new.queue_id) is not None:
         raise DuplicateId(f"a job with id {new.queue_id} exists already")
-    changes = raised(twin, transitions.coalesced(twin, new, now), rows.pauses())
-    rows.change(twin, with_turn(rows, twin, changes))
-    if "priority" in changes and twin.held is Held.LOCK and twin.lock_key is not None:
+    changes = raised(existing, transitions.coalesced(existing, new, now), rows.pauses())
+    rows.change(existing, with_turn(rows, existing, changes))
+    if "priority" in changes and existing.held is Held.LOCK and existing.lock_key is not None:
         # The row may now come before the row that was woken for this lock.
-        wake(rows, [twin.lock_key], now)
+        wake(rows, [existing.lock_key], now)
     if changes.keys() & {"turn", "priority", "held"}:
         turns.forget()
-    run = changes.get("run", twin.run + 1 if twin.status is Status.IN_PROGRESS else twin.run)
-    return AddResult(twin.queue_id, twin.status, run, dedupe_hit=True)
+    run = changes.get("run", existing.run + 1 if existing.status is Status.IN_PROGRESS else existing.run)
+    return AddResult(existing.queue_id, existing.status, run, dedupe_hit=True)
 
 
 def add_children(rows: Rows, parent: Job, children: Sequence[NewJob], now: datetime) -> int:

@@ -84,39 +84,40 @@ def _covered(pause: Pause, job: Job) -> bool:
 
 
 def _gather(rows: Rows, pause: Pause, now: datetime, limit: int) -> None:
-    batch = rows.claimable_rows(limit, pause.at)
+    left = limit if pause.at is not None else _gather_parked(rows, pause, now, limit)
+    batch = rows.claimable_rows(left, pause.at) if left else ()
     ids = [each.queue_id for each in batch if pause.covers(each.tenant_id, each.collection)]
     rows.lock_rows(ids)
-    for queue_id in ids:
-        job = rows.get(queue_id)
-        if job is not None and job.status is Status.PENDING and job.held is None:
-            rows.change(job, held_back(job, Held.PAUSE, now))
-    if len(batch) == limit:
-        rows.set_pause(msgspec.structs.replace(pause, at=batch[-1].place))
-    elif _gather_parked(rows, pause, now, limit):
+    found = [job for job in map(rows.get, ids) if job is not None and job.status is Status.PENDING]
+    # A claim that read the pauses earlier may have parked one since.
+    _hold_back(rows, [job for job in found if job.held in (None, Held.LOCK)], now)
+    if len(batch) == left:
+        rows.set_pause(msgspec.structs.replace(pause, at=batch[-1].place if batch else None))
+    elif rows.parked_rows(pause.scope, 1):
         rows.set_pause(Pause(pause.scope, PauseState.GATHERING))
     else:
         rows.set_pause(Pause(pause.scope, PauseState.RELEASING))
 
 
-def _gather_parked(rows: Rows, pause: Pause, now: datetime, limit: int) -> bool:
-    """Hold back rows parked for free locks. Returns whether there may be more.
+def _gather_parked(rows: Rows, pause: Pause, now: datetime, limit: int) -> int:
+    """Hold back parked rows of the scope, also for held locks. Returns how many rows may still be read.
 
-    They would come before older rows of their lock that the pause holds back. Rows parked for a lock of a
-    running job are older than all rows of that lock that the pause has met.
+    A parked row keeps a lower turn than the rows of its lock that the pause releases, and these may be older.
+    First of all, because a parked row may be woken, and be claimable at a place that the resume has passed.
     """
-    idle, left = list(rows.idle_locks(limit)), limit
-    first = rows.first_parked(idle)
-    # Rows locked by another transaction are not found, and read once more.
-    more = len(first) < len(idle)
-    while first and left > 0:
-        covered = [job for job in first if _covered(pause, job)]
-        locks.wake(rows, [job.lock_key for job in first if job.lock_key and job not in covered], now)
-        for job in covered:
-            rows.change(job, held_back(job, Held.PAUSE, now))
-        left -= len(first)
-        first = rows.first_parked([job.lock_key for job in covered if job.lock_key is not None])
-    return more or bool(first)
+    found = rows.parked_rows(pause.scope, limit)
+    parked = [job for job in found if job is not None]
+    _hold_back(rows, parked, now)
+    # What another transaction has locked is looked for once more.
+    return limit - len(found) if len(parked) == len(found) else 0
+
+
+def _hold_back(rows: Rows, jobs: Sequence[Job], now: datetime) -> None:
+    for job in jobs:
+        rows.change(job, held_back(job, Held.PAUSE, now))
+    # Each may have been the one woken to take its lock next.
+    keys = {job.lock_key for job in jobs if job.lock_key is not None and not job.lock_held}
+    locks.wake(rows, sorted(keys), now)
 
 
 def _release(rows: Rows, pause: Pause, known: Sequence[Pause], now: datetime, limit: int) -> BatchResult:

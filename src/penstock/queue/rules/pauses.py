@@ -6,7 +6,7 @@ back. Then it is ``RELEASING``: the rows go back in the order of priority, creat
 turns, so that the tenant neither loses its order nor passes the others. Rows added meanwhile are held back
 when they are added. A stop at any point loses nothing: the state and the place reached are in the store.
 
-A pause of everything holds back no row: a claim that finds it takes nothing and looks at nothing.
+A pause of everything holds back no row: a claim then reads and takes no rows.
 """
 
 from __future__ import annotations

@@ -52,9 +52,9 @@ def _requeue_one(
     was_waiting = job.waiting_for == CHILDREN and (
         job.children_open > 0 or bool(rows.children(job, RETRYABLE, 1))
     )
-    twin = _obstacle(rows, job, reopened=was_waiting)
-    if twin is not None:
-        return RequeueResult(queue_id, job.status, job.status, twin), None
+    obstacle = _obstacle(rows, job, reopened=was_waiting)
+    if obstacle is not None:
+        return RequeueResult(queue_id, job.status, job.status, obstacle), None
     if was_waiting:
         changes = transitions.reopened(job, now)
     else:

@@ -87,6 +87,9 @@ class Rows(Protocol):
         earlier row of its tenant and priority is claimable.
         """
 
+    def parked_rows(self, scope: Scope, limit: int) -> Sequence[Job | None]:
+        """Parked rows of a scope, by lock, then in claim order; None for one that another has locked."""
+
     def children(self, parent: Job, statuses: Collection[Status], limit: int) -> list[Job]:
         """List children of the current run in id order; running ones only without a cancel request."""
 

@@ -203,6 +203,9 @@ class SqliteRows:
         parked = [self._one("first_parked", key) for key in free]
         return [job for job in parked if job is not None and not self._is_behind_front(job)]
 
+    def parked_rows(self, scope: Scope, limit: int) -> list[Job]:
+        return self._many("parked_rows", scope.tenant_id, scope.collection, limit)
+
     def _is_behind_front(self, parked: Job) -> bool:
         """Whether a claimable row of the same lock with a turn below zero comes first."""
         place = (

@@ -5,39 +5,52 @@ for _, other in ipairs(known) do
   if other ~= pause then others[#others + 1] = other end
 end
 
--- Gathers rows parked for free locks. Returns whether there may be more.
-local function gather_parked()
-  local left = limit
-  for _, lock in ipairs(call('ZRANGE', P .. 'lockers', 0, -1)) do
-    local member = call('HEXISTS', P .. 'locks', lock) == 0 and call('ZRANGE', P .. 'parked:' .. lock, 0, 0)[1]
-    while member do
-      if left == 0 then return true end
-      left = left - 1
-      local row = load(id_in(member))
-      if covers(pause, row.who[TENANT], row.who[COLLECTION]) then
-        hold_back(row, PAUSED)
-        member = call('ZRANGE', P .. 'parked:' .. lock, 0, 0)[1]
-      else
-        wake(lock)
-        member = nil
-      end
-    end
+-- See pause_batches._hold_back.
+local function hold_all(rows)
+  local keys, woken = {}, false
+  for _, row in ipairs(rows) do
+    hold_back(row, PAUSED)
+    -- It may have been the one woken to take its lock next.
+    if row.who[LOCK] ~= '' and row[LOCKED] == 0 then keys[row.who[LOCK]] = true end
   end
-  return false
+  for lock in pairs(keys) do woken = wake(lock) or woken end
+  if woken then notify() end
 end
 
+-- Rows of the scope that are parked, by lock and then in claim order, as many as one step may move.
+local function parked_rows()
+  local found = {}
+  for _, lock in ipairs(call('ZRANGE', P .. 'lockers', 0, -1)) do
+    local from, members = 0, nil
+    repeat
+      members = call('ZRANGE', P .. 'parked:' .. lock, from, from + limit - 1)
+      for _, member in ipairs(members) do
+        local who = {struct.unpack(WHO, call('HGET', P .. 'job:' .. id_in(member), 'id'))}
+        if covers(pause, who[TENANT], who[COLLECTION]) then found[#found + 1] = load(id_in(member)) end
+        if #found == limit then return found end
+      end
+      from = from + limit
+    until #members < limit
+  end
+  return found
+end
+
+-- See pause_batches._gather. A script sees all rows as they are, so no row is read twice.
 local function gather()
+  if pause[5] == '' then
+    local parked = parked_rows()
+    hold_all(parked)
+    limit = limit - #parked
+  end
+  if limit == 0 then return {0, 1} end
   local members, score, last = batch_of(P .. 'ready', pause)
+  local covered = {}
   for _, member in ipairs(members) do
     local row = load(id_in(member))
-    -- The row may have been held back since, when a lock was passed on.
-    if row[STATUS] == PENDING and row[HELD] == FREE and covers(pause, row.who[TENANT], row.who[COLLECTION]) then
-      hold_back(row, PAUSED)
-    end
+    if covers(pause, row.who[TENANT], row.who[COLLECTION]) then covered[#covered + 1] = row end
   end
-  if #members == limit then set_pause(pause, PHASE_GATHERING, score, last)
-  elseif gather_parked() then set_pause(pause, PHASE_GATHERING)
-  else set_pause(pause, PHASE_RELEASING) end
+  hold_all(covered)
+  if #members == limit then set_pause(pause, PHASE_GATHERING, score, last) else set_pause(pause, PHASE_RELEASING) end
   return {0, 1}
 end
 

@@ -1,5 +1,5 @@
--- Each finds what must not be, and says it in words. These read whole tables, so every join is one that can be hashed:
--- an equality in the FROM clause or at the top of a WHERE, never a subquery asked once a row.
+-- One line of text for each broken invariant. These read whole tables, so every join must allow hashing: an equality in
+-- the FROM clause or at the top of a WHERE, never a subquery for each row.
 -- name: audit_published
 SELECT 'source ' || s.id || ' points to generation ' || s.published_id || ', which is not published'
 FROM sources s LEFT JOIN documents d ON d.{id} = s.published_id AND d.source_key = s.key AND d.state = 'published'

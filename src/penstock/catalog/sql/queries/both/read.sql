@@ -31,14 +31,6 @@ FROM documents d
 -- name: progress_where
 WHERE d.{id} = $1
 
--- name: ready_vector
-WHERE d.ocr_status = 'completed' AND d.vector_index_status = 'pending' AND d.state <> 'dropped'
-ORDER BY d.{id} LIMIT $1
-
--- name: ready_graphrag
-WHERE d.vector_index_status = 'completed' AND d.graphrag_index_status = 'pending' AND d.state <> 'dropped'
-ORDER BY d.{id} LIMIT $1
-
 -- name: count_pending_ocr
 SELECT count(*) FROM task_queue_page INDEXED BY idx_tqp_ocr_status WHERE ocr_status = 'pending'
 
@@ -72,3 +64,13 @@ WHERE tenant_id = $1 AND change_seq > $2
 
 -- name: gone_sources
 SELECT source_key FROM catalog_gone WHERE change_seq > $2 AND tenant_id = $1
+
+-- Counters of documents; the chunks themselves are not read.
+-- name: statistics
+SELECT coalesce(sum(page_count), 0), coalesce(sum(ocr_completed), 0), coalesce(sum(chunk_count), 0),
+       [[chunk phase,| coalesce(sum({phase}_chunks), 0)]]
+FROM documents
+
+-- name: ready per chunk phase
+WHERE d.{gate_status} = 'completed' AND d.{document_status} = 'pending' AND d.state <> 'dropped'
+ORDER BY d.{id} LIMIT $1

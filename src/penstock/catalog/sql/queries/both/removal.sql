@@ -16,7 +16,7 @@ LEFT JOIN documents d ON d.{id} = o.{document_id} WHERE o.id = $1
 -- name: delete_entry
 DELETE FROM catalog_outbox WHERE id = $1
 
--- Others of the source that still have parts: live ones, and leftovers not cleared yet.
+-- Other generations of the source with parts: live ones, and leftovers not cleared yet.
 -- name: siblings
 SELECT {id}, space_id FROM documents WHERE source_key = $1 AND {id} <> $2
 

@@ -33,7 +33,7 @@ SELECT 'text ' || t.id || coalesce(' of ' || s.path, '') || ' has no keyword ent
 FROM catalog_content t LEFT JOIN catalog_keyword k ON k.content_id = t.id LEFT JOIN sources s ON s.key = t.source_key
 WHERE k.content_id IS NULL
 
--- Where a space is in an outside store, no vector of it is here, and its dimension is not known.
+-- A space in an outside store has no vectors here, and no known dimension.
 -- name: audit_missing_vectors
 SELECT 'chunk ' || c.key || ' of ' || s.path || ' has no vector'
 FROM sources s JOIN documents d ON d.source_key = s.key AND d.key IN (s.published_id, s.building_id)

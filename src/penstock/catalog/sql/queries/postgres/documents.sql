@@ -1,33 +1,4 @@
--- name: document_rows
-SELECT {DocumentRow d.; id = d.key; source_id = s.id; place, path, published_id: s.; published_read_at = s.read_at;
-                    status_ocr = d.ocr_status; status_vector = d.vector_index_status;
-                    status_graphrag = d.graphrag_index_status}
-FROM documents d JOIN sources s ON s.key = d.source_key
-WHERE d.key = ANY(numbers($1))
-
--- name: save_document (SavedDocument)
-UPDATE documents AS t
-SET {SavedDocument set; ocr_error; vector_error; graphrag_error; published_at; at; worker_id; document_id},
-    published_at = coalesce($published_at, t.published_at),
-    ocr_started_at =
-        CASE WHEN $ocr_status = 'processing' THEN coalesce(ocr_started_at, $at) ELSE ocr_started_at END,
-    vector_started_at =
-        CASE WHEN $vector_index_status = 'processing' THEN coalesce(vector_started_at, $at) ELSE vector_started_at END,
-    graphrag_started_at =
-        CASE WHEN $graphrag_index_status = 'processing' THEN coalesce(graphrag_started_at, $at) ELSE graphrag_started_at END,
-    ocr_completed_at = CASE WHEN $ocr_status = 'completed' THEN coalesce(ocr_completed_at, $at) END,
-    vector_completed_at = CASE WHEN $vector_index_status = 'completed' THEN coalesce(vector_completed_at, $at) END,
-    graphrag_completed_at = CASE WHEN $graphrag_index_status = 'completed' THEN coalesce(graphrag_completed_at, $at) END,
-    ocr_error = CASE WHEN $ocr_status = 'failed' THEN $ocr_error END,
-    vector_error = CASE WHEN $vector_index_status IN ('failed', 'skipped') THEN coalesce($vector_error, t.vector_error) END,
-    graphrag_error =
-        CASE WHEN $graphrag_index_status IN ('failed', 'skipped') THEN coalesce($graphrag_error, t.graphrag_error) END,
-    current_worker_id = coalesce(left($worker_id, 100), current_worker_id),
-    last_heartbeat = CASE WHEN $worker_id IS NULL THEN last_heartbeat ELSE $at END,
-    updated_at = $at
-FROM rows() WHERE t.key = $document_id
-
--- By number: the state, asked for as it stands, would lead through the index of all that is being built.
+-- left() keeps the planner from the index of all generations being built: rows are found by number.
 -- name: drop_document
 UPDATE documents SET state = 'dropped', note = $1, updated_at = $2 WHERE key = $3 AND left(state, 8) = 'building'
 
@@ -43,7 +14,7 @@ WHERE key = $6 AND unwritten = 0 AND (state = 'building' OR (state = 'published'
 SELECT key FROM documents
 WHERE unwritten > 0 AND updated_at < $1 AND left(state, 8) = 'building' ORDER BY updated_at LIMIT $2
 
--- What is being claimed just now need not be claimed sooner.
+-- Rows locked by a claim are skipped: they are claimed already.
 -- name: raise_page_priority
 UPDATE task_queue_page SET priority = $1 WHERE key = ANY(ARRAY(
     SELECT key FROM task_queue_page
@@ -58,7 +29,7 @@ UPDATE task_queue_chunk SET priority = $1 WHERE key = ANY(ARRAY(
       AND (vector_status = 'pending' OR graphrag_status = 'pending')
     FOR NO KEY UPDATE SKIP LOCKED))
 
--- What is being claimed just now starts again anyway.
+-- Rows locked by a claim are skipped: they start again anyway.
 -- name: failed_pages
 SELECT key, ocr_retry_count < max_retries AND ocr_retry_at IS NOT NULL, vector_status, graphrag_status
 FROM task_queue_page WHERE ocr_status = 'failed' AND document_id = (SELECT id FROM documents WHERE key = $1)
@@ -79,16 +50,6 @@ SELECT key, (SELECT p.key FROM task_queue_page p WHERE p.id = page_id), {phase}_
 FROM task_queue_chunk t
 WHERE {phase}_status = 'failed' AND document_id = (SELECT id FROM documents WHERE key = $1)
 ORDER BY t.key FOR NO KEY UPDATE SKIP LOCKED
-
--- name: restart_chunk per chunk phase
-UPDATE task_queue_chunk AS t
-SET {phase}_status = 'pending', {phase}_retry_count = 0, {phase}_retry_at = NULL, {phase}_suspect = false,
-    {phase}_error = NULL, updated_at = v.at
-FROM rows(at timestamptz, key bigint) WHERE t.key = v.key
-
--- name: unskip_graphrag
-UPDATE task_queue_chunk AS t SET graphrag_status = 'pending', graphrag_error = NULL, updated_at = v.at
-FROM rows(at timestamptz, key bigint) WHERE t.key = v.key
 
 -- name: release_gate per chunk phase
 UPDATE task_queue_chunk SET {phase}_held = $1

@@ -1,4 +1,4 @@
--- What several writers could change at once is locked before it is decided upon, in one order everywhere: by number.
+-- Rows are locked before a decision that depends on them, always in the order of their numbers.
 -- name: hold_tenant
 SELECT pg_advisory_xact_lock('catalog_row'::regclass::oid::int, hashtext($1::text))
 
@@ -25,7 +25,7 @@ SELECT 1 FROM documents WHERE key = ANY(numbers($1)) ORDER BY key FOR NO KEY UPD
 -- name: hold_pages
 SELECT 1 FROM task_queue_page WHERE key = ANY(numbers($1)) ORDER BY key FOR NO KEY UPDATE
 
--- By number, not by the index over all that is processing: as text the status is none of its business.
+-- The cast to text keeps the planner from the index of all processing tasks: rows are found by number.
 -- name: hold per phase
 SELECT 1 FROM {table} WHERE key = ANY(numbers($1)) AND {phase}_status::text = 'processing' ORDER BY key FOR NO KEY UPDATE
 

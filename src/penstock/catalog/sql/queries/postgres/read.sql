@@ -18,7 +18,7 @@ FROM sources s
 -- name: find_all_where
 WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path = ANY(texts($4))
 
--- A path is asked for by a regular expression, made from the glob.
+-- The glob of a path arrives as a regular expression.
 -- name: filtered
 s.tenant_id = $1 AND s.published_id IS NOT NULL
 AND ($2::text IS NULL OR s.collection = $2) AND ($3::text IS NULL OR s.branch = $3)
@@ -64,24 +64,18 @@ WHERE c.vector_status = 'failed' AND c.document_id = (SELECT id FROM documents W
   AND c.vector_retry_at IS NULL
 LIMIT $2
 
--- A chunk that came with its vector was never claimed itself; its page was, unless the job wrote it.
+-- A chunk written with its vector was never claimed; its page was, unless the job wrote the page.
 -- name: made
 SELECT count(*) FILTER (WHERE c.vector_claim_number > 0 OR p.ocr_claim_number > 0),
        coalesce(sum(c.end_char - c.start_char), 0)
 FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id
 WHERE c.document_id = (SELECT id FROM documents WHERE key = $1)
 
--- Counters of documents and small partial indexes; the chunks themselves are not read.
--- name: statistics
-SELECT coalesce(sum(page_count), 0), coalesce(sum(ocr_completed), 0), coalesce(sum(chunk_count), 0),
-       coalesce(sum(vector_chunks), 0), coalesce(sum(graphrag_chunks), 0)
-FROM documents
-
 -- name: count_open per phase
 SELECT (SELECT count(*) FROM {table} WHERE {phase}_status = 'processing'),
        (SELECT count(*) FROM {table} WHERE {phase}_status = 'failed')
 
--- Those whose vector is still to come are not in an index of their own.
+-- Chunks still waiting for their vector have no index of their own.
 -- name: count_pending_graphrag
 SELECT (SELECT count(*) FROM task_queue_chunk
         WHERE graphrag_status = 'pending' AND vector_status = 'completed' AND graphrag_held IS NULL)
@@ -113,12 +107,12 @@ JOIN task_queue_chunk c ON c.document_id = d.id AND c.text_key = ANY(numbers($3)
 JOIN catalog_vector v ON v.content_id = c.content_id AND v.space_id = $2
 WHERE s.id = $1
 
--- A time as text depends on who asks; as a number it does not.
+-- A time as text depends on the session's time zone; as a number it does not.
 -- name: witnesses
 SELECT key, change_seq, coalesce(published_id, 0) || ' ' || coalesce(extract(epoch FROM published_at)::text, '')
 FROM sources WHERE tenant_id = $1 AND change_seq <= $2 ORDER BY change_seq DESC, key DESC LIMIT $3
 
--- The sources are counted before they meet their spaces: a join could read them once a space.
+-- Sources are counted before the join with spaces: a plain join could read them once for each space.
 -- name: spaces
 SELECT x.name, coalesce(x.dimension, 0), s.chunks
 FROM (SELECT space_id, sum(chunk_count) AS chunks FROM sources WHERE tenant_id = $1 AND published_id IS NOT NULL
@@ -144,8 +138,8 @@ JOIN documents d ON d.key = s.published_id JOIN task_queue_chunk c ON c.document
 JOIN catalog_vector v ON v.content_id = c.content_id AND v.space_id = $2
 WHERE s.tenant_id = $1 AND s.space_id = $2
 
--- Each text is followed to its chunk by itself: a join the planner is free to turn would begin at all chunks of a
--- document, or all sources of a tenant, as long as the tables are small.
+-- OFFSET 0 fixes the join order, from text to chunk. A free planner would start at all chunks of a document, or all
+-- sources of a tenant, while the tables are small.
 -- name: hydrate
 SELECT {ChunkView c.; content_id = t.id; source_id = s.id; source_key = s.key; place: s.; path: s.; title: s.;
                   file_type: s.; tags: s.; page_number = p.page_number; page_count = s.page_count;
@@ -164,9 +158,9 @@ SELECT c.chunk_id, c.content_id
 FROM sources s JOIN documents d ON d.key = s.published_id JOIN task_queue_chunk c ON c.document_id = d.id
 WHERE s.id = $1 AND c.chunk_id = ANY(texts($2))
 
--- BM25 over what the question finds. How often a word stands in a text is not to be had, but what ts_rank makes of it
--- is: the sum of 1/i² for i up to that number, over its limit 1.645; the number is 1/(limit - sum) - 1/2 to a few
--- hundredths. A phrase counts once.
+-- BM25 over the matching texts. PostgreSQL does not give the frequency of a word, but ts_rank does indirectly: the sum
+-- of 1/i² for i up to the frequency, over the limit 1.645. The frequency is 1/(limit - sum) - 1/2, to a few hundredths.
+-- A phrase counts once.
 -- name: ranked
 WITH term AS MATERIALIZED (
     SELECT query, row_number() OVER () AS term, count(*) AS weight, numnode(query) = 1 AS single

@@ -1,4 +1,4 @@
--- A later request for the same scope takes the place of the earlier one, which it covers.
+-- A later request for the same scope replaces the earlier one.
 -- name: add_tombstone
 INSERT INTO catalog_tombstone AS t
     (tenant_id, collection, branch, path, source_id, asked_at, reason, created_at)
@@ -7,9 +7,9 @@ ON CONFLICT (tenant_id, collection, branch, path, source_id) DO UPDATE
 SET asked_at = excluded.asked_at, reason = excluded.reason, created_at = excluded.created_at
 WHERE excluded.asked_at > t.asked_at
 
--- Sources are chosen, then locked in the order of their numbers, and seen as they are by then. One that meets the
--- conditions no more is as good as met before.
--- What can be seen, or is being built, of requests not later than the delete. An empty text stands for any.
+-- Sources are chosen, then locked in the order of their numbers and read again. A source that no longer matches counts
+-- as done.
+-- Visible generations and those being built, of requests not later than the delete. An empty text means any.
 -- name: doomed_by_path
 WITH held AS MATERIALIZED (
     SELECT s.* FROM sources s WHERE s.key = ANY(ARRAY(
@@ -58,7 +58,7 @@ SET published_id = NULL, space_id = NULL, partial = false, page_count = 0, chunk
     change_seq = drawn.value, updated_at = $2
 FROM drawn WHERE key = $3
 
--- A source moved by this rename was asked for by it from then on, and is not met again.
+-- A source moved by this rename gets the time of the rename as its request, and is not found again.
 -- name: sources_below
 WITH held AS MATERIALIZED (
     SELECT s.* FROM sources s WHERE s.key = ANY(ARRAY(
@@ -70,7 +70,7 @@ WITH held AS MATERIALIZED (
 SELECT s.key, s.path, s.published_id, s.building_id FROM held s
 ORDER BY s.path
 
--- The same, shortest first: where a folder takes its parent's place, what is in the way has left by then.
+-- The same, shortest path first: when a folder replaces its parent, the sources in the way move first.
 -- name: sources_below_shortest
 WITH held AS MATERIALIZED (
     SELECT s.* FROM sources s WHERE s.key = ANY(ARRAY(
@@ -113,7 +113,7 @@ FROM task_queue_chunk c WHERE c.document_id = (SELECT id FROM documents WHERE ke
 -- name: delete_chunk
 DELETE FROM task_queue_chunk t USING rows(key bigint) WHERE t.key = v.key
 
--- The keyword entry knows its words; the text is not needed to remove it.
+-- The text is not needed to delete a keyword entry.
 -- name: text_of
 SELECT id, NULL FROM catalog_content WHERE id = ANY(numbers($1))
 

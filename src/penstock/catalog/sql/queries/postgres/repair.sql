@@ -1,4 +1,4 @@
--- Each finds, up to a number, what an audit complains of and what can be put right without reading a source again.
+-- Findings of an audit that can be repaired without reading a source again, up to a limit.
 -- name: wordless
 SELECT t.id, t.text FROM catalog_content t LEFT JOIN catalog_keyword k ON k.content_id = t.id
 WHERE k.content_id IS NULL LIMIT $1
@@ -50,7 +50,7 @@ DELETE FROM catalog_walk WHERE ctid = ANY(ARRAY(
 DELETE FROM catalog_arrival WHERE ctid = ANY(ARRAY(
     SELECT ctid FROM catalog_arrival WHERE tenant_id = $1 AND created_at <= $2 LIMIT $3 FOR UPDATE SKIP LOCKED))
 
--- That of the whole tenant stays, which names nothing but the tenant.
+-- The tombstone of the whole tenant stays: it holds nothing but the tenant's name.
 -- name: forget_tombstones
 DELETE FROM catalog_tombstone WHERE ctid = ANY(ARRAY(
     SELECT ctid FROM catalog_tombstone

@@ -6,14 +6,14 @@ SELECT tenant_id, collection, branch, path, source_id, asked_at FROM catalog_tom
 WHERE tenant_id = $1 AND collection IN ('', $2) AND branch IN ('', $3) AND path = ANY(texts($4))
   AND (source_id = '' OR source_id = ANY(texts($5))) AND asked_at >= $6
 
--- Locked by the look itself: one that is added between a lock and a look would be seen and not be held.
+-- One statement reads and locks: a source added between a lock and a read would be seen but not locked.
 -- name: sources_at
 SELECT {SourceRow; source_id = id} FROM sources
 WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path = ANY(texts($4))
 ORDER BY key FOR NO KEY UPDATE
 
--- The numbers of changes are drawn here, as late as can be: from then to the commit nobody else gets any. What is
--- given is counted from 0 in the transaction.
+-- Change numbers are drawn here, as late as possible: until the commit no other transaction gets one. The parameter
+-- counts from 0 in the transaction.
 -- name: add_source (NewSource, PublishedSource)
 WITH new AS MATERIALIZED (SELECT * FROM rows()),
 drawn AS (
@@ -30,7 +30,7 @@ drawn AS (
 UPDATE sources s SET {PublishedSource set; change_seq}, change_seq = first + v.change_seq, building_id = NULL
 FROM new AS v, drawn WHERE s.key = v.key
 
--- What is whole from birth brings a third of the columns: the others say that it is.
+-- A row complete when written has a third of the columns; the others are constants.
 -- name: add_whole_document (OwnDocument, WholeDocument)
 INSERT INTO documents (
     {OwnDocument; document_id = key}, {WholeDocument; at = updated_at}, ocr_completed, vector_chunks,
@@ -73,7 +73,7 @@ SELECT * FROM rows(id bigint, source_key bigint, text_key bigint, text text)
 INSERT INTO catalog_keyword (content_id, words)
 SELECT v.id, to_tsvector('catalog_english', v.text) FROM rows(id bigint, text text)
 
--- Page and document are mostly the same for many in a row; looked up once each.
+-- Consecutive rows mostly have the same page and document.
 -- name: add_whole_chunk (NewChunkRow, ChunkText, ChunkDocument)
 WITH new AS MATERIALIZED (SELECT * FROM rows())
 INSERT INTO task_queue_chunk (
@@ -96,7 +96,7 @@ INSERT INTO catalog_vector (content_id, space_id, vector)
 SELECT * FROM rows(content_id bigint, space_id smallint, vector bytea)
 ON CONFLICT (content_id, space_id) DO UPDATE SET vector = excluded.vector
 
--- In one order, so that two who remember the same do not wait for each other.
+-- In one order, so that two transactions with the same texts do not deadlock.
 -- name: remember
 INSERT INTO catalog_vector_cache (tenant_id, space_id, text_hash, used_at, vector)
 SELECT * FROM rows(tenant_id text, space_id smallint, text_hash text, used_at timestamptz, vector bytea)

@@ -1,4 +1,5 @@
--- Predicates stand as in their indexes and as literals: a parameter would lose them. What another claims is passed over.
+-- Predicates are literals, as in the partial indexes: with a parameter the index is not used. Rows locked by another
+-- claim are skipped.
 -- name: due per phase
 SELECT key, {phase}_suspect FROM {table}
 WHERE {phase}_retry_at IS NOT NULL AND {phase}_retry_at <= $1
@@ -15,29 +16,6 @@ SELECT {TaskRow p.; task_id = p.key; page_id = p.key; document_id = (SELECT d.ke
                 chunk_id = ''; text_hash = ''; text = ''; heading_path = ''; symbols = ''}
 FROM task_queue_page p WHERE p.key = ANY(numbers($1))
 
--- The gate once more, as a check: a chunk is written by the transaction that ends its page's ocr. Scalar subqueries:
--- for a join, and without statistics, the planner has ideas that cost a hundred times as much.
--- name: candidates_vector
-SELECT {TaskRow c.; task_id = c.key; page_id = (SELECT p.key FROM task_queue_page p WHERE p.id = c.page_id);
-                document_id = (SELECT d.key FROM documents d WHERE d.id = c.document_id);
-                claim_number = c.vector_claim_number + 1; failed = c.vector_status = 'failed';
-                retry_count, suspect: c.vector_; file_path = NULL;
-                page_number = (SELECT p.page_number FROM task_queue_page p WHERE p.id = c.page_id);
-                text_hash = c.chunk_content_hash;
-                text = (SELECT t.text FROM catalog_content t WHERE t.id = c.content_id)}
-FROM task_queue_chunk c WHERE c.key = ANY(numbers($1))
-  AND (SELECT p.ocr_status FROM task_queue_page p WHERE p.id = c.page_id) = 'completed'
-
--- name: candidates_graphrag
-SELECT {TaskRow c.; task_id = c.key; page_id = (SELECT p.key FROM task_queue_page p WHERE p.id = c.page_id);
-                document_id = (SELECT d.key FROM documents d WHERE d.id = c.document_id);
-                claim_number = c.graphrag_claim_number + 1; failed = c.graphrag_status = 'failed';
-                retry_count, suspect: c.graphrag_; file_path = NULL;
-                page_number = (SELECT p.page_number FROM task_queue_page p WHERE p.id = c.page_id);
-                text_hash = c.chunk_content_hash;
-                text = (SELECT t.text FROM catalog_content t WHERE t.id = c.content_id)}
-FROM task_queue_chunk c WHERE c.key = ANY(numbers($1)) AND c.vector_status = 'completed'
-
 -- name: task_sources
 SELECT {TaskSourceRow s.; document_id = d.key; source_id = s.id; content_hash, job_id, graph, state, gate: d.;
                       space = (SELECT x.name FROM catalog_space x WHERE x.id = d.space_id);
@@ -52,7 +30,7 @@ SET {phase}_status = 'processing', {phase}_worker_id = left(v.worker_id, 100), {
     updated_at = v.at
 FROM rows(worker_id text, at timestamptz, more int, key bigint) WHERE t.key = v.key
 
--- Tasks of a generation that was dropped leave the lane; the sweep takes the rows.
+-- Tasks of a dropped generation leave the lane; the sweep deletes the rows.
 -- name: evict per phase
 UPDATE {table} SET {phase}_status = 'skipped', {phase}_retry_at = NULL, updated_at = e.at
 FROM rows(at timestamptz, document_key bigint, most bigint)
@@ -74,60 +52,31 @@ SELECT {FencedClaim; task_id = key; page_id = (SELECT p.key FROM task_queue_page
                     claim_number = {phase}_claim_number}
 FROM task_queue_chunk WHERE key = ANY(numbers($1)) AND {phase}_status::text = 'processing'
 
--- name: end per phase (EndedTask)
-UPDATE {table} AS t
-SET {phase}_status = $status, {phase}_retry_count = $retry_count, {phase}_retry_at = $retry_at,
-    {phase}_suspect = $suspect,
-    {phase}_error = CASE WHEN $error IS NULL AND $status <> 'completed' THEN {phase}_error ELSE $error END,
-    {phase}_completed_at = CASE WHEN $status = 'completed' THEN $at END,
-    {phase}_started_at = CASE WHEN $status = 'pending' THEN NULL ELSE {phase}_started_at END,
-    {phase}_worker_id = CASE WHEN $status = 'pending' THEN NULL ELSE {phase}_worker_id END,
-    {phase}_last_heartbeat = NULL, updated_at = $at
-FROM rows() WHERE t.key = $task_id
-
--- name: end_extraction
-UPDATE task_queue_chunk AS t SET entities_extracted = v.entities, relationships_extracted = v.relationships
-FROM rows(entities int, relationships int, key bigint) WHERE t.key = v.key
-
--- name: skip_graphrag
-UPDATE task_queue_chunk AS t SET graphrag_status = 'skipped', graphrag_error = v.reason, updated_at = v.at
-FROM rows(reason text, at timestamptz, key bigint) WHERE t.key = v.key AND t.graphrag_status = 'pending'
-
 -- name: page_rows per chunk phase
 SELECT {PageCounts {phase}_; page_id = key; document_id = (SELECT d.key FROM documents d WHERE d.id = document_id)}
 FROM task_queue_page WHERE key = ANY(numbers($1))
-
--- name: save_page per chunk phase (SavedPage)
-UPDATE task_queue_page AS t
-SET {phase}_status = $status, {phase}_processing = $processing, {phase}_waiting = $waiting,
-    {phase}_failed = $failed, {phase}_completed = $completed, {phase}_error = $error, updated_at = $at,
-    {phase}_started_at =
-        CASE WHEN $status = 'processing' THEN coalesce({phase}_started_at, $at) ELSE {phase}_started_at END,
-    {phase}_completed_at = CASE WHEN $status = 'completed' THEN coalesce({phase}_completed_at, $at) END
-FROM rows() WHERE t.key = $page_id
-
--- name: read_page (ReadPage)
-UPDATE task_queue_page AS t
-SET {ReadPage set; page_file_path; at; page_id}, page_file_path = coalesce($page_file_path, t.page_file_path),
-    vector_completed_at = CASE WHEN $vector_status = 'completed' THEN $at END
-FROM rows() WHERE t.key = $page_id
 
 -- name: renew per phase
 UPDATE {table} AS t SET {phase}_last_heartbeat = v.at FROM rows(at timestamptz, key bigint, number int)
 WHERE t.key = v.key AND t.{phase}_claim_number = v.number AND t.{phase}_status::text = 'processing'
 RETURNING t.key, t.{phase}_claim_number
 
--- name: expired per phase
-SELECT key, {phase}_claim_number, {phase}_retry_count, max_retries FROM {table}
-WHERE {phase}_status = 'processing' AND {phase}_last_heartbeat < $1 ORDER BY {phase}_last_heartbeat LIMIT $2
-
 -- name: held per phase
 SELECT key, {phase}_claim_number, {phase}_retry_count, max_retries FROM {table}
 WHERE {phase}_status = 'processing' AND {phase}_worker_id = left($1::text, 100)
 
+-- The gate once more, as a check: a chunk is written by the transaction that ends the ocr of its page. Scalar
+-- subqueries: for a join, and without statistics, the planner chooses plans that cost a hundred times as much.
+-- name: candidates per chunk phase
+SELECT {TaskRow c.; task_id = c.key; page_id = (SELECT p.key FROM task_queue_page p WHERE p.id = c.page_id);
+                document_id = (SELECT d.key FROM documents d WHERE d.id = c.document_id);
+                claim_number = c.{phase}_claim_number + 1; failed = c.{phase}_status = 'failed';
+                retry_count, suspect: c.{phase}_; file_path = NULL;
+                page_number = (SELECT p.page_number FROM task_queue_page p WHERE p.id = c.page_id);
+                text_hash = c.chunk_content_hash;
+                text = (SELECT t.text FROM catalog_content t WHERE t.id = c.content_id)}
+FROM task_queue_chunk c
+WHERE c.key = ANY(numbers($1)) AND (SELECT {gate} FROM task_queue_page p WHERE p.id = c.page_id) = 'completed'
+
 -- name: any_waiting
-SELECT EXISTS (SELECT 1 FROM task_queue_page WHERE ocr_status = 'pending')
-    OR EXISTS (SELECT 1 FROM task_queue_chunk WHERE vector_status = 'pending' AND vector_held IS NULL)
-    OR EXISTS (SELECT 1 FROM task_queue_chunk
-               WHERE graphrag_status = 'pending' AND vector_status = 'completed' AND graphrag_held IS NULL)
-    OR EXISTS (SELECT 1 FROM catalog_outbox)
+SELECT [[phase OR| EXISTS (SELECT 1 FROM {table} WHERE {free})]] OR EXISTS (SELECT 1 FROM catalog_outbox)

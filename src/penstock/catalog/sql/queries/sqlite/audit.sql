@@ -39,7 +39,7 @@ SELECT 'text ' || t.id || coalesce(' of ' || s.path, '') || ' has no keyword ent
 FROM catalog_content t LEFT JOIN catalog_keyword_docsize k ON k.id = t.id LEFT JOIN sources s ON s.key = t.source_key
 WHERE k.id IS NULL
 
--- Where a space is in an outside store, no vector of it is here, and its dimension is not known.
+-- A space in an outside store has no vectors here, and no known dimension.
 -- name: audit_missing_vectors
 SELECT 'chunk ' || c.id || ' of ' || s.path || ' has no vector'
 FROM sources s JOIN documents d ON d.id = s.published_id OR d.id = s.building_id

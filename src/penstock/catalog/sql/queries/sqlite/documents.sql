@@ -1,32 +1,3 @@
--- name: document_rows
-SELECT {DocumentRow d.; source_id = s.id; place, path, published_id: s.; published_read_at = s.read_at;
-                    status_ocr = d.ocr_status; status_vector = d.vector_index_status;
-                    status_graphrag = d.graphrag_index_status}
-FROM documents d JOIN sources s ON s.key = d.source_key
-WHERE d.id IN (SELECT value FROM json_each($1))
-
--- name: save_document (SavedDocument)
-UPDATE documents
-SET {SavedDocument set; ocr_error; vector_error; graphrag_error; published_at; at; worker_id; document_id},
-    published_at = coalesce($published_at, published_at),
-    ocr_started_at =
-        CASE WHEN $ocr_status = 'processing' THEN coalesce(ocr_started_at, $at) ELSE ocr_started_at END,
-    vector_started_at =
-        CASE WHEN $vector_index_status = 'processing' THEN coalesce(vector_started_at, $at) ELSE vector_started_at END,
-    graphrag_started_at =
-        CASE WHEN $graphrag_index_status = 'processing' THEN coalesce(graphrag_started_at, $at) ELSE graphrag_started_at END,
-    ocr_completed_at = CASE WHEN $ocr_status = 'completed' THEN coalesce(ocr_completed_at, $at) END,
-    vector_completed_at = CASE WHEN $vector_index_status = 'completed' THEN coalesce(vector_completed_at, $at) END,
-    graphrag_completed_at = CASE WHEN $graphrag_index_status = 'completed' THEN coalesce(graphrag_completed_at, $at) END,
-    ocr_error = CASE WHEN $ocr_status = 'failed' THEN $ocr_error END,
-    vector_error = CASE WHEN $vector_index_status IN ('failed', 'skipped') THEN coalesce($vector_error, vector_error) END,
-    graphrag_error =
-        CASE WHEN $graphrag_index_status IN ('failed', 'skipped') THEN coalesce($graphrag_error, graphrag_error) END,
-    current_worker_id = coalesce($worker_id, current_worker_id),
-    last_heartbeat = CASE WHEN $worker_id IS NULL THEN last_heartbeat ELSE $at END,
-    updated_at = $at
-WHERE id = $document_id
-
 -- name: drop_document
 UPDATE documents SET state = 'dropped', note = $1, updated_at = $2 WHERE id = $3 AND state = 'building'
 
@@ -64,15 +35,6 @@ WHERE id = $6
 -- name: failed_chunks per chunk phase
 SELECT id, page_id, {phase}_retry_at IS NOT NULL, graphrag_status, coalesce(graphrag_error, '')
 FROM task_queue_chunk INDEXED BY idx_tqc_{phase}_failed WHERE {phase}_status = 'failed' AND document_id = $1
-
--- name: restart_chunk per chunk phase
-UPDATE task_queue_chunk
-SET {phase}_status = 'pending', {phase}_retry_count = 0, {phase}_retry_at = NULL, {phase}_suspect = 0,
-    {phase}_error = NULL, updated_at = $1
-WHERE id = $2
-
--- name: unskip_graphrag
-UPDATE task_queue_chunk SET graphrag_status = 'pending', graphrag_error = NULL, updated_at = $1 WHERE id = $2
 
 -- name: release_gate per chunk phase
 UPDATE task_queue_chunk SET {phase}_held = $1

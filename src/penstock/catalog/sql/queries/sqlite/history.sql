@@ -1,4 +1,4 @@
--- Without a note of its own an event says when the source was first indexed: its row may be gone soon.
+-- An event without a note keeps the time of the first indexing: the row of the source may be deleted soon.
 -- name: add_event
 INSERT INTO catalog_history (id, tenant_id, collection, branch, source_id, path, what, note, job_id, at)
 SELECT $1, tenant_id, collection, branch, id, path, $2, coalesce($3, created_at), $4, $5 FROM sources WHERE key = $6

@@ -20,7 +20,7 @@ INDEXED BY idx_sources_path
 WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3
   AND s.path IN (SELECT value FROM json_each($4))
 
--- GLOB is the matcher of catalog/path_glob.py here: SQLite's own backtracks for every star.
+-- GLOB calls catalog/path_glob.py: SQLite's own matcher backtracks for every star.
 -- name: filtered
 s.tenant_id = $1 AND s.published_id IS NOT NULL
 AND ($2 IS NULL OR s.collection = $2) AND ($3 IS NULL OR s.branch = $3) AND ($4 IS NULL OR s.path GLOB $4)
@@ -61,22 +61,17 @@ FROM task_queue_chunk c INDEXED BY idx_tqc_vector_failed JOIN task_queue_page p 
 WHERE c.vector_status = 'failed' AND c.document_id = $1 AND c.vector_retry_at IS NULL
 LIMIT $2
 
--- A chunk that came with its vector was never claimed itself; its page was, unless the job wrote it.
+-- A chunk written with its vector was never claimed; its page was, unless the job wrote the page.
 -- name: made
 SELECT coalesce(sum(c.vector_claim_number > 0 OR p.ocr_claim_number > 0), 0),
        coalesce(sum(c.end_char - c.start_char), 0)
 FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id WHERE c.document_id = $1
 
--- Counters of documents and small partial indexes; the chunks themselves are not read.
--- name: statistics
-SELECT total(page_count), total(ocr_completed), total(chunk_count), total(vector_chunks), total(graphrag_chunks)
-FROM documents
-
 -- name: count_open per phase
 SELECT (SELECT count(*) FROM {table} INDEXED BY {index}_{phase}_heartbeat WHERE {phase}_status = 'processing'),
        (SELECT count(*) FROM {table} WHERE {phase}_status = 'failed')
 
--- Those whose vector is still to come are not in an index of their own.
+-- Chunks still waiting for their vector have no index of their own.
 -- name: count_pending_graphrag
 SELECT (SELECT count(*) FROM task_queue_chunk INDEXED BY idx_tqc_graphrag_status
         WHERE graphrag_status = 'pending' AND vector_status = 'completed' AND graphrag_held IS NULL)
@@ -152,7 +147,7 @@ SELECT c.chunk_id, c.content_id FROM sources s CROSS JOIN task_queue_chunk c IND
     ON c.document_id = s.published_id
 WHERE s.id = $1 AND c.chunk_id IN (SELECT value FROM json_each($2))
 
--- Ranks only: what a hit shows is read for the few that are left.
+-- Ranks only: the columns of a hit are read for the few results that remain.
 -- name: ranked
 SELECT rowid, rank FROM catalog_keyword WHERE catalog_keyword MATCH $1 ORDER BY rank LIMIT $2
 

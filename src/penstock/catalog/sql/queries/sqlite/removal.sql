@@ -1,4 +1,4 @@
--- A later request for the same scope takes the place of the earlier one, which it covers.
+-- A later request for the same scope replaces the earlier one.
 -- name: add_tombstone
 INSERT INTO catalog_tombstone (tenant_id, collection, branch, path, source_id, asked_at, reason, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -6,7 +6,7 @@ ON CONFLICT (tenant_id, collection, branch, path, source_id) DO UPDATE
 SET asked_at = excluded.asked_at, reason = excluded.reason, created_at = excluded.created_at
 WHERE excluded.asked_at > asked_at
 
--- What can be seen, or is being built, of requests not later than the delete. An empty text stands for any.
+-- Visible generations and those being built, of requests not later than the delete. An empty text means any.
 -- name: doomed_by_path
 SELECT s.key, s.published_id, s.building_id, s.asked_at FROM sources s INDEXED BY idx_sources_path
 WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND (s.path = $4 OR (s.path >= $5 AND s.path < $6))
@@ -37,14 +37,14 @@ SET published_id = NULL, space_id = NULL, partial = 0, page_count = 0, chunk_cou
     change_seq = $1, updated_at = $2
 WHERE key = $3
 
--- A source moved by this rename was asked for by it from then on, and is not met again.
+-- A source moved by this rename gets the time of the rename as its request, and is not found again.
 -- name: sources_below
 SELECT key, path, published_id, building_id FROM sources INDEXED BY idx_sources_path
 WHERE tenant_id = $1 AND collection = $2 AND branch = $3
   AND ((path = $4) OR ($7 AND path >= $5 AND path < $6)) AND (asked_at IS NULL OR asked_at < $9)
 ORDER BY path LIMIT $8
 
--- The same, shortest first: where a folder takes its parent's place, what is in the way has left by then.
+-- The same, shortest path first: when a folder replaces its parent, the sources in the way move first.
 -- name: sources_below_shortest
 SELECT key, path, published_id, building_id FROM sources INDEXED BY idx_sources_path
 WHERE tenant_id = $1 AND collection = $2 AND branch = $3

@@ -1,8 +1,8 @@
--- Each finds, up to a number, what an audit complains of and what can be put right without reading a source again.
+-- Findings of an audit that can be repaired without reading a source again, up to a limit.
 -- name: wordless
 SELECT t.id, t.text FROM catalog_content t LEFT JOIN catalog_keyword_docsize k ON k.id = t.id WHERE k.id IS NULL LIMIT $1
 
--- The index forgets a text by being told it; one that is gone is forgotten with all, which are read again.
+-- FTS5 deletes an entry only with its text. Entries of lost texts go with a rebuild of the whole index.
 -- name: forget_stray_words
 INSERT INTO catalog_keyword (catalog_keyword) SELECT 'rebuild'
 WHERE EXISTS (SELECT 1 FROM catalog_keyword_docsize k LEFT JOIN catalog_content t ON t.id = k.id WHERE t.id IS NULL)
@@ -51,7 +51,7 @@ DELETE FROM catalog_arrival WHERE (tenant_id, collection, branch, path) IN (
     SELECT tenant_id, collection, branch, path FROM catalog_arrival
     WHERE tenant_id = $1 AND created_at <= $2 LIMIT $3)
 
--- That of the whole tenant stays, which names nothing but the tenant.
+-- The tombstone of the whole tenant stays: it holds nothing but the tenant's name.
 -- name: forget_tombstones
 DELETE FROM catalog_tombstone WHERE (tenant_id, collection, branch, path, source_id) IN (
     SELECT tenant_id, collection, branch, path, source_id FROM catalog_tombstone

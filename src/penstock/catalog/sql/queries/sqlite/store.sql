@@ -1,7 +1,7 @@
 -- name: next_numbers
 UPDATE catalog_sequence SET value = value + $1 WHERE name = $2 RETURNING value
 
--- The plus keeps SQLite from reading all that was deleted since, once for each path.
+-- The plus keeps SQLite from using the index of times, which would read all later deletes for each path.
 -- name: tombstones
 SELECT t.tenant_id, t.collection, t.branch, t.path, t.source_id, t.asked_at
 FROM json_each(json_array('', $2)) c, json_each(json_array('', $3)) b, json_each($4) p
@@ -21,7 +21,7 @@ INSERT INTO sources ({NewSource}, {PublishedSource}) VALUES ({NewSource values},
 -- name: publish (PublishedSource, key bigint)
 UPDATE sources SET {PublishedSource set}, building_id = NULL WHERE key = $key
 
--- What is whole from birth brings a third of the columns: the others say that it is.
+-- A row complete when written has a third of the columns; the others are constants.
 -- name: add_whole_document (OwnDocument, WholeDocument)
 INSERT INTO documents (
     {OwnDocument; document_id = id}, {WholeDocument; at = updated_at}, ocr_completed, vector_chunks,

@@ -8,26 +8,11 @@ SELECT id, 0 FROM {table} INDEXED BY {index}_{phase}_status
 WHERE {free}
 ORDER BY priority DESC, turn, id LIMIT $1
 
--- The gate once more, as a check: a chunk is written by the transaction that ends its page's ocr.
 -- name: candidates_ocr
 SELECT {TaskRow p.; task_id = p.id; page_id = p.id; claim_number = p.ocr_claim_number + 1;
                 failed = p.ocr_status = 'failed'; retry_count, suspect: p.ocr_; file_path = p.page_file_path;
                 chunk_id = ''; text_hash = ''; text = ''; heading_path = ''; symbols = ''}
 FROM task_queue_page p WHERE p.id IN (SELECT value FROM json_each($1))
-
--- name: candidates_vector
-SELECT {TaskRow c.; task_id = c.id; claim_number = c.vector_claim_number + 1; failed = c.vector_status = 'failed';
-                retry_count, suspect: c.vector_; page_number = p.page_number; file_path = NULL;
-                text_hash = c.chunk_content_hash; text = t.text}
-FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id JOIN catalog_content t ON t.id = c.content_id
-WHERE c.id IN (SELECT value FROM json_each($1)) AND p.ocr_status = 'completed'
-
--- name: candidates_graphrag
-SELECT {TaskRow c.; task_id = c.id; claim_number = c.graphrag_claim_number + 1; failed = c.graphrag_status = 'failed';
-                retry_count, suspect: c.graphrag_; page_number = p.page_number; file_path = NULL;
-                text_hash = c.chunk_content_hash; text = t.text}
-FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id JOIN catalog_content t ON t.id = c.content_id
-WHERE c.id IN (SELECT value FROM json_each($1)) AND c.vector_status = 'completed'
 
 -- name: task_sources
 SELECT {TaskSourceRow s.; document_id = d.id; source_id = s.id; content_hash, job_id, graph, state, gate: d.; space = x.name;
@@ -42,7 +27,7 @@ SET {phase}_status = 'processing', {phase}_worker_id = $1, {phase}_started_at = 
     {phase}_retry_at = NULL, {phase}_completed_at = NULL, updated_at = $2
 WHERE id = $4
 
--- Tasks of a generation that was dropped leave the lane; the sweep takes the rows.
+-- Tasks of a dropped generation leave the lane; the sweep deletes the rows.
 -- name: evict per phase
 UPDATE {table} SET {phase}_status = 'skipped', {phase}_retry_at = NULL, updated_at = $1
 WHERE id IN (SELECT id FROM {table} INDEXED BY {index}_document
@@ -52,53 +37,23 @@ WHERE id IN (SELECT id FROM {table} INDEXED BY {index}_document
 SELECT {FencedClaim; task_id = id; page_id = {page_id}; claim_number = {phase}_claim_number} FROM {table}
 WHERE id IN (SELECT value FROM json_each($1)) AND {phase}_status = 'processing'
 
--- name: end per phase (EndedTask)
-UPDATE {table}
-SET {phase}_status = $status, {phase}_retry_count = $retry_count, {phase}_retry_at = $retry_at,
-    {phase}_suspect = $suspect,
-    {phase}_error = CASE WHEN $error IS NULL AND $status <> 'completed' THEN {phase}_error ELSE $error END,
-    {phase}_completed_at = CASE WHEN $status = 'completed' THEN $at END,
-    {phase}_started_at = CASE WHEN $status = 'pending' THEN NULL ELSE {phase}_started_at END,
-    {phase}_worker_id = CASE WHEN $status = 'pending' THEN NULL ELSE {phase}_worker_id END,
-    {phase}_last_heartbeat = NULL, updated_at = $at
-WHERE id = $task_id
-
--- name: end_extraction
-UPDATE task_queue_chunk SET entities_extracted = $1, relationships_extracted = $2 WHERE id = $3
-
--- name: skip_graphrag
-UPDATE task_queue_chunk SET graphrag_status = 'skipped', graphrag_error = $1, updated_at = $2
-WHERE id = $3 AND graphrag_status = 'pending'
-
 -- name: page_rows per chunk phase
 SELECT {PageCounts {phase}_; page_id = id; document_id = document_id}
 FROM task_queue_page WHERE id IN (SELECT value FROM json_each($1))
-
--- name: save_page per chunk phase (SavedPage)
-UPDATE task_queue_page
-SET {phase}_status = $status, {phase}_processing = $processing, {phase}_waiting = $waiting,
-    {phase}_failed = $failed, {phase}_completed = $completed, {phase}_error = $error, updated_at = $at,
-    {phase}_started_at =
-        CASE WHEN $status = 'processing' THEN coalesce({phase}_started_at, $at) ELSE {phase}_started_at END,
-    {phase}_completed_at = CASE WHEN $status = 'completed' THEN coalesce({phase}_completed_at, $at) END
-WHERE id = $page_id
-
--- name: read_page (ReadPage)
-UPDATE task_queue_page
-SET {ReadPage set; page_file_path; at; page_id}, page_file_path = coalesce($page_file_path, page_file_path),
-    vector_completed_at = CASE WHEN $vector_status = 'completed' THEN $at END
-WHERE id = $page_id
 
 -- name: renew per phase
 UPDATE {table} SET {phase}_last_heartbeat = $1
 WHERE id = $2 AND {phase}_claim_number = $3 AND {phase}_status = 'processing'
 
--- name: expired per phase
-SELECT id, {phase}_claim_number, {phase}_retry_count, max_retries
-FROM {table} INDEXED BY {index}_{phase}_heartbeat
-WHERE {phase}_status = 'processing' AND {phase}_last_heartbeat < $1 ORDER BY {phase}_last_heartbeat LIMIT $2
-
 -- name: held per phase
 SELECT id, {phase}_claim_number, {phase}_retry_count, max_retries
 FROM {table} INDEXED BY {index}_{phase}_heartbeat
 WHERE {phase}_status = 'processing' AND {phase}_worker_id = $1
+
+-- The gate once more, as a check: a chunk is written by the transaction that ends the ocr of its page.
+-- name: candidates per chunk phase
+SELECT {TaskRow c.; task_id = c.id; claim_number = c.{phase}_claim_number + 1; failed = c.{phase}_status = 'failed';
+                retry_count, suspect: c.{phase}_; page_number = p.page_number; file_path = NULL;
+                text_hash = c.chunk_content_hash; text = t.text}
+FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id JOIN catalog_content t ON t.id = c.content_id
+WHERE c.id IN (SELECT value FROM json_each($1)) AND {gate} = 'completed'

@@ -11,7 +11,7 @@ WITH promoted AS (
     UPDATE unified_queue SET held = NULL, run_at = NULL, updated_at = :now
     WHERE queue_id = ANY(ARRAY(
         SELECT queue_id FROM unified_queue WHERE held = 'time' AND run_at <= :now
-        ORDER BY run_at LIMIT :most FOR UPDATE SKIP LOCKED))
+        ORDER BY run_at LIMIT :limit FOR UPDATE SKIP LOCKED))
     RETURNING 1
 )
 SELECT count(*) FROM promoted

@@ -75,6 +75,19 @@ SELECT {job} FROM unified_queue WHERE held = 'lock' AND queue_id = ANY(ARRAY(
                  < (-f.priority, f.turn, f.created_at, f.queue_id) LIMIT 1) IS NULL))
 ORDER BY lock_key FOR UPDATE SKIP LOCKED
 
+-- Rows of a scope that are parked, for a resume; nothing but NULL for one that another transaction has locked, perhaps to
+-- wake it: it is not waited for, as that transaction may wait for the pauses.
+-- name: parked_rows
+WITH seen AS MATERIALIZED (
+    SELECT queue_id FROM unified_queue
+    WHERE held = 'lock' AND %(tenant_id)s::text IN ('*', tenant_id) AND %(collection)s::text IN ('*', collection)
+    ORDER BY lock_key, priority DESC, turn, created_at, queue_id LIMIT %(limit)s
+), locked AS MATERIALIZED (
+    SELECT {job} FROM unified_queue WHERE held = 'lock' AND queue_id = ANY(ARRAY(SELECT queue_id FROM seen))
+    FOR UPDATE SKIP LOCKED
+)
+SELECT locked.* FROM seen LEFT JOIN locked ON locked.queue_id = seen.queue_id
+
 -- After the commit of a transaction that freed a lock or parked a row for it. Both check after their own commit, so the
 -- second sees the effect of the first: a parked row that is the first of a free lock. It does not wait, and returns the
 -- keys whose first row another transaction has locked. A row lock is kept when the row has changed meanwhile, so waiting

@@ -24,6 +24,11 @@ SELECT {job} FROM unified_queue INDEXED BY idx_unified_queue_parked
 WHERE held = 'lock' AND lock_key = :lock_key
 ORDER BY priority DESC, turn, created_at, queue_id LIMIT 1
 
+-- name: parked_rows
+SELECT {job} FROM unified_queue INDEXED BY idx_unified_queue_parked
+WHERE held = 'lock' AND ?1 IN ('*', tenant_id) AND ?2 IN ('*', collection)
+ORDER BY lock_key, priority DESC, turn, created_at, queue_id LIMIT ?3
+
 -- name: in_front
 SELECT 1 FROM unified_queue INDEXED BY idx_unified_queue_front
 WHERE lock_key = :lock_key AND turn < 0 AND finished_at IS NULL AND status = 'pending' AND held IS NULL
