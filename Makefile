@@ -82,8 +82,9 @@ versions: $(STAMP) ## Switch real projects to their next release (TOOL= makes th
 docs: $(STAMP) ## Regenerate docs/reference
 	@$(PY) -m scripts.reference
 
-verify: $(STAMP) ## Fail when docs/reference is not current
+verify: $(STAMP) ## Fail when docs/reference is not current, or a rule of names and sizes is broken
 	@$(PY) -m scripts.reference --check
+	@$(PY) -m scripts.figures --check
 
 figures: $(STAMP) ## Print sizes, names and language of the code base
 	@$(PY) -m scripts.figures $(ARGS)

@@ -16,8 +16,8 @@ Door: TypeAlias = Literal["job", "task", "http", "cli", "redis", "function"]
 
 DOORS: tuple[Door, ...] = ("job", "task", "http", "cli", "redis", "function")
 
-# A door without a word for cancelled uses failed, with the error type Cancelled. None: the status cannot
-# occur at this door (only phases are skipped), so a translation is a bug.
+# A door without a word for cancelled uses failed, with the error type Cancelled (C23). None: the status
+# cannot occur at this door (only phases are skipped), so a translation is a bug.
 _TABLE: dict[str, tuple[str | None, ...]] = {
     # canonical: the words in the order of DOORS
     "pending": ("pending", "pending", "pending", "pending", "queued", "PENDING"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock import errors, items
 
-# The matrix of the specification, with function/run added.
+# The matrix of the specification (S0-22…30), with function/run added.
 DRAWN = """
     content          ingest update delete .    .
     file             ingest update delete .    .
