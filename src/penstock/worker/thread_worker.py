@@ -189,6 +189,8 @@ class _DocumentWork:
         self.lanes = lanes
         self._notifier = DocumentNotifier(queue, tools.catalog)
         self._sweeper = Sweeper(tools.catalog)
+        # Before the first job: a walk counts a source whose removal is not finished as changed, not as new.
+        self._sweeper.clear_leftovers()
 
     def run(self) -> bool:
         """Run one piece of a lane's batch; False: no lane had a task."""
