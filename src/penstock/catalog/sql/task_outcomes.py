@@ -21,7 +21,7 @@ from penstock.catalog.sql.chunks import (
 from penstock.catalog.sql.read_records import FENCED_CLAIM, DocumentRow, FencedClaim
 from penstock.catalog.sql.rollup import Rollup
 from penstock.catalog.sql.statements import Statements, listed, readable
-from penstock.catalog.sql.written_records import ENDED_TASK, READ_PAGE, EndedTask, ReadPage, SavedPhase
+from penstock.catalog.sql.written_records import READ_PAGE, EndedTask, ReadPage, SavedPhase
 from penstock.catalog.values import FailureKind, NewChunk, NewPage, Phase, TaskOutcome, TaskStatus
 from penstock.clock import format_time
 
@@ -102,23 +102,19 @@ class TaskSettlement:
         return answers
 
     def _end(self, lane: Phase, held: list[tuple[TaskOutcome, FencedClaim]]) -> None:
-        self._rows.many(
-            f"end_{lane}",
-            [
-                ENDED_TASK.encode(
-                    EndedTask(
-                        status=outcome.status.value,
-                        retry_count=outcome.retry_count,
-                        retry_at=None if outcome.retry_after is None else self._after(outcome.retry_after),
-                        suspect=outcome.suspect,
-                        error=_error(outcome),
-                        at=self._at,
-                        task_id=outcome.task_id,
-                    )
-                )
-                for outcome, _ in held
-            ],
-        )
+        ended = [
+            EndedTask(
+                outcome.status.value,
+                outcome.retry_count,
+                None if outcome.retry_after is None else self._after(outcome.retry_after),
+                outcome.suspect,
+                None if outcome.code is outcome.message is None else _error(outcome),
+                self._at,
+                outcome.task_id,
+            )
+            for outcome, _ in held
+        ]
+        self._rows.many(f"end_{lane}", list(map(tuple, ended)))
 
     def _after(self, delay: timedelta) -> str:
         return format_time(self._now + delay)
