@@ -176,7 +176,7 @@ def test_a_signal_stops_it_and_the_job_in_hand_is_given_back_unspent(
     wait_until(lambda: app.job(receipt.job_id).status is Status.IN_PROGRESS)
     process.send_signal(signal.SIGTERM)
     if signals == 2:  # two that come before the first is taken are one
-        while "finishing what runs" not in process.stderr.readline():
+        while "finishing running jobs" not in process.stderr.readline():
             assert process.poll() is None
         process.send_signal(signal.SIGTERM)
     finished(process)
