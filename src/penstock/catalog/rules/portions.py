@@ -27,8 +27,8 @@ class Portions(NamedTuple):
     """Maximum number of page and chunk rows, and of characters, in a part of a large generation. ``uncut``:
     parts that one transaction may hold all the same, where that is all there is to write."""
 
-    rows: int = 64
-    chars: int = 128 << 10
+    rows: int = 256
+    chars: int = 512 << 10
     uncut: int = 8
 
     def large(self, new: NewGeneration) -> bool:
