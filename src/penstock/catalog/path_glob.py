@@ -50,7 +50,7 @@ def compiled(glob: str) -> re.Pattern[str]:
 
 
 def matches(glob: str | None, path: str | None) -> bool:
-    """Whether a path matches a glob. SQLite calls this function for ``path GLOB glob``."""
+    """Check whether a path matches a glob. SQLite calls this function for ``path GLOB glob``."""
     return glob is not None and path is not None and compiled(glob).match(path) is not None
 
 

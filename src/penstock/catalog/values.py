@@ -64,7 +64,7 @@ class FailureKind(enum.StrEnum):
 
 
 class Place(msgspec.Struct, frozen=True, order=True):
-    """Where paths live. One path is one source per place."""
+    """Tenant, collection and branch of a path. One path is one source per place."""
 
     tenant_id: str
     collection: str
@@ -282,7 +282,7 @@ class OutboxEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True):
-    """What to forget: everything of a tenant, narrowed by what is given. ``path`` means itself and, unless
+    """A delete: everything of a tenant, narrowed by what is given. ``path`` means itself and, unless
     ``below`` is false, all below it.
 
     Only what was asked for before or at ``asked_at`` goes; later generations stay. So does, until it was

@@ -63,7 +63,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def live(self) -> bool:
-        """Whether the source exists. The row of a removed source stays until the sweep."""
+        """Check whether the source exists. The row of a removed source stays until the sweep."""
         return self.published_id is not None or self.building_id is not None
 
 
@@ -158,7 +158,7 @@ class ChunkState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a document is, in the terms of the task queue's specification."""
+    """Progress of a document, in the terms of the task queue's specification."""
 
     document_id: int
     filename: str
@@ -174,7 +174,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChunkOrigins(msgspec.Struct, frozen=True):
-    """What went into a document: chunks that came by tasks of its own, which embedded them or found them
+    """Origins of a document's chunks: chunks that came by tasks of its own, which embedded them or found them
     embedded, and the characters of all its chunks."""
 
     embedded: int
@@ -247,7 +247,7 @@ class VectorBatch(msgspec.Struct, frozen=True):
 
 
 class VectorChanges(msgspec.Struct, frozen=True):
-    """What changed after a sequence number: forget all vectors of the sources in ``stale``, then load the
+    """Changes after a sequence number: forget all vectors of the sources in ``stale``, then load the
     sources in ``fresh``. ``reload``: too much time has passed, or nothing was known: forget everything."""
 
     sequence: int

@@ -65,7 +65,7 @@ class PostgresConnections:
         self.pooled = pooled
         self.timeout_s = timeout_s
         self.parked = False
-        """Whether the last check found rows parked for a lock: a guess for the next."""
+        """True if the last check found rows parked for a lock: a guess for the next."""
         self._size = size
         self._parameters = self._read(address)
         self._reset()
@@ -158,7 +158,7 @@ class PostgresConnections:
                 raise translate_error(error, self.name) or error from error
 
     def has_waiting(self) -> bool:
-        """Whether a thread waits for a connection."""
+        """Check whether a thread waits for a connection."""
         return self._room.has_waiting()
 
     def _take_idle(self) -> Connection | None:
@@ -185,7 +185,7 @@ class PostgresConnections:
 
 
 def _has_ended(connection: Connection) -> bool:
-    """Whether an idle session has ended: only then is there data to read."""
+    """Check whether an idle session has ended: only then is there data to read."""
     if connection.closed:
         return True
     poll = select.poll()

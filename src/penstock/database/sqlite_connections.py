@@ -279,7 +279,7 @@ def translating_errors(path: Path) -> Iterator[None]:
 
 
 def _out_of_descriptors() -> bool:
-    """Whether this process is out of file descriptors: SQLite reports only a failure."""
+    """Check whether this process is out of file descriptors: SQLite reports only a failure."""
     opened: list[int] = []
     try:
         opened.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(DESCRIPTORS))

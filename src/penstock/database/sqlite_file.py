@@ -99,7 +99,7 @@ class SqliteFile:
         return connection
 
     def written_since(self, role: str) -> bool:
-        """Whether a connection not kept current by SQLite was opened before the last write."""
+        """Check whether a connection not kept current by SQLite was opened before the last write."""
         before = self._read_as.get(role)
         if before is None or before == self._files():
             return False

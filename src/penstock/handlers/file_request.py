@@ -79,7 +79,7 @@ class FileRequest(NamedTuple):
         return read_file(self.path, max_bytes, unchanged, links=False)
 
     def _moved_since(self, known: Source) -> bool:
-        """Whether another message, processed first, moved the file to the final path."""
+        """Check whether another message, processed first, moved the file to the final path."""
         sent_at = self.delivered.sent_at if self.delivered is not None else None
         try:
             found = os.lstat(self.path)
@@ -93,7 +93,7 @@ class FileRequest(NamedTuple):
             file_types.refuse_other_than(self.delivered.source_type, self.read_from, read.data[:HEAD])
 
     def is_up_to_date(self, known: Source, content_hash: str) -> bool:
-        """Whether the known source was made from this content, in the requested way."""
+        """Check whether the known source was made from this content, in the requested way."""
         published = known.published_id is not None and not known.partial
         # A rename may have changed the suffix to another one with the same extractor.
         same_pipeline = known.file_type == file_types.suffix_of(self.name)

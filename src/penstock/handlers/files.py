@@ -333,7 +333,7 @@ class _IngestCall:
         raise PermanentFailure(f"{request.path} does not exist", code="ERR_FILE_NOT_FOUND")
 
     def _awaits_move(self, context: Context, known: Source) -> bool:
-        """Whether the file was read at another path and is still there, to be moved here."""
+        """Check whether the file was read at another path and is still there, to be moved here."""
         with self._catalog.snapshot() as snapshot:
             read_from = snapshot.expected(context.place, known.path)
         try:

@@ -281,7 +281,7 @@ class _FolderWalk:
         return missing(path) and not _covered(path, self._unreadable)
 
     def _unchanged(self, found: FoundFile, known: KnownSource, *, moved: bool = False) -> bool:
-        """Whether a file needs no job. ``moved``: the content was just compared."""
+        """Check whether a file needs no job. ``moved``: the content was just compared."""
         if self._metadata.get("rebuild") or (self._metadata.get("checksum") and not moved):
             return False
         wanted = self._wanted(found.path)
@@ -389,7 +389,7 @@ def _refuse_missing(root: str) -> None:
 
 
 def _covered(path: str, folders: set[str]) -> bool:
-    """Whether the path, or a folder above, is among these."""
+    """Check whether the path, or a folder above, is among these."""
     while path:
         if path in folders:
             return True

@@ -164,7 +164,7 @@ def _check_name(what: str, name: object) -> None:
 
 
 def _wants_context(name: str, call: object) -> bool:
-    """Whether to call ``call(payload, context)`` or ``call(payload)``."""
+    """Check whether to call ``call(payload, context)`` or ``call(payload)``."""
     if not callable(call):
         raise InvalidRequest(f"function {name}: {type(call).__name__} cannot be called")
     try:

@@ -32,7 +32,7 @@ def maybe_unmounted(path: str, roots: Iterable[str]) -> str | None:
 
 
 def missing(path: str) -> bool:
-    """Whether the path does not exist. False if a folder above cannot be read."""
+    """Check whether the path does not exist. False if a folder above cannot be read."""
     try:
         os.lstat(path)
     except OSError as error:
@@ -41,7 +41,7 @@ def missing(path: str) -> bool:
 
 
 def gone_for_sure(path: str) -> bool:
-    """Whether the path is missing and the first existing folder above is not empty.
+    """Check whether the path is missing and the first existing folder above is not empty.
 
     An empty folder may be the mount point of an unmounted disk.
     """

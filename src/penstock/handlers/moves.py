@@ -192,7 +192,7 @@ class Moves:
 
 
 def _exists(path: str) -> bool:
-    """Whether a path exists; raises OSError if this cannot be determined."""
+    """Check whether a path exists; raises OSError if this cannot be determined."""
     try:
         Path(path).lstat()
     except (FileNotFoundError, NotADirectoryError):

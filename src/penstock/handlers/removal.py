@@ -59,7 +59,7 @@ def single_path_rules(walk: Walk) -> SinglePathRules:
 
 
 def is_wanted(path_rules: SinglePathRules, root: str, path: str) -> bool:
-    """Whether the file exists and would be included by the walk."""
+    """Check whether the file exists and would be included by the walk."""
     try:
         found = os.lstat(path)
     except OSError:

@@ -28,7 +28,7 @@ POLL_S = 0.2
 class Purged(NamedTuple):
     jobs: int
     kept: bool
-    """Whether the tenant has jobs that were requested after the delete."""
+    """True if the tenant has jobs that were requested after the delete."""
 
 
 class _Pass(NamedTuple):
@@ -85,7 +85,7 @@ def _pages(queue: Queue, query: JobQuery) -> Iterator[list[Job]]:
 
 
 def _is_earlier(job: Job, asked_at: datetime) -> bool:
-    """Whether all requests behind a job came before the delete."""
+    """Check whether all requests behind a job came before the delete."""
     times = [_asked_at(job.metadata) or job.created_at]
     if job.followup_json is not None:
         followup = msgspec.json.decode(job.followup_json)

@@ -109,7 +109,7 @@ class Engine(ABC, Generic[R]):
         return bool(released) and not claims
 
     def _has_unfinished_work(self) -> bool:
-        """Whether there is more to do at once instead of waiting. Resets the flag."""
+        """Check whether there is more to do at once instead of waiting. Resets the flag."""
         again, self._unfinished = self._unfinished, False
         return again
 

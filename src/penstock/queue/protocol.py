@@ -178,7 +178,7 @@ class Queue(Protocol):
         """Count pending top-level jobs up to ``cap``: those of functions, or of all other types."""
 
     def busy(self, *, documents: bool = True, now: datetime | None = None) -> bool:
-        """Whether a job can be claimed, runs, waits for a document, is due or is in back-off.
+        """Check whether a job can be claimed, runs, waits for a document, is due or is in back-off.
 
         Without ``documents``, jobs that wait for a document do not count.
         """

@@ -82,7 +82,7 @@ def job_fields(job: Job, message: Message, progress: Count) -> dict[str, str]:
 
 
 def _was_requeued(job: Job) -> bool:
-    """Whether the job was requeued and not started again. Then the row still holds values of the last run."""
+    """Check whether a requeued job has not started again: its row still holds values of the last run."""
     history = job.history if job.status is Status.PENDING else []
     return bool(history) and history[-1].what == "requeued"
 

@@ -66,7 +66,7 @@ class Lists:
     # Messages.
 
     def has_messages(self) -> bool:
-        """Whether any served list holds a message."""
+        """Check whether any served list holds a message."""
         named = [one.key for one in self._served]
         found = dict(zip(named, lengths(self.broker, named), strict=True))
         self.misplaced = {key: kind for key, kind in found.items() if isinstance(kind, str)}
@@ -125,7 +125,7 @@ class Lists:
         return int(self._run("expire", named, _away_ms(away_s), keys.WAITING_PREFIX, PER_CALL))
 
     def is_unused(self, job_id: str) -> bool:
-        """Whether Redis knows no job with this id, open or ended."""
+        """Check whether Redis knows no job with this id, open or ended."""
         return bool(self._run("unused", [keys.OPEN, keys.job_key(job_id)], job_id))
 
     def recheck(self) -> int:

@@ -100,7 +100,7 @@ class Rags(msgspec.Struct, frozen=True, kw_only=True):
         return Path(real) if self._is_in_sources(real) else None
 
     def _is_in_sources(self, real: str) -> bool:
-        """Whether a path is in the default inbox of a RAG not configured here."""
+        """Check whether a path is in the default inbox of a RAG not configured here."""
         if self.sources is None or not _below(real, os.path.realpath(self.sources)):
             return False
         rag_id, *rest = Path(real).relative_to(os.path.realpath(self.sources)).parts

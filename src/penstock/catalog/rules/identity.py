@@ -13,8 +13,10 @@ _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 
 def text_hash(text: str) -> str:
-    """What makes two chunks the same text. Raises ``UnicodeEncodeError`` for lone surrogates, which no store
-    keeps."""
+    """Hash of a text: equal for equal texts.
+
+    Raises ``UnicodeEncodeError`` for lone surrogates, which no store keeps.
+    """
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -74,7 +74,7 @@ def _read_page(chunks: tuple[PartCounts, ...], *, empty: bool) -> InitialPage:
 
 
 def whole(standing: InitialPage | InitialDocument) -> bool:
-    """Whether all is read and embedded and nothing else is wanted, the common case."""
+    """Check whether all is read and embedded and nothing else is wanted, the common case."""
     if isinstance(standing, InitialPage):
         kinds = standing.kinds
     else:

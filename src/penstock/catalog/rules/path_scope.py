@@ -9,7 +9,7 @@ from penstock.catalog.values import Place, Removal, Walk
 
 
 def below(folder: str, path: str) -> bool:
-    """Whether a path is the folder, or lies in the folder."""
+    """Check whether a path is the folder, or lies in the folder."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
@@ -31,7 +31,7 @@ def moved(old: str, new: str, path: str) -> str:
 
 
 def covers(removal: Removal, place: Place, path: str, source_id: str | None, asked_at: datetime) -> bool:
-    """Whether a delete wins over a generation: requested at the same time or later."""
+    """Check whether a delete wins over a generation: requested at the same time or later."""
     return (
         removal.asked_at >= asked_at
         and removal.tenant_id == place.tenant_id
@@ -47,8 +47,10 @@ def _in_its_path(removal: Removal, path: str) -> bool:
 
 
 def contests(walk: Walk, removal: Removal, path: str | None) -> bool:
-    """Whether a walk may want what a delete asked for earlier would remove. ``path``: of the delete, or of
-    the source it names."""
+    """Check whether a walk may want paths of a delete that was requested earlier.
+
+    ``path``: of the delete, or of the source it names.
+    """
     return path is None or below(walk.root, path) or (removal.below and below(path, walk.root))
 
 

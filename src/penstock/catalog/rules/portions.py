@@ -32,7 +32,7 @@ class Portions(NamedTuple):
     uncut: int = 8
 
     def large(self, new: NewGeneration) -> bool:
-        """Whether a generation is written in parts: one of up to ``uncut`` parts is not."""
+        """Check whether a generation is written in parts: one of up to ``uncut`` parts is not."""
         return count_rows(new) > self.uncut * self.rows or _chars(new) > self.uncut * self.chars
 
     def groups(self, generations: Iterable[NewGeneration]) -> Iterator[Sequence[NewGeneration]]:

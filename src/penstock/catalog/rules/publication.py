@@ -24,7 +24,7 @@ class Verdict(enum.Enum):
 
 
 class GenerationFacts(NamedTuple):
-    """How a generation stands: ocr and vector, the pages and chunks that came through, parts that failed for
+    """State of a generation: ocr and vector, the pages and chunks that came through, parts that failed for
     reasons outside the document, and parts that are still to be written."""
 
     ocr: TaskStatus
@@ -55,5 +55,5 @@ Moment = TypeVar("Moment", str, datetime)
 
 
 def superseded(read_at: Moment, published_read_at: Moment | None) -> bool:
-    """Whether a later reading is published. (Times as text have a fixed width.)"""
+    """Check whether a later reading is published. (Times as text have a fixed width.)"""
     return published_read_at is not None and published_read_at > read_at

@@ -36,7 +36,7 @@ class PartCounts(NamedTuple):
 
     @property
     def kind(self) -> int:
-        """How the parent counts in turn."""
+        """The counter in which the parent is counted."""
         if self.processing:
             return PROCESSING
         if self.waiting:
@@ -51,7 +51,7 @@ class PartCounts(NamedTuple):
 
 
 def kind(status: str, retries_left: bool = False) -> int:
-    """How a part counts; ``status`` of a page or document, too."""
+    """The counter in which a part, page or document of this ``status`` is counted."""
     if status == TaskStatus.FAILED:
         return WAITING if retries_left else FAILED
     return _BY_STATUS[status]

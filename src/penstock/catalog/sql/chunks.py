@@ -108,7 +108,7 @@ class ChunkRows:
         known: KnownChunk | None,
         turn: int,
     ) -> tuple[int, int]:
-        """How the new chunk counts in vector and in graphrag."""
+        """Counters of the new chunk in vector and in graphrag."""
         key = text_key(chunk.text_hash)
         if known is None:
             content_id = self._numbers.next()
@@ -185,7 +185,7 @@ class PreparedChunks(NamedTuple):
 
 
 class ExistingChunks(NamedTuple):
-    """What is there already of some chunks: by their ids, the hashes of those that are the owner's own, and
+    """Existing rows of some chunks: by their ids, the hashes of those that are the owner's own, and
     vectors of the cache by hash."""
 
     known: dict[str, KnownChunk]

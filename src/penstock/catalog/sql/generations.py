@@ -168,7 +168,7 @@ def adopt_equal(rows: Statements, document_id: int, new: NewGeneration, at: str)
 
 
 def _whole(new: NewGeneration) -> bool:
-    """Whether a generation can be published at once, without waiting for tasks."""
+    """Check whether a generation can be published at once, without waiting for tasks."""
     return all(
         page.chunks is not None
         and (new.space is None or all(chunk.vector is not None for chunk in page.chunks))

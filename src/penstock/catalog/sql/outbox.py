@@ -15,7 +15,7 @@ def outbox(rows: Statements, kind: OutboxEntryKind | None, after: int, limit: in
 
 
 def clear(rows: Statements, entry_ids: Sequence[int], limit: int, at: str) -> bool:
-    """Whether nothing of these entries is left."""
+    """Clear entries; returns whether nothing of them is left."""
     room = limit
     # What two generations share goes with the later of them.
     rows.hold("entries", listed(entry_ids))

@@ -78,7 +78,7 @@ class DocumentRow(msgspec.Struct, kw_only=True):
 
     @property
     def just_settled(self) -> bool:
-        """Whether ocr and vector ended in this transaction, not before."""
+        """Check whether ocr and vector ended in this transaction, not before."""
         phases = (Phase.OCR, Phase.VECTOR)
         after = {self.counts[phase].status for phase in phases}
         return after <= SETTLED and not {self.status[phase] for phase in phases} <= SETTLED

@@ -157,7 +157,7 @@ def move(rows: Statements, place: Place, moves: Sequence[Move], asked_at: dateti
 
 
 def _is_free(found: SourceRow | None) -> bool:
-    """Whether a path has no source, or only one about to be swept."""
+    """Check whether a path has no source, or only one about to be swept."""
     return found is None or (found.published_id is None and found.building_id is None)
 
 

@@ -23,7 +23,7 @@ MOST = 1_000_000_000
 
 
 def repair(rows: Statements, limit: int, at: str) -> int:
-    """How many rows were put right, at most ``limit`` of a kind."""
+    """Repair rows and return their number, at most ``limit`` of a kind."""
     with rows.whole_tables():
         rows.send("forget_stray_words")
         wordless = rows.all("wordless", limit)
@@ -70,7 +70,7 @@ def _embed_again(rows: Statements, limit: int, at: str) -> int:
 
 
 def forget(rows: Statements, tenant_id: str, asked_before: str, limit: int) -> bool:
-    """Whether nothing is left to forget."""
+    """Remove the traces of a tenant, a batch at a time; returns whether none is left."""
     removed = [rows.run(name, tenant_id, limit) for name in ("forget_cached", "forget_events")]
     for name in ("forget_notes", "forget_walks", "forget_arrivals", "forget_tombstones"):
         removed.append(rows.run(name, tenant_id, asked_before, limit))

@@ -63,7 +63,7 @@ _ALL = (chr(ord(PARKED) + 1), "\U0010ffff")
 
 class SqlSnapshot(SearchReads):
     def claims(self, name: str, *values: object) -> list[HeldTask]:
-        """Of all lanes."""
+        """Claimed tasks of all lanes."""
         return [HeldTask(lane, *row) for lane in Phase for row in self._rows.all(f"{name}_{lane}", *values)]
 
     def outbox(self, kind: OutboxEntryKind | None, after: int, limit: int) -> list[OutboxEntry]:

@@ -175,7 +175,7 @@ def _parameters(header: str) -> Iterator[tuple[str, str]]:
 
 
 def _sources(text: str) -> dict[str, str]:
-    """Where columns come from: ``id = s.key`` an expression, ``place: s.`` a text before each name."""
+    """Sources of columns: ``id = s.key`` an expression, ``place: s.`` a text before each name."""
     sources = {}
     for part in filter(None, (each.strip() for each in text.split(";"))):
         names, equal, expression = part.partition(" = ")
@@ -216,13 +216,13 @@ class Statements(Protocol):
 
     statements: Mapping[str, str]
     references_checked_late: bool
-    """Whether a row may be written before the one it refers to, as long as both are there in the end."""
+    """True if a row may be written before the row it refers to, within one transaction."""
 
     def run(self, name: str, *values: object) -> int:
-        """How many rows were changed."""
+        """Run a statement and return the number of changed rows."""
 
     def send(self, name: str, *values: object) -> None:
-        """The same where nobody asks how many."""
+        """Run a statement whose number of changed rows is not needed."""
 
     def many(self, name: str, rows: Sequence[Sequence[Any]]) -> None: ...
 

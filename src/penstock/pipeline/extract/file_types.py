@@ -163,7 +163,7 @@ def by_name(name: str) -> FileType | None:
 
 
 def known_by_whole_name(name: str) -> bool:
-    """Whether the whole name decides the type: ``CMakeLists.txt`` is code in spite of the suffix."""
+    """Check whether the whole name decides the type: ``CMakeLists.txt`` is code in spite of the suffix."""
     return name.lower() in _NAMES
 
 
@@ -186,12 +186,12 @@ def refuse_other_than(suffix: str, name: str, head: bytes) -> None:
 
 
 def is_binary_name(name: str) -> bool:
-    """Whether the suffix alone excludes text."""
+    """Check whether the suffix alone excludes text."""
     return suffix_of(name) in _BINARY_SUFFIXES
 
 
 def is_unreadable_name(name: str) -> bool:
-    """Whether the file is a document of a type not readable yet."""
+    """Check whether the file is a document of a type not readable yet."""
     return suffix_of(name) in _OFFICE_SUFFIXES
 
 

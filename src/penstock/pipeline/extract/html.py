@@ -102,7 +102,7 @@ def _text(tree: LexborHTMLParser) -> str:
 
 
 def _is_one_pre(body: LexborNode) -> bool:
-    """Whether the page is a text file wrapped in one ``pre``, with paragraphs of prose, not code."""
+    """Check whether the page is a text file wrapped in one ``pre``, with paragraphs of prose, not code."""
     children = list(body.iter(include_text=False))
     return len(children) == 1 and children[0].tag == "pre" and children[0].css_first("code, span") is None
 

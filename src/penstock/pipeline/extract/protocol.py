@@ -61,7 +61,7 @@ class ExtractedText(msgspec.Struct, frozen=True, kw_only=True):
     """Number of pages of the whole document."""
     title: str | None = None
     line_numbers: bool = False
-    """Whether line numbers of page 1 are line numbers of the file."""
+    """True if line numbers of page 1 are line numbers of the file."""
     warnings: tuple[str, ...] = ()
     """Losses and guesses, as messages for people."""
 
@@ -71,7 +71,7 @@ class ExtractedText(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def blank(self) -> bool:
-        """Whether the document is empty: not even OCR could read something. This is not a failure."""
+        """Check whether the document is empty: not even OCR could read something. This is not a failure."""
         return not any(page.text or page.needs_ocr or page.failure for page in self.pages)
 
 

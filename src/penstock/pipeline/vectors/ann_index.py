@@ -80,7 +80,7 @@ def open_index(path: Path, rows: MappedRows) -> AnnIndex | None:
 
 
 def damaged(path: Path) -> bool:
-    """Whether a vector file or its index is damaged. Reads both files completely."""
+    """Check whether a vector file or its index is damaged. Reads both files completely."""
     footer = read_footer(path, Label)
     if footer is None:
         return path.exists()

@@ -328,7 +328,7 @@ def _split(
 
 
 def same_history(then: Collection[SourceMark], now: Collection[SourceMark], changed: Collection[int]) -> bool:
-    """Whether a file was made from the past of this very catalog, not of another or a restored one.
+    """Check whether a file was made from the past of this very catalog, not of another or a restored one.
 
     The file's witnesses must be present or changed since, and no other source may have changed among them.
     """

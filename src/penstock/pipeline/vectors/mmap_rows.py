@@ -72,7 +72,7 @@ class MappedRows:
         return self.label.rows
 
     def intact(self) -> bool:
-        """Whether the vectors match their checksum. Reads all of them."""
+        """Check whether the vectors match their checksum. Reads all of them."""
         return _sum(self.vectors) == self.label.vectors_sum
 
     def scored(self, query: Floats, chosen: Mask | None) -> tuple[Numbers, Floats]:

@@ -41,7 +41,7 @@ class Segment:
         self._parts = parts
         self._shortest = shortest
         self.plain = plain
-        """Whether the glob has only text and stars."""
+        """Check whether the glob has only text and stars."""
         self._compiled: re.Pattern[str] | None = None
 
     @property
@@ -104,7 +104,7 @@ def path_glob(written: str) -> Path:
 
 
 def matches_path(glob: Path, names: Sequence[str]) -> bool:
-    """Whether the whole path matches. A final ``**`` needs at least one name."""
+    """Check whether the whole path matches. A final ``**`` needs at least one name."""
     at = place = 0
     wild = tried = -1
     while place < len(names):

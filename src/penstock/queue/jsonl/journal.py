@@ -45,7 +45,7 @@ class Journal:
         self._lock_fd = self._fd = -1
         self._names = os.fspath(self._lock_path), os.fspath(self.path)
         self._known = False
-        """Whether the journal existed. A missing journal was removed then, and is not created again."""
+        """True if the journal existed. A missing journal was removed then, and is not created again."""
         self._inodes = 0, 0
         self.writable = True
         self.base = 0
@@ -135,7 +135,7 @@ class Journal:
         )
 
     def _files_unchanged(self) -> bool:
-        """Whether both descriptors belong to the files at their paths, which a user may have replaced."""
+        """Check whether both descriptors still belong to the files at their paths."""
         try:
             lock, journal = os.stat(self._names[0]), os.stat(self._names[1])  # noqa: PTH116 - on every call
         except FileNotFoundError:
@@ -150,7 +150,7 @@ class Journal:
         self._rewound = True
 
     def needs_snapshot(self, n: int) -> bool:
-        """Whether a reader of the records up to ``n`` has to read the snapshot."""
+        """Check whether a reader of the records up to ``n`` has to read the snapshot."""
         base = self._read_base()
         # A journal shorter than the position read was replaced by a user.
         replaced = self._rewound or (base == self.base and self._size < self._offset)

@@ -285,12 +285,12 @@ class Table:
         return list(islice((job for job in parked if scope.covers(job.tenant_id, job.collection)), limit))
 
     def _is_behind_front(self, parked: Job) -> bool:
-        """Whether a claimable row of the same lock with a turn below zero comes first."""
+        """Check whether a claimable row of the same lock with a turn below zero comes first."""
         front = self._front.get(parked.lock_key or "", ())
         return any(claim_order(self.rows[queue_id]) < claim_order(parked) for queue_id in front)
 
     def parked_before(self, job: Job) -> bool:
-        """Whether a parked row of the same lock and priority comes first."""
+        """Check whether a parked row of the same lock and priority comes first."""
         if job.lock_key is None or job.lock_held or job.lock_key not in self._parked:
             return False
         ahead = takewhile(
@@ -311,7 +311,7 @@ class Table:
         yield from (job for job in firsts if job is not None)
 
     def busy(self, now: datetime, *, documents: bool) -> bool:
-        """Whether a job runs, waits for a document (with ``documents``), is due or in back-off."""
+        """Check whether a job runs, waits for a document (with ``documents``), is due or in back-off."""
         waiting = self.waiting if documents else ()
         if self.leased or any(self.rows[queue_id].waiting_for != CHILDREN for queue_id in waiting):
             return True

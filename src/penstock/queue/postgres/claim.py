@@ -84,15 +84,15 @@ class PostgresClaim:
         self.keyed = 0
         """Largest number of rows of a round that want a lock."""
         self.plain = True
-        """Whether all rows seen were plain."""
+        """True if all rows seen were plain."""
         self._locks = LOCK_CAP
         """Number of keys this transaction may still try: advisory locks are kept until it ends."""
         self._oldest: str | None = None
         """The first row of the claim, because it is the oldest."""
         self.all_paused = False
-        """Whether everything is paused."""
+        """True if everything is paused."""
         self.resuming = False
-        """Whether a resume is active."""
+        """True if a resume is active."""
 
     def try_fast_claim(self) -> FastClaim:
         """Send the fast path, together with earlier statements."""

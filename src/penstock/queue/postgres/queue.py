@@ -69,10 +69,10 @@ class PostgresQueue(Engine[PostgresRows]):
         self._channel = ""
         self._max_candidates = MAX_CANDIDATES
         self._plain = True
-        """Whether the last claim was plain, so that the next tries the fast path."""
+        """True if the last claim was plain, so that the next tries the fast path."""
         self._listener = PostgresListener(self._connections, lambda: self._channel, self._any_claimable)
         self._all_paused = False
-        """Whether the last claim found everything paused, so that the next reads pauses first."""
+        """True if the last claim found everything paused, so that the next reads pauses first."""
         try:
             self.migrate()
         except StoreError:

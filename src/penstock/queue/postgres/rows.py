@@ -48,7 +48,7 @@ class PostgresRows:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.news = False
-        """Whether rows became claimable, so that waiting workers are notified."""
+        """True if rows became claimable, so that waiting workers are notified."""
         self.to_wake: set[str] = set()
         """Locks to check once more after the commit."""
         self._known: dict[str, Job | None] = {}
@@ -59,7 +59,7 @@ class PostgresRows:
         self._turns = FlowTurns()
         self._finished: dict[tuple[str, int], Ended] | None = None
         self.joined = False
-        """Whether the transaction belongs to the caller."""
+        """True if the transaction belongs to the caller."""
         self._pauses: list[Pause] | None = None
         self._pauses_sent: Cursor | None = None
 

@@ -29,7 +29,7 @@ class PipelinedRows(Protocol):
     """Methods of rows for a transaction."""
 
     news: bool
-    """Whether the commit notifies waiting workers."""
+    """True if the commit notifies waiting workers."""
     to_wake: set[str]
 
     def execute(self, statement: str, values: Mapping[str, object], /) -> Cursor: ...

@@ -200,5 +200,5 @@ class FlowTurns:
 
 
 def _has_turn(job: Job) -> bool:
-    """Whether the turn counts for the head of the priority."""
+    """Check whether the turn counts for the head of the priority."""
     return job.status is Status.PENDING and job.held is None and job.turn >= 0

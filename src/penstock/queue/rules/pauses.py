@@ -68,7 +68,7 @@ class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.scope != EVERYTHING and self.scope.covers(tenant_id, collection)
 
     def passed(self, place: ClaimPosition) -> bool:
-        """Whether the release has passed this position."""
+        """Check whether the release has passed this position."""
         return self.phase is PauseState.RELEASING and self.at is not None and place.key <= self.at.key
 
 
@@ -92,7 +92,7 @@ def place_of(job: Job) -> ClaimPosition:
 
 
 def everything_paused(pauses: Iterable[Pause]) -> bool:
-    """Whether everything is paused."""
+    """Check whether everything is paused."""
     return any(pause.scope == EVERYTHING for pause in pauses)
 
 
@@ -137,7 +137,7 @@ def raised(job: Job, changes: Changes, pauses: Collection[Pause]) -> Changes:
 
 
 def is_kept(job: Job, pauses: Iterable[Pause]) -> bool:
-    """Whether a pause holds the row back, or has a resume before this position."""
+    """Check whether a pause holds the row back, or has a resume before this position."""
     place = place_of(job)
     return any(pause.covers(job.tenant_id, job.collection) and not pause.passed(place) for pause in pauses)
 

@@ -99,7 +99,7 @@ class Rows(Protocol):
         """List all pauses. No other transaction changes them before this one ends."""
 
     def may_move(self) -> bool:
-        """Whether this transaction may advance a resume; False while another does."""
+        """Check whether this transaction may advance a resume; False while another does."""
 
     def set_pause(self, pause: Pause) -> None:
         """Write the state of a new or existing pause."""
@@ -120,7 +120,7 @@ class Rows(Protocol):
 
 
 def storable(values: Iterable[object]) -> bool:
-    """Whether a row can hold these values. A database refuses even a search for other text."""
+    """Check whether a row can hold these values. A database refuses even a search for other text."""
     try:
         return not any(b"\0" in value.encode() for value in values if isinstance(value, str))
     except UnicodeEncodeError:

@@ -36,7 +36,7 @@ class SqliteClaim:
         self.rows_read = 0
 
     def ahead(self) -> tuple[bool, bool]:
-        """Whether there is a pause, and whether a scheduled row is due."""
+        """Check whether there is a pause, and whether a scheduled row is due."""
         paused, due = self._cursor.execute(SQL["before_claim"], (self._at,)).fetchone()
         return paused == 1, due == 1
 
@@ -70,14 +70,14 @@ class SqliteClaim:
         return found
 
     def _parked_before(self, row: tuple[Any, ...]) -> bool:
-        """Whether a parked row of the same lock and priority comes first."""
+        """Check whether a parked row of the same lock and priority comes first."""
         if row[2] is None or row[3] == 1:
             return False
         place = (row[2], row[_PRIORITY_AT], row[1], row[_CREATED_AT], row[_ID_AT])
         return self._cursor.execute(SQL["parked_before"], place).fetchone() is not None
 
     def _all_free(self, found: list[tuple[Any, ...]]) -> bool:
-        """Whether all rows can be taken: no suspect, and every lock is free."""
+        """Check whether all rows can be taken: no suspect, and every lock is free."""
         if len(found) > self._request.limit or any(row[1] == SUSPECT for row in found):
             return False
         keys = [row[2] for row in found if row[2] is not None and not row[3]]

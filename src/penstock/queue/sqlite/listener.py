@@ -26,7 +26,7 @@ class SqliteListener:
         return self._watch.wait(timeout)
 
     def _changed(self) -> bool:
-        """Whether there was a commit since the last call of this thread."""
+        """Check whether there was a commit since the last call of this thread."""
         version = self._connections.data_version()
         changed = version != self._seen.version
         self._seen.version = version

@@ -207,7 +207,7 @@ class SqliteRows:
         return self._many("parked_rows", scope.tenant_id, scope.collection, limit)
 
     def _is_behind_front(self, parked: Job) -> bool:
-        """Whether a claimable row of the same lock with a turn below zero comes first."""
+        """Check whether a claimable row of the same lock with a turn below zero comes first."""
         place = (
             parked.lock_key,
             parked.priority,
