@@ -7,13 +7,14 @@ import logging
 
 import click
 
+from penstock.catalog.rules.phases import Phase
 from penstock.cli.output import emit, emit_json
 from penstock.cli.session import Session
 from penstock.process_start import log_to_stderr, once_reachable
 from penstock.vocabulary import how_many
 
 SHOWN = 8
-LANES = ("jobs", "ocr", "vector", "graphrag")
+LANES = ("jobs", *Phase)
 
 
 def _lanes(_context: click.Context, _option: click.Parameter, given: str) -> list[str]:
