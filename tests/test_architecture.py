@@ -68,7 +68,6 @@ GROUPS = {
     "app": "app",
     "application": "app",
     "worker.launch": "app",
-    "catalog_host": "app",
     "redis_contract.factory": "app",
     "__init__": "app",
     "__main__": "app",
