@@ -169,21 +169,18 @@ def tree(session: Session, path_or_id: str, collection: str | None, tenant: str 
         (
             page.number,
             page.chunk_count,
-            str(page.ocr.status),
-            str(page.vector.status),
-            str(page.graphrag.status),
-            page.ocr.error or page.vector.error or "",
+            *(str(state.status) for state in page.phases.values()),
+            page.error or "",
         )
         for page in pages
     ]
-    emit(table(["page", "chunks", "ocr", "vector", "graphrag", "error"], rows))
+    emit(table(["page", "chunks", *newest.phases, "error"], rows))
     if len(pages) < newest.page_count:
         session.hint(f"{len(pages):,} of {newest.page_count:,} pages; --limit shows more")
 
 
 def _phases(document: Document) -> str:
-    states = (("ocr", document.ocr), ("vector", document.vector), ("graphrag", document.graphrag))
-    return ", ".join(f"{name} {state.status}" for name, state in states)
+    return ", ".join(f"{name} {state.status}" for name, state in document.phases.items())
 
 
 @click.command()

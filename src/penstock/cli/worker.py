@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import click
 
+from penstock.catalog.rules.phases import Phase
 from penstock.cli.arguments import duration
 from penstock.cli.output import emit_json
 from penstock.cli.session import Session
@@ -15,7 +16,7 @@ from penstock.process_start import log_to_stderr, once_reachable
 from penstock.vocabulary import how_many
 
 SHOWN = 8
-LANES = ("jobs", "ocr", "vector", "graphrag")
+LANES = ("jobs", *Phase)
 
 
 def _lanes(_context: click.Context, _option: click.Parameter, given: str) -> list[str]:

@@ -286,7 +286,7 @@ class _FolderWalk:
             return False
         wanted = self._wanted(found.path)
         same = moved or (known.size, known.mtime_ns) == (found.size, found.mtime_ns)
-        same_pipeline = (known.ocr_fingerprint, known.vector_fingerprint) == (wanted.ocr, wanted.vector)
+        same_pipeline = known.fingerprints == wanted
         return same and same_pipeline and known.published_id is not None and not known.partial
 
     def _fails_again(self, found: FoundFile, failed: FailedFile) -> bool:

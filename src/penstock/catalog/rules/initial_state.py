@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from penstock.catalog.rules.phases import CHUNK_PHASES, GATE_OCR, PHASES
+from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES, WantedPhases, gate_failed
 from penstock.catalog.rules.publication import GenerationFacts
 from penstock.catalog.rules.rollup import COMPLETED, FAILED, SKIPPED, WAITING, PartCounts, counted
 from penstock.catalog.values import NO_TEXT, Failure, FailureKind, NewPage, Phase
@@ -14,13 +14,6 @@ from penstock.catalog.values import NO_TEXT, Failure, FailureKind, NewPage, Phas
 _NO_CHUNKS = (PartCounts(),) * len(CHUNK_PHASES)
 _AT = {phase: at for at, phase in enumerate(PHASES)}
 _CHUNK_PHASE_AT = {phase: at for at, phase in enumerate(CHUNK_PHASES)}
-
-
-class WantedPhases(NamedTuple):
-    """The chunk phases wanted for a generation."""
-
-    vector: bool
-    graphrag: bool
 
 
 class InitialPage(NamedTuple):
@@ -94,7 +87,7 @@ def unread_page(wanted: WantedPhases) -> InitialPage:
 
 
 def failed_page(failure: Failure) -> InitialPage:
-    return skipped_page(GATE_OCR, f"{failure.code}: {failure.message}")
+    return skipped_page(gate_failed(Phase.OCR), f"{failure.code}: {failure.message}")
 
 
 def skipped_page(reason: str | None, ocr_error: str | None = None) -> InitialPage:
