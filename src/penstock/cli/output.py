@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -41,10 +42,27 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+@contextlib.contextmanager
+def collected_json() -> Iterator[list[Any]]:
+    """Collect what ``emit_json`` gets instead of printing it, to print one answer of several."""
+    global _collected
+    outer, _collected = _collected, []
+    try:
+        yield _collected
+    finally:
+        _collected = outer
+
+
+_collected: list[Any] | None = None
+
+
 def emit_json(value: Any) -> None:
     import msgspec
 
     plain = msgspec.to_builtins(value, builtin_types=(datetime,))
+    if _collected is not None:
+        _collected.append(plain)
+        return
     emit(json.dumps(plain, indent=2, ensure_ascii=False, default=clock.format_time))
 
 
