@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,7 @@ def test_a_free_setting_counts_and_is_shown_with_its_file(run: Run, ask: Callabl
     assert {"value": "handbook", "source": str(file)} == ask("config", "show")["collection"]
     shown = run("config", "show").stdout
     assert f"{file} (not trusted)" in shown
+    assert re.search(r"^collection +project file +handbook$", shown, re.M)
     assert "(does not exist)" in shown
 
 
@@ -93,7 +95,9 @@ def test_the_users_file_is_found_by_a_command(run: Run, clone: Path):
     place.mkdir(parents=True)
     (place / "penstock.toml").write_text('tenant_id = "acme"\n')
 
-    assert f"{place / 'penstock.toml'}" in run("config", "show").stdout
+    shown = run("config", "show").stdout
+    assert f"{place / 'penstock.toml'}\n" in shown
+    assert re.search(r"^tenant_id +user file +acme$", shown, re.M)
     (place / "penstock.toml").write_text("tenant_id = 5\n")
     told = run("status", code=3).stderr
     assert f"{place / 'penstock.toml'}: tenant_id = '5': expected" in told

@@ -30,10 +30,12 @@ def show(session: Session) -> None:
     if session.as_json:
         emit_json({row.name: {"value": row.value, "source": row.source} for row in described})
         return
-    rows = [(row.name, _shown(row.value), row.source) for row in described]
-    emit(table(["setting", "value", "from"], rows))
+    places = file_places()
+    files = {str(places.project): "project file", str(places.user): "user file"}
+    rows = [(row.name, files.get(row.source, row.source), _shown(row.value)) for row in described]
+    emit(table(["setting", "from", "value"], rows, fold=True))
     if not session.quiet:
-        emit("\n" + fields(_files(file_places())))
+        emit("\n" + fields(_files(places)))
 
 
 def _shown(value: object) -> str:

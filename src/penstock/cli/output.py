@@ -80,8 +80,8 @@ def printable(value: object) -> str:
     return "" if value is None else escape_control(str(value))
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Aligned columns. On a terminal the last one is cut to fit, and statuses are coloured."""
+def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, fold: bool = False) -> str:
+    """Aligned columns. On a terminal the last one is cut, or folded, to fit, and statuses are coloured."""
     from rich.table import Table
     from rich.text import Text
 
@@ -93,7 +93,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         grid.add_column(title, justify=justify, no_wrap=number < len(header) - 1)
     for row in rows:
         words = [printable(value) for value in row]
-        grid.add_row(*(Text(word, _style(word), no_wrap=True, overflow="ellipsis") for word in words))
+        overflow: Literal["fold", "ellipsis"] = "fold" if fold else "ellipsis"
+        grid.add_row(*(Text(word, _style(word), no_wrap=not fold, overflow=overflow) for word in words))
     return _rendered(grid)
 
 
