@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli import index_failures, index_summary
+from penstock.cli import index_failures, index_paths, index_summary
 from penstock.cli.arguments import all_words
 from penstock.cli.exit_codes import INTERRUPTED, REFUSED
 from penstock.cli.index_summary import IndexRequest
@@ -25,7 +25,7 @@ CLAIMED_WITHIN_S = 3.0
 
 
 @click.command()
-@click.argument("path", type=click.Path())
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
 @click.option("--collection", metavar="NAME", help="Collection for the documents.")
 @click.option("--tenant", metavar="NAME", help="Tenant who owns the documents.")
 @click.option("--branch", metavar="NAME", help="Branch of the documents.")
@@ -58,16 +58,29 @@ CLAIMED_WITHIN_S = 3.0
 @click.option("--serial", is_flag=True, help="Use one process when the job runs in this command.")
 @click.option("--dry-run", is_flag=True, help="Count the files, but index nothing.")
 @click.pass_obj
-def index(session: Session, /, path: str, **given: Any) -> None:
-    """Index a file or a folder for search.
+def index(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
+    """Index files and folders for search.
 
     When a worker is running, the job is queued for that worker. Otherwise this command does the work and
     shows a progress bar. Ctrl-C stops it; the same command continues.
 
+    Several PATHs are one request each, in this order. If one is missing, nothing is queued.
+
     \b
     penstock index ./docs
+    penstock index handbook notes/mill.md
     penstock index ~/src/mill --project --collection code
     """
+    if len(paths) > 1:
+        done = "compared" if given["dry_run"] else "done"
+        index_paths.index_each(
+            session, paths, _options(given), lambda path: _index(session, path, given), done
+        )
+    else:
+        _index(session, paths[0], given)
+
+
+def _index(session: Session, path: str, given: dict[str, Any]) -> None:
     options = _options(given)
     if given["dry_run"]:
         _preview(session, path, options)
@@ -78,7 +91,7 @@ def index(session: Session, /, path: str, **given: Any) -> None:
     receipt = session.assembly.documents.index(path, **options)
     request = IndexRequest(before=_begun_before(session, receipt))
     here = given["wait"] is not False and not alive and not _claimed_elsewhere(session, receipt.job_id)
-    if not session.as_json:
+    if not session.as_json and not session.quiet:
         watches = "here" if here else "there" if given["wait"] else None
         _print_queued(receipt, request, alive=alive, watches=watches)
     if not here and not given["wait"]:
@@ -87,7 +100,7 @@ def index(session: Session, /, path: str, **given: Any) -> None:
         return
     began = time.monotonic()
     follower = JobProgress(session.assembly.further_jobs(), receipt.job_id)
-    with shown_live(follower, f"Indexing {path}"):
+    with shown_live(follower, f"Indexing {path}", quiet=session.quiet):
         if here:
             session.run_here(receipt.job_id, processes=1 if given["serial"] else given["processes"] or 2)
         else:
@@ -161,7 +174,7 @@ def _print_result(session: Session, receipt: Receipt, request: IndexRequest, sec
     if session.as_json:
         answer = receipt_as_json(receipt) | index_summary.as_json(job, seconds, request)
         emit_json(answer | index_failures.as_json(failures))
-    else:
+    elif not session.quiet or job.status != "done":
         emit(index_summary.text(job, seconds, request))
         index_failures.print_section(job, failures)
     if not job.ended:
