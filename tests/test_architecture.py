@@ -33,6 +33,8 @@ GROUPS = {
     "errors": "errors",
     "config": "config",
     "setting_types": "config",
+    "setting_sources": "config",
+    "settings_file": "config",
     "interpreter": "config",
     "store_url": "config",
     "state_directory": "config",
