@@ -152,7 +152,7 @@ def adopt_equal(rows: Statements, document_id: int, new: NewGeneration, at: str)
         new.space,
         new.graph,
     )
-    if not same or _whole(new):
+    if not same or _whole(new) or new.failure is not None:
         return False
     return adopt(
         rows,
