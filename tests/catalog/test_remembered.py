@@ -84,8 +84,14 @@ def test_a_failed_file_is_a_failed_document_that_search_never_sees(catalog: Cata
     assert Outcome.KEPT_BACK == stored.outcome
     assert stored.document_id is not None
     row = document(catalog, stored.document_id)
-    assert (TaskStatus.FAILED, "ERR_PARSE: damaged") == (row.ocr.status, row.ocr.error)
-    assert (TaskStatus.SKIPPED, "gate: ocr failed") == (row.vector.status, row.vector.error)
+    assert (TaskStatus.FAILED, "ERR_PARSE: damaged") == (
+        row.phases[Phase.OCR].status,
+        row.phases[Phase.OCR].error,
+    )
+    assert (TaskStatus.SKIPPED, "gate: ocr failed") == (
+        row.phases[Phase.VECTOR].status,
+        row.phases[Phase.VECTOR].error,
+    )
     assert ("abc", "job_1", 0) == (row.content_hash, row.job_id, row.page_count)
     assert row.settled
     failure = seen(catalog).failure
@@ -110,7 +116,7 @@ def test_the_same_file_fails_again_until_file_or_parser_change(catalog: Catalog)
 def test_a_failure_outside_the_content_is_shown_but_not_remembered(catalog: Catalog):
     stored = fail(catalog, code="ERR_PERMISSION")
 
-    assert TaskStatus.FAILED == document(catalog, stored.document_id or 0).ocr.status
+    assert TaskStatus.FAILED == document(catalog, stored.document_id or 0).phases[Phase.OCR].status
     assert not remembered(catalog)
 
 
@@ -237,7 +243,7 @@ def test_parts_that_failed_by_an_outage_are_not_remembered(catalog: Catalog):
         ],
     )
 
-    assert TaskStatus.FAILED == document(catalog, seen(catalog).building_id or 0).ocr.status
+    assert TaskStatus.FAILED == document(catalog, seen(catalog).building_id or 0).phases[Phase.OCR].status
     assert not remembered(catalog)
 
 

@@ -122,10 +122,10 @@ class CatalogSnapshot(Protocol):
         """Reads every chunk: for the end of a document, not for status pages."""
 
     def statistics(self) -> dict[tuple[str, TaskStatus], int]:
-        """Tasks by type (``ocr_pages``, ``vector_chunks``, ``graphrag_chunks``) and status."""
+        """Tasks by type (``ocr_pages``, ``vector_chunks``, …) and status."""
 
     def ready(self, phase: Phase, *, limit: int = 100) -> list[Progress]:
-        """Documents pending in ``phase`` (vector, graphrag) with the phase before completed."""
+        """Documents pending in a chunk phase with the phase before completed."""
 
     def tenants(self, tenant_id: str | None = None) -> list[TenantCount]: ...
 
@@ -229,8 +229,8 @@ class Catalog(Protocol):
     def claim(self, request: TaskRequest, *, now: datetime | None = None) -> list[Task]:
         """Up to ``limit`` tasks of a lane become this worker's, across documents: due retries first (each
         spends one retry), then by priority, turn (one turn per 32 tasks of a document) and age. A task whose
-        worker was lost is claimed alone. Gates hold: a chunk is there only after its page's ocr, graphrag
-        only after the chunk's vector, with ``Gate.DOCUMENT`` after the whole document's. Raises
+        worker was lost is claimed alone. Gates hold: a chunk is there only after its page's ocr, in a
+        later phase only after the phase before, with ``Gate.DOCUMENT`` after the whole document's. Raises
         ``FingerprintMismatch`` when the catalog is set to another fingerprint for this lane."""
 
     def settle(

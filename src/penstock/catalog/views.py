@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from penstock.catalog.rules.phases import LATER_PHASES, PerChunkPhase, PerPhase
 from penstock.catalog.values import (
     SETTLED,
     Fingerprints,
@@ -26,9 +27,7 @@ class KnownSource(msgspec.Struct, frozen=True, gc=False):
     size: int
     mtime_ns: int
     content_hash: str
-    ocr_fingerprint: str
-    vector_fingerprint: str
-    graphrag_fingerprint: str
+    fingerprints: Fingerprints
     published_id: int | None
     building_id: int | None
     chunk_count: int
@@ -97,10 +96,18 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PhaseState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a page or document in one phase."""
+
     status: TaskStatus
     started_at: datetime | None = None
     completed_at: datetime | None = None
     error: str | None = None
+
+
+class ChunkPhaseState(PhaseState, frozen=True, kw_only=True):
+    """The state of a chunk in one phase."""
+
+    retry_count: int
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,9 +132,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     chunk_count: int
     failed_count: int
     outage: bool
-    ocr: PhaseState
-    vector: PhaseState
-    graphrag: PhaseState
+    phases: PerPhase[PhaseState]
     created_at: datetime
     asked_at: datetime
     read_at: datetime
@@ -136,7 +141,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def settled(self) -> bool:
         """Ocr and vector have nothing left to do."""
-        return self.ocr.status in SETTLED and self.vector.status in SETTLED
+        return all(self.phases[phase].status in SETTLED for phase in (Phase.OCR, Phase.VECTOR))
 
 
 class DocumentEvent(msgspec.Struct, frozen=True):
@@ -165,9 +170,17 @@ class PageState(msgspec.Struct, frozen=True, kw_only=True):
     page_id: int
     number: int
     chunk_count: int
-    ocr: PhaseState
-    vector: PhaseState
-    graphrag: PhaseState
+    phases: PerPhase[PhaseState]
+
+    @property
+    def error(self) -> str | None:
+        """The first error. The reason why a later phase was not wanted is none."""
+        errors = (
+            state.error
+            for phase, state in self.phases.items()
+            if phase not in LATER_PHASES or state.status is TaskStatus.FAILED
+        )
+        return next(filter(None, errors), None)
 
 
 class ChunkState(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,10 +191,7 @@ class ChunkState(msgspec.Struct, frozen=True, kw_only=True):
     content_id: int
     text_hash: str
     held: str | None
-    vector: PhaseState
-    vector_retry_count: int
-    graphrag: PhaseState
-    graphrag_retry_count: int
+    phases: PerChunkPhase[ChunkPhaseState]
     entities: int
     relationships: int
 
@@ -191,15 +201,12 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
     document_id: int
     filename: str
-    ocr_status: TaskStatus
-    vector_index_status: TaskStatus
-    graphrag_index_status: TaskStatus
+    status: PerPhase[TaskStatus]
     total_pages: int
     ocr_completed_pages: int
     ocr_failed_pages: int
     total_chunks: int
-    vector_completed_chunks: int
-    graphrag_completed_chunks: int
+    completed_chunks: PerChunkPhase[int]
 
 
 class ChunkOrigins(msgspec.Struct, frozen=True):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from penstock.cli.command_group import CommandGroup
 from penstock.cli.output import emit, emit_json, table
 from penstock.cli.session import Session
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Show the settings."""
 

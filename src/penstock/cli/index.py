@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli import index_failures, index_summary
 from penstock.cli.arguments import all_words
 from penstock.cli.exit_codes import INTERRUPTED, REFUSED
 from penstock.cli.job_progress import JobProgress, shown_live
-from penstock.cli.output import emit, emit_json, printable, table
+from penstock.cli.output import emit, emit_json, table
 from penstock.cli.session import Session
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
-    from penstock.job import Job
     from penstock.service.responses import Receipt
 
-NAMED = 5
 CLAIMED_WITHIN_S = 3.0
 
 
@@ -132,88 +130,18 @@ def _print_queued(receipt: Receipt, alive: bool) -> None:
 
 def _print_result(session: Session, job_id: str, seconds: float) -> None:
     job = session.assembly.jobs.job(job_id)
-    failures = (
-        session.assembly.jobs.jobs(status="failed", parent_id=job_id, limit=NAMED)
-        if job.children_failed
-        else []
-    )
+    failures = index_failures.read(session, job)
     if session.as_json:
-        emit_json(_as_json(job, failures, seconds))
+        emit_json(index_summary.as_json(job, seconds) | index_failures.as_json(failures))
     else:
-        emit(_summary(job, seconds))
-        if failures:
-            root = str(job.payload.get("folder_path") or job.payload.get("project_root") or "/")
-            rows = [(os.path.relpath(_path(child), root), _cause(child)) for child in failures]
-            emit("\n" + table(["failed", "error"], rows))
-            more = f" ({job.children_failed - len(rows):,} more)" if job.children_failed > len(rows) else ""
-            emit(f"Full list{more}: penstock why {printable(root)}. Try again: penstock retry {job_id}")
+        emit(index_summary.text(job, seconds))
+        index_failures.print_section(job, failures)
     if not job.ended:
         if not session.as_json:
             emit("Stopped. The same command continues; `penstock cancel ID` ends the job.")
         raise SystemExit(INTERRUPTED)
     if job.status != "done":
         raise SystemExit(REFUSED)
-
-
-def _counts(job: Job) -> dict[str, Any]:
-    """Counts of the result, or else of the last progress, which may be a second old."""
-    final = {name: value for name, value in (job.result or {}).items() if isinstance(value, int)}
-    return final or (job.progress or {}).get("counts", {})
-
-
-def _summary(job: Job, seconds: float) -> str:
-    counts = _counts(job)
-    if job.status == "cancelled":
-        # How many of the files sent were still indexed is not counted.
-        return f"Cancelled after {seconds:.1f} s. Indexed files stay; the same command does the rest."
-    if job.item_type == "file":
-        done = job.result or {}
-        summary = done.get("outcome", job.status)
-        if done.get("chunks"):
-            summary += (
-                f": {how_many(done['chunks'], 'chunk')}, {done.get('embedded', done['chunks']):,} embedded"
-            )
-    else:
-        sent = sum(counts.get(name, 0) for name in ("added", "changed"))
-        summary = how_many(max(sent - job.children_open - job.children_failed, 0), "file") + " indexed"
-        parts = [
-            f"{counts[name]:,} {name}"
-            for name in ("unchanged", "moved", "vanished", "skipped")
-            if counts.get(name)
-        ]
-        if counts.get("failed_before"):
-            parts.append(f"{counts['failed_before']:,} failed before and unchanged since")
-        summary = ", ".join([summary, *parts])
-        if job.children_failed:
-            summary += f", {job.children_failed:,} failed"
-    if job.status == "failed" and not job.children_failed:
-        summary = f"failed: {printable(job.error_message)} ({job.error_code})"
-    return f"{summary[:1].upper()}{summary[1:]} in {seconds:.1f} s."
-
-
-def _as_json(job: Job, failures: list[Job], seconds: float) -> dict[str, Any]:
-    return {
-        "job_id": job.queue_id,
-        "status": str(job.status),
-        "seconds": round(seconds, 3),
-        "counts": _counts(job) | {"failed": job.children_failed},
-        "result": job.result,
-        "error": {"code": job.error_code, "message": job.error_message} if job.error_code else None,
-        "failures": [
-            {"path": _path(child), "code": child.error_code, "message": child.error_message}
-            for child in failures
-        ],
-    }
-
-
-def _cause(job: Job) -> str:
-    """The error message without the exception's name, which the code repeats."""
-    name, _, message = (job.error_message or "").partition(": ")
-    return f"{message if message and name.isidentifier() else job.error_message} ({job.error_code})"
-
-
-def _path(job: Job) -> str:
-    return str(job.payload.get("file_path", job.queue_id))
 
 
 def _preview(session: Session, path: str, options: dict[str, Any]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock.cli.arguments import all_words
+from penstock.cli.command_group import RenamedOption
 from penstock.cli.job_views import (
     details_as_json,
     job_as_json,
@@ -17,7 +18,7 @@ from penstock.cli.job_views import (
     target,
 )
 from penstock.cli.output import age, emit, emit_json, fields, span, table
-from penstock.cli.session import Session
+from penstock.cli.session import Command, Session
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -26,59 +27,69 @@ if TYPE_CHECKING:
     from penstock.service.responses import Details, Stats
 
 
+def filter_options(command: Command) -> Command:
+    """Add the options that select the jobs of a list."""
+    for option in (
+        click.option(
+            "--after", metavar="ID", help="List jobs after this id, the last one of the previous page."
+        ),
+        click.option(
+            "-n",
+            "--limit",
+            type=click.IntRange(1, 999),
+            default=20,
+            show_default=True,
+            metavar="N",
+            help="Maximum number of jobs.",
+        ),
+        click.option(
+            "--item-type",
+            cls=RenamedOption,
+            former=("--type",),
+            metavar="TYPE",
+            help="List only this item type.",
+        ),
+        click.option("--collection", metavar="NAME", help="List only this collection."),
+        click.option("--tenant", metavar="NAME", help="List only this tenant."),
+        click.option(
+            "--status",
+            multiple=True,
+            metavar="STATUS",
+            help="List only this status; may be repeated or joined by commas.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 @click.command("list")
-@click.option(
-    "--status",
-    multiple=True,
-    metavar="STATUS",
-    help="List only this status; may be repeated or joined by commas.",
-)
-@click.option("--tenant", metavar="NAME", help="List only this tenant.")
-@click.option("--collection", metavar="NAME", help="List only this collection.")
-@click.option("--type", "item_type", metavar="TYPE", help="List only this item type.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 999),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of jobs.",
-)
-@click.option("--after", metavar="ID", help="List jobs after this id, the last one of the previous page.")
+@filter_options
 @click.pass_obj
-def list_jobs(
-    session: Session,
-    status: tuple[str, ...],
-    tenant: str | None,
-    collection: str | None,
-    item_type: str | None,
-    limit: int,
-    after: str | None,
-) -> None:
-    """List jobs, newest first."""
+def list_jobs(session: Session, /, **given: Any) -> None:
+    """List jobs, newest first, with the child jobs they expanded into."""
+    print_page(session, given)
+
+
+def print_page(session: Session, given: Mapping[str, Any], *, top_level: bool | None = None) -> None:
+    """Print the jobs that the filters select, and where the next page starts."""
+    limit = given["limit"]
     found = session.assembly.jobs.jobs(
-        status=all_words(status) or None,
-        tenant_id=tenant,
-        collection=collection,
-        item_type=item_type,
-        after=after,
+        status=all_words(given["status"]) or None,
+        tenant_id=given["tenant"],
+        collection=given["collection"],
+        item_type=given["item_type"],
+        after=given["after"],
         limit=limit + 1,
+        top_level=top_level,
     )
     page = found[:limit]
     following = page[-1].queue_id if len(found) > limit else None
     if session.as_json:
         emit_json({"jobs": [job_as_json(job) for job in page], "next": following})
         return
-    print_jobs(session, page)
-    if following:
-        click.echo(f"More jobs follow: add --after {following}", err=True)
-
-
-def print_jobs(session: Session, page: list[Job]) -> None:
-    if session.as_json:
-        emit_json({"jobs": [job_as_json(job) for job in page]})
-        return
     emit(_listed(page, session.settings) if page else "No jobs match.")
+    if following:
+        session.hint(f"More jobs follow: add --after {following}")
 
 
 def _listed(page: list[Job], settings: Settings) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--tenant", metavar="NAME", help="Re-index only this tenant's documents.")
 @click.option("--collection", metavar="NAME", help="Re-index only this collection.")
 @click.option("--dry-run", is_flag=True, help="Print the documents to re-index, but do nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option(
     "--wait/--no-wait",
     default=True,

@@ -32,8 +32,7 @@ class FileComparison:
             return False
         wanted = self._wanted(found.path)
         same = moved or (known.size, known.mtime_ns) == (found.size, found.mtime_ns)
-        same_pipeline = (known.ocr_fingerprint, known.vector_fingerprint) == (wanted.ocr, wanted.vector)
-        if not same or not same_pipeline or known.published_id is None:
+        if not same or known.fingerprints != wanted or known.published_id is None:
             return False
         if known.failed_with is None:
             return not known.partial

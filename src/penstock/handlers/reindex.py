@@ -64,7 +64,7 @@ def why_outdated(known: KnownSource, pipeline: Pipeline) -> str | None:
 
     The chunk sizes of its request are kept.
     """
-    made = Fingerprints(known.ocr_fingerprint, known.vector_fingerprint, known.graphrag_fingerprint)
+    made = known.fingerprints
     name = "note.md" if known.path.startswith(NOTES) else known.path
     return outdated(made, pipeline.fingerprints(name, sizes_of(made) or ChunkSizes()))
 
@@ -124,7 +124,7 @@ def _note(snapshot: CatalogSnapshot, known: KnownSource) -> tuple[str, dict[str,
 
 
 def _sizes(known: KnownSource) -> dict[str, int]:
-    sizes, usual = sizes_of(Fingerprints(ocr=known.ocr_fingerprint)), ChunkSizes()
+    sizes, usual = sizes_of(known.fingerprints), ChunkSizes()
     if sizes is None or sizes == usual:
         return {}
     return {"chunk_size": sizes.size // CHARS_PER_TOKEN, "chunk_overlap": sizes.overlap // CHARS_PER_TOKEN}

@@ -28,7 +28,7 @@ from penstock.worker import log_text
 from penstock.worker.outbox import OUTAGE, settle_all
 from penstock.worker.shared_state import Execution, FileRun, SharedState
 
-REMEDY = "Look at the file: it may be damaged or hostile. `penstock queue retry ID` tries once more."
+REMEDY = "Look at the file: it may be damaged or hostile. `penstock retry ID` tries once more."
 SUSPECT_FOR_S = 60.0
 """A disconnected server may still commit a claim for a while after this side gave up."""
 PAGE = 1_000

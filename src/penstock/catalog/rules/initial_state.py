@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from penstock.catalog.rules.phases import CHUNK_PHASES, GATE_OCR, PHASES
+from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES, WantedPhases, gate_failed
 from penstock.catalog.rules.publication import GenerationFacts
 from penstock.catalog.rules.rollup import COMPLETED, FAILED, SKIPPED, WAITING, PartCounts, counted
 from penstock.catalog.values import NO_TEXT, Failure, FailureKind, NewPage, Phase
@@ -14,13 +14,6 @@ from penstock.catalog.values import NO_TEXT, Failure, FailureKind, NewPage, Phas
 _NO_CHUNKS = (PartCounts(),) * len(CHUNK_PHASES)
 _AT = {phase: at for at, phase in enumerate(PHASES)}
 _CHUNK_PHASE_AT = {phase: at for at, phase in enumerate(CHUNK_PHASES)}
-
-
-class WantedPhases(NamedTuple):
-    """The chunk phases wanted for a generation."""
-
-    vector: bool
-    graphrag: bool
 
 
 class InitialPage(NamedTuple):
@@ -96,7 +89,7 @@ def unread_page(wanted: WantedPhases) -> InitialPage:
 
 
 def failed_page(failure: Failure) -> InitialPage:
-    return skipped_page(GATE_OCR, error_text(failure))
+    return skipped_page(gate_failed(Phase.OCR), error_text(failure))
 
 
 def error_text(failure: Failure) -> str:
@@ -163,5 +156,5 @@ def error_of(phase: Phase, counts: PartCounts, standing: InitialDocument) -> str
     if any(counts):
         return None
     if not standing.pages and standing.error is not None:
-        return GATE_OCR
+        return gate_failed(Phase.OCR)
     return PHASES[phase].unwanted if standing.chunks else NO_TEXT

@@ -104,11 +104,10 @@ CREATE TABLE documents (
     -- Pages and chunks still to be written of a large generation: it is written by several transactions.
     unwritten              integer     NOT NULL DEFAULT 0 CHECK (unwritten >= 0),
     space_id               smallint    REFERENCES catalog_space (id),
-    graph                  boolean     NOT NULL DEFAULT false,
     gate                   text        COLLATE "C" NOT NULL DEFAULT 'page' CHECK (gate IN ('page', 'document')),
     priority               integer     NOT NULL DEFAULT 5 CHECK (priority BETWEEN 0 AND 10),
     max_retries            integer     NOT NULL DEFAULT 3 CHECK (max_retries >= 0),
-    -- The document's first turn in the vector and graphrag lanes, and how many of its tasks have one.
+    -- The document's first turn in the lanes of chunks, and how many of its tasks have one.
     turn                   integer     NOT NULL DEFAULT 0,
     given                  integer     NOT NULL DEFAULT 0,
     content_hash           text        COLLATE "C" NOT NULL,

@@ -104,11 +104,10 @@ CREATE TABLE documents (
     -- Pages and chunks still to be written of a large generation: it is written by several transactions.
     unwritten              INTEGER NOT NULL DEFAULT 0 CHECK (unwritten >= 0),
     space_id               INTEGER,
-    graph                  INTEGER NOT NULL DEFAULT 0 CHECK (graph IN (0, 1)),
     gate                   TEXT    NOT NULL DEFAULT 'page' CHECK (gate = 'page' OR gate = 'document'),
     priority               INTEGER NOT NULL DEFAULT 5 CHECK (priority BETWEEN 0 AND 10),
     max_retries            INTEGER NOT NULL DEFAULT 3 CHECK (max_retries >= 0),
-    -- The document's first turn in the vector and graphrag lanes, and how many of its tasks have one.
+    -- The document's first turn in the lanes of chunks, and how many of its tasks have one.
     turn                   INTEGER NOT NULL DEFAULT 0,
     given                  INTEGER NOT NULL DEFAULT 0,
     content_hash           TEXT    NOT NULL,

@@ -23,7 +23,7 @@ SELECT name FROM catalog_space WHERE id = $1
 
 -- name: save_document (SavedDocument)
 UPDATE documents AS t
-SET {SavedDocument set; ocr_error; vector_error; graphrag_error; published_at; at; worker_id; document_id},
+SET {SavedDocument set; [[phase;| {phase}_error]]; published_at; at; worker_id; document_id},
     published_at = coalesce($published_at, t.published_at), [[phase,|
     {phase}_started_at = CASE WHEN ${document_status} = 'processing' THEN coalesce({phase}_started_at, $at)
                               ELSE {phase}_started_at END,
@@ -42,6 +42,12 @@ SET {phase}_status = 'pending', {phase}_retry_count = 0, {phase}_retry_at = NULL
     {phase}_error = NULL, updated_at = $at
 FROM rows() WHERE t.{id} = $chunk_key
 
--- name: unskip_graphrag (at timestamptz, chunk_key bigint)
-UPDATE task_queue_chunk AS t SET graphrag_status = 'pending', graphrag_error = NULL, updated_at = $at
+-- name: unskip per later phase (at timestamptz, chunk_key bigint)
+UPDATE task_queue_chunk AS t SET {phase}_status = 'pending', {phase}_error = NULL, updated_at = $at
 FROM rows() WHERE t.{id} = $chunk_key
+
+-- name: restart_page (RestartedPage)
+UPDATE task_queue_page AS t
+SET ocr_status = 'pending', ocr_retry_count = 0, ocr_retry_at = NULL, ocr_suspect = {false}, ocr_error = NULL,
+    ocr_completed_at = NULL, {RestartedPage set; at; page_id}, updated_at = $at
+FROM rows() WHERE t.{id} = $page_id

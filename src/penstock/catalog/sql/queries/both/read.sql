@@ -32,7 +32,7 @@ WHERE s.id = $1 ORDER BY d.{id} DESC
 -- name: progress_columns
 SELECT {Progress d.; document_id = d.{id}; total_pages = d.page_count; ocr_completed_pages = d.ocr_completed;
                  ocr_failed_pages = d.ocr_failed; total_chunks = d.chunk_count;
-                 vector_completed_chunks = d.vector_chunks; graphrag_completed_chunks = d.graphrag_chunks}
+                 [[chunk phase;| {phase}_completed_chunks = d.{phase}_chunks]]}
 FROM documents d
 
 -- name: progress_where

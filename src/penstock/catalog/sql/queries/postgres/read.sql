@@ -44,8 +44,7 @@ AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM json_array_elements_text(s.tags::
 SELECT {Document d.; document_id = d.key; source_id = s.id; place, path: s.;
                  current = s.published_id IS NOT DISTINCT FROM d.key;
                  space = (SELECT x.name FROM catalog_space x WHERE x.id = d.space_id);
-                 partial = d.failed_count > 0 AND d.state = 'published'; outage = d.outage_count > 0;
-                 vector_status = d.vector_index_status; graphrag_status = d.graphrag_index_status}
+                 partial = d.failed_count > 0 AND d.state = 'published'; outage = d.outage_count > 0}
 FROM documents d JOIN sources s ON s.key = d.source_key
 
 -- name: pages
@@ -89,15 +88,14 @@ WHERE c.document_id = (SELECT id FROM documents WHERE key = $1)
 SELECT (SELECT count(*) FROM {table} WHERE {phase}_status = 'processing'),
        (SELECT count(*) FROM {table} WHERE {phase}_status = 'failed')
 
--- Chunks still waiting for their vector have no index of their own.
--- name: count_pending_graphrag
-SELECT (SELECT count(*) FROM task_queue_chunk
-        WHERE graphrag_status = 'pending' AND vector_status = 'completed' AND graphrag_held IS NULL)
+-- Chunks still waiting for the phase before have no index of their own.
+-- name: count_pending per later phase
+SELECT (SELECT count(*) FROM task_queue_chunk WHERE {free})
      + (SELECT coalesce(sum((
             SELECT count(*) FROM task_queue_chunk c
-            WHERE c.document_id = d.id AND c.graphrag_status = 'pending'
-              AND (c.vector_status <> 'completed' OR c.graphrag_held IS NOT NULL))), 0)::bigint
-        FROM documents d WHERE d.graph AND d.graphrag_waiting > 0)
+            WHERE c.document_id = d.id AND c.{phase}_status = 'pending'
+              AND (c.{after}_status <> 'completed' OR c.{phase}_held IS NOT NULL))), 0)::bigint
+        FROM documents d WHERE d.{phase}_waiting > 0)
 
 -- name: open_tasks per phase
 SELECT count(*) FROM (

@@ -44,8 +44,7 @@ AND ($6 IS NULL OR EXISTS (SELECT 1 FROM json_each(s.tags) g
 
 -- name: document_columns
 SELECT {Document d.; document_id = d.id; source_id = s.id; place, path: s.; current = s.published_id IS d.id;
-                 space = x.name; partial = d.failed_count > 0 AND d.state = 'published'; outage = d.outage_count > 0;
-                 vector_status = d.vector_index_status; graphrag_status = d.graphrag_index_status}
+                 space = x.name; partial = d.failed_count > 0 AND d.state = 'published'; outage = d.outage_count > 0}
 FROM documents d JOIN sources s ON s.key = d.source_key LEFT JOIN catalog_space x ON x.id = d.space_id
 
 -- name: pages
@@ -85,14 +84,13 @@ FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id WHERE c.docum
 SELECT (SELECT count(*) FROM {table} INDEXED BY {index}_{phase}_heartbeat WHERE {phase}_status = 'processing'),
        (SELECT count(*) FROM {table} WHERE {phase}_status = 'failed')
 
--- Chunks still waiting for their vector have no index of their own.
--- name: count_pending_graphrag
-SELECT (SELECT count(*) FROM task_queue_chunk INDEXED BY idx_tqc_graphrag_status
-        WHERE graphrag_status = 'pending' AND vector_status = 'completed' AND graphrag_held IS NULL)
+-- Chunks still waiting for the phase before have no index of their own.
+-- name: count_pending per later phase
+SELECT (SELECT count(*) FROM task_queue_chunk INDEXED BY idx_tqc_{phase}_status WHERE {free})
      + (SELECT count(*) FROM documents d CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
             ON c.document_id = d.id
-        WHERE d.graph = 1 AND d.graphrag_waiting > 0 AND c.graphrag_status = 'pending'
-          AND (c.vector_status <> 'completed' OR c.graphrag_held IS NOT NULL))
+        WHERE d.{phase}_waiting > 0 AND c.{phase}_status = 'pending'
+          AND (c.{after}_status <> 'completed' OR c.{phase}_held IS NOT NULL))
 
 -- name: open_tasks per phase
 SELECT count(*) FROM (
