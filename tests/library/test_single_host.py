@@ -14,7 +14,7 @@ import pytest
 
 from penstock import Penstock, config
 from penstock.assembly import Assembly
-from penstock.catalog_host import refuse_second_host
+from penstock.catalog.factory import refuse_second_host
 from penstock.config import Settings
 from penstock.errors import DocumentsElsewhere
 from penstock.job import DOCUMENT_FILE, WorkerReport
