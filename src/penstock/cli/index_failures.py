@@ -21,6 +21,16 @@ def read(session: Session, job: Job) -> list[Job]:
     return session.assembly.jobs.jobs(status="failed", parent_id=job.queue_id, limit=NAMED)
 
 
+def counted(job: Job, counts: dict[str, Any]) -> list[str]:
+    """Failures as parts of the summary's first line. ``counts``: of the walk."""
+    parts = []
+    if counts.get("failed_before"):
+        parts.append(f"{counts['failed_before']:,} failed before and unchanged since")
+    if job.children_failed:
+        parts.append(f"{job.children_failed:,} failed")
+    return parts
+
+
 def print_section(job: Job, failures: list[Job]) -> None:
     if not failures:
         return

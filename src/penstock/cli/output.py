@@ -80,6 +80,15 @@ def printable(value: object) -> str:
     return "" if value is None else escape_control(str(value))
 
 
+def wrapped(line: str) -> str:
+    """The line, broken between words where a terminal is narrower."""
+    if not sys.stdout.isatty():
+        return line
+    import shutil
+
+    return click.wrap_text(line, width=shutil.get_terminal_size().columns)
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, fold: bool = False) -> str:
     """Aligned columns. On a terminal the last one is cut, or folded, to fit, and statuses are coloured."""
     from rich.table import Table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -54,9 +55,11 @@ from penstock.catalog.views import (
     PageState,
     PathReport,
     Progress,
+    PublishedCount,
     Source,
     TenantCount,
 )
+from penstock.clock import format_time
 
 _ALL = (chr(ord(PARKED) + 1), "\U0010ffff")
 
@@ -201,6 +204,10 @@ class SqlSnapshot(SearchReads):
 
     def tenants(self, tenant_id: str | None = None) -> list[TenantCount]:
         return TENANT_COUNT.decode_all(self._rows.all("tenants", tenant_id))
+
+    def published_since(self, place: Place, folder: str, since: datetime) -> PublishedCount:
+        where = (place.tenant_id, place.collection, place.branch, *span(folder), format_time(since))
+        return PublishedCount(*self._rows.all("published_since", *where)[0])
 
     def open_tasks(self, lane: Phase) -> int:
         count: int = self._rows.value(f"open_tasks_{lane}")
