@@ -44,6 +44,7 @@ CLAIMED_WITHIN_S = 3.0
 )
 @click.option("--force", is_flag=True, help="Index unchanged files again.")
 @click.option("--checksum", is_flag=True, help="Compare file contents, not only size and time.")
+@click.option("--retry-failed", is_flag=True, help="Read unchanged files again that failed before.")
 @click.option("--allow-external", is_flag=True, help="No effect: paths outside a project are always allowed.")
 @click.option("--allow-empty", is_flag=True, help="Succeed when the folder has no file to index.")
 @click.option(
@@ -119,7 +120,9 @@ def _begun_before(session: Session, receipt: Receipt) -> JobReport | None:
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
-    plain = "collection branch include_code depth recursive chunk_size chunk_overlap force checksum"
+    plain = (
+        "collection branch include_code depth recursive chunk_size chunk_overlap force checksum retry_failed"
+    )
     options = {name: given[name] for name in [*plain.split(), "allow_empty", "project"]}
     return options | {
         "tenant_id": given["tenant"],

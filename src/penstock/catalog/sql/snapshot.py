@@ -32,7 +32,6 @@ from penstock.catalog.sql.row_types import column
 from penstock.catalog.sql.search import SearchReads
 from penstock.catalog.sql.statements import listed
 from penstock.catalog.values import (
-    FailedFile,
     HeldTask,
     LedgerEntry,
     NewChunk,
@@ -99,10 +98,10 @@ class SqlSnapshot(SearchReads):
     ) -> list[LedgerEntry]:
         return LEDGER_ENTRY.decode_all(self._in_folder("ledger", place, folder, after, limit))
 
-    def remembered(
+    def failures(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
-    ) -> list[FailedFile]:
-        return [FailedFile(*row) for row in self._in_folder("remembered", place, folder, after, limit)]
+    ) -> list[LedgerEntry]:
+        return LEDGER_ENTRY.decode_all(self._in_folder("failures", place, folder, after, limit))
 
     def _in_folder(
         self, name: str, place: Place, folder: str | None, after: str, limit: int
