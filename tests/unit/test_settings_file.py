@@ -32,7 +32,9 @@ class Place:
         self.project_file = self.project / "penstock.toml"
 
     def load(self, environ: dict[str, str] | None = None, **overrides: Any) -> config.Settings:
-        return config.load(self.environ | (environ or {}), files=True, **overrides)
+        all_variables = self.environ | (environ or {})
+        files = settings_file.read_all(all_variables, config.SETTINGS)
+        return config.combine(overrides, all_variables, files)
 
     def trust(self, *, trust: bool = True) -> None:
         file = settings_file.read(self.project_file, "project", config.SETTINGS, self.environ)
