@@ -70,7 +70,6 @@ GROUPS = {
     "app": "app",
     "application": "app",
     "worker.launch": "app",
-    "catalog_host": "app",
     "redis_contract.factory": "app",
     "__init__": "app",
     "__main__": "app",

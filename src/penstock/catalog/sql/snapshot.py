@@ -12,7 +12,7 @@ from penstock.catalog.protocol import BATCH
 from penstock.catalog.rules.identity import text_key
 from penstock.catalog.rules.path_scope import span
 from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES
-from penstock.catalog.sql import outbox, repair, walks
+from penstock.catalog.sql import outbox, repair, tombstones
 from penstock.catalog.sql.read_records import (
     CHUNK_STATE,
     CONTENT_ROW,
@@ -85,7 +85,7 @@ class SqlSnapshot(SearchReads):
         return None if found is None else str(found)
 
     def walks(self, place: Place, path: str) -> list[Walk]:
-        return walks.at(self._rows, place, path)
+        return tombstones.walks_at(self._rows, place, path)
 
     def known(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
