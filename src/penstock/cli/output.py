@@ -107,6 +107,16 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, fold: bool
     return _rendered(grid)
 
 
+def space_left(header: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+    """Columns of the terminal that a table with these columns leaves for one more."""
+    if not sys.stdout.isatty():
+        return WIDE
+    import shutil
+
+    widths = [max(len(str(cell)) for cell in column) + 2 for column in zip(header, *rows, strict=True)]
+    return max(shutil.get_terminal_size().columns - sum(widths), 8)
+
+
 def fields(pairs: Iterable[tuple[str, object]]) -> str:
     """Names and values, one pair a line; pairs without a value are left out."""
     from rich.table import Table
