@@ -17,7 +17,7 @@ from penstock.delivered_file import delivered_file_of
 from penstock.handlers.file_reader import hash_of
 from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
 from penstock.items import validate_name
-from penstock.pipeline.vectors.cache_directory import CacheDirectory
+from penstock.pipeline.vectors.protocol import VectorCopies
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
@@ -38,10 +38,10 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 class Verifier:
     """Reads the whole index, one page of paths at a time; only ``repair`` and ``fix`` write."""
 
-    def __init__(self, catalog: Catalog, jobs: Jobs, vector_files: CacheDirectory) -> None:
+    def __init__(self, catalog: Catalog, jobs: Jobs, vector_copies: VectorCopies) -> None:
         self._catalog = catalog
         self._jobs = jobs
-        self._vector_files = vector_files
+        self._vector_copies = vector_copies
 
     def differences(self, tenant_id: str | None = None, *, checksum: bool = False) -> Iterator[Difference]:
         """List all differences; ``checksum`` reads every file, also those with unchanged size and time.
@@ -54,7 +54,7 @@ class Verifier:
         for complaint in self._catalog.audit():
             yield Difference(what=complaint)
         # Copies, not part of the index: only damage is reported.
-        for path in self._damaged_files():
+        for path in self._vector_copies.damaged():
             yield Difference(what=f"a copy of vectors is damaged: {path}")
         with self._catalog.snapshot() as snapshot:
             places = [Place(one.tenant_id, one.collection, one.branch) for one in snapshot.tenants(tenant_id)]
@@ -64,11 +64,6 @@ class Verifier:
                 found = _differs(known, place, roots, checksum=checksum)
                 if found is not None and not self._on_its_way(known):
                     yield found
-
-    def _damaged_files(self) -> list[Path]:
-        from penstock.pipeline.vectors.ann_index import damaged
-
-        return [path for path in self._vector_files.files() if damaged(path)]
 
     def _on_its_way(self, known: KnownSource) -> bool:
         """Tell whether a delivered file was indexed and is not moved to its path yet.
@@ -92,9 +87,9 @@ class Verifier:
 
         Chunks without a vector become tasks of the vector lane.
         """
-        damaged_files = self._damaged_files()
+        damaged_files = self._vector_copies.damaged()
         for path in damaged_files:
-            self._vector_files.discard(path)
+            self._vector_copies.discard(path)
         total = len(damaged_files)
         while repaired := self._catalog.repair():
             total += repaired
