@@ -41,7 +41,7 @@ def text(job: Job, seconds: float) -> str:
             if counts.get(name)
         ]
         if counts.get("failed_before"):
-            parts.append(f"{counts['failed_before']:,} failed before and unchanged since")
+            parts.append(f"{counts['failed_before']:,} cannot be read (unchanged)")
         summary = ", ".join([summary, *parts])
         if job.children_failed:
             summary += f", {job.children_failed:,} failed"

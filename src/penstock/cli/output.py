@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -106,6 +107,11 @@ def _rendered(grid: Any) -> str:
     with console.capture() as captured:
         console.print(grid, crop=False)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def line_width() -> int:
+    """Width for wrapped text: of the terminal, or unlimited for files and programs."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
 
 
 def age(moment: datetime | None) -> str:
