@@ -115,7 +115,9 @@ def errors() -> list[type[PenstockError]]:
 
 
 def test_options_in_remedies_exist():
-    root = reference.root_command(reference.load("penstock.cli.main"))
+    module = reference.load("penstock.cli.main")
+    assert module is not None
+    root = reference.root_command(module)
     known = {
         option for command, _ in reference.commands(root) for one in command.params for option in one.opts
     }
