@@ -1,4 +1,4 @@
-"""Remedies name only what exists: commands, options, settings, extras and pages."""
+"""Remedies name only what exists: options, settings, extras and pages. (See test_commands_in_docs.)"""
 
 from __future__ import annotations
 
@@ -9,17 +9,12 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import click
-
 from penstock import config
 from penstock.catalog.rules.failures import CONTENT_CODES, remedy_for
 from penstock.errors import PenstockError
 from scripts import reference
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMAND = re.compile(
-    r"`penstock ([^`]+)`|(?:with|run|add|again|them|parts|out|list)[^`]{0,9}: penstock ([^.\n]+)"
-)
 SETTING = re.compile(r"\bPENSTOCK_[A-Z0-9_]*[A-Z0-9]")
 EXTRA = re.compile(r"penstock\[([a-z,]+)\]")
 PAGE = re.compile(r"\bdocs/[\w/.-]+\.md\b")
@@ -44,42 +39,6 @@ def _texts() -> Iterator[tuple[str, str]]:
                 yield f"{path.name}:{node.lineno}", "".join(map(str, parts))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in left_out:
                 yield f"{path.name}:{node.lineno}", node.value
-
-
-def unknown_in(command_line: str) -> str | None:
-    """The first word of a command line that the command line tool does not know; None: all is known."""
-    from penstock.cli.main import cli
-
-    command: click.Command = cli
-    words = command_line.split()
-    while words and isinstance(command, click.Group):
-        found = command.commands.get(words[0])
-        if found is None:
-            break
-        command, words = found, words[1:]
-    if command is cli or (isinstance(command, click.Group) and words and words[0].islower()):
-        return words[0] if words else "nothing"
-    options = {option for one in (command, cli) for param in one.params for option in param.opts}
-    given = (word.rstrip(",;:)") for word in words if word.startswith("-") and word != "-")
-    return next((option for option in given if option not in options), None)
-
-
-def test_commands_in_messages_exist():
-    found = [
-        (where, line, wrong)
-        for where, text in texts()
-        for quoted, plain in COMMAND.findall(text)
-        if (line := (quoted or plain)) and (wrong := unknown_in(line)) is not None
-    ]
-
-    assert [] == found
-
-
-def test_the_check_finds_what_does_not_exist():
-    assert ("ocr", "--ocr", None) == tuple(
-        map(unknown_in, ("ocr FILE", "index PATH --ocr", "jobs ID --watch"))
-    )
-    assert "nonsense" == unknown_in("queue nonsense")
 
 
 def test_settings_in_messages_exist():

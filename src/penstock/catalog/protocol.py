@@ -53,6 +53,7 @@ from penstock.catalog.views import (
     PageState,
     PathReport,
     Progress,
+    PublishedCount,
     Source,
     SourceMark,
     Space,
@@ -131,6 +132,9 @@ class CatalogSnapshot(Protocol):
         """Documents pending in a chunk phase with the phase before completed."""
 
     def tenants(self, tenant_id: str | None = None) -> list[TenantCount]: ...
+
+    def published_since(self, place: Place, folder: str, since: datetime) -> PublishedCount:
+        """Count the sources below a folder that were published at this time or later. Reads all of them."""
 
     def open_tasks(self, lane: Phase) -> int:
         """Tasks of a lane not settled yet, counted no further than 10,000: bounds work in flight."""

@@ -231,6 +231,13 @@ class TenantCount(msgspec.Struct, frozen=True, kw_only=True):
     chunks: int
 
 
+class PublishedCount(msgspec.Struct, frozen=True):
+    """Published sources and their chunks."""
+
+    sources: int
+    chunks: int
+
+
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
     """Filters of a search. ``path``: a glob as in SQLite and fnmatch, ``*`` crosses slashes.
     ``tag``: itself and all below it."""

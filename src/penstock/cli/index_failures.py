@@ -7,12 +7,11 @@ were not read again, and are no reason for an exit code other than 0.
 from __future__ import annotations
 
 import os
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.cli.exit_codes import REFUSED, UNREADABLE
-from penstock.cli.output import emit, line_width, printable
+from penstock.cli.output import emit, printable, wrapped
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -29,6 +28,16 @@ class JobFailures(NamedTuple):
 
     now: list[FailedPath]
     before: list[FailedPath]
+
+
+def counted(job: Job, counts: dict[str, Any]) -> list[str]:
+    """Failures as parts of the summary's first line. ``counts``: of the walk."""
+    parts = []
+    if counts.get("failed_before"):
+        parts.append(f"{counts['failed_before']:,} cannot be read (unchanged)")
+    if job.children_failed:
+        parts.append(f"{job.children_failed:,} failed")
+    return parts
 
 
 def read(session: Session, job: Job) -> JobFailures:
@@ -62,7 +71,7 @@ def print_section(job: Job, failures: JobFailures) -> None:
         hints.append(f"Try again: penstock retry {job.queue_id}")
     if any(one.remembered for one in named):
         hints.append("A changed file is read by the next index; --retry-failed reads unchanged ones again.")
-    emit("\n" + "\n".join(hints))
+    emit("\n" + "\n".join(map(wrapped, hints)))
 
 
 def print_reasons(root: str, failures: Sequence[FailedPath]) -> None:
@@ -84,16 +93,7 @@ def _name(path: str, root: str) -> str:
 
 
 def _print_line(text: str, indent: int) -> None:
-    margin = " " * indent
-    emit(
-        textwrap.fill(
-            printable(text),
-            width=line_width(),
-            initial_indent=margin,
-            subsequent_indent=margin + "  ",
-            break_on_hyphens=False,
-        )
-    )
+    emit(wrapped(printable(text), " " * indent))
 
 
 def as_json(failures: JobFailures) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
-import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -42,10 +42,27 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+@contextlib.contextmanager
+def collected_json() -> Iterator[list[Any]]:
+    """Collect what ``emit_json`` gets instead of printing it, to print one answer of several."""
+    global _collected
+    outer, _collected = _collected, []
+    try:
+        yield _collected
+    finally:
+        _collected = outer
+
+
+_collected: list[Any] | None = None
+
+
 def emit_json(value: Any) -> None:
     import msgspec
 
     plain = msgspec.to_builtins(value, builtin_types=(datetime,))
+    if _collected is not None:
+        _collected.append(plain)
+        return
     emit(json.dumps(plain, indent=2, ensure_ascii=False, default=clock.format_time))
 
 
@@ -63,8 +80,19 @@ def printable(value: object) -> str:
     return "" if value is None else escape_control(str(value))
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Aligned columns. On a terminal the last one is cut to fit, and statuses are coloured."""
+def wrapped(line: str, margin: str = "") -> str:
+    """The line after a margin, broken between words where a terminal is narrower."""
+    if not sys.stdout.isatty():
+        return margin + line
+    import shutil
+
+    further = f"{margin}  " if margin else ""
+    columns = shutil.get_terminal_size().columns
+    return click.wrap_text(line, width=columns, initial_indent=margin, subsequent_indent=further)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, fold: bool = False) -> str:
+    """Aligned columns. On a terminal the last one is cut, or folded, to fit, and statuses are coloured."""
     from rich.table import Table
     from rich.text import Text
 
@@ -76,7 +104,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         grid.add_column(title, justify=justify, no_wrap=number < len(header) - 1)
     for row in rows:
         words = [printable(value) for value in row]
-        grid.add_row(*(Text(word, _style(word), no_wrap=True, overflow="ellipsis") for word in words))
+        overflow: Literal["fold", "ellipsis"] = "fold" if fold else "ellipsis"
+        grid.add_row(*(Text(word, _style(word), no_wrap=not fold, overflow=overflow) for word in words))
     return _rendered(grid)
 
 
@@ -107,11 +136,6 @@ def _rendered(grid: Any) -> str:
     with console.capture() as captured:
         console.print(grid, crop=False)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
-
-
-def line_width() -> int:
-    """Width for wrapped text: of the terminal, or unlimited for files and programs."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
 
 
 def age(moment: datetime | None) -> str:

@@ -1,4 +1,4 @@
-"""``penstock queue list``, ``show`` and ``stats``."""
+"""Lists of jobs, the details of one, and ``penstock queue stats``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli import index_summary
 from penstock.cli.arguments import all_words
 from penstock.cli.command_group import RenamedOption
 from penstock.cli.job_views import (
     details_as_json,
     job_as_json,
+    progress_text,
     spoken,
     stats_as_json,
     status_and_held,
@@ -24,6 +26,7 @@ from penstock.vocabulary import how_many
 if TYPE_CHECKING:
     from penstock.config import Settings
     from penstock.job import Job, WorkerReport
+    from penstock.queue.protocol import Queue
     from penstock.service.responses import Details, Stats
 
 
@@ -85,7 +88,8 @@ def print_page(session: Session, given: Mapping[str, Any], *, top_level: bool | 
     page = found[:limit]
     following = page[-1].queue_id if len(found) > limit else None
     if session.as_json:
-        emit_json({"jobs": [job_as_json(job) for job in page], "next": following})
+        queue = session.assembly.jobs.queue
+        emit_json({"jobs": [job_as_json(job, queue) for job in page], "next": following})
         return
     emit(_listed(page, session.settings) if page else "No jobs match.")
     if following:
@@ -119,14 +123,14 @@ def show(session: Session, job_id: str) -> None:
     """
     details = session.assembly.jobs.details(job_id)
     if session.as_json:
-        emit_json(details_as_json(details))
+        emit_json(details_as_json(details, session.assembly.jobs.queue))
         return
-    emit(fields(_facts(details)))
+    emit(fields(_facts(details, session.assembly.jobs.queue)))
     history = [(age(entry.at), entry.what, entry.worker_id, entry.note) for entry in details.history]
     emit("\n" + table(["when", "what", "worker", "note"], history))
 
 
-def _facts(details: Details) -> Iterator[tuple[str, object]]:
+def _facts(details: Details, queue: Queue) -> Iterator[tuple[str, object]]:
     job = details.job
     yield "Job", job.queue_id
     yield "Status", status_and_held(job)
@@ -145,11 +149,24 @@ def _facts(details: Details) -> Iterator[tuple[str, object]]:
     yield "Parent", job.parent_id
     if job.children_open or job.children_failed:
         yield "Children", f"{job.children_open:,} open, {job.children_failed:,} failed"
-    yield "Progress", job.progress_json
-    yield "Result", job.result_json
+    yield from _progress_and_result(job, queue)
     yield "Follow-up", "submitted again while it ran; one more run follows" if job.followup_json else None
     yield "Metadata", _own_metadata(job)
     yield "Payload", _shortened(job.payload_json)
+
+
+def _progress_and_result(job: Job, queue: Queue) -> Iterator[tuple[str, object]]:
+    from penstock.service.job_reports import report_of
+
+    report = report_of(job, queue)
+    if report is None or job.item_type not in ("folder", "project"):
+        yield "Progress", job.progress_json
+        yield "Result", job.result_json
+        return
+    yield "Progress", progress_text(report, job.payload.get("folder_path") or job.payload.get("project_root"))
+    if job.ended:
+        yield "Result", index_summary.counted(job)
+    yield "Left out", index_summary.all_left_out(job)
 
 
 def _own_metadata(job: Job) -> str | None:

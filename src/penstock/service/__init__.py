@@ -5,6 +5,7 @@
 ``documents``, ``search``, ``rebuild``, ``verification``: the index
 ``preview``, ``failures``: files that a request would compare, and files that failed
 ``requests``, ``responses``: checked submissions, and results
+``job_reports``: files done, failed and left out by a job, its chunks and current file
 ``explanations``, ``reasons``: why a job waits, why a path is not found, histories
 ``paths``: paths and files named by users
 """

@@ -85,9 +85,8 @@ class Documents:
             receipt = app.index("docs", collection="handbook", exclude=["drafts/"])
             app.wait(receipt.job_id)
 
-        Unchanged files cost almost nothing. ``force`` indexes them again; ``checksum`` compares contents
-        even where size and time are unchanged. A file that failed by its content is not read again until it
-        changes; ``retry_failed`` reads it again.
+        Unchanged files, and those that failed by their content, are not read again. ``force`` reads all,
+        ``retry_failed`` the failed ones; ``checksum`` compares contents even where size and time are equal.
         """
         return self._jobs.submit(**self.submission(path, **options))
 

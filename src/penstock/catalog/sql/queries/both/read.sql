@@ -11,6 +11,12 @@ FROM sources s INDEXED BY idx_sources_path
 WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path > $4 AND s.path >= $5 AND s.path < $6
 ORDER BY s.path LIMIT $7
 
+-- name: published_since
+SELECT count(1), coalesce(sum(chunk_count), 0)
+FROM sources INDEXED BY idx_sources_path
+WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path >= $4 AND path < $5
+  AND published_id IS NOT NULL AND published_at >= $6
+
 -- name: find_where
 WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path = $4
 
