@@ -9,7 +9,7 @@ import click
 
 from penstock.cli import index_failures, index_paths, index_summary
 from penstock.cli.arguments import all_words
-from penstock.cli.exit_codes import INTERRUPTED, REFUSED
+from penstock.cli.exit_codes import INTERRUPTED
 from penstock.cli.index_summary import IndexRequest
 from penstock.cli.job_progress import JobProgress, shown_live
 from penstock.cli.job_views import receipt_as_json
@@ -185,7 +185,7 @@ def _print_result(session: Session, receipt: Receipt, request: IndexRequest, sec
             emit("Stopped. The same command continues; `penstock cancel ID` ends the job.")
         raise SystemExit(INTERRUPTED)
     if job.status != "done":
-        raise SystemExit(REFUSED)
+        raise SystemExit(index_failures.exit_code(job, failures))
 
 
 def _preview(session: Session, path: str, options: dict[str, Any]) -> None:
@@ -196,7 +196,8 @@ def _preview(session: Session, path: str, options: dict[str, Any]) -> None:
     emit(
         f"{how_many(preview.files, 'file')} ({how_many(preview.bytes, 'byte')}) would be compared: "
         f"{preview.new:,} new, "
-        f"{preview.changed:,} changed, {preview.unchanged:,} unchanged."
+        f"{preview.changed:,} changed, {preview.unchanged:,} unchanged"
+        + (f", {preview.failed_before:,} failed before." if preview.failed_before else ".")
     )
     if preview.skipped:
         emit(table(["left out", "files or folders"], sorted(preview.skipped.items())))

@@ -80,13 +80,15 @@ def printable(value: object) -> str:
     return "" if value is None else escape_control(str(value))
 
 
-def wrapped(line: str) -> str:
-    """The line, broken between words where a terminal is narrower."""
+def wrapped(line: str, margin: str = "") -> str:
+    """The line after a margin, broken between words where a terminal is narrower."""
     if not sys.stdout.isatty():
-        return line
+        return margin + line
     import shutil
 
-    return click.wrap_text(line, width=shutil.get_terminal_size().columns)
+    further = f"{margin}  " if margin else ""
+    columns = shutil.get_terminal_size().columns
+    return click.wrap_text(line, width=columns, initial_indent=margin, subsequent_indent=further)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, fold: bool = False) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -19,11 +18,11 @@ from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
 from penstock.handlers.model_check import model_mismatch
 from penstock.job import CHILDREN, Job, JobQuery, Status
-from penstock.pipeline.walk.protocol import FoundFile, Skipped, Unreadable, WalkRules
-from penstock.pipeline.walk.walker import walk
 from penstock.service import paths, reasons
 from penstock.service.explanations import history_of
+from penstock.service.failures import FailedPath, failed_paths
 from penstock.service.jobs import Jobs
+from penstock.service.preview import Preview, preview
 from penstock.service.reasons import Reason
 from penstock.service.requests import Submission
 from penstock.service.responses import HistoryEntry, Receipt
@@ -68,17 +67,6 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """The catalog's embedding model; None before the first document."""
     spaces: dict[str, int]
     """Published chunks by embedding model."""
-
-
-class Preview(msgspec.Struct, kw_only=True):
-    """File counts that a walk would find."""
-
-    files: int = 0
-    bytes: int = 0
-    new: int = 0
-    changed: int = 0
-    unchanged: int = 0
-    skipped: dict[str, int] = {}
 
 
 class Documents:
@@ -194,7 +182,7 @@ class Documents:
             collection=options.get("collection"),
             branch=options.get("branch"),
         )
-        return _preview(self.catalog, place, submission, str(self._settings.state_dir))
+        return preview(self.catalog, place, submission, str(self._settings.state_dir))
 
     def retry(self, id_or_prefix: str) -> Job:
         """Retry a failed or cancelled job; a job that left a partial document is submitted again.
@@ -228,7 +216,7 @@ class Documents:
         with self.catalog.snapshot() as snapshot:
             model = snapshot.fingerprints().get(Phase.VECTOR)
             same = model is None or model.startswith(f"{self._settings.embedder}-")
-            if model is not None and not same and snapshot.tenants():
+            if model is not None and not same and any(one.sources for one in snapshot.tenants()):
                 raise model_mismatch(model, self._settings.embedder)
 
     def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:
@@ -267,7 +255,7 @@ class Documents:
     def sources(
         self, *, path: str | None = None, after: str = "", limit: int = 50, **where: Unpack[Where]
     ) -> list[Source]:
-        """Published documents, ordered by id; ``path`` is a glob."""
+        """Documents, also failed ones (``Source.failed``), ordered by id; ``path`` is a glob."""
         filters = Filters(
             tenant_id=items.validate_name("tenant_id", where.get("tenant_id") or self._settings.tenant_id),
             collection=where.get("collection"),
@@ -275,7 +263,15 @@ class Documents:
             path=path,
         )
         with self.catalog.snapshot() as snapshot:
-            return snapshot.sources(filters, after=after, limit=limit)
+            return snapshot.sources(filters, after=after, limit=limit, failed=True)
+
+    def failures(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> list[FailedPath]:
+        """Files at or below a path that failed, by path.
+
+        for failure in app.documents.failures("docs"):
+            print(failure.path, failure.code, failure.remedy)
+        """
+        return failed_paths(self.catalog, self._place(**where), paths.real(os.fspath(path)))
 
     def source(self, path_or_id: str, **where: Unpack[Where]) -> Source:
         with self.catalog.snapshot() as snapshot:
@@ -352,46 +348,6 @@ def _walked(root: str, item_type: str, options: IndexOptions) -> dict[str, Any]:
     if options.get("depth") is not None:
         payload["recursive_depth"] = options["depth"]
     return payload
-
-
-def _preview(catalog: Catalog, place: Place, submission: Submission, state_dir: str) -> Preview:
-    payload = submission["payload"]
-    root = payload.get("folder_path") or payload.get("project_root")
-    preview, skipped = Preview(), Counter[str]()
-    if root is None:
-        info = Path(payload["file_path"]).stat()
-        reports: Iterable[Any] = [FoundFile(payload["file_path"], info.st_size, info.st_mtime_ns)]
-    else:
-        rules = WalkRules(
-            include=tuple(payload.get("patterns", ())),
-            exclude=tuple(payload.get("ignore_patterns", ())),
-            include_code=payload.get("include_code", submission["item_type"] == "project"),
-            max_depth=payload.get("recursive_depth") if payload.get("recursive", True) else 1,
-            state_dirs=(state_dir,),
-        )
-        reports = walk(root, rules)
-    with catalog.snapshot() as snapshot:
-        for report in reports:
-            if isinstance(report, Skipped):
-                skipped[str(report.rule)] += 1
-            elif isinstance(report, Unreadable):
-                skipped[report.code] += 1
-            elif isinstance(report, FoundFile):
-                known = snapshot.find(place, report.path if root is None else f"{root}/{report.path}")
-                _count(preview, report, known)
-    preview.skipped = dict(skipped)
-    return preview
-
-
-def _count(preview: Preview, found: FoundFile, known: Source | None) -> None:
-    preview.files += 1
-    preview.bytes += found.size
-    if known is None or known.published_id is None:
-        preview.new += 1
-    elif (known.size, known.mtime_ns) == (found.size, found.mtime_ns):
-        preview.unchanged += 1
-    else:
-        preview.changed += 1
 
 
 def _path_of(job: Job) -> str | None:
