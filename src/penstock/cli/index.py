@@ -31,7 +31,13 @@ CLAIMED_WITHIN_S = 3.0
 @click.option("--branch", metavar="NAME", help="Branch of the documents.")
 @click.option("--include", multiple=True, metavar="GLOB", help="Index only matching files; may be repeated.")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Leave out matching files; may be repeated.")
-@click.option("--include-code/--no-code", default=None, help="Index source code, or leave it out.")
+@click.option(
+    "--include-code/--no-code",
+    " /--no-include-code",
+    "include_code",
+    default=None,
+    help="Index source code, or leave it out. Default: in a git repository or beside a project file.",
+)
 @click.option("--project", is_flag=True, help="Treat PATH as a source tree: code is included.")
 @click.option("--depth", type=click.IntRange(1), metavar="N", help="Maximum folder depth.")
 @click.option("--recursive/--no-recursive", default=True, help="Include subfolders, or not.")
@@ -66,7 +72,7 @@ def index(session: Session, /, path: str, **given: Any) -> None:
 
     \b
     penstock index ./docs
-    penstock index ~/src/mill --project --collection code
+    penstock index ~/src/mill --collection code
     """
     options = _options(given)
     if given["dry_run"]:
@@ -76,7 +82,9 @@ def index(session: Session, /, path: str, **given: Any) -> None:
     if not alive and given["wait"] is not False:
         session.assembly.documents.refuse_another_model()
     receipt = session.assembly.documents.index(path, **options)
-    request = IndexRequest(before=_begun_before(session, receipt))
+    request = IndexRequest(
+        _begun_before(session, receipt), session.assembly.documents.why_code(path, **options)
+    )
     here = given["wait"] is not False and not alive and not _claimed_elsewhere(session, receipt.job_id)
     if not session.as_json:
         watches = "here" if here else "there" if given["wait"] else None
@@ -177,6 +185,9 @@ def _preview(session: Session, path: str, options: dict[str, Any]) -> None:
     if session.as_json:
         emit_json(preview)
         return
+    code = session.assembly.documents.why_code(path, **options)
+    if code:
+        emit(index_summary.code_text(code))
     emit(
         f"{how_many(preview.files, 'file')} ({how_many(preview.bytes, 'byte')}) would be compared: "
         f"{preview.new:,} new, "

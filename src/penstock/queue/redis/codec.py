@@ -170,10 +170,8 @@ def job(queue_id: str, fields: Mapping[str, bytes | None]) -> Job | None:
     tail = _TAIL.unpack_from(state, at)
     op, waiting_for, _ = texts(state[at + _TAIL.size :])
     item_type, lock_key, tenant_id, branch, key, collection, submitted_by, _ = texts(who[1:])
-    parent_run, parent_id, root_id = None, None, queue_id
-    if kin is not None:
-        parent_run = _KIN.unpack_from(kin)[0]
-        parent_id, root_id, _ = texts(kin[_KIN.size :])
+    parent_run = None if kin is None else _KIN.unpack_from(kin)[0]
+    parent_id, root_id, _ = (None, queue_id, "") if kin is None else texts(kin[_KIN.size :])
     return Job(
         queue_id=queue_id,
         item_type=item_type,
