@@ -13,7 +13,7 @@ from penstock.cli.exit_codes import INTERRUPTED, REFUSED
 from penstock.cli.index_summary import IndexRequest
 from penstock.cli.job_progress import JobProgress, shown_live
 from penstock.cli.job_views import receipt_as_json
-from penstock.cli.output import emit, emit_json, table
+from penstock.cli.output import emit, emit_json, table, wrapped
 from penstock.cli.session import Session
 from penstock.vocabulary import how_many
 
@@ -174,7 +174,7 @@ def _print_result(session: Session, receipt: Receipt, request: IndexRequest, sec
         index_failures.print_section(job, failures)
     if not job.ended:
         if not session.as_json:
-            emit("Stopped. The same command continues; `penstock cancel ID` ends the job.")
+            emit(wrapped("Stopped. The same command continues; `penstock cancel ID` ends the job."))
         raise SystemExit(INTERRUPTED)
     if job.status != "done":
         raise SystemExit(REFUSED)
