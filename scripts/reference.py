@@ -108,14 +108,19 @@ def settings_page(module: ModuleType) -> str:
             setting.allowed,
             setting.doc,
             ", ".join(f"`{alias}`" for alias in setting.aliases),
+            {"any": "any", "lower": "lower", "trusted": ""}[setting.project],
         ]
         for setting in module.SETTINGS
     ]
     return page(
         "Settings",
-        "Precedence: an argument in code or a command's option, the `PENSTOCK_` variable, the names\n"
-        "older tools used, the default. An empty variable counts as not set.",
-        table(["variable", "default", "allowed", "meaning", "also accepted"], rows),
+        "Precedence: an argument in code or a command's option, the `PENSTOCK_` variable, the names older\n"
+        "tools used, `penstock.toml` of the project, `penstock.toml` of the user, the default. An empty\n"
+        "variable counts as not set.\n\n"
+        "In a file, a setting has the name of its variable in lower case, without `PENSTOCK_`; that of\n"
+        "`PENSTOCK_STATE` is `state_dir`. The last column says which values the file of a project may set\n"
+        "that you have not trusted. [Settings files](../guides/settings-files.md) explains both files.",
+        table(["variable", "default", "allowed", "meaning", "also accepted", "project's file"], rows),
     )
 
 

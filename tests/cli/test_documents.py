@@ -143,7 +143,7 @@ def test_documents_listed_shown_and_taken_apart(
     assert shown == ask("documents", "show", shown["document"]["source_id"])
     assert re.search(r"2 +0 +failed +skipped +skipped +ERR_NO_TEXT", run("documents", "tree", paper).stdout)
     tree = ask("documents", "tree", paper)
-    assert ["completed", "failed", "completed"] == [page["ocr"]["status"] for page in tree["pages"]]
+    assert ["completed", "failed", "completed"] == [page["phases"]["ocr"]["status"] for page in tree["pages"]]
     assert "ERR_UNKNOWN_DOCUMENT" == ask("documents", "show", "nobody", code=1)["error"]["code"]
 
 

@@ -19,7 +19,6 @@ from typing import Protocol
 
 from penstock.catalog.values import (
     Adoption,
-    FailedFile,
     HeldTask,
     LedgerEntry,
     Move,
@@ -150,10 +149,10 @@ class CatalogSnapshot(Protocol):
     ) -> list[LedgerEntry]:
         """Skipped and failed paths at or below a folder, by path."""
 
-    def remembered(
+    def failures(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
-    ) -> list[FailedFile]:
-        """Permanently failed files at or below a folder, by path."""
+    ) -> list[LedgerEntry]:
+        """Failed paths at or below a folder, by path; paths left out by a rule are not read."""
 
     def fingerprints(self) -> dict[Phase, str]: ...
 
@@ -216,6 +215,8 @@ class Catalog(Protocol):
         get vector tasks; it is published by the settle that ends its last one. At most one generation per
         source is being built: one of the same hash and fingerprints is adopted (its failed tasks start
         again, the pages given are not used), any other is dropped.
+
+        One with a ``failure`` is kept back: search does not see it, and a former version stays published.
 
         A chunk whose text (and how often it occurred before) the source had already keeps id and vector.
         """

@@ -110,6 +110,9 @@ class NewGeneration(msgspec.Struct, frozen=True, kw_only=True):
     say which later phases are wanted. ``source_id``: the id to give when the path is new (whoever writes to
     an outside store first needs one); made here when left out. ``tags`` are slash-separated and filtered by
     prefix.
+
+    ``failure``: the file as a whole could not be read; there are no pages. ``read_with``: fingerprint of the
+    parser and its limits: what failed is not read again with the same.
     """
 
     place: Place
@@ -131,6 +134,8 @@ class NewGeneration(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 5
     max_retries: int = 3
     gate: Gate = Gate.PAGE
+    failure: Failure | None = None
+    read_with: str | None = None
 
 
 class Outcome(enum.StrEnum):
@@ -341,6 +346,8 @@ class Touch(msgspec.Struct, frozen=True, gc=False):
     size: int
     mtime_ns: int
     asked_at: datetime | None = None
+    failed: bool = False
+    """The unchanged content is the one that failed: size and time of the published one stay."""
 
 
 class LedgerKind(enum.StrEnum):
@@ -359,17 +366,3 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
     job_id: str | None = None
     at: datetime | None = None
-    size: int | None = None
-    """Of the file that failed, with its time: while both are the same, walks do not read it again."""
-    mtime_ns: int | None = None
-    made_with: str | None = None
-    """Hash of the parser version and the limits it failed with; with others it is read again."""
-
-
-class FailedFile(msgspec.Struct, frozen=True):
-    """A permanently failed file, not read again until file, parser or limits change."""
-
-    path: str
-    size: int
-    mtime_ns: int
-    made_with: str

@@ -32,6 +32,29 @@ class KnownSource(msgspec.Struct, frozen=True, gc=False):
     building_id: int | None
     chunk_count: int
     partial: bool
+    failed_size: int | None
+    """Size and time of the file in which all or part of its content failed for good."""
+    failed_mtime_ns: int | None
+    failed_with: str | None
+    """Fingerprint of the parser and the limits it failed with; None: nothing failed for good."""
+
+    @property
+    def failure(self) -> SourceFailure:
+        return SourceFailure(self.failed_size, self.failed_mtime_ns, None, self.failed_with)
+
+
+class SourceFailure(msgspec.Struct, frozen=True):
+    """The failure for good of a source's newest content, or of parts of it (``Source.partial``).
+    ``read_with`` None: nothing failed for good."""
+
+    size: int | None = None
+    mtime_ns: int | None = None
+    content_hash: str | None = None
+    read_with: str | None = None
+    error: str | None = None
+    """Code and message, as ``ERR_PARSE: the archive is damaged``."""
+    at: datetime | None = None
+    job_id: str | None = None
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,11 +82,17 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     published_at: datetime | None
     sweeping: bool
     """Leftovers of it are still in the outbox: whoever writes to outside stores clears them first."""
+    failure: SourceFailure
 
     @property
     def live(self) -> bool:
         """Check whether the source exists. The row of a removed source stays until the sweep."""
         return self.published_id is not None or self.building_id is not None
+
+    @property
+    def failed(self) -> bool:
+        """Check whether the newest content of the file failed for good, as a whole."""
+        return self.building_id is not None and self.failure.read_with is not None
 
 
 class PhaseState(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,6 +225,8 @@ class TenantCount(msgspec.Struct, frozen=True, kw_only=True):
     branch: str
     sources: int
     partial: int
+    failed: int
+    """Sources whose newest content failed for good. Not searchable, or only in a former version."""
     pages: int
     chunks: int
 

@@ -3,7 +3,7 @@
 ``session``, ``command_group``: global options and the assembly; groups, help by task, former spellings
 ``arguments``, ``output``, ``job_views``: parsing of values, printing, JSON shapes of jobs
 ``streams``, ``exit_codes``: errors as one line, exit codes
-``index``, ``job_progress``: ``penstock index`` and its progress bar
+``index``, ``index_paths``, ``job_progress``: ``penstock index`` of one path or several, and its progress bar
 ``index_summary``, ``index_failures``: report of an index job, and its failed files
 ``document_commands``, ``change_commands``, ``rebuild``, ``search``: documents
 ``job_commands``, ``queue_commands``, ``queue_inspect``, ``queue_manage``: jobs and the queue

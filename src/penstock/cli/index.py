@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli import index_failures, index_summary
+from penstock.cli import index_failures, index_paths, index_summary
 from penstock.cli.arguments import all_words
 from penstock.cli.exit_codes import INTERRUPTED, REFUSED
 from penstock.cli.index_summary import IndexRequest
@@ -25,7 +25,7 @@ CLAIMED_WITHIN_S = 3.0
 
 
 @click.command()
-@click.argument("path", type=click.Path())
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
 @click.option("--collection", metavar="NAME", help="Collection for the documents.")
 @click.option("--tenant", metavar="NAME", help="Tenant who owns the documents.")
 @click.option("--branch", metavar="NAME", help="Branch of the documents.")
@@ -50,6 +50,7 @@ CLAIMED_WITHIN_S = 3.0
 )
 @click.option("--force", is_flag=True, help="Index unchanged files again.")
 @click.option("--checksum", is_flag=True, help="Compare file contents, not only size and time.")
+@click.option("--retry-failed", is_flag=True, help="Read unchanged files again that failed before.")
 @click.option("--allow-external", is_flag=True, help="No effect: paths outside a project are always allowed.")
 @click.option("--allow-empty", is_flag=True, help="Succeed when the folder has no file to index.")
 @click.option(
@@ -64,16 +65,29 @@ CLAIMED_WITHIN_S = 3.0
 @click.option("--serial", is_flag=True, help="Use one process when the job runs in this command.")
 @click.option("--dry-run", is_flag=True, help="Count the files, but index nothing.")
 @click.pass_obj
-def index(session: Session, /, path: str, **given: Any) -> None:
-    """Index a file or a folder for search.
+def index(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
+    """Index files and folders for search.
 
     When a worker is running, the job is queued for that worker. Otherwise this command does the work and
     shows a progress bar. Ctrl-C stops it; the same command continues.
 
+    Several PATHs are one request each, in this order. If one is missing, nothing is queued.
+
     \b
     penstock index ./docs
+    penstock index handbook notes/mill.md
     penstock index ~/src/mill --collection code
     """
+    if len(paths) > 1:
+        done = "compared" if given["dry_run"] else "done"
+        index_paths.index_each(
+            session, paths, _options(given), lambda path: _index(session, path, given), done
+        )
+    else:
+        _index(session, paths[0], given)
+
+
+def _index(session: Session, path: str, given: dict[str, Any]) -> None:
     options = _options(given)
     if given["dry_run"]:
         _preview(session, path, options)
@@ -86,7 +100,7 @@ def index(session: Session, /, path: str, **given: Any) -> None:
         _begun_before(session, receipt), session.assembly.documents.why_code(path, **options)
     )
     here = given["wait"] is not False and not alive and not _claimed_elsewhere(session, receipt.job_id)
-    if not session.as_json:
+    if not session.as_json and not session.quiet:
         watches = "here" if here else "there" if given["wait"] else None
         _print_queued(receipt, request, alive=alive, watches=watches)
     if not here and not given["wait"]:
@@ -95,7 +109,7 @@ def index(session: Session, /, path: str, **given: Any) -> None:
         return
     began = time.monotonic()
     follower = JobProgress(session.assembly.further_jobs(), receipt.job_id)
-    with shown_live(follower, f"Indexing {path}"):
+    with shown_live(follower, f"Indexing {path}", quiet=session.quiet):
         if here:
             session.run_here(receipt.job_id, processes=1 if given["serial"] else given["processes"] or 2)
         else:
@@ -114,7 +128,9 @@ def _begun_before(session: Session, receipt: Receipt) -> JobReport | None:
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
-    plain = "collection branch include_code depth recursive chunk_size chunk_overlap force checksum"
+    plain = (
+        "collection branch include_code depth recursive chunk_size chunk_overlap force checksum retry_failed"
+    )
     options = {name: given[name] for name in [*plain.split(), "allow_empty", "project"]}
     return options | {
         "tenant_id": given["tenant"],
@@ -169,7 +185,7 @@ def _print_result(session: Session, receipt: Receipt, request: IndexRequest, sec
     if session.as_json:
         answer = receipt_as_json(receipt) | index_summary.as_json(job, seconds, request)
         emit_json(answer | index_failures.as_json(failures))
-    else:
+    elif not session.quiet or job.status != "done":
         emit(index_summary.text(job, seconds, request))
         index_failures.print_section(job, failures)
     if not job.ended:

@@ -146,9 +146,9 @@ class Pace:
 
 
 @contextmanager
-def shown_live(follower: JobProgress, title: str) -> Iterator[None]:
-    """Show a live line on standard error while the block runs; only on a terminal."""
-    if not sys.stderr.isatty():
+def shown_live(follower: JobProgress, title: str, *, quiet: bool = False) -> Iterator[None]:
+    """Show a live line on standard error while the block runs; only on a terminal, and not if ``quiet``."""
+    if quiet or not sys.stderr.isatty():
         yield
         return
     over = threading.Event()

@@ -1,4 +1,4 @@
-"""``penstock queue list``, ``show`` and ``stats``."""
+"""Lists of jobs, the details of one, and ``penstock queue stats``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``penstock queue cancel``, ``retry``, ``purge``, ``pause`` and ``resume``."""
+"""``penstock cancel`` and ``retry``; ``penstock queue purge``, ``pause`` and ``resume``."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _show(plan: Plan, narrowed: bool) -> None:
 def _work_here(session: Session, receipts: list[Receipt]) -> None:
     for receipt in receipts:
         follower = JobProgress(session.assembly.further_jobs(), receipt.job_id)
-        with shown_live(follower, "Rebuilding"):
+        with shown_live(follower, "Rebuilding", quiet=session.quiet):
             session.run_here(receipt.job_id, processes=2)
 
 

@@ -8,7 +8,6 @@ from datetime import timedelta
 
 import click
 
-from penstock.catalog.rules.phases import Phase
 from penstock.cli.arguments import duration
 from penstock.cli.output import emit_json
 from penstock.cli.session import Session
@@ -16,11 +15,13 @@ from penstock.process_start import log_to_stderr, once_reachable
 from penstock.vocabulary import how_many
 
 SHOWN = 8
-LANES = ("jobs", *Phase)
 
 
-def _lanes(_context: click.Context, _option: click.Parameter, given: str) -> list[str]:
-    lanes = [lane.strip() for lane in given.split(",")]
+def _lanes(_context: click.Context, _option: click.Parameter, given: str | None) -> list[str]:
+    # Loaded here: printing help needs no worker.
+    from penstock.worker.launch import LANES
+
+    lanes = list(LANES) if given is None else [lane.strip() for lane in given.split(",")]
     unknown = [lane for lane in lanes if lane not in LANES]
     if unknown:
         raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(LANES)}")
@@ -51,10 +52,8 @@ def _grace(context: click.Context, option: click.Parameter, given: str) -> float
 @click.option(
     "--lanes",
     metavar="LANES",
-    default=",".join(LANES),
-    show_default=True,
     callback=_lanes,
-    help="Lanes to serve, joined by commas.",
+    help="Lanes to serve, joined by commas: jobs and the names of phases. Default: all.",
 )
 @click.option("--until-idle", is_flag=True, help="Stop when no job can run now.")
 @click.option(

@@ -15,13 +15,14 @@ import msgspec
 from penstock import clock, items
 from penstock.catalog.pagination import known_below
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import FailedFile, Fingerprints, Removal, Walk
+from penstock.catalog.values import Removal, Walk
 from penstock.catalog.views import KnownSource
 from penstock.errors import NothingToIndex
-from penstock.handlers.catalog_cursor import CatalogCursor, FailedFileCursor
+from penstock.handlers.catalog_cursor import CatalogCursor
 from penstock.handlers.child_jobs import MOVED_AWAY, file_job
 from penstock.handlers.context import MAX_CHILDREN, Context, ProgressReport
 from penstock.handlers.declared_facts import warn_of_mismatches
+from penstock.handlers.file_comparison import FileComparison
 from penstock.handlers.missing_files import gone_for_sure, missing
 from penstock.handlers.model_check import ModelCheck
 from penstock.handlers.move_detection import MoveDetection, UnknownFile
@@ -32,7 +33,6 @@ from penstock.handlers.walk_counts import WalkCounts
 from penstock.handlers.walk_ledger import WalkLedger
 from penstock.job import NewJob
 from penstock.payloads import FilePayload, FolderPayload, ProjectPayload, Walked
-from penstock.pipeline.extract import file_types
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 from penstock.pipeline.walk.protocol import (
     BINDING,
@@ -103,8 +103,8 @@ class _FolderWalk:
         self._place = context.place
         self._root = payload.identifier
         self._metadata = context.metadata
-        self._sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
-        self._fingerprints: dict[str, Fingerprints] = {}
+        sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
+        self._comparison = FileComparison(folders.pipeline, sizes, context.metadata)
         self._children: list[_ChildFile] = []
         self._added: list[FoundFile] = []
         self._root_is_known = False
@@ -127,16 +127,10 @@ class _FolderWalk:
         self._count_earlier_run()
         known = CatalogCursor(self._catalog, self._place, self._root)
         had_any = self._root_is_known = known.any
-        failed_before = FailedFileCursor(self._catalog, self._place, self._root)
         for found in self._found():
             for source in known.before(found.path):
                 self._record_missing(source)
-            before, failed = known.at(found.path), failed_before.at(found.path)
-            if failed is not None and self._fails_again(found, failed):
-                self._counts.failed_before += 1
-                self._counts.without_job += 1
-            else:
-                self._compare(found, before)
+            self._compare(found, known.at(found.path))
             if self._counts.seen % self._checkpoint_interval == 0:
                 self._report_progress(found.path)
         self._send_added()
@@ -214,7 +208,10 @@ class _FolderWalk:
             self._added.append(found)
             if len(self._added) >= MAX_CHILDREN:
                 self._send_added()
-        elif self._unchanged(found, known):
+        elif self._comparison.fails_again(found, known):
+            self._counts.failed_before += 1
+            self._counts.without_job += 1
+        elif self._comparison.unchanged(found, known):
             self._counts.unchanged += 1
             self._counts.without_job += 1
         else:
@@ -241,7 +238,7 @@ class _FolderWalk:
             source = moved.get(found.path)
             if source is None:
                 self._counts.added += 1
-            elif self._unchanged(found, source, moved=True):
+            elif self._comparison.unchanged(found, source, moved=True):
                 self._counts.without_job += 1
                 continue
             else:
@@ -253,32 +250,6 @@ class _FolderWalk:
             return gone_for_sure(path)
         # This root was just walked: it is mounted.
         return missing(path) and not _covered(path, self._unreadable)
-
-    def _unchanged(self, found: FoundFile, known: KnownSource, *, moved: bool = False) -> bool:
-        """Check whether a file needs no job. ``moved``: the content was just compared."""
-        if self._metadata.get("rebuild") or (self._metadata.get("checksum") and not moved):
-            return False
-        wanted = self._wanted(found.path)
-        same = moved or (known.size, known.mtime_ns) == (found.size, found.mtime_ns)
-        same_pipeline = known.fingerprints == wanted
-        return same and same_pipeline and known.published_id is not None and not known.partial
-
-    def _fails_again(self, found: FoundFile, failed: FailedFile) -> bool:
-        if self._metadata.get("rebuild") or self._metadata.get("checksum"):
-            return False
-        same = (failed.size, failed.mtime_ns) == (found.size, found.mtime_ns)
-        return same and failed.made_with == self._pipeline.failure_fingerprint(self._wanted(found.path))
-
-    def _wanted(self, path: str) -> Fingerprints:
-        """Fingerprints for a path, computed once per suffix."""
-        name = path.rpartition("/")[2]
-        suffix = name.rpartition(".")[2]
-        if file_types.known_by_whole_name(name):
-            suffix = name
-        found = self._fingerprints.get(suffix)
-        if found is None:
-            found = self._fingerprints[suffix] = self._pipeline.fingerprints(path, self._sizes)
-        return found
 
     def _record_missing(self, known: KnownSource) -> None:
         first, _ = self._missing_range or (known.path, "")
@@ -299,7 +270,8 @@ class _FolderWalk:
         if _covered(known.path, self._unreadable):
             return
         try:
-            still_a_file = stat.S_ISREG(os.lstat(known.path).st_mode)
+            status = os.lstat(known.path)
+            still_a_file = stat.S_ISREG(status.st_mode)
         except (FileNotFoundError, NotADirectoryError):
             op = "ingest"
         except OSError:
@@ -307,6 +279,10 @@ class _FolderWalk:
             return
         else:
             if still_a_file and known.path in self._too_large:
+                found = FoundFile(known.path, status.st_size, status.st_mtime_ns)
+                if self._comparison.fails_again(found, known):
+                    self._counts.failed_before += 1
+                    return
                 self._counts.changed += 1
                 self._send(_ChildFile(known.path, "ingest"))
                 return

@@ -45,6 +45,7 @@ class IndexOptions(TypedDict, total=False):
     gate: Literal["page", "document"] | None
     force: bool
     checksum: bool
+    retry_failed: bool
     allow_empty: bool
     project: bool
 
@@ -87,6 +88,7 @@ class Documents:
         Source code is included where ``include_code`` says so and, without a word about it, in a git
         repository or beside a project file such as ``pyproject.toml``. Unchanged files cost almost nothing.
         ``force`` indexes them again; ``checksum`` compares contents even where size and time are unchanged.
+        A file that failed by its content is not read again until it changes; ``retry_failed`` reads it again.
         """
         return self._jobs.submit(**self.submission(path, **options))
 
@@ -114,7 +116,7 @@ class Documents:
         for name in ("tenant_id", "collection", "branch", "priority"):
             if options.get(name) is not None:
                 submission[name] = options[name]
-        metadata = {name: True for name in ("checksum", "allow_empty") if options.get(name)}
+        metadata = {name: True for name in ("checksum", "retry_failed", "allow_empty") if options.get(name)}
         if metadata:
             submission["metadata"] = metadata
         if options.get("force"):
@@ -208,6 +210,7 @@ class Documents:
             collection=job.collection,
             branch=job.branch,
             priority=job.priority,
+            metadata={items.RETRY_FAILED: True},
         )
         return self._jobs.job(receipt.job_id)
 

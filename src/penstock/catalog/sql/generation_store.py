@@ -37,6 +37,7 @@ from penstock.catalog.sql.written_records import (
     OwnDocument,
     OwnPage,
     PublishedSource,
+    UnfinishedDocument,
 )
 from penstock.catalog.values import Gate, NewGeneration, Outcome, Place, Removal, StoreResult
 from penstock.clock import format_time
@@ -108,7 +109,7 @@ class GenerationStore:
         if source is None:
             self._flush_bare(new, owner)
         shared = self._alike.begun(new, owner.space_id)
-        self._documents.append((*self._own(new, owner), building.describe(new), *shared.values))
+        self._documents.append(self._own(new, owner) + _unfinished(new) + shared.values)
         self._flush_parts()
         self._rows.send("set_building", owner.document_id, self._at, owner.source_key)
         older = () if source is None or source.building_id is None else (source.building_id,)
@@ -206,6 +207,12 @@ class GenerationStore:
 
     def _write(self, new: NewGeneration, source: SourceRow | None, source_id: str) -> StoreResult:
         owner = self._owner(new, source, source_id)
+        if new.failure is not None:
+            failed = initial_state.failed_document(new.failure)
+            outcome = self._write_document(new, owner, source, failed, (0, 0))
+            return StoreResult(
+                outcome=outcome, source_id=source_id, document_id=owner.document_id, failed=failed.failed
+            )
         chunks = [chunk for page in new.pages for chunk in page.chunks or ()]
         prepared = prepare(owner, chunks, find(self._rows, owner, chunks))
         unread = sum([page.chunks is None and page.failure is None for page in new.pages])
@@ -300,8 +307,7 @@ class GenerationStore:
         if shared.whole:
             self._whole_documents.append(own + shared.values)
         else:
-            described = None if published else building.describe(new)
-            self._documents.append((*own, described, *shared.values))
+            self._documents.append(own + _unfinished(new, published=published) + shared.values)
         if published:
             self._publish(new, owner, source, standing)
             return outcome
@@ -372,6 +378,11 @@ class GenerationStore:
             building.replace(
                 self._rows, source.published_id, owner.source_key, self._at, chunks=chunks, job_id=job_id
             )
+
+
+def _unfinished(new: NewGeneration, *, published: bool = False) -> UnfinishedDocument:
+    described = None if published else building.describe(new)
+    return UnfinishedDocument(described, new.size, new.mtime_ns, new.read_with)
 
 
 def _chunk_count(new: NewGeneration) -> int:

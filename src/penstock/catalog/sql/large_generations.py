@@ -194,6 +194,8 @@ class _Part:
         for phase in CHUNK_PHASES:
             document.chunks[phase] += standing.counts(phase).completed
         if page.failure is not None:
+            if not document.failed_count:
+                document.errors = {**document.errors, Phase.OCR: initial_state.error_text(page.failure)}
             document.failed_count += 1
             document.outage_count += page.failure.fault is FailureKind.OUTAGE
 

@@ -255,7 +255,7 @@ MISSING_PART = RowType(MissingPart)
 TENANT_COUNT = RowType(TenantCount)
 OUTBOX_ENTRY = RowType(OutboxEntry)
 WALK = RowType(Walk)
-LEDGER_ENTRY = RowType(LedgerEntry, without=("size", "mtime_ns", "made_with"))
+LEDGER_ENTRY = RowType(LedgerEntry)
 DOCUMENT_ROW = RowType(
     DocumentRow, without=("errors", "worker_id", "embedded", "finishes"), renamed=INDEX_STATUS
 )

@@ -108,10 +108,7 @@ class RowTemplates:
             page_count=standing.pages,
             vector_completed=standing.counts[list(PHASES).index(Phase.VECTOR)].completed,
             chunk_count=standing.chunks,
-            error={
-                phase: initial_state.why_skipped(phase, PartCounts(), standing.chunks)
-                for phase in LATER_PHASES
-            },
+            error={phase: initial_state.error_of(phase, PartCounts(), standing) for phase in LATER_PHASES},
             space_id=space_id,
             priority=new.priority,
             max_retries=new.max_retries,
@@ -134,7 +131,7 @@ class RowTemplates:
         document = SharedDocument(
             state="published" if published else "building",
             phases={
-                phase: self._document_phase(phase, counts, standing.chunks)
+                phase: self._document_phase(phase, counts, standing)
                 for phase, counts in zip(PHASES, standing.counts, strict=True)
             },
             page_count=standing.pages,
@@ -165,10 +162,11 @@ class RowTemplates:
             *standing.counts(phase),
         )
 
-    def _document_phase(self, phase: Phase, counts: PartCounts, chunks: int) -> DocumentPhase:
+    def _document_phase(self, phase: Phase, counts: PartCounts, standing: InitialDocument) -> DocumentPhase:
+        error = initial_state.error_of(phase, counts, standing)
         return DocumentPhase(
             WORDS[counts.kind],
             *counts,
             completed_at=self._at if counts.kind == COMPLETED else None,
-            error=initial_state.why_skipped(phase, counts, chunks),
+            error=error and readable(error),
         )

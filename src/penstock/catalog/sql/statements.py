@@ -109,9 +109,18 @@ _ROWS = re.compile(r"\brows\(([^)]*)\)")
 _NUMBERS = re.compile(r"\bnumbers\((\$\d+)\)")
 _TEXTS = re.compile(r"\btexts\((\$\d+)\)")
 _NAMED = re.compile(r"\$([a-z]\w*)")
+_FAILED = {
+    "failed_for_good": "f.failed_count > 0 AND f.outage_count = 0 AND f.unwritten = 0 AND f.ocr_waiting = 0 "
+    "AND f.ocr_processing = 0 AND f.vector_waiting = 0 AND f.vector_processing = 0",
+    "failed_id": "CASE WHEN s.building_id IS NOT NULL OR s.partial "
+    "THEN coalesce(s.building_id, s.published_id) END",
+}
+"""A generation ``f`` with nothing left to do, of which all or part failed by its content; and the generation
+of a source ``s`` that may be such a one."""
 _KEYS = {
-    "sqlite": {"false": "0", "id": "id", "document_id": "document_id", "page_key": "page_id"},
-    "postgres": {"false": "false", "id": "key", "document_id": "document_key", "page_key": "page_key"},
+    "sqlite": {"false": "0", "id": "id", "document_id": "document_id", "page_key": "page_id"} | _FAILED,
+    "postgres": {"false": "false", "id": "key", "document_id": "document_key", "page_key": "page_key"}
+    | _FAILED,
 }
 """Documents, pages and chunks are known by a number: in PostgreSQL ``id`` is a UUID beside it."""
 _CAST = re.compile(r"::\w+")

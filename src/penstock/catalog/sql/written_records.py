@@ -57,6 +57,15 @@ class OwnDocument(NamedTuple):
     read_at: str
 
 
+class UnfinishedDocument(NamedTuple):
+    """The columns of a new document that is not whole: the source to be, and the file behind it."""
+
+    source_json: str | None
+    size: int
+    mtime_ns: int
+    read_with: str | None
+
+
 class DocumentPhase(NamedTuple):
     status: str
     processing: int
@@ -281,14 +290,12 @@ class LedgerRow(NamedTuple):
     remedy: str
     job_id: str | None
     at: str
-    size: int | None
-    mtime_ns: int | None
-    made_with: str | None
 
 
 NEW_SOURCE = RowType(NewSource, renamed={"source_id": "id"})
 PUBLISHED_SOURCE = RowType(PublishedSource)
 OWN_DOCUMENT = RowType(OwnDocument)
+UNFINISHED_DOCUMENT = RowType(UnfinishedDocument)
 SHARED_DOCUMENT = RowType(SharedDocument, renamed=INDEX_STATUS)
 WHOLE_DOCUMENT = RowType(WholeDocument)
 SAVED_DOCUMENT = RowType(SavedDocument, renamed=INDEX_STATUS)

@@ -260,6 +260,7 @@ class PostgresRows:
 
     def pauses(self, *, to_change: bool = False) -> list[Pause]:
         if to_change:
+            self.send("exclude_additions")
             return [as_pause(*row) for row in self.fetch("hold_pauses")]
         if self._pauses is None:
             sent, self._pauses_sent = self._pauses_sent or self._send_pauses(), None

@@ -110,6 +110,9 @@ def settle(
     rows: Rows, settlements: Sequence[Settlement], now: datetime
 ) -> tuple[list[Status | None], list[str]]:
     """Settle claims. Returns the new statuses (None: claim lost), and parents with children to cancel."""
+    if any(settlement.children for settlement in settlements):
+        # Before any row is locked: a resume locks pauses first, too.
+        rows.pauses()
     for settlement in settlements:
         if settlement.children and (parent := _held(rows, settlement)):
             refuse_unstorable(settlement.children)

@@ -122,7 +122,12 @@ CREATE TABLE documents (
     updated_at             timestamptz NOT NULL DEFAULT now(),
     note                   text,
     -- What its source will say of itself once this is published; NULL when it does.
-    source_json            text
+    source_json            text,
+    -- Of a generation not whole when written: its file, and the parser and limits it was read with. What failed in
+    -- it by its content is not read again until one of them changes.
+    size                   bigint,
+    mtime_ns               bigint,
+    read_with              text        COLLATE "C"
 ) WITH (fillfactor = 70);
 CREATE INDEX idx_documents_source ON documents (source_key);
 CREATE UNIQUE INDEX idx_documents_building ON documents (source_key) WHERE state = 'building';
@@ -362,16 +367,11 @@ CREATE TABLE catalog_ledger (
     remedy      text        NOT NULL,
     job_id      text        COLLATE "C",
     at          timestamptz NOT NULL,
-    -- Of a file that failed for good: what it was, and what it failed with. NULL: it is tried again.
-    size        bigint,
-    mtime_ns    bigint,
-    made_with   text        COLLATE "C",
     PRIMARY KEY (tenant_id, collection, branch, path)
 );
 
--- For walks: they read these few and none of the paths that a rule left out.
-CREATE INDEX idx_ledger_remembered ON catalog_ledger (tenant_id, collection, branch, path)
-    WHERE made_with IS NOT NULL;
+-- For lists of failures: they read these few and none of the paths that a rule left out.
+CREATE INDEX idx_ledger_failed ON catalog_ledger (tenant_id, collection, branch, path) WHERE kind = 'failed';
 
 CREATE TABLE catalog_fingerprint (
     phase        text COLLATE "C" NOT NULL PRIMARY KEY CHECK (phase IN ('ocr', 'vector', 'graphrag')),

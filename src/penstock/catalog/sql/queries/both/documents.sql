@@ -2,6 +2,9 @@
 SELECT {DocumentRow d.; id = d.{id}; source_id = s.id; place, path, published_id: s.; published_read_at = s.read_at}
 FROM documents d JOIN sources s ON s.key = d.source_key WHERE d.{id} IN numbers($1)
 
+-- name: touch_failed
+UPDATE documents SET size = $1, mtime_ns = $2 WHERE {id} = (SELECT building_id FROM sources WHERE id = $3)
+
 -- name: forget_building
 UPDATE sources SET building_id = NULL, updated_at = $1
 WHERE key = (SELECT source_key FROM documents WHERE {id} = $2) AND building_id = $2
@@ -25,7 +28,7 @@ SET {SavedDocument set; [[phase;| {phase}_error]]; published_at; at; worker_id; 
     {phase}_started_at = CASE WHEN ${document_status} = 'processing' THEN coalesce({phase}_started_at, $at)
                               ELSE {phase}_started_at END,
     {phase}_completed_at = CASE WHEN ${document_status} = 'completed' THEN coalesce({phase}_completed_at, $at) END]],
-    ocr_error = CASE WHEN $ocr_status = 'failed' THEN $ocr_error END, [[chunk phase,|
+    ocr_error = CASE WHEN $ocr_status = 'failed' THEN coalesce($ocr_error, t.ocr_error) END, [[chunk phase,|
     {phase}_error = CASE WHEN ${document_status} IN ('failed', 'skipped')
                          THEN coalesce(${phase}_error, t.{phase}_error) END]],
     current_worker_id = coalesce(substr($worker_id, 1, 100), current_worker_id),

@@ -5,10 +5,11 @@ UPDATE documents SET state = 'dropped', note = $1, updated_at = $2 WHERE key = $
 -- name: building_of
 SELECT {BuildingRow} FROM documents WHERE key = $1 AND left(state, 8) = 'building'
 
+-- A generation without pages failed as a whole: it has no tasks to wait for.
 -- name: adopt
 UPDATE documents
 SET job_id = $1, priority = $2, asked_at = greatest(asked_at, $3), read_at = greatest(read_at, $4), updated_at = $5
-WHERE key = $6 AND unwritten = 0 AND (state = 'building' OR (state = 'published' AND failed_count > 0))
+WHERE key = $6 AND unwritten = 0 AND page_count > 0 AND (state = 'building' OR (state = 'published' AND failed_count > 0))
 
 -- name: unfinished
 SELECT key FROM documents

@@ -1,16 +1,30 @@
 -- name: twins
-SELECT {KnownSource s.; source_id = s.id}
+SELECT {KnownSource s.; source_id = s.id; failed_size = NULL; failed_mtime_ns = NULL; failed_with = NULL}
 FROM json_array_elements($4::json) AS j(pair) JOIN sources s
     ON s.tenant_id = $1 AND s.size = (j.pair ->> 0)::bigint AND s.mtime_ns = (j.pair ->> 1)::bigint
 WHERE s.collection = $2 AND s.branch = $3 AND s.published_id IS NOT NULL LIMIT $5
 
 -- name: twins_of_size
-SELECT {KnownSource s.; source_id = s.id}
+SELECT {KnownSource s.; source_id = s.id; failed_size = NULL; failed_mtime_ns = NULL; failed_with = NULL}
 FROM unnest(numbers($4)) AS j(size) JOIN sources s ON s.tenant_id = $1 AND s.size = j.size
 WHERE s.collection = $2 AND s.branch = $3 AND s.published_id IS NOT NULL LIMIT $5
 
 -- name: source_columns
 SELECT {Source s.; source_id = s.id;
+               failure_size = CASE WHEN s.building_id IS NULL THEN s.size
+                              ELSE (SELECT f.size FROM documents f WHERE f.{id} = s.building_id) END;
+               failure_mtime_ns = CASE WHEN s.building_id IS NULL THEN s.mtime_ns
+                                  ELSE (SELECT f.mtime_ns FROM documents f WHERE f.{id} = s.building_id) END;
+               failure_content_hash = (SELECT f.content_hash FROM documents f
+                                       WHERE f.{id} = {failed_id} AND {failed_for_good});
+               failure_read_with = (SELECT f.read_with FROM documents f
+                                    WHERE f.{id} = {failed_id} AND {failed_for_good});
+               failure_error = (SELECT coalesce(f.ocr_error, f.vector_error, f.note) FROM documents f
+                                WHERE f.{id} = {failed_id} AND {failed_for_good});
+               failure_at = (SELECT f.updated_at FROM documents f
+                             WHERE f.{id} = {failed_id} AND {failed_for_good});
+               failure_job_id = (SELECT f.job_id FROM documents f
+                                 WHERE f.{id} = {failed_id} AND {failed_for_good});
                sweeping = (SELECT o.id FROM catalog_outbox o
                            WHERE o.kind = 'leftover' AND o.source_key = s.key LIMIT 1) IS NOT NULL}
 FROM sources s
@@ -93,10 +107,15 @@ SELECT count(*) FROM (
     LIMIT 10000) AS open
 
 -- name: tenants
-SELECT {TenantCount; sources = count(1); partial = count(1) FILTER (WHERE partial); pages = sum(page_count);
-                    chunks = sum(chunk_count)}
-FROM sources WHERE published_id IS NOT NULL AND ($1::text IS NULL OR tenant_id = $1)
-GROUP BY tenant_id, collection, branch ORDER BY tenant_id, collection, branch
+SELECT {TenantCount; sources = count(published_id); partial = count(1) FILTER (WHERE partial);
+                    failed = count(failed); pages = sum(page_count); chunks = sum(chunk_count)}
+FROM (SELECT s.*, CASE WHEN s.building_id IS NOT NULL THEN (
+                 SELECT 1 FROM documents f WHERE f.{id} = s.building_id AND {failed_for_good}) END AS failed
+      FROM sources s
+      WHERE (s.published_id IS NOT NULL OR s.building_id IS NOT NULL)
+        AND ($1::text IS NULL OR s.tenant_id = $1)) AS s
+GROUP BY tenant_id, collection, branch HAVING count(published_id) + count(failed) > 0
+ORDER BY tenant_id, collection, branch
 
 -- name: own_vectors
 SELECT c.chunk_content_hash, v.vector

@@ -40,8 +40,8 @@ SELECT {OwnDocument}, {WholeDocument}, page_count, chunk_count, at, at, at, at,
        'published', 'completed', 'completed', [[later phase,| 'skipped']]
 FROM rows()
 
--- name: add_document (OwnDocument, source_json text, SharedDocument)
-INSERT INTO documents ({OwnDocument; document_id = key}, source_json, {SharedDocument}) SELECT * FROM rows()
+-- name: add_document (OwnDocument, UnfinishedDocument, SharedDocument)
+INSERT INTO documents ({OwnDocument; document_id = key}, {UnfinishedDocument}, {SharedDocument}) SELECT * FROM rows()
 
 -- name: add_whole_page (OwnPage, WholePage)
 INSERT INTO task_queue_page (

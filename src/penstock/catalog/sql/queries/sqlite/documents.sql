@@ -4,10 +4,11 @@ UPDATE documents SET state = 'dropped', note = $1, updated_at = $2 WHERE id = $3
 -- name: building_of
 SELECT {BuildingRow} FROM documents WHERE id = $1 AND state = 'building'
 
+-- A generation without pages failed as a whole: it has no tasks to wait for.
 -- name: adopt
 UPDATE documents
 SET job_id = $1, priority = $2, asked_at = max(asked_at, $3), read_at = max(read_at, $4), updated_at = $5
-WHERE id = $6 AND unwritten = 0 AND (state = 'building' OR (state = 'published' AND failed_count > 0))
+WHERE id = $6 AND unwritten = 0 AND page_count > 0 AND (state = 'building' OR (state = 'published' AND failed_count > 0))
 
 -- name: unfinished
 SELECT id FROM documents INDEXED BY idx_documents_unwritten

@@ -1,16 +1,30 @@
 -- name: twins
-SELECT {KnownSource s.; source_id = s.id}
+SELECT {KnownSource s.; source_id = s.id; failed_size = NULL; failed_mtime_ns = NULL; failed_with = NULL}
 FROM json_each($4) j CROSS JOIN sources s INDEXED BY idx_sources_size
     ON s.tenant_id = $1 AND s.size = json_extract(j.value, '$[0]') AND s.mtime_ns = json_extract(j.value, '$[1]')
 WHERE s.collection = $2 AND s.branch = $3 AND s.published_id IS NOT NULL LIMIT $5
 
 -- name: twins_of_size
-SELECT {KnownSource s.; source_id = s.id}
+SELECT {KnownSource s.; source_id = s.id; failed_size = NULL; failed_mtime_ns = NULL; failed_with = NULL}
 FROM json_each($4) j CROSS JOIN sources s INDEXED BY idx_sources_size ON s.tenant_id = $1 AND s.size = j.value
 WHERE s.collection = $2 AND s.branch = $3 AND s.published_id IS NOT NULL LIMIT $5
 
 -- name: source_columns
 SELECT {Source s.; source_id = s.id;
+               failure_size = CASE WHEN s.building_id IS NULL THEN s.size
+                              ELSE (SELECT f.size FROM documents f WHERE f.{id} = s.building_id) END;
+               failure_mtime_ns = CASE WHEN s.building_id IS NULL THEN s.mtime_ns
+                                  ELSE (SELECT f.mtime_ns FROM documents f WHERE f.{id} = s.building_id) END;
+               failure_content_hash = (SELECT f.content_hash FROM documents f
+                                       WHERE f.{id} = {failed_id} AND {failed_for_good});
+               failure_read_with = (SELECT f.read_with FROM documents f
+                                    WHERE f.{id} = {failed_id} AND {failed_for_good});
+               failure_error = (SELECT coalesce(f.ocr_error, f.vector_error, f.note) FROM documents f
+                                WHERE f.{id} = {failed_id} AND {failed_for_good});
+               failure_at = (SELECT f.updated_at FROM documents f
+                             WHERE f.{id} = {failed_id} AND {failed_for_good});
+               failure_job_id = (SELECT f.job_id FROM documents f
+                                 WHERE f.{id} = {failed_id} AND {failed_for_good});
                sweeping = EXISTS (SELECT 1 FROM catalog_outbox o INDEXED BY idx_catalog_outbox_leftover
                                   WHERE o.kind = 'leftover' AND o.source_key = s.key)}
 FROM sources s
@@ -90,9 +104,14 @@ SELECT count(*) FROM (
     LIMIT 10000)
 
 -- name: tenants
-SELECT {TenantCount; sources = count(1); partial = sum(partial); pages = sum(page_count); chunks = sum(chunk_count)}
-FROM sources WHERE published_id IS NOT NULL AND ($1 IS NULL OR tenant_id = $1)
-GROUP BY tenant_id, collection, branch ORDER BY tenant_id, collection, branch
+SELECT {TenantCount; sources = count(published_id); partial = sum(partial); failed = count(failed);
+                    pages = sum(page_count); chunks = sum(chunk_count)}
+FROM (SELECT s.*, CASE WHEN s.building_id IS NOT NULL THEN (
+                 SELECT 1 FROM documents f WHERE f.{id} = s.building_id AND {failed_for_good}) END AS failed
+      FROM sources s
+      WHERE (s.published_id IS NOT NULL OR s.building_id IS NOT NULL) AND ($1 IS NULL OR s.tenant_id = $1)) AS s
+GROUP BY tenant_id, collection, branch HAVING count(published_id) + count(failed) > 0
+ORDER BY tenant_id, collection, branch
 
 -- name: own_vectors
 SELECT c.chunk_content_hash, v.vector

@@ -30,9 +30,9 @@ INSERT INTO documents (
 VALUES ({OwnDocument values}, {WholeDocument values}, $page_count, $chunk_count, $at, $at, $at, $at,
         'published', 'completed', 'completed', [[later phase,| 'skipped']])
 
--- name: add_document (OwnDocument, source_json text, SharedDocument)
-INSERT INTO documents ({OwnDocument; document_id = id}, source_json, {SharedDocument})
-VALUES ({OwnDocument values}, $source_json, {SharedDocument values})
+-- name: add_document (OwnDocument, UnfinishedDocument, SharedDocument)
+INSERT INTO documents ({OwnDocument; document_id = id}, {UnfinishedDocument}, {SharedDocument})
+VALUES ({OwnDocument values}, {UnfinishedDocument values}, {SharedDocument values})
 
 -- name: add_whole_page (OwnPage, WholePage)
 INSERT INTO task_queue_page (
