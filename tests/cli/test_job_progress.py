@@ -138,5 +138,5 @@ def test_the_line_drops_what_does_not_fit():
 
 def test_a_long_title_keeps_its_verb_and_the_end_of_its_path():
     assert "Indexing docs" == shortened("Indexing docs", 30)
-    assert "Indexing …e/reader/documents/mill" == shortened("Indexing /home/reader/documents/mill", 33)
+    assert "Indexing …/reader/documents/mill" == shortened("Indexing /srv/the/reader/documents/mill", 32)
     assert "Rebuilding" == shortened("Rebuilding", 5)
