@@ -18,13 +18,14 @@ SHOWN = 8
 
 
 def _lanes(_context: click.Context, _option: click.Parameter, given: str | None) -> list[str]:
-    # Loaded here: printing help needs no worker.
-    from penstock.worker.launch import LANES
+    # Help is printed without the catalog's modules.
+    from penstock.catalog.rules.phases import Phase
 
-    lanes = list(LANES) if given is None else [lane.strip() for lane in given.split(",")]
-    unknown = [lane for lane in lanes if lane not in LANES]
+    known = ["jobs", *Phase]
+    lanes = known if given is None else [lane.strip() for lane in given.split(",")]
+    unknown = [lane for lane in lanes if lane not in known]
     if unknown:
-        raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(LANES)}")
+        raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(known)}")
     return lanes
 
 

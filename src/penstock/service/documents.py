@@ -86,9 +86,9 @@ class Documents:
             app.wait(receipt.job_id)
 
         Source code is included where ``include_code`` says so and, without a word about it, in a git
-        repository or beside a project file such as ``pyproject.toml``. Unchanged files cost almost nothing.
-        ``force`` indexes them again; ``checksum`` compares contents even where size and time are unchanged.
-        A file that failed by its content is not read again until it changes; ``retry_failed`` reads it again.
+        repository or beside a project file such as ``pyproject.toml``. Unchanged files, and those that
+        failed by their content, are not read again. ``force`` reads all, ``retry_failed`` the failed ones;
+        ``checksum`` compares contents even where size and time are equal.
         """
         return self._jobs.submit(**self.submission(path, **options))
 

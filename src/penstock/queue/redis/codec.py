@@ -171,7 +171,7 @@ def job(queue_id: str, fields: Mapping[str, bytes | None]) -> Job | None:
     op, waiting_for, _ = texts(state[at + _TAIL.size :])
     item_type, lock_key, tenant_id, branch, key, collection, submitted_by, _ = texts(who[1:])
     parent_run = None if kin is None else _KIN.unpack_from(kin)[0]
-    parent_id, root_id, _ = (None, queue_id, "") if kin is None else texts(kin[_KIN.size :])
+    parent_id, root_id, metadata, progress = _optional_fields(queue_id, kin, fields["meta"], fields["prog"])
     return Job(
         queue_id=queue_id,
         item_type=item_type,
@@ -213,9 +213,9 @@ def job(queue_id: str, fields: Mapping[str, bytes | None]) -> Job | None:
         error_message=_text(fields["err"]),
         last_error_at=moment(tail[15]),
         payload_json=_text(fields["body"]) or "",
-        metadata=_text(fields["meta"]) or "{}",
+        metadata=metadata,
         followup_json=_followup(fields["next"]),
-        progress_json=_text(fields["prog"]),
+        progress_json=progress,
         result_json=_text(fields["res"]),
         history_json=_history(fields["hist"]),
     )
