@@ -3,8 +3,8 @@
 ``jobs``: submit, find, cancel, retry, pause, statistics
 ``functions``, ``tasks``: an application's functions, and the same jobs as a task queue
 ``documents``, ``search``, ``rebuild``, ``verification``: the index
-``preview``, ``failures``: files that a request would compare, and files that failed
-``requests``, ``responses``: checked submissions, and results
+``requests``, ``folder_requests``, ``responses``: checked submissions, and results
+``failures``: files that failed
 ``job_reports``: files done, failed and left out by a job, its chunks and current file
 ``explanations``, ``reasons``: why a job waits, why a path is not found, histories
 ``paths``: paths and files named by users

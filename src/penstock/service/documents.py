@@ -18,11 +18,12 @@ from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
 from penstock.handlers.model_check import model_mismatch
 from penstock.job import CHILDREN, Job, JobQuery, Status
+from penstock.pipeline.walk.project_files import code_reason
 from penstock.service import paths, reasons
 from penstock.service.explanations import history_of
 from penstock.service.failures import FailedPath, failed_paths
+from penstock.service.folder_requests import Preview, preview_of, walked
 from penstock.service.jobs import Jobs
-from penstock.service.preview import Preview, preview
 from penstock.service.reasons import Reason
 from penstock.service.requests import Submission
 from penstock.service.responses import HistoryEntry, Receipt
@@ -85,8 +86,10 @@ class Documents:
             receipt = app.index("docs", collection="handbook", exclude=["drafts/"])
             app.wait(receipt.job_id)
 
-        Unchanged files, and those that failed by their content, are not read again. ``force`` reads all,
-        ``retry_failed`` the failed ones; ``checksum`` compares contents even where size and time are equal.
+        Source code is included where ``include_code`` says so and, without a word about it, in a git
+        repository or beside a project file such as ``pyproject.toml``. Unchanged files, and those that
+        failed by their content, are not read again. ``force`` reads all, ``retry_failed`` the failed ones;
+        ``checksum`` compares contents even where size and time are equal.
         """
         return self._jobs.submit(**self.submission(path, **options))
 
@@ -106,7 +109,7 @@ class Documents:
         submission: Submission = {"item_type": "file", "op": "ingest", "payload": payload}
         if stat.S_ISDIR(mode):
             submission["item_type"] = "project" if options.get("project") else "folder"
-            payload |= _walked(absolute, submission["item_type"], options)
+            payload |= walked(absolute, submission["item_type"], options)
         elif stat.S_ISREG(mode):
             payload["file_path"] = absolute
         else:
@@ -174,6 +177,12 @@ class Documents:
         with self.catalog.snapshot() as snapshot:
             return snapshot.get(text) is not None
 
+    def why_code(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> str | None:
+        """The reason why ``index`` includes code by itself; None where it does not, or the options decide."""
+        if options.get("include_code") is not None or options.get("project") or not Path(path).is_dir():
+            return None
+        return code_reason(os.path.realpath(os.fspath(path)))
+
     def preview(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Preview:
         """Count the files ``index`` would compare, by size and time alone; nothing is written."""
         submission = self.submission(path, **options)
@@ -182,7 +191,7 @@ class Documents:
             collection=options.get("collection"),
             branch=options.get("branch"),
         )
-        return preview(self.catalog, place, submission, str(self._settings.state_dir))
+        return preview_of(self.catalog, place, submission, str(self._settings.state_dir))
 
     def retry(self, id_or_prefix: str) -> Job:
         """Retry a failed or cancelled job; a job that left a partial document is submitted again.
@@ -332,22 +341,6 @@ class Documents:
             where.get("collection") or self._settings.collection,
             where.get("branch") or "main",
         )
-
-
-def _walked(root: str, item_type: str, options: IndexOptions) -> dict[str, Any]:
-    payload: dict[str, Any] = {"project_root" if item_type == "project" else "folder_path": root}
-    if options.get("include"):
-        payload["patterns"] = list(options["include"])
-    if options.get("exclude"):
-        payload["ignore_patterns"] = list(options["exclude"])
-    include_code = options.get("include_code")
-    if include_code is not None and include_code != (item_type == "project"):
-        payload["include_code"] = include_code
-    if options.get("recursive") is False:
-        payload["recursive"] = False
-    if options.get("depth") is not None:
-        payload["recursive_depth"] = options["depth"]
-    return payload
 
 
 def _path_of(job: Job) -> str | None:
