@@ -18,9 +18,12 @@ from penstock.handlers.file_reader import hash_of
 from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
 from penstock.items import validate_name
 from penstock.pipeline.vectors.protocol import VectorCopies
+from penstock.service.failures import FailedPath, failed_paths
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
+
+FORMER_VERSION = "cannot be read in its new version; search still finds the former one"
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +33,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     place: Place | None = None
     path: str | None = None
     left_alone: str | None = None
-    """The reason why ``fix`` leaves the path alone: the disk may be unmounted."""
+    """The reason why ``fix`` leaves the path alone: the disk may be unmounted, or the file be unreadable."""
     content: bool = False
     """Found by the checksum alone: size and time are unchanged."""
 
@@ -64,6 +67,16 @@ class Verifier:
                 found = _differs(known, place, roots, checksum=checksum)
                 if found is not None and not self._on_its_way(known):
                     yield found
+
+    def unreadable(self, tenant_id: str | None = None) -> list[FailedPath]:
+        """Files that failed by their content, by place and path. No differences: search has none of it."""
+        with self._catalog.snapshot() as snapshot:
+            places = [
+                Place(one.tenant_id, one.collection, one.branch)
+                for one in snapshot.tenants(tenant_id)
+                if one.failed
+            ]
+        return [one for place in places for one in failed_paths(self._catalog, place) if one.remembered]
 
     def _on_its_way(self, known: KnownSource) -> bool:
         """Tell whether a delivered file was indexed and is not moved to its path yet.
@@ -141,12 +154,17 @@ def _differs(known: KnownSource, place: Place, roots: _Roots, *, checksum: bool)
     def difference(what: str, left_alone: str | None = None, *, content: bool = False) -> Difference:
         return Difference(what=what, place=place, path=known.path, left_alone=left_alone, content=content)
 
-    if known.published_id is None or not known.path.startswith("/"):
+    failed = known.building_id is not None and known.failed_with is not None
+    if not known.path.startswith("/") or (known.published_id is None and not failed):
         return None
     try:
         found = Path(known.path).lstat()
         if not stat.S_ISREG(found.st_mode):
             return difference("is indexed, but is not a file any more")
+        if failed:
+            if (found.st_size, found.st_mtime_ns) != (known.failed_size, known.failed_mtime_ns):
+                return difference("has changed since it could not be read")
+            return difference(FORMER_VERSION, FORMER_VERSION) if known.published_id is not None else None
         if (found.st_size, found.st_mtime_ns) != (known.size, known.mtime_ns):
             return difference("has changed since it was indexed")
         if checksum and hash_of(known.path) != known.content_hash:

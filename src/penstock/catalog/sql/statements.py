@@ -81,7 +81,11 @@ def load(dialect: str) -> dict[str, str]:
             if made.keys() & statements.keys():
                 raise AssertionError(f"{dialect} has two statements named {name}")
             statements |= made
-    return {name: text.replace("{filtered}", statements["filtered"]) for name, text in statements.items()}
+    for word in ("filtered", "filters"):
+        statements = {
+            name: text.replace(f"{{{word}}}", statements[word]) for name, text in statements.items()
+        }
+    return statements
 
 
 def _of_phase(text: str, phase: Phase) -> str:
