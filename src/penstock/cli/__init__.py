@@ -1,4 +1,4 @@
-"""The command line. ``main`` has the root command and the list of commands.
+"""The command line. ``main`` has the root command, ``command_group`` the table of commands.
 
 ``session``, ``command_group``: global options and the assembly; groups, help by task, former spellings
 ``arguments``, ``output``, ``job_views``: parsing of values, printing, JSON shapes of jobs

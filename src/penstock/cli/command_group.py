@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import click
 
-TASKS: Mapping[str, tuple[str, ...]] = {
-    "Index and search": ("index", "search", "note", "documents", "why", "rename", "delete"),
-    "Jobs": ("status", "jobs", "cancel", "retry", "queue"),
-    "Workers and services": ("worker", "redis"),
-    "Maintenance": ("verify", "rebuild", "delete-tenant", "config", "completion"),
+TASKS: Mapping[str, Mapping[str, str]] = {
+    "Index and search": {
+        "index": "index",
+        "search": "search",
+        "note": "document_commands",
+        "documents": "document_commands",
+        "why": "document_commands",
+        "rename": "change_commands",
+        "delete": "change_commands",
+    },
+    "Jobs": {
+        "status": "job_commands",
+        "jobs": "job_commands",
+        "cancel": "queue_manage",
+        "retry": "queue_manage",
+        "queue": "queue_commands",
+    },
+    "Workers and services": {"worker": "worker", "redis": "redis_commands"},
+    "Maintenance": {
+        "verify": "change_commands",
+        "rebuild": "rebuild",
+        "delete-tenant": "change_commands",
+        "config": "config_commands",
+        "completion": "completion",
+    },
 }
-"""Headings of ``penstock --help``, each with its commands. Every visible command stands once."""
+"""Headings of ``penstock --help``, each with its commands and the module of each, where the function has the
+name of the command. Every visible command stands once."""
 
 FORMER: Mapping[str, str] = {
     "queue list": "jobs --children",
@@ -101,6 +123,14 @@ class RenamedOption(click.Option):
             return super().get_help_record(ctx)
         finally:
             self.opts = names
+
+
+def listed_commands() -> Iterator[click.Command]:
+    """Import the commands of ``TASKS``."""
+    for modules in TASKS.values():
+        for name, module in modules.items():
+            found = importlib.import_module(f"penstock.cli.{module}")
+            yield getattr(found, name.replace("-", "_"))
 
 
 def first_sentence(command: click.Command) -> str:

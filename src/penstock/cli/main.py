@@ -6,21 +6,8 @@ from typing import Any, NoReturn
 
 import click
 
-from penstock.cli import (
-    change_commands,
-    completion,
-    config_commands,
-    document_commands,
-    index,
-    job_commands,
-    queue_commands,
-    queue_manage,
-    rebuild,
-    redis_commands,
-    search,
-    worker,
-)
-from penstock.cli.command_group import TaskGroup
+from penstock.cli import redis_commands
+from penstock.cli.command_group import TaskGroup, listed_commands
 from penstock.cli.exit_codes import INTERRUPTED
 from penstock.cli.session import JSON_HELP, QUIET_HELP, Session, add_global_options
 from penstock.cli.streams import mend_standard_streams, print_error
@@ -75,27 +62,7 @@ def cli(context: click.Context, state: str | None, url: str | None, as_json: boo
     context.call_on_close(session.close)
 
 
-for command in (
-    index.index,
-    search.search,
-    job_commands.jobs,
-    job_commands.status,
-    document_commands.why,
-    document_commands.documents,
-    document_commands.note,
-    change_commands.rename,
-    change_commands.delete,
-    change_commands.delete_tenant,
-    change_commands.verify,
-    rebuild.rebuild,
-    queue_manage.cancel,
-    queue_manage.retry,
-    queue_commands.queue,
-    worker.worker,
-    redis_commands.redis,
-    config_commands.config,
-    completion.completion,
-):
+for command in listed_commands():
     cli.add_command(command)
 cli.add_former(redis_commands.gateway)
 cli.add_former(redis_commands.ingest)
