@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-
 from penstock.config import Settings
 from penstock.errors import DocumentsElsewhere
 from penstock.queue.protocol import Queue
@@ -18,6 +16,8 @@ def refuse_second_host(settings: Settings, queue: Queue) -> None:
     """Raise ``DocumentsElsewhere`` where a live worker on another host has the documents in a file."""
     if not needs_one_host(settings):
         return
+    import socket
+
     here, now = socket.gethostname(), queue.now()
     for worker in queue.workers():
         alive = worker.alive(now, settings.heartbeat_s)

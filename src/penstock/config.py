@@ -8,7 +8,6 @@ as not set.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -306,6 +305,8 @@ def _refuse_unknown(overrides: Mapping[str, object]) -> None:
     known = [setting.name for setting in SETTINGS]
     for name in overrides:
         if name not in known:
+            import difflib
+
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise InvalidSetting(f"unknown setting {name!r}{hint}")

@@ -1,7 +1,9 @@
 """The command line. ``main`` has the root command and the list of commands.
 
 ``session``: global options and the assembly; every command gets one
+``lazy_commands``: the commands by name, each imported at its first use
 ``arguments``, ``output``, ``job_views``: parsing of values, printing, JSON shapes of jobs
+``text_grid``: tables and fields as aligned text, no wider than the terminal
 ``streams``, ``exit_codes``: errors as one line, exit codes
 ``index``, ``job_progress``: ``penstock index`` and its progress bar
 ``document_commands``, ``change_commands``, ``rebuild``, ``search``: documents

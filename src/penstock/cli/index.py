@@ -10,7 +10,7 @@ import click
 
 from penstock.cli.arguments import all_words
 from penstock.cli.exit_codes import INTERRUPTED, REFUSED
-from penstock.cli.job_progress import JobProgress, shown_live
+from penstock.cli.job_progress import shown_live
 from penstock.cli.output import emit, emit_json, printable, table
 from penstock.cli.session import Session
 from penstock.vocabulary import how_many
@@ -83,8 +83,7 @@ def index(session: Session, /, path: str, **given: Any) -> None:
             emit_json({"job_id": receipt.job_id, "status": "pending", "dedupe_hit": receipt.dedupe_hit})
         return
     began = time.monotonic()
-    follower = JobProgress(session.assembly.further_jobs(), receipt.job_id, session.assembly.documents)
-    with shown_live(follower, f"Indexing {path}"):
+    with shown_live(session.assembly, receipt.job_id, f"Indexing {path}"):
         if here:
             session.run_here(receipt.job_id, processes=1 if given["serial"] else given["processes"] or 2)
         else:

@@ -14,6 +14,7 @@ from penstock.cli.output import printable
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
+    from penstock.assembly import Assembly
     from penstock.job import Job
     from penstock.service.documents import Documents
     from penstock.service.jobs import Jobs
@@ -115,11 +116,12 @@ def _message(job: Job, counts: dict[str, Any]) -> str:
 
 
 @contextmanager
-def shown_live(follower: JobProgress, title: str) -> Iterator[None]:
-    """Show a live line on standard error while the block runs; only on a terminal."""
+def shown_live(assembly: Assembly, job_id: str, title: str) -> Iterator[None]:
+    """Show a live line about a job on standard error while the block runs; only on a terminal."""
     if not sys.stderr.isatty():
         yield
         return
+    follower = JobProgress(assembly.further_jobs(), job_id, assembly.documents)
     over = threading.Event()
     thread = threading.Thread(target=_show, args=(follower, title, over.wait), daemon=True)
     thread.start()

@@ -17,10 +17,8 @@ from penstock.catalog.values import Phase, Place
 from penstock.catalog.views import Document, Filters, PageState, Progress, Source, TenantCount
 from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
-from penstock.handlers.model_check import model_mismatch
 from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.pipeline.walk.protocol import FoundFile, Skipped, Unreadable, WalkRules
-from penstock.pipeline.walk.walker import walk
 from penstock.service import paths, reasons
 from penstock.service.explanations import history_of
 from penstock.service.jobs import Jobs
@@ -227,6 +225,8 @@ class Documents:
             model = snapshot.fingerprints().get(Phase.VECTOR)
             same = model is None or model.startswith(f"{self._settings.embedder}-")
             if model is not None and not same and snapshot.tenants():
+                from penstock.handlers.model_check import model_mismatch
+
                 raise model_mismatch(model, self._settings.embedder)
 
     def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:
@@ -360,6 +360,8 @@ def _preview(catalog: Catalog, place: Place, submission: Submission, state_dir: 
         info = Path(payload["file_path"]).stat()
         reports: Iterable[Any] = [FoundFile(payload["file_path"], info.st_size, info.st_mtime_ns)]
     else:
+        from penstock.pipeline.walk.walker import walk
+
         rules = WalkRules(
             include=tuple(payload.get("patterns", ())),
             exclude=tuple(payload.get("ignore_patterns", ())),

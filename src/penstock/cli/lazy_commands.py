@@ -1,0 +1,45 @@
+"""Commands by name, each imported at its first use: one command does not pay for the options of all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from importlib import import_module
+
+import click
+
+
+class LazyCommands(MutableMapping[str, click.Command]):
+    """The ``commands`` of a group. ``places`` gives module and attribute: ``{"index": "index:index"}``.
+
+    ``prepare`` is called with each command after its import.
+    """
+
+    def __init__(self, places: Mapping[str, str], prepare: Callable[[click.Command], None]) -> None:
+        self._places = dict(places)
+        self._prepare = prepare
+        self._loaded: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._loaded:
+            module, _, attribute = self._places[name].partition(":")
+            command: click.Command = getattr(import_module(f"penstock.cli.{module}"), attribute)
+            self._prepare(command)
+            self._loaded[name] = command
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._places.setdefault(name, "")
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._places[name]
+        self._loaded.pop(name, None)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
