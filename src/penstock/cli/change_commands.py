@@ -56,7 +56,7 @@ def delete(session: Session, /, path_or_id: str, **where: Any) -> None:
 
 @click.command("delete-tenant")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def delete_tenant(session: Session, /, name: str, yes: bool) -> None:
     """Remove all documents and jobs of a tenant. Files are not touched."""
@@ -105,7 +105,7 @@ def _submit(session: Session, submission: Submission) -> None:
     elif job.status == "done":
         removed, because = result.get("removed"), result.get("note")
         what = f": {how_many(removed, 'document')}" if removed is not None else ""
-        emit(f"{result['outcome']}{what}" + (f" ({printable(because)})" if because else ""))
+        session.confirm_done(f"{result['outcome']}{what}" + (f" ({printable(because)})" if because else ""))
     else:
         emit(f"{job.status}: {printable(job.error_message)} ({job.error_code})")
     if job.status != "done":
@@ -116,7 +116,7 @@ def _print_queued(session: Session, receipt: Receipt) -> None:
     if session.as_json:
         emit_json({"job_id": receipt.job_id, "status": str(receipt.status), "result": None, "error": None})
     else:
-        emit(f"Job queued: {receipt.job_id}")
+        session.confirm_done(f"Job queued: {receipt.job_id}")
 
 
 @click.command()
@@ -155,7 +155,7 @@ def verify(session: Session, /, tenant: str | None, fix: bool, checksum: bool) -
             emit(f"{how_many(len(receipts), 'job')} queued to repair the rest.")
         if fix:
             _print_left_alone(found)
-        if (repaired or receipts) and not session.assembly.worker_alive():
+        if (repaired or receipts) and not session.quiet and not session.assembly.worker_alive():
             emit("No worker is running. Start one with: penstock worker")
     if found and not fix:
         raise SystemExit(REFUSED)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.command_group import CommandGroup
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.job_views import spoken
 from penstock.cli.output import age, emit, emit_json, fields, printable, table
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.catalog.views import Document, Source
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @click.pass_context
 def documents(context: click.Context) -> None:
     """List and inspect indexed documents.
@@ -33,6 +34,7 @@ def documents(context: click.Context) -> None:
 @click.option("--tenant", metavar="NAME", help="Tenant who owns the documents.")
 @click.option("--path", metavar="GLOB", help="List only matching paths.")
 @click.option(
+    "-n",
     "--limit",
     type=click.IntRange(1, 1000),
     default=20,
@@ -71,7 +73,7 @@ def list_documents(
     ]
     emit(table(["id", "pages", "chunks", "indexed", "what"], rows) if rows else "No documents.")
     if following:
-        click.echo(f"More documents follow: add --after {following}", err=True)
+        session.hint(f"More documents follow: add --after {following}")
 
 
 def _name(source: Source) -> str:
@@ -141,6 +143,7 @@ def history(session: Session, path_or_id: str, collection: str | None, tenant: s
 @click.option("--collection", metavar="NAME", help="Collection of the document.")
 @click.option("--tenant", metavar="NAME", help="Tenant who owns the document.")
 @click.option(
+    "-n",
     "--limit",
     type=click.IntRange(1, 1000),
     default=50,
@@ -166,21 +169,18 @@ def tree(session: Session, path_or_id: str, collection: str | None, tenant: str 
         (
             page.number,
             page.chunk_count,
-            str(page.ocr.status),
-            str(page.vector.status),
-            str(page.graphrag.status),
-            page.ocr.error or page.vector.error or "",
+            *(str(state.status) for state in page.phases.values()),
+            page.error or "",
         )
         for page in pages
     ]
-    emit(table(["page", "chunks", "ocr", "vector", "graphrag", "error"], rows))
+    emit(table(["page", "chunks", *newest.phases, "error"], rows))
     if len(pages) < newest.page_count:
-        click.echo(f"{len(pages):,} of {newest.page_count:,} pages; --limit shows more", err=True)
+        session.hint(f"{len(pages):,} of {newest.page_count:,} pages; --limit shows more")
 
 
 def _phases(document: Document) -> str:
-    states = (("ocr", document.ocr), ("vector", document.vector), ("graphrag", document.graphrag))
-    return ", ".join(f"{name} {state.status}" for name, state in states)
+    return ", ".join(f"{name} {state.status}" for name, state in document.phases.items())
 
 
 @click.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from importlib import import_module
 
@@ -9,20 +10,31 @@ import click
 
 
 class LazyCommands(MutableMapping[str, click.Command]):
-    """The ``commands`` of a group. ``places`` gives module and attribute: ``{"index": "index:index"}``.
+    """The ``commands`` of a group. ``places`` gives module and function: ``{"index": "index:index"}``.
 
-    ``prepare`` is called with each command after its import.
+    ``former`` are former spellings: hidden copies of commands. ``prepare`` is called with each command after
+    its import.
     """
 
-    def __init__(self, places: Mapping[str, str], prepare: Callable[[click.Command], None]) -> None:
-        self._places = dict(places)
+    def __init__(
+        self,
+        places: Mapping[str, str],
+        former: Mapping[str, str],
+        *,
+        prepare: Callable[[click.Command], None],
+    ) -> None:
+        self._places = {**places, **former}
+        self._former = frozenset(former)
         self._prepare = prepare
         self._loaded: dict[str, click.Command] = {}
 
     def __getitem__(self, name: str) -> click.Command:
         if name not in self._loaded:
-            module, _, attribute = self._places[name].partition(":")
-            command: click.Command = getattr(import_module(f"penstock.cli.{module}"), attribute)
+            module, _, function = self._places[name].partition(":")
+            command: click.Command = getattr(import_module(f"penstock.cli.{module}"), function)
+            if name in self._former:
+                command = copy.copy(command)
+                command.hidden = True
             self._prepare(command)
             self._loaded[name] = command
         return self._loaded[name]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -37,12 +38,29 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+@contextlib.contextmanager
+def collected_json() -> Iterator[list[Any]]:
+    """Collect what ``emit_json`` gets instead of printing it, to print one answer of several."""
+    global _collected
+    outer, _collected = _collected, []
+    try:
+        yield _collected
+    finally:
+        _collected = outer
+
+
+_collected: list[Any] | None = None
+
+
 def emit_json(value: Any) -> None:
     import json
 
     import msgspec
 
     plain = msgspec.to_builtins(value, builtin_types=(datetime,))
+    if _collected is not None:
+        _collected.append(plain)
+        return
     emit(json.dumps(plain, indent=2, ensure_ascii=False, default=clock.format_time))
 
 
@@ -62,14 +80,23 @@ def printable(value: object) -> str:
     return "" if value is None else escape_control(str(value))
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Aligned columns. On a terminal the last one is cut to fit, and statuses are coloured."""
+def wrapped(line: str) -> str:
+    """The line, broken between words where a terminal is narrower."""
+    if not sys.stdout.isatty():
+        return line
+    import shutil
+
+    return click.wrap_text(line, width=shutil.get_terminal_size().columns)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, fold: bool = False) -> str:
+    """Aligned columns. On a terminal the last one is cut, or folded, to fit, and statuses are coloured."""
     found = []
     for number, title in enumerate(header):
         values = [row[number] for row in rows]
         numbers = bool(rows) and all(isinstance(value, int) or value == "" for value in values)
         found.append(text_grid.Column([title, *map(printable, values)], right=numbers))
-    return text_grid.columns(found, STYLES, text_grid.Screen.of_output(), header=True)
+    return text_grid.columns(found, STYLES, text_grid.Screen.of_output(), fold=fold)
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 GAP = "  "
@@ -48,26 +49,35 @@ class Column(NamedTuple):
     right: bool = False
 
 
-def columns(found: Sequence[Column], colours: dict[str, str], screen: Screen, *, header: bool) -> str:
-    """Lines of columns. Where they are wider than the screen, the last one is cut first.
+def columns(
+    found: Sequence[Column], colours: Mapping[str, str], screen: Screen, *, fold: bool = False
+) -> str:
+    """Lines of columns, the first one a header. The last column gives way where the screen is narrow.
 
-    ``colours`` gives cells with these words a colour; ``header``: the first line is a header.
+    Its cells are cut, or with ``fold`` continued below. ``colours`` gives cells with these words a colour.
     """
     widths = _fitted([max(map(cells_wide, column.cells), default=0) for column in found], screen.width)
     lines = []
     for number, row in enumerate(zip(*(column.cells for column in found), strict=True)):
-        words = []
-        for text, width, column in zip(row, widths, found, strict=True):
-            word = cut(text, width)
-            style = _BOLD if header and number == 0 else _style(text, colours)
-            shown = f"{style}{word}{_PLAIN}" if style and word and screen.coloured else word
-            padding = " " * (width - cells_wide(word))
-            words.append(padding + shown if column.right else shown + padding)
-        lines.append(GAP.join(words).rstrip())
+        parts = [
+            list(folded(text, width)) if fold else [cut(text, width)]
+            for text, width in zip(row, widths, strict=True)
+        ]
+        styles = [_BOLD if number == 0 else _style(text, colours) for text in row]
+        for words in zip_longest(*parts, fillvalue=""):
+            cells = zip(words, styles, widths, found, strict=True)
+            shown = [_cell(word, style if screen.coloured else "", *more) for word, style, *more in cells]
+            lines.append(GAP.join(shown).rstrip())
     return "\n".join(lines)
 
 
-def pairs(found: Sequence[tuple[str, str]], colours: dict[str, str], screen: Screen) -> str:
+def _cell(word: str, style: str, width: int, column: Column) -> str:
+    shown = f"{style}{word}{_PLAIN}" if style and word else word
+    padding = " " * (width - cells_wide(word))
+    return padding + shown if column.right else shown + padding
+
+
+def pairs(found: Sequence[tuple[str, str]], colours: Mapping[str, str], screen: Screen) -> str:
     """Lines of names and values. A value wider than the screen continues below itself."""
     indent = max((cells_wide(name) for name, _ in found), default=0)
     room = None if screen.width is None else max(screen.width - indent - len(GAP), NARROWEST)
@@ -82,7 +92,7 @@ def pairs(found: Sequence[tuple[str, str]], colours: dict[str, str], screen: Scr
     return "\n".join(lines)
 
 
-def _style(text: str, colours: dict[str, str]) -> str:
+def _style(text: str, colours: Mapping[str, str]) -> str:
     colour = colours.get(text.partition(" (")[0])
     return f"\x1b[{_COLOURS[colour]}m" if colour else ""
 

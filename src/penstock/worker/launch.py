@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock import config
+from penstock.catalog.factory import needs_one_host, refuse_second_host
 from penstock.catalog.values import Phase
-from penstock.catalog_host import needs_one_host, refuse_second_host
 from penstock.config import Settings
 from penstock.errors import (
     DocumentsElsewhere,
