@@ -30,8 +30,6 @@ $(STAMP): pyproject.toml constraints.txt
 		|| { echo "Creating .venv"; $(PYTHON) -m venv --clear .venv; }
 	@echo "Installing Penstock and its tools into .venv"
 	@$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt hatchling editables
-	@# Only its two files are used, which the build copies; see hatch_build.py.
-	@$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt --no-deps wordllama
 	@$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,redis,servers]'
 	@rm -f .venv/.installed-* && touch $@
 

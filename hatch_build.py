@@ -1,13 +1,16 @@
 """Build hook: puts the embedding table into the package, taken from the package ``wordllama``.
 
 Penstock needs two files of ``wordllama``, but neither its code nor its dependencies (a model hub's client,
-pydantic, a tokenizer library: 70 MB). So the files are copied when Penstock is built, and ``wordllama`` is a
-requirement of the build alone. A source distribution contains the files and needs no more.
+pydantic, a tokenizer library: 70 MB). So the files are copied when Penstock is built. They come from a
+requirement of the build, or without build isolation from pip. A source distribution contains them already.
 """
 
 import hashlib
 import importlib.util
 import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -30,36 +33,49 @@ LICENSE = "LICENSE"
 
 class CustomBuildHook(BuildHookInterface):
     def dependencies(self) -> list[str]:
-        return [] if _is_complete(Path(self.root, TABLE)) else [REQUIREMENT]
+        return [] if is_complete(Path(self.root, TABLE)) else [REQUIREMENT]
 
-    def initialize(self, version: str, build_data: dict[str, object]) -> None:  # noqa: ARG002 - given by hatchling
+    def initialize(self, version: str, build_data: dict[str, object]) -> None:  # noqa: ARG002 - of hatchling
         table = Path(self.root, TABLE)
-        if not _is_complete(table):
-            _copy_from_package(table)
+        if is_complete(table):
+            return
+        with tempfile.TemporaryDirectory() as place:
+            copy_files(_installed_package() or _downloaded_package(Path(place)), table)
 
 
-def _copy_from_package(table: Path) -> None:
-    # find_spec finds the package without running it: its dependencies need not be installed.
-    spec = importlib.util.find_spec("wordllama")
-    if spec is None or not spec.submodule_search_locations:
-        remedy = f"pip install --no-deps {REQUIREMENT}"
-        raise SystemExit(f"a build of Penstock without build isolation needs a package more: {remedy}")
-    package = Path(spec.submodule_search_locations[0])
-    table.mkdir(exist_ok=True)
-    for name, (source, checksum) in FILES.items():
-        copied = table / f"{name}.new"
-        shutil.copyfile(package / source, copied)
-        if _sha256(copied) != checksum:
-            copied.unlink()
-            raise SystemExit(f"{package / source} is not the file of {REQUIREMENT}")
-        copied.replace(table / name)
-    for notice in package.parent.glob(f"wordllama-*.dist-info/**/{LICENSE}"):
-        shutil.copyfile(notice, table / LICENSE)
-
-
-def _is_complete(table: Path) -> bool:
+def is_complete(table: Path) -> bool:
+    """Check that all files are there and are the right ones."""
     present = all((table / name).is_file() for name in (*FILES, LICENSE))
     return present and all(_sha256(table / name) == checksum for name, (_, checksum) in FILES.items())
+
+
+def copy_files(package: Path, table: Path) -> None:
+    """Copy the files out of a package directory. A file with another content is refused."""
+    for source, checksum in FILES.values():
+        if _sha256(package / source) != checksum:
+            raise SystemExit(f"{package / source} is not the file of {REQUIREMENT}")
+    table.mkdir(exist_ok=True)
+    (notice,) = package.parent.glob(f"wordllama-*.dist-info/**/{LICENSE}")
+    shutil.copyfile(notice, table / LICENSE)
+    for name, (source, _) in FILES.items():
+        shutil.copyfile(package / source, table / f"{name}.new")
+        (table / f"{name}.new").replace(table / name)
+
+
+def _installed_package() -> Path | None:
+    # find_spec finds the package without running it: its dependencies need not be installed.
+    spec = importlib.util.find_spec("wordllama")
+    places = spec.submodule_search_locations if spec is not None else None
+    return Path(places[0]) if places else None
+
+
+def _downloaded_package(place: Path) -> Path:
+    # -I: this environment's own pip, not one of the build.
+    pip = [sys.executable, "-I", "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+    done = subprocess.run([*pip, "--no-deps", "--target", str(place), REQUIREMENT])
+    if done.returncode:
+        raise SystemExit(f"the embedding table comes with {REQUIREMENT}, which cannot be installed")
+    return place / "wordllama"
 
 
 def _sha256(path: Path) -> str:

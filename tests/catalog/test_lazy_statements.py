@@ -15,6 +15,7 @@ class Row(msgspec.Struct):
 
 def test_a_statement_is_expanded_when_it_is_used():
     loaded = statements.load.__wrapped__("sqlite")
+    assert isinstance(loaded, statements.Expanded)
     expanded: list[str] = []
     loaded._statements = _Recording(expanded)
 

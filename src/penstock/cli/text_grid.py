@@ -66,7 +66,10 @@ def columns(
         styles = [_BOLD if number == 0 else _style(text, colours) for text in row]
         for words in zip_longest(*parts, fillvalue=""):
             cells = zip(words, styles, widths, found, strict=True)
-            shown = [_cell(word, style if screen.coloured else "", *more) for word, style, *more in cells]
+            shown = [
+                _cell(word, style if screen.coloured else "", width, column)
+                for word, style, width, column in cells
+            ]
             lines.append(GAP.join(shown).rstrip())
     return "\n".join(lines)
 

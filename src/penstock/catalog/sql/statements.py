@@ -77,7 +77,7 @@ def load(dialect: str) -> Mapping[str, str]:
             if made.keys() & blocks.keys():
                 raise AssertionError(f"{dialect} has two statements named {name}")
             blocks |= made
-    return _Expanded(blocks, dialect)
+    return Expanded(blocks, dialect)
 
 
 class _Block(NamedTuple):
@@ -88,7 +88,7 @@ class _Block(NamedTuple):
     phase: Phase | None = None
 
 
-class _Expanded(Mapping[str, str]):
+class Expanded(Mapping[str, str]):
     """Statements in the store's SQL, each expanded at its first use: a command uses few of them."""
 
     def __init__(self, blocks: Mapping[str, _Block], dialect: str) -> None:
