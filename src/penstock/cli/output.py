@@ -103,12 +103,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, fold: bool
 
 def space_left(header: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
     """Columns of the terminal that a table with these columns leaves for one more."""
-    if not sys.stdout.isatty():
-        return WIDE
-    import shutil
-
+    width = text_grid.Screen.of_output().width
+    if width is None:
+        return sys.maxsize
     widths = [max(len(str(cell)) for cell in column) + 2 for column in zip(header, *rows, strict=True)]
-    return max(shutil.get_terminal_size().columns - sum(widths), 8)
+    return max(width - sum(widths), 8)
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> str:
