@@ -6,7 +6,6 @@ folder may decide: see ``Setting.project``. docs/decisions has the reasons.
 
 from __future__ import annotations
 
-import difflib
 import os
 import stat
 import sys
@@ -116,6 +115,8 @@ def read(
     values = {}
     for key, given in table.items():
         if key not in by_name:
+            import difflib
+
             close = difflib.get_close_matches(key, by_name, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise InvalidSettingsFile(f"{path}: unknown setting {key[:100]!r}{hint}")

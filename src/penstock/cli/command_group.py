@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
@@ -123,14 +122,6 @@ class RenamedOption(click.Option):
             return super().get_help_record(ctx)
         finally:
             self.opts = names
-
-
-def listed_commands() -> Iterator[click.Command]:
-    """Import the commands of ``TASKS``."""
-    for modules in TASKS.values():
-        for name, module in modules.items():
-            found = importlib.import_module(f"penstock.cli.{module}")
-            yield getattr(found, name.replace("-", "_"))
 
 
 def first_sentence(command: click.Command) -> str:

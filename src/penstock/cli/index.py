@@ -11,7 +11,7 @@ from penstock.cli import index_failures, index_paths, index_summary
 from penstock.cli.arguments import all_words
 from penstock.cli.exit_codes import INTERRUPTED
 from penstock.cli.index_summary import IndexRequest
-from penstock.cli.job_progress import JobProgress, shown_live
+from penstock.cli.job_progress import shown_live
 from penstock.cli.job_views import receipt_as_json
 from penstock.cli.output import emit, emit_json, table, wrapped
 from penstock.cli.session import Session
@@ -108,8 +108,7 @@ def _index(session: Session, path: str, given: dict[str, Any]) -> None:
             emit_json(receipt_as_json(receipt))
         return
     began = time.monotonic()
-    follower = JobProgress(session.assembly.further_jobs(), receipt.job_id)
-    with shown_live(follower, f"Indexing {path}", quiet=session.quiet):
+    with shown_live(session.assembly, receipt.job_id, f"Indexing {path}", quiet=session.quiet):
         if here:
             session.run_here(receipt.job_id, processes=1 if given["serial"] else given["processes"] or 2)
         else:

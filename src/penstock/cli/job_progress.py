@@ -14,6 +14,7 @@ from penstock.cli.output import printable
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
+    from penstock.assembly import Assembly
     from penstock.job import Job
     from penstock.service.jobs import Jobs
 
@@ -146,11 +147,15 @@ class Pace:
 
 
 @contextmanager
-def shown_live(follower: JobProgress, title: str, *, quiet: bool = False) -> Iterator[None]:
-    """Show a live line on standard error while the block runs; only on a terminal, and not if ``quiet``."""
+def shown_live(assembly: Assembly, job_id: str, title: str, *, quiet: bool = False) -> Iterator[None]:
+    """Show a live line about a job on standard error while the block runs.
+
+    Only on a terminal, and not if ``quiet``.
+    """
     if quiet or not sys.stderr.isatty():
         yield
         return
+    follower = JobProgress(assembly.further_jobs(), job_id)
     over = threading.Event()
     thread = threading.Thread(target=_show, args=(follower, title, over.wait), daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""The ``penstock`` command. Commands import heavy packages when they run, never for ``--help``."""
+"""The ``penstock`` command. A command is imported when it is called, and heavy packages when it runs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any, NoReturn
 
 import click
 
-from penstock.cli import redis_commands
-from penstock.cli.command_group import TaskGroup, listed_commands
+from penstock.cli.command_group import TASKS, TaskGroup
 from penstock.cli.exit_codes import INTERRUPTED
+from penstock.cli.lazy_commands import LazyCommands
 from penstock.cli.session import JSON_HELP, QUIET_HELP, Session, add_global_options
 from penstock.cli.streams import mend_standard_streams, print_error
 from penstock.errors import PenstockError
@@ -62,12 +62,16 @@ def cli(context: click.Context, state: str | None, url: str | None, as_json: boo
     context.call_on_close(session.close)
 
 
-for command in listed_commands():
-    cli.add_command(command)
-cli.add_former(redis_commands.gateway)
-cli.add_former(redis_commands.ingest)
-for command in cli.commands.values():
-    add_global_options(command)
+COMMANDS = {
+    name: f"{module}:{name.replace('-', '_')}"
+    for modules in TASKS.values()
+    for name, module in modules.items()
+}
+"""Module and function of each command."""
+FORMER_COMMANDS = {"gateway": "redis_commands:gateway", "ingest": "redis_commands:ingest"}
+"""Former spellings, which help and completion leave out."""
+
+cli.commands = LazyCommands(COMMANDS, FORMER_COMMANDS, prepare=add_global_options)
 
 
 def main() -> NoReturn:

@@ -16,7 +16,6 @@ from penstock.catalog.values import Phase, Place
 from penstock.catalog.views import Document, Filters, PageState, Progress, Source, TenantCount
 from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
-from penstock.handlers.model_check import model_mismatch
 from penstock.job import CHILDREN, Job, JobQuery, Status
 from penstock.pipeline.walk.project_files import code_reason
 from penstock.service import paths, reasons
@@ -226,6 +225,8 @@ class Documents:
             model = snapshot.fingerprints().get(Phase.VECTOR)
             same = model is None or model.startswith(f"{self._settings.embedder}-")
             if model is not None and not same and any(one.sources for one in snapshot.tenants()):
+                from penstock.handlers.model_check import model_mismatch
+
                 raise model_mismatch(model, self._settings.embedder)
 
     def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:

@@ -14,7 +14,6 @@ from penstock.catalog.values import Place
 from penstock.catalog.views import Source
 from penstock.pipeline.walk.project_files import code_reason
 from penstock.pipeline.walk.protocol import FoundFile, Skipped, Unreadable, WalkRules
-from penstock.pipeline.walk.walker import walk
 from penstock.service.requests import Submission
 
 
@@ -61,6 +60,8 @@ def preview_of(catalog: Catalog, place: Place, submission: Submission, state_dir
         info = Path(payload["file_path"]).stat()
         reports: Iterable[Any] = [FoundFile(payload["file_path"], info.st_size, info.st_mtime_ns)]
     else:
+        from penstock.pipeline.walk.walker import walk
+
         rules = WalkRules(
             include=tuple(payload.get("patterns", ())),
             exclude=tuple(payload.get("ignore_patterns", ())),
