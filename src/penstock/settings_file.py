@@ -37,7 +37,7 @@ class FilePlaces(NamedTuple):
     """Where settings files are, or would be."""
 
     project: Path | None
-    """The nearest project file that belongs to this user."""
+    """The nearest project file that belongs to this user or to root."""
     foreign: Path | None
     """A nearer one that belongs to another user, and is not read."""
     user: Path | None
@@ -69,7 +69,8 @@ def places(environ: Mapping[str, str], platform: str = sys.platform) -> FilePlac
 
 
 def _is_own(path: Path) -> bool:
-    return path.stat().st_uid == os.geteuid()
+    """Tell whether a file belongs to this user or to root, who installs files for services."""
+    return path.stat().st_uid in (os.geteuid(), 0)
 
 
 def _user_directory(environ: Mapping[str, str], platform: str) -> Path | None:

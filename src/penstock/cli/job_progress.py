@@ -95,7 +95,8 @@ class JobProgress:
             failed=failed,
             share=self._share,
             message=self._message(job, counts),
-            chunks=chunks,
+            # The last children of the run before may have ended between two samples.
+            chunks=max(chunks, job.total_chunks + counts.get("resumed_chunks", 0)),
         )
 
     def _follow_run(self, job: Job) -> None:
@@ -132,6 +133,24 @@ class JobProgress:
         return "waiting for a worker" if job.status == "pending" else "reading"
 
 
+class Pace:
+    """The sample to measure rate and time left from: the first after some progress.
+
+    Not earlier: files that another command did, and the start of the worker, say nothing about the rate.
+    """
+
+    def __init__(self) -> None:
+        self._first: JobSample | None = None
+        self.since: JobSample | None = None
+
+    def follow(self, seen: JobSample) -> None:
+        if seen.share is None or self.since is not None:
+            return
+        self._first = self._first or seen
+        if seen.done > self._first.done:
+            self.since = seen
+
+
 @contextmanager
 def shown_live(assembly: Assembly, job_id: str, title: str, *, quiet: bool = False) -> Iterator[None]:
     """Show a live line about a job on standard error while the block runs.
@@ -161,14 +180,13 @@ def _show(follower: JobProgress, full_title: str, over: Callable[[float], bool])
     spinner = itertools.cycle(SPINNER if utf8 else "|/-\\")
     # The other columns with a space after each, and the elapsed time.
     room = width - len(title) - bar - len("⠋ ") - len(" 0:00:00") - 2
-    began, first = time.monotonic(), None
+    began, pace = time.monotonic(), Pace()
     try:
         while True:
             seen = follower.sample()
-            if seen.share is not None and first is None:
-                first = seen
+            pace.follow(seen)
             drawn = drawn_bar(seen.share, bar, BAR if utf8 else "#-")
-            text, elapsed = line_text(seen, first, room), _clock(time.monotonic() - began)
+            text, elapsed = line_text(seen, pace.since, room), _clock(time.monotonic() - began)
             line = " ".join(filter(None, (next(spinner), title, drawn, text, elapsed)))
             # The cursor goes back to the start, so that a message of the log replaces the line.
             _write(text_grid.cut(line, width - 1) + "\r")
@@ -197,17 +215,15 @@ def shortened(title: str, room: int) -> str:
 
 
 def line_text(seen: JobSample, first: JobSample | None, room: int) -> str:
-    """Counts, rate and time left, the most important that fit. ``first``: the sample to measure from.
-
-    Files done before this command watched say nothing about its rate.
-    """
-    if seen.message or seen.share is None or first is None or first.share is None:
+    """Counts, rate and time left, the most important that fit. ``first``: the sample to measure from."""
+    if seen.message or seen.share is None:
         return seen.message[:room]
     parts = [f"{seen.done:,} of {how_many(seen.files, 'file')}"]
     if len(parts[0]) > room - len(", 0:00 left"):
         parts = [f"{seen.done:,} of {seen.files:,}"]
+    first = first or seen
     elapsed, done = seen.at - first.at, seen.done - first.done
-    gained = seen.share - first.share
+    gained = seen.share - (first.share or 0.0)
     if elapsed > 1 and gained > LEAST_SHARE and seen.share < 1:
         parts.append(f"{_clock(elapsed * (1 - seen.share) / gained)} left")
     if seen.failed:
@@ -215,7 +231,8 @@ def line_text(seen: JobSample, first: JobSample | None, room: int) -> str:
     if seen.chunks:
         parts.append(how_many(seen.chunks, "chunk"))
     if elapsed > 1 and done > 0:
-        parts.append(f"{done / elapsed:,.0f} files/s")
+        rate = done / elapsed
+        parts.append(f"{rate:,.0f} files/s" if rate >= 10 else f"{rate:.1f} files/s")
     while len(parts) > 1 and len(", ".join(parts)) > room:
         parts.pop()
     return ", ".join(parts)

@@ -77,13 +77,15 @@ def printable(value: object) -> str:
     return "" if value is None else escape_control(str(value))
 
 
-def wrapped(line: str) -> str:
-    """The line, broken between words where a terminal is narrower."""
+def wrapped(line: str, margin: str = "") -> str:
+    """The line after a margin, broken between words where a terminal is narrower."""
     if not sys.stdout.isatty():
-        return line
+        return margin + line
     import shutil
 
-    return click.wrap_text(line, width=shutil.get_terminal_size().columns)
+    further = f"{margin}  " if margin else ""
+    columns = shutil.get_terminal_size().columns
+    return click.wrap_text(line, width=columns, initial_indent=margin, subsequent_indent=further)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, fold: bool = False) -> str:
@@ -94,6 +96,16 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, fold: bool
         numbers = bool(rows) and all(isinstance(value, int) or value == "" for value in values)
         found.append(text_grid.Column([title, *map(printable, values)], right=numbers))
     return text_grid.columns(found, STYLES, text_grid.Screen.of(sys.stdout), fold=fold)
+
+
+def space_left(header: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+    """Columns of the terminal that a table with these columns leaves for one more."""
+    if not sys.stdout.isatty():
+        return WIDE
+    import shutil
+
+    widths = [max(len(str(cell)) for cell in column) + 2 for column in zip(header, *rows, strict=True)]
+    return max(shutil.get_terminal_size().columns - sum(widths), 8)
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> str:

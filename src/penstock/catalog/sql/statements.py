@@ -103,8 +103,9 @@ class Expanded(Mapping[str, str]):
             text = _EACH_PHASE.sub(_each_phase, text.strip())
             text = _of_phase(text, phase) if phase is not None else text
             statement = _expanded(text, parameters, self._dialect)
-            if "{filtered}" in statement:
-                statement = statement.replace("{filtered}", self["filtered"])
+            for word in ("filtered", "filters"):
+                if f"{{{word}}}" in statement:
+                    statement = statement.replace(f"{{{word}}}", self[word])
             self._statements[name] = statement
         return statement
 
