@@ -18,6 +18,9 @@ from penstock.cli.exit_codes import PIPE_CLOSED
 from penstock.errors import OutputFailed, PenstockError
 from penstock.process_start import escape_control
 
+WIDE = 100_000
+"""Line width where the output is not a terminal: files and programs want whole values."""
+
 STYLES = {"pending": "yellow", "running": "cyan", "done": "green", "failed": "red", "cancelled": "magenta"}
 
 
@@ -100,12 +103,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, fold: bool
 
 def space_left(header: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
     """Columns of the terminal that a table with these columns leaves for one more."""
-    if not sys.stdout.isatty():
+    width = text_grid.Screen.of(sys.stdout).width
+    if width is None:
         return WIDE
-    import shutil
-
     widths = [max(len(str(cell)) for cell in column) + 2 for column in zip(header, *rows, strict=True)]
-    return max(shutil.get_terminal_size().columns - sum(widths), 8)
+    return max(width - sum(widths), 8)
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> str:
