@@ -18,9 +18,6 @@ from penstock.cli.exit_codes import PIPE_CLOSED
 from penstock.errors import OutputFailed, PenstockError
 from penstock.process_start import escape_control
 
-WIDE = 100_000
-"""Line width where the output is not a terminal: files and programs want whole values."""
-
 STYLES = {"pending": "yellow", "running": "cyan", "done": "green", "failed": "red", "cancelled": "magenta"}
 
 
@@ -105,7 +102,7 @@ def space_left(header: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
     """Columns of the terminal that a table with these columns leaves for one more."""
     width = text_grid.Screen.of(sys.stdout).width
     if width is None:
-        return WIDE
+        return sys.maxsize
     widths = [max(len(str(cell)) for cell in column) + 2 for column in zip(header, *rows, strict=True)]
     return max(width - sum(widths), 8)
 
