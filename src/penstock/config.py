@@ -311,6 +311,11 @@ def _refuse_unknown(overrides: Mapping[str, object]) -> None:
             raise InvalidSetting(f"unknown setting {name!r}{hint}")
 
 
+def plain_output() -> bool:
+    """Check whether output is wanted without colours: ``NO_COLOR`` is set, or the terminal shows none."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+
+
 def _given(
     setting: Setting, environ: Mapping[str, str], overrides: Mapping[str, object]
 ) -> tuple[str, object]:

@@ -5,6 +5,7 @@
 ``streams``, ``exit_codes``: errors as one line, exit codes
 ``index``, ``job_progress``: ``penstock index`` and its progress bar
 ``document_commands``, ``change_commands``, ``rebuild``, ``search``: documents
+``hit_page``, ``text_layout``: hits on a terminal, wrapped by the width of characters
 ``job_commands``, ``queue_commands``, ``queue_inspect``, ``queue_manage``: jobs and the queue
 ``worker``, ``redis_commands``: long-running processes, and producers of the Redis contract
 ``config_commands``: settings

@@ -25,8 +25,11 @@ STYLES = {"pending": "yellow", "running": "cyan", "done": "green", "failed": "re
 
 def emit(text: str) -> None:
     """Print to standard output. Every command prints through this function."""
+    from penstock.config import plain_output
+
     try:
-        click.echo(text)
+        # None: colours on a terminal only.
+        click.echo(text, color=False if plain_output() else None)
         sys.stdout.flush()
     except BrokenPipeError:
         drop_output()

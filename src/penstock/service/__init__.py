@@ -3,6 +3,7 @@
 ``jobs``: submit, find, cancel, retry, pause, statistics
 ``functions``, ``tasks``: an application's functions, and the same jobs as a task queue
 ``documents``, ``search``, ``rebuild``, ``verification``: the index
+``rankings``, ``relevance``, ``hits``: parts of a search: merged rankings, the rule for weak hits, hits
 ``requests``, ``responses``: checked submissions, and results
 ``explanations``, ``reasons``: why a job waits, why a path is not found, histories
 ``paths``: paths and files named by users
