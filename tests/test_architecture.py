@@ -32,6 +32,7 @@ GROUPS = {
     "config": "config",
     "setting_types": "config",
     "interpreter": "config",
+    "extras": "config",
     "store_url": "config",
     "state_directory": "config",
     "clock": "clock",
