@@ -79,11 +79,11 @@ type: $(STAMP) ## Check types
 	@$(PY) -m mypy $(CODE)
 
 bench: $(STAMP) ## Measure against hand-written floors
-	@$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[peers]'
+	@$(INSTALL) --no-build-isolation -e '.[peers]'
 	@$(PY) -m bench $(ARGS)
 
 peers: $(STAMP) ## Measure beside the queues people use today
-	@$(PY) -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[peers]'
+	@$(INSTALL) --no-build-isolation -e '.[peers]'
 	@$(PY) -m bench.peers $(ARGS)
 
 chaos: $(STAMP) ## Run the long crash tests

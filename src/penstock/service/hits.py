@@ -81,10 +81,10 @@ class Match(NamedTuple):
 
 
 def collapse(found: Iterable[tuple[float, ChunkView]]) -> list[RankedText]:
-    """Collapse chunks of the same text, apart from white space, to the first of them."""
+    """Collapse chunks of the same text, apart from white space around it, to the first of them."""
     by_text: dict[str, RankedText] = {}
     for score, view in found:
-        known = by_text.setdefault(" ".join(view.text.split()), RankedText(score, view, []))
+        known = by_text.setdefault(view.text.strip(), RankedText(score, view, []))
         if known.view is not view:
             known.others.append(view)
     return list(by_text.values())

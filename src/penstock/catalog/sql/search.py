@@ -75,7 +75,8 @@ class SearchReads:
             if len(hits) == limit or len(ranked) < looked_at:
                 break
             looked_at *= OVERFETCH
-        texts = self._snippets(words, marks, column(hits[:snippets]))
+        shown = column(hits[:snippets])
+        texts = self._snippets(words, marks, shown) if shown else {}
         return [KeywordHit(number, -rank, texts.get(number, "")) for number, rank in hits]
 
     def _snippets(self, words: str, marks: tuple[str, str], ids: list[int]) -> dict[int, str]:
