@@ -180,6 +180,7 @@ def wheel_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_quick_start_runs_from_a_wheel_in_an_empty_environment(wheel_environment: Path, tmp_path: Path):
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
     environment = clean_environment(
         PATH=f"{wheel_environment / 'bin'}:{os.environ['PATH']}", PENSTOCK_STATE=str(tmp_path / "state")
     )

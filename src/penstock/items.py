@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -68,6 +68,8 @@ def no_handler(item_type: str, op: str) -> NoHandler:
 
 def _unknown(noun: str, given: object, known: Iterable[str]) -> str:
     word = str(given)[:80]
+    import difflib
+
     close = difflib.get_close_matches(word, known, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     return f"unknown {noun} {word!r}{hint}; known are {', '.join(known)}"
@@ -131,6 +133,15 @@ Source: TypeAlias = Literal["mcp", "cli", "http", "redis", "library", "watcher",
 
 ASKED_AT = "asked_at"
 """Key in a job's metadata: time of the newest request for the job, as ISO 8601."""
+RETRY_FAILED = "retry_failed"
+"""Key in a job's metadata: files that failed before are read again, although they are unchanged."""
+
+
+def asked_at(metadata: str) -> datetime | None:
+    """The time of the newest request in a job's metadata."""
+    text = msgspec.json.decode(metadata).get(ASKED_AT)
+    return datetime.fromisoformat(text) if isinstance(text, str) else None
+
 
 NOTE = 8
 FUNCTION = 5

@@ -54,7 +54,7 @@ def troubled(folder: Path) -> Path:
 def test_index_works_here_and_search_finds(run: Run, ask: Ask, folder: Path):
     done = run("index", str(folder))
 
-    assert re.fullmatch(r"2 files indexed in \d+\.\d s\.\n", done.stdout)
+    assert re.fullmatch(r"2 files indexed, 2 chunks in \d+\.\d s\.\n", done.stdout)
     assert ["Job queued!", "Job ID:", "Queue Position: 1 of 1"] == [
         line[: len(start)]
         for line, start in zip(
@@ -79,7 +79,7 @@ def test_the_second_time_and_what_changed_meanwhile(run: Run, folder: Path):
     (folder / "mill.md").write_text("Wind.")
     (folder / "deep" / "gate.txt").unlink()
 
-    assert "1 file indexed, 1 vanished in" in run("index", str(folder)).stdout
+    assert "1 file indexed, 1 chunk, 1 vanished in" in run("index", str(folder)).stdout
     assert "0 files indexed, 1 unchanged in" in run("index", str(folder)).stdout
 
 
@@ -95,9 +95,42 @@ def test_one_result_document_at_the_end(ask: Ask, troubled: Path):
 def test_failures_are_named_with_their_cause(run: Run, troubled: Path):
     done = run("index", str(troubled), code=1)
 
-    assert "3 files indexed, 1 skipped, 1 failed in" in done.stdout
-    assert "liar.txt  'liar.txt' holds an ELF program, not text (ERR_UNSUPPORTED_TYPE)" in done.stdout
-    assert f"penstock why {troubled}. Try again: penstock retry job_" in done.stdout
+    assert "3 files indexed, 4 chunks, 1 failed in" in done.stdout
+    assert "\n1 source file left out (--include-code).\n" in done.stdout
+    assert (
+        "\n1 failed:\n  ERR_UNSUPPORTED_TYPE, 1 file: Convert the file to a supported type, or leave it out; "
+        "docs/guides/documents.md lists them.\n    liar.txt: 'liar.txt' holds an ELF program, not text\n"
+    ) in done.stdout
+    assert "penstock retry" not in done.stdout
+    assert "--retry-failed" in done.stdout
+
+
+def test_failures_of_an_earlier_run_are_told_apart_and_end_with_other_codes(
+    run: Run, ask: Ask, troubled: Path
+):
+    run("index", str(troubled), code=1)
+
+    again = run("index", str(troubled))
+
+    assert "0 files indexed, 3 unchanged, 1 cannot be read (unchanged) in" in again.stdout
+    assert re.search(r"\n1 cannot be read \(unchanged since \d{4}-\d\d-\d\d \d\d:\d\d UTC\):\n", again.stdout)
+    assert "liar.txt: 'liar.txt' holds an ELF program, not text" in again.stdout
+    told = ask("index", str(troubled))
+    assert ([], ["ERR_UNSUPPORTED_TYPE"]) == (
+        told["failures"],
+        [one["code"] for one in told["failed_before"]],
+    )
+    assert "1 failed before" in run("index", str(troubled), "--dry-run").stdout
+    verified = run("verify").stdout
+    assert "Everything matches." in verified
+    assert "1 file cannot be read:\n  ERR_UNSUPPORTED_TYPE, 1 file: " in verified
+    assert "(cannot be read)" in run("documents", "list").stdout
+    assert "Failed    ERR_UNSUPPORTED_TYPE: " in run("documents", "show", str(troubled / "liar.txt")).stdout
+    assert "not read again" in run("index", str(troubled / "liar.txt"), code=8).stdout
+    (troubled / "torn.pdf").write_bytes(b"%PDF-1.4")
+    both = run("index", str(troubled), code=1).stdout
+    assert ("\n1 failed:\n" in both, "\n1 cannot be read (unchanged since" in both) == (True, True)
+    assert "\n2 failed:\n" in run("index", str(troubled), "--retry-failed", code=1).stdout
 
 
 def test_why_tells_of_a_path_and_of_all_below_a_folder(run: Run, ask: Ask, troubled: Path):
@@ -135,14 +168,15 @@ def test_documents_listed_shown_and_taken_apart(
     listed = ask("documents", "list", "--limit", "2")
     assert 2 == len(listed["documents"])
     rest = ask("documents", "list", "--after", listed["next"])
-    assert (1, None) == (len(rest["documents"]), rest["next"])
+    # Three in search, and one that cannot be read.
+    assert (2, None) == (len(rest["documents"]), rest["next"])
     assert "3 pages, 2 chunks" in run("documents", "show", paper).stdout
     shown = ask("documents", "show", paper)
     assert ("published", True) == (shown["generations"][0]["state"], shown["document"]["partial"])
     assert shown == ask("documents", "show", shown["document"]["source_id"])
     assert re.search(r"2 +0 +failed +skipped +skipped +ERR_NO_TEXT", run("documents", "tree", paper).stdout)
     tree = ask("documents", "tree", paper)
-    assert ["completed", "failed", "completed"] == [page["ocr"]["status"] for page in tree["pages"]]
+    assert ["completed", "failed", "completed"] == [page["phases"]["ocr"]["status"] for page in tree["pages"]]
     assert "ERR_UNKNOWN_DOCUMENT" == ask("documents", "show", "nobody", code=1)["error"]["code"]
 
 
@@ -153,8 +187,9 @@ def test_jobs_and_status(run: Run, ask: Ask, troubled: Path):
     assert f"folder ingest {troubled}" in run("jobs").stdout
     assert result["job_id"] in run("jobs", result["job_id"], "--watch").stdout
     status = ask("status")
-    assert (3, 1) == tuple(status["documents"]["tenants"][0][name] for name in ("sources", "partial"))
-    assert re.search(r"default +default +main +3 +4 +1\n", run("status").stdout)
+    (counts,) = status["documents"]["tenants"]
+    assert (3, 1, 1) == tuple(counts[name] for name in ("sources", "partial", "failed"))
+    assert re.search(r"default +default +main +3 +4 +1 +1\n", run("status").stdout)
 
 
 def test_notes_are_shown_by_their_title(run: Run, ask: Ask):
@@ -217,7 +252,8 @@ def test_only_queued(run: Run, ask: Ask, folder: Path):
     second = ask("index", str(folder), "--no-wait")
 
     assert ("pending", False, True) == (first["status"], first["dedupe_hit"], second["dedupe_hit"])
-    assert "Duplicate detected - watching existing job" in run("index", str(folder)).stderr
+    assert "Duplicate: job" in run("index", str(folder), "--no-wait").stderr
+    assert "The same job was queued before; it runs now." in run("index", str(folder)).stderr
     assert "done" == ask("jobs", first["job_id"])["status"]
 
 
@@ -289,11 +325,14 @@ def test_a_terminal_shows_how_far_it_is_and_ctrl_c_leaves_work_to_the_next_run(
     until(lambda: not alive(below))
     (job,) = ask("jobs")["jobs"]
     assert "running" == job["status"]
+    before = ask("status")["documents"]["tenants"][0]["sources"]
+    assert 0 < job["progress"]["files_processed"] <= before
 
     again = ask("index", str(many), "--wait")
 
-    # Submitted again during the run: one more run follows.
-    assert (job["job_id"], "done", 4_000) == (again["job_id"], again["status"], again["counts"]["unchanged"])
+    # Submitted again during the run: one more run follows, and reports what both did since.
+    assert (job["job_id"], "done", True) == (again["job_id"], again["status"], again["resumed"])
+    assert (4_000 - before, again["counts"]["resumed"]) == (again["counts"]["indexed"], 4_000 - before)
     assert 4_000 == ask("status")["documents"]["tenants"][0]["sources"]
     assert json.loads(run("--json", "search", "3999", "--mode", "keyword").stdout)["hits"]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock, config
-from penstock.cli.text_layout import cells
+from penstock.cli.text_grid import cells_wide
 
 STYLE = re.compile(r"\x1b\[[\d;]*m")
 WORDS = "The wheel of the mill turns in the river, and the miller opens the gate in the morning. "
@@ -93,8 +93,8 @@ def test_lines_fit_the_terminal(shown: Shown, columns: int):
     page = shown("mill", "wheel", "--weak", "--explain", columns=columns)
 
     lines = [STYLE.sub("", line) for line in page.splitlines()]
-    assert [] == [line for line in lines if cells(line) > columns]
-    assert max(cells(line) for line in lines) > columns - 30
+    assert [] == [line for line in lines if cells_wide(line) > columns]
+    assert max(cells_wide(line) for line in lines) > columns - 30
     assert "\x1b[33m\x1b[1mwheel" in page
     assert "水車" in page
 

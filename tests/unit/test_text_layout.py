@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cli.text_layout import cells, strip_control, wrap
+from penstock.cli.text_grid import cells_wide
+from penstock.cli.text_layout import strip_control, wrap
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ def test_nothing_in_a_text_drives_the_terminal(text: str, shown: str):
     [("mill", 4), ("水車", 4), ("ｗｉｄｅ", 8), ("e\u0301", 1), ("\x02mill\x03", 4), ("🙂", 2), ("", 0)],
 )
 def test_characters_count_as_wide_as_they_are_shown(text: str, width: int):
-    assert width == cells(text)
+    assert width == cells_wide(text)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli import index_failures
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.output import emit, emit_json, printable, table
 from penstock.cli.session import Session
@@ -56,7 +57,7 @@ def delete(session: Session, /, path_or_id: str, **where: Any) -> None:
 
 @click.command("delete-tenant")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def delete_tenant(session: Session, /, name: str, yes: bool) -> None:
     """Remove all documents and jobs of a tenant. Files are not touched."""
@@ -105,7 +106,7 @@ def _submit(session: Session, submission: Submission) -> None:
     elif job.status == "done":
         removed, because = result.get("removed"), result.get("note")
         what = f": {how_many(removed, 'document')}" if removed is not None else ""
-        emit(f"{result['outcome']}{what}" + (f" ({printable(because)})" if because else ""))
+        session.confirm_done(f"{result['outcome']}{what}" + (f" ({printable(because)})" if because else ""))
     else:
         emit(f"{job.status}: {printable(job.error_message)} ({job.error_code})")
     if job.status != "done":
@@ -116,7 +117,7 @@ def _print_queued(session: Session, receipt: Receipt) -> None:
     if session.as_json:
         emit_json({"job_id": receipt.job_id, "status": str(receipt.status), "result": None, "error": None})
     else:
-        emit(f"Job queued: {receipt.job_id}")
+        session.confirm_done(f"Job queued: {receipt.job_id}")
 
 
 @click.command()
@@ -134,15 +135,18 @@ def verify(session: Session, /, tenant: str | None, fix: bool, checksum: bool) -
     --fix leaves a path alone when its whole folder is missing or cannot be read: the disk may be unmounted.
     Remove such documents with `penstock delete PATH`.
 
+    Files that cannot be read are listed after the differences; there is nothing of them in the index.
+
     The exit code is 0 without differences, and with --fix.
     """
     verifier = session.assembly.verifier
     found = list(verifier.differences(tenant, checksum=checksum))
     repaired = verifier.repair() if fix and any(one.path is None for one in found) else 0
     receipts = verifier.fix(found) if fix and found else []
+    unreadable = verifier.unreadable(tenant)
     if session.as_json:
         queued = [receipt.job_id for receipt in receipts]
-        emit_json({"differences": found, "repaired": repaired, "queued": queued})
+        emit_json({"differences": found, "repaired": repaired, "queued": queued, "unreadable": unreadable})
     elif not found:
         emit("Everything matches.")
     else:
@@ -155,8 +159,11 @@ def verify(session: Session, /, tenant: str | None, fix: bool, checksum: bool) -
             emit(f"{how_many(len(receipts), 'job')} queued to repair the rest.")
         if fix:
             _print_left_alone(found)
-        if (repaired or receipts) and not session.assembly.worker_alive():
+        if (repaired or receipts) and not session.quiet and not session.assembly.worker_alive():
             emit("No worker is running. Start one with: penstock worker")
+    if unreadable and not session.as_json:
+        emit(f"\n{how_many(len(unreadable), 'file')} cannot be read:")
+        index_failures.print_reasons("/", unreadable)
     if found and not fix:
         raise SystemExit(REFUSED)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.command_group import CommandGroup
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.job_views import spoken
 from penstock.cli.output import age, emit, emit_json, fields, printable, table
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.catalog.views import Document, Source
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @click.pass_context
 def documents(context: click.Context) -> None:
     """List and inspect indexed documents.
@@ -33,6 +34,7 @@ def documents(context: click.Context) -> None:
 @click.option("--tenant", metavar="NAME", help="Tenant who owns the documents.")
 @click.option("--path", metavar="GLOB", help="List only matching paths.")
 @click.option(
+    "-n",
     "--limit",
     type=click.IntRange(1, 1000),
     default=20,
@@ -50,7 +52,7 @@ def documents(context: click.Context) -> None:
 def list_documents(
     session: Session, collection: str | None, tenant: str | None, path: str | None, limit: int, after: str
 ) -> None:
-    """List documents in search."""
+    """List documents in search, and files that cannot be read."""
     found = session.assembly.documents.sources(
         path=path, after=after, limit=limit + 1, collection=collection, tenant_id=tenant
     )
@@ -71,12 +73,19 @@ def list_documents(
     ]
     emit(table(["id", "pages", "chunks", "indexed", "what"], rows) if rows else "No documents.")
     if following:
-        click.echo(f"More documents follow: add --after {following}", err=True)
+        session.hint(f"More documents follow: add --after {following}")
 
 
 def _name(source: Source) -> str:
-    partial = " (partial)" if source.partial else ""
-    return (source.title if source.path.startswith("note:") else source.path) + partial
+    return (source.title if source.path.startswith("note:") else source.path) + _mark(source)
+
+
+def _mark(source: Source) -> str:
+    if source.failed:
+        return (
+            " (former version; the file cannot be read now)" if source.published_id else " (cannot be read)"
+        )
+    return " (partial)" if source.partial else ""
 
 
 @documents.command()
@@ -95,7 +104,7 @@ def show(session: Session, path_or_id: str, collection: str | None, tenant: str 
     rows = [
         (
             each.document_id,
-            str(each.state),
+            _state(each),
             each.page_count,
             each.chunk_count,
             age(each.created_at),
@@ -106,17 +115,31 @@ def show(session: Session, path_or_id: str, collection: str | None, tenant: str 
     emit("\n" + table(["generation", "state", "pages", "chunks", "made", "note"], rows))
 
 
+def _state(document: Document) -> str:
+    """The state of a generation; one that is kept back has failed."""
+    return "failed" if document.state == "building" and document.settled else str(document.state)
+
+
+def _failure(source: Source) -> str | None:
+    if not source.failed:
+        return None
+    former = "; the former version is in search" if source.published_id is not None else ""
+    return f"{source.failure.error}, {age(source.failure.at)}{former}"
+
+
 def _facts(source: Source) -> list[tuple[str, object]]:
     place = source.place
+    content = f"{how_many(source.page_count, 'page')}, {how_many(source.chunk_count, 'chunk')}"
     return [
         ("Document", source.source_id),
         ("Path", source.path),
         ("Title", source.title),
         ("Place", f"tenant {place.tenant_id}, collection {place.collection}, branch {place.branch}"),
         ("Tags", ", ".join(source.tags)),
-        ("Size", how_many(source.size, "byte")),
-        ("Content", f"{how_many(source.page_count, 'page')}, {how_many(source.chunk_count, 'chunk')}"),
+        ("Size", how_many((source.failure.size if source.failed else source.size) or 0, "byte")),
+        ("Content", content if source.published_id is not None else None),
         ("Indexed", age(source.published_at)),
+        ("Failed", _failure(source)),
         ("Partial", "some pages or chunks failed; see `penstock why`" if source.partial else None),
     ]
 
@@ -141,6 +164,7 @@ def history(session: Session, path_or_id: str, collection: str | None, tenant: s
 @click.option("--collection", metavar="NAME", help="Collection of the document.")
 @click.option("--tenant", metavar="NAME", help="Tenant who owns the document.")
 @click.option(
+    "-n",
     "--limit",
     type=click.IntRange(1, 1000),
     default=50,
@@ -166,21 +190,18 @@ def tree(session: Session, path_or_id: str, collection: str | None, tenant: str 
         (
             page.number,
             page.chunk_count,
-            str(page.ocr.status),
-            str(page.vector.status),
-            str(page.graphrag.status),
-            page.ocr.error or page.vector.error or "",
+            *(str(state.status) for state in page.phases.values()),
+            page.error or "",
         )
         for page in pages
     ]
-    emit(table(["page", "chunks", "ocr", "vector", "graphrag", "error"], rows))
+    emit(table(["page", "chunks", *newest.phases, "error"], rows))
     if len(pages) < newest.page_count:
-        click.echo(f"{len(pages):,} of {newest.page_count:,} pages; --limit shows more", err=True)
+        session.hint(f"{len(pages):,} of {newest.page_count:,} pages; --limit shows more")
 
 
 def _phases(document: Document) -> str:
-    states = (("ocr", document.ocr), ("vector", document.vector), ("graphrag", document.graphrag))
-    return ", ".join(f"{name} {state.status}" for name, state in states)
+    return ", ".join(f"{name} {state.status}" for name, state in document.phases.items())
 
 
 @click.command()

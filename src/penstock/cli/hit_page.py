@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.output import WIDE, printable
-from penstock.cli.text_layout import strip_control, terminal_width, wrap
+from penstock.cli.output import printable
+from penstock.cli.text_grid import Screen
+from penstock.cli.text_layout import strip_control, wrap
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from penstock.service.search import SearchResult
 
 INDENT = "    "
+NARROWEST = 20
+"""Width of the narrowest lines; on a terminal with fewer columns they run over."""
+WIDEST = 1_000_000
+"""Width where the output is no terminal: programs want whole lines."""
 WEAK_SHOWN = 3
 """Weak matches shown where there is no better one."""
 OTHERS_SHOWN = 3
@@ -31,7 +35,8 @@ class HitPage:
         self._answer = answer
         self._marks = marks
         self._explain = explain
-        self._width = terminal_width() if sys.stdout.isatty() else WIDE
+        width = Screen.of_output().width
+        self._width = WIDEST if width is None else max(width, NARROWEST)
 
     def shown(self, *, weak: bool) -> str:
         """Text of the page. ``weak``: with all weak matches, not only the first where there is no better."""

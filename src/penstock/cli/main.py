@@ -1,4 +1,4 @@
-"""The ``penstock`` command. Commands import heavy packages when they run, never for ``--help``."""
+"""The ``penstock`` command. A command is imported when it is called, and heavy packages when it runs."""
 
 from __future__ import annotations
 
@@ -6,26 +6,15 @@ from typing import Any, NoReturn
 
 import click
 
-from penstock.cli import (
-    change_commands,
-    config_commands,
-    document_commands,
-    index,
-    job_commands,
-    queue_commands,
-    queue_manage,
-    rebuild,
-    redis_commands,
-    search,
-    worker,
-)
+from penstock.cli.command_group import TaskGroup
 from penstock.cli.exit_codes import INTERRUPTED
-from penstock.cli.session import JSON_HELP, Session, add_global_options
+from penstock.cli.lazy_commands import LazyCommands
+from penstock.cli.session import JSON_HELP, QUIET_HELP, Session, add_global_options
 from penstock.cli.streams import mend_standard_streams, print_error
 from penstock.errors import PenstockError
 
 
-class Root(click.Group):
+class Root(TaskGroup):
     """Prints an error raised in any command as one line, and ends with its exit code."""
 
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:
@@ -51,13 +40,14 @@ class Root(click.Group):
             ctx.exit(INTERRUPTED)
 
 
-@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("--state", metavar="DIR", help="State directory; overrides PENSTOCK_STATE.")
 @click.option("--url", metavar="URL", help="URL of the queue; overrides PENSTOCK_URL.")
 @click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
-@click.version_option(package_name="penstock", message="penstock %(version)s")
+@click.option("-q", "--quiet", is_flag=True, help=QUIET_HELP)
+@click.version_option(None, "-V", "--version", package_name="penstock", message="penstock %(version)s")
 @click.pass_context
-def cli(context: click.Context, state: str | None, url: str | None, as_json: bool) -> None:
+def cli(context: click.Context, state: str | None, url: str | None, as_json: bool, quiet: bool) -> None:
     """Index files, folders and notes, search them, and run background jobs.
 
     Without --url and --state the queue is an SQLite file in the state directory; `penstock config show`
@@ -67,34 +57,37 @@ def cli(context: click.Context, state: str | None, url: str | None, as_json: boo
     """
     session = Session()
     session.overrides.update(url=url, state_dir=state)
-    session.as_json = as_json
+    session.as_json, session.quiet = as_json, quiet
     context.obj = session
     context.call_on_close(session.close)
 
 
-for command in (
-    index.index,
-    search.search,
-    job_commands.jobs,
-    job_commands.status,
-    document_commands.why,
-    document_commands.documents,
-    document_commands.note,
-    change_commands.rename,
-    change_commands.delete,
-    change_commands.delete_tenant,
-    change_commands.verify,
-    rebuild.rebuild,
-    queue_manage.cancel,
-    queue_manage.retry,
-    queue_commands.queue,
-    worker.worker,
-    redis_commands.gateway,
-    redis_commands.ingest,
-    config_commands.config,
-):
-    cli.add_command(command)
-    add_global_options(command)
+COMMANDS = {
+    "index": "index:index",
+    "search": "search:search",
+    "jobs": "job_commands:jobs",
+    "status": "job_commands:status",
+    "why": "document_commands:why",
+    "documents": "document_commands:documents",
+    "note": "document_commands:note",
+    "rename": "change_commands:rename",
+    "delete": "change_commands:delete",
+    "delete-tenant": "change_commands:delete_tenant",
+    "verify": "change_commands:verify",
+    "rebuild": "rebuild:rebuild",
+    "cancel": "queue_manage:cancel",
+    "retry": "queue_manage:retry",
+    "queue": "queue_commands:queue",
+    "worker": "worker:worker",
+    "redis": "redis_commands:redis",
+    "config": "config_commands:config",
+    "completion": "completion:completion",
+}
+"""Module and function of each command."""
+FORMER_COMMANDS = {"gateway": "redis_commands:gateway", "ingest": "redis_commands:ingest"}
+"""Former spellings, which help and completion leave out."""
+
+cli.commands = LazyCommands(COMMANDS, FORMER_COMMANDS, prepare=add_global_options)
 
 
 def main() -> NoReturn:

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import io
-import json
+import contextlib
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import click
 
 from penstock import clock
+from penstock.cli import text_grid
 from penstock.cli.exit_codes import PIPE_CLOSED
 from penstock.errors import OutputFailed, PenstockError
 from penstock.process_start import escape_control
-
-WIDE = 100_000
-"""Line width where the output is not a terminal: files and programs want whole values."""
 
 STYLES = {"pending": "yellow", "running": "cyan", "done": "green", "failed": "red", "cancelled": "magenta"}
 
 
 def emit(text: str) -> None:
     """Print to standard output. Every command prints through this function."""
-    from penstock.config import plain_output
-
     try:
-        # None: colours on a terminal only.
-        click.echo(text, color=False if plain_output() else None)
+        click.echo(text, color=text_grid.Screen.of_output().coloured)
         sys.stdout.flush()
     except BrokenPipeError:
         drop_output()
@@ -44,15 +38,36 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+@contextlib.contextmanager
+def collected_json() -> Iterator[list[Any]]:
+    """Collect what ``emit_json`` gets instead of printing it, to print one answer of several."""
+    global _collected
+    outer, _collected = _collected, []
+    try:
+        yield _collected
+    finally:
+        _collected = outer
+
+
+_collected: list[Any] | None = None
+
+
 def emit_json(value: Any) -> None:
+    import json
+
     import msgspec
 
     plain = msgspec.to_builtins(value, builtin_types=(datetime,))
+    if _collected is not None:
+        _collected.append(plain)
+        return
     emit(json.dumps(plain, indent=2, ensure_ascii=False, default=clock.format_time))
 
 
 def emit_error(error: PenstockError, *, as_json: bool) -> None:
     if as_json and not isinstance(error, OutputFailed):
+        import json
+
         answer = {"code": error.code, "message": error.message, "remedy": error.remedy}
         emit(json.dumps({"error": answer}, indent=2, ensure_ascii=False))
     else:
@@ -65,50 +80,40 @@ def printable(value: object) -> str:
     return "" if value is None else escape_control(str(value))
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Aligned columns. On a terminal the last one is cut to fit, and statuses are coloured."""
-    from rich.table import Table
-    from rich.text import Text
+def wrapped(line: str, margin: str = "") -> str:
+    """The line after a margin, broken between words where a terminal is narrower."""
+    if not sys.stdout.isatty():
+        return margin + line
+    import shutil
 
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    further = f"{margin}  " if margin else ""
+    columns = shutil.get_terminal_size().columns
+    return click.wrap_text(line, width=columns, initial_indent=margin, subsequent_indent=further)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, fold: bool = False) -> str:
+    """Aligned columns. On a terminal the last one is cut, or folded, to fit, and statuses are coloured."""
+    found = []
     for number, title in enumerate(header):
-        numbers = all(isinstance(row[number], int) or row[number] == "" for row in rows)
-        justify: Literal["left", "right"] = "right" if rows and numbers else "left"
-        # Only a column that may wrap gives way when the terminal is narrow; its cells are cut, not wrapped.
-        grid.add_column(title, justify=justify, no_wrap=number < len(header) - 1)
-    for row in rows:
-        words = [printable(value) for value in row]
-        grid.add_row(*(Text(word, _style(word), no_wrap=True, overflow="ellipsis") for word in words))
-    return _rendered(grid)
+        values = [row[number] for row in rows]
+        numbers = bool(rows) and all(isinstance(value, int) or value == "" for value in values)
+        found.append(text_grid.Column([title, *map(printable, values)], right=numbers))
+    return text_grid.columns(found, STYLES, text_grid.Screen.of_output(), fold=fold)
+
+
+def space_left(header: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+    """Columns of the terminal that a table with these columns leaves for one more."""
+    width = text_grid.Screen.of_output().width
+    if width is None:
+        return sys.maxsize
+    widths = [max(len(str(cell)) for cell in column) + 2 for column in zip(header, *rows, strict=True)]
+    return max(width - sum(widths), 8)
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> str:
     """Names and values, one pair a line; pairs without a value are left out."""
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    grid.add_column(style="bold", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in pairs:
-        if value is not None and value != "":
-            word = printable(value)
-            grid.add_row(name, Text(word, _style(word)))
-    return _rendered(grid)
-
-
-def _style(word: str) -> str:
-    return STYLES.get(word.partition(" (")[0], "")
-
-
-def _rendered(grid: Any) -> str:
-    from rich.console import Console
-
-    terminal = Console(file=sys.stdout, highlight=False)
-    console = terminal if terminal.is_terminal else Console(file=io.StringIO(), width=WIDE, highlight=False)
-    with console.capture() as captured:
-        console.print(grid, crop=False)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    found = [(name, printable(value)) for name, value in pairs if value is not None and value != ""]
+    return text_grid.pairs(found, STYLES, text_grid.Screen.of_output())
 
 
 def age(moment: datetime | None) -> str:

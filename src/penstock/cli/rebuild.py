@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.exit_codes import REFUSED
-from penstock.cli.job_progress import JobProgress, shown_live
+from penstock.cli.job_progress import shown_live
 from penstock.cli.output import emit, emit_json, table
 from penstock.cli.session import Session
 from penstock.service.paths import real
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--tenant", metavar="NAME", help="Re-index only this tenant's documents.")
 @click.option("--collection", metavar="NAME", help="Re-index only this collection.")
 @click.option("--dry-run", is_flag=True, help="Print the documents to re-index, but do nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option(
     "--wait/--no-wait",
     default=True,
@@ -76,8 +76,7 @@ def _show(plan: Plan, narrowed: bool) -> None:
 
 def _work_here(session: Session, receipts: list[Receipt]) -> None:
     for receipt in receipts:
-        follower = JobProgress(session.assembly.further_jobs(), receipt.job_id, session.assembly.documents)
-        with shown_live(follower, "Rebuilding"):
+        with shown_live(session.assembly, receipt.job_id, "Rebuilding", quiet=session.quiet):
             session.run_here(receipt.job_id, processes=2)
 
 

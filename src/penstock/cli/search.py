@@ -20,6 +20,7 @@ MARKS = ("\x02", "\x03")
 @click.command()
 @click.argument("query", nargs=-1, required=True)
 @click.option(
+    "-n",
     "--limit",
     type=click.IntRange(1, 1000),
     default=10,
@@ -61,7 +62,7 @@ def search(session: Session, /, query: tuple[str, ...], weak: bool, explain: boo
     page = HitPage(answer, MARKS, explain=explain)
     emit(page.shown(weak=weak))
     for note in answer.notes:
-        click.echo(f"Note: {note}", err=True)
+        session.hint(f"Note: {note}")
 
 
 def _as_json(hit: Hit) -> dict[str, Any]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 import unicodedata
 from collections.abc import Iterator
 
-NARROWEST = 20
-"""Width of the narrowest lines; on a terminal with fewer columns they run over."""
+from penstock.cli.text_grid import cell_width, cells_wide
+
 JOINERS = "\u200c\u200d"
 """Invisible characters that letters need, as in Persian, and combined emoji."""
 _ESCAPE = re.compile(
@@ -35,22 +34,11 @@ def _visible(character: str) -> str:
     return "" if unicodedata.category(character) in ("Cc", "Cf") else "\N{REPLACEMENT CHARACTER}"
 
 
-def cells(text: str) -> int:
-    """Width of a text in columns of a terminal: wide characters take two, combining ones none."""
-    return len(text) if text.isascii() and text.isprintable() else sum(map(_cells, text))
-
-
-def _cells(character: str) -> int:
-    if unicodedata.category(character) in ("Mn", "Me", "Cf", "Cc"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
 def wrap(text: str, width: int) -> list[str]:
     """Lines of at most ``width`` columns, broken at spaces, between wide characters and in long words."""
     lines, line, used = [], "", 0
     for unit, spaced in _units(text, width):
-        size = cells(unit)
+        size = cells_wide(unit)
         if line and used + spaced + size > width:
             lines.append(line)
             line, used, spaced = "", 0, False
@@ -64,7 +52,7 @@ def _units(text: str, width: int) -> Iterator[tuple[str, bool]]:
     for number, word in enumerate(text.split()):
         spaced, unit, used, wide = number > 0, "", 0, False
         for character in word:
-            size = _cells(character)
+            size = cell_width(character)
             # A wide character is a unit, with the combining ones behind it.
             if unit and size and (wide or size == 2 or used + size > width):
                 yield unit, spaced
@@ -73,8 +61,3 @@ def _units(text: str, width: int) -> Iterator[tuple[str, bool]]:
             used += size
             wide = size == 2 or (wide and not size)
         yield unit, spaced
-
-
-def terminal_width() -> int:
-    """Columns of the terminal, or of the environment's ``COLUMNS``."""
-    return max(NARROWEST, shutil.get_terminal_size().columns)

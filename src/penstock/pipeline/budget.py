@@ -46,7 +46,7 @@ class FileMark(NamedTuple):
     size: int
     mtime_ns: int
     made_with: str
-    """See ``LedgerEntry.made_with``."""
+    """Fingerprint of the parser and its limits; see ``Pipeline.failure_fingerprint``."""
 
 
 class MemoryInUse(Exception):
@@ -102,6 +102,13 @@ class FileLimiter:
         if size * EXPANSION <= self._share.small_bytes:
             with suppress(MemoryBudgetExceeded):
                 return self._run_limited(seconds, self._share.small_bytes, work.in_process)
+        with self._large_file_lock(self._share.lock_path):
+            return work.in_sandbox(self._share.large_bytes)
+
+    def run_isolated(self, work: Work[_Result]) -> _Result:
+        """Process a file of any size in the sandbox. Raises ``MemoryInUse`` as ``run`` does."""
+        if self._share is None:
+            raise AssertionError("a limiter without a share of memory has no limit for the sandbox")
         with self._large_file_lock(self._share.lock_path):
             return work.in_sandbox(self._share.large_bytes)
 

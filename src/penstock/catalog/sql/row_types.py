@@ -29,7 +29,7 @@ from typing import (
 
 import msgspec
 
-from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES
+from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.values import Fingerprints, Phase, Place
 
 Row: TypeAlias = tuple[Any, ...]
@@ -64,8 +64,6 @@ def _is_record(hint: Any) -> bool:
 
 INDEX_STATUS = {f"{phase}_status": rule.document_status for phase, rule in PHASES.items()}
 """The names of the status columns in the table of documents."""
-PerPhase: TypeAlias = Annotated[dict[Phase, T], tuple(PHASES)]
-PerChunkPhase: TypeAlias = Annotated[dict[Phase, T], CHUNK_PHASES]
 
 
 def _phases(hint: Any) -> tuple[tuple[Phase, ...], Any]:
@@ -118,27 +116,25 @@ def _conversion(hint: Any) -> Callable[[Any], Any] | None:
     return (lambda value: None if value is None else convert(value)) if optional else convert
 
 
-def _maker(made: Any, names: Sequence[str]) -> Callable[[Sequence[Any]], Any]:
+def _maker(made: Any, names: Sequence[str]) -> Callable[..., Any]:
     """A function from field values in their order to the record."""
-    if issubclass(made, tuple):
-        return made._make  # type: ignore[no-any-return]
     parameters = inspect.signature(made).parameters.values()
     if any(each.kind is each.KEYWORD_ONLY for each in parameters):
-        return lambda values: made(**dict(zip(names, values, strict=True)))
-    return lambda values: made(*values)
+        return lambda *values: made(**dict(zip(names, values, strict=True)))
+    return made  # type: ignore[no-any-return]
 
 
-def _group_maker(hint: Any, width: int) -> Callable[[Sequence[Any]], Any]:
+def _group_maker(hint: Any, width: int) -> Callable[..., Any]:
     """A function from the columns of a group to the field's value."""
     phases, each = _phases(hint)
     if not phases:
         return _maker(hint, list(get_type_hints(hint)))
     if not _is_record(each):
-        return lambda values: dict(zip(phases, values, strict=True))
+        return lambda *values: dict(zip(phases, values, strict=True))
     make = _maker(each, list(get_type_hints(each)))
     size = width // len(phases)
     starts = [(phase, slice(at * size, (at + 1) * size)) for at, phase in enumerate(phases)]
-    return lambda values: {phase: make(values[part]) for phase, part in starts}
+    return lambda *values: {phase: make(*values[part]) for phase, part in starts}
 
 
 def _parts(value: Any) -> Sequence[Any]:
@@ -152,25 +148,42 @@ def _parts(value: Any) -> Sequence[Any]:
     return msgspec.structs.astuple(value)
 
 
+_DERIVED = frozenset(["columns", "columns_of", "decode", "encode", "values_of", "_types", "_groups_at"])
+
+
 class RowType(Generic[T]):
     """One record class as rows: ``columns`` in order, ``decode`` from a row, ``encode`` to a row.
 
     ``without``: fields that are in no column. ``renamed``: columns that are not called after their field.
     """
 
+    columns: tuple[str, ...]
+    columns_of: dict[str, tuple[str, ...]]
     decode: Callable[[Row], T]
     encode: Callable[[T], Row]
+    values_of: Callable[[Any], tuple[Any, ...]]
+    """The field values of anything that has them by these names."""
 
     def __init__(
         self, record: type[T], *, without: Sequence[str] = (), renamed: Mapping[str, str] | None = None
     ) -> None:
         self.name = record.__name__
+        self._record, self._without, self._renamed = record, without, renamed or {}
+
+    def __getattr__(self, name: str) -> Any:
+        """Derive all attributes at the first use of one: a short command uses few of the record classes."""
+        if name not in _DERIVED:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self._derive()
+        return self.__dict__[name]
+
+    def _derive(self) -> None:
+        record, names = self._record, self._renamed
         hints = {
             name: hint
             for name, hint in get_type_hints(record, include_extras=True).items()
-            if name not in without
+            if name not in self._without
         }
-        names = renamed or {}
         by_field = {
             field: [_Column(names.get(name, name), type_) for name, type_ in _columns_of(field, hint)]
             for field, hint in hints.items()
@@ -184,7 +197,6 @@ class RowType(Generic[T]):
         # SQLite binds the values of a plain tuple twice as fast as those of a named one.
         self.encode = self._flat if self._groups_at else tuple  # type: ignore[assignment]
         self.values_of = attrgetter(*hints)
-        """The field values of anything that has them by these names."""
 
     def _decoder(
         self, record: type[T], hints: Mapping[str, Any], by_field: Mapping[str, list[_Column]]
@@ -201,17 +213,17 @@ class RowType(Generic[T]):
                 groups.append((slice(at, at + len(some)), _group_maker(hints[field], len(some))))
             at += len(some)
         groups.reverse()
-        make_record: Callable[[Sequence[Any]], T] = _maker(record, list(hints))
+        make_record: Callable[..., T] = _maker(record, list(hints))
         if not conversions and not groups:
-            return make_record
+            return getattr(record, "_make", None) or (lambda row: make_record(*row))
 
         def decode(row: Row) -> T:
             values = list(row)
             for at, convert in conversions:
                 values[at] = convert(values[at])
             for part, make in groups:
-                values[part] = [make(values[part])]
-            return make_record(values)
+                values[part] = (make(*values[part]),)
+            return make_record(*values)
 
         return decode
 
