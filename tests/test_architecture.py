@@ -35,6 +35,7 @@ GROUPS = {
     "setting_sources": "config",
     "settings_file": "config",
     "interpreter": "config",
+    "extras": "config",
     "store_url": "config",
     "state_directory": "config",
     "clock": "clock",
