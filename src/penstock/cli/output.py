@@ -24,7 +24,7 @@ STYLES = {"pending": "yellow", "running": "cyan", "done": "green", "failed": "re
 def emit(text: str) -> None:
     """Print to standard output. Every command prints through this function."""
     try:
-        click.echo(text, color=text_grid.Screen.of_output().coloured)
+        click.echo(text, color=text_grid.Screen.of(sys.stdout).coloured)
         sys.stdout.flush()
     except BrokenPipeError:
         drop_output()
