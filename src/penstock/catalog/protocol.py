@@ -177,6 +177,15 @@ class CatalogSnapshot(Protocol):
         Nothing in the query is an operator; a query without a word finds nothing. Only the first
         ``snippets`` (None: all) get one: making it costs more than finding the chunk."""
 
+    def snippets(
+        self, query: str, content_ids: Sequence[int], marks: tuple[str, str] = ("", "")
+    ) -> dict[int, str]:
+        """Snippets as in ``keyword``, of those of these chunks that hold a word of ``query``."""
+
+    def words_in(self, query: str, content_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
+        """The words and quoted phrases of ``query`` that each of these chunks holds, compared as ``keyword``
+        does; chunks that hold none are left out."""
+
     def matching(self, filters: Filters) -> list[int] | None:
         """``source_key`` of every published source the filters let through; None: all of the tenant's."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 GAP = "  "
 NARROWEST = 6
@@ -23,21 +22,21 @@ class Screen(NamedTuple):
     coloured: bool
 
     @classmethod
-    def of_output(cls) -> Screen:
-        """Standard output. Files and programs get whole values, without colours."""
+    def of(cls, stream: TextIO) -> Screen:
+        """Screen of a stream. Files and programs get whole values, without colours."""
         forced = bool(os.environ.get("FORCE_COLOR"))
-        if not forced and not sys.stdout.isatty():
+        if not forced and not stream.isatty():
             return cls(None, False)
         plain = os.environ.get("TERM", "").lower() in ("dumb", "unknown") and not forced
-        return cls(_terminal_width(), not plain and not os.environ.get("NO_COLOR"))
+        return cls(_terminal_width(stream), not plain and not os.environ.get("NO_COLOR"))
 
 
-def _terminal_width() -> int:
+def _terminal_width(stream: TextIO) -> int:
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given):
         return int(given)
     try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or WITHOUT_TERMINAL
+        return os.get_terminal_size(stream.fileno()).columns or WITHOUT_TERMINAL
     except (OSError, ValueError):
         return WITHOUT_TERMINAL
 
@@ -115,13 +114,14 @@ def _fitted(widths: list[int], most: int | None) -> list[int]:
 
 def cells_wide(text: str) -> int:
     """Width on a terminal: Chinese, Japanese and Korean characters take two cells, accents none."""
-    return len(text) if text.isascii() else sum(map(_cell_width, text))
+    return len(text) if text.isascii() and text.isprintable() else sum(map(cell_width, text))
 
 
-def _cell_width(character: str) -> int:
+def cell_width(character: str) -> int:
+    """Width of one character; control characters have none."""
     from unicodedata import category, east_asian_width
 
-    if category(character) in ("Mn", "Me", "Cf"):
+    if category(character) in ("Mn", "Me", "Cf", "Cc"):
         return 0
     return 2 if east_asian_width(character) in "WF" else 1
 
@@ -136,7 +136,7 @@ def folded(text: str, width: int | None) -> Iterator[str]:
     while width is not None and cells_wide(text) > width:
         end, taken = 0, 0
         for character in text:
-            taken += _cell_width(character)
+            taken += cell_width(character)
             if taken > width:
                 break
             end += 1

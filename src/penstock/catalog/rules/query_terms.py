@@ -29,6 +29,18 @@ def phrases(query: str) -> list[str]:
     "time sharing" says more than the two alone. Words of one letter or digit, and stop words, are left out as
     long as anything else is there.
     """
+    quoted, words = _asked(query)
+    return list(_bounded([*quoted, *(word for word in words if word), *_neighbours(words)]))
+
+
+def query_words(query: str) -> list[str]:
+    """Distinct words and quoted phrases of a query, in lower case: each is in a text or is not."""
+    quoted, words = _asked(query)
+    return list(dict.fromkeys(word.lower() for word in [*quoted, *words] if word))[:MOST_TERMS]
+
+
+def _asked(query: str) -> tuple[list[str], list[str | None]]:
+    """Quoted phrases and single words of a query; None stands for a word left out, or a phrase."""
     plain: list[str | None] = []
     quoted: list[str] = []
     for phrase, word, _ in _PART.findall(query.replace("\0", " ")):
@@ -40,10 +52,7 @@ def phrases(query: str) -> list[str]:
         elif word:
             plain.append(word)
     telling = [word if word and _tells(word) else None for word in plain]
-    if not quoted and not any(telling):
-        telling = plain
-    words = [word for word in telling if word]
-    return list(_bounded([*quoted, *words, *_neighbours(telling)]))
+    return quoted, telling if quoted or any(telling) else plain
 
 
 def _tells(word: str) -> bool:

@@ -25,5 +25,9 @@ def searchable(text: str) -> str:
 
 def terms(query: str) -> list[str]:
     """A person's words as queries of PostgreSQL, each a word or a phrase; nothing in them is an operator."""
-    found = (searchable(phrase).split() for phrase in phrases(query))
-    return [" <-> ".join(f"'{word}'" for word in words) for words in found if words]
+    return [term for phrase in phrases(query) if (term := as_term(phrase))]
+
+
+def as_term(phrase: str) -> str:
+    """A word or phrase as a query of PostgreSQL; empty if its parser sees no word in it."""
+    return " <-> ".join(f"'{word}'" for word in searchable(phrase).split())

@@ -12,6 +12,7 @@ from penstock.errors import (
     DocumentTooLarge,
     NoText,
 )
+from penstock.extras import install_command
 from penstock.pipeline.extract.charset import clean
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, FileType, Shape
 from penstock.pipeline.extract.text import one_page
@@ -38,7 +39,7 @@ class OfficeExtractor:
         try:
             import kreuzberg
         except ImportError as error:
-            raise ComponentMissing("Word documents need kreuzberg: pip install 'penstock[office]'") from error
+            raise ComponentMissing(f"Word documents need kreuzberg: {install_command('office')}") from error
         config = kreuzberg.ExtractionConfig(output_format="markdown", use_cache=False)
         try:
             # Never the batch call: it returns the error message of a damaged file as its text.
