@@ -17,6 +17,9 @@ from penstock.vocabulary import how_many
 if TYPE_CHECKING:
     from penstock.catalog.views import Document, Source
 
+MISSING_NAMED = 10
+"""Failed pages and chunks named by ``why``."""
+
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
 @click.pass_context
@@ -220,7 +223,9 @@ def why(session: Session, path: str, collection: str | None, tenant: str | None)
         ("Remedy", reason.remedy),
         ("Job", reason.job_id),
     ]
-    facts += [("Missing", part) for part in reason.missing]
+    facts += [("Missing", part) for part in reason.missing[:MISSING_NAMED]]
+    if len(reason.missing) > MISSING_NAMED:
+        facts.append(("Missing", f"and {len(reason.missing) - MISSING_NAMED:,} more; --json lists them"))
     emit(fields(facts))
     if reason.below:
         rows = [

@@ -163,7 +163,13 @@ def _reason(path: str, known: PathReport) -> Reason | None:
         if source is not None and source.failed and source.published_id is not None:
             cause += FORMER_VERSION
         return Reason(
-            path=path, verdict=verdict, cause=cause, remedy=ledger.remedy, job_id=ledger.job_id, source=source
+            path=path,
+            verdict=verdict,
+            cause=cause,
+            remedy=ledger.remedy,
+            job_id=ledger.job_id,
+            source=source,
+            missing=missing if known.building is not None else (),
         )
     if known.building is not None:
         return Reason(
