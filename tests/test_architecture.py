@@ -16,7 +16,7 @@ from penstock.catalog.rules.phases import LATER_PHASES
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "penstock"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-FILES = sorted(path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+FILES = sorted(path for suffix in ("py", "sql", "lua") for path in PACKAGE.rglob(f"*.{suffix}"))
 
 # The longest matching prefix counts. A new module without a prefix here has to be added.
 GROUPS = {
@@ -29,7 +29,6 @@ GROUPS = {
     "payloads": "rules",
     "vocabulary": "rules",
     "normal_form": "rules",
-    "delivered_file": "rules",
     "errors": "errors",
     "config": "config",
     "setting_types": "config",
@@ -271,9 +270,8 @@ def test_a_later_phase_is_named_by_the_table_and_the_schemas_only():
     """Everything else follows the table, so that a new phase costs few files."""
     named = {
         str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*.*")
-        if path.suffix in (".py", ".sql", ".lua")
-        and any(phase in path.read_text(encoding="utf-8").lower() for phase in LATER_PHASES)
+        for path in FILES
+        if any(phase in path.read_text(encoding="utf-8").lower() for phase in LATER_PHASES)
     }
     schemas = {f"catalog/sql/migrations/{dialect}/0001_catalog.sql" for dialect in ("sqlite", "postgres")}
     assert {"catalog/rules/phases.py", *schemas} == named

@@ -66,7 +66,7 @@ def list_documents(
             source.source_id,
             source.page_count,
             source.chunk_count,
-            age(source.published_at),
+            age(source.published_at) if source.published_id is not None else "failed",
             _name(source),
         )
         for source in page
@@ -81,10 +81,8 @@ def _name(source: Source) -> str:
 
 
 def _mark(source: Source) -> str:
-    if source.failed:
-        return (
-            " (former version; the file cannot be read now)" if source.published_id else " (cannot be read)"
-        )
+    if source.failed and source.published_id is not None:
+        return " (former version: the file cannot be read)"
     return " (partial)" if source.partial else ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +36,7 @@ class HitPage:
         self._answer = answer
         self._marks = marks
         self._explain = explain
-        width = Screen.of_output().width
+        width = Screen.of(sys.stdout).width
         self._width = WIDEST if width is None else max(width, NARROWEST)
 
     def shown(self, *, weak: bool) -> str:

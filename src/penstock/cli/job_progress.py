@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 import threading
 import time
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli import text_grid
 from penstock.cli.output import printable
 from penstock.vocabulary import how_many
 
@@ -27,6 +29,9 @@ LEAST_SHARE = 0.005
 WIDE_LINE = 100
 """Terminal width from which the line has a full bar, a verb and the path as given."""
 BAR_WIDTH, SHORT_BAR, SHORT_TITLE = 24, 8, 14
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+BAR = "━─"
+"""Signs of the part done and of the rest."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -167,36 +172,40 @@ def shown_live(assembly: Assembly, job_id: str, title: str, *, quiet: bool = Fal
 
 
 def _show(follower: JobProgress, full_title: str, over: Callable[[float], bool]) -> None:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    wide = console.width >= WIDE_LINE
+    width = text_grid.Screen.of(sys.stderr).width or text_grid.WITHOUT_TERMINAL
+    wide = width >= WIDE_LINE
     title, bar = printable(full_title), BAR_WIDTH if wide else SHORT_BAR
-    title = shortened(title, console.width // 3) if wide else title.rpartition("/")[2][-SHORT_TITLE:]
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=bar),
-        TextColumn("{task.fields[text]}", markup=False),
-        TimeElapsedColumn(),
-    )
+    title = shortened(title, width // 3) if wide else title.rpartition("/")[2][-SHORT_TITLE:]
+    utf8 = (sys.stderr.encoding or "").lower().startswith("utf")
+    spinner = itertools.cycle(SPINNER if utf8 else "|/-\\")
     # The other columns with a space after each, and the elapsed time.
-    room = console.width - len(title) - bar - len("⠋ ") - len(" 0:00:00") - 2
-    pace = Pace()
-    with Progress(*columns, console=console, transient=True) as display:
-        line = display.add_task(title, total=None, text="")
+    room = width - len(title) - bar - len("⠋ ") - len(" 0:00:00") - 2
+    began, pace = time.monotonic(), Pace()
+    try:
         while True:
             seen = follower.sample()
             pace.follow(seen)
-            display.update(
-                line,
-                total=None if seen.share is None else 1.0,
-                completed=seen.share or 0.0,
-                text=line_text(seen, pace.since, room),
-            )
+            drawn = drawn_bar(seen.share, bar, BAR if utf8 else "#-")
+            text, elapsed = line_text(seen, pace.since, room), _clock(time.monotonic() - began)
+            line = " ".join(filter(None, (next(spinner), title, drawn, text, elapsed)))
+            # The cursor goes back to the start, so that a message of the log replaces the line.
+            _write(text_grid.cut(line, width - 1) + "\r")
             if seen.ended or over(LOOK_S):
                 return
+    finally:
+        _write("")
+
+
+def _write(line: str) -> None:
+    """Replace the current line of the terminal."""
+    sys.stderr.write(f"\x1b[2K{line}")
+    sys.stderr.flush()
+
+
+def drawn_bar(share: float | None, width: int, signs: str = BAR) -> str:
+    """A bar of the share done; only its ground while the share is unknown."""
+    done = int(width * (share or 0.0))
+    return signs[0] * done + signs[1] * (width - done)
 
 
 def shortened(title: str, room: int) -> str:

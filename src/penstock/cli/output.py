@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +24,7 @@ STYLES = {"pending": "yellow", "running": "cyan", "done": "green", "failed": "re
 def emit(text: str) -> None:
     """Print to standard output. Every command prints through this function."""
     try:
-        click.echo(text, color=text_grid.Screen.of_output().coloured)
+        click.echo(text, color=text_grid.Screen.of(sys.stdout).coloured)
         sys.stdout.flush()
     except BrokenPipeError:
         drop_output()
@@ -53,8 +54,6 @@ _collected: list[Any] | None = None
 
 
 def emit_json(value: Any) -> None:
-    import json
-
     import msgspec
 
     plain = msgspec.to_builtins(value, builtin_types=(datetime,))
@@ -66,8 +65,6 @@ def emit_json(value: Any) -> None:
 
 def emit_error(error: PenstockError, *, as_json: bool) -> None:
     if as_json and not isinstance(error, OutputFailed):
-        import json
-
         answer = {"code": error.code, "message": error.message, "remedy": error.remedy}
         emit(json.dumps({"error": answer}, indent=2, ensure_ascii=False))
     else:
@@ -98,12 +95,12 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, fold: bool
         values = [row[number] for row in rows]
         numbers = bool(rows) and all(isinstance(value, int) or value == "" for value in values)
         found.append(text_grid.Column([title, *map(printable, values)], right=numbers))
-    return text_grid.columns(found, STYLES, text_grid.Screen.of_output(), fold=fold)
+    return text_grid.columns(found, STYLES, text_grid.Screen.of(sys.stdout), fold=fold)
 
 
 def space_left(header: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
     """Columns of the terminal that a table with these columns leaves for one more."""
-    width = text_grid.Screen.of_output().width
+    width = text_grid.Screen.of(sys.stdout).width
     if width is None:
         return sys.maxsize
     widths = [max(len(str(cell)) for cell in column) + 2 for column in zip(header, *rows, strict=True)]
@@ -113,7 +110,7 @@ def space_left(header: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
 def fields(pairs: Iterable[tuple[str, object]]) -> str:
     """Names and values, one pair a line; pairs without a value are left out."""
     found = [(name, printable(value)) for name, value in pairs if value is not None and value != ""]
-    return text_grid.pairs(found, STYLES, text_grid.Screen.of_output())
+    return text_grid.pairs(found, STYLES, text_grid.Screen.of(sys.stdout))
 
 
 def age(moment: datetime | None) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 GAP = "  "
 NARROWEST = 6
@@ -23,21 +22,21 @@ class Screen(NamedTuple):
     coloured: bool
 
     @classmethod
-    def of_output(cls) -> Screen:
-        """Standard output. Files and programs get whole values, without colours."""
+    def of(cls, stream: TextIO) -> Screen:
+        """Screen of a stream. Files and programs get whole values, without colours."""
         forced = bool(os.environ.get("FORCE_COLOR"))
-        if not forced and not sys.stdout.isatty():
+        if not forced and not stream.isatty():
             return cls(None, False)
         plain = os.environ.get("TERM", "").lower() in ("dumb", "unknown") and not forced
-        return cls(_terminal_width(), not plain and not os.environ.get("NO_COLOR"))
+        return cls(_terminal_width(stream), not plain and not os.environ.get("NO_COLOR"))
 
 
-def _terminal_width() -> int:
+def _terminal_width(stream: TextIO) -> int:
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given):
         return int(given)
     try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or WITHOUT_TERMINAL
+        return os.get_terminal_size(stream.fileno()).columns or WITHOUT_TERMINAL
     except (OSError, ValueError):
         return WITHOUT_TERMINAL
 

@@ -17,7 +17,7 @@ from penstock.catalog.views import Document, Filters, PageState, Progress, Sourc
 from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
 from penstock.job import CHILDREN, Job, JobQuery, Status
-from penstock.pipeline.walk.project_files import code_reason
+from penstock.pipeline.walk.repository import code_reason
 from penstock.service import paths, reasons
 from penstock.service.explanations import history_of
 from penstock.service.failures import FailedPath, failed_paths
