@@ -368,6 +368,11 @@ class WorkerReport(msgspec.Struct, frozen=True, kw_only=True):
         """True for a worker with documents in a file of its host."""
         return DOCUMENT_FILE.items() <= self.info.items()
 
+    @property
+    def takes_jobs(self) -> bool:
+        """False for a worker without processes: ``queue_enabled`` is false."""
+        return bool(self.info.get("processes", 1))
+
     def alive(self, now: datetime, heartbeat_s: float) -> bool:
         """Tell whether the worker reported within the last two heartbeats."""
         if self.seen_at is None:

@@ -11,7 +11,7 @@ import click
 
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.output import emit, emit_json, printable, table
-from penstock.cli.session import Session
+from penstock.cli.session import QUEUE_DISABLED, Session
 from penstock.errors import InvalidRequest
 from penstock.service import paths
 from penstock.vocabulary import how_many
@@ -90,11 +90,14 @@ def _submission(item_type: str, op: str, payload: dict[str, Any], where: dict[st
 
 def _submit(session: Session, submission: Submission) -> None:
     alive = session.assembly.worker_alive()
-    if not alive and submission["item_type"] == "rename":
+    disabled = session.waits_for_enabling(worker_alive=alive)
+    if not alive and not disabled and submission["item_type"] == "rename":
         session.assembly.documents.refuse_another_model()
     receipt = session.assembly.jobs.submit(**submission)
-    if alive:
+    if alive or disabled:
         _print_queued(session, receipt)
+        if disabled and not session.as_json:
+            click.echo(QUEUE_DISABLED, err=True)
         return
     session.run_here(receipt.job_id)
     job = session.assembly.jobs.job(receipt.job_id)

@@ -12,7 +12,7 @@ from penstock.cli.arguments import all_words
 from penstock.cli.exit_codes import INTERRUPTED, REFUSED
 from penstock.cli.job_progress import JobProgress, shown_live
 from penstock.cli.output import emit, emit_json, printable, table
-from penstock.cli.session import Session
+from penstock.cli.session import QUEUE_DISABLED, Session
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
@@ -72,13 +72,17 @@ def index(session: Session, /, path: str, **given: Any) -> None:
         _preview(session, path, options)
         return
     alive = session.assembly.worker_alive()
-    if not alive and given["wait"] is not False:
+    disabled = session.waits_for_enabling(worker_alive=alive)
+    may_run_here = given["wait"] is not False and not alive and not disabled
+    if may_run_here:
         session.assembly.documents.refuse_another_model()
     receipt = session.assembly.documents.index(path, **options)
-    here = given["wait"] is not False and not alive and not _claimed_elsewhere(session, receipt.job_id)
+    here = may_run_here and not _claimed_elsewhere(session, receipt.job_id)
     if not session.as_json:
         _print_queued(receipt, alive)
-    if not here and not given["wait"]:
+        if disabled:
+            click.echo(QUEUE_DISABLED, err=True)
+    if disabled or (not here and not given["wait"]):
         if session.as_json:
             emit_json({"job_id": receipt.job_id, "status": "pending", "dedupe_hit": receipt.dedupe_hit})
         return

@@ -204,7 +204,10 @@ os.register_at_fork(after_in_child=_release_all)
 
 
 def any_worker_alive(directory: Path) -> bool:
-    """True if a supervisor for the store of this directory runs on this host."""
+    """True if a supervisor with children, for the store of this directory, runs on this host.
+
+    Without children (``queue_enabled`` is false) the file is empty, and no job is claimed.
+    """
     for path in directory.glob(f"*{SUFFIX}"):
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -213,7 +216,8 @@ def any_worker_alive(directory: Path) -> bool:
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return True
+            if os.fstat(fd).st_size:
+                return True
         finally:
             os.close(fd)
     return False
