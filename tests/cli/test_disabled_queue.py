@@ -14,6 +14,7 @@ from tests.cli.conftest import Run
 COMMANDS = [
     ("index", "FOLDER"),
     ("index", "FOLDER", "--wait"),
+    ("note", "The gate sticks."),
     ("delete", "FOLDER"),
     ("delete-tenant", "acme", "--yes"),
 ]
@@ -47,3 +48,4 @@ def test_the_command_returns_at_once_and_says_that_the_job_waits(
 @pytest.mark.usefixtures("disabled")
 def test_programs_read_that_the_job_is_pending(ask: Callable[..., Any], tmp_path: Path):
     assert "pending" == ask("index", str(tmp_path))["status"]
+    assert "pending" == ask("note", "The gate sticks.")["status"]

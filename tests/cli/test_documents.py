@@ -143,7 +143,7 @@ def test_documents_listed_shown_and_taken_apart(
     assert re.search(r"2 +0 +failed +skipped +skipped +ERR_NO_TEXT", run("documents", "tree", paper).stdout)
     tree = ask("documents", "tree", paper)
     assert ["completed", "failed", "completed"] == [page["ocr"]["status"] for page in tree["pages"]]
-    assert "ERR_UNKNOWN_DOCUMENT" == ask("documents", "show", "nobody", code=1)["error"]["code"]
+    assert "ERR_UNKNOWN_DOCUMENT" == ask("documents", "show", "nobody", code=4)["error"]["code"]
 
 
 def test_jobs_and_status(run: Run, ask: Ask, troubled: Path):
@@ -158,25 +158,26 @@ def test_jobs_and_status(run: Run, ask: Ask, troubled: Path):
 
 
 def test_notes_are_shown_by_their_title(run: Run, ask: Ask):
-    assert ": indexed\n" in run("note", "The gate sticks when it freezes.", "--tag", "mill/gate").stdout
+    run("note", "The gate sticks when it freezes.", "--tag", "mill/gate")
     assert "done" == ask("note", "The oven smokes.")["status"]
 
     shown = run("search", "freezes", "--mode", "keyword").stdout
     assert " 1. note: The gate sticks when it freezes. (mill/gate)\n" in shown
     assert "note:" not in run("documents", "list").stdout
     assert 1 == len(ask("search", "smokes", "--mode", "keyword")["hits"])
-    assert ": removed\n" in run("note", "The oven smokes.", "--delete").stdout
+    assert "Note removed.\n" == run("note", "The oven smokes.", "--delete").stdout
     assert "ERR_UNKNOWN_DOCUMENT" in run("note", "Never kept.", "--delete", code=1).stdout
 
     (note,) = ask("documents", "list")["documents"]
-    assert ": indexed\n" in run("note", "The gate runs.", "--update", note["source_id"]).stdout
+    replaced = run("note", "The gate runs.", "--update", note["source_id"]).stdout
+    assert f"Note replaced: {note['source_id']}\n" == replaced
     assert "no note nobody in collection" in run("note", "More.", "--update", "nobody", code=1).stdout
     assert ["indexed", "renamed", "updated"] == [
         entry["what"] for entry in ask("documents", "history", note["source_id"])["history"]
     ]
-    assert ": removed\n" in run("note", note["source_id"], "--delete").stdout
+    assert "Note removed: " in run("note", note["source_id"], "--delete").stdout
     assert "removed" in run("documents", "history", note["source_id"]).stdout
-    assert "ERR_UNKNOWN_DOCUMENT" in run("documents", "history", "nobody", code=1).stderr
+    assert "ERR_UNKNOWN_DOCUMENT" in run("documents", "history", "nobody", code=4).stderr
 
 
 def test_retry_reads_only_what_failed(run: Run, ask: Ask, troubled: Path):

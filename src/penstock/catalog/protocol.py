@@ -91,8 +91,10 @@ class CatalogSnapshot(Protocol):
 
     def get(self, source_id: str) -> Source | None: ...
 
-    def sources(self, filters: Filters, *, after: str = "", limit: int = 50) -> list[Source]:
-        """Sources with a published generation, ordered by id, from the first id greater than ``after``."""
+    def sources(
+        self, filters: Filters, *, after: str = "", limit: int = 50, newest_first: bool = False
+    ) -> list[Source]:
+        """Sources with a published generation, ordered by id, beginning after the id ``after``."""
 
     def document(self, document_id: int) -> Document | None: ...
 

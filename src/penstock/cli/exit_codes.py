@@ -28,6 +28,7 @@ _BY_ERROR: tuple[tuple[type[errors.PenstockError], int], ...] = (
     (errors.ConfigError, 3),
     (errors.JobNotFound, 4),
     (errors.AmbiguousId, 4),
+    (errors.UnknownDocument, 4),
     (errors.Conflict, 5),
     (errors.QueueFull, 6),
     (errors.StoreError, 7),

@@ -2,7 +2,7 @@
 
 ``jobs``: submit, find, cancel, retry, pause, statistics
 ``functions``, ``tasks``: an application's functions, and the same jobs as a task queue
-``documents``, ``search``, ``rebuild``, ``verification``: the index
+``documents``, ``notes``, ``search``, ``rebuild``, ``verification``: the index
 ``requests``, ``responses``: checked submissions, and results
 ``explanations``, ``reasons``: why a job waits, why a path is not found, histories
 ``paths``: paths and files named by users

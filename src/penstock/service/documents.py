@@ -24,6 +24,7 @@ from penstock.pipeline.walk.walker import walk
 from penstock.service import paths, reasons
 from penstock.service.explanations import history_of
 from penstock.service.jobs import Jobs
+from penstock.service.notes import Notebook
 from penstock.service.reasons import Reason
 from penstock.service.requests import Submission
 from penstock.service.responses import HistoryEntry, Receipt
@@ -87,6 +88,7 @@ class Documents:
         self.catalog = catalog
         self._jobs = jobs
         self._settings = settings
+        self.notes = Notebook(catalog, jobs, settings)
 
     # Requests.
 
@@ -139,22 +141,19 @@ class Documents:
         tag: str | None = None,
         update: str | None = None,
         delete: bool = False,
+        drop_tags: bool = False,
         **where: Unpack[Where],
     ) -> Receipt:
-        """Add a note, replace the note with the id ``update``, or remove the note with this text or id."""
-        payload: dict[str, Any] = {"content": text}
-        if delete and self._is_id(text):
-            payload = {"document_id": text}
-        if tag is not None:
-            payload |= {"main_tag": tag.partition("/")[0], "full_tag": tag}
+        """Add a note, replace the note with the id ``update``, or remove the note with this text or id.
+
+        A replaced note keeps its tags, unless there is a ``tag`` or ``drop_tags``.
+        """
+        place = self._place(**where)
+        if delete:
+            return self.notes.remove(text, place)
         if update is not None:
-            payload["document_id"] = update
-        op = "delete" if delete else "update" if update is not None else "ingest"
-        submission: Submission = {"item_type": "content", "op": op, "payload": payload}
-        for name in ("tenant_id", "collection", "branch"):
-            if where.get(name) is not None:
-                submission[name] = where[name]
-        return self._jobs.submit(**submission)
+            return self.notes.replace(update, text, place, tag=tag, drop_tags=drop_tags)
+        return self.notes.add(text, place, tag=tag)
 
     def removal(self, path_or_id: str, **where: Unpack[Where]) -> Submission:
         """Build the submission to remove a document or folder, whether or not the files still exist."""
@@ -329,11 +328,7 @@ class Documents:
             )
 
     def _place(self, **where: Unpack[Where]) -> Place:
-        return Place(
-            items.validate_name("tenant_id", where.get("tenant_id") or self._settings.tenant_id),
-            where.get("collection") or self._settings.collection,
-            where.get("branch") or "main",
-        )
+        return self.notes.place_of(**where)
 
 
 def _walked(root: str, item_type: str, options: IndexOptions) -> dict[str, Any]:

@@ -135,8 +135,11 @@ class SqlSnapshot(SearchReads):
         found = self._sources("get_where", source_id)
         return found[0] if found else None
 
-    def sources(self, filters: Filters, *, after: str = "", limit: int = 50) -> list[Source]:
-        return self._sources("sources_where", *self._filters(filters), after, limit)
+    def sources(
+        self, filters: Filters, *, after: str = "", limit: int = 50, newest_first: bool = False
+    ) -> list[Source]:
+        where = "newest_sources_where" if newest_first else "sources_where"
+        return self._sources(where, *self._filters(filters), after, limit)
 
     def _sources(self, where: str, *values: object) -> list[Source]:
         return SOURCE.decode_all(self._rows.joined("source_columns", where, *values))

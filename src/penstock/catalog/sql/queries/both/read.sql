@@ -13,6 +13,9 @@ WHERE s.id = $1
 -- name: sources_where
 WHERE {filtered} AND s.id > $7 ORDER BY s.id LIMIT $8
 
+-- name: newest_sources_where
+WHERE {filtered} AND ($7 = '' OR s.id < $7) ORDER BY s.id DESC LIMIT $8
+
 -- name: matching
 SELECT s.key FROM sources s INDEXED BY idx_sources_change WHERE {filtered}
 
