@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from penstock import clock
+from penstock import Penstock, clock
 from tests.cli.conftest import Run
 from tests.pipeline.sample_documents import PIXEL, pdf
 from tests.signals import hear
@@ -146,13 +146,16 @@ def test_documents_listed_shown_and_taken_apart(
     assert "ERR_UNKNOWN_DOCUMENT" == ask("documents", "show", "nobody", code=4)["error"]["code"]
 
 
-def test_jobs_and_status(run: Run, ask: Ask, troubled: Path):
+def test_jobs_and_status(run: Run, ask: Ask, app: Penstock, troubled: Path):
     result = ask("index", str(troubled), "--wait", code=1)
 
     assert [result["job_id"]] == [job["job_id"] for job in ask("jobs")["jobs"]]
     assert f"folder ingest {troubled}" in run("jobs").stdout
     assert result["job_id"] in run("jobs", result["job_id"], "--watch").stdout
     status = ask("status")
+    # The worker of the command has ended, and left no report.
+    assert [] == status["queue"]["workers"]
+    assert [] == app.queue.workers()
     assert (3, 1) == tuple(status["documents"]["tenants"][0][name] for name in ("sources", "partial"))
     assert re.search(r"default +default +main +3 +4 +1\n", run("status").stdout)
 

@@ -238,6 +238,7 @@ def release_dead(queue: Queue, directory: Path, catalog: Catalog | None = None) 
                     log.warning("killed %d processes started by functions of a dead worker", left)
             for worker_id in dict.fromkeys(line[0] for line in lines if line):
                 released += _release_child(queue, catalog, state_path(directory, worker_id), worker_id)
+            queue.forget_workers([report for report in queue.workers() if report.worker_id == path.stem])
             path.unlink(missing_ok=True)
         except OSError as error:
             _warn_once(path, error)

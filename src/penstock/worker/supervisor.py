@@ -20,7 +20,7 @@ import msgspec
 from penstock import clock, lifecycle
 from penstock.catalog.rules import outcomes
 from penstock.errors import WorkerFailed
-from penstock.job import DOCUMENT_FILE, Beat, Job, WorkerReport
+from penstock.job import DOCUMENT_FILE, WORKER_ENDED, Beat, Job, WorkerReport
 from penstock.worker import orphans
 from penstock.worker.child_handle import ChildHandle, child_for_small_jobs
 from penstock.worker.document_notifier import DocumentNotifier
@@ -144,7 +144,15 @@ class Supervisor:
         else:
             log.warning("the store is unavailable; the next worker on this host will release the jobs")
         skip_on_outage(self._clear_outbox)
-        skip_on_outage(self._report)
+        skip_on_outage(self._report_end)
+
+    def _report_end(self) -> None:
+        """Report the end. A worker for one job leaves no report: each command would add one for good."""
+        if self._options.until_job is None:
+            self._report(ended=True)
+        else:
+            own = [report for report in self._queue.workers() if report.worker_id == self._name]
+            self._queue.forget_workers(own)
 
     def _clear_outbox(self) -> None:
         """Process outbox entries of the last jobs: a command for one job has no next round."""
@@ -170,7 +178,8 @@ class Supervisor:
         schedule.add(options.upkeep_s, self._reaper(max(leases)).run, spread=SPREAD)
         schedule.add(options.upkeep_s, Reconciler(queue).run, spread=SPREAD)
         schedule.add(options.upkeep_s, OverdueEnder(queue).run, spread=SPREAD)
-        schedule.add(options.upkeep_s, Pruner(queue, options.retention).run, spread=SPREAD)
+        pruner = Pruner(queue, options.retention, options.heartbeat_s)
+        schedule.add(options.upkeep_s, pruner.run, spread=SPREAD)
         schedule.add(options.upkeep_s, self._stuck.run, spread=SPREAD)
         if self._catalog is not None:
             notifier, sweeper = DocumentNotifier(queue, self._catalog), Sweeper(self._catalog)
@@ -338,8 +347,8 @@ class Supervisor:
                 self._has_documents = bool(snapshot.tenants())
         return dict(DOCUMENT_FILE) if self._has_documents else {}
 
-    def _report(self) -> None:
-        info = self._info()
+    def _report(self, *, ended: bool = False) -> None:
+        info = self._info() | ({WORKER_ENDED: True} if ended else {})
         executed = self._pool.exit_counts.executed + sum(
             child.state.executed for child in self._pool.children
         )

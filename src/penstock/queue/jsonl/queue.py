@@ -5,7 +5,7 @@ Each call takes the file lock, applies the lines of other processes, runs, and a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -97,6 +97,7 @@ class JsonlQueue(MemoryQueue):
         self._table.forget()
         self._paused_before = self._table.pauses()
         self._reported: WorkerReport | None = None
+        self._forgotten: list[str] = []
 
     def _replay(self, tail: Tail) -> None:
         # After a crash the journal may begin with records of the snapshot.
@@ -116,6 +117,8 @@ class JsonlQueue(MemoryQueue):
                 self._table.adopt_pauses(record.paused)
             if record.worker is not None:
                 self._workers[record.worker.worker_id] = record.worker
+            for worker_id in record.forgotten:
+                self._workers.pop(worker_id, None)
             self._count_record(record)
         self._paused_before = self._table.pauses()
 
@@ -127,7 +130,8 @@ class JsonlQueue(MemoryQueue):
     def _unwritten(self) -> bool:
         table = self._table
         touched = bool(table.new or table.changed or table.gone)
-        return touched or table.pauses() != self._paused_before or self._reported is not None
+        reports_changed = self._reported is not None or bool(self._forgotten)
+        return touched or table.pauses() != self._paused_before or reports_changed
 
     def _commit(self, what: str) -> None:
         if not self._unwritten():
@@ -141,6 +145,7 @@ class JsonlQueue(MemoryQueue):
             gone=self._table.gone,
             paused=self._changed_pauses(),
             worker=self._reported,
+            forgotten=self._forgotten,
         )
         self._journal.append(records.encode_record(record))
         self._count_record(record)
@@ -174,6 +179,13 @@ class JsonlQueue(MemoryQueue):
         seen = msgspec.structs.replace(worker, seen_at=now or clock.now())
         with self._writing("report"):
             self._workers[worker.worker_id] = self._reported = seen
+
+    def forget_workers(self, reports: Sequence[WorkerReport]) -> int:
+        with self._writing("forget_workers"):
+            self._forgotten = gone = self._still_stored(reports)
+            for worker_id in gone:
+                del self._workers[worker_id]
+        return len(gone)
 
     def wait(self, timeout: float) -> bool:
         return self._has_unfinished_work() or self._watch.wait(timeout)
