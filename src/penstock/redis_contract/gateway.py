@@ -150,7 +150,9 @@ class Gateway:
             self._reconciled = True
         queue, heartbeat_s = self._jobs.queue, self._jobs.settings.heartbeat_s
         now = queue.now()
-        self._workers = sum(worker.alive(now, heartbeat_s) for worker in queue.workers())
+        self._workers = sum(
+            worker.takes_jobs and worker.alive(now, heartbeat_s) for worker in queue.workers()
+        )
 
     def _correct(self) -> None:
         expired = self._intake.expire()
