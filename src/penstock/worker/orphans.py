@@ -133,7 +133,7 @@ def resolve_crashed(executing: Execution, run: FileRun | None, exitcode: int | N
         settlement = resolve(job)
         if job.queue_id != culprit or not (job.lost_count or settlement.status is Status.FAILED):
             return settlement
-        message = f"{ParserFailed.__name__}: the process that parsed the file crashed ({name})"
+        message = f"the process that parsed the file crashed ({name})"
         failed = lifecycle.failed(job, ParserFailed.code, message)
         return msgspec.structs.replace(failed, lost_count=job.lost_count + 1)
 
