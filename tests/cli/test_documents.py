@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, clock
+from penstock.payloads import LARGEST_CHUNK, SMALLEST_CHUNK
 from tests.cli.conftest import Run
 from tests.pipeline.sample_documents import PIXEL, pdf
 from tests.signals import hear
@@ -132,6 +133,16 @@ def test_documents_listed_shown_and_taken_apart(
         patched.setattr(clock, "now", lambda: moment)
         assert run("documents").stdout == run("documents", "list").stdout
     assert f"{paper} (partial)" in run("documents", "list").stdout
+    with monkeypatch.context() as terminal:
+        terminal.setenv("FORCE_COLOR", "1")
+        for width in (60, 100, 400):
+            terminal.setenv("COLUMNS", str(width))
+            lines = [line.rstrip() for line in run("documents", "list").stdout.splitlines()]
+            assert width >= max(map(len, lines)), lines
+            assert (4, width > 110) == (len(lines), lines[0].endswith(" id"))
+            assert lines[0].startswith("path ")
+            assert all(line.startswith(paper[:10]) for line in lines[1:])
+            assert any(".pdf (partial) " in line for line in lines)
     listed = ask("documents", "list", "--limit", "2")
     assert 2 == len(listed["documents"])
     rest = ask("documents", "list", "--after", listed["next"])
@@ -200,12 +211,20 @@ def test_what_cannot_be_indexed_says_so(run: Run, ask: Ask, folder: Path, tmp_pa
     assert "ERR_PATH_NOT_FOUND" == ask("index", "/dev/null", code=1)["error"]["code"]
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "(ERR_NOTHING_TO_INDEX) in" in run("index", str(empty), code=1).stdout
+    refused = run("index", str(empty), code=1).stdout
+    assert "the folder holds nothing to index (0 skipped) (ERR_NOTHING_TO_INDEX) in" in refused
+    assert "NothingToIndex" not in refused
     run("index", str(empty), "--allow-empty")
     assert "is empty (ERR_INVALID_REQUEST)" in run("search", " ", code=1).stderr
     run("index", str(folder), "--depth", "0", code=2)
-    for sizes in (["--chunk-size", "8193"], ["--chunk-size", "15"], ["--chunk-overlap", "257"]):
-        assert "ERR_INVALID_PAYLOAD" == ask("index", str(folder), *sizes, code=1)["error"]["code"]
+    before = ask("jobs")
+    for size in (SMALLEST_CHUNK - 1, LARGEST_CHUNK + 1, 3):
+        refused = run("index", str(folder), "--chunk-size", str(size), code=2).stderr
+        assert f"'--chunk-size': {size} is not in the range 16<=x<=8192" in refused
+    for sizes in (["257"], ["9", "--chunk-size", "16"]):
+        refused = run("index", str(folder), "--chunk-overlap", *sizes, code=2).stderr
+        assert f"--chunk-overlap {sizes[0]} is more than half of --chunk-size" in refused
+    assert before == ask("jobs")
 
 
 def test_a_preview_writes_nothing(run: Run, ask: Ask, troubled: Path):

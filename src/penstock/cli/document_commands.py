@@ -7,12 +7,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.output import age, emit, emit_json, fields, printable, table
+from penstock.cli.output import (
+    age,
+    emit,
+    emit_json,
+    fields,
+    printable,
+    shortened,
+    table,
+    terminal_width,
+)
 from penstock.cli.session import Session
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.catalog.views import Document, Source
+
+
+WIDTH_FOR_IDS = 110
+"""Columns of a terminal from which `documents list` shows ids beside the paths."""
 
 
 @click.group(invoke_without_command=True)
@@ -57,17 +70,15 @@ def list_documents(
     if session.as_json:
         emit_json({"documents": page, "next": following})
         return
-    rows = [
-        (
-            source.source_id,
-            source.page_count,
-            source.chunk_count,
-            age(source.published_at),
-            _name(source),
-        )
+    header = ["path", "pages", "chunks", "indexed", "id"]
+    rows: list[tuple[object, ...]] = [
+        (_name(source), source.page_count, source.chunk_count, age(source.published_at), source.source_id)
         for source in page
     ]
-    emit(table(["id", "pages", "chunks", "indexed", "what"], rows) if rows else "No documents.")
+    if terminal_width() < WIDTH_FOR_IDS:
+        # A path names a document as well; --json prints the ids.
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    emit(table(header, rows, paths=0) if rows else "No documents.")
     if following:
         click.echo(f"More documents follow: add --after {following}", err=True)
 
@@ -203,13 +214,7 @@ def why(session: Session, path: str, collection: str | None, tenant: str | None)
     emit(fields(facts))
     if reason.below:
         rows = [
-            (one.verdict, _shortened(os.path.relpath(one.path, reason.path)), one.cause)
+            (one.verdict, shortened(os.path.relpath(one.path, reason.path)), one.cause)
             for one in reason.below
         ]
         emit("\n" + table(["state", "path", "reason"], rows))
-
-
-def _shortened(path: str, longest: int = 80) -> str:
-    """The start and the end of a long path, so that the cause beside it stays in sight."""
-    half = longest // 2
-    return path if len(path) <= longest else f"{path[:half]}…{path[-half:]}"

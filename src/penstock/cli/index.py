@@ -34,10 +34,15 @@ CLAIMED_WITHIN_S = 3.0
 @click.option("--project", is_flag=True, help="Treat PATH as a source tree: code is included.")
 @click.option("--depth", type=click.IntRange(1), metavar="N", help="Maximum folder depth.")
 @click.option("--recursive/--no-recursive", default=True, help="Include subfolders, or not.")
-@click.option("--chunk-size", type=int, metavar="TOKENS", help="Chunk size in tokens, about: 16 to 8,192.")
+@click.option(
+    "--chunk-size",
+    type=click.IntRange(16, 8192),
+    metavar="TOKENS",
+    help="Chunk size in tokens, about: 16 to 8,192.",
+)
 @click.option(
     "--chunk-overlap",
-    type=int,
+    type=click.IntRange(0),
     metavar="TOKENS",
     help="Tokens repeated at the start of a chunk: at most half of --chunk-size.",
 )
@@ -68,6 +73,7 @@ def index(session: Session, /, path: str, **given: Any) -> None:
     penstock index ~/src/mill --project --collection code
     """
     options = _options(given)
+    _refuse_overlap(given["chunk_size"], given["chunk_overlap"])
     if given["dry_run"]:
         _preview(session, path, options)
         return
@@ -94,6 +100,16 @@ def index(session: Session, /, path: str, **given: Any) -> None:
         else:
             session.assembly.wait(receipt.job_id)
     _print_result(session, receipt.job_id, time.monotonic() - began)
+
+
+def _refuse_overlap(size: int | None, overlap: int | None) -> None:
+    if overlap is not None:
+        from penstock.payloads import USUAL_CHUNK
+
+        if 2 * overlap > (size or USUAL_CHUNK):
+            raise click.UsageError(
+                f"--chunk-overlap {overlap} is more than half of --chunk-size {size or USUAL_CHUNK}."
+            )
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from penstock.process_start import escape_control
 WIDE = 100_000
 """Line width where the output is not a terminal: files and programs want whole values."""
 
+SHORTEST_PATH = 20
 STYLES = {"pending": "yellow", "running": "cyan", "done": "green", "failed": "red", "cancelled": "magenta"}
 
 
@@ -62,11 +63,16 @@ def printable(value: object) -> str:
     return "" if value is None else escape_control(str(value))
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Aligned columns. On a terminal the last one is cut to fit, and statuses are coloured."""
+def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, paths: int | None = None) -> str:
+    """Aligned columns. On a terminal the last one is cut to fit, and statuses are coloured.
+
+    ``paths``: a column of paths, which is shortened before the last one is cut.
+    """
     from rich.table import Table
     from rich.text import Text
 
+    if paths is not None:
+        rows = _with_short_paths(header, rows, paths)
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for number, title in enumerate(header):
         numbers = all(isinstance(row[number], int) or row[number] == "" for row in rows)
@@ -77,6 +83,36 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
         words = [printable(value) for value in row]
         grid.add_row(*(Text(word, _style(word), no_wrap=True, overflow="ellipsis") for word in words))
     return _rendered(grid)
+
+
+def _with_short_paths(
+    header: Sequence[str], rows: Sequence[Sequence[object]], column: int
+) -> list[Sequence[object]]:
+    """Shorten the paths of a column so far that the other columns fit the terminal beside it."""
+    from rich.cells import cell_len
+
+    widths = [
+        max(cell_len(printable(row[number])) for row in (header, *rows)) + 2 for number in range(len(header))
+    ]
+    room = max(terminal_width() - sum(widths) + widths[column] - 2, SHORTEST_PATH)
+    shorter = [shortened(printable(row[column]), room) for row in rows]
+    return [(*row[:column], short, *row[column + 1 :]) for row, short in zip(rows, shorter, strict=True)]
+
+
+def shortened(path: str, longest: int = 80) -> str:
+    """The start and the longer end of a long path, where the name of the file is."""
+    if len(path) <= longest:
+        return path
+    start = longest // 3
+    return f"{path[:start]}…{path[len(path) - (longest - start - 1) :]}"
+
+
+def terminal_width() -> int:
+    """Columns of the terminal; very many where the output is not one."""
+    from rich.console import Console
+
+    terminal = Console(file=sys.stdout)
+    return terminal.width if terminal.is_terminal else WIDE
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> str:

@@ -51,8 +51,10 @@ def rebuild(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
         if session.as_json:
             emit_json({"plan": plan, "queued": []})
         return
-    if plan.total.documents and sys.stdin.isatty() and not given["yes"]:
-        click.confirm("Re-index these documents now?", abort=True, err=True)
+    asks = plan.total.documents and sys.stdin.isatty() and not given["yes"]
+    if asks and not click.confirm("Re-index these documents now?", err=True):
+        emit("Nothing was re-indexed.")
+        raise SystemExit(REFUSED)
     receipts = session.assembly.rebuilder.start(plan)
     alive = session.assembly.worker_alive()
     disabled = session.waits_for_enabling(worker_alive=alive)

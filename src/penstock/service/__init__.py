@@ -5,5 +5,5 @@
 ``documents``, ``notes``, ``search``, ``rebuild``, ``verification``: the index
 ``requests``, ``responses``: checked submissions, and results
 ``explanations``, ``reasons``: why a job waits, why a path is not found, histories
-``paths``: paths and files named by users
+``paths``, ``renames``: paths and files named by users, and their moves
 """

@@ -235,12 +235,13 @@ class Documents:
         with self.catalog.snapshot() as snapshot:
             found = reasons.of_path(snapshot, place, absolute) or reasons.of_folder(snapshot, place, absolute)
             past = reasons.of_the_past(snapshot, place, absolute) if found is None else None
+            elsewhere = reasons.elsewhere(snapshot, place, absolute) if found is None else []
         queued = self._queued(absolute, place) if found is None or found.verdict == "folder" else None
         if found is not None and queued is not None:
             return msgspec.structs.replace(
                 found, cause=f"{found.cause}; {queued.cause}", job_id=queued.job_id
             )
-        return found or queued or past or reasons.unknown(absolute)
+        return found or queued or past or reasons.unknown(absolute, place, elsewhere)
 
     def _queued(self, path: str, place: Place) -> Reason | None:
         """Find a live job for the path. Jobs have no path column, so up to 1,000 live jobs are read."""
