@@ -66,7 +66,7 @@ def test_what_functions_had_started_does_not_outlive_the_whole_worker_for_long(h
 
     again = int(until(lambda: written.exists() and written.read_text()))
     assert [again] == alive([program, again])
-    assert "killed 1 processes" in heir.log
+    assert "killed 1 process started" in heir.log
 
 
 def test_a_neighbour_that_lives_takes_over_without_a_new_worker(host: WorkerHost):

@@ -28,6 +28,7 @@ from penstock.service.notes import Notebook
 from penstock.service.reasons import Reason
 from penstock.service.requests import Submission
 from penstock.service.responses import HistoryEntry, Receipt
+from penstock.vocabulary import how_many
 
 
 class IndexOptions(TypedDict, total=False):
@@ -258,7 +259,7 @@ class Documents:
                 if job.status is Status.PENDING and job.history and job.history[-1].what == "released":
                     what += f", released: {job.history[-1].note}"
                 if job.waiting_for == CHILDREN:
-                    what += f", {job.children_open:,} of its files are pending"
+                    what += f", {how_many(job.children_open, 'file')} pending"
                 return Reason(path=path, verdict="waiting", cause=what, job_id=job.queue_id)
         return None
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from penstock.catalog.protocol import Catalog
 from penstock.queue.protocol import Queue
+from penstock.vocabulary import how_many
 from penstock.worker import orphans
 from penstock.worker.lanes import settle_dead_tasks
 from penstock.worker.shared_state import SIZE, SharedState
@@ -235,7 +236,8 @@ def release_dead(queue: Queue, directory: Path, catalog: Catalog | None = None) 
             lines = [line.split() for line in _read(fd).splitlines()]
             for leader in filter(None, (GroupLeader.parse(line[1:]) for line in lines)):
                 if left := kill_left_behind(leader):
-                    log.warning("killed %d processes started by functions of a dead worker", left)
+                    killed = how_many(left, "process", "processes")
+                    log.warning("killed %s started by functions of a dead worker", killed)
             for worker_id in dict.fromkeys(line[0] for line in lines if line):
                 released += _release_child(queue, catalog, state_path(directory, worker_id), worker_id)
             queue.forget_workers([report for report in queue.workers() if report.worker_id == path.stem])

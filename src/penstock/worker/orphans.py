@@ -23,6 +23,7 @@ from penstock.job import Job, JobQuery, Settlement, Status
 from penstock.payloads import normal_path
 from penstock.pipeline.budget import FileMark
 from penstock.queue.protocol import Queue
+from penstock.vocabulary import how_many
 from penstock.worker import log_text
 from penstock.worker.outbox import OUTAGE, settle_all
 from penstock.worker.shared_state import Execution, FileRun, SharedState
@@ -236,4 +237,4 @@ class OrphanedClaims:
         reason = "the response to its claim was lost"
         settle_all(self._queue, [lifecycle.released(job, reason) for job in unknown])
         if unknown:
-            log.warning("released %d jobs: %s", len(unknown), reason)
+            log.warning("released %s: %s", how_many(len(unknown), "job"), reason)

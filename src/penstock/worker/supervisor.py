@@ -21,6 +21,7 @@ from penstock import clock, lifecycle
 from penstock.catalog.rules import outcomes
 from penstock.errors import WorkerFailed
 from penstock.job import DOCUMENT_FILE, WORKER_ENDED, Beat, Job, WorkerReport
+from penstock.vocabulary import how_many
 from penstock.worker import orphans
 from penstock.worker.child_handle import ChildHandle, child_for_small_jobs
 from penstock.worker.document_notifier import DocumentNotifier
@@ -318,7 +319,7 @@ class Supervisor:
     def _release_dead_workers(self) -> None:
         released = release_dead(self._queue, self._options.directory, self._catalog)
         if released:
-            log.warning("released %d jobs of a worker that died on this host", released)
+            log.warning("released %s of a worker that died on this host", how_many(released, "job"))
 
     def _report_changes(self) -> None:
         if self._info() != self._reported:

@@ -20,6 +20,7 @@ from penstock.catalog.rules.publication import UNFINISHED
 from penstock.catalog.values import OutboxEntryKind
 from penstock.job import MISSED_HEARTBEATS, Job, JobQuery, Status
 from penstock.queue.protocol import Queue
+from penstock.vocabulary import how_many
 from penstock.worker import orphans
 from penstock.worker.orphans import JobPages
 from penstock.worker.outbox import OUTAGE
@@ -107,7 +108,7 @@ class Reaper:
             return False
         late = self._queue.expired(limit=REAP_AT_ONCE)
         if late:
-            log.warning("took back %d jobs: their workers did not renew the leases", len(late))
+            log.warning("took back %s: no worker renewed the lease", how_many(len(late), "job"))
             lost = [lifecycle.lease_lost(job, jitter=random.uniform(-1, 1)) for job in late]
             orphans.record_failed_files(self._catalog, late, lost)
             self._queue.settle(lost)
@@ -134,7 +135,7 @@ class Reconciler:
     def run(self) -> bool:
         repaired = self._queue.reconcile()
         if repaired:
-            log.warning("repaired %d rows", repaired)
+            log.warning("repaired %s", how_many(repaired, "row"))
         return False
 
 
@@ -251,7 +252,7 @@ class Sweeper:
         """Take back tasks whose worker did not respond for longer than ``lease``."""
         late = self._catalog.expired(lease=lease, limit=AT_ONCE)
         if late:
-            log.warning("took back %d tasks: their workers stopped responding", len(late))
+            log.warning("took back %s: the worker stopped responding", how_many(len(late), "task"))
             self._catalog.settle([outcomes.lost(claim) for claim in late])
         return len(late) == AT_ONCE
 

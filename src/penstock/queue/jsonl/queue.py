@@ -24,6 +24,7 @@ from penstock.queue.jsonl.snapshot import JournalState, damaged
 from penstock.queue.memory.queue import FREEING, MemoryQueue
 from penstock.queue.memory.table import Table
 from penstock.queue.rules.pauses import Pause
+from penstock.vocabulary import how_many
 
 COMPACT_AFTER = 100
 """Records before the journal is compacted, or the number of rows if larger: a snapshot writes all rows."""
@@ -206,7 +207,9 @@ class JsonlQueue(MemoryQueue):
         if live > MADE_FOR:
             warnings.append(f"{live:,} live jobs: more than {MADE_FOR:,} are better kept in sqlite:///")
         if records_kept > 2 * patience:
-            warnings.append(f"{self._journal.path} has {records_kept:,} records that could not be compacted")
+            warnings.append(
+                f"{self._journal.path} has {how_many(records_kept, 'record')} that could not be compacted"
+            )
         return warnings
 
     def migrate(self) -> None:
