@@ -98,7 +98,7 @@ def show_retrying(app: Penstock) -> None:
     app.retry(flaky.job_id)
     app.queue.settle([lifecycle.done(each) for each in app.queue.claim(WORKER)])
     assert app.job(flaky.job_id).status is Status.DONE
-    say("the page is repaired: `penstock queue retry` puts the job back, and it is done")
+    say("the page is repaired: `penstock retry` puts the job back, and it is done")
     say(f"history: {', '.join(entry.what for entry in app.history(flaky.job_id))}")
 
 

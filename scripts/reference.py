@@ -108,14 +108,19 @@ def settings_page(module: ModuleType) -> str:
             setting.allowed,
             setting.doc,
             ", ".join(f"`{alias}`" for alias in setting.aliases),
+            {"any": "any", "lower": "lower", "trusted": ""}[setting.project],
         ]
         for setting in module.SETTINGS
     ]
     return page(
         "Settings",
-        "Precedence: an argument in code or a command's option, the `PENSTOCK_` variable, the names\n"
-        "older tools used, the default. An empty variable counts as not set.",
-        table(["variable", "default", "allowed", "meaning", "also accepted"], rows),
+        "Precedence: an argument in code or a command's option, the `PENSTOCK_` variable, the names older\n"
+        "tools used, `penstock.toml` of the project, `penstock.toml` of the user, the default. An empty\n"
+        "variable counts as not set.\n\n"
+        "In a file, a setting has the name of its variable in lower case, without `PENSTOCK_`; that of\n"
+        "`PENSTOCK_STATE` is `state_dir`. The last column says which values the file of a project may set\n"
+        "that you have not trusted. [Settings files](../guides/settings-files.md) explains both files.",
+        table(["variable", "default", "allowed", "meaning", "also accepted", "project's file"], rows),
     )
 
 
@@ -135,14 +140,12 @@ def commands(
     command: click.Command, name: str = "penstock", parent: click.Context | None = None
 ) -> Iterator[tuple[click.Command, click.Context]]:
     """Every visible command with a context to ask it for help, groups before what they contain."""
-    context = click.Context(
+    context = command.context_class(
         command,
         info_name=name,
         parent=parent,
-        terminal_width=HELP_WIDTH,
-        max_content_width=HELP_WIDTH,
         # As the command is really called; click keeps the first help option it made.
-        **command.context_settings,
+        **dict(command.context_settings) | {"terminal_width": HELP_WIDTH, "max_content_width": HELP_WIDTH},
     )
     yield command, context
     if isinstance(command, click.Group):
@@ -157,7 +160,25 @@ def cli_page(module: ModuleType) -> str:
         f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```"
         for command, context in commands(root_command(module))
     ]
-    return page("Commands", "What `--help` says, for every command.", *sections)
+    return page(
+        "Commands",
+        "What `--help` says, for every command. [Words](../concepts/words.md#command-line) has one word\n"
+        "for each thing; [former spellings](#former-spellings) still work.",
+        *sections,
+        "## Former spellings",
+        "Scripts may use these; the help shows the other.",
+        table(["also accepted", "the same as"], former_spellings(module)),
+    )
+
+
+def former_spellings(module: ModuleType) -> list[list[str]]:
+    former = load("penstock.cli.command_group").FORMER  # type: ignore[union-attr]
+    rows = [[f"`penstock {old}`", f"`penstock {new}`"] for old, new in former.items()]
+    for command, context in commands(root_command(module)):
+        for param in command.params:
+            options = [f"`{context.command_path} {name}`" for name in getattr(param, "former", ())]
+            rows += [[old, f"`{context.command_path} {param.opts[0]}`"] for old in options]
+    return rows
 
 
 def exit_codes_page(module: ModuleType) -> str:

@@ -52,6 +52,7 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     """Use a temporary state directory, never the user's."""
     place = tmp_path_factory.getbasetemp() / f"user-{next(_NUMBER)}"
     monkeypatch.setenv("XDG_STATE_HOME", str(place))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(place / "config"))
     # For settings that are read from no environment at all.
     monkeypatch.setenv("HOME", str(place))
 

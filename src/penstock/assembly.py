@@ -104,7 +104,7 @@ class Assembly:
     @_MadeOnce
     def catalog(self) -> Catalog:
         """The catalog; a catalog in a file is refused on a second host."""
-        from penstock.catalog_host import refuse_second_host
+        from penstock.catalog.factory import refuse_second_host
 
         refuse_second_host(self.settings, self.queue)
         return self.open_catalog()

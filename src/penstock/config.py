@@ -1,44 +1,32 @@
-"""Settings, from arguments and the environment.
+"""Settings, from arguments, the environment and settings files.
 
 Each field has its allowed values, aliases and description; docs/reference/settings.md is generated from
-``SETTINGS``. Precedence: argument, ``PENSTOCK_*``, aliases of older tools, default. An empty variable counts
-as not set.
+``SETTINGS``. Precedence: argument, ``PENSTOCK_*``, aliases of older tools, ``penstock.toml`` of the project,
+``penstock.toml`` of the user, default. An empty variable counts as not set.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from penstock import setting_types as types
-from penstock.errors import InvalidName, InvalidSetting
+from penstock import settings_file
+from penstock.errors import InvalidSetting
+from penstock.setting_sources import ARGUMENT as ARGUMENT
+from penstock.setting_sources import DEFAULT, SettingSources, refuse_unknown
+from penstock.setting_types import ProjectRule, Setting
 from penstock.state_directory import absolute, default_state
 from penstock.store_url import StoreUrl
-
-ARGUMENT = "argument"
-DEFAULT = "default"
 
 _DAY_S = 86_400
 _YEAR_S = 365 * _DAY_S
 _QUEUE = (1, 10_000_000)
 _DAYS = types.whole(0, 36_500)
-
-
-class Setting(NamedTuple):
-    """One row of the settings reference."""
-
-    name: str
-    env: str
-    aliases: tuple[str, ...]
-    allowed: str
-    default: str
-    doc: str
-    read: Callable[[Any], Any]
 
 
 class SettingReport(NamedTuple):
@@ -60,6 +48,7 @@ def _setting(
     aliases: tuple[str, ...] = (),
     env: str = "",
     shown: str = "",
+    project: ProjectRule = "trusted",
 ) -> Any:
     metadata = {
         "type": setting_type,
@@ -67,6 +56,7 @@ def _setting(
         "aliases": aliases,
         "env": env,
         "shown": shown or _shown(default),
+        "project": project,
     }
     shown_in_repr = setting_type not in (types.URL, types.CATALOG_URL)  # a URL may hold a password
     if default is _DERIVED:
@@ -106,7 +96,9 @@ class Settings:
         shown="the queue's own when it is SQLite or PostgreSQL, else sqlite:///STATE_DIR/catalog.db",
     )
     tenant_id: str = _setting(types.name("tenant_id"), "default", "Default tenant of jobs.")
-    collection: str = _setting(types.name("collection"), "default", "Default collection of jobs.")
+    collection: str = _setting(
+        types.name("collection"), "default", "Default collection of jobs.", project="any"
+    )
     max_queue: int = _setting(
         types.whole(*_QUEUE),
         100,
@@ -204,17 +196,19 @@ class Settings:
         "Chunks of a tenant from which workers build a usearch index, if the extra is installed.",
     )
     max_file_mb: int = _setting(
-        types.whole(1, 100_000), 64, "Maximum file size in MB; larger files are not indexed."
+        types.whole(1, 100_000), 64, "Maximum file size in MB; larger files are not indexed.", project="lower"
     )
     file_time_s: float = _setting(
         types.seconds(0.01, 3600),
         20.0,
         "CPU time for parsing and chunking one file, plus a tenth of this time per MiB; then the file fails.",
+        project="lower",
     )
     file_memory_mb: int = _setting(
         types.whole(16, 1_000_000),
         640,
         "Memory in MiB for parsing, for all processes of a worker together; a file which needs more fails.",
+        project="lower",
     )
     sqlite_synchronous: Literal["FULL", "NORMAL"] = _setting(
         types.word("FULL", "NORMAL"),
@@ -274,6 +268,7 @@ def _rows() -> tuple[Setting, ...]:
             default=about["shown"],
             doc=about["doc"],
             read=about["type"].read,
+            project=about["project"],
         )
         for name, about in fields
     )
@@ -283,53 +278,32 @@ SETTINGS: tuple[Setting, ...] = _rows()
 """Every setting, in the order of the reference."""
 
 
-def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
-    """Load settings from arguments (None: not given), the environment and the defaults, and check them."""
+def load(
+    environ: Mapping[str, str] | None = None, *, files: bool | None = None, **overrides: Any
+) -> Settings:
+    """Load settings from arguments (None: not given), environment, files and defaults, and check them.
+
+    By default settings files are read only with the environment of the process: whoever gives another one
+    gives everything.
+    """
+    refuse_unknown(overrides, SETTINGS)
+    with_files = environ is None if files is None else files
     environ = os.environ if environ is None else environ
-    _refuse_unknown(overrides)
+    found = SettingSources(
+        overrides, environ, settings_file.read_all(environ, SETTINGS) if with_files else ()
+    )
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for setting in SETTINGS:
-        source, given = _given(setting, environ, overrides)
-        sources[setting.name] = source
-        if source != DEFAULT:
-            values[setting.name] = _read(setting, source, given)
+        sources[setting.name], value = found.find(setting)
+        if sources[setting.name] != DEFAULT:
+            values[setting.name] = value
     values["state_dir"] = absolute(values.get("state_dir") or default_state(environ), environ)
     values.setdefault("url", f"sqlite:///{values['state_dir'] / 'penstock.db'}")
     values.setdefault("catalog_url", _default_catalog(values["url"], values["state_dir"]))
     settings = Settings(**values, sources=MappingProxyType(sources))
     _check_together(settings)
     return settings
-
-
-def _refuse_unknown(overrides: Mapping[str, object]) -> None:
-    known = [setting.name for setting in SETTINGS]
-    for name in overrides:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise InvalidSetting(f"unknown setting {name!r}{hint}")
-
-
-def _given(
-    setting: Setting, environ: Mapping[str, str], overrides: Mapping[str, object]
-) -> tuple[str, object]:
-    if overrides.get(setting.name) is not None:
-        return ARGUMENT, overrides[setting.name]
-    for variable in (setting.env, *setting.aliases):
-        if environ.get(variable):
-            return variable, environ[variable]
-    return DEFAULT, None
-
-
-def _read(setting: Setting, source: str, given: object) -> object:
-    try:
-        return setting.read(given)
-    except (ValueError, TypeError) as error:
-        shown = StoreUrl(given).masked if setting.name.endswith("url") and isinstance(given, str) else given
-        where = f"{setting.name} (argument)" if source == ARGUMENT else source
-        detail = f" ({error})" if isinstance(error, InvalidName) else ""
-        raise InvalidSetting(f"{where} = {str(shown)[:200]!r}: expected {setting.allowed}{detail}") from None
 
 
 def _default_catalog(url: str, state_dir: Path) -> str:
@@ -367,6 +341,16 @@ def describe(settings: Settings) -> list[SettingReport]:
         )
         for setting in SETTINGS
     ]
+
+
+def file_places() -> settings_file.FilePlaces:
+    """Where the settings files of this process are, or would be."""
+    return settings_file.places(os.environ)
+
+
+def read_project_file(path: Path) -> settings_file.SettingsFile:
+    """Read a project's file without applying it."""
+    return settings_file.read(path, "project", SETTINGS, os.environ)
 
 
 def _plain(name: str, value: object) -> object:

@@ -6,6 +6,7 @@ import difflib
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
@@ -140,6 +141,15 @@ Source: TypeAlias = Literal["mcp", "cli", "http", "redis", "library", "watcher",
 
 ASKED_AT = "asked_at"
 """Key in a job's metadata: time of the newest request for the job, as ISO 8601."""
+RETRY_FAILED = "retry_failed"
+"""Key in a job's metadata: files that failed before are read again, although they are unchanged."""
+
+
+def asked_at(metadata: str) -> datetime | None:
+    """The time of the newest request in a job's metadata."""
+    text = msgspec.json.decode(metadata).get(ASKED_AT)
+    return datetime.fromisoformat(text) if isinstance(text, str) else None
+
 
 NOTE = 8
 FUNCTION = 5

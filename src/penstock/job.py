@@ -127,6 +127,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     lost_count: int = 0
     children_open: int = 0
     children_failed: int = 0
+    total_chunks: int = 0
+    """Chunks that the children made: the sum of ``chunks`` in their results."""
     error_code: str | None = None
     error_message: str | None = None
     last_error_at: datetime | None = None

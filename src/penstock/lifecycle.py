@@ -54,8 +54,12 @@ def waits(
     *,
     children: tuple[NewJob, ...] = (),
     progress_json: str | None = None,
+    result_json: str | None = None,
 ) -> Settlement:
-    """End the handler's part; the job ends with its children, or with its document."""
+    """End the handler's part; the job ends with its children, or with its document.
+
+    ``result_json`` is the result of the handler's own part, which the job keeps when it ends.
+    """
     return Settlement(
         queue_id=claim.queue_id,
         claim_number=claim.claim_number,
@@ -64,6 +68,7 @@ def waits(
         waiting_for=waiting_for,
         children=children,
         progress_json=progress_json,
+        result_json=result_json,
     )
 
 

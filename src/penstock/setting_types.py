@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from penstock.items import ITEM_TYPES, NameKind, validate_name
 
@@ -16,6 +16,32 @@ class SettingType(NamedTuple):
 
     allowed: str
     read: Callable[[Any], Any]
+
+
+ProjectRule: TypeAlias = Literal["any", "lower", "trusted"]
+
+
+class Setting(NamedTuple):
+    """One row of the settings reference."""
+
+    name: str
+    env: str
+    aliases: tuple[str, ...]
+    allowed: str
+    default: str
+    doc: str
+    read: Callable[[Any], Any]
+    project: ProjectRule = "trusted"
+    """What a project's settings file may do: set any value, lower it, or nothing unless it is trusted."""
+
+    @property
+    def is_url(self) -> bool:
+        """True for a URL, which may hold a password."""
+        return self.name.endswith("url")
+
+    def read_default(self) -> Any:
+        """The default as a value; of settings that a project's file may lower."""
+        return self.read(self.default) if self.project == "lower" else None
 
 
 def whole(low: int, high: int) -> SettingType:

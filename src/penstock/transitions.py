@@ -164,10 +164,15 @@ def children_ended(job: Job, now: datetime, total: int, failed_ids: list[str]) -
         noun = "files" if job.item_type in ("folder", "project", "library") else "children"
         named = ", ".join(failed_ids) + (", …" if job.children_failed > len(failed_ids) else "")
         message = f"{job.children_failed:,} of {total:,} {noun} failed ({named})"
-        return _ended(job, failed(job, "ERR_CHILDREN_FAILED", message), now)
+        return _ended(job, _with_result(failed(job, "ERR_CHILDREN_FAILED", message), job), now)
     if job.cancel_requested:
-        return _ended(job, cancelled_by_flag(job), now)
+        return _ended(job, _with_result(cancelled_by_flag(job), job), now)
     return _ended(job, done(job, result_json=job.result_json), now)
+
+
+def _with_result(settlement: Settlement, job: Job) -> Settlement:
+    """Keep the result that the parent's own work had before it waited for its children."""
+    return msgspec.structs.replace(settlement, result_json=job.result_json)
 
 
 def cancelled(job: Job, now: datetime) -> Changes:
@@ -206,6 +211,7 @@ def requeued(job: Job, now: datetime, *, keep_retries: bool = False) -> Changes:
         "cancel_requested": False,
         "children_open": 0,
         "children_failed": 0,
+        "total_chunks": 0,
         "progress_json": None,
         "finished_at": None,
         "updated_at": now,
@@ -336,6 +342,7 @@ def _new_run(job: Job) -> Changes:
         "started_at": None,
         "children_open": 0,
         "children_failed": 0,
+        "total_chunks": 0,
         "progress_json": None,
     }
 

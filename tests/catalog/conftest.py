@@ -18,6 +18,7 @@ from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.identity import text_hash
 from penstock.catalog.values import (
+    Fingerprints,
     NewChunk,
     NewGeneration,
     NewPage,
@@ -35,6 +36,7 @@ from tests.conformance.durable_engines import given_back
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 DOCS = Place("acme", "docs")
+GRAPH = Fingerprints(graphrag="graph-1")
 VECTOR = b"\x00\x00\x80?" * 4
 TRANSIENT = Classification("transient", "ERR_NETWORK")
 PERMANENT = Classification("permanent", "ERR_PARSE")
@@ -103,8 +105,14 @@ def pages(count: int) -> tuple[NewPage, ...]:
     return tuple(NewPage(number=number) for number in range(1, count + 1))
 
 
+def late(count: int, number: int = 1) -> NewPage:
+    """A read page with chunks to be embedded."""
+    return NewPage(number=number, chunks=tuple(chunk(f"{number} {n}", None) for n in range(count)))
+
+
 def generation(path: str = "/a.md", *parts: NewPage, **fields: Any) -> NewGeneration:
-    """Read when it was asked for, at T0 unless told; its hash follows from its parts."""
+    """Read when it was asked for, at T0 unless told; its hash follows from its parts. ``graph``: with tasks
+    of that phase."""
     asked_at = fields.pop("asked_at", T0)
     defaults: dict[str, Any] = {
         "place": DOCS,
@@ -114,6 +122,7 @@ def generation(path: str = "/a.md", *parts: NewPage, **fields: Any) -> NewGenera
         "asked_at": asked_at,
         "read_at": asked_at,
         "space": "static",
+        "fingerprints": GRAPH if fields.pop("graph", False) else Fingerprints(),
     }
     return NewGeneration(**(defaults | fields))
 

@@ -23,6 +23,7 @@ from penstock.catalog.rules.portions import Portions
 from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.values import (
     Failure,
+    Fingerprints,
     NewGeneration,
     NewPage,
     Phase,
@@ -97,7 +98,7 @@ class Victim:
             pages=parts,
             space="static",
             job_id="job_1",
-            graph=self._random.random() < 0.3,
+            fingerprints=Fingerprints(graphrag="graph-1" if self._random.random() < 0.3 else ""),
         )
 
     def _page(self, number: int) -> NewPage:

@@ -268,7 +268,9 @@ def test_a_large_generation_stands_as_one_written_at_once(catalog: Catalog):
         catalog.portions = Portions()
         (whole,) = catalog.store([new])
         catalog.portions = Portions(rows=random.choice([1, 3, 5]), chars=1 << 20, uncut=2)
-        other = generation(f"/parts/{number}.md", *new.pages, graph=new.graph, gate=new.gate, space=new.space)
+        other = generation(
+            f"/parts/{number}.md", *new.pages, fingerprints=new.fingerprints, gate=new.gate, space=new.space
+        )
         assert catalog.portions.large(other)
         (parts,) = catalog.store([other])
 
@@ -310,18 +312,18 @@ def _standing(catalog: Catalog, stored: StoreResult) -> object:
     """All columns of a generation except row numbers and times."""
     assert stored.document_id is not None
     one = document(catalog, stored.document_id)
-    phases = [(phase.status, phase.error) for phase in (one.ocr, one.vector, one.graphrag)]
+    phases = [(phase.status, phase.error) for phase in one.phases.values()]
     with catalog.snapshot() as snapshot:
         seen = snapshot.pages(stored.document_id, limit=1000)
         chunks = [
             [
-                (c.chunk_index, c.text_hash, c.vector.status, c.graphrag.status)
+                (c.chunk_index, c.text_hash, [phase.status for phase in c.phases.values()])
                 for c in snapshot.chunks(p.page_id)
             ]
             for p in seen
         ]
-        stood = [(p.number, p.ocr.status, p.vector.status, p.graphrag.status) for p in seen]
-        said = [(p.ocr.error, p.vector.error, p.graphrag.error, p.chunk_count) for p in seen]
+        stood = [(p.number, [phase.status for phase in p.phases.values()]) for p in seen]
+        said = [([phase.error for phase in p.phases.values()], p.chunk_count) for p in seen]
     counts = (one.page_count, one.chunk_count, one.failed_count, one.outage, one.partial)
     outcome = (stored.outcome, stored.chunks, stored.failed)
     return outcome, one.state, one.note, phases, counts, stood, said, chunks

@@ -287,8 +287,8 @@ def test_progress_statistics_and_ready_documents(catalog: Catalog):
         progress.ocr_completed_pages,
         progress.ocr_failed_pages,
         progress.total_chunks,
-        progress.vector_completed_chunks,
-        progress.graphrag_completed_chunks,
+        progress.completed_chunks[Phase.VECTOR],
+        progress.completed_chunks[Phase.GRAPHRAG],
     )
     assert {
         ("ocr_pages", TaskStatus.COMPLETED): 3,
@@ -319,15 +319,19 @@ def test_a_documents_tree_shows_every_page_and_chunk(catalog: Catalog):
     assert (1, 2, TaskStatus.COMPLETED, TaskStatus.PENDING) == (
         one.number,
         one.chunk_count,
-        one.ocr.status,
-        two.ocr.status,
+        one.phases[Phase.OCR].status,
+        two.phases[Phase.OCR].status,
     )
     assert (TaskStatus.FAILED, 3, "gate: vector failed") == (
-        failed.vector.status,
-        failed.vector_retry_count,
-        failed.graphrag.error,
+        failed.phases[Phase.VECTOR].status,
+        failed.phases[Phase.VECTOR].retry_count,
+        failed.phases[Phase.GRAPHRAG].error,
     )
-    assert (TaskStatus.COMPLETED, 3, 2) == (done.graphrag.status, done.entities, done.relationships)
+    assert (TaskStatus.COMPLETED, 3, 2) == (
+        done.phases[Phase.GRAPHRAG].status,
+        done.entities,
+        done.relationships,
+    )
 
 
 def test_generations_are_listed_newest_first(catalog: Catalog):

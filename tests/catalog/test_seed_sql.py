@@ -230,7 +230,7 @@ def test_progress_statistics_and_what_is_ready_are_what_the_catalog_says(
         known = snapshot.progress(document_id)
         assert counted == snapshot.statistics()
     assert known is not None
-    assert ("a.pdf", known.ocr_status, known.vector_index_status) == progress[1:4]
+    assert ("a.pdf", known.status[Phase.OCR], known.status[Phase.VECTOR]) == progress[1:4]
     assert (2, 1, 1, 2, 0, 0) == progress[5:]
     assert (known.total_pages, known.ocr_completed_pages, known.ocr_failed_pages) == progress[5:8]
     assert None not in (ready_for_vector.document_id, ready_for_graph.document_id)
@@ -271,5 +271,5 @@ def test_a_worker_of_somebody_elses_leaves_pages_and_documents_right(
     with catalog.snapshot() as snapshot:
         known = snapshot.progress(document_id)
     assert known is not None
-    assert (4, 4) == (known.vector_completed_chunks, known.graphrag_completed_chunks)
-    assert ("completed", "completed") == (known.vector_index_status, known.graphrag_index_status)
+    assert (4, 4) == (known.completed_chunks[Phase.VECTOR], known.completed_chunks[Phase.GRAPHRAG])
+    assert ("completed", "completed") == (known.status[Phase.VECTOR], known.status[Phase.GRAPHRAG])

@@ -53,8 +53,14 @@ def test_a_whole_generation_is_published_at_once(catalog: Catalog):
     assert stored.document_id is not None
     shown = document(catalog, stored.document_id)
     assert shown.current
-    assert (TaskStatus.COMPLETED, TaskStatus.COMPLETED) == (shown.ocr.status, shown.vector.status)
-    assert (TaskStatus.SKIPPED, "no extractor configured") == (shown.graphrag.status, shown.graphrag.error)
+    assert (TaskStatus.COMPLETED, TaskStatus.COMPLETED) == (
+        shown.phases[Phase.OCR].status,
+        shown.phases[Phase.VECTOR].status,
+    )
+    assert (TaskStatus.SKIPPED, "no extractor configured") == (
+        shown.phases[Phase.GRAPHRAG].status,
+        shown.phases[Phase.GRAPHRAG].error,
+    )
 
 
 def test_many_sources_are_found_by_their_paths_at_once(catalog: Catalog):
@@ -190,8 +196,8 @@ def test_a_blank_document_is_published_without_chunks(catalog: Catalog):
     assert (Outcome.PUBLISHED, 0) == (stored.outcome, stored.chunks)
     assert stored.document_id is not None
     assert (TaskStatus.SKIPPED, "no text") == (
-        document(catalog, stored.document_id).vector.status,
-        document(catalog, stored.document_id).vector.error,
+        document(catalog, stored.document_id).phases[Phase.VECTOR].status,
+        document(catalog, stored.document_id).phases[Phase.VECTOR].error,
     )
 
 
@@ -202,7 +208,7 @@ def test_without_a_space_only_words_are_indexed(catalog: Catalog):
     assert {"words"} == found(catalog, "words")
     assert [] == take(catalog, Phase.VECTOR)
     assert stored.document_id is not None
-    assert "no embedder configured" == document(catalog, stored.document_id).vector.error
+    assert "no embedder configured" == document(catalog, stored.document_id).phases[Phase.VECTOR].error
 
 
 def test_a_failed_page_leaves_the_rest_published_and_listed(catalog: Catalog):
@@ -282,7 +288,7 @@ def test_a_walk_reads_what_is_known_by_path(catalog: Catalog):
         rest = snapshot.known(DOCS, "/a", after=first[-1].path)
         assert ["/a", "/a/1.md", "/a/2.md", "/a/b/3.md"] == [known.path for known in first + rest]
     known = first[0]
-    assert (7, 9, "v1", False) == (known.size, known.mtime_ns, known.vector_fingerprint, known.partial)
+    assert (7, 9, "v1", False) == (known.size, known.mtime_ns, known.fingerprints.vector, known.partial)
     catalog.touch([Touch(known.source_id, 8, 10)])
     with catalog.snapshot() as snapshot:
         assert (8, 10) == (snapshot.known(DOCS, "/a")[0].size, snapshot.known(DOCS, "/a")[0].mtime_ns)

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
-from penstock.catalog.values import Failure, Gate, NewPage, Phase, TaskRequest, TaskStatus
+from penstock.catalog.values import Failure, Gate, Phase, TaskRequest, TaskStatus
 from penstock.errors import FingerprintMismatch
 from tests.catalog.conftest import (
     PERMANENT,
@@ -18,21 +18,16 @@ from tests.catalog.conftest import (
     VECTOR,
     at,
     begin,
-    chunk,
     completed_graph,
     document,
     embed,
     found,
+    late,
     put,
     read,
     settle,
     take,
 )
-
-
-def late(count: int, number: int = 1) -> NewPage:
-    """A read page with chunks to be embedded."""
-    return NewPage(number=number, chunks=tuple(chunk(f"{number} {n}", None) for n in range(count)))
 
 
 def test_pages_are_claimed_then_chunks_then_entities(catalog: Catalog):
@@ -50,7 +45,7 @@ def test_pages_are_claimed_then_chunks_then_entities(catalog: Catalog):
     assert document(catalog, document_id).current
     rest = take(catalog, Phase.GRAPHRAG)
     settle(catalog, [completed_graph(task, 2, 1) for task in [ready, *rest]])
-    assert TaskStatus.COMPLETED == document(catalog, document_id).graphrag.status
+    assert TaskStatus.COMPLETED == document(catalog, document_id).phases[Phase.GRAPHRAG].status
 
 
 def test_the_page_gate_lets_chunks_of_read_pages_through(catalog: Catalog):
@@ -154,7 +149,11 @@ def test_retries_run_out(catalog: Catalog):
     assert [] == again
     assert stored.document_id is not None
     shown = document(catalog, stored.document_id)
-    assert (TaskStatus.FAILED, True, False) == (shown.vector.status, shown.outage, shown.current)
+    assert (TaskStatus.FAILED, True, False) == (
+        shown.phases[Phase.VECTOR].status,
+        shown.outage,
+        shown.current,
+    )
 
 
 def test_a_permanent_failure_spends_all_retries_at_once(catalog: Catalog):
@@ -170,47 +169,6 @@ def test_a_permanent_failure_spends_all_retries_at_once(catalog: Catalog):
     with catalog.snapshot() as snapshot:
         assert 1 == snapshot.statistics()["vector_chunks", TaskStatus.FAILED]
         assert 1 == snapshot.statistics()["graphrag_chunks", TaskStatus.SKIPPED]
-
-
-def test_a_failed_gate_skips_what_follows_and_its_retry_brings_it_back(catalog: Catalog):
-    document_id = begin(catalog, count=2, graph=True)
-    first, second = take(catalog, Phase.OCR)
-    settle(
-        catalog,
-        [
-            outcomes.failed(first, Failure("ERR_PARSE", "damaged")),
-            outcomes.completed_page(second, late(1, 2)),
-        ],
-    )
-    with catalog.snapshot() as snapshot:
-        failed, _ = snapshot.pages(document_id)
-    assert (TaskStatus.SKIPPED, "gate: ocr failed") == (failed.vector.status, failed.vector.error)
-
-    assert 1 == catalog.retry(document_id)
-
-    with catalog.snapshot() as snapshot:
-        failed, _ = snapshot.pages(document_id)
-    assert (TaskStatus.PENDING, TaskStatus.PENDING) == (failed.ocr.status, failed.vector.status)
-    (again,) = take(catalog, Phase.OCR)
-    assert (first.task_id, 0) == (again.task_id, again.retry_count)
-    settle(catalog, [outcomes.completed_page(again, late(1, 1))])
-    assert 2 == embed(catalog)
-    assert document(catalog, document_id).current
-
-
-def test_retry_brings_back_a_chunk_and_the_entities_behind_it(catalog: Catalog):
-    stored = put(catalog, "/a.md", late(2), graph=True)
-    bad, good = take(catalog, Phase.VECTOR)
-    settle(catalog, [outcomes.failed(bad, Failure("ERR_X", "no")), outcomes.completed_vector(good, VECTOR)])
-    assert stored.document_id is not None
-    assert document(catalog, stored.document_id).partial
-
-    assert 1 == catalog.retry(stored.document_id)
-    assert 1 == embed(catalog)
-
-    assert not document(catalog, stored.document_id).partial
-    assert 2 == len(take(catalog, Phase.GRAPHRAG))
-    assert 0 == catalog.retry(stored.document_id)
 
 
 def test_the_second_of_two_outcomes_finds_the_claim_lost(catalog: Catalog):
@@ -368,7 +326,11 @@ def test_a_skipped_task_counts_as_done(catalog: Catalog):
 
     assert stored.document_id is not None
     shown = document(catalog, stored.document_id)
-    assert (TaskStatus.COMPLETED, True, False) == (shown.vector.status, shown.current, shown.partial)
+    assert (TaskStatus.COMPLETED, True, False) == (
+        shown.phases[Phase.VECTOR].status,
+        shown.current,
+        shown.partial,
+    )
 
 
 def test_a_message_that_no_store_keeps_as_it_is_ends_a_task_all_the_same(catalog: Catalog):

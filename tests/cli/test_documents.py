@@ -55,7 +55,7 @@ def troubled(folder: Path) -> Path:
 def test_index_works_here_and_search_finds(run: Run, ask: Ask, folder: Path):
     done = run("index", str(folder))
 
-    assert re.fullmatch(r"2 files indexed in \d+\.\d s\.\n", done.stdout)
+    assert re.fullmatch(r"2 files indexed, 2 chunks in \d+\.\d s\.\n", done.stdout)
     assert ["Job queued!", "Job ID:", "Queue Position: 1 of 1"] == [
         line[: len(start)]
         for line, start in zip(
@@ -80,7 +80,7 @@ def test_the_second_time_and_what_changed_meanwhile(run: Run, folder: Path):
     (folder / "mill.md").write_text("Wind.")
     (folder / "deep" / "gate.txt").unlink()
 
-    assert "1 file indexed, 1 vanished in" in run("index", str(folder)).stdout
+    assert "1 file indexed, 1 chunk, 1 vanished in" in run("index", str(folder)).stdout
     assert "0 files indexed, 1 unchanged in" in run("index", str(folder)).stdout
 
 
@@ -96,7 +96,8 @@ def test_one_result_document_at_the_end(ask: Ask, troubled: Path):
 def test_failures_are_named_with_their_cause(run: Run, troubled: Path):
     done = run("index", str(troubled), code=1)
 
-    assert "3 files indexed, 1 skipped, 1 failed in" in done.stdout
+    assert "3 files indexed, 4 chunks, 1 failed in" in done.stdout
+    assert "\n1 source file left out (--include-code).\n" in done.stdout
     assert "liar.txt  'liar.txt' holds an ELF program, not text (ERR_UNSUPPORTED_TYPE)" in done.stdout
     assert f"penstock why {troubled}. Try again: penstock retry job_" in done.stdout
 
@@ -153,7 +154,7 @@ def test_documents_listed_shown_and_taken_apart(
     assert shown == ask("documents", "show", shown["document"]["source_id"])
     assert re.search(r"2 +0 +failed +skipped +skipped +ERR_NO_TEXT", run("documents", "tree", paper).stdout)
     tree = ask("documents", "tree", paper)
-    assert ["completed", "failed", "completed"] == [page["ocr"]["status"] for page in tree["pages"]]
+    assert ["completed", "failed", "completed"] == [page["phases"]["ocr"]["status"] for page in tree["pages"]]
     assert "ERR_UNKNOWN_DOCUMENT" == ask("documents", "show", "nobody", code=4)["error"]["code"]
 
 
@@ -240,7 +241,8 @@ def test_only_queued(run: Run, ask: Ask, folder: Path):
     second = ask("index", str(folder), "--no-wait")
 
     assert ("pending", False, True) == (first["status"], first["dedupe_hit"], second["dedupe_hit"])
-    assert "Duplicate detected - watching existing job" in run("index", str(folder)).stderr
+    assert "Duplicate: job" in run("index", str(folder), "--no-wait").stderr
+    assert "The same job was queued before; it runs now." in run("index", str(folder)).stderr
     assert "done" == ask("jobs", first["job_id"])["status"]
 
 
@@ -312,11 +314,14 @@ def test_a_terminal_shows_how_far_it_is_and_ctrl_c_leaves_work_to_the_next_run(
     until(lambda: not alive(below))
     (job,) = ask("jobs")["jobs"]
     assert "running" == job["status"]
+    before = ask("status")["documents"]["tenants"][0]["sources"]
+    assert 0 < job["progress"]["files_processed"] <= before
 
     again = ask("index", str(many), "--wait")
 
-    # Submitted again during the run: one more run follows.
-    assert (job["job_id"], "done", 4_000) == (again["job_id"], again["status"], again["counts"]["unchanged"])
+    # Submitted again during the run: one more run follows, and reports what both did since.
+    assert (job["job_id"], "done", True) == (again["job_id"], again["status"], again["resumed"])
+    assert (4_000 - before, again["counts"]["resumed"]) == (again["counts"]["indexed"], 4_000 - before)
     assert 4_000 == ask("status")["documents"]["tenants"][0]["sources"]
     assert json.loads(run("--json", "search", "3999", "--mode", "keyword").stdout)["hits"]
 

@@ -16,9 +16,7 @@ import pytest
 
 import penstock
 from penstock import Penstock, config
-from penstock.cli import worker
 from penstock.job import Held, Status
-from penstock.worker import launch
 from tests.servers.redis import own_server
 from tests.servers.stores import DURABLE, given_back, store_url
 from tests.signals import hear
@@ -350,10 +348,6 @@ def test_a_memory_is_not_for_workers(start: Start):
     _, err = finished(start("--url", "memory://", "worker"), code=3)
 
     assert "memory:// queue exists in one process only" in err
-
-
-def test_the_lanes_of_the_command_are_those_of_a_worker():
-    assert tuple(launch.LANES) == worker.LANES
 
 
 @pytest.mark.parametrize(

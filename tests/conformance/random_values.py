@@ -64,7 +64,7 @@ def _failure(kind: Any, after: timedelta | None = None) -> Callable[..., Settlem
 
 WAYS: dict[str, Callable[[Claim | Job, tuple[NewJob, ...]], Settlement]] = {
     "done": lambda holder, _: lifecycle.done(holder),
-    "done with a result": lambda holder, _: lifecycle.done(holder, result_json='{"pages":3}'),
+    "done with a result": lambda holder, _: lifecycle.done(holder, result_json='{"chunks":2,"pages":3}'),
     "transient": _failure("transient"),
     "transient, told when": _failure("transient", timedelta(seconds=7)),
     "permanent": _failure("permanent"),

@@ -129,7 +129,9 @@ def test_pages_without_text_leave_the_rest_published_and_listed(docs: IndexedFol
     source = docs.app.documents.source(str(path))
     assert source.partial
     assert source.published_id is not None
-    failed = [page.number for page in docs.app.documents.pages(source.published_id) if page.ocr.error]
+    failed = [
+        page.number for page in docs.app.documents.pages(source.published_id) if page.phases[Phase.OCR].error
+    ]
     assert [3, 37] == failed
 
 

@@ -263,7 +263,6 @@ def test_a_published_document_of_the_former_model_gets_no_vectors_of_the_new_one
         job_id=None,
         title="",
         file_type="md",
-        graph=False,
     )
     task = Task(
         lane=Phase.VECTOR,

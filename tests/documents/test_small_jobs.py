@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import pytest
 
+from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import Phase, Task, TaskOutcome
 from penstock.handlers.context import Context
@@ -23,7 +24,7 @@ from penstock.queue.sqlite.queue import SqliteQueue
 from penstock.worker import batch_size
 from penstock.worker.child import Child, ChildOptions
 from penstock.worker.child_handle import OCCUPIED_S, ChildHandle, child_for_small_jobs
-from penstock.worker.lanes import BATCH_LIMITS, SMALLEST_PIECES, DocumentTools
+from penstock.worker.lanes import DocumentTools
 from penstock.worker.process_guard import ProcessGuard
 from penstock.worker.shared_state import TASKS, ExecutingJob, SharedState
 from tests.documents.test_lanes import begin
@@ -143,7 +144,7 @@ def test_a_job_runs_before_the_next_piece_of_a_batch_of_tasks(docs: CallLog):
 
     events = docs.work(lambda pieces: docs.add_job() if pieces in (1, 3) else None)
 
-    assert BATCH_LIMITS[Phase.VECTOR] > 3 * SMALLEST_PIECES[Phase.VECTOR]
+    assert PHASES[Phase.VECTOR].batch > 3 * PHASES[Phase.VECTOR].piece
     assert ["job", "tasks", "job"] == events[:3]
     # Tasks get a turn between two jobs; jobs never wait for more than one slice.
     assert "job" in events[3:6]
@@ -160,7 +161,7 @@ def test_a_child_that_is_kept_free_leaves_tasks_to_others_while_small_jobs_come(
 
     assert ["tasks", "job", "job", "job"] == events
     with docs.catalog.snapshot() as snapshot:
-        assert CHUNKS - SMALLEST_PIECES[Phase.VECTOR] == snapshot.open_tasks(Phase.VECTOR)
+        assert CHUNKS - PHASES[Phase.VECTOR].piece == snapshot.open_tasks(Phase.VECTOR)
 
 
 def test_the_child_for_small_jobs_is_one_that_no_long_job_occupies(tmp_path: Path):

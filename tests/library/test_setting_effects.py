@@ -209,7 +209,7 @@ def test_a_setting_changes_what_is_done(name: str, tmp_path: Path):
         place.mkdir()
         # The default embedder takes long to load.
         chosen = {"state_dir": "{place}/state", "embedder": "hashing"} | needed | given
-        filled = {
+        filled: dict[str, Any] = {
             key: text.replace("{place}", str(place)) if isinstance(text, str) else text
             for key, text in chosen.items()
         }

@@ -8,12 +8,13 @@ import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock import Penstock, config
 from penstock.assembly import Assembly
-from penstock.catalog_host import refuse_second_host
+from penstock.catalog.factory import refuse_second_host
 from penstock.config import Settings
 from penstock.errors import DocumentsElsewhere
 from penstock.job import DOCUMENT_FILE, WorkerReport
@@ -26,7 +27,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     given_back(tmp_path)
 
 
-def settings_of(url: str, tmp_path: Path, **given: str) -> Settings:
+def settings_of(url: str, tmp_path: Path, **given: Any) -> Settings:
     given = {"catalog_url": f"sqlite:///{tmp_path}/catalog.db"} | given
     return config.load({}, url=url, state_dir=tmp_path / "state", **given)
 

@@ -60,6 +60,7 @@ def test_files_come_in_order_with_size_and_time(tmp_path: Path):
         ("id_rsa", Rule.SECRET),
         ("server.pem", Rule.SECRET),
         (".env", Rule.SECRET),
+        ("penstock.toml", Rule.SECRET),
         ("big.txt", Rule.TOO_LARGE),
     ],
 )

@@ -92,7 +92,7 @@ def test_submit_tells_a_person_what_it_did(town: Town, run: Run):
     assert ["Job submitted", "RAG", "File", "Afterwards", "List", "Follow it with"] == [
         re.split(r"  |: ", line)[0] for line in told.stdout.splitlines()
     ]
-    assert "No gateway is connected; the job waits. Start one with: penstock gateway\n" == told.stderr
+    assert "No gateway is connected; the job waits. Start one with: penstock redis gateway\n" == told.stderr
 
 
 def test_a_dry_run_sends_nothing(town: Town, run: Run):

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from penstock import items, lifecycle
+from penstock.database.schema import Schema
 from penstock.database.sqlite_connections import SqliteConnections, translating_errors
-from penstock.database.sqlite_schema import SqliteSchema, migrate
+from penstock.database.sqlite_schema import migrate
 from penstock.errors import InvalidRequest, SchemaMismatch, StateDamaged, StoreUnavailable
 from penstock.job import ClaimRequest, Job, JobQuery, Status
 from penstock.queue.sqlite.queue import SqliteQueue
@@ -63,8 +64,8 @@ def test_the_mode_of_an_existing_file_stays(path: Path) -> None:
 def test_an_older_file_gets_only_the_later_scripts(path: Path) -> None:
     scripts = [(1, "CREATE TABLE first (a);\n"), (2, "CREATE TABLE second (b);\n")]
     connections = SqliteConnections(path, synchronous="FULL", busy_timeout_s=1)
-    migrate(connections, path, SqliteSchema("ledger", scripts[:1]))
-    migrate(connections, path, SqliteSchema("ledger", scripts))
+    migrate(connections, path, Schema("ledger", scripts[:1]))
+    migrate(connections, path, Schema("ledger", scripts))
     with connections.reading() as connection:
         applied = connection.execute("SELECT number FROM ledger").fetchall()
         assert [] == connection.execute("SELECT b FROM second").fetchall()
@@ -76,14 +77,14 @@ def test_an_older_file_gets_only_the_later_scripts(path: Path) -> None:
 def test_a_file_with_half_of_a_later_script_is_refused(path: Path) -> None:
     scripts = [(1, "CREATE TABLE first (a);\n"), (2, "CREATE TABLE second (b);\n")]
     connections = SqliteConnections(path, synchronous="FULL", busy_timeout_s=1)
-    migrate(connections, path, SqliteSchema("ledger", scripts[:1]))
+    migrate(connections, path, Schema("ledger", scripts[:1]))
     with connections.writing() as connection:
         connection.execute("CREATE TABLE second (b)")
 
     with pytest.raises(
         SchemaMismatch, match="has second of a later schema than 1, the last that was recorded"
     ):
-        migrate(connections, path, SqliteSchema("ledger", scripts))
+        migrate(connections, path, Schema("ledger", scripts))
     connections.close()
 
 

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from penstock.catalog.rules import outcomes
 from penstock.catalog.rules.identity import NAMESPACE, ChunkIds, chunk_id, text_hash, text_key
 from penstock.catalog.rules.path_scope import at_and_above, below, covers, moved, span
-from penstock.catalog.rules.phases import turns
+from penstock.catalog.rules.phases import (
+    CHUNK_PHASES,
+    FOLLOWERS,
+    LATER_PHASES,
+    PHASES,
+    Fingerprints,
+    turns,
+    wanted_phases,
+)
 from penstock.catalog.rules.publication import NO_VECTORS, NOTHING_USABLE, GenerationFacts, Verdict, verdict
 from penstock.catalog.values import Failure, FailureKind, HeldTask, Phase, Place, Removal, TaskStatus
 from penstock.clock import new_uuids
@@ -27,6 +35,34 @@ C, F, P, S, X = (
     TaskStatus.SKIPPED,
     TaskStatus.PROCESSING,
 )
+
+
+def test_every_phase_has_a_rule_a_fingerprint_and_a_phase_before_it():
+    assert list(Phase) == list(PHASES)
+    assert list(Phase) == list(Fingerprints.__struct_fields__)
+    order = list(Phase)
+    for phase in LATER_PHASES:
+        before = PHASES[phase].after
+        assert before in CHUNK_PHASES
+        assert order.index(before) < order.index(phase)
+        assert phase in FOLLOWERS[before]
+        assert phase in FOLLOWERS[Phase.VECTOR]
+
+
+@pytest.mark.parametrize(
+    ("fingerprints", "vectors", "wanted"),
+    [
+        (Fingerprints("o", "v", ""), True, {Phase.VECTOR}),
+        (Fingerprints("o", "v", "g"), True, {Phase.VECTOR, Phase.GRAPHRAG}),
+        # Its tasks could never begin.
+        (Fingerprints("o", "", "g"), False, set()),
+    ],
+)
+def test_a_later_phase_is_wanted_by_its_fingerprint(
+    fingerprints: Fingerprints, vectors: bool, wanted: set[Phase]
+):
+    found = wanted_phases(fingerprints, vectors=vectors)
+    assert wanted == {phase for phase, is_wanted in zip(CHUNK_PHASES, found, strict=True) if is_wanted}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 ``protocol``   ``Catalog`` and ``Snapshot``, the contract of every store
 ``values``     what callers give: generations, pages, chunks, tasks, outcomes, removals
 ``views``      what callers get: sources, documents, progress, hits
-``factory``    from a store URL to an open catalog
+``factory``    from a store URL to an open catalog, and the one host of a catalog in a file
 ``pagination`` long listings, a page at a time
 ``path_glob``  globs over paths, the same in every store
 ``rules``      decisions without a store or a clock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.catalog.protocol import BATCH, Catalog
-from penstock.catalog.values import FailedFile, Place
+from penstock.catalog.values import LedgerEntry, Place
 from penstock.catalog.views import KnownSource
 
 
@@ -23,12 +23,12 @@ def known_below(
         after = page[-1].path
 
 
-def remembered_below(catalog: Catalog, place: Place, folder: str | None = None) -> Iterator[FailedFile]:
-    """Iterate over the permanently failed files at and below a folder, by path."""
+def failures_below(catalog: Catalog, place: Place, folder: str | None = None) -> Iterator[LedgerEntry]:
+    """Iterate over the failed paths at and below a folder, by path."""
     after = ""
     while True:
         with catalog.snapshot() as snapshot:
-            page = snapshot.remembered(place, folder, after=after)
+            page = snapshot.failures(place, folder, after=after)
         yield from page
         if len(page) < BATCH:
             return

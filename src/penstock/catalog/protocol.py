@@ -19,7 +19,6 @@ from typing import Protocol
 
 from penstock.catalog.values import (
     Adoption,
-    FailedFile,
     HeldTask,
     LedgerEntry,
     Move,
@@ -54,6 +53,7 @@ from penstock.catalog.views import (
     PageState,
     PathReport,
     Progress,
+    PublishedCount,
     Source,
     SourceMark,
     Space,
@@ -125,12 +125,15 @@ class CatalogSnapshot(Protocol):
         """Reads every chunk: for the end of a document, not for status pages."""
 
     def statistics(self) -> dict[tuple[str, TaskStatus], int]:
-        """Tasks by type (``ocr_pages``, ``vector_chunks``, ``graphrag_chunks``) and status."""
+        """Tasks by type (``ocr_pages``, ``vector_chunks``, …) and status."""
 
     def ready(self, phase: Phase, *, limit: int = 100) -> list[Progress]:
-        """Documents pending in ``phase`` (vector, graphrag) with the phase before completed."""
+        """Documents pending in a chunk phase with the phase before completed."""
 
     def tenants(self, tenant_id: str | None = None) -> list[TenantCount]: ...
+
+    def published_since(self, place: Place, folder: str, since: datetime) -> PublishedCount:
+        """Count the sources below a folder that were published at this time or later. Reads all of them."""
 
     def open_tasks(self, lane: Phase) -> int:
         """Tasks of a lane not settled yet, counted no further than 10,000: bounds work in flight."""
@@ -148,10 +151,10 @@ class CatalogSnapshot(Protocol):
     ) -> list[LedgerEntry]:
         """Skipped and failed paths at or below a folder, by path."""
 
-    def remembered(
+    def failures(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
-    ) -> list[FailedFile]:
-        """Permanently failed files at or below a folder, by path."""
+    ) -> list[LedgerEntry]:
+        """Failed paths at or below a folder, by path; paths left out by a rule are not read."""
 
     def fingerprints(self) -> dict[Phase, str]: ...
 
@@ -215,6 +218,8 @@ class Catalog(Protocol):
         source is being built: one of the same hash and fingerprints is adopted (its failed tasks start
         again, the pages given are not used), any other is dropped.
 
+        One with a ``failure`` is kept back: search does not see it, and a former version stays published.
+
         A chunk whose text (and how often it occurred before) the source had already keeps id and vector.
         """
 
@@ -230,8 +235,8 @@ class Catalog(Protocol):
     def claim(self, request: TaskRequest, *, now: datetime | None = None) -> list[Task]:
         """Up to ``limit`` tasks of a lane become this worker's, across documents: due retries first (each
         spends one retry), then by priority, turn (one turn per 32 tasks of a document) and age. A task whose
-        worker was lost is claimed alone. Gates hold: a chunk is there only after its page's ocr, graphrag
-        only after the chunk's vector, with ``Gate.DOCUMENT`` after the whole document's. Raises
+        worker was lost is claimed alone. Gates hold: a chunk is there only after its page's ocr, in a
+        later phase only after the phase before, with ``Gate.DOCUMENT`` after the whole document's. Raises
         ``FingerprintMismatch`` when the catalog is set to another fingerprint for this lane."""
 
     def settle(

@@ -12,17 +12,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-NO_EXTRACTOR = "no extractor configured"
-NO_EMBEDDER = "no embedder configured"
+from penstock.catalog.rules.phases import Fingerprints as Fingerprints
+from penstock.catalog.rules.phases import Phase as Phase
+
 NO_TEXT = "no text"
-
-
-class Phase(enum.StrEnum):
-    """The phases of a document, in order. Each phase has a lane of the same name."""
-
-    OCR = "ocr"
-    VECTOR = "vector"
-    GRAPHRAG = "graphrag"
 
 
 class TaskStatus(enum.StrEnum):
@@ -71,14 +64,6 @@ class Place(msgspec.Struct, frozen=True, order=True):
     branch: str = "main"
 
 
-class Fingerprints(msgspec.Struct, frozen=True):
-    """Models and settings of each phase. Equal text: nothing to redo."""
-
-    ocr: str = ""
-    vector: str = ""
-    graphrag: str = ""
-
-
 class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A piece of a page. ``start`` and ``end`` are characters of the page's text, lines count from 1.
 
@@ -121,9 +106,13 @@ class NewPage(msgspec.Struct, frozen=True, kw_only=True):
 class NewGeneration(msgspec.Struct, frozen=True, kw_only=True):
     """One version of a source, read at ``read_at`` for a request made at ``asked_at``.
 
-    ``space``: name of the vector space its chunks belong to; None: no vectors wanted. ``graph``: chunks get
-    graphrag tasks. ``source_id``: the id to give when the path is new (whoever writes to an outside store
-    first needs one); made here when left out. ``tags`` are slash-separated and filtered by prefix.
+    ``space``: name of the vector space its chunks belong to; None: no vectors wanted. ``fingerprints``: also
+    say which later phases are wanted. ``source_id``: the id to give when the path is new (whoever writes to
+    an outside store first needs one); made here when left out. ``tags`` are slash-separated and filtered by
+    prefix.
+
+    ``failure``: the file as a whole could not be read; there are no pages. ``read_with``: fingerprint of the
+    parser and its limits: what failed is not read again with the same.
     """
 
     place: Place
@@ -133,7 +122,6 @@ class NewGeneration(msgspec.Struct, frozen=True, kw_only=True):
     read_at: datetime
     pages: tuple[NewPage, ...]
     space: str | None = None
-    graph: bool = False
     fingerprints: Fingerprints = Fingerprints()
     size: int = 0
     mtime_ns: int = 0
@@ -146,6 +134,8 @@ class NewGeneration(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 5
     max_retries: int = 3
     gate: Gate = Gate.PAGE
+    failure: Failure | None = None
+    read_with: str | None = None
 
 
 class Outcome(enum.StrEnum):
@@ -208,7 +198,6 @@ class TaskSource(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str | None
     title: str
     file_type: str
-    graph: bool
     gate: Gate = Gate.PAGE
 
 
@@ -357,6 +346,8 @@ class Touch(msgspec.Struct, frozen=True, gc=False):
     size: int
     mtime_ns: int
     asked_at: datetime | None = None
+    failed: bool = False
+    """The unchanged content is the one that failed: size and time of the published one stay."""
 
 
 class LedgerKind(enum.StrEnum):
@@ -375,17 +366,3 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     remedy: str = ""
     job_id: str | None = None
     at: datetime | None = None
-    size: int | None = None
-    """Of the file that failed, with its time: while both are the same, walks do not read it again."""
-    mtime_ns: int | None = None
-    made_with: str | None = None
-    """Hash of the parser version and the limits it failed with; with others it is read again."""
-
-
-class FailedFile(msgspec.Struct, frozen=True):
-    """A permanently failed file, not read again until file, parser or limits change."""
-
-    path: str
-    size: int
-    mtime_ns: int
-    made_with: str

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from penstock.catalog.rules.phases import LATER_PHASES, PerChunkPhase, PerPhase
 from penstock.catalog.values import (
     SETTLED,
     Fingerprints,
@@ -26,13 +27,34 @@ class KnownSource(msgspec.Struct, frozen=True, gc=False):
     size: int
     mtime_ns: int
     content_hash: str
-    ocr_fingerprint: str
-    vector_fingerprint: str
-    graphrag_fingerprint: str
+    fingerprints: Fingerprints
     published_id: int | None
     building_id: int | None
     chunk_count: int
     partial: bool
+    failed_size: int | None
+    """Size and time of the file in which all or part of its content failed for good."""
+    failed_mtime_ns: int | None
+    failed_with: str | None
+    """Fingerprint of the parser and the limits it failed with; None: nothing failed for good."""
+
+    @property
+    def failure(self) -> SourceFailure:
+        return SourceFailure(self.failed_size, self.failed_mtime_ns, None, self.failed_with)
+
+
+class SourceFailure(msgspec.Struct, frozen=True):
+    """The failure for good of a source's newest content, or of parts of it (``Source.partial``).
+    ``read_with`` None: nothing failed for good."""
+
+    size: int | None = None
+    mtime_ns: int | None = None
+    content_hash: str | None = None
+    read_with: str | None = None
+    error: str | None = None
+    """Code and message, as ``ERR_PARSE: the archive is damaged``."""
+    at: datetime | None = None
+    job_id: str | None = None
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,18 +82,32 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     published_at: datetime | None
     sweeping: bool
     """Leftovers of it are still in the outbox: whoever writes to outside stores clears them first."""
+    failure: SourceFailure
 
     @property
     def live(self) -> bool:
         """Check whether the source exists. The row of a removed source stays until the sweep."""
         return self.published_id is not None or self.building_id is not None
 
+    @property
+    def failed(self) -> bool:
+        """Check whether the newest content of the file failed for good, as a whole."""
+        return self.building_id is not None and self.failure.read_with is not None
+
 
 class PhaseState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a page or document in one phase."""
+
     status: TaskStatus
     started_at: datetime | None = None
     completed_at: datetime | None = None
     error: str | None = None
+
+
+class ChunkPhaseState(PhaseState, frozen=True, kw_only=True):
+    """The state of a chunk in one phase."""
+
+    retry_count: int
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,9 +132,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     chunk_count: int
     failed_count: int
     outage: bool
-    ocr: PhaseState
-    vector: PhaseState
-    graphrag: PhaseState
+    phases: PerPhase[PhaseState]
     created_at: datetime
     asked_at: datetime
     read_at: datetime
@@ -107,7 +141,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def settled(self) -> bool:
         """Ocr and vector have nothing left to do."""
-        return self.ocr.status in SETTLED and self.vector.status in SETTLED
+        return all(self.phases[phase].status in SETTLED for phase in (Phase.OCR, Phase.VECTOR))
 
 
 class DocumentEvent(msgspec.Struct, frozen=True):
@@ -136,9 +170,17 @@ class PageState(msgspec.Struct, frozen=True, kw_only=True):
     page_id: int
     number: int
     chunk_count: int
-    ocr: PhaseState
-    vector: PhaseState
-    graphrag: PhaseState
+    phases: PerPhase[PhaseState]
+
+    @property
+    def error(self) -> str | None:
+        """The first error. The reason why a later phase was not wanted is none."""
+        errors = (
+            state.error
+            for phase, state in self.phases.items()
+            if phase not in LATER_PHASES or state.status is TaskStatus.FAILED
+        )
+        return next(filter(None, errors), None)
 
 
 class ChunkState(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,10 +191,7 @@ class ChunkState(msgspec.Struct, frozen=True, kw_only=True):
     content_id: int
     text_hash: str
     held: str | None
-    vector: PhaseState
-    vector_retry_count: int
-    graphrag: PhaseState
-    graphrag_retry_count: int
+    phases: PerChunkPhase[ChunkPhaseState]
     entities: int
     relationships: int
 
@@ -162,15 +201,12 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
     document_id: int
     filename: str
-    ocr_status: TaskStatus
-    vector_index_status: TaskStatus
-    graphrag_index_status: TaskStatus
+    status: PerPhase[TaskStatus]
     total_pages: int
     ocr_completed_pages: int
     ocr_failed_pages: int
     total_chunks: int
-    vector_completed_chunks: int
-    graphrag_completed_chunks: int
+    completed_chunks: PerChunkPhase[int]
 
 
 class ChunkOrigins(msgspec.Struct, frozen=True):
@@ -189,7 +225,16 @@ class TenantCount(msgspec.Struct, frozen=True, kw_only=True):
     branch: str
     sources: int
     partial: int
+    failed: int
+    """Sources whose newest content failed for good. Not searchable, or only in a former version."""
     pages: int
+    chunks: int
+
+
+class PublishedCount(msgspec.Struct, frozen=True):
+    """Published sources and their chunks."""
+
+    sources: int
     chunks: int
 
 

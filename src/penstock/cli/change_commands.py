@@ -54,7 +54,7 @@ def delete(session: Session, /, path_or_id: str, **where: Any) -> None:
 
 @click.command("delete-tenant")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def delete_tenant(session: Session, /, name: str, yes: bool) -> None:
     """Remove all documents and jobs of a tenant. Files are not touched."""
@@ -74,7 +74,7 @@ def _submit(session: Session, submission: Submission) -> None:
     if alive or disabled:
         _print_queued(session, receipt)
         if disabled and not session.as_json:
-            click.echo(QUEUE_DISABLED, err=True)
+            session.hint(QUEUE_DISABLED)
         return
     session.run_here(receipt.job_id)
     job = session.assembly.jobs.job(receipt.job_id)
@@ -83,7 +83,8 @@ def _submit(session: Session, submission: Submission) -> None:
         error = {"code": job.error_code, "message": job.error_message} if job.error_code else None
         emit_json({"job_id": job.queue_id, "status": str(job.status), "result": job.result, "error": error})
     elif job.status == "done":
-        emit(_renamed(job) if job.item_type == "rename" and job.result is None else _removed(result))
+        renamed = job.item_type == "rename" and job.result is None
+        session.confirm_done(_renamed(job) if renamed else _removed(result))
     else:
         emit(f"{job.status}: {printable(job.error_message)} ({job.error_code})")
     if job.status != "done":
@@ -107,7 +108,7 @@ def _print_queued(session: Session, receipt: Receipt) -> None:
     if session.as_json:
         emit_json({"job_id": receipt.job_id, "status": str(receipt.status), "result": None, "error": None})
     else:
-        emit(f"Job queued: {receipt.job_id}")
+        session.confirm_done(f"Job queued: {receipt.job_id}")
 
 
 @click.command()
@@ -146,7 +147,7 @@ def verify(session: Session, /, tenant: str | None, fix: bool, checksum: bool) -
             emit(f"{how_many(len(receipts), 'job')} queued to repair the rest.")
         if fix:
             _print_left_alone(found)
-        if (repaired or receipts) and not session.assembly.worker_alive():
+        if (repaired or receipts) and not session.quiet and not session.assembly.worker_alive():
             emit("No worker is running. Start one with: penstock worker")
     if found and not fix:
         raise SystemExit(REFUSED)

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
-from penstock.cli.output import emit, emit_json, table
+from penstock.cli.command_group import CommandGroup
+from penstock.cli.output import emit, emit_json, fields, table
 from penstock.cli.session import Session
 
+if TYPE_CHECKING:
+    from penstock.settings_file import FilePlaces
 
-@click.group()
+
+@click.group(cls=CommandGroup)
 def config() -> None:
-    """Show the settings."""
+    """Show the settings, and trust the settings file of a project."""
 
 
 @config.command()
 @click.pass_obj
 def show(session: Session) -> None:
-    """Show every setting with its value and source. Passwords are masked."""
-    from penstock.config import describe
+    """Show every setting with its value and source, and the settings files. Passwords are masked."""
+    from penstock.config import describe, file_places
 
     described = describe(session.settings)
     if session.as_json:
         emit_json({row.name: {"value": row.value, "source": row.source} for row in described})
         return
-    rows = [(row.name, _shown(row.value), row.source) for row in described]
-    emit(table(["setting", "value", "from"], rows))
+    places = file_places()
+    files = {str(places.project): "project file", str(places.user): "user file"}
+    rows = [(row.name, files.get(row.source, row.source), _shown(row.value)) for row in described]
+    emit(table(["setting", "from", "value"], rows, fold=True))
+    if not session.quiet:
+        emit("\n" + fields(_files(places)))
 
 
 def _shown(value: object) -> str:
@@ -33,3 +44,53 @@ def _shown(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _files(places: FilePlaces) -> list[tuple[str, object]]:
+    from penstock.config import read_project_file
+    from penstock.settings_file import is_trusted
+
+    project: object = "none"
+    if places.project is not None:
+        trusted = is_trusted(read_project_file(places.project), places.trusted)
+        project = f"{places.project} ({'trusted' if trusted else 'not trusted'})"
+    user = "no home directory" if places.user is None else places.user
+    missing = "" if places.user is None or places.user.is_file() else " (does not exist)"
+    return [
+        ("Project file", project),
+        ("Not read", f"{places.foreign} (belongs to another user)" if places.foreign else None),
+        ("User file", f"{user}{missing}"),
+    ]
+
+
+@config.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option("--revoke", is_flag=True, help="Trust the file no longer.")
+@click.pass_obj
+def trust(session: Session, file: Path | None, revoke: bool) -> None:
+    """Let the settings file of a project set everything.
+
+    FILE is by default the nearest penstock.toml, from the current directory upwards. Read it first: it can
+    send your documents to another store. The trust ends when the file changes.
+    """
+    from penstock.config import file_places, read_project_file
+    from penstock.errors import InvalidSettingsFile
+    from penstock.settings_file import set_trust
+
+    places = file_places()
+    path = places.project if file is None else file.absolute()
+    if path is None:
+        raise InvalidSettingsFile(
+            "there is no penstock.toml of yours in this folder or above it", remedy="Name the file."
+        )
+    if places.trusted is None:
+        raise InvalidSettingsFile("there is no home directory to record trust in", remedy="Set HOME.")
+    read = read_project_file(path)
+    set_trust(read, places.trusted, trust=not revoke)
+    if session.as_json:
+        emit_json({"file": str(path), "trusted": not revoke, "settings": sorted(read.values)})
+    else:
+        named = ", ".join(sorted(read.values)) or "nothing"
+        session.confirm_done(
+            f"{path} is no longer trusted." if revoke else f"Trusted: {path}. It sets {named}."
+        )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from penstock.cli.command_group import CommandGroup
 from penstock.cli.output import (
     age,
     emit,
@@ -28,7 +29,7 @@ WIDTH_FOR_IDS = 110
 """Columns of a terminal from which `documents list` shows ids beside the paths."""
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @click.pass_context
 def documents(context: click.Context) -> None:
     """List and inspect indexed documents.
@@ -44,6 +45,7 @@ def documents(context: click.Context) -> None:
 @click.option("--tenant", metavar="NAME", help="Tenant who owns the documents.")
 @click.option("--path", metavar="GLOB", help="List only matching paths.")
 @click.option(
+    "-n",
     "--limit",
     type=click.IntRange(1, 1000),
     default=20,
@@ -80,7 +82,7 @@ def list_documents(
         header, rows = header[:-1], [row[:-1] for row in rows]
     emit(table(header, rows, paths=0) if rows else "No documents.")
     if following:
-        click.echo(f"More documents follow: add --after {following}", err=True)
+        session.hint(f"More documents follow: add --after {following}")
 
 
 def _name(source: Source) -> str:
@@ -150,6 +152,7 @@ def history(session: Session, path_or_id: str, collection: str | None, tenant: s
 @click.option("--collection", metavar="NAME", help="Collection of the document.")
 @click.option("--tenant", metavar="NAME", help="Tenant who owns the document.")
 @click.option(
+    "-n",
     "--limit",
     type=click.IntRange(1, 1000),
     default=50,
@@ -175,21 +178,18 @@ def tree(session: Session, path_or_id: str, collection: str | None, tenant: str 
         (
             page.number,
             page.chunk_count,
-            str(page.ocr.status),
-            str(page.vector.status),
-            str(page.graphrag.status),
-            page.ocr.error or page.vector.error or "",
+            *(str(state.status) for state in page.phases.values()),
+            page.error or "",
         )
         for page in pages
     ]
-    emit(table(["page", "chunks", "ocr", "vector", "graphrag", "error"], rows))
+    emit(table(["page", "chunks", *newest.phases, "error"], rows))
     if len(pages) < newest.page_count:
-        click.echo(f"{len(pages):,} of {newest.page_count:,} pages; --limit shows more", err=True)
+        session.hint(f"{len(pages):,} of {newest.page_count:,} pages; --limit shows more")
 
 
 def _phases(document: Document) -> str:
-    states = (("ocr", document.ocr), ("vector", document.vector), ("graphrag", document.graphrag))
-    return ", ".join(f"{name} {state.status}" for name, state in states)
+    return ", ".join(f"{name} {state.status}" for name, state in document.phases.items())
 
 
 @click.command()

@@ -21,7 +21,7 @@ EXIT_CODES: dict[int, str] = {
     6: "The queue is full. Try again later.",
     7: "The store cannot be reached, written or read, or is damaged.",
     INTERRUPTED: "Interrupted from the keyboard.",
-    PIPE_CLOSED: "The reader of the output has ended, as in `penstock queue list | head`.",
+    PIPE_CLOSED: "The reader of the output has ended, as in `penstock jobs | head`.",
 }
 
 _BY_ERROR: tuple[tuple[type[errors.PenstockError], int], ...] = (

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli import index_failures, index_paths, index_summary
 from penstock.cli.arguments import all_words
 from penstock.cli.exit_codes import INTERRUPTED, REFUSED
+from penstock.cli.index_summary import IndexRequest
 from penstock.cli.job_progress import JobProgress, shown_live
-from penstock.cli.output import emit, emit_json, printable, table
+from penstock.cli.job_views import receipt_as_json
+from penstock.cli.output import emit, emit_json, table
 from penstock.cli.session import QUEUE_DISABLED, Session
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
-    from penstock.job import Job
+    from penstock.service.job_reports import JobReport
     from penstock.service.responses import Receipt
 
-NAMED = 5
 CLAIMED_WITHIN_S = 3.0
 
 
 @click.command()
-@click.argument("path", type=click.Path())
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
 @click.option("--collection", metavar="NAME", help="Collection for the documents.")
 @click.option("--tenant", metavar="NAME", help="Tenant who owns the documents.")
 @click.option("--branch", metavar="NAME", help="Branch of the documents.")
@@ -48,6 +49,7 @@ CLAIMED_WITHIN_S = 3.0
 )
 @click.option("--force", is_flag=True, help="Index unchanged files again.")
 @click.option("--checksum", is_flag=True, help="Compare file contents, not only size and time.")
+@click.option("--retry-failed", is_flag=True, help="Read unchanged files again that failed before.")
 @click.option("--allow-external", is_flag=True, help="No effect: paths outside a project are always allowed.")
 @click.option("--allow-empty", is_flag=True, help="Succeed when the folder has no file to index.")
 @click.option(
@@ -62,16 +64,29 @@ CLAIMED_WITHIN_S = 3.0
 @click.option("--serial", is_flag=True, help="Use one process when the job runs in this command.")
 @click.option("--dry-run", is_flag=True, help="Count the files, but index nothing.")
 @click.pass_obj
-def index(session: Session, /, path: str, **given: Any) -> None:
-    """Index a file or a folder for search.
+def index(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
+    """Index files and folders for search.
 
     When a worker is running, the job is queued for that worker. Otherwise this command does the work and
     shows a progress bar. Ctrl-C stops it; the same command continues.
 
+    Several PATHs are one request each, in this order. If one is missing, nothing is queued.
+
     \b
     penstock index ./docs
+    penstock index handbook notes/mill.md
     penstock index ~/src/mill --project --collection code
     """
+    if len(paths) > 1:
+        done = "compared" if given["dry_run"] else "done"
+        index_paths.index_each(
+            session, paths, _options(given), lambda path: _index(session, path, given), done
+        )
+    else:
+        _index(session, paths[0], given)
+
+
+def _index(session: Session, path: str, given: dict[str, Any]) -> None:
     options = _options(given)
     _refuse_overlap(given["chunk_size"], given["chunk_overlap"])
     if given["dry_run"]:
@@ -83,23 +98,35 @@ def index(session: Session, /, path: str, **given: Any) -> None:
     if may_run_here:
         session.assembly.documents.refuse_another_model()
     receipt = session.assembly.documents.index(path, **options)
+    request = IndexRequest(before=_begun_before(session, receipt))
     here = may_run_here and not _claimed_elsewhere(session, receipt.job_id)
-    if not session.as_json:
-        _print_queued(receipt, alive)
-        if disabled:
-            click.echo(QUEUE_DISABLED, err=True)
+    if not session.as_json and not session.quiet:
+        watches = "here" if here else "there" if given["wait"] and not disabled else None
+        _print_queued(receipt, request, alive=alive, watches=watches)
+    if disabled and not session.as_json:
+        session.hint(QUEUE_DISABLED)
     if disabled or (not here and not given["wait"]):
         if session.as_json:
-            emit_json({"job_id": receipt.job_id, "status": "pending", "dedupe_hit": receipt.dedupe_hit})
+            emit_json(receipt_as_json(receipt))
         return
     began = time.monotonic()
-    follower = JobProgress(session.assembly.further_jobs(), receipt.job_id, session.assembly.documents)
-    with shown_live(follower, f"Indexing {path}"):
+    follower = JobProgress(session.assembly.further_jobs(), receipt.job_id)
+    with shown_live(follower, f"Indexing {path}", quiet=session.quiet):
         if here:
             session.run_here(receipt.job_id, processes=1 if given["serial"] else given["processes"] or 2)
         else:
             session.assembly.wait(receipt.job_id)
-    _print_result(session, receipt.job_id, time.monotonic() - began)
+    _print_result(session, receipt, request, time.monotonic() - began)
+
+
+def _begun_before(session: Session, receipt: Receipt) -> JobReport | None:
+    """Report on the job as this request found it; None for a new job, or one that had not begun."""
+    from penstock.service.job_reports import report_of
+
+    if not receipt.dedupe_hit:
+        return None
+    job = session.assembly.jobs.job(receipt.job_id)
+    return report_of(job) if job.started_at is not None or job.run > 1 else None
 
 
 def _refuse_overlap(size: int | None, overlap: int | None) -> None:
@@ -113,7 +140,9 @@ def _refuse_overlap(size: int | None, overlap: int | None) -> None:
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
-    plain = "collection branch include_code depth recursive chunk_size chunk_overlap force checksum"
+    plain = (
+        "collection branch include_code depth recursive chunk_size chunk_overlap force checksum retry_failed"
+    )
     options = {name: given[name] for name in [*plain.split(), "allow_empty", "project"]}
     return options | {
         "tenant_id": given["tenant"],
@@ -136,101 +165,47 @@ def _claimed_elsewhere(session: Session, job_id: str) -> bool:
     return session.assembly.jobs.job(job_id).status != "pending"
 
 
-def _print_queued(receipt: Receipt, alive: bool) -> None:
-    click.echo(
-        "Duplicate detected - watching existing job" if receipt.dedupe_hit else "Job queued!", err=True
-    )
+def _print_queued(receipt: Receipt, request: IndexRequest, *, alive: bool, watches: str | None) -> None:
+    """Print what became of the request. ``watches``: ``here`` or ``there``, where this command waits."""
+    message = "Job queued!"
+    if receipt.dedupe_hit and watches == "there":
+        message = "Duplicate detected - watching existing job"
+    elif receipt.dedupe_hit and watches == "here":
+        message = _resume_message(request)
+    elif receipt.dedupe_hit:
+        message = receipt.message
+    click.echo(message, err=True)
     click.echo(f"Job ID: {receipt.job_id}", err=True)
     if receipt.queue_position is not None and receipt.queue_length:
         click.echo(f"Queue Position: {receipt.queue_position + 1} of {receipt.queue_length}", err=True)
     if alive:
-        click.echo("A worker is running. Follow it with: penstock jobs --watch", err=True)
+        click.echo(f"A worker is running. Follow it with: penstock jobs {receipt.job_id} --watch", err=True)
 
 
-def _print_result(session: Session, job_id: str, seconds: float) -> None:
-    job = session.assembly.jobs.job(job_id)
-    failures = (
-        session.assembly.jobs.jobs(status="failed", parent_id=job_id, limit=NAMED)
-        if job.children_failed
-        else []
-    )
+def _resume_message(request: IndexRequest) -> str:
+    before = request.before
+    if before is None:
+        return "The same job was queued before; it runs now."
+    if not before.files_total or before.files_processed is None:
+        return "Resuming the interrupted job."
+    return f"Resuming: {before.files_processed:,} of {how_many(before.files_total, 'file')} done before."
+
+
+def _print_result(session: Session, receipt: Receipt, request: IndexRequest, seconds: float) -> None:
+    job = session.assembly.jobs.job(receipt.job_id)
+    failures = index_failures.read(session, job)
     if session.as_json:
-        emit_json(_as_json(job, failures, seconds))
-    else:
-        emit(_summary(job, seconds))
-        if failures:
-            root = str(job.payload.get("folder_path") or job.payload.get("project_root") or "/")
-            rows = [(os.path.relpath(_path(child), root), _cause(child)) for child in failures]
-            emit("\n" + table(["failed", "error"], rows))
-            more = f" ({job.children_failed - len(rows):,} more)" if job.children_failed > len(rows) else ""
-            emit(f"Full list{more}: penstock why {printable(root)}. Try again: penstock retry {job_id}")
+        answer = receipt_as_json(receipt) | index_summary.as_json(job, seconds, request)
+        emit_json(answer | index_failures.as_json(failures))
+    elif not session.quiet or job.status != "done":
+        emit(index_summary.text(job, seconds, request))
+        index_failures.print_section(job, failures)
     if not job.ended:
         if not session.as_json:
             emit("Stopped. The same command continues; `penstock cancel ID` ends the job.")
         raise SystemExit(INTERRUPTED)
     if job.status != "done":
         raise SystemExit(REFUSED)
-
-
-def _counts(job: Job) -> dict[str, Any]:
-    """Counts of the result, or else of the last progress, which may be a second old."""
-    final = {name: value for name, value in (job.result or {}).items() if isinstance(value, int)}
-    return final or (job.progress or {}).get("counts", {})
-
-
-def _summary(job: Job, seconds: float) -> str:
-    counts = _counts(job)
-    if job.status == "cancelled":
-        # How many of the files sent were still indexed is not counted.
-        return f"Cancelled after {seconds:.1f} s. Indexed files stay; the same command does the rest."
-    if job.item_type == "file":
-        done = job.result or {}
-        summary = done.get("outcome", job.status)
-        if done.get("chunks"):
-            summary += (
-                f": {how_many(done['chunks'], 'chunk')}, {done.get('embedded', done['chunks']):,} embedded"
-            )
-    else:
-        sent = sum(counts.get(name, 0) for name in ("added", "changed"))
-        summary = how_many(max(sent - job.children_open - job.children_failed, 0), "file") + " indexed"
-        parts = [
-            f"{counts[name]:,} {name}"
-            for name in ("unchanged", "moved", "vanished", "skipped")
-            if counts.get(name)
-        ]
-        if counts.get("failed_before"):
-            parts.append(f"{counts['failed_before']:,} failed before and unchanged since")
-        summary = ", ".join([summary, *parts])
-        if job.children_failed:
-            summary += f", {job.children_failed:,} failed"
-    if job.status == "failed" and not job.children_failed:
-        summary = f"failed: {printable(job.error_message)} ({job.error_code})"
-    return f"{summary[:1].upper()}{summary[1:]} in {seconds:.1f} s."
-
-
-def _as_json(job: Job, failures: list[Job], seconds: float) -> dict[str, Any]:
-    return {
-        "job_id": job.queue_id,
-        "status": str(job.status),
-        "seconds": round(seconds, 3),
-        "counts": _counts(job) | {"failed": job.children_failed},
-        "result": job.result,
-        "error": {"code": job.error_code, "message": job.error_message} if job.error_code else None,
-        "failures": [
-            {"path": _path(child), "code": child.error_code, "message": child.error_message}
-            for child in failures
-        ],
-    }
-
-
-def _cause(job: Job) -> str:
-    """The error message without the exception's name, which the code repeats."""
-    name, _, message = (job.error_message or "").partition(": ")
-    return f"{message if message and name.isidentifier() else job.error_message} ({job.error_code})"
-
-
-def _path(job: Job) -> str:
-    return str(job.payload.get("file_path", job.queue_id))
 
 
 def _preview(session: Session, path: str, options: dict[str, Any]) -> None:

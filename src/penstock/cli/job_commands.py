@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,32 +17,33 @@ if TYPE_CHECKING:
     from penstock.service.documents import Overview
 
 WATCH_S = 3.0
+FILTERS = ("status", "tenant", "collection", "item_type", "after")
 
 
 @click.command()
 @click.argument("job_id", metavar="[ID]", required=False)
 @click.option("--watch", is_flag=True, help="Refresh every 3 seconds until Ctrl-C or the end of the job.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 999),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of jobs.",
-)
+@click.option("--children", is_flag=True, help="List child jobs as well.")
+@queue_inspect.filter_options
 @click.pass_context
-def jobs(context: click.Context, job_id: str | None, watch: bool, limit: int) -> None:
-    """List submitted jobs, or show one.
+def jobs(context: click.Context, /, job_id: str | None, watch: bool, children: bool, **given: Any) -> None:
+    """List jobs, newest first, or show one.
 
-    Jobs are listed newest first, without the child jobs they expanded into.
+    Child jobs, which a job expanded into, are left out unless --children is given.
+
+    \b
+    penstock jobs --status failed,running
+    penstock jobs job_0660 --watch
     """
     session = context.find_object(Session)
     assert session is not None
+    if job_id is not None and (children or any(given[name] for name in FILTERS)):
+        raise click.UsageError("Give an ID, or options that select jobs, not both.")
     while True:
         if watch and not session.as_json:
             click.clear()
         if job_id is None:
-            queue_inspect.print_jobs(session, session.assembly.jobs.jobs(top_level=True, limit=limit))
+            queue_inspect.print_page(session, given, top_level=None if children else True)
         else:
             context.invoke(queue_inspect.show, job_id=job_id)
             watch = watch and not session.assembly.jobs.job(job_id).ended
@@ -69,7 +70,7 @@ def status(session: Session, tenant: str | None) -> None:
     queue_inspect.print_stats(stats)
     emit("")
     _print_documents(overview, session.settings.embedder)
-    if not session.assembly.worker_alive() and stats.by_status.get("pending"):
+    if not session.quiet and not session.assembly.worker_alive() and stats.by_status.get("pending"):
         emit("\nNo worker is running. Start one with: penstock worker")
 
 

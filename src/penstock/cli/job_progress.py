@@ -15,109 +15,121 @@ from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.job import Job
-    from penstock.service.documents import Documents
     from penstock.service.jobs import Jobs
 
 LOOK_S = 0.2
 SAMPLE_S = 2.0
-COUNT_S = 0.5
 SAMPLED = 500
 """Pending files whose sizes are read to estimate the work left."""
+LEAST_SHARE = 0.005
+"""Share of the work that must be done before an estimate of the time left."""
+WIDE_LINE = 100
+"""Terminal width from which the line has a full bar, a verb and the path as given."""
+BAR_WIDTH, SHORT_BAR, SHORT_TITLE = 24, 8, 14
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobSample:
     """Progress of a job at one moment."""
 
+    at: float
+    """Seconds of a monotonic clock."""
     ended: bool
     walking: bool
     files: int
     done: int
-    failed: int
-    bytes_total: int
-    bytes_left: int
+    failed: int = 0
+    share: float | None
+    """Share of the work done, by size where sizes are known; None while the total is unknown."""
     message: str = ""
-    pages: int = 0
     chunks: int = 0
-
-    @property
-    def share(self) -> float | None:
-        """Share of the work done, by size where sizes are known; None while the total is unknown."""
-        if self.walking or not self.files:
-            return None
-        if self.bytes_total:
-            return max(0.0, 1 - self.bytes_left / self.bytes_total)
-        return self.done / self.files
 
 
 class JobProgress:
-    """Samples a job. ``jobs`` needs a separate connection, because the display runs in another thread."""
+    """Samples a job. ``jobs`` needs a separate connection, because the display runs in another thread.
 
-    def __init__(self, jobs: Jobs, job_id: str, documents: Documents) -> None:
+    A job that was requested again has another run after the current one: what the run before did stays
+    counted, and the share never falls.
+    """
+
+    def __init__(self, jobs: Jobs, job_id: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._jobs = jobs
         self._job_id = job_id
-        self._documents = documents
-        self._before: tuple[int, int] | None = None
-        self._made = (0, 0)
-        self._count_at = 0.0
+        self._clock = clock
+        self._run = 0
+        self._last: tuple[int, int, int] = (0, 0, 0)
+        """Files, failures and chunks of the current run, as last seen."""
+        self._before: tuple[int, int, int] = (0, 0, 0)
+        """The same of the runs before."""
+        self._share: float | None = None
         self._mean_size = 0.0
         self._sample_at = 0.0
 
     def sample(self) -> JobSample:
+        from penstock.service.job_reports import counts_of
+
         job = self._jobs.job(self._job_id)
-        counts = (job.progress or {}).get("counts", {})
-        files = sum(counts.get(name, 0) for name in ("changed", "added", "vanished"))
         walking = not job.ended and not job.waiting
-        if not walking and job.children_open and time.monotonic() > self._sample_at:
+        self._follow_run(job)
+        counts = counts_of(job)
+        self._last = (counts.get("sent", 0), job.children_failed, job.total_chunks)
+        files, failed, chunks = (now + before for now, before in zip(self._last, self._before, strict=True))
+        if not walking and job.children_open and self._clock() > self._sample_at:
             self._estimate_sizes(job)
-        if time.monotonic() > self._count_at:
-            self._count(job.tenant_id)
+        if not walking and files:
+            left = self._bytes_left(job, counts)
+            share = (files - job.children_open) / files if left is None else 1 - left
+            self._share = max(share, self._share or 0.0)
         return JobSample(
-            pages=self._made[0],
-            chunks=self._made[1],
+            at=self._clock(),
             ended=job.ended,
             walking=walking,
             files=files,
             done=max(files - job.children_open, 0),
-            failed=job.children_failed,
-            bytes_total=counts.get("bytes", 0),
-            bytes_left=int(self._mean_size * job.children_open),
-            message=_message(job, counts),
+            failed=failed,
+            share=self._share,
+            message=self._message(job, counts),
+            chunks=chunks,
         )
 
-    def _count(self, tenant_id: str) -> None:
-        """Count pages and chunks published since the first sample. Rarely: counting reads every source."""
-        began = time.monotonic()
-        held = self._documents.overview(tenant_id).tenants
-        now = (sum(each.pages for each in held), sum(each.chunks for each in held))
-        self._before = self._before or now
-        self._made = (now[0] - self._before[0], now[1] - self._before[1])
-        took = time.monotonic() - began
-        self._count_at = time.monotonic() + max(COUNT_S, took * 50)
+    def _follow_run(self, job: Job) -> None:
+        if self._run and job.run != self._run:
+            self._before = tuple(  # type: ignore[assignment]
+                now + before for now, before in zip(self._last, self._before, strict=True)
+            )
+        self._run = job.run
+
+    def _bytes_left(self, job: Job, counts: dict[str, Any]) -> float | None:
+        """Share of the bytes left of this run; None without sizes, or with files of a run before."""
+        total = counts.get("bytes", 0)
+        if not total or self._before[0]:
+            return None
+        return float(min(self._mean_size * job.children_open / total, 1.0))
 
     def _estimate_sizes(self, job: Job) -> None:
         """Estimate the mean size of pending files from the last ones: large files may come last."""
         open_ones = self._jobs.jobs(
             status=["pending", "running"], parent_id=job.queue_id, newest_first=True, limit=SAMPLED
         )
-        sizes = [child.payload.get("size_bytes", 0) for child in open_ones]
+        sizes = [child.payload.get("size_bytes") or 0 for child in open_ones]
         self._mean_size = sum(sizes) / len(sizes) if sizes else 0.0
-        self._sample_at = time.monotonic() + SAMPLE_S
+        self._sample_at = self._clock() + SAMPLE_S
 
-
-def _message(job: Job, counts: dict[str, Any]) -> str:
-    if job.waiting or job.ended:
-        return ""
-    if counts:
-        seen = how_many(counts.get("seen", 0), "file")
-        return f"walking: {seen} seen, {counts.get('skipped', 0):,} skipped"
-    return "waiting for a worker" if job.status == "pending" else "reading"
+    def _message(self, job: Job, counts: dict[str, Any]) -> str:
+        if job.waiting or job.ended:
+            return ""
+        if self._before[0]:
+            return "checking for changes"
+        if counts:
+            seen = how_many(counts.get("seen", 0), "file")
+            return f"walking: {seen}, {counts.get('skipped', 0):,} left out"
+        return "waiting for a worker" if job.status == "pending" else "reading"
 
 
 @contextmanager
-def shown_live(follower: JobProgress, title: str) -> Iterator[None]:
-    """Show a live line on standard error while the block runs; only on a terminal."""
-    if not sys.stderr.isatty():
+def shown_live(follower: JobProgress, title: str, *, quiet: bool = False) -> Iterator[None]:
+    """Show a live line on standard error while the block runs; only on a terminal, and not if ``quiet``."""
+    if quiet or not sys.stderr.isatty():
         yield
         return
     over = threading.Event()
@@ -130,49 +142,68 @@ def shown_live(follower: JobProgress, title: str) -> Iterator[None]:
         thread.join(timeout=2)
 
 
-def _show(follower: JobProgress, title: str, over: Callable[[float], bool]) -> None:
+def _show(follower: JobProgress, full_title: str, over: Callable[[float], bool]) -> None:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    console = Console(stderr=True)
+    wide = console.width >= WIDE_LINE
+    title, bar = printable(full_title), BAR_WIDTH if wide else SHORT_BAR
+    title = shortened(title, console.width // 3) if wide else title.rpartition("/")[2][-SHORT_TITLE:]
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=bar),
         TextColumn("{task.fields[text]}", markup=False),
         TimeElapsedColumn(),
     )
-    began: float | None = None
-    with Progress(*columns, console=Console(stderr=True), transient=True) as display:
-        line = display.add_task(printable(title), total=None, text="")
+    # The other columns with a space after each, and the elapsed time.
+    room = console.width - len(title) - bar - len("⠋ ") - len(" 0:00:00") - 2
+    first: JobSample | None = None
+    with Progress(*columns, console=console, transient=True) as display:
+        line = display.add_task(title, total=None, text="")
         while True:
             seen = follower.sample()
-            if seen.share is not None and began is None:
-                began = time.monotonic()
+            if seen.share is not None and first is None:
+                first = seen
             display.update(
                 line,
                 total=None if seen.share is None else 1.0,
                 completed=seen.share or 0.0,
-                text=_line_text(seen, began),
+                text=line_text(seen, first, room),
             )
             if seen.ended or over(LOOK_S):
                 return
 
 
-def _line_text(seen: JobSample, began: float | None) -> str:
-    if seen.share is None or began is None:
-        return seen.message
+def shortened(title: str, room: int) -> str:
+    """The title without the beginning of its path, where it takes too much of the line."""
+    verb, _, path = title.partition(" ")
+    return title if len(title) <= room or not path else f"{verb} …{path[-max(room - len(verb) - 2, 8) :]}"
+
+
+def line_text(seen: JobSample, first: JobSample | None, room: int) -> str:
+    """Counts, rate and time left, the most important that fit. ``first``: the sample to measure from.
+
+    Files done before this command watched say nothing about its rate.
+    """
+    if seen.message or seen.share is None or first is None or first.share is None:
+        return seen.message[:room]
     parts = [f"{seen.done:,} of {how_many(seen.files, 'file')}"]
-    if seen.pages > 0 and seen.pages > seen.done:
-        parts.append(how_many(seen.pages, "page"))
-    if seen.chunks > 0:
-        parts.append(how_many(seen.chunks, "chunk"))
-    elapsed = time.monotonic() - began
-    if elapsed > 1 and seen.done:
-        parts.append(f"{seen.done / elapsed:,.0f} files/s")
-    if elapsed > 1 and 0.01 < seen.share < 1:
-        parts.append(f"{_clock(elapsed * (1 - seen.share) / seen.share)} left")
+    if len(parts[0]) > room - len(", 0:00 left"):
+        parts = [f"{seen.done:,} of {seen.files:,}"]
+    elapsed, done = seen.at - first.at, seen.done - first.done
+    gained = seen.share - first.share
+    if elapsed > 1 and gained > LEAST_SHARE and seen.share < 1:
+        parts.append(f"{_clock(elapsed * (1 - seen.share) / gained)} left")
     if seen.failed:
         parts.append(f"{seen.failed:,} failed")
+    if seen.chunks:
+        parts.append(how_many(seen.chunks, "chunk"))
+    if elapsed > 1 and done > 0:
+        parts.append(f"{done / elapsed:,.0f} files/s")
+    while len(parts) > 1 and len(", ".join(parts)) > room:
+        parts.pop()
     return ", ".join(parts)
 
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock import vocabulary
+from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from penstock.job import Job, WorkerReport
+    from penstock.queue.protocol import Queue
+    from penstock.service.job_reports import JobReport
     from penstock.service.responses import Details, Receipt, Stats
 
 _TARGETS = (
@@ -15,6 +20,8 @@ _TARGETS = (
     "content"
 ).split()
 
+_HANDLERS_VIEW = frozenset(["current", "total", "percent", "message", "current_file"])
+"""Keys of the stored progress that the report replaces."""
 _JSON_COLUMNS = ("payload_json", "progress_json", "result_json", "history_json", "followup_json", "metadata")
 
 
@@ -27,6 +34,12 @@ def status_and_held(job: Job) -> str:
     word = spoken(job.status)
     if job.held is not None:
         return f"{word} ({job.held})"
+    if job.status == "in_progress" and job.item_type in ("folder", "project"):
+        from penstock.service.job_reports import report_of
+
+        report = report_of(job)
+        if report is not None and report.stage == "indexing":
+            return f"{word} ({report.percent_complete:g} %)"
     return f"{word} (waiting)" if job.waiting else word
 
 
@@ -37,19 +50,64 @@ def target(job: Job) -> str:
     return " ".join(found.split()) if len(found) <= 200 else " ".join(found[:200].split()) + "…"
 
 
-def job_as_json(job: Job) -> dict[str, Any]:
-    """All columns of a job: JSON texts decoded, the status in the command line's word."""
+def job_as_json(job: Job, queue: Queue) -> dict[str, Any]:
+    """All columns of a job: JSON texts decoded, the status in the command line's word, with a report."""
     import msgspec
+
+    from penstock.service.job_reports import report_of, result_of
 
     columns = {name: getattr(job, name) for name in job.__struct_fields__}
     for name in _JSON_COLUMNS:
         text = columns.pop(name)
         columns[name.removesuffix("_json")] = msgspec.json.decode(text) if text else None
-    return {"job_id": columns.pop("queue_id")} | columns | {"status": spoken(job.status)}
+    report = report_of(job, queue)
+    if report is not None:
+        columns |= {
+            "progress": _progress_as_json(columns["progress"] or {}, report),
+            "result": result_of(job),
+            "total_chunks": report.chunks_created,
+        }
+    times = {
+        "running_time_ms": _milliseconds(job.started_at, None if job.ended else queue.now()),
+        "execution_time_ms": _milliseconds(job.started_at, job.finished_at),
+    }
+    return {"job_id": columns.pop("queue_id")} | columns | {"status": spoken(job.status)} | times
 
 
-def details_as_json(details: Details) -> dict[str, Any]:
-    return job_as_json(details.job) | {
+def _progress_as_json(stored: dict[str, Any], report: JobReport) -> dict[str, Any]:
+    """The report, with what else the worker stored in the progress."""
+    rest = {name: value for name, value in stored.items() if name not in _HANDLERS_VIEW}
+    reported = {name: getattr(report, name) for name in report.__struct_fields__}
+    return reported | {"percent_complete": report.percent_complete} | rest
+
+
+def _milliseconds(start: datetime | None, end: datetime | None) -> int | None:
+    return None if start is None or end is None else round((end - start).total_seconds() * 1000)
+
+
+def progress_text(report: JobReport, root: str | None) -> str | None:
+    """Progress in one line, as ``800 of 2,169 files (36.9 %), 5,120 chunks, 2 failed; now deep/gate.txt``."""
+    if report.stage == "waiting":
+        return None
+    if report.stage == "walking":
+        parts = [f"walking: {how_many(report.files_total, 'file')} found"]
+    elif report.files_processed is None:
+        parts = [f"cancelled with {how_many(report.files_total, 'file')} found"]
+    else:
+        share = f" ({report.percent_complete:g} %)" if report.files_total else ""
+        parts = [f"{report.files_processed:,} of {how_many(report.files_total, 'file')}{share}"]
+    if report.chunks_created:
+        parts.append(how_many(report.chunks_created, "chunk"))
+    if report.failed:
+        parts.append(f"{report.failed:,} failed")
+    current = report.current_file
+    if current is not None and root is not None:
+        current = current.removeprefix(root.rstrip("/") + "/")
+    return ", ".join(parts) + (f"; now {current}" if current else "")
+
+
+def details_as_json(details: Details, queue: Queue) -> dict[str, Any]:
+    return job_as_json(details.job, queue) | {
         "reason": details.reason,
         "queue_position": details.queue_position,
         "queue_length": details.queue_length,

@@ -8,6 +8,7 @@ import click
 
 from penstock.cli import (
     change_commands,
+    completion,
     config_commands,
     document_commands,
     index,
@@ -20,13 +21,14 @@ from penstock.cli import (
     search,
     worker,
 )
+from penstock.cli.command_group import TaskGroup
 from penstock.cli.exit_codes import INTERRUPTED
-from penstock.cli.session import JSON_HELP, Session, add_global_options
+from penstock.cli.session import JSON_HELP, QUIET_HELP, Session, add_global_options
 from penstock.cli.streams import mend_standard_streams, print_error
 from penstock.errors import PenstockError
 
 
-class Root(click.Group):
+class Root(TaskGroup):
     """Prints an error raised in any command as one line, and ends with its exit code."""
 
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:
@@ -52,13 +54,14 @@ class Root(click.Group):
             ctx.exit(INTERRUPTED)
 
 
-@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("--state", metavar="DIR", help="State directory; overrides PENSTOCK_STATE.")
 @click.option("--url", metavar="URL", help="URL of the queue; overrides PENSTOCK_URL.")
 @click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
-@click.version_option(package_name="penstock", message="penstock %(version)s")
+@click.option("-q", "--quiet", is_flag=True, help=QUIET_HELP)
+@click.version_option(None, "-V", "--version", package_name="penstock", message="penstock %(version)s")
 @click.pass_context
-def cli(context: click.Context, state: str | None, url: str | None, as_json: bool) -> None:
+def cli(context: click.Context, state: str | None, url: str | None, as_json: bool, quiet: bool) -> None:
     """Index files, folders and notes, search them, and run background jobs.
 
     Without --url and --state the queue is an SQLite file in the state directory; `penstock config show`
@@ -68,7 +71,7 @@ def cli(context: click.Context, state: str | None, url: str | None, as_json: boo
     """
     session = Session()
     session.overrides.update(url=url, state_dir=state)
-    session.as_json = as_json
+    session.as_json, session.quiet = as_json, quiet
     context.obj = session
     context.call_on_close(session.close)
 
@@ -90,11 +93,14 @@ for command in (
     queue_manage.retry,
     queue_commands.queue,
     worker.worker,
-    redis_commands.gateway,
-    redis_commands.ingest,
+    redis_commands.redis,
     config_commands.config,
+    completion.completion,
 ):
     cli.add_command(command)
+cli.add_former(redis_commands.gateway)
+cli.add_former(redis_commands.ingest)
+for command in cli.commands.values():
     add_global_options(command)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.command_group import CommandGroup
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.job_views import spoken
 from penstock.cli.output import age, emit, emit_json, fields, printable, table
@@ -24,14 +25,14 @@ WAIT_S = 3.0
 DONE = {"ingest": "Note added", "update": "Note replaced", "delete": "Note removed"}
 
 
-class NoteGroup(click.Group):
+class NoteGroup(CommandGroup):
     """``note TEXT`` is ``note add TEXT``; only the exact words of commands are commands."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert ``add`` before a text or an option of ``add``. Global options may come first."""
         first = 0
-        while first < len(args) and args[first].partition("=")[0] in OPTIONS:
-            takes_value = args[first] != "--json" and "=" not in args[first]
+        while first < len(args) and args[first].partition("=")[0] in (*OPTIONS, "-q"):
+            takes_value = args[first] in ("--state", "--url")
             first += 2 if takes_value else 1
         word = args[first] if first < len(args) else None
         if word is not None and word not in self.commands and word not in ctx.help_option_names:
@@ -90,7 +91,7 @@ def add_note(session: Session, /, text: str, **given: Any) -> None:
     job = session.assembly.jobs.job(receipt.job_id)
     _print_result(session, receipt, job, _note_id(session, job, text))
     if disabled and not session.as_json:
-        click.echo(QUEUE_DISABLED, err=True)
+        session.hint(QUEUE_DISABLED)
     if job.ended and job.status != "done":
         raise SystemExit(REFUSED)
 
@@ -146,7 +147,11 @@ def _print_result(session: Session, receipt: Receipt, job: Job, note_id: str | N
         outcome = (job.result or {}).get("outcome")
         usual = outcome in ("indexed", "removed")
         done = DONE[job.op] if usual else f"Note {printable(outcome)}"
-        emit(f"{done}: {note_id}" if note_id else f"{done}.")
+        if session.quiet:
+            # The id is a result; that the request was carried out is said by the exit code.
+            emit(note_id or "")
+        else:
+            emit(f"{done}: {note_id}" if note_id else f"{done}.")
     elif job.ended:
         failed = f"{job.error_message} ({job.error_code})" if job.error_code else spoken(job.status)
         emit(f"{receipt.job_id}: {printable(failed)}")
@@ -183,7 +188,7 @@ def list_notes(
     rows = [(each.note_id, age(each.updated_at), ", ".join(each.tags), each.title) for each in page]
     emit(table(["id", "changed", "tags", "note"], rows) if rows else "No notes.")
     if following:
-        click.echo(f"More notes follow: add --after {following}", err=True)
+        session.hint(f"More notes follow: add --after {following}")
 
 
 @note.command("show")

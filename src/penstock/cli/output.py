@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -42,10 +43,27 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+@contextlib.contextmanager
+def collected_json() -> Iterator[list[Any]]:
+    """Collect what ``emit_json`` gets instead of printing it, to print one answer of several."""
+    global _collected
+    outer, _collected = _collected, []
+    try:
+        yield _collected
+    finally:
+        _collected = outer
+
+
+_collected: list[Any] | None = None
+
+
 def emit_json(value: Any) -> None:
     import msgspec
 
     plain = msgspec.to_builtins(value, builtin_types=(datetime,))
+    if _collected is not None:
+        _collected.append(plain)
+        return
     emit(json.dumps(plain, indent=2, ensure_ascii=False, default=clock.format_time))
 
 
@@ -63,8 +81,23 @@ def printable(value: object) -> str:
     return "" if value is None else escape_control(str(value))
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, paths: int | None = None) -> str:
-    """Aligned columns. On a terminal the last one is cut to fit, and statuses are coloured.
+def wrapped(line: str) -> str:
+    """The line, broken between words where a terminal is narrower."""
+    if not sys.stdout.isatty():
+        return line
+    import shutil
+
+    return click.wrap_text(line, width=shutil.get_terminal_size().columns)
+
+
+def table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    fold: bool = False,
+    paths: int | None = None,
+) -> str:
+    """Aligned columns. On a terminal the last one is cut, or folded, to fit, and statuses are coloured.
 
     ``paths``: a column of paths, which is shortened before the last one is cut.
     """
@@ -81,7 +114,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]], *, paths: int
         grid.add_column(title, justify=justify, no_wrap=number < len(header) - 1)
     for row in rows:
         words = [printable(value) for value in row]
-        grid.add_row(*(Text(word, _style(word), no_wrap=True, overflow="ellipsis") for word in words))
+        overflow: Literal["fold", "ellipsis"] = "fold" if fold else "ellipsis"
+        grid.add_row(*(Text(word, _style(word), no_wrap=not fold, overflow=overflow) for word in words))
     return _rendered(grid)
 
 

@@ -9,8 +9,9 @@ import click
 
 from penstock.cli import queue_inspect, queue_manage, redis_commands
 from penstock.cli.arguments import add_path, add_text, duration, read_payload
+from penstock.cli.command_group import CommandGroup
 from penstock.cli.job_views import receipt_as_json
-from penstock.cli.output import age, emit, emit_json
+from penstock.cli.output import age, emit_json
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
@@ -97,9 +98,9 @@ def add(session: Session, item_type: str, op: str, **options: Unpack[AddOptions]
     if session.as_json:
         emit_json(receipt_as_json(receipt))
     else:
-        emit(_confirmation(receipt))
+        session.confirm_done(_confirmation(receipt))
         if item_type == "function":
-            click.echo("Run it with a worker of its application: penstock worker --app MODULE:NAME", err=True)
+            session.hint("Run it with a worker of its application: penstock worker --app MODULE:NAME")
 
 
 def _confirmation(receipt: Receipt) -> str:
@@ -114,21 +115,19 @@ def _confirmation(receipt: Receipt) -> str:
     return "\n".join(lines)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def queue() -> None:
-    """Add, inspect and manage jobs."""
+    """Add jobs of any type, count, pause and purge jobs."""
 
 
+for command in (add, queue_inspect.stats, queue_manage.pause, queue_manage.resume, queue_manage.purge):
+    queue.add_command(command)
+# Single jobs have commands of their own: jobs, cancel and retry.
 for command in (
-    add,
     queue_inspect.list_jobs,
     queue_inspect.show,
-    queue_inspect.stats,
-    redis_commands.queue_status,
     queue_manage.cancel,
     queue_manage.retry,
-    queue_manage.purge,
-    queue_manage.pause,
-    queue_manage.resume,
+    redis_commands.queue_status,
 ):
-    queue.add_command(command)
+    queue.add_former(command)

@@ -1,84 +1,99 @@
-"""``penstock queue list``, ``show`` and ``stats``."""
+"""Lists of jobs, the details of one, and ``penstock queue stats``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli import index_summary
 from penstock.cli.arguments import all_words
+from penstock.cli.command_group import RenamedOption
 from penstock.cli.job_views import (
     details_as_json,
     job_as_json,
+    progress_text,
     spoken,
     stats_as_json,
     status_and_held,
     target,
 )
 from penstock.cli.output import age, emit, emit_json, fields, span, table
-from penstock.cli.session import Session
+from penstock.cli.session import Command, Session
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.config import Settings
     from penstock.job import Job, WorkerReport
+    from penstock.queue.protocol import Queue
     from penstock.service.responses import Details, Stats
 
 
+def filter_options(command: Command) -> Command:
+    """Add the options that select the jobs of a list."""
+    for option in (
+        click.option(
+            "--after", metavar="ID", help="List jobs after this id, the last one of the previous page."
+        ),
+        click.option(
+            "-n",
+            "--limit",
+            type=click.IntRange(1, 999),
+            default=20,
+            show_default=True,
+            metavar="N",
+            help="Maximum number of jobs.",
+        ),
+        click.option(
+            "--item-type",
+            cls=RenamedOption,
+            former=("--type",),
+            metavar="TYPE",
+            help="List only this item type.",
+        ),
+        click.option("--collection", metavar="NAME", help="List only this collection."),
+        click.option("--tenant", metavar="NAME", help="List only this tenant."),
+        click.option(
+            "--status",
+            multiple=True,
+            metavar="STATUS",
+            help="List only this status; may be repeated or joined by commas.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 @click.command("list")
-@click.option(
-    "--status",
-    multiple=True,
-    metavar="STATUS",
-    help="List only this status; may be repeated or joined by commas.",
-)
-@click.option("--tenant", metavar="NAME", help="List only this tenant.")
-@click.option("--collection", metavar="NAME", help="List only this collection.")
-@click.option("--type", "item_type", metavar="TYPE", help="List only this item type.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 999),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of jobs.",
-)
-@click.option("--after", metavar="ID", help="List jobs after this id, the last one of the previous page.")
+@filter_options
 @click.pass_obj
-def list_jobs(
-    session: Session,
-    status: tuple[str, ...],
-    tenant: str | None,
-    collection: str | None,
-    item_type: str | None,
-    limit: int,
-    after: str | None,
-) -> None:
-    """List jobs, newest first."""
+def list_jobs(session: Session, /, **given: Any) -> None:
+    """List jobs, newest first, with the child jobs they expanded into."""
+    print_page(session, given)
+
+
+def print_page(session: Session, given: Mapping[str, Any], *, top_level: bool | None = None) -> None:
+    """Print the jobs that the filters select, and where the next page starts."""
+    limit = given["limit"]
     found = session.assembly.jobs.jobs(
-        status=all_words(status) or None,
-        tenant_id=tenant,
-        collection=collection,
-        item_type=item_type,
-        after=after,
+        status=all_words(given["status"]) or None,
+        tenant_id=given["tenant"],
+        collection=given["collection"],
+        item_type=given["item_type"],
+        after=given["after"],
         limit=limit + 1,
+        top_level=top_level,
     )
     page = found[:limit]
     following = page[-1].queue_id if len(found) > limit else None
     if session.as_json:
-        emit_json({"jobs": [job_as_json(job) for job in page], "next": following})
-        return
-    print_jobs(session, page)
-    if following:
-        click.echo(f"More jobs follow: add --after {following}", err=True)
-
-
-def print_jobs(session: Session, page: list[Job]) -> None:
-    if session.as_json:
-        emit_json({"jobs": [job_as_json(job) for job in page]})
+        queue = session.assembly.jobs.queue
+        emit_json({"jobs": [job_as_json(job, queue) for job in page], "next": following})
         return
     emit(_listed(page, session.settings) if page else "No jobs match.")
+    if following:
+        session.hint(f"More jobs follow: add --after {following}")
 
 
 def _listed(page: list[Job], settings: Settings) -> str:
@@ -108,14 +123,14 @@ def show(session: Session, job_id: str) -> None:
     """
     details = session.assembly.jobs.details(job_id)
     if session.as_json:
-        emit_json(details_as_json(details))
+        emit_json(details_as_json(details, session.assembly.jobs.queue))
         return
-    emit(fields(_facts(details)))
+    emit(fields(_facts(details, session.assembly.jobs.queue)))
     history = [(age(entry.at), entry.what, entry.worker_id, entry.note) for entry in details.history]
     emit("\n" + table(["when", "what", "worker", "note"], history))
 
 
-def _facts(details: Details) -> Iterator[tuple[str, object]]:
+def _facts(details: Details, queue: Queue) -> Iterator[tuple[str, object]]:
     job = details.job
     yield "Job", job.queue_id
     yield "Status", status_and_held(job)
@@ -134,11 +149,24 @@ def _facts(details: Details) -> Iterator[tuple[str, object]]:
     yield "Parent", job.parent_id
     if job.children_open or job.children_failed:
         yield "Children", f"{job.children_open:,} open, {job.children_failed:,} failed"
-    yield "Progress", job.progress_json
-    yield "Result", job.result_json
+    yield from _progress_and_result(job, queue)
     yield "Follow-up", "submitted again while it ran; one more run follows" if job.followup_json else None
     yield "Metadata", _own_metadata(job)
     yield "Payload", _shortened(job.payload_json)
+
+
+def _progress_and_result(job: Job, queue: Queue) -> Iterator[tuple[str, object]]:
+    from penstock.service.job_reports import report_of
+
+    report = report_of(job, queue)
+    if report is None or job.item_type not in ("folder", "project"):
+        yield "Progress", job.progress_json
+        yield "Result", job.result_json
+        return
+    yield "Progress", progress_text(report, job.payload.get("folder_path") or job.payload.get("project_root"))
+    if job.ended:
+        yield "Result", index_summary.counted(job)
+    yield "Left out", index_summary.all_left_out(job)
 
 
 def _own_metadata(job: Job) -> str | None:

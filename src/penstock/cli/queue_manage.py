@@ -1,4 +1,4 @@
-"""``penstock queue cancel``, ``retry``, ``purge``, ``pause`` and ``resume``."""
+"""``penstock cancel`` and ``retry``; ``penstock queue purge``, ``pause`` and ``resume``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from penstock.cli.arguments import agreed, all_words, duration
+from penstock.cli.command_group import RenamedOption
 from penstock.cli.exit_codes import REFUSED, exit_code
 from penstock.cli.job_views import spoken
 from penstock.cli.output import emit, emit_error, emit_json, span
@@ -41,7 +42,13 @@ def cancel(context: click.Context, ids: tuple[str, ...]) -> None:
 @click.option("--all-failed", is_flag=True, help="Retry every failed job that matches the options below.")
 @click.option("--tenant", metavar="NAME", help="With --all-failed: retry only this tenant.")
 @click.option("--collection", metavar="NAME", help="With --all-failed: retry only this collection.")
-@click.option("--type", "item_type", metavar="TYPE", help="With --all-failed: retry only this item type.")
+@click.option(
+    "--item-type",
+    cls=RenamedOption,
+    former=("--type",),
+    metavar="TYPE",
+    help="With --all-failed: retry only this item type.",
+)
 @click.pass_context
 def retry(
     context: click.Context,
@@ -61,7 +68,7 @@ def retry(
     if bool(ids) is all_failed:
         raise click.UsageError("Give ids, or --all-failed.")
     if ids and (tenant or collection or item_type):
-        raise click.UsageError("--tenant, --collection and --type go with --all-failed.")
+        raise click.UsageError("--tenant, --collection and --item-type go with --all-failed.")
     if ids:
 
         def one(job_id: str) -> tuple[dict[str, Any], str]:
@@ -128,7 +135,7 @@ def _each(
     callback=duration,
     help="Remove only jobs that ended longer ago: 12h, 7d.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def purge(session: Session, status: tuple[str, ...], older_than: timedelta, yes: bool) -> None:
     """Remove ended jobs and their child jobs for good."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--tenant", metavar="NAME", help="Re-index only this tenant's documents.")
 @click.option("--collection", metavar="NAME", help="Re-index only this collection.")
 @click.option("--dry-run", is_flag=True, help="Print the documents to re-index, but do nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option(
     "--wait/--no-wait",
     default=True,
@@ -63,7 +63,7 @@ def rebuild(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
         _work_here(session, receipts)
     _print_result(session, plan, receipts, done=here)
     if disabled and receipts and not session.as_json:
-        click.echo(QUEUE_DISABLED, err=True)
+        session.hint(QUEUE_DISABLED)
 
 
 def _show(plan: Plan, narrowed: bool) -> None:
@@ -82,8 +82,8 @@ def _show(plan: Plan, narrowed: bool) -> None:
 
 def _work_here(session: Session, receipts: list[Receipt]) -> None:
     for receipt in receipts:
-        follower = JobProgress(session.assembly.further_jobs(), receipt.job_id, session.assembly.documents)
-        with shown_live(follower, "Rebuilding"):
+        follower = JobProgress(session.assembly.further_jobs(), receipt.job_id)
+        with shown_live(follower, "Rebuilding", quiet=session.quiet):
             session.run_here(receipt.job_id, processes=2)
 
 

@@ -1,7 +1,11 @@
-"""Commands of the Redis contract: ``gateway``, ``ingest submit|status`` and ``queue status``."""
+"""``penstock redis``: the commands of the Redis contract, also under the contract's own words.
+
+Those are ``gateway``, ``ingest submit``, ``ingest status --job ID`` and ``queue status``.
+"""
 
 from __future__ import annotations
 
+import copy
 import logging
 import sys
 import time
@@ -10,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli.command_group import CommandGroup, RenamedOption
 from penstock.cli.exit_codes import NOT_SUBMITTED, REFUSED
 from penstock.cli.output import emit, emit_error, emit_json, fields, printable, span, table
 from penstock.cli.session import Command, Session
@@ -38,8 +43,10 @@ def redis_option(command: Command) -> Command:
 
 def config_option(command: Command) -> Command:
     return click.option(
-        "--config",
+        "--rags",
         "rag_config",
+        cls=RenamedOption,
+        former=("--config",),
         metavar="FILE",
         help="YAML file with the RAGs; overrides PENSTOCK_RAG_CONFIG.",
     )(command)
@@ -56,9 +63,9 @@ def gateway(session: Session, redis_url: str | None, rag_config: str | None) -> 
     them. Several gateways may run at once. SIGTERM or Ctrl-C stops the gateway; no message is lost.
 
     \b
-    penstock gateway redis://broker:6379/0 --config rags.yaml
+    penstock redis gateway redis://broker:6379/0 --rags rags.yaml
     """
-    log_to_stderr(logging.INFO)
+    log_to_stderr(logging.WARNING if session.quiet else logging.INFO)
     session.overrides.update(contract_url=redis_url, rag_config=rag_config)
     made = session.assembly.gateway
     store = session.settings.store.masked
@@ -68,17 +75,12 @@ def gateway(session: Session, redis_url: str | None, rag_config: str | None) -> 
             emit_json({"rags": made.serves, "redis": made.where, "store": store})
             return
         named = ", ".join(made.serves[:SHOWN]) + (", …" if len(made.serves) > SHOWN else "")
-        emit(f"Taking messages for {named} from {made.where} into {store}.")
+        session.confirm_done(f"Taking messages for {named} from {made.where} into {store}.")
 
     made.run(announce)
 
 
-@click.group()
-def ingest() -> None:
-    """Send files to a gateway through Redis."""
-
-
-@ingest.command()
+@click.command()
 @click.option("--rag", "rag_id", metavar="ID", required=True, help="RAG to send the file to.")
 @click.option("--path", type=click.Path(), required=True, help="File to send.")
 @click.option(
@@ -111,7 +113,7 @@ def submit(
     Exit codes: 0 sent, 1 file or RAG refused, 2 Redis did not accept the job, 3 configuration.
 
     \b
-    penstock ingest submit --rag policies_rag --path incoming/handbook.pdf
+    penstock redis submit --rag policies_rag --path incoming/handbook.pdf
     """
     from penstock.redis_contract.producer_types import SubmitRequest
 
@@ -135,9 +137,9 @@ def submit(
         return
     emit(_summary(prepared, dry_run=dry_run))
     if health is not None and not health.gateway_connected:
-        click.echo("No gateway is connected; the job waits. Start one with: penstock gateway", err=True)
+        session.hint("No gateway is connected; the job waits. Start one with: penstock redis gateway")
     elif health is not None and not health.worker_connected:
-        click.echo("No worker is connected; the job waits. Start one with: penstock worker", err=True)
+        session.hint("No worker is connected; the job waits. Start one with: penstock worker")
 
 
 def _summary(prepared: PreparedMessage, *, dry_run: bool) -> str:
@@ -156,23 +158,29 @@ def _summary(prepared: PreparedMessage, *, dry_run: bool) -> str:
     )
     if dry_run:
         return f"{lines}\nNothing was sent."
-    return f"{lines}\nFollow it with: penstock ingest status --job {message['job_id']} --follow"
+    return f"{lines}\nFollow it with: penstock redis job {message['job_id']} --watch"
 
 
-@ingest.command("status")
-@click.option("--job", "job_id", metavar="ID", required=True, help="Job id printed by `ingest submit`.")
-@click.option("--follow", is_flag=True, help="Wait until the job has ended; exit code 1 if it failed.")
+@click.command("job")
+@click.argument("job_id", metavar="ID")
+@click.option(
+    "--watch",
+    cls=RenamedOption,
+    former=("--follow",),
+    is_flag=True,
+    help="Wait until the job has ended; exit code 1 if it failed.",
+)
 @redis_option
 @config_option
 @click.pass_obj
-def job_status(
-    session: Session, job_id: str, follow: bool, redis_url: str | None, rag_config: str | None
+def contract_job(
+    session: Session, job_id: str, watch: bool, redis_url: str | None, rag_config: str | None
 ) -> None:
     """Show the status hash of a job."""
     session.overrides.update(contract_url=redis_url, rag_config=rag_config)
     contract = session.assembly.producer
     shown = contract.status(job_id)
-    while follow and shown.get("status") not in ENDED:
+    while watch and shown.get("status") not in ENDED:
         _print_progress(session, shown)
         time.sleep(FOLLOW_S)
         shown = contract.status(job_id)
@@ -181,12 +189,12 @@ def job_status(
     else:
         _clear_progress()
         emit(_status(shown))
-    if follow and shown.get("status") != "done":
+    if watch and shown.get("status") != "done":
         raise SystemExit(REFUSED)
 
 
 def _print_progress(session: Session, shown: dict[str, Any]) -> None:
-    if not session.as_json and sys.stderr.isatty():
+    if not session.as_json and not session.quiet and sys.stderr.isatty():
         # Other programs write the hash as well: any field may be missing, and none may drive the terminal.
         of = {name: printable(value) for name, value in shown.items() if value}
         made = f", {of.get('embeddings_generated', 0)} of {of.get('chunks_created')} chunks embedded"
@@ -297,6 +305,39 @@ def _print_health(health: Health) -> None:
         rows = [(one.host, one.pid, one.processing, one.queued, one.workers) for one in connected]
         emit("\n" + table(["gateway", "pid", "processing", "waiting", "workers"], rows))
     if not connected and health.queue_length:
-        emit("\nNo gateway serves the lists. Start one with: penstock gateway")
+        emit("\nNo gateway serves the lists. Start one with: penstock redis gateway")
     elif connected and not any(one.workers for one in connected) and (health.accepted or health.processing):
         emit("\nNo worker is running behind the gateway. Start one with: penstock worker")
+
+
+@click.group(cls=CommandGroup)
+def redis() -> None:
+    """Take jobs from other programs through Redis lists (the Redis contract).
+
+    To keep the queue itself in Redis, no gateway is needed: use --url redis://HOST.
+    """
+
+
+for command in (gateway, submit, contract_job, queue_status):
+    redis.add_command(command)
+
+
+@click.group(cls=CommandGroup)
+def ingest() -> None:
+    """Send files to a gateway, in the words of the contract. The same as `penstock redis`."""
+
+
+def _with_job_option(command: click.Command) -> click.Command:
+    """The same command with its argument as the option ``--job``."""
+    made = copy.copy(command)
+    made.params = [
+        click.Option(["--job", "job_id"], metavar="ID", required=True, help="Job id printed by `submit`.")
+        if isinstance(param, click.Argument)
+        else param
+        for param in command.params
+    ]
+    return made
+
+
+ingest.add_command(submit)
+ingest.add_command(_with_job_option(contract_job), "status")

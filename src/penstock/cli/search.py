@@ -20,6 +20,7 @@ MARKS = ("\x02", "\x03")
 @click.command()
 @click.argument("query", nargs=-1, required=True)
 @click.option(
+    "-n",
     "--limit",
     type=click.IntRange(1, 1000),
     default=10,
@@ -60,7 +61,7 @@ def search(session: Session, /, query: tuple[str, ...], **given: Any) -> None:
     for number, hit in enumerate(answer.hits, 1):
         emit(_shown(number, hit))
     for note in answer.notes:
-        click.echo(f"Note: {note}", err=True)
+        session.hint(f"Note: {note}")
 
 
 def _shown(number: int, hit: Hit) -> str:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from penstock.cli.command_group import CommandContext
+from penstock.cli.output import emit
 from penstock.process_start import log_to_stderr
 
 if TYPE_CHECKING:
@@ -17,8 +19,9 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-OPTIONS = ("--state", "--url", "--json")
+OPTIONS = ("--state", "--url", "--json", "--quiet")
 JSON_HELP = "Print JSON instead of text."
+QUIET_HELP = "Print only results and errors."
 
 GRACE_S = 5.0
 """Time for running jobs to finish when a command that does the work itself is interrupted."""
@@ -35,6 +38,7 @@ class Session:
 
     def __init__(self) -> None:
         self.as_json = False
+        self.quiet = False
         self.overrides: dict[str, Any] = {}
         """Settings named on the command line, before the command or after it."""
 
@@ -58,6 +62,16 @@ class Session:
         log_to_stderr(logging.ERROR)
         self.assembly.worker(processes=processes, until_job=job_id, grace=GRACE_S).run()
 
+    def hint(self, text: str) -> None:
+        """Print advice to standard error, unless the user wants results only."""
+        if not self.quiet:
+            click.echo(text, err=True)
+
+    def confirm_done(self, text: str) -> None:
+        """Print to standard output that a request was carried out, unless the exit code is enough."""
+        if not self.quiet:
+            emit(text)
+
     def close(self) -> None:
         if "assembly" in self.__dict__:
             self.assembly.close()
@@ -70,8 +84,8 @@ def _set(context: click.Context, option: click.Parameter, value: Any) -> None:
     session = context.find_object(Session)
     if session is None or not value:
         return
-    if option.name == "as_json":
-        session.as_json = True
+    if option.name in ("as_json", "quiet"):
+        setattr(session, option.name, True)
     else:
         session.overrides[str(option.name)] = value
 
@@ -79,14 +93,16 @@ def _set(context: click.Context, option: click.Parameter, value: Any) -> None:
 def add_global_options(command: click.Command) -> None:
     """Let a command, and every command below it, take the global options after its name as well.
 
-    Its help shows ``--json`` only: store and state directory are no matter of the single command.
+    Its help shows ``--json`` and ``--quiet``: store and state directory are no matter of the single command.
     """
     present = {name for option in command.params for name in option.opts}
     made = {
         "--state": click.Option(["--state", "state_dir"], metavar="DIR", hidden=True),
         "--url": click.Option(["--url"], metavar="URL", hidden=True),
         "--json": click.Option(["--json", "as_json"], is_flag=True, help=JSON_HELP),
+        "--quiet": click.Option(["-q", "--quiet"], is_flag=True, help=QUIET_HELP),
     }
+    command.context_class = CommandContext
     for name, option in made.items():
         if name not in present:
             option.expose_value, option.callback = False, _set

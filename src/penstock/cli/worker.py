@@ -4,24 +4,36 @@ from __future__ import annotations
 
 import functools
 import logging
+from datetime import timedelta
 
 import click
 
-from penstock.cli.output import emit, emit_json
+from penstock.cli.arguments import duration
+from penstock.cli.output import emit_json
 from penstock.cli.session import Session
 from penstock.process_start import log_to_stderr, once_reachable
 from penstock.vocabulary import how_many
 
 SHOWN = 8
-LANES = ("jobs", "ocr", "vector", "graphrag")
 
 
-def _lanes(_context: click.Context, _option: click.Parameter, given: str) -> list[str]:
-    lanes = [lane.strip() for lane in given.split(",")]
-    unknown = [lane for lane in lanes if lane not in LANES]
+def _lanes(_context: click.Context, _option: click.Parameter, given: str | None) -> list[str]:
+    # Help is printed without the catalog's modules.
+    from penstock.catalog.rules.phases import Phase
+
+    known = ["jobs", *Phase]
+    lanes = known if given is None else [lane.strip() for lane in given.split(",")]
+    unknown = [lane for lane in lanes if lane not in known]
     if unknown:
-        raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(LANES)}")
+        raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(known)}")
     return lanes
+
+
+def _grace(context: click.Context, option: click.Parameter, given: str) -> float:
+    grace = duration(context, option, given)
+    if grace is None or grace > timedelta(days=1):
+        raise click.BadParameter("the longest time is 1d", context, option)
+    return grace.total_seconds()
 
 
 @click.command()
@@ -41,18 +53,16 @@ def _lanes(_context: click.Context, _option: click.Parameter, given: str) -> lis
 @click.option(
     "--lanes",
     metavar="LANES",
-    default=",".join(LANES),
-    show_default=True,
     callback=_lanes,
-    help="Lanes to serve, joined by commas.",
+    help="Lanes to serve, joined by commas: jobs and the names of phases. Default: all.",
 )
 @click.option("--until-idle", is_flag=True, help="Stop when no job can run now.")
 @click.option(
     "--grace",
-    type=click.FloatRange(0, 86_400),
-    default=30.0,
+    default="30s",
     show_default=True,
-    metavar="SECONDS",
+    metavar="DURATION",
+    callback=_grace,
     help="Time for running jobs to finish after a stop signal; then they are released.",
 )
 @click.option(
@@ -87,7 +97,7 @@ def worker(
     penstock worker --app mypkg.tasks:app --processes 4
     penstock worker --app mypkg.tasks --until-idle
     """
-    log_to_stderr(logging.INFO)
+    log_to_stderr(logging.WARNING if session.quiet else logging.INFO)
     make = functools.partial(
         session.assembly.worker,
         app=app,
@@ -106,7 +116,7 @@ def worker(
         if session.as_json:
             emit_json({"serves": made.serves, "store": made.where, "processes": made.processes, "app": app})
         else:
-            emit(_announcement(made.serves, made.where, made.processes))
+            session.confirm_done(_announcement(made.serves, made.where, made.processes))
 
     made.run(announce)
 

@@ -6,6 +6,6 @@
 - ``postgres_connections``: connection pool, and the clock of the server
 - ``postgres_errors``: translation of PostgreSQL errors
 - ``postgres_schema``: migration of a PostgreSQL database
-- ``schema_objects``: names created by migration scripts
+- ``schema``: numbered migration scripts, and the names they create
 - ``fair_semaphore``: semaphore in order of arrival
 """

@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from psycopg import sql
 
 from penstock.database.postgres_connections import Connection
 from penstock.database.postgres_errors import OWN_SCHEMA, RESTORE
-from penstock.database.schema_objects import created_names
+from penstock.database.schema import Schema
 from penstock.errors import SchemaMismatch
 from penstock.queue.sql.statements import JOB_COLUMNS, migrations
-
-
-class PostgresSchema(NamedTuple):
-    """Numbered scripts, oldest first, and the table of applied scripts.
-
-    ``probe``: a statement that fails on foreign tables of the same names.
-    """
-
-    ledger: str
-    scripts: list[tuple[int, str]]
-    probe: str
-
-    @property
-    def newest(self) -> int:
-        return self.scripts[-1][0]
-
-    def after(self, applied: int) -> list[tuple[int, str]]:
-        return [(number, script) for number, script in self.scripts if number > applied]
-
 
 _LOCK = b"SELECT pg_advisory_xact_lock(hashtextextended('penstock migration in ' || current_schema(), 0))"
 _CREATE_LOCK = b"SELECT pg_advisory_xact_lock(hashtextextended('penstock schema ' || %s::text, 0))"
@@ -45,14 +24,14 @@ _LEDGER_EXISTS = b"""
 SELECT 1 FROM pg_catalog.pg_tables
 WHERE tablename = %s AND schemaname = ANY(current_schemas(false))
 """
-QUEUE = PostgresSchema(
+QUEUE = Schema(
     "penstock_migration",
     migrations("postgres"),
     f"SELECT {', '.join(JOB_COLUMNS)} FROM unified_queue LIMIT 0",
 )
 
 
-def migrate(connection: Connection, name: str, schema: PostgresSchema = QUEUE) -> None:
+def migrate(connection: Connection, name: str, schema: Schema = QUEUE) -> None:
     if _applied(connection, name, schema) >= schema.newest:
         # A replica, which can only be read, is opened here.
         _refuse_incomplete(connection, name, schema)
@@ -92,9 +71,9 @@ _PRESENT_IN_CURRENT = _PRESENT.format("ARRAY[current_schema()]").encode()
 _PRESENT_IN_PATH = _PRESENT.format("current_schemas(false)").encode()
 
 
-def _refuse_foreign(connection: Connection, name: str, schema: PostgresSchema, applied: int) -> None:
+def _refuse_foreign(connection: Connection, name: str, schema: Schema, applied: int) -> None:
     """Refuse existing names before the first CREATE: another program's, or half a migration."""
-    names = created_names(script for _, script in schema.after(applied))
+    names = schema.created_names(applied)
     present: dict[str, str] = dict(connection.execute(_PRESENT_IN_CURRENT, {"names": names}).fetchall())
     taken = next((each for each in names if each in present), None)
     if taken is None:
@@ -104,15 +83,12 @@ def _refuse_foreign(connection: Connection, name: str, schema: PostgresSchema, a
     raise SchemaMismatch(message, remedy=OWN_SCHEMA)
 
 
-def _refuse_incomplete(connection: Connection, name: str, schema: PostgresSchema) -> None:
-    names = created_names(script for _, script in schema.scripts)
+def _refuse_incomplete(connection: Connection, name: str, schema: Schema) -> None:
+    names = schema.created_names()
     present: dict[str, str] = dict(connection.execute(_PRESENT_IN_PATH, {"names": names}).fetchall())
     missing = next((each for each in names if each not in present), None)
     if missing is not None:
-        raise SchemaMismatch(
-            f"{name} lacks {missing}, which is in schema {schema.newest}: applied in part, or changed",
-            remedy=RESTORE,
-        )
+        raise schema.lacks(name, missing, remedy=RESTORE)
 
 
 def create(connection: Connection, namespace: str | None) -> None:
@@ -124,13 +100,9 @@ def create(connection: Connection, namespace: str | None) -> None:
         connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(namespace)))
 
 
-def verify(connection: Connection, name: str, schema: PostgresSchema = QUEUE) -> None:
+def verify(connection: Connection, name: str, schema: Schema = QUEUE) -> None:
     applied = _applied(connection, name, schema)
-    if applied < schema.newest:
-        raise SchemaMismatch(
-            f"{name} has schema {applied}, this version needs {schema.newest}",
-            remedy="Open it once with a user that may create tables.",
-        )
+    schema.refuse_older(name, applied, remedy="Open it once with a user that may create tables.")
     connection.execute(schema.probe.encode())
     _refuse_incomplete(connection, name, schema)
 
@@ -144,12 +116,11 @@ def channel(connection: Connection) -> str:
     return str(found[1])
 
 
-def _applied(connection: Connection, name: str, schema: PostgresSchema) -> int:
+def _applied(connection: Connection, name: str, schema: Schema) -> int:
     if connection.execute(_LEDGER_EXISTS, (schema.ledger,)).fetchone() is None:
         return 0
     statement = f"SELECT coalesce(max(number), 0) FROM {schema.ledger}"
     latest = connection.execute(statement.encode()).fetchone()
     applied = int(latest[0]) if latest else 0
-    if applied > schema.newest:
-        raise SchemaMismatch(f"{name} has schema {applied}, this version knows up to {schema.newest}")
+    schema.refuse_newer(name, applied)
     return applied

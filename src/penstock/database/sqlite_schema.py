@@ -4,33 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
-from typing import NamedTuple
 
 from penstock.clock import format_time, now
-from penstock.database.schema_objects import created_names
+from penstock.database.schema import Schema
 from penstock.database.sqlite_connections import SqliteConnections
 from penstock.errors import SchemaMismatch, StoreDenied
 from penstock.queue.sql.statements import migrations
 
-
-class SqliteSchema(NamedTuple):
-    """Numbered scripts, oldest first, and the table of applied scripts."""
-
-    ledger: str
-    scripts: list[tuple[int, str]]
-
-    @property
-    def newest(self) -> int:
-        return self.scripts[-1][0]
-
-    def after(self, applied: int) -> list[tuple[int, str]]:
-        return [(number, script) for number, script in self.scripts if number > applied]
+QUEUE = Schema("penstock_migration", migrations("sqlite"))
 
 
-QUEUE = SqliteSchema("penstock_migration", migrations("sqlite"))
-
-
-def migrate(connections: SqliteConnections, path: Path, schema: SqliteSchema = QUEUE) -> None:
+def migrate(connections: SqliteConnections, path: Path, schema: Schema = QUEUE) -> None:
     _make_directory(path.parent)
     with connections.reading() as connection:
         if _applied(connection, path, schema) >= schema.newest:
@@ -50,17 +34,13 @@ def migrate(connections: SqliteConnections, path: Path, schema: SqliteSchema = Q
             connection.execute(f"INSERT INTO {schema.ledger} VALUES (?, ?)", (number, format_time(now())))
 
 
-def verify(connection: sqlite3.Connection, path: Path, schema: SqliteSchema = QUEUE) -> None:
+def verify(connection: sqlite3.Connection, path: Path, schema: Schema = QUEUE) -> None:
     applied = _applied(connection, path, schema)
-    if applied < schema.newest:
-        raise SchemaMismatch(
-            f"{path} has schema {applied}, this version needs {schema.newest}",
-            remedy="Open it once with a user that may write to it.",
-        )
+    schema.refuse_older(path, applied, remedy="Open it once with a user that may write to it.")
     _refuse_incomplete(connection, path, schema)
 
 
-def _applied(connection: sqlite3.Connection, path: Path, schema: SqliteSchema) -> int:
+def _applied(connection: sqlite3.Connection, path: Path, schema: Schema) -> int:
     ledger = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (schema.ledger,)).fetchall()
     if not ledger:
         return 0
@@ -69,8 +49,7 @@ def _applied(connection: sqlite3.Connection, path: Path, schema: SqliteSchema) -
         raise SchemaMismatch(
             f"{path} has a table {schema.ledger} that is not Penstock's", remedy=_ANOTHER_FILE
         )
-    if applied > schema.newest:
-        raise SchemaMismatch(f"{path} has schema {applied}, this version knows up to {schema.newest}")
+    schema.refuse_newer(path, applied)
     return applied
 
 
@@ -78,10 +57,10 @@ _ANOTHER_FILE = "Name another file in its URL (PENSTOCK_URL; for the catalog PEN
 _RESTORE = "Restore the file from a backup, or name another file in its URL."
 
 
-def _refuse_foreign(connection: sqlite3.Connection, path: Path, schema: SqliteSchema, applied: int) -> None:
+def _refuse_foreign(connection: sqlite3.Connection, path: Path, schema: Schema, applied: int) -> None:
     """Refuse existing names before the first CREATE: another program's, or half a migration."""
     present = _present(connection)
-    taken = [name for name in created_names(script for _, script in schema.after(applied)) if name in present]
+    taken = [name for name in schema.created_names(applied) if name in present]
     if taken and applied:
         raise SchemaMismatch(
             f"{path} has {taken[0]} of a later schema than {applied}, the last that was recorded",
@@ -94,14 +73,11 @@ def _refuse_foreign(connection: sqlite3.Connection, path: Path, schema: SqliteSc
         )
 
 
-def _refuse_incomplete(connection: sqlite3.Connection, path: Path, schema: SqliteSchema) -> None:
+def _refuse_incomplete(connection: sqlite3.Connection, path: Path, schema: Schema) -> None:
     present = _present(connection)
-    missing = [name for name in created_names(script for _, script in schema.scripts) if name not in present]
+    missing = [name for name in schema.created_names() if name not in present]
     if missing:
-        raise SchemaMismatch(
-            f"{path} lacks {missing[0]}, which is in schema {schema.newest}: applied in part, or changed",
-            remedy=_RESTORE,
-        )
+        raise schema.lacks(path, missing[0], remedy=_RESTORE)
 
 
 def _present(connection: sqlite3.Connection) -> dict[str, str]:

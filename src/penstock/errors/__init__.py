@@ -28,6 +28,7 @@ PenstockError
 ├── OutputFailed                          output cannot be written
 └── ConfigError (also ValueError)
     ├── InvalidSetting · UnknownScheme · DriverMissing · AppNotFound · InvalidRags · DocumentsElsewhere
+    ├── InvalidSettingsFile · UntrustedSetting
 
 Each class has a stable ``code`` (see docs/reference/errors.md) and a ``remedy``, the next step for the user.
 """
@@ -100,6 +101,7 @@ from penstock.errors.stores import (
     DriverMissing,
     InvalidRags,
     InvalidSetting,
+    InvalidSettingsFile,
     SchemaMismatch,
     StateDamaged,
     StoreDenied,
@@ -109,6 +111,7 @@ from penstock.errors.stores import (
     StoreVanished,
     TooManyFiles,
     UnknownScheme,
+    UntrustedSetting,
 )
 
 __all__ = [
@@ -178,6 +181,8 @@ __all__ = [
     "OutputFailed",
     "ConfigError",
     "InvalidSetting",
+    "InvalidSettingsFile",
+    "UntrustedSetting",
     "UnknownScheme",
     "DriverMissing",
     "AppNotFound",

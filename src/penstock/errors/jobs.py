@@ -18,7 +18,7 @@ class PermanentFailure(JobError):
     """Retrying cannot help; the job fails at once. ``error_code`` goes into the job's row."""
 
     code = "ERR_PERMANENT"
-    default_remedy = "Fix the cause in the message, then run `penstock queue retry ID`."
+    default_remedy = "Fix the cause in the message, then run `penstock retry ID`."
 
     def __init__(self, message: str, *, code: str | None = None, remedy: str | None = None) -> None:
         super().__init__(message, remedy=remedy)
@@ -80,7 +80,7 @@ class ParserFailed(UnreadableDocument):
     """The parser crashed on this file, or exceeded its time or memory limit."""
 
     code = "ERR_PARSER_FAILED"
-    default_remedy = "The file is damaged or hostile. `penstock queue retry ID` tries once more."
+    default_remedy = "The file is damaged or hostile. `penstock retry ID` tries once more."
 
 
 class TimeBudgetExceeded(ParserFailed):
@@ -101,7 +101,7 @@ class ComponentMissing(UnreadableDocument):
     """This file needs an optional part of Penstock."""
 
     code = "ERR_COMPONENT_MISSING"
-    default_remedy = "Install the part with the command in the message, then run `penstock queue retry ID`."
+    default_remedy = "Install the part with the command in the message, then run `penstock retry ID`."
 
 
 class TransientFailure(JobError):
@@ -140,7 +140,7 @@ class Cancelled(JobError):
     """The job was cancelled and reached a checkpoint."""
 
     code = "ERR_CANCELLED"
-    default_remedy = "`penstock queue retry ID` runs the job again from the start."
+    default_remedy = "`penstock retry ID` runs the job again from the start."
 
 
 class OutputFailed(PenstockError):

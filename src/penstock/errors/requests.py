@@ -184,9 +184,7 @@ class JobNotFound(PenstockError, LookupError):
     """No job has this id or prefix."""
 
     code = "ERR_JOB_NOT_FOUND"
-    default_remedy = (
-        "List the jobs with `penstock queue list`; finished ones are removed after the retention time."
-    )
+    default_remedy = "List the jobs with `penstock jobs`; finished ones are removed after the retention time."
 
 
 class TaskNotFound(JobNotFound, ValueError):
@@ -206,7 +204,7 @@ class Conflict(PenstockError):
     """The status of the job does not allow this."""
 
     code = "ERR_CONFLICT"
-    default_remedy = "Show the job with `penstock queue show ID`."
+    default_remedy = "Show the job with `penstock jobs ID`."
 
 
 class CannotCancel(Conflict):

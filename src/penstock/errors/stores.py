@@ -81,6 +81,20 @@ class InvalidSetting(ConfigError):
     code = "ERR_INVALID_SETTING"
 
 
+class InvalidSettingsFile(ConfigError):
+    """A settings file cannot be read, or has an unknown key or a value of a wrong type."""
+
+    code = "ERR_SETTINGS_FILE"
+    default_remedy = "Correct the file in the message; docs/reference/settings.md lists the keys."
+
+
+class UntrustedSetting(ConfigError):
+    """A project's settings file that the user has not trusted sets more than it may."""
+
+    code = "ERR_UNTRUSTED_SETTING"
+    default_remedy = "Read the file in the message, then run `penstock config trust` if you trust it."
+
+
 class UnknownScheme(ConfigError):
     """The scheme of the store URL belongs to no engine."""
 

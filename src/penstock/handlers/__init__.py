@@ -5,8 +5,10 @@
 - ``functions``: jobs that run functions of an application
 - ``documents``: registers all handlers below
 - ``files``, ``file_request``, ``file_reader``: jobs for one file
+- ``failed_files``: files that failed, recorded in the catalog
 - ``declared_facts``: details of a file in its request, compared with the disk
-- ``folders``, ``catalog_cursor``: jobs for a folder or project, compared with the catalog
+- ``folders``, ``catalog_cursor``, ``file_comparison``: jobs for a folder or project
+- ``walk_counts``, ``walk_ledger``: counts of a walk for its job, and the paths it skipped
 - ``notes``: jobs for texts without a file
 - ``moves``, ``removal``, ``tenant_jobs``: renames and deletions
 - ``move_detection``, ``missing_files``: files that moved unannounced, or are missing

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.catalog.pagination import known_below, remembered_below
+from penstock.catalog.pagination import known_below
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import FailedFile, Place
+from penstock.catalog.values import Place
 from penstock.catalog.views import KnownSource
 
 
@@ -33,16 +33,3 @@ class CatalogCursor:
         while self._next is not None:
             yield self._next
             self._next = next(self._sources, None)
-
-
-class FailedFileCursor:
-    """Files below a root with a permanent failure in an earlier walk. Ask in the order of paths."""
-
-    def __init__(self, catalog: Catalog, place: Place, root: str) -> None:
-        self._failed = remembered_below(catalog, place, root)
-        self._next: FailedFile | None = next(self._failed, None)
-
-    def at(self, path: str) -> FailedFile | None:
-        while self._next is not None and self._next.path < path:
-            self._next = next(self._failed, None)
-        return self._next if self._next is not None and self._next.path == path else None

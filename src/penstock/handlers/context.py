@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,8 @@ from penstock.pipeline.budget import FileMark
 
 PROGRESS_LIMIT = 3_500
 """Bytes of encoded progress, which must fit a fixed place in shared memory."""
+FILE_LIMIT = 1_000
+"""Characters of the current file's path in the progress."""
 MAX_CHILDREN = 1_000
 """Children per call of ``expand``, to bound the transaction."""
 _CURSOR = "cursor"
@@ -36,6 +38,26 @@ def _refuse(settlement: Settlement) -> Status | None:
 
 def _ignore(_mark: FileMark | None) -> None:
     """Default for workers without a watch on files; see ``ThreadWorker``."""
+
+
+class ProgressReport(NamedTuple):
+    """Progress of a running job, as a handler reports it."""
+
+    current: int
+    total: int | None = None
+    message: str | None = None
+    current_file: str | None = None
+    counts: Mapping[str, Any] = {}
+
+    def as_dict(self) -> dict[str, Any]:
+        # Texts may quote a file name that is not valid text.
+        message, file = (
+            None if text is None else lifecycle.printable(str(text)[:limit])
+            for text, limit in ((self.message, PROGRESS_LIMIT), (self.current_file, FILE_LIMIT))
+        )
+        percent = round(self.current / self.total * 100, 1) if self.total else 0.0
+        progress = {"current": self.current, "total": self.total, "percent": percent, "message": message}
+        return progress | {"counts": self.counts} | ({} if file is None else {"current_file": file})
 
 
 class Context:
@@ -93,32 +115,26 @@ class Context:
         self, current: int, total: int | None = None, message: str | None = None, **counts: int
     ) -> None:
         """Report progress. Cheap: the worker stores progress at most once a second."""
-        percent = round(current / total * 100, 1) if total else 0.0
-        if message is not None:
-            # A message may quote a file name that is not valid text.
-            message = lifecycle.printable(str(message)[:PROGRESS_LIMIT])
-        progress = {
-            "current": current,
-            "total": total,
-            "percent": percent,
-            "message": message,
-            "counts": counts,
-        }
-        self.last_progress = self._with_cursor(progress)
+        self.report(ProgressReport(current, total, message, None, counts))
+
+    def report(self, progress: ProgressReport) -> None:
+        self.last_progress = self._with_cursor(progress.as_dict())
         self._report(self.last_progress)
         self.checkpoint()
 
-    def expand(self, children: Sequence[NewJob], cursor: Any = None) -> None:
+    def expand(
+        self, children: Sequence[NewJob], cursor: Any = None, *, progress: ProgressReport | None = None
+    ) -> None:
         """Add children now. The job keeps running, and later waits for the children with ``Wait()``.
 
         ``cursor``: where the next attempt continues if this one dies. It is stored with the children, in one
-        transaction. Existing children are not added twice.
+        transaction, as is ``progress``. Existing children are not added twice.
         """
         if len(children) > MAX_CHILDREN:
             raise ValueError(f"at most {MAX_CHILDREN:,} children per call, got {len(children):,}")
         self.cursor = cursor
-        progress = self._with_cursor(self.claim.progress or {})
-        if self._settle(lifecycle.expanded(self.claim, tuple(children), progress_json=progress)) is None:
+        stored = self._with_cursor(progress.as_dict() if progress else self.claim.progress or {})
+        if self._settle(lifecycle.expanded(self.claim, tuple(children), progress_json=stored)) is None:
             raise LeaseLost(f"job {self.job_id} was taken away from this worker")
         self.checkpoint()
 

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from penstock import items
+from penstock.catalog.rules.failures import fails_again, same_content_fails_again
 from penstock.catalog.values import Fingerprints, Gate, Place
 from penstock.catalog.views import Source
 from penstock.delivered_file import DeliveredFile, delivered_file_of
@@ -23,6 +25,10 @@ HEAD = 4_096
 _payload = msgspec.json.Decoder(FilePayload).decode
 
 
+class FailedBefore(Exception):
+    """The file failed before, and nothing has changed since: it is not read."""
+
+
 class FileRequest(NamedTuple):
     place: Place
     path: str
@@ -34,6 +40,10 @@ class FileRequest(NamedTuple):
     rebuild: bool
     checksum: bool
     delivered: DeliveredFile | None
+    read_with: str
+    """Fingerprint of the parser and its limits; a failure with the same one is final."""
+    retry_failed: bool
+    job_id: str
 
     @classmethod
     def from_job(cls, context: Context, pipeline: Pipeline) -> FileRequest:
@@ -43,16 +53,21 @@ class FileRequest(NamedTuple):
         path, delivered = payload.identifier, delivered_file_of(metadata)
         source_type = delivered.source_type if delivered is not None else None
         name = file_types.named_as(path, source_type) if source_type is not None else path
+        fingerprints = pipeline.fingerprints(name, sizes)
         return cls(
             place=context.place,
             path=path,
             name=name,
             sizes=sizes,
             gate=Gate(payload.gate),
-            fingerprints=pipeline.fingerprints(name, sizes),
+            fingerprints=fingerprints,
             rebuild=bool(metadata.get("rebuild")),
             checksum=bool(metadata.get("checksum")),
             delivered=delivered,
+            read_with=pipeline.failure_fingerprint(fingerprints),
+            # A person retried the job.
+            retry_failed=bool(metadata.get(items.RETRY_FAILED)) or context.claim.run > 1,
+            job_id=context.job_id,
         )
 
     @property
@@ -60,12 +75,18 @@ class FileRequest(NamedTuple):
         return self.delivered.read_from if self.delivered is not None else self.path
 
     def read(self, known: Source | None, max_bytes: int) -> FileContent | None:
-        """Read the file; None if size and time are unchanged and no closer check was requested."""
+        """Read the file; None if size and time are unchanged and no closer check was requested.
+
+        Raises ``FailedBefore`` for an unchanged file that failed.
+        """
 
         def unchanged(status: os.stat_result) -> bool:
             if known is None or self.rebuild or self.checksum:
                 return False
-            times = (known.size, known.mtime_ns) == (status.st_size, status.st_mtime_ns)
+            size, mtime_ns = status.st_size, status.st_mtime_ns
+            if self._trusts(known) and fails_again(known.failure, size, mtime_ns, self.read_with):
+                raise FailedBefore
+            times = (known.size, known.mtime_ns) == (size, mtime_ns)
             return times and self.is_up_to_date(known, known.content_hash)
 
         if self.delivered is None:
@@ -92,9 +113,24 @@ class FileRequest(NamedTuple):
         if self.delivered is not None and self.delivered.source_type is not None:
             file_types.refuse_other_than(self.delivered.source_type, self.read_from, read.data[:HEAD])
 
+    def _trusts(self, known: Source) -> bool:
+        """Check whether a recorded failure of the whole file answers this request.
+
+        Not one of this very job: its process died before the job had ended.
+        """
+        asked_again = self.rebuild or self.retry_failed or self.delivered is not None
+        return known.failed and not asked_again and known.failure.job_id != self.job_id
+
+    def failed_before(self, known: Source, content_hash: str) -> bool:
+        """Check whether this content failed before, whatever the time of the file."""
+        return self._trusts(known) and same_content_fails_again(known.failure, content_hash, self.read_with)
+
     def is_up_to_date(self, known: Source, content_hash: str) -> bool:
         """Check whether the known source was made from this content, in the requested way."""
-        published = known.published_id is not None and not known.partial
+        parts_fail_again = known.failure.read_with == self.read_with and not self.retry_failed
+        # With newer content that failed, the published content is not the newest.
+        published = known.published_id is not None and not known.failed
+        published = published and (not known.partial or parts_fail_again)
         # A rename may have changed the suffix to another one with the same extractor.
         same_pipeline = known.file_type == file_types.suffix_of(self.name)
         same_pipeline = same_pipeline and outdated(known.fingerprints, self.fingerprints) != "reading"

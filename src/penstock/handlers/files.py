@@ -13,31 +13,18 @@ from typing import Any
 
 import msgspec
 
-from penstock import clock, retry
+from penstock import clock
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import (
-    Adoption,
-    LedgerEntry,
-    LedgerKind,
-    NewGeneration,
-    NewPage,
-    Phase,
-    Place,
-    Touch,
-)
+from penstock.catalog.rules.failures import ReadFile
+from penstock.catalog.values import Adoption, NewGeneration, NewPage, Phase, Place, Touch
 from penstock.catalog.views import Source
-from penstock.errors import (
-    ComponentMissing,
-    PenstockError,
-    PermanentFailure,
-    UnreadableDocument,
-    UnsupportedType,
-)
+from penstock.errors import PermanentFailure, UnsupportedType
 from penstock.handlers.chunk_vectors import MAX_TEXTS
 from penstock.handlers.context import Context
 from penstock.handlers.declared_facts import file_mismatches
+from penstock.handlers.failed_files import FailedFiles, failed_before
 from penstock.handlers.file_reader import FileContent
-from penstock.handlers.file_request import FileRequest
+from penstock.handlers.file_request import FailedBefore, FileRequest
 from penstock.handlers.generation_batch import DraftedGeneration, GenerationBatch
 from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
 from penstock.handlers.model_check import ModelCheck
@@ -91,10 +78,13 @@ class _IngestCall:
         self._batch = GenerationBatch(catalog, pipeline)
         self._batched: list[tuple[int, str | None]] = []
         self._touched: list[tuple[int, Touch]] = []
-        self._ledger_entries: list[LedgerEntry] = []
         self._expected: list[tuple[Place, str, str]] = []
-        self._file_states: dict[int, tuple[int, int, str]] = {}
-        """Size, time and failure fingerprint of each file read, to record if it fails."""
+        self._read: dict[int, ReadFile] = {}
+        """Each file read, to be recorded if it fails."""
+        self._known_failures: set[int] = set()
+        """Jobs for files that failed in an earlier run and are unchanged."""
+        self._stored: set[int] = set()
+        """Jobs whose generation the catalog keeps back, or refused."""
         self._mismatches: dict[int, list[str]] = {}
 
     def answers(self) -> list[Any]:
@@ -113,12 +103,8 @@ class _IngestCall:
             except Exception as error:  # noqa: BLE001 - an error in one file must not fail the others
                 self._answers[index] = error
         self._write()
-        for index, (context, answer) in enumerate(zip(self._contexts, self._answers, strict=True)):
-            if isinstance(answer, Exception):
-                self._record_failure(index, context, answer)
+        self._record_failures(requests, known)
         self._touch()
-        if self._ledger_entries:
-            self._catalog.note(self._ledger_entries)
         for index, mismatches in self._mismatches.items():
             answer = self._answers[index]
             if mismatches and isinstance(answer, dict):
@@ -174,6 +160,9 @@ class _IngestCall:
     def _ingest_one(self, index: int, context: Context, request: FileRequest, known: Source | None) -> Any:
         try:
             read = request.read(known, self._pipeline.limits.file_bytes)
+        except FailedBefore:
+            assert known is not None
+            return self._failed_before(index, context, known)
         except (FileNotFoundError, NotADirectoryError):
             return self._missing(index, context, request, known)
         except UnsupportedType:
@@ -189,6 +178,9 @@ class _IngestCall:
         self._mismatches[index] = file_mismatches(context, read.size, content_hash)
         if known is not None and not request.rebuild and request.is_up_to_date(known, content_hash):
             return self._reuse_text(index, context, request, known, (read.size, read.mtime_ns))
+        if known is not None and request.failed_before(known, content_hash):
+            self._touched.append((index, Touch(known.source_id, read.size, read.mtime_ns, failed=True)))
+            return self._failed_before(index, context, known)
         if known is not None and not request.rebuild:
             adopted = self._adopt(context, known, request, content_hash)
             if adopted is not None:
@@ -205,10 +197,10 @@ class _IngestCall:
         content_hash: str,
     ) -> Any:
         read_at = clock.now()
-        about = (read.size, read.mtime_ns, self._pipeline.failure_fingerprint(request.fingerprints))
-        self._file_states[index] = about
+        self._read[index] = ReadFile(read.size, read.mtime_ns, request.read_with, content_hash)
+        seconds = self._pipeline.limits.seconds_for(read.size)
         try:
-            with context.file(self._pipeline.limits.seconds_for(read.size), *about):
+            with context.file(seconds, read.size, read.mtime_ns, request.read_with):
                 draft = self._draft(request, read)
         except MemoryInUse as wait:
             return Later(str(wait), RETRY_DELAY)
@@ -236,6 +228,7 @@ class _IngestCall:
             job_id=context.job_id,
             priority=context.claim.priority,
             max_retries=context.claim.max_retries,
+            read_with=request.read_with,
         )
         drafted = DraftedGeneration(
             generation=generation,
@@ -361,37 +354,31 @@ class _IngestCall:
             answers = [error] * len(batched)
         for (index, read_from), answer in zip(batched, answers, strict=True):
             self._answers[index] = answer
+            if isinstance(answer, Exception):
+                self._stored.add(index)
             if read_from is not None and isinstance(answer, dict) and not os.path.lexists(read_from):
                 # A walk in between found the file missing or moved, and nothing here to remove.
                 self._answers[index] = self._remove(
                     self._contexts[index], read_from, "it was deleted while it was read"
                 )
 
-    def _record_failure(self, index: int, context: Context, error: Exception) -> None:
-        """Record a final failure, to be shown by `why` until the file is indexed or gone."""
-        classified = retry.classify(error)
-        if classified.kind != "permanent" and context.claim.retry_count < context.claim.max_retries:
-            return
-        if classified.kind == "cancelled":
-            return
-        # Only failures of the content are bound to it; any other cause may be gone at the next walk.
-        by_content = isinstance(error, UnreadableDocument) and not isinstance(error, ComponentMissing)
-        about = self._file_states.get(index) if by_content else None
-        size, mtime_ns, made_with = about or (None, None, None)
-        self._ledger_entries.append(
-            LedgerEntry(
-                place=context.place,
-                path=normal_path(context.payload["file_path"]),
-                kind=LedgerKind.FAILED,
-                rule=classified.code,
-                cause=str(error)[:1000] or type(error).__name__,
-                remedy=error.remedy if isinstance(error, PenstockError) else "",
-                job_id=context.job_id,
-                size=size,
-                mtime_ns=mtime_ns,
-                made_with=made_with,
-            )
-        )
+    def _failed_before(self, index: int, context: Context, known: Source) -> Any:
+        self._known_failures.add(index)
+        return failed_before(context, known)
+
+    def _record_failures(
+        self, requests: Sequence[FileRequest | Exception], known: dict[tuple[Place, str], Source]
+    ) -> None:
+        """Record final failures, to be shown until the file is indexed or gone."""
+        failed = FailedFiles(self._catalog)
+        for index, (context, request) in enumerate(zip(self._contexts, requests, strict=True)):
+            answer = self._answers[index]
+            if not isinstance(answer, Exception) or index in self._known_failures:
+                continue
+            source = known.get((request.place, request.path)) if isinstance(request, FileRequest) else None
+            stored = index in self._stored
+            failed.add(context, request, answer, known=source, read=self._read.get(index), stored=stored)
+        failed.write()
 
 
 def _needs_tasks(draft: Draft) -> bool:

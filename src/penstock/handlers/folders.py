@@ -14,23 +14,25 @@ import msgspec
 
 from penstock import clock, items
 from penstock.catalog.pagination import known_below
-from penstock.catalog.protocol import BATCH, Catalog
-from penstock.catalog.values import FailedFile, Fingerprints, LedgerEntry, LedgerKind, Removal, Walk
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.values import Removal, Walk
 from penstock.catalog.views import KnownSource
 from penstock.errors import NothingToIndex
-from penstock.handlers.catalog_cursor import CatalogCursor, FailedFileCursor
+from penstock.handlers.catalog_cursor import CatalogCursor
 from penstock.handlers.child_jobs import MOVED_AWAY, file_job
-from penstock.handlers.context import MAX_CHILDREN, Context
+from penstock.handlers.context import MAX_CHILDREN, Context, ProgressReport
 from penstock.handlers.declared_facts import warn_of_mismatches
+from penstock.handlers.file_comparison import FileComparison
 from penstock.handlers.missing_files import gone_for_sure, missing
 from penstock.handlers.model_check import ModelCheck
 from penstock.handlers.move_detection import MoveDetection, UnknownFile
 from penstock.handlers.registry import Wait
 from penstock.handlers.reindex import OUTDATED, Reindex
 from penstock.handlers.removal import remove_all
+from penstock.handlers.walk_counts import WalkCounts
+from penstock.handlers.walk_ledger import WalkLedger
 from penstock.job import NewJob
 from penstock.payloads import FilePayload, FolderPayload, ProjectPayload, Walked
-from penstock.pipeline.extract import file_types
 from penstock.pipeline.pipeline import Pipeline, chunk_sizes
 from penstock.pipeline.walk.protocol import (
     BINDING,
@@ -42,26 +44,6 @@ from penstock.pipeline.walk.protocol import (
     WalkRules,
 )
 from penstock.pipeline.walk.walker import walk
-
-
-class WalkCounts(msgspec.Struct):
-    """Counts of a walk, named as in the job's result."""
-
-    seen: int = 0
-    unchanged: int = 0
-    failed_before: int = 0
-    """Failed permanently in an earlier walk and unchanged since: not read again."""
-    changed: int = 0
-    added: int = 0
-    moved: int = 0
-    vanished: int = 0
-    skipped: int = 0
-    unreadable: int = 0
-    bytes: int = 0
-    """Bytes of the files to read, for an estimate of the remaining time."""
-
-    def as_dict(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
 class Folders:
@@ -121,14 +103,14 @@ class _FolderWalk:
         self._place = context.place
         self._root = payload.identifier
         self._metadata = context.metadata
-        self._sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
-        self._fingerprints: dict[str, Fingerprints] = {}
+        sizes = chunk_sizes(payload.chunk_size, payload.chunk_overlap)
+        self._comparison = FileComparison(folders.pipeline, sizes, context.metadata)
         self._children: list[_ChildFile] = []
         self._added: list[FoundFile] = []
         self._root_is_known = False
         self._missing_range: tuple[str, str] | None = None
         """First and last path known but not found; those between are read again later, to save memory."""
-        self._ledger_entries: list[LedgerEntry] = []
+        self._ledger = WalkLedger(folders.catalog, context, payload.identifier)
         self._unreadable: set[str] = set()
         """Folders that could not be read: known sources below them are kept."""
         self._ignored: set[str] = set()
@@ -142,19 +124,15 @@ class _FolderWalk:
         _refuse_missing(self._root)
         warn_of_mismatches(self._context, self._payload)
         self._announce()
+        self._count_earlier_run()
         known = CatalogCursor(self._catalog, self._place, self._root)
         had_any = self._root_is_known = known.any
-        failed_before = FailedFileCursor(self._catalog, self._place, self._root)
         for found in self._found():
             for source in known.before(found.path):
                 self._record_missing(source)
-            before, failed = known.at(found.path), failed_before.at(found.path)
-            if failed is not None and self._fails_again(found, failed):
-                self._counts.failed_before += 1
-            else:
-                self._compare(found, before)
+            self._compare(found, known.at(found.path))
             if self._counts.seen % self._checkpoint_interval == 0:
-                self._report_progress()
+                self._report_progress(found.path)
         self._send_added()
         if self._counts.seen or self._counts.skipped or self._metadata.get(MOVED_AWAY):
             # An empty root removes nothing: it may be an unmounted disk.
@@ -166,11 +144,21 @@ class _FolderWalk:
             raise NothingToIndex(
                 f"{self._root}: the folder holds nothing to index ({self._counts.skipped:,} skipped)"
             )
-        sent = self._counts.changed + self._counts.added + self._counts.vanished
-        if not sent:
-            return {"outcome": "moved" if self._counts.moved else "unchanged"} | self._counts.as_dict()
-        self._report_progress()
-        return Wait(progress_json=self._context.last_progress)
+        if not self._counts.sent:
+            outcome = "indexed" if self._counts.resumed else "moved" if self._counts.moved else "unchanged"
+            return self._result(outcome)
+        self._report_progress(stage="indexing")
+        result = msgspec.json.encode(self._result("indexed")).decode()
+        return Wait(progress_json=self._context.last_progress, result_json=result)
+
+    def _result(self, outcome: str) -> dict[str, Any]:
+        return {"outcome": outcome, "include_code": self._payload.include_code} | self._counts.as_dict()
+
+    def _count_earlier_run(self) -> None:
+        """Count what the former run of this job indexed after the request for this run was made."""
+        if self._context.claim.run > 1:
+            with self._catalog.snapshot() as snapshot:
+                self._counts.resume(snapshot.published_since(self._place, self._root, self._context.asked_at))
 
     def _announce(self) -> None:
         """Record this walk before the start: unchanged files leave no other trace of the request."""
@@ -188,16 +176,16 @@ class _FolderWalk:
                     self._counts.seen += 1
                     yield FoundFile(f"{self._root}/{report.path}", report.size, report.mtime_ns)
                 case Skipped():
-                    self._counts.skipped += 1
+                    self._counts.skip(report.rule)
                     if report.rule in BINDING:
-                        self._ignored.add(self._below(report.path))
+                        self._ignored.add(self._ledger.path_of(report))
                     elif report.rule is Rule.TOO_LARGE:
-                        self._too_large.add(self._below(report.path))
-                    self._record(report)
+                        self._too_large.add(self._ledger.path_of(report))
+                    self._ledger.record(report)
                 case Unreadable():
                     self._counts.unreadable += 1
-                    self._unreadable.add(self._below(report.path))
-                    self._record(report)
+                    self._unreadable.add(self._ledger.path_of(report))
+                    self._ledger.record(report)
                 case Repository():
                     continue
 
@@ -213,28 +201,6 @@ class _FolderWalk:
             state_dirs=self._state_dirs,
         )
 
-    def _below(self, path: str) -> str:
-        return f"{self._root}/{path}" if path not in ("", ".") else self._root
-
-    def _record(self, report: Skipped | Unreadable) -> None:
-        skipped = isinstance(report, Skipped)
-        rule = str(report.rule) if isinstance(report, Skipped) else report.code
-        cause = report.rule.meaning if isinstance(report, Skipped) else report.reason
-        if isinstance(report, Skipped) and report.detail:
-            cause = f"{cause} ({report.detail})"
-        self._ledger_entries.append(
-            LedgerEntry(
-                place=self._place,
-                path=self._below(report.path),
-                kind=LedgerKind.SKIPPED if skipped else LedgerKind.FAILED,
-                rule=rule,
-                cause=cause,
-                job_id=self._context.job_id,
-            )
-        )
-        if len(self._ledger_entries) >= BATCH:
-            self._write_ledger()
-
     # Differences.
 
     def _compare(self, found: FoundFile, known: KnownSource | None) -> None:
@@ -242,8 +208,12 @@ class _FolderWalk:
             self._added.append(found)
             if len(self._added) >= MAX_CHILDREN:
                 self._send_added()
-        elif self._unchanged(found, known):
+        elif self._comparison.fails_again(found, known):
+            self._counts.failed_before += 1
+            self._counts.without_job += 1
+        elif self._comparison.unchanged(found, known):
             self._counts.unchanged += 1
+            self._counts.without_job += 1
         else:
             self._counts.changed += 1
             self._send(_ChildFile(found.path, "ingest", found.size))
@@ -268,7 +238,8 @@ class _FolderWalk:
             source = moved.get(found.path)
             if source is None:
                 self._counts.added += 1
-            elif self._unchanged(found, source, moved=True):
+            elif self._comparison.unchanged(found, source, moved=True):
+                self._counts.without_job += 1
                 continue
             else:
                 self._counts.changed += 1
@@ -279,32 +250,6 @@ class _FolderWalk:
             return gone_for_sure(path)
         # This root was just walked: it is mounted.
         return missing(path) and not _covered(path, self._unreadable)
-
-    def _unchanged(self, found: FoundFile, known: KnownSource, *, moved: bool = False) -> bool:
-        """Check whether a file needs no job. ``moved``: the content was just compared."""
-        if self._metadata.get("rebuild") or (self._metadata.get("checksum") and not moved):
-            return False
-        wanted = self._wanted(found.path)
-        same = moved or (known.size, known.mtime_ns) == (found.size, found.mtime_ns)
-        same_pipeline = (known.ocr_fingerprint, known.vector_fingerprint) == (wanted.ocr, wanted.vector)
-        return same and same_pipeline and known.published_id is not None and not known.partial
-
-    def _fails_again(self, found: FoundFile, failed: FailedFile) -> bool:
-        if self._metadata.get("rebuild") or self._metadata.get("checksum"):
-            return False
-        same = (failed.size, failed.mtime_ns) == (found.size, found.mtime_ns)
-        return same and failed.made_with == self._pipeline.failure_fingerprint(self._wanted(found.path))
-
-    def _wanted(self, path: str) -> Fingerprints:
-        """Fingerprints for a path, computed once per suffix."""
-        name = path.rpartition("/")[2]
-        suffix = name.rpartition(".")[2]
-        if file_types.known_by_whole_name(name):
-            suffix = name
-        found = self._fingerprints.get(suffix)
-        if found is None:
-            found = self._fingerprints[suffix] = self._pipeline.fingerprints(path, self._sizes)
-        return found
 
     def _record_missing(self, known: KnownSource) -> None:
         first, _ = self._missing_range or (known.path, "")
@@ -325,7 +270,8 @@ class _FolderWalk:
         if _covered(known.path, self._unreadable):
             return
         try:
-            still_a_file = stat.S_ISREG(os.lstat(known.path).st_mode)
+            status = os.lstat(known.path)
+            still_a_file = stat.S_ISREG(status.st_mode)
         except (FileNotFoundError, NotADirectoryError):
             op = "ingest"
         except OSError:
@@ -333,6 +279,10 @@ class _FolderWalk:
             return
         else:
             if still_a_file and known.path in self._too_large:
+                found = FoundFile(known.path, status.st_size, status.st_mtime_ns)
+                if self._comparison.fails_again(found, known):
+                    self._counts.failed_before += 1
+                    return
                 self._counts.changed += 1
                 self._send(_ChildFile(known.path, "ingest"))
                 return
@@ -349,14 +299,15 @@ class _FolderWalk:
             self._flush()
 
     def _flush(self) -> None:
-        self._write_ledger()
+        self._ledger.write()
         if not self._children:
             return
         children, self._children = self._children, []
         ids = clock.new_ids(len(children))
         new = [self._job(queue_id, child) for queue_id, child in zip(ids, children, strict=True)]
-        self._context.expand(new)
-        self._report_progress()
+        self._counts.sent += len(new)
+        self._context.expand(new, progress=self._progress(children[-1].path))
+        self._report_progress(children[-1].path)
 
     def _job(self, queue_id: str, child: _ChildFile) -> NewJob:
         payload = FilePayload(
@@ -368,13 +319,13 @@ class _FolderWalk:
         )
         return file_job(self._context, queue_id, child.op, payload, priority=self.priority)
 
-    def _write_ledger(self) -> None:
-        notes, self._ledger_entries = self._ledger_entries, []
-        if notes:
-            self._catalog.note(notes)
+    def _report_progress(self, current_file: str | None = None, *, stage: str = "walking") -> None:
+        self._context.report(self._progress(current_file, stage=stage))
 
-    def _report_progress(self) -> None:
-        self._context.progress(self._counts.seen, None, "walking", **self._counts.as_dict())
+    def _progress(self, current_file: str | None, *, stage: str = "walking") -> ProgressReport:
+        counts = self._counts.as_dict(waiting=len(self._children) + len(self._added))
+        total = None if stage == "walking" else counts["total"]
+        return ProgressReport(self._counts.without_job, total, stage, current_file, counts)
 
 
 def _payload(context: Context) -> Walked:

@@ -15,8 +15,9 @@ import msgspec
 from penstock import retry
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
+from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.rules.publication import UNFINISHED
-from penstock.catalog.values import NO_EXTRACTOR, Failure, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
+from penstock.catalog.values import Failure, Gate, NewPage, Phase, Task, TaskOutcome, TaskSource
 from penstock.errors import PermanentFailure, TimeBudgetExceeded, UnsupportedType
 from penstock.handlers.chunk_vectors import MAX_TEXTS, PageOwner, embed
 from penstock.handlers.file_reader import FileContent, read_file
@@ -63,7 +64,6 @@ class Phases:
         self._lanes: Mapping[Phase, Callable[[Sequence[Task]], list[TaskOutcome]]] = {
             Phase.OCR: self._read_pages,
             Phase.VECTOR: self._embed,
-            Phase.GRAPHRAG: lambda tasks: [outcomes.skipped(task, NO_EXTRACTOR) for task in tasks],
         }
 
     def fingerprint(self, lane: Phase) -> str | None:
@@ -71,6 +71,8 @@ class Phases:
 
     def run(self, lane: Phase, tasks: Sequence[Task], *, embedding: bool = False) -> list[TaskOutcome]:
         """Run tasks. ``embedding``: embed pages at once, if this worker serves the vector lane as well."""
+        if lane not in self._lanes:
+            return [outcomes.skipped(task, PHASES[lane].unwanted) for task in tasks]
         ended = self._lanes[lane](tasks)
         return self._with_vectors(tasks, ended) if embedding and lane is Phase.OCR else ended
 

@@ -27,6 +27,8 @@ class Wait(msgspec.Struct, frozen=True):
     waiting_for: str = CHILDREN
     progress_json: str | None = None
     """Final progress; see ``Context.last_progress``."""
+    result_json: str | None = None
+    """Result of the handler's own part. The job keeps it when its children have ended."""
 
 
 class Later(NamedTuple):

@@ -12,9 +12,10 @@ from penstock.catalog.protocol import Catalog, CatalogSnapshot
 from penstock.catalog.values import Fingerprints, NewGeneration
 from penstock.catalog.views import KnownSource, Source
 from penstock.handlers.child_jobs import child_job
-from penstock.handlers.context import MAX_CHILDREN, Context
+from penstock.handlers.context import MAX_CHILDREN, Context, ProgressReport
 from penstock.handlers.generation_batch import DraftedGeneration
 from penstock.handlers.registry import Wait
+from penstock.handlers.walk_counts import WalkCounts
 from penstock.items import NOTES
 from penstock.job import NewJob
 from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes, estimated_tokens
@@ -63,7 +64,7 @@ def why_outdated(known: KnownSource, pipeline: Pipeline) -> str | None:
 
     The chunk sizes of its request are kept.
     """
-    made = Fingerprints(known.ocr_fingerprint, known.vector_fingerprint, known.graphrag_fingerprint)
+    made = known.fingerprints
     name = "note.md" if known.path.startswith(NOTES) else known.path
     return outdated(made, pipeline.fingerprints(name, sizes_of(made) or ChunkSizes()))
 
@@ -93,8 +94,10 @@ class Reindex:
             self._context.expand(children)
         if not sent:
             return {"outcome": "unchanged", "seen": examined}
-        self._context.progress(examined, examined, "examined", seen=examined, changed=sent)
-        return Wait(progress_json=self._context.last_progress)
+        counts = WalkCounts(seen=examined, changed=sent, sent=sent, without_job=examined - sent).as_dict()
+        self._context.report(ProgressReport(examined - sent, examined, "indexing", None, counts))
+        result = msgspec.json.encode({"outcome": "indexed"} | counts).decode()
+        return Wait(progress_json=self._context.last_progress, result_json=result)
 
     def _child(self, known: KnownSource) -> NewJob:
         if known.path.startswith(NOTES):
@@ -123,7 +126,7 @@ def _note(snapshot: CatalogSnapshot, known: KnownSource) -> tuple[str, dict[str,
 
 
 def _sizes(known: KnownSource) -> dict[str, int]:
-    sizes, usual = sizes_of(Fingerprints(ocr=known.ocr_fingerprint)), ChunkSizes()
+    sizes, usual = sizes_of(known.fingerprints), ChunkSizes()
     if sizes is None or sizes == usual:
         return {}
     return {"chunk_size": sizes.size // CHARS_PER_TOKEN, "chunk_overlap": sizes.overlap // CHARS_PER_TOKEN}

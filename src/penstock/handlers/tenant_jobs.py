@@ -86,13 +86,8 @@ def _pages(queue: Queue, query: JobQuery) -> Iterator[list[Job]]:
 
 def _is_earlier(job: Job, asked_at: datetime) -> bool:
     """Check whether all requests behind a job came before the delete."""
-    times = [_asked_at(job.metadata) or job.created_at]
+    times = [items.asked_at(job.metadata) or job.created_at]
     if job.followup_json is not None:
         followup = msgspec.json.decode(job.followup_json)
-        times.append(_asked_at(followup.get("metadata") or "{}") or asked_at)
+        times.append(items.asked_at(followup.get("metadata") or "{}") or asked_at)
     return max(times) <= asked_at
-
-
-def _asked_at(metadata: str) -> datetime | None:
-    text = msgspec.json.decode(metadata).get(items.ASKED_AT)
-    return datetime.fromisoformat(text) if isinstance(text, str) else None

@@ -46,7 +46,7 @@ class FileMark(NamedTuple):
     size: int
     mtime_ns: int
     made_with: str
-    """See ``LedgerEntry.made_with``."""
+    """Fingerprint of the parser and its limits; see ``Pipeline.failure_fingerprint``."""
 
 
 class MemoryInUse(Exception):

@@ -19,9 +19,7 @@ def fingerprint(parts: Mapping[str, object]) -> str:
     return hashlib.sha256(canonical).hexdigest()[:16]
 
 
-def fingerprints(
-    sizes: ChunkSizes, embedder: Embedder, *, extractor_name: str | None = None, graph: str = ""
-) -> Fingerprints:
+def fingerprints(sizes: ChunkSizes, embedder: Embedder, *, extractor_name: str | None = None) -> Fingerprints:
     """Fingerprints of the extractors, the chunkers with their sizes, and the model. May load model files.
 
     With ``extractor_name`` (see ``FileType.extractor``) only this extractor counts. A new version of it then
@@ -39,7 +37,6 @@ def fingerprints(
         # The sizes are readable: a task that continues a document finds its chunk sizes here.
         ocr=f"{text_fingerprint}:{sizes.size}:{sizes.overlap}",
         vector=embedder.fingerprint,
-        graphrag=graph,
     )
 
 
@@ -52,7 +49,7 @@ def sizes_of(made_with: Fingerprints) -> ChunkSizes | None:
 
 
 def outdated(made: Fingerprints, wanted: Fingerprints) -> Literal["reading", "model"] | None:
-    """First stage to repeat: reading and cutting, or only the vectors; None if all is current."""
+    """First stage to repeat: reading and cutting, or only what follows; None if all is current."""
     if made.ocr != wanted.ocr:
         return "reading"
-    return "model" if made.vector != wanted.vector else None
+    return "model" if made != wanted else None

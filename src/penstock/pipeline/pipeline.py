@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from importlib.util import find_spec
 
 import msgspec
 
@@ -16,6 +17,9 @@ from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.protocol import Content, ExtractLimits
 from penstock.pipeline.extract.sandbox import Sandbox
 from penstock.pipeline.fingerprints import fingerprint, fingerprints
+
+COMPONENTS = ("kreuzberg",)
+"""Modules of extras that extractors use: once one is installed, files that failed without it are read."""
 
 
 class Pipeline:
@@ -47,10 +51,16 @@ class Pipeline:
         return found
 
     def failure_fingerprint(self, wanted: Fingerprints) -> str:
-        """Fingerprint of a failure: another parser, or other limits, may read the file."""
+        """Fingerprint of a failure: another parser, other limits or a new component may read the file."""
         found = self._failure_fingerprints.get(wanted.ocr)
         if found is None:
-            found = fingerprint({"ocr": wanted.ocr, "limits": msgspec.structs.asdict(self.limits)})
+            found = fingerprint(
+                {
+                    "ocr": wanted.ocr,
+                    "limits": msgspec.structs.asdict(self.limits),
+                    "components": [name for name in COMPONENTS if find_spec(name) is not None],
+                }
+            )
             self._failure_fingerprints[wanted.ocr] = found
         return found
 

@@ -8,6 +8,6 @@
 - ``sql/``: statements, schema scripts and filters of the SQL engines
 - ``factory``: opens the queue of a store URL
 - ``wait``: waiting for a state, and for events shared by threads
-- ``file_watch``: waiting for changes of files
+- ``file_watch``: waiting for changes of files and for commits to a SQLite file
 - ``fork_hooks``: hooks after ``fork``
 """

@@ -35,7 +35,7 @@ from penstock.queue.rules import (
     retention,
     settlement,
 )
-from penstock.queue.rules.pauses import ClaimPosition, Pause
+from penstock.queue.rules.pauses import ClaimPosition
 from penstock.queue.rules.rows import Rows
 
 
@@ -184,7 +184,7 @@ class Engine(ABC, Generic[R]):
         """Do nothing: this engine keeps no data of deleted rows."""
 
     def pause(self, scope: Scope, *, now: datetime | None = None) -> None:  # noqa: ARG002 - as the protocol
-        self._write("pause", lambda rows: rows.set_pause(Pause(scope)))
+        self._write("pause", lambda rows: pause_batches.pause(rows, scope))
 
     def resume(self, scope: Scope, *, now: datetime | None = None) -> int:
         moment = now or self.now()

@@ -11,9 +11,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.queue import fork_hooks
 from penstock.queue.wait import SharedWait
+
+if TYPE_CHECKING:
+    from penstock.database.sqlite_connections import SqliteConnections
 
 FASTEST_S = 0.002
 SOONEST_S = 0.0003
@@ -168,3 +172,31 @@ class _Inotify:
 def _last_error(directory: Path) -> OSError:
     number = ctypes.get_errno()
     return OSError(number, os.strerror(number), str(directory))
+
+
+class _SeenDataVersion(threading.local):
+    """The last version seen by each thread."""
+
+    version = -1
+
+
+class SqliteListener:
+    """Wait for commits of other connections: the directory is watched, and ``data_version`` confirms."""
+
+    def __init__(self, connections: SqliteConnections) -> None:
+        self._connections = connections
+        self._watch = FileWatch(connections.path.parent, self._changed)
+        self._seen = _SeenDataVersion()
+
+    def wait(self, timeout: float) -> bool:
+        return self._watch.wait(timeout)
+
+    def _changed(self) -> bool:
+        """Check whether there was a commit since the last call of this thread."""
+        version = self._connections.data_version()
+        changed = version != self._seen.version
+        self._seen.version = version
+        return changed
+
+    def close(self) -> None:
+        self._watch.close()

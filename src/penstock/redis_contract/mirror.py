@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from penstock import clock
+from penstock.catalog.values import Phase
 from penstock.delivered_file import DeliveredFile, delivered_file_of
 from penstock.errors import InvalidRequest, UnknownDocument, UnknownRag
 from penstock.job import Job, JobQuery, Status
@@ -133,7 +134,7 @@ class Mirror:
         progress = self._documents.progress(int(job.waiting_for or 0))
         if progress is None:
             return fields.Count()
-        return fields.Count(progress.total_chunks, progress.vector_completed_chunks)
+        return fields.Count(progress.total_chunks, progress.completed_chunks[Phase.VECTOR])
 
     # Ended jobs.
 

@@ -4,6 +4,7 @@
 ``functions``, ``tasks``: an application's functions, and the same jobs as a task queue
 ``documents``, ``notes``, ``search``, ``rebuild``, ``verification``: the index
 ``requests``, ``responses``: checked submissions, and results
+``job_reports``: files done, failed and left out by a job, its chunks and current file
 ``explanations``, ``reasons``: why a job waits, why a path is not found, histories
 ``paths``, ``renames``: paths and files named by users, and their moves
 """

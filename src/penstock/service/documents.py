@@ -48,6 +48,7 @@ class IndexOptions(TypedDict, total=False):
     gate: Literal["page", "document"] | None
     force: bool
     checksum: bool
+    retry_failed: bool
     allow_empty: bool
     project: bool
 
@@ -99,8 +100,8 @@ class Documents:
             receipt = app.index("docs", collection="handbook", exclude=["drafts/"])
             app.wait(receipt.job_id)
 
-        Unchanged files cost almost nothing. ``force`` indexes them again; ``checksum`` compares contents
-        even where size and time are unchanged.
+        Unchanged files, and those that failed by their content, are not read again. ``force`` reads all,
+        ``retry_failed`` the failed ones; ``checksum`` compares contents even where size and time are equal.
         """
         return self._jobs.submit(**self.submission(path, **options))
 
@@ -128,7 +129,7 @@ class Documents:
         for name in ("tenant_id", "collection", "branch", "priority"):
             if options.get(name) is not None:
                 submission[name] = options[name]
-        metadata = {name: True for name in ("checksum", "allow_empty") if options.get(name)}
+        metadata = {name: True for name in ("checksum", "retry_failed", "allow_empty") if options.get(name)}
         if metadata:
             submission["metadata"] = metadata
         if options.get("force"):
@@ -213,6 +214,7 @@ class Documents:
             collection=job.collection,
             branch=job.branch,
             priority=job.priority,
+            metadata={items.RETRY_FAILED: True},
         )
         return self._jobs.job(receipt.job_id)
 

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from penstock.catalog.protocol import BATCH, CatalogSnapshot
-from penstock.catalog.values import LedgerEntry, LedgerKind, Phase, Place, TaskStatus
+from penstock.catalog.values import LedgerEntry, LedgerKind, Place, TaskStatus
 from penstock.catalog.views import Document, KnownSource, MissingPart, PathReport, Source
 from penstock.vocabulary import how_many
 
@@ -215,7 +215,7 @@ def _kept_back(document: Document, source: Source | None) -> str:
 def _building(document: Document) -> str:
     phase = next(
         name
-        for name, state in ((Phase.OCR, document.ocr), (Phase.VECTOR, document.vector))
+        for name, state in document.phases.items()
         if state.status in (TaskStatus.PENDING, TaskStatus.PROCESSING)
     )
     pages, chunks = how_many(document.page_count, "page"), how_many(document.chunk_count, "chunk")

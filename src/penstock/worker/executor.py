@@ -152,7 +152,11 @@ def _answers(handler: Registered, contexts: list[Context]) -> Sequence[object]:
 def _succeeded(claim: Claim, answer: object) -> Settlement:
     if isinstance(answer, Wait):
         return lifecycle.waits(
-            claim, answer.waiting_for, children=answer.children, progress_json=answer.progress_json
+            claim,
+            answer.waiting_for,
+            children=answer.children,
+            progress_json=answer.progress_json,
+            result_json=answer.result_json,
         )
     if isinstance(answer, Later):
         return lifecycle.released(claim, answer.reason, delay=answer.delay, code="ERR_TOO_EARLY")

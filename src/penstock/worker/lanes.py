@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.rules import outcomes
+from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.values import Phase, Task, TaskOutcome, TaskRequest
 from penstock.errors import FingerprintMismatch, StoreError
 from penstock.handlers.phases import Phases
@@ -26,11 +27,8 @@ from penstock.vocabulary import how_many
 from penstock.worker.document_notifier import DocumentNotifier
 from penstock.worker.shared_state import TASKS, ExecutingJob, SharedState
 
-BATCH_LIMITS = {Phase.OCR: 32, Phase.VECTOR: 256, Phase.GRAPHRAG: 64}
 PIECE_S = 0.008
 """Target duration of one piece of a batch: a job that comes meanwhile waits this long."""
-SMALLEST_PIECES = {Phase.OCR: BATCH_LIMITS[Phase.OCR], Phase.VECTOR: 8, Phase.GRAPHRAG: 8}
-"""Fewest tasks in a piece, since a piece has a fixed cost. Pages are not split: a piece opens their file."""
 NEWEST_SHARE = 0.3
 ASK_AGAIN_S = 0.25
 REFUSED_S = 60.0
@@ -81,7 +79,7 @@ class Lanes:
         self._ask_at = dict.fromkeys(lanes, 0.0)
         self._batch: TaskBatch | None = None
         self._unsettled: list[TaskOutcome] = []
-        self._seconds_a_task = {lane: PIECE_S / SMALLEST_PIECES[lane] for lane in lanes}
+        self._seconds_a_task = {lane: PIECE_S / PHASES[lane].piece for lane in lanes}
         self.refused: dict[str, str] = {}
         """Lanes not served here, with the reason: the catalog was made with another model."""
         self._uncertain = False
@@ -162,7 +160,7 @@ class Lanes:
     def _claim(self, lane: Phase, now: float) -> list[Task]:
         self._ask_at[lane] = now + ASK_AGAIN_S
         try:
-            request = TaskRequest(lane, self._worker_id, BATCH_LIMITS[lane], self._phases.fingerprint(lane))
+            request = TaskRequest(lane, self._worker_id, PHASES[lane].batch, self._phases.fingerprint(lane))
             claimed = self._catalog.claim(request)
             self.refused.pop(lane_name(lane), None)
             return drop_unwanted(self._queue, self._catalog, claimed)
@@ -174,7 +172,7 @@ class Lanes:
 
     def _run(self, batch: TaskBatch, guard: ExecutionGuard) -> None:
         lane, started = batch.lane, time.monotonic()
-        size = max(int(PIECE_S / max(self._seconds_a_task[lane], 1e-6)), SMALLEST_PIECES[lane])
+        size = max(int(PIECE_S / max(self._seconds_a_task[lane], 1e-6)), PHASES[lane].piece)
         tasks, batch.left = batch.left[:size], batch.left[size:]
         number = self._state.begin((ExecutingJob(f"{TASKS}:{lane}", 0, TIMEOUT_S),), started)
         with guard(number):

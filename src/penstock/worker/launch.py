@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from penstock import config
 from penstock.application import load_app
+from penstock.catalog.factory import needs_one_host, refuse_second_host
 from penstock.catalog.values import Phase
-from penstock.catalog_host import needs_one_host, refuse_second_host
 from penstock.config import Settings
 from penstock.errors import (
     DocumentsElsewhere,

@@ -15,9 +15,10 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from penstock import lifecycle
+from penstock import clock, items, lifecycle
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import LedgerEntry, LedgerKind, Place
+from penstock.catalog.rules.failures import MAX_MESSAGE, FailedReading, ReadFile, failed_generation
+from penstock.catalog.values import FailureKind, LedgerEntry, LedgerKind, Place
 from penstock.errors import ParserFailed
 from penstock.job import Job, JobQuery, Settlement, Status
 from penstock.payloads import normal_path
@@ -28,7 +29,7 @@ from penstock.worker import log_text
 from penstock.worker.outbox import OUTAGE, settle_all
 from penstock.worker.shared_state import Execution, FileRun, SharedState
 
-REMEDY = "Look at the file: it may be damaged or hostile. `penstock queue retry ID` tries once more."
+REMEDY = "Look at the file: it may be damaged or hostile. `penstock retry ID` tries once more."
 SUSPECT_FOR_S = 60.0
 """A disconnected server may still commit a claim for a while after this side gave up."""
 PAGE = 1_000
@@ -169,33 +170,57 @@ def record_failed_files(
     settlements: Sequence[Settlement],
     parsed_file: ParsedFile | None = None,
 ) -> None:
-    """Write ledger entries for files of jobs failed by a kill, a timeout or a lost process.
+    """Record the files of jobs failed by a kill, a timeout or a lost process.
 
-    A handler that fails writes its own entry. Without these entries ``why`` would not know the file, and the
+    A handler that fails records its own. Without these records ``why`` would not know the file, and the
     next walk would read it again. Written before the settlements: after a crash in between, both are redone.
     """
     failed = [
-        _ledger_entry(job, settlement, parsed_file)
+        (job, settlement)
         for job, settlement in zip(jobs, settlements, strict=True)
         if settlement.status is Status.FAILED and job.item_type == "file" and job.op != "delete"
     ]
-    if failed and catalog is not None:
-        catalog.note(failed)
+    if not failed or catalog is None:
+        return
+    parsed = [
+        _failed_reading(job, settlement, parsed_file.mark)
+        for job, settlement in failed
+        if parsed_file is not None and parsed_file.queue_id == job.queue_id
+    ]
+    if parsed:
+        catalog.store([failed_generation(reading) for reading in parsed])
+    catalog.note([_ledger_entry(job, settlement) for job, settlement in failed])
 
 
-def _ledger_entry(job: Job, settlement: Settlement, parsed_file: ParsedFile | None) -> LedgerEntry:
-    mark = parsed_file.mark if parsed_file and parsed_file.queue_id == job.queue_id else None
+def _failed_reading(job: Job, settlement: Settlement, mark: FileMark) -> FailedReading:
+    code, message = _error(settlement)
+    return FailedReading(
+        place=Place(job.tenant_id, job.collection, job.branch),
+        path=normal_path(job.payload["file_path"]),
+        code=code,
+        message=message,
+        file=ReadFile(mark.size, mark.mtime_ns, mark.made_with),
+        asked_at=items.asked_at(job.metadata) or job.created_at,
+        read_at=clock.now(),
+        job_id=job.queue_id,
+        fault=FailureKind.CONTENT,
+    )
+
+
+def _error(settlement: Settlement) -> tuple[str, str]:
+    return settlement.error_code or "ERR_UNKNOWN", (settlement.error_message or "")[:MAX_MESSAGE]
+
+
+def _ledger_entry(job: Job, settlement: Settlement) -> LedgerEntry:
+    code, message = _error(settlement)
     return LedgerEntry(
         place=Place(job.tenant_id, job.collection, job.branch),
         path=normal_path(job.payload["file_path"]),
         kind=LedgerKind.FAILED,
-        rule=settlement.error_code or "ERR_UNKNOWN",
-        cause=(settlement.error_message or "")[:1000],
+        rule=code,
+        cause=message,
         remedy=REMEDY,
         job_id=job.queue_id,
-        size=mark.size if mark is not None else None,
-        mtime_ns=mark.mtime_ns if mark is not None else None,
-        made_with=mark.made_with if mark is not None else None,
     )
 
 

@@ -65,7 +65,9 @@ class Outbox:
                     exchange = self._queue.exchange(results, request)
                 except StoreError:
                     raise
-                except Exception:  # noqa: BLE001 - one bad result must not hold up the others
+                except Exception:  # one bad result must not hold up the others
+                    if not results:
+                        raise
                     exchange = Exchange(settle_all(self._queue, results), [])
             self._count_refused(exchange.settled)
             return exchange.claims

@@ -5,6 +5,7 @@
 ``rollup``        the status of a page or document, from counts of the parts
 ``outcomes``      the ways a claimed task can end
 ``publication``   when a generation is published, kept back or superseded
+``failures``      which failures are remembered, and when a failed file is read again
 ``portions``      how much one transaction of ``store`` writes
 ``identity``      ids derived from content
 ``path_scope``    paths below a folder, and deletes covering a path

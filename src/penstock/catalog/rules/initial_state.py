@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from penstock.catalog.rules.phases import CHUNK_PHASES, GATE_OCR, PHASES
+from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES, WantedPhases, gate_failed
 from penstock.catalog.rules.publication import GenerationFacts
 from penstock.catalog.rules.rollup import COMPLETED, FAILED, SKIPPED, WAITING, PartCounts, counted
 from penstock.catalog.values import NO_TEXT, Failure, FailureKind, NewPage, Phase
@@ -14,13 +14,6 @@ from penstock.catalog.values import NO_TEXT, Failure, FailureKind, NewPage, Phas
 _NO_CHUNKS = (PartCounts(),) * len(CHUNK_PHASES)
 _AT = {phase: at for at, phase in enumerate(PHASES)}
 _CHUNK_PHASE_AT = {phase: at for at, phase in enumerate(CHUNK_PHASES)}
-
-
-class WantedPhases(NamedTuple):
-    """The chunk phases wanted for a generation."""
-
-    vector: bool
-    graphrag: bool
 
 
 class InitialPage(NamedTuple):
@@ -51,6 +44,8 @@ class InitialDocument(NamedTuple):
     failed: int
     outages: int
     facts: GenerationFacts
+    error: str | None = None
+    """Code and message of the first failure."""
 
 
 def page(new: NewPage, wanted: WantedPhases, chunks: Sequence[tuple[int, ...]] = ()) -> InitialPage:
@@ -94,7 +89,11 @@ def unread_page(wanted: WantedPhases) -> InitialPage:
 
 
 def failed_page(failure: Failure) -> InitialPage:
-    return skipped_page(GATE_OCR, f"{failure.code}: {failure.message}")
+    return skipped_page(gate_failed(Phase.OCR), error_text(failure))
+
+
+def error_text(failure: Failure) -> str:
+    return f"{failure.code}: {failure.message}"
 
 
 def skipped_page(reason: str | None, ocr_error: str | None = None) -> InitialPage:
@@ -107,6 +106,22 @@ def document(pages: list[InitialPage], new: Iterable[NewPage], chunks: int) -> I
     failures = tuple([page.failure for page in new if page.failure is not None])
     # Most documents of a folder have the same state.
     return _document(tuple(pages), failures, chunks)
+
+
+def failed_document(failure: Failure) -> InitialDocument:
+    """The state of a document that could not be read as a whole: no pages, and one failure in ocr."""
+    outages = int(failure.fault is FailureKind.OUTAGE)
+    ocr = counted([FAILED])
+    return InitialDocument(
+        counts=(ocr, *_NO_CHUNKS),
+        pages=0,
+        chunks=0,
+        completed_chunks=(0,) * len(CHUNK_PHASES),
+        failed=1,
+        outages=outages,
+        facts=GenerationFacts(ocr.status, PartCounts().status, 0, 0, 0, outages),
+        error=error_text(failure),
+    )
 
 
 @lru_cache(1024)
@@ -130,11 +145,16 @@ def _document(pages: tuple[InitialPage, ...], failures: tuple[Failure, ...], chu
             chunks_embedded=completed[_CHUNK_PHASE_AT[Phase.VECTOR]],
             outages=outages,
         ),
+        error=error_text(failures[0]) if failures else None,
     )
 
 
-def why_skipped(phase: Phase, counts: PartCounts, chunks: int) -> str | None:
-    """The reason on a document for a chunk phase in which nothing was done."""
-    if any(counts) or phase not in _CHUNK_PHASE_AT:
+def error_of(phase: Phase, counts: PartCounts, standing: InitialDocument) -> str | None:
+    """The error of a document in ocr, or the reason for a chunk phase in which nothing was done."""
+    if phase not in _CHUNK_PHASE_AT:
+        return standing.error if counts.kind == FAILED else None
+    if any(counts):
         return None
-    return PHASES[phase].unwanted if chunks else NO_TEXT
+    if not standing.pages and standing.error is not None:
+        return gate_failed(Phase.OCR)
+    return PHASES[phase].unwanted if standing.chunks else NO_TEXT

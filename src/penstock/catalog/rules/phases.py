@@ -1,11 +1,33 @@
-"""The phases of a document as data. Initial states, counters, claims and settlements follow this table."""
+"""The phases of a document as data: initial states, counters, claims, settlements and lanes follow."""
 
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 
-from penstock.catalog.values import NO_EMBEDDER, NO_EXTRACTOR, Phase
+import msgspec
+
+T = TypeVar("T")
+
+
+class Phase(enum.StrEnum):
+    """The phases of a document, in order. Each phase has a lane of the same name."""
+
+    OCR = "ocr"
+    VECTOR = "vector"
+    GRAPHRAG = "graphrag"
+
+
+class Fingerprints(msgspec.Struct, frozen=True):
+    """Models and settings of each phase. Equal text: nothing to redo.
+
+    A phase after vector without a fingerprint is not wanted.
+    """
+
+    ocr: str = ""
+    vector: str = ""
+    graphrag: str = ""
 
 
 class Unit(enum.Enum):
@@ -18,36 +40,86 @@ class Unit(enum.Enum):
 class PhaseRule(NamedTuple):
     """One phase. ``after``: the phase to complete first, for the same chunk or the page.
 
-    ``unwanted``: the reason on pages and documents that do not want the phase. ``document_status``: the
-    column of its status in the table of documents. ``statistics``: its name in ``Snapshot.statistics``.
+    ``unwanted``: the reason on pages and documents that do not want the phase. ``batch``: tasks claimed at
+    once. ``piece``: fewest tasks of a batch that are run together, since a piece has a fixed cost.
+    ``extracts``: a completed task has a number of entities and relationships.
     """
 
     phase: Phase
     unit: Unit
     after: Phase | None
     unwanted: str
-    document_status: str
-    statistics: str
+    batch: int
+    piece: int
+    extracts: bool = False
 
     @property
-    def gate_failed(self) -> str:
-        """The reason on parts skipped after a failure in the phase before."""
-        return f"gate: {self.after} failed"
+    def document_status(self) -> str:
+        """The column of its status in the table of documents."""
+        return f"{self.phase}_status" if self.unit is Unit.PAGE else f"{self.phase}_index_status"
+
+    @property
+    def statistics(self) -> str:
+        """Its name in ``Snapshot.statistics``."""
+        return f"{self.phase}_{self.unit.value}s"
 
 
 PHASES = {
     rule.phase: rule
     for rule in (
-        PhaseRule(Phase.OCR, Unit.PAGE, None, "", "ocr_status", "ocr_pages"),
-        PhaseRule(Phase.VECTOR, Unit.CHUNK, Phase.OCR, NO_EMBEDDER, "vector_index_status", "vector_chunks"),
+        # Pages are not split into pieces: a piece opens their file.
+        PhaseRule(Phase.OCR, Unit.PAGE, None, "", batch=32, piece=32),
+        PhaseRule(Phase.VECTOR, Unit.CHUNK, Phase.OCR, "no embedder configured", batch=256, piece=8),
         PhaseRule(
-            Phase.GRAPHRAG, Unit.CHUNK, Phase.VECTOR, NO_EXTRACTOR, "graphrag_index_status", "graphrag_chunks"
+            Phase.GRAPHRAG,
+            Unit.CHUNK,
+            Phase.VECTOR,
+            "no extractor configured",
+            batch=64,
+            piece=8,
+            extracts=True,
         ),
     )
 }
 CHUNK_PHASES = tuple(phase for phase, rule in PHASES.items() if rule.unit is Unit.CHUNK)
-GATE_OCR = PHASES[Phase.VECTOR].gate_failed
-GATE_VECTOR = PHASES[Phase.GRAPHRAG].gate_failed
+LATER_PHASES = tuple(phase for phase in CHUNK_PHASES if phase is not Phase.VECTOR)
+"""Chunk phases that publication does not wait for. Each comes after vector, or after another of them."""
+
+
+def _comes_after(phase: Phase, other: Phase) -> bool:
+    before = PHASES[phase].after
+    return before is not None and (before is other or _comes_after(before, other))
+
+
+FOLLOWERS = {
+    phase: tuple(later for later in LATER_PHASES if _comes_after(later, phase)) for phase in CHUNK_PHASES
+}
+"""The phases of a chunk that cannot begin once a phase has failed for good."""
+
+PerPhase: TypeAlias = Annotated[dict[Phase, T], tuple(PHASES)]
+PerChunkPhase: TypeAlias = Annotated[dict[Phase, T], CHUNK_PHASES]
+PerLaterPhase: TypeAlias = Annotated[dict[Phase, T], LATER_PHASES]
+"""Fields with a value for each phase: several columns in a row."""
+
+WantedPhases: TypeAlias = tuple[bool, ...]
+"""For each of ``CHUNK_PHASES`` whether a generation wants it."""
+
+
+@lru_cache(256)
+def wanted_phases(fingerprints: Fingerprints, *, vectors: bool) -> WantedPhases:
+    """The chunk phases wanted by a generation. Without the phase before, a phase could never begin."""
+    wanted = {Phase.OCR: True, Phase.VECTOR: vectors}
+    for phase in LATER_PHASES:
+        before = PHASES[phase].after
+        assert before is not None
+        wanted[phase] = wanted[before] and getattr(fingerprints, phase) != ""
+    return tuple([wanted[phase] for phase in CHUNK_PHASES])
+
+
+def gate_failed(phase: Phase) -> str:
+    """The reason on parts skipped after a permanent failure in ``phase``."""
+    return f"gate: {phase} failed"
+
 
 TASKS_PER_TURN = 32
 """Documents of one priority take turns, this many tasks at a time."""

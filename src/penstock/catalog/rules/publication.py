@@ -44,7 +44,7 @@ def verdict(facts: GenerationFacts) -> tuple[Verdict, str | None]:
         return Verdict.WAIT, None
     if facts.outages:
         return Verdict.KEEP_BACK, f"{facts.outages} of its parts failed for reasons outside the document"
-    if facts.pages and not facts.pages_read:
+    if facts.ocr is TaskStatus.FAILED and not facts.pages_read:
         return Verdict.KEEP_BACK, NOTHING_USABLE
     if facts.vector is TaskStatus.FAILED and not facts.chunks_embedded:
         return Verdict.KEEP_BACK, NO_VECTORS

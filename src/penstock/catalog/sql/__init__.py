@@ -14,6 +14,6 @@ the schemas in ``migrations``.
 ``generation_store``, ``large_generations``, ``chunks``   writing generations
 ``generations``       adopting, dropping and publishing generations; the history of sources
 ``task_claims``, ``task_outcomes``, ``retry``, ``rollup``   tasks
-``removals``, ``tombstones``, ``walks``   deletes, renames and announced walks
+``removals``, ``tombstones``   deletes, renames and announced walks
 ``outbox``, ``repair``, ``ledger``   clean-up, repair, and records beside the documents
 """

@@ -21,7 +21,7 @@ from penstock.catalog.sql import (
     repair,
     task_claims,
     task_outcomes,
-    walks,
+    tombstones,
 )
 from penstock.catalog.sql.large_generations import Written, write_part
 from penstock.catalog.sql.retry import restart
@@ -171,7 +171,7 @@ class SqlCatalog(ABC):
         self._write(lambda rows, at: ledger.expect(rows, arrivals, format_time(at)), now)
 
     def announce(self, walk: Walk) -> None:
-        self._write(lambda rows, _: walks.announce(rows, walk))
+        self._write(lambda rows, _: tombstones.announce(rows, walk))
 
     def rename(self, rename: Rename, *, limit: int = BATCH, now: datetime | None = None) -> RenameResult:
         return self._write(lambda rows, at: removals.rename(rows, rename, limit, format_time(at)), now)

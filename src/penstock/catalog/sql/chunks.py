@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from operator import and_
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from penstock.catalog.rules.identity import ChunkIds, text_key
+from penstock.catalog.rules.phases import CHUNK_PHASES, LATER_PHASES, PHASES, WantedPhases
 from penstock.catalog.rules.rollup import COMPLETED, SKIPPED, WAITING
 from penstock.catalog.sql.read_records import DocumentRow
 from penstock.catalog.sql.statements import Statements, listed
@@ -20,11 +22,17 @@ from penstock.catalog.sql.written_records import (
     ChunkTasks,
     NewChunkRow,
 )
-from penstock.catalog.values import Gate, NewChunk, Phase
+from penstock.catalog.values import Fingerprints, Gate, NewChunk, Phase
 from penstock.errors import InvalidRequest, InvalidVector
 
 _STATUS = {COMPLETED: "completed", WAITING: "pending", SKIPPED: "skipped"}
 _TEXT_OF = CHUNK_TEXT.values_of
+_ONLY_VECTOR = {kind: (kind, *[SKIPPED for _ in LATER_PHASES]) for kind in _STATUS}
+"""The kinds of a chunk in each chunk phase, where none after vector is wanted."""
+_EXTRACTS = [PHASES[phase].extracts for phase in LATER_PHASES]
+NOT_HELD: tuple[str | None, ...] = (None,) * len(CHUNK_PHASES)
+OUTBOX_HELD = ("outbox", *NOT_HELD[1:])
+"""Only vectors are written to outside stores, which are cleared first."""
 FLOAT32 = 4
 MOST_SPACES = 255
 
@@ -53,14 +61,19 @@ class ChunkOwner(msgspec.Struct, kw_only=True):
     source_id: str
     tenant_id: str
     space_id: int | None
-    graph: bool
-    graphrag_fingerprint: str
+    fingerprints: Fingerprints
+    wanted: WantedPhases
     priority: int
     max_retries: int
     relatives: tuple[int, ...] = ()
     """Generations of the source that may have the same chunks; itself when its chunks come in parts."""
-    vector_held: str | None = None
-    graphrag_held: str | None = None
+    held: tuple[str | None, ...] = NOT_HELD
+    """For each chunk phase the reason its tasks cannot be claimed yet."""
+
+    @property
+    def wants_later(self) -> bool:
+        """Check whether a phase after vector is wanted."""
+        return any(self.wanted[1:])
 
 
 class KnownChunk(NamedTuple):
@@ -68,7 +81,10 @@ class KnownChunk(NamedTuple):
 
     content_id: int
     embedded: bool
-    extracted: tuple[int, int] | None
+    done: tuple[bool, ...] = ()
+    """For each later phase whether its result can be kept; empty: none is wanted."""
+    extracted: tuple[int, int] = (0, 0)
+    """Entities and relationships found in it."""
 
 
 class ChunkRows:
@@ -85,6 +101,7 @@ class ChunkRows:
         self._whole: list[tuple[Any, ...]] = []
         self._alike: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._owner: ChunkOwner | None = None
+        self._wants_later = False
         self._of_document: tuple[Any, ...] = ()
 
     def flush(self) -> None:
@@ -107,8 +124,8 @@ class ChunkRows:
         chunk_id: str,
         known: KnownChunk | None,
         turn: int,
-    ) -> tuple[int, int]:
-        """Counters of the new chunk in vector and in graphrag."""
+    ) -> tuple[int, ...]:
+        """Add a chunk and return its counter in each chunk phase."""
         key = text_key(chunk.text_hash)
         if known is None:
             content_id = self._numbers.next()
@@ -117,20 +134,23 @@ class ChunkRows:
         else:
             content_id = known.content_id
         vector = self._vector(owner, content_id, chunk, known)
-        graph = SKIPPED if not owner.graph else COMPLETED if known and known.extracted else WAITING
         row = NewChunkRow(self._numbers.next(), page_id, content_id, key, chunk_id, index)
         own = row + _TEXT_OF(chunk) + self._document(owner)
-        if vector == COMPLETED and graph == SKIPPED and not turn:
+        kinds = _ONLY_VECTOR[vector]
+        if self._wants_later:
+            kinds = (vector, *_later(owner, known))
+        elif vector == COMPLETED and not turn:
             # Nothing is left to do for it: as it will stay, in half the columns.
             self._whole.append(own)
-            return vector, graph
-        extracted = (known and known.extracted) or (0, 0)
-        self._chunks.append((*own, *self._tasks(owner, vector, graph, extracted), turn))
-        return vector, graph
+            return kinds
+        extracted = known.extracted if known else (0, 0)
+        self._chunks.append((*own, *self._tasks(owner, kinds, extracted), turn))
+        return kinds
 
     def _document(self, owner: ChunkOwner) -> tuple[Any, ...]:
         if owner is not self._owner:
             self._owner = owner
+            self._wants_later = owner.wants_later
             self._of_document = ChunkDocument(
                 document_id=owner.document_id,
                 max_retries=owner.max_retries,
@@ -140,17 +160,17 @@ class ChunkRows:
         return self._of_document
 
     def _tasks(
-        self, owner: ChunkOwner, vector: int, graph: int, extracted: tuple[int, int]
+        self, owner: ChunkOwner, kinds: tuple[int, ...], extracted: tuple[int, int]
     ) -> tuple[Any, ...]:
         """The task columns of a chunk, computed once for all equal ones."""
-        key = (vector, graph, owner.vector_held, owner.graphrag_held, extracted)
+        key = (kinds, owner.held, extracted)
         known = self._alike.get(key)
         if known is None:
-            entities, relationships = extracted if graph == COMPLETED else (0, 0)
+            entities, relationships = extracted
             tasks = ChunkTasks(
                 tasks={
-                    Phase.VECTOR: self._task(vector, owner.vector_held),
-                    Phase.GRAPHRAG: self._task(graph, owner.graphrag_held),
+                    phase: self._task(kind, held)
+                    for phase, kind, held in zip(CHUNK_PHASES, kinds, owner.held, strict=True)
                 },
                 entities_extracted=entities,
                 relationships_extracted=relationships,
@@ -177,11 +197,40 @@ class ChunkRows:
         return COMPLETED
 
 
+def _later(owner: ChunkOwner, known: KnownChunk | None) -> Iterator[int]:
+    """The kinds of a chunk in the phases after vector."""
+    done = known.done if known is not None and known.done else [False] * len(LATER_PHASES)
+    for is_wanted, is_done in zip(owner.wanted[1:], done, strict=True):
+        yield SKIPPED if not is_wanted else COMPLETED if is_done else WAITING
+
+
+PreparedChunk: TypeAlias = tuple[NewChunk, str, KnownChunk | None]
+
+
 class PreparedChunks(NamedTuple):
     """Chunks ready to be written: each with an id and the existing chunk to keep, if any."""
 
-    parts: list[tuple[NewChunk, str, KnownChunk | None]]
+    parts: list[PreparedChunk]
     kept: int
+
+
+def to_embed(part: PreparedChunk) -> bool:
+    chunk, _, known = part
+    return chunk.vector is None and not (known is not None and known.embedded)
+
+
+def hold_by_gate(owner: ChunkOwner, prepared: PreparedChunks, *, unread: bool) -> None:
+    """Hold the tasks of each phase while the phase before is not done for all chunks of the document."""
+    undone = [any(map(to_embed, prepared.parts))]
+    for at in range(len(LATER_PHASES)):
+        undone.append(not all(known and known.done and known.done[at] for _, _, known in prepared.parts))
+    unfinished: dict[Phase | None, bool] = {Phase.OCR: unread}
+    for phase, is_wanted, is_undone in zip(CHUNK_PHASES, owner.wanted, undone, strict=True):
+        unfinished[phase] = is_wanted and (unread or is_undone)
+    owner.held = tuple(
+        "gate" if unfinished[PHASES[phase].after] else held
+        for phase, held in zip(CHUNK_PHASES, owner.held, strict=True)
+    )
 
 
 class ExistingChunks(NamedTuple):
@@ -230,26 +279,32 @@ def _known(
 ) -> tuple[dict[str, KnownChunk], list[str], dict[str, int]]:
     """Known chunks by id, the text hashes of the owner's chunks, and the vectors for each hash."""
     about = {
-        document_id: (space_id, fingerprint)
-        for document_id, space_id, fingerprint in rows.all("known_documents", listed(owner.relatives))
+        document_id: (space_id, fingerprints)
+        for document_id, space_id, *fingerprints in rows.all("known_documents", listed(owner.relatives))
     }
+    wanted = [getattr(owner.fingerprints, phase) for phase in LATER_PHASES] if owner.wants_later else None
     known: dict[str, KnownChunk] = {}
     own: list[str] = []
     with_vector: dict[str, str] = {}
     keys = listed({text_key(chunk.text_hash) for chunk in chunks})
     for row in rows.all("known_chunks", listed(owner.relatives), keys):
-        chunk_id, content_id, document_id, vector, graphrag, entities, relationships, hash_of_text = row
+        chunk_id, content_id, document_id, entities, relationships, hash_of_text, vector, *later = row
         if document_id == owner.document_id:
             own.append(hash_of_text)
             continue
-        space_id, fingerprint = about[document_id]
+        space_id, fingerprints = about[document_id]
         embedded = vector == "completed" and space_id == owner.space_id
-        extracted = graphrag == "completed" and fingerprint == owner.graphrag_fingerprint
         before = known.get(chunk_id)
         if before is None or embedded > before.embedded:
-            known[chunk_id] = KnownChunk(
-                content_id, embedded, (entities, relationships) if extracted else None
-            )
+            known[chunk_id] = KnownChunk(content_id, embedded)
+            if wanted is not None:
+                done = [
+                    status == "completed" and made == want
+                    for status, made, want in zip(later, fingerprints, wanted, strict=True)
+                ]
+                kept = any(map(and_, done, _EXTRACTS))
+                extracted = (entities, relationships) if kept else (0, 0)
+                known[chunk_id] = KnownChunk(content_id, embedded, tuple(done), extracted)
         if embedded:
             with_vector[chunk_id] = hash_of_text
     return known, own, Counter(with_vector.values())
@@ -305,11 +360,11 @@ def owner_of(
 ) -> ChunkOwner:
     """The owner of chunks that are added to a generation being built. ``older``: earlier generations that may
     have the same chunks, besides the published one."""
-    held = None
+    held = NOT_HELD
     if document.gate == Gate.DOCUMENT:
-        held = "gate"
+        held = ("gate",) * len(held)
     elif rows.value("any_leftover", document.source_key):
-        held = "outbox"
+        held = OUTBOX_HELD
     if document.space_id is not None:
         spaces.number(rows.value("space_name", document.space_id), (chunk.vector for chunk in chunks))
     relatives = {document.id, document.published_id, *older}
@@ -319,11 +374,10 @@ def owner_of(
         source_id=document.source_id,
         tenant_id=document.place.tenant_id,
         space_id=document.space_id,
-        graph=document.graph,
-        graphrag_fingerprint=document.fingerprints.graphrag,
+        fingerprints=document.fingerprints,
+        wanted=document.wanted,
         priority=document.priority,
         max_retries=document.max_retries,
         relatives=tuple(number for number in relatives if number is not None),
-        vector_held=held,
-        graphrag_held="gate" if document.gate == Gate.DOCUMENT else None,
+        held=held,
     )

@@ -8,19 +8,22 @@ from typing import Any, NamedTuple
 
 from penstock import clock
 from penstock.catalog.rules import initial_state
-from penstock.catalog.rules.initial_state import InitialDocument, InitialPage, WantedPhases
+from penstock.catalog.rules.initial_state import InitialDocument, InitialPage
 from penstock.catalog.rules.path_scope import covered
-from penstock.catalog.rules.phases import turns
+from penstock.catalog.rules.phases import turns, wanted_phases
 from penstock.catalog.rules.publication import REPLACED, superseded
 from penstock.catalog.sql import generations as building
 from penstock.catalog.sql.chunks import (
+    OUTBOX_HELD,
     ChunkOwner,
     ChunkRows,
     PreparedChunks,
     RowNumbers,
     Spaces,
     find,
+    hold_by_gate,
     prepare,
+    to_embed,
 )
 from penstock.catalog.sql.read_records import SOURCE_ROW, SourceRow
 from penstock.catalog.sql.retry import restart
@@ -34,6 +37,7 @@ from penstock.catalog.sql.written_records import (
     OwnDocument,
     OwnPage,
     PublishedSource,
+    UnfinishedDocument,
 )
 from penstock.catalog.values import Gate, NewGeneration, Outcome, Place, Removal, StoreResult
 from penstock.clock import format_time
@@ -105,7 +109,7 @@ class GenerationStore:
         if source is None:
             self._flush_bare(new, owner)
         shared = self._alike.begun(new, owner.space_id)
-        self._documents.append((*self._own(new, owner), building.describe(new), *shared.values))
+        self._documents.append(self._own(new, owner) + _unfinished(new) + shared.values)
         self._flush_parts()
         self._rows.send("set_building", owner.document_id, self._at, owner.source_key)
         older = () if source is None or source.building_id is None else (source.building_id,)
@@ -203,14 +207,20 @@ class GenerationStore:
 
     def _write(self, new: NewGeneration, source: SourceRow | None, source_id: str) -> StoreResult:
         owner = self._owner(new, source, source_id)
+        if new.failure is not None:
+            failed = initial_state.failed_document(new.failure)
+            outcome = self._write_document(new, owner, source, failed, (0, 0))
+            return StoreResult(
+                outcome=outcome, source_id=source_id, document_id=owner.document_id, failed=failed.failed
+            )
         chunks = [chunk for page in new.pages for chunk in page.chunks or ()]
         prepared = prepare(owner, chunks, find(self._rows, owner, chunks))
         unread = sum([page.chunks is None and page.failure is None for page in new.pages])
         missing = 0 if owner.space_id is None else sum([to_embed(part) for part in prepared.parts])
-        tasks = len(chunks) if new.graph else missing
+        tasks = len(chunks) if owner.wants_later else missing
         first, chunk_turns = 0, [0] * len(chunks)
         if tasks:
-            self._hold(new, owner, source, unread=unread, missing=missing)
+            self._hold(new, owner, source, prepared, unread=unread > 0)
             first, chunk_turns = turns(0, 0, self._rows.value("head_vector", new.priority), len(chunks))
         page_turns = [0] * len(new.pages)
         if unread:
@@ -230,29 +240,33 @@ class GenerationStore:
 
     def _owner(self, new: NewGeneration, source: SourceRow | None, source_id: str) -> ChunkOwner:
         relatives = () if source is None else (source.published_id, source.building_id)
+        space_id = self._spaces.number(new.space)
         return ChunkOwner(
             document_id=self._numbers.next(),
             source_key=source.key if source else self._numbers.next(),
             source_id=source_id,
             tenant_id=new.place.tenant_id,
-            space_id=self._spaces.number(new.space),
-            graph=new.graph,
-            graphrag_fingerprint=new.fingerprints.graphrag,
+            space_id=space_id,
+            fingerprints=new.fingerprints,
+            wanted=wanted_phases(new.fingerprints, vectors=space_id is not None),
             priority=new.priority,
             max_retries=new.max_retries,
             relatives=tuple([number for number in relatives if number is not None]),
         )
 
     def _hold(
-        self, new: NewGeneration, owner: ChunkOwner, source: SourceRow | None, *, unread: int, missing: int
+        self,
+        new: NewGeneration,
+        owner: ChunkOwner,
+        source: SourceRow | None,
+        prepared: PreparedChunks,
+        *,
+        unread: bool,
     ) -> None:
         if source is not None and self._rows.value("any_leftover", source.key):
-            owner.vector_held = "outbox"
+            owner.held = OUTBOX_HELD
         if new.gate is Gate.DOCUMENT:
-            if unread:
-                owner.vector_held = "gate"
-            if unread or missing:
-                owner.graphrag_held = "gate"
+            hold_by_gate(owner, prepared, unread=unread)
 
     def _write_pages(
         self,
@@ -262,7 +276,6 @@ class GenerationStore:
         page_turns: list[int],
         chunk_turns: list[int],
     ) -> list[InitialPage]:
-        wanted = WantedPhases(owner.space_id is not None, owner.graph)
         standings = []
         parts = iter(zip(prepared.parts, chunk_turns, strict=True))
         for page, page_turn in zip(new.pages, page_turns, strict=True):
@@ -271,7 +284,7 @@ class GenerationStore:
             for index in range(len(page.chunks or ())):
                 (chunk, chunk_id, known), turn = next(parts)
                 kinds.append(self._chunks.add(owner, page_id, index, chunk, chunk_id, known, turn))
-            standing = initial_state.page(page, wanted, kinds)
+            standing = initial_state.page(page, owner.wanted, kinds)
             standings.append(standing)
             own = OwnPage(page_id, owner.document_id, page.number, page.file_path, len(kinds))
             shared = self._alike.page(new, standing, page_turn)
@@ -294,8 +307,7 @@ class GenerationStore:
         if shared.whole:
             self._whole_documents.append(own + shared.values)
         else:
-            described = None if published else building.describe(new)
-            self._documents.append((*own, described, *shared.values))
+            self._documents.append(own + _unfinished(new, published=published) + shared.values)
         if published:
             self._publish(new, owner, source, standing)
             return outcome
@@ -368,14 +380,14 @@ class GenerationStore:
             )
 
 
+def _unfinished(new: NewGeneration, *, published: bool = False) -> UnfinishedDocument:
+    described = None if published else building.describe(new)
+    return UnfinishedDocument(described, new.size, new.mtime_ns, new.read_with)
+
+
 def _chunk_count(new: NewGeneration) -> int:
     return sum([len(page.chunks) for page in new.pages if page.chunks])
 
 
 def _vectors(generations: Iterable[NewGeneration]) -> Iterator[bytes | None]:
     return (chunk.vector for new in generations for page in new.pages for chunk in page.chunks or ())
-
-
-def to_embed(part: tuple[Any, Any, Any]) -> bool:
-    chunk, _, known = part
-    return chunk.vector is None and not (known is not None and known.embedded)

@@ -146,13 +146,8 @@ def adopt_equal(rows: Statements, document_id: int, new: NewGeneration, at: str)
         return False
     begun = BUILDING_ROW.decode(found)
     space = None if begun.space_id is None else rows.value("space_name", begun.space_id)
-    same = (begun.content_hash, begun.fingerprints, space, begun.graph) == (
-        new.content_hash,
-        new.fingerprints,
-        new.space,
-        new.graph,
-    )
-    if not same or _whole(new):
+    same = (begun.content_hash, begun.fingerprints, space) == (new.content_hash, new.fingerprints, new.space)
+    if not same or _whole(new) or new.failure is not None:
         return False
     return adopt(
         rows,

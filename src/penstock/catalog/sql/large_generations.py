@@ -26,8 +26,9 @@ from penstock.catalog.sql.chunks import (
     find,
     owner_of,
     prepare,
+    to_embed,
 )
-from penstock.catalog.sql.generation_store import begin, to_embed
+from penstock.catalog.sql.generation_store import begin
 from penstock.catalog.sql.read_records import DocumentRow
 from penstock.catalog.sql.rollup import Rollup
 from penstock.catalog.sql.row_templates import RowTemplates
@@ -166,7 +167,7 @@ class _Part:
 
     def _chunk_turns(self, owner: ChunkOwner, prepared: PreparedChunks) -> list[int]:
         document, count = self._document, len(prepared.parts)
-        if not owner.graph and (owner.space_id is None or not any(map(to_embed, prepared.parts))):
+        if not owner.wants_later and (owner.space_id is None or not any(map(to_embed, prepared.parts))):
             return [0] * count
         head = self._rows.value("head_vector", document.priority)
         document.turn, numbers = turns(document.turn, document.given, head, count)
@@ -179,7 +180,7 @@ class _Part:
         head = self._rows.value("head_ocr", self._document.priority)
         return turns(first, self._document.page_count, head, len(part))
 
-    def _add(self, page_id: int, page: NewPage, kinds: list[tuple[int, int]], turn: int) -> None:
+    def _add(self, page_id: int, page: NewPage, kinds: list[tuple[int, ...]], turn: int) -> None:
         document = self._document
         standing = initial_state.page(page, document.wanted, kinds)
         own = OwnPage(page_id, document.id, page.number, page.file_path, len(kinds))
@@ -193,10 +194,12 @@ class _Part:
         for phase in CHUNK_PHASES:
             document.chunks[phase] += standing.counts(phase).completed
         if page.failure is not None:
+            if not document.failed_count:
+                document.errors = {**document.errors, Phase.OCR: initial_state.error_text(page.failure)}
             document.failed_count += 1
             document.outage_count += page.failure.fault is FailureKind.OUTAGE
 
-    def _grow(self, page_id: int, kinds: list[tuple[int, int]]) -> None:
+    def _grow(self, page_id: int, kinds: list[tuple[int, ...]]) -> None:
         """Add chunks to a page begun by an earlier part."""
         document = self._document
         for by_phase in kinds:

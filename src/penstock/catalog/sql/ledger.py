@@ -26,9 +26,6 @@ def _ledger_row(entry: LedgerEntry, at: str) -> LedgerRow:
         remedy=entry.remedy,
         job_id=entry.job_id,
         at=at if entry.at is None else format_time(entry.at),
-        size=entry.size,
-        mtime_ns=entry.mtime_ns,
-        made_with=entry.made_with,
     )
 
 
@@ -43,8 +40,12 @@ def touch(rows: Statements, touches: Sequence[Touch]) -> list[bool]:
                 None if one.asked_at is None else format_time(one.asked_at),
             )
             for one in touches
+            if not one.failed
         ],
     )
+    for one in touches:
+        if one.failed:
+            rows.send("touch_failed", one.size, one.mtime_ns, one.source_id)
     live = {source_id for (source_id,) in rows.all("live_sources", listed(one.source_id for one in touches))}
     return [one.source_id in live for one in touches]
 

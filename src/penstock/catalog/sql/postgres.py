@@ -20,13 +20,14 @@ from penstock.catalog.views import Filters
 from penstock.database import postgres_schema
 from penstock.database.postgres_connections import ServerClock
 from penstock.database.postgres_errors import translate_error
+from penstock.database.schema import Schema
 from penstock.errors import InvalidText, StoreError
 from penstock.queue.postgres.listener import PostgresListener
 from penstock.queue.postgres.transaction import transact
 
 T = TypeVar("T")
 
-SCHEMA = postgres_schema.PostgresSchema(
+SCHEMA = Schema(
     "catalog_migration",
     migrations("postgres"),
     "SELECT p.key, c.key FROM task_queue_page p JOIN task_queue_chunk c ON c.page_id = p.id LIMIT 0",

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.catalog.rules.initial_state import WantedPhases
+from penstock.catalog.rules.phases import PerChunkPhase, PerPhase, WantedPhases, wanted_phases
 from penstock.catalog.rules.publication import GenerationFacts
 from penstock.catalog.rules.rollup import PartCounts
-from penstock.catalog.sql.row_types import INDEX_STATUS, PerChunkPhase, PerPhase, RowType
+from penstock.catalog.sql.row_types import INDEX_STATUS, RowType
 from penstock.catalog.values import SETTLED, Fingerprints, Gate, LedgerEntry, OutboxEntry, Phase, Place, Walk
 from penstock.catalog.views import (
     ChunkState,
@@ -51,7 +51,6 @@ class DocumentRow(msgspec.Struct, kw_only=True):
     failed_count: int
     outage_count: int
     space_id: int | None
-    graph: bool
     gate: str
     priority: int
     max_retries: int
@@ -74,7 +73,7 @@ class DocumentRow(msgspec.Struct, kw_only=True):
 
     @property
     def wanted(self) -> WantedPhases:
-        return WantedPhases(self.space_id is not None, self.graph)
+        return wanted_phases(self.fingerprints, vectors=self.space_id is not None)
 
     @property
     def just_settled(self) -> bool:
@@ -113,7 +112,6 @@ class BuildingRow(NamedTuple):
     content_hash: str
     fingerprints: Fingerprints
     space_id: int | None
-    graph: bool
 
 
 class PageCounts(NamedTuple):
@@ -162,7 +160,6 @@ class TaskSourceRow(NamedTuple):
     content_hash: str
     space: str | None
     job_id: str | None
-    graph: bool
     state: str
     source_json: str
     title: str
@@ -248,17 +245,17 @@ class MiscountedSource(NamedTuple):
 
 KNOWN_SOURCE = RowType(KnownSource)
 SOURCE = RowType(Source)
-DOCUMENT = RowType(Document)
+DOCUMENT = RowType(Document, renamed=INDEX_STATUS)
 PAGE_STATE = RowType(PageState)
 CHUNK_STATE = RowType(ChunkState)
 CHUNK_VIEW = RowType(ChunkView)
-PROGRESS = RowType(Progress)
+PROGRESS = RowType(Progress, renamed=INDEX_STATUS)
 EVENT = RowType(DocumentEvent)
 MISSING_PART = RowType(MissingPart)
 TENANT_COUNT = RowType(TenantCount)
 OUTBOX_ENTRY = RowType(OutboxEntry)
 WALK = RowType(Walk)
-LEDGER_ENTRY = RowType(LedgerEntry, without=("size", "mtime_ns", "made_with"))
+LEDGER_ENTRY = RowType(LedgerEntry)
 DOCUMENT_ROW = RowType(
     DocumentRow, without=("errors", "worker_id", "embedded", "finishes"), renamed=INDEX_STATUS
 )

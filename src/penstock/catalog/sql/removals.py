@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from penstock.catalog.rules.path_scope import below, covered, moved, span
 from penstock.catalog.rules.publication import REMOVED_WHILE_INDEXING
-from penstock.catalog.sql import generations, tombstones, walks
+from penstock.catalog.sql import generations, tombstones
 from penstock.catalog.sql.generations import record_event
 from penstock.catalog.sql.read_records import SOURCE_ROW, SourceRow
 from penstock.catalog.sql.statements import Statements, listed
@@ -29,7 +29,7 @@ def remove(rows: Statements, removal: Removal, limit: int, at: str) -> RemovalRe
     # What is being added meanwhile is waited for, or finds the tombstone.
     rows.hold("tenant", removal.tenant_id)
     tombstones.add(rows, removal, at)
-    newer = walks.newer(rows, removal)
+    newer = tombstones.newer_walks(rows, removal)
     if newer:
         return RemovalResult(0, True, newer)
     found = rows.all(

@@ -42,8 +42,8 @@ class Rollup:
     def page_moved(self, phase: Phase, document_id: int, before: int, after: int) -> None:
         self._pages[phase].move(document_id, before, after)
 
-    def failed(self, phase: Phase, page_id: int, error: str) -> None:
-        """Record the error of a page, kept if the page fails in this phase."""
+    def explain(self, phase: Phase, page_id: int, error: str) -> None:
+        """Record the error of a chunk, kept if its page fails or is skipped in this phase."""
         self._errors[phase, page_id] = error
 
     def apply(self) -> None:
@@ -69,10 +69,9 @@ class Rollup:
         for page in PAGE_COUNTS.decode_all(self._rows.all(f"page_rows_{phase}", listed(changes))):
             document_id = page.document_id
             counts = page.counts.changed(changes[page.page_id])
-            error = self._errors.get((phase, page.page_id)) if counts.failed else None
             after = counts.kind
-            if PHASES[phase].after in CHUNK_PHASES and after == SKIPPED:
-                error = PHASES[phase].gate_failed
+            explained = counts.failed or after == SKIPPED
+            error = self._errors.get((phase, page.page_id)) if explained else None
             saved.append(SavedPage(WORDS[after], *counts, error=error, at=self._at, page_id=page.page_id))
             self.page_moved(phase, document_id, kind(page.status), after)
             if error is not None and counts.failed:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from penstock.catalog.rules import initial_state
 from penstock.catalog.rules.initial_state import InitialDocument, InitialPage
-from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES
+from penstock.catalog.rules.phases import CHUNK_PHASES, LATER_PHASES, PHASES
 from penstock.catalog.rules.publication import Verdict, verdict
 from penstock.catalog.rules.rollup import COMPLETED, FAILED, WORDS, PartCounts
 from penstock.catalog.sql.statements import readable
@@ -14,6 +14,7 @@ from penstock.catalog.sql.written_records import (
     SHARED_DOCUMENT,
     SHARED_PAGE,
     WHOLE_DOCUMENT,
+    WHOLE_PAGE,
     DocumentPhase,
     PagePhase,
     PageTask,
@@ -55,12 +56,12 @@ class RowTemplates:
     def _page(self, new: NewGeneration, standing: InitialPage, turn: int) -> RowTemplate:
         if initial_state.whole(standing) and not turn:
             whole = WholePage(
-                graphrag_error=standing.error(Phase.GRAPHRAG),
+                error={phase: standing.error(phase) for phase in LATER_PHASES},
                 max_retries=new.max_retries,
                 priority=new.priority,
                 at=self._at,
             )
-            return RowTemplate(whole, whole=True)
+            return RowTemplate(WHOLE_PAGE.encode(whole), whole=True)
         ocr, error = standing.kind(Phase.OCR), standing.error(Phase.OCR)
         page = SharedPage(
             turn=turn,
@@ -82,7 +83,7 @@ class RowTemplates:
         self, new: NewGeneration, space_id: int | None, standing: InitialDocument, numbering: tuple[int, int]
     ) -> tuple[Outcome, RowTemplate]:
         """The outcome and the common columns of a new document."""
-        settings = (space_id, new.graph, new.gate, new.priority, new.max_retries)
+        settings = (space_id, new.gate, new.priority, new.max_retries)
         key = (standing, *settings, numbering, new.fingerprints)
         found = self._documents.get(key)
         if found is None:
@@ -107,7 +108,7 @@ class RowTemplates:
             page_count=standing.pages,
             vector_completed=standing.counts[list(PHASES).index(Phase.VECTOR)].completed,
             chunk_count=standing.chunks,
-            graphrag_error=initial_state.why_skipped(Phase.GRAPHRAG, PartCounts(), standing.chunks),
+            error={phase: initial_state.error_of(phase, PartCounts(), standing) for phase in LATER_PHASES},
             space_id=space_id,
             priority=new.priority,
             max_retries=new.max_retries,
@@ -130,7 +131,7 @@ class RowTemplates:
         document = SharedDocument(
             state="published" if published else "building",
             phases={
-                phase: self._document_phase(phase, counts, standing.chunks)
+                phase: self._document_phase(phase, counts, standing)
                 for phase, counts in zip(PHASES, standing.counts, strict=True)
             },
             page_count=standing.pages,
@@ -139,7 +140,6 @@ class RowTemplates:
             failed_count=standing.failed,
             outage_count=standing.outages,
             space_id=space_id,
-            graph=new.graph,
             gate=new.gate.value,
             priority=new.priority,
             max_retries=new.max_retries,
@@ -162,10 +162,11 @@ class RowTemplates:
             *standing.counts(phase),
         )
 
-    def _document_phase(self, phase: Phase, counts: PartCounts, chunks: int) -> DocumentPhase:
+    def _document_phase(self, phase: Phase, counts: PartCounts, standing: InitialDocument) -> DocumentPhase:
+        error = initial_state.error_of(phase, counts, standing)
         return DocumentPhase(
             WORDS[counts.kind],
             *counts,
             completed_at=self._at if counts.kind == COMPLETED else None,
-            error=initial_state.why_skipped(phase, counts, chunks),
+            error=error and readable(error),
         )

@@ -29,7 +29,7 @@ from typing import (
 
 import msgspec
 
-from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES
+from penstock.catalog.rules.phases import PHASES
 from penstock.catalog.values import Fingerprints, Phase, Place
 
 Row: TypeAlias = tuple[Any, ...]
@@ -64,8 +64,6 @@ def _is_record(hint: Any) -> bool:
 
 INDEX_STATUS = {f"{phase}_status": rule.document_status for phase, rule in PHASES.items()}
 """The names of the status columns in the table of documents."""
-PerPhase: TypeAlias = Annotated[dict[Phase, T], tuple(PHASES)]
-PerChunkPhase: TypeAlias = Annotated[dict[Phase, T], CHUNK_PHASES]
 
 
 def _phases(hint: Any) -> tuple[tuple[Phase, ...], Any]:
@@ -118,27 +116,25 @@ def _conversion(hint: Any) -> Callable[[Any], Any] | None:
     return (lambda value: None if value is None else convert(value)) if optional else convert
 
 
-def _maker(made: Any, names: Sequence[str]) -> Callable[[Sequence[Any]], Any]:
+def _maker(made: Any, names: Sequence[str]) -> Callable[..., Any]:
     """A function from field values in their order to the record."""
-    if issubclass(made, tuple):
-        return made._make  # type: ignore[no-any-return]
     parameters = inspect.signature(made).parameters.values()
     if any(each.kind is each.KEYWORD_ONLY for each in parameters):
-        return lambda values: made(**dict(zip(names, values, strict=True)))
-    return lambda values: made(*values)
+        return lambda *values: made(**dict(zip(names, values, strict=True)))
+    return made  # type: ignore[no-any-return]
 
 
-def _group_maker(hint: Any, width: int) -> Callable[[Sequence[Any]], Any]:
+def _group_maker(hint: Any, width: int) -> Callable[..., Any]:
     """A function from the columns of a group to the field's value."""
     phases, each = _phases(hint)
     if not phases:
         return _maker(hint, list(get_type_hints(hint)))
     if not _is_record(each):
-        return lambda values: dict(zip(phases, values, strict=True))
+        return lambda *values: dict(zip(phases, values, strict=True))
     make = _maker(each, list(get_type_hints(each)))
     size = width // len(phases)
     starts = [(phase, slice(at * size, (at + 1) * size)) for at, phase in enumerate(phases)]
-    return lambda values: {phase: make(values[part]) for phase, part in starts}
+    return lambda *values: {phase: make(*values[part]) for phase, part in starts}
 
 
 def _parts(value: Any) -> Sequence[Any]:
@@ -201,17 +197,17 @@ class RowType(Generic[T]):
                 groups.append((slice(at, at + len(some)), _group_maker(hints[field], len(some))))
             at += len(some)
         groups.reverse()
-        make_record: Callable[[Sequence[Any]], T] = _maker(record, list(hints))
+        make_record: Callable[..., T] = _maker(record, list(hints))
         if not conversions and not groups:
-            return make_record
+            return getattr(record, "_make", None) or (lambda row: make_record(*row))
 
         def decode(row: Row) -> T:
             values = list(row)
             for at, convert in conversions:
                 values[at] = convert(values[at])
             for part, make in groups:
-                values[part] = [make(values[part])]
-            return make_record(values)
+                values[part] = (make(*values[part]),)
+            return make_record(*values)
 
         return decode
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from penstock.catalog.protocol import BATCH
 from penstock.catalog.rules.identity import text_key
 from penstock.catalog.rules.path_scope import span
 from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES
-from penstock.catalog.sql import outbox, repair, walks
+from penstock.catalog.sql import outbox, repair, tombstones
 from penstock.catalog.sql.read_records import (
     CHUNK_STATE,
     CONTENT_ROW,
@@ -31,7 +32,6 @@ from penstock.catalog.sql.row_types import column
 from penstock.catalog.sql.search import SearchReads
 from penstock.catalog.sql.statements import listed
 from penstock.catalog.values import (
-    FailedFile,
     HeldTask,
     LedgerEntry,
     NewChunk,
@@ -54,9 +54,11 @@ from penstock.catalog.views import (
     PageState,
     PathReport,
     Progress,
+    PublishedCount,
     Source,
     TenantCount,
 )
+from penstock.clock import format_time
 
 _ALL = (chr(ord(PARKED) + 1), "\U0010ffff")
 
@@ -83,7 +85,7 @@ class SqlSnapshot(SearchReads):
         return None if found is None else str(found)
 
     def walks(self, place: Place, path: str) -> list[Walk]:
-        return walks.at(self._rows, place, path)
+        return tombstones.walks_at(self._rows, place, path)
 
     def known(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
@@ -96,10 +98,10 @@ class SqlSnapshot(SearchReads):
     ) -> list[LedgerEntry]:
         return LEDGER_ENTRY.decode_all(self._in_folder("ledger", place, folder, after, limit))
 
-    def remembered(
+    def failures(
         self, place: Place, folder: str | None = None, *, after: str = "", limit: int = BATCH
-    ) -> list[FailedFile]:
-        return [FailedFile(*row) for row in self._in_folder("remembered", place, folder, after, limit)]
+    ) -> list[LedgerEntry]:
+        return LEDGER_ENTRY.decode_all(self._in_folder("failures", place, folder, after, limit))
 
     def _in_folder(
         self, name: str, place: Place, folder: str | None, after: str, limit: int
@@ -204,6 +206,10 @@ class SqlSnapshot(SearchReads):
 
     def tenants(self, tenant_id: str | None = None) -> list[TenantCount]:
         return TENANT_COUNT.decode_all(self._rows.all("tenants", tenant_id))
+
+    def published_since(self, place: Place, folder: str, since: datetime) -> PublishedCount:
+        where = (place.tenant_id, place.collection, place.branch, *span(folder), format_time(since))
+        return PublishedCount(*self._rows.all("published_since", *where)[0])
 
     def open_tasks(self, lane: Phase) -> int:
         count: int = self._rows.value(f"open_tasks_{lane}")

@@ -15,12 +15,13 @@ from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import SqliteStatements, Statements, load, migrations
 from penstock.database import sqlite_connections, sqlite_schema
+from penstock.database.schema import Schema
 from penstock.database.sqlite_connections import SqliteConnections, translating_errors, truncate_log
 from penstock.errors import InvalidText, StoreError
-from penstock.queue.sqlite.listener import SqliteListener
+from penstock.queue.file_watch import SqliteListener
 
 SQL = load("sqlite")
-SCHEMA = sqlite_schema.SqliteSchema("catalog_migration", migrations("sqlite"))
+SCHEMA = Schema("catalog_migration", migrations("sqlite"))
 
 T = TypeVar("T")
 

@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from penstock.catalog.rules.phases import CHUNK_PHASES, PHASES, PhaseRule, Unit
+from penstock.catalog.rules.phases import CHUNK_PHASES, LATER_PHASES, PHASES, PhaseRule, Unit
 from penstock.catalog.sql import read_records, written_records
 from penstock.catalog.sql.row_types import Row, RowType
 from penstock.catalog.values import Phase
 
-_NAME = re.compile(r"^-- name: (\w+)(?: per (phase|chunk phase))?(?: \((.+)\))?$", re.MULTILINE)
+_NAME = re.compile(r"^-- name: (\w+)(?: per (phase|chunk phase|later phase))?(?: \((.+)\))?$", re.MULTILINE)
 
 _TABLES = {
     Unit.PAGE: {"table": "task_queue_page", "index": "idx_tqp", "page_id": "id"},
@@ -41,7 +41,11 @@ def _gate(rule: PhaseRule) -> dict[str, str]:
         return {}
     before = PHASES[rule.after]
     table = "c" if before.unit is Unit.CHUNK else "p"
-    return {"gate": f"{table}.{before.phase}_status", "gate_status": before.document_status}
+    return {
+        "after": str(before.phase),
+        "gate": f"{table}.{before.phase}_status",
+        "gate_status": before.document_status,
+    }
 
 
 _WORDS = {
@@ -60,17 +64,18 @@ _WORDS = {
 @cache
 def load(dialect: str) -> dict[str, str]:
     """Every statement of a dialect by name. Those ``per phase`` come out as name_ocr, name_vector, …; those
-    ``per chunk phase`` without the first."""
+    ``per chunk phase`` without the first, those ``per later phase`` without the first two."""
     statements: dict[str, str] = {}
     queries = files(__package__).joinpath("queries")
     found = [file for folder in ("both", dialect) for file in queries.joinpath(folder).iterdir()]
     for file in sorted(found, key=lambda file: file.name):
         _, *blocks = _NAME.split(file.read_text(encoding="utf-8"))
         for name, per_phase, parameters, text in zip(*(blocks[at::4] for at in range(4)), strict=True):
-            made = {name: _expanded(text.strip(), parameters, dialect)}
+            text = _EACH_PHASE.sub(_each_phase, text.strip())
+            made = {name: _expanded(text, parameters, dialect)}
             if per_phase:
                 made = {
-                    f"{name}_{phase}": _expanded(_of_phase(text.strip(), phase), parameters, dialect)
+                    f"{name}_{phase}": _expanded(_of_phase(text, phase), parameters, dialect)
                     for phase in _PHASES_OF[per_phase]
                 }
             if made.keys() & statements.keys():
@@ -91,8 +96,8 @@ def _each_phase(found: re.Match[str]) -> str:
     return f"{between} ".join(_of_phase(text, phase) for phase in _PHASES_OF[phases])
 
 
-_PHASES_OF = {"phase": tuple(PHASES), "chunk phase": CHUNK_PHASES}
-_EACH_PHASE = re.compile(r"\[\[(phase|chunk phase)(.*?)\|\s(.*?)\]\]", re.DOTALL)
+_PHASES_OF = {"phase": tuple(PHASES), "chunk phase": CHUNK_PHASES, "later phase": LATER_PHASES}
+_EACH_PHASE = re.compile(r"\[\[(phase|chunk phase|later phase)(.*?)\|\s(.*?)\]\]", re.DOTALL)
 _RECORD = re.compile(r"\{([A-Z]\w+)((?: [^};]+)?)((?:;[^}]*)?)\}")
 _ROW_TYPES = {
     kept.name: kept
@@ -104,9 +109,18 @@ _ROWS = re.compile(r"\brows\(([^)]*)\)")
 _NUMBERS = re.compile(r"\bnumbers\((\$\d+)\)")
 _TEXTS = re.compile(r"\btexts\((\$\d+)\)")
 _NAMED = re.compile(r"\$([a-z]\w*)")
+_FAILED = {
+    "failed_for_good": "f.failed_count > 0 AND f.outage_count = 0 AND f.unwritten = 0 AND f.ocr_waiting = 0 "
+    "AND f.ocr_processing = 0 AND f.vector_waiting = 0 AND f.vector_processing = 0",
+    "failed_id": "CASE WHEN s.building_id IS NOT NULL OR s.partial "
+    "THEN coalesce(s.building_id, s.published_id) END",
+}
+"""A generation ``f`` with nothing left to do, of which all or part failed by its content; and the generation
+of a source ``s`` that may be such a one."""
 _KEYS = {
-    "sqlite": {"false": "0", "id": "id", "document_id": "document_id", "page_key": "page_id"},
-    "postgres": {"false": "false", "id": "key", "document_id": "document_key", "page_key": "page_key"},
+    "sqlite": {"false": "0", "id": "id", "document_id": "document_id", "page_key": "page_id"} | _FAILED,
+    "postgres": {"false": "false", "id": "key", "document_id": "document_key", "page_key": "page_key"}
+    | _FAILED,
 }
 """Documents, pages and chunks are known by a number: in PostgreSQL ``id`` is a UUID beside it."""
 _CAST = re.compile(r"::\w+")
@@ -125,7 +139,7 @@ def _expanded(statement: str, header: str | None, dialect: str) -> str:
     For PostgreSQL ``rows()`` are the parameters given as an array a column, ``numbers($1)`` and ``texts($1)``
     what ``listed`` makes of a list.
     """
-    statement = _in_dialect(_EACH_PHASE.sub(_each_phase, statement), dialect)
+    statement = _in_dialect(statement, dialect)
     parameters = dict(_parameters(header)) if header else {}
     many = "rows()" in statement
 

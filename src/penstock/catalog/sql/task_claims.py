@@ -98,7 +98,6 @@ def _source(row: TaskSourceRow) -> TaskSource:
         content_hash=row.content_hash,
         space=row.space,
         job_id=row.job_id,
-        graph=row.graph,
         title=described.get("title", row.title),
         file_type=described.get("file_type", row.file_type),
         gate=row.gate,

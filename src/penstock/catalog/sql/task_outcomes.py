@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from penstock.catalog.rules import initial_state
-from penstock.catalog.rules.phases import CHUNK_PHASES, GATE_OCR, GATE_VECTOR, turns
+from penstock.catalog.rules.phases import CHUNK_PHASES, FOLLOWERS, LATER_PHASES, PHASES, gate_failed, turns
 from penstock.catalog.rules.rollup import COMPLETED, FAILED, PROCESSING, SKIPPED, WAITING, WORDS, kind
 from penstock.catalog.sql.chunks import (
     ChunkOwner,
@@ -56,6 +56,7 @@ class TaskSettlement:
         self._heads: dict[int, int | None] = {}
         self._standings: list[tuple[object, ...]] = []
         self._texts: list[tuple[int, str]] = []
+        self._skipped: dict[Phase, list[tuple[str, str, int]]] = {phase: [] for phase in LATER_PHASES}
 
     def finish(self) -> None:
         self._rows.many("read_page", self._standings)
@@ -89,16 +90,14 @@ class TaskSettlement:
         for document_id in {claim.document_id for _, claim in held}:
             self._rollup.touch(document_id)
         self._end(lane, held)
-        if lane is not Phase.GRAPHRAG or any(o.status is not TaskStatus.COMPLETED for o, _ in held):
+        if lane is Phase.OCR or FOLLOWERS[lane] or any(o.status is not TaskStatus.COMPLETED for o, _ in held):
             self._rows.notify()
         if lane is Phase.OCR:
             self._look_up(held)
             for outcome, claim in held:
                 self._page_ended(outcome, claim)
-        elif lane is Phase.VECTOR:
-            self._vectors_ended(held)
-        else:
-            self._graphs_ended(held)
+        elif held:
+            self._chunks_ended(lane, held)
         return answers
 
     def _end(self, lane: Phase, held: list[tuple[TaskOutcome, FencedClaim]]) -> None:
@@ -133,7 +132,7 @@ class TaskSettlement:
             if after == FAILED:
                 self._count_failure(document, outcome)
                 document.errors = {**document.errors, "ocr": _error(outcome) or ""}
-            reason = GATE_OCR if after == FAILED else _error(outcome)
+            reason = gate_failed(Phase.OCR) if after == FAILED else _error(outcome)
             self._skip_page(document, claim.page_id, reason)
 
     def _look_up(self, held: list[tuple[TaskOutcome, FencedClaim]]) -> None:
@@ -195,51 +194,51 @@ class TaskSettlement:
         for phase in CHUNK_PHASES:
             self._rollup.page_moved(phase, document.id, before.kind(phase), standing.kind(phase))
 
-    def _vectors_ended(self, held: list[tuple[TaskOutcome, FencedClaim]]) -> None:
-        if not held:
-            return
-        found = self._rows.all("content_of", listed(outcome.task_id for outcome, _ in held))
-        about = {task_id: (content_id, graphrag) for task_id, content_id, graphrag in found}
+    def _chunks_ended(self, lane: Phase, held: list[tuple[TaskOutcome, FencedClaim]]) -> None:
+        about: dict[int, tuple[int, list[str]]] = {}
+        if lane is Phase.VECTOR or FOLLOWERS[lane]:
+            found = self._rows.all("content_of", listed(outcome.task_id for outcome, _ in held))
+            about = {task_id: (content_id, later) for task_id, content_id, *later in found}
         vectors: list[tuple[int, int, bytes]] = []
-        skipped: list[tuple[str, str, int]] = []
+        extracted: list[tuple[int, int, int]] = []
         for outcome, claim in held:
             document = self._rollup.documents[claim.document_id]
-            content_id, graphrag = about[outcome.task_id]
+            content_id, later = about.get(outcome.task_id, (0, []))
             after = _kind(outcome)
-            self._rollup.chunk_moved(Phase.VECTOR, claim.page_id, PROCESSING, after)
+            self._rollup.chunk_moved(lane, claim.page_id, PROCESSING, after)
             if after == COMPLETED:
-                document.chunks[Phase.VECTOR] += 1
-                document.embedded = True
+                document.chunks[lane] += 1
+                document.embedded = document.embedded or lane is Phase.VECTOR
                 if outcome.vector and document.space_id is not None:
                     vectors.append((content_id, document.space_id, outcome.vector))
+                if PHASES[lane].extracts:
+                    extracted.append((outcome.entities, outcome.relationships, outcome.task_id))
             elif after in (FAILED, SKIPPED):
-                reason = GATE_VECTOR if after == FAILED else _error(outcome) or ""
-                if after == FAILED:
+                if after == FAILED and lane is Phase.VECTOR:
                     self._count_failure(document, outcome)
-                    self._rollup.failed(Phase.VECTOR, claim.page_id, _error(outcome) or "")
-                if kind(graphrag) == WAITING:
-                    skipped.append((reason, self._at, outcome.task_id))
-                    self._rollup.chunk_moved(Phase.GRAPHRAG, claim.page_id, WAITING, SKIPPED)
+                self._skip_followers(outcome, claim, dict(zip(LATER_PHASES, later, strict=False)))
         self._check_lengths(vectors)
         self._rows.many("put_vector", vectors)
-        self._rows.many("skip_graphrag", skipped)
+        self._rows.many("end_extraction", extracted)
+        for phase, rows in self._skipped.items():
+            self._rows.many(f"skip_{phase}", rows)
+            rows.clear()
+
+    def _skip_followers(self, outcome: TaskOutcome, claim: FencedClaim, later: dict[Phase, str]) -> None:
+        """Skip the waiting later phases of a chunk that failed or was skipped in one."""
+        lane, error = outcome.lane, _error(outcome) or ""
+        self._rollup.explain(lane, claim.page_id, error)
+        reason = gate_failed(lane) if outcome.status is TaskStatus.FAILED else error
+        for phase in FOLLOWERS[lane]:
+            if kind(later[phase]) == WAITING:
+                self._skipped[phase].append((reason, self._at, outcome.task_id))
+                self._rollup.chunk_moved(phase, claim.page_id, WAITING, SKIPPED)
+                self._rollup.explain(phase, claim.page_id, reason)
 
     def _check_lengths(self, vectors: list[tuple[int, int, bytes]]) -> None:
         for space_id in {space_id for _, space_id, _ in vectors}:
             name = self._rows.value("space_name", space_id)
             self._spaces.number(name, (vector for _, owner, vector in vectors if owner == space_id))
-
-    def _graphs_ended(self, held: list[tuple[TaskOutcome, FencedClaim]]) -> None:
-        found: list[tuple[int, int, int]] = []
-        for outcome, claim in held:
-            after = _kind(outcome)
-            self._rollup.chunk_moved(Phase.GRAPHRAG, claim.page_id, PROCESSING, after)
-            if after == COMPLETED:
-                self._rollup.documents[claim.document_id].chunks[Phase.GRAPHRAG] += 1
-                found.append((outcome.entities, outcome.relationships, outcome.task_id))
-            elif after == FAILED:
-                self._rollup.failed(Phase.GRAPHRAG, claim.page_id, _error(outcome) or "")
-        self._rows.many("end_extraction", found)
 
 
 def _kind(outcome: TaskOutcome) -> int:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from penstock.catalog.sql.row_types import INDEX_STATUS, PerChunkPhase, PerPhase, RowType
+from penstock.catalog.rules.phases import PerChunkPhase, PerLaterPhase, PerPhase
+from penstock.catalog.sql.row_types import INDEX_STATUS, RowType
 from penstock.catalog.values import Fingerprints, Place
 
 
@@ -56,6 +57,15 @@ class OwnDocument(NamedTuple):
     read_at: str
 
 
+class UnfinishedDocument(NamedTuple):
+    """The columns of a new document that is not whole: the source to be, and the file behind it."""
+
+    source_json: str | None
+    size: int
+    mtime_ns: int
+    read_with: str | None
+
+
 class DocumentPhase(NamedTuple):
     status: str
     processing: int
@@ -77,7 +87,6 @@ class SharedDocument(NamedTuple):
     failed_count: int
     outage_count: int
     space_id: int | None
-    graph: bool
     gate: str
     priority: int
     max_retries: int
@@ -96,7 +105,7 @@ class WholeDocument(NamedTuple):
     page_count: int
     vector_completed: int
     chunk_count: int
-    graphrag_error: str | None
+    error: PerLaterPhase[str | None]
     space_id: int | None
     priority: int
     max_retries: int
@@ -174,7 +183,7 @@ class SharedPage(NamedTuple):
 class WholePage(NamedTuple):
     """The common columns of pages complete when written."""
 
-    graphrag_error: str | None
+    error: PerLaterPhase[str | None]
     max_retries: int
     priority: int
     at: str
@@ -186,6 +195,19 @@ class ReadPage(NamedTuple):
     page_file_path: str | None
     chunk_count: int
     phases: PerChunkPhase[SavedPhase]
+    at: str
+    page_id: int
+
+
+class RestartedPhase(NamedTuple):
+    status: str
+    error: str | None
+
+
+class RestartedPage(NamedTuple):
+    """The columns of a page set by a retry of its ocr."""
+
+    phases: PerChunkPhase[RestartedPhase]
     at: str
     page_id: int
 
@@ -268,14 +290,12 @@ class LedgerRow(NamedTuple):
     remedy: str
     job_id: str | None
     at: str
-    size: int | None
-    mtime_ns: int | None
-    made_with: str | None
 
 
 NEW_SOURCE = RowType(NewSource, renamed={"source_id": "id"})
 PUBLISHED_SOURCE = RowType(PublishedSource)
 OWN_DOCUMENT = RowType(OwnDocument)
+UNFINISHED_DOCUMENT = RowType(UnfinishedDocument)
 SHARED_DOCUMENT = RowType(SharedDocument, renamed=INDEX_STATUS)
 WHOLE_DOCUMENT = RowType(WholeDocument)
 SAVED_DOCUMENT = RowType(SavedDocument, renamed=INDEX_STATUS)
@@ -283,6 +303,7 @@ OWN_PAGE = RowType(OwnPage)
 SHARED_PAGE = RowType(SharedPage)
 WHOLE_PAGE = RowType(WholePage)
 READ_PAGE = RowType(ReadPage)
+RESTARTED_PAGE = RowType(RestartedPage)
 SAVED_PAGE = RowType(SavedPage)
 NEW_CHUNK_ROW = RowType(NewChunkRow)
 CHUNK_TEXT = RowType(

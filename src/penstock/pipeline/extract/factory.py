@@ -7,6 +7,7 @@ import importlib
 from penstock.errors import DocumentTooLarge
 from penstock.pipeline.extract import file_types
 from penstock.pipeline.extract.charset import SNIFFED
+from penstock.pipeline.extract.file_types import CLASSES
 from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLimits, Extractor
 
 SANDBOXED = frozenset(["pdf", "office"])
@@ -15,23 +16,13 @@ SANDBOXED = frozenset(["pdf", "office"])
 
 def extractor(name: str) -> Extractor:
     """The extractor of this name (see ``FileType.extractor``). Libraries are imported at the first file."""
-    module, class_name = _MODULES.get(name, ("text", "TextExtractor"))
+    module, _, class_name = CLASSES.get(name, "text.TextExtractor").partition(".")
     loaded = importlib.import_module(f"penstock.pipeline.extract.{module}")
-    made: Extractor = getattr(loaded, class_name)(*(() if name in _MODULES else (name,)))
+    made: Extractor = getattr(loaded, class_name)(*(() if name in CLASSES else (name,)))
     return made
 
 
-_MODULES = {
-    "html": ("html", "HtmlExtractor"),
-    "json": ("structured", "JsonExtractor"),
-    "notebook": ("structured", "NotebookExtractor"),
-    "office": ("office", "OfficeExtractor"),
-    "pdf": ("pdf", "PdfExtractor"),
-    "table": ("tables", "TableExtractor"),
-    "xml": ("structured", "XmlExtractor"),
-}
-
-EXTRACTORS = ("text", "markdown", "code", "rows", *_MODULES)
+EXTRACTORS = ("text", "markdown", "code", "rows", *CLASSES)
 """Every name ``extractor`` takes."""
 
 

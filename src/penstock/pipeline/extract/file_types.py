@@ -41,6 +41,19 @@ _DOCUMENTS = {
     FileType("text/x-ini", "text"): "ini cfg conf properties env editorconfig",
 }
 
+CLASSES: Mapping[str, str] = MappingProxyType(
+    {
+        "html": "html.HtmlExtractor",
+        "json": "structured.JsonExtractor",
+        "notebook": "structured.NotebookExtractor",
+        "office": "office.OfficeExtractor",
+        "pdf": "pdf.PdfExtractor",
+        "table": "tables.TableExtractor",
+        "xml": "structured.XmlExtractor",
+    }
+)
+"""Module and class of each extractor. Those of other names are kinds of plain text."""
+
 _LANGUAGES = {
     "python": "py pyi pyw",
     "javascript": "js mjs cjs jsx",

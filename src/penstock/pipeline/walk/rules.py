@@ -15,6 +15,8 @@ from penstock.pipeline.walk.protocol import Rule, Skipped, WalkRules
 from penstock.pipeline.walk.repository import find_repository
 
 STATE_DIR = ".penstock"
+SETTINGS_FILE = "penstock.toml"
+"""Skipped like a password file: the URL of a store in it may have a password."""
 _VCS_DIRECTORIES = frozenset([".git", ".hg", ".svn", ".jj", "CVS"])
 _GENERATED = frozenset(["node_modules", "bower_components", "__pycache__", "site-packages"])
 _SECRETS = (
@@ -28,6 +30,7 @@ _SECRETS = (
     ".env",
     ".env.*",
     ".netrc",
+    SETTINGS_FILE,
 )
 
 
@@ -118,7 +121,7 @@ class PathRules:
 
     def _rule_of_name(self, name: str) -> Rule | None:
         head, _, suffix = name.rpartition(".")
-        if not head or name[0] == "." or file_types.known_by_whole_name(name):
+        if not head or name[0] == "." or name == SETTINGS_FILE or file_types.known_by_whole_name(name):
             return self._rule_of_whole_name(name)
         try:
             return self._by_suffix[suffix]

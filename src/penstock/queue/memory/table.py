@@ -108,7 +108,7 @@ class Table:
         for _, group in groupby(claims, key=lambda claim: (claim[0].lost_count, claim[1].result_json)):
             alike = list(group)
             self.change_alike([job for job, _ in alike], transitions.settled(*alike[0], now))
-        parents = [(job.parent_id, job.parent_run) for job, _ in claims if job.parent_id is not None]
+        parents = [(job.parent_id, job.parent_run, each.result_json) for job, each in claims if job.parent_id]
         return Finished([job is not None for job in plain], parents=parents)
 
     def _plain(self, settlement: Settlement) -> Job | None:

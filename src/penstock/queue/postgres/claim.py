@@ -182,7 +182,7 @@ class PostgresClaim:
             by_id = {row[0]: row for row in found}
             # Paused rows are held back before the next row of their lock is taken. Rows held back wake others
             # only after that: not for a lock that is taken now.
-            paused = self._hold_for_pause(choice.hold, paused)
+            paused, moving = self._hold_for_pause(choice.hold, paused)
             took = self._take([by_id[candidate.row] for candidate in choice.take]).claims()
             taken += took
             room -= len(took)
@@ -190,6 +190,8 @@ class PostgresClaim:
             refused = len(took) < len(choice.take)
             if (choice.closed and not refused) or not (choice.hold or cut or refused) or (cut and taken):
                 return taken
+            if moving:
+                break
             if not took:
                 self._hold_ahead(room, paused)
         return taken or None
@@ -239,12 +241,17 @@ class PostgresClaim:
 
     def _hold_for_pause(
         self, held: Sequence[tuple[Candidate, Held]], paused: frozenset[Scope]
-    ) -> frozenset[Scope]:
-        """Hold paused rows back. Returns the scopes paused now: a pause may have ended meanwhile."""
+    ) -> tuple[frozenset[Scope], bool]:
+        """Hold paused rows back. Returns the scopes paused now, since a pause may have ended meanwhile.
+
+        Also returns whether a resume is moving rows, or is about to: it holds them back itself, and until it
+        has done so another round would only read the same rows again.
+        """
         ids = [str(each.row) for each, reason in held if reason is Held.PAUSE]
-        if ids and len(self._rows.fetch("hold_for_pause", now=self._now, ids=texts(ids))) < len(ids):
-            return held_scopes(as_pause(*row) for row in self._rows.fetch("pauses"))
-        return paused
+        if not ids or len(self._rows.fetch("hold_for_pause", now=self._now, ids=texts(ids))) == len(ids):
+            return paused, False
+        scopes = held_scopes(as_pause(*row) for row in self._rows.fetch("pauses"))
+        return scopes, scopes == paused
 
     def _hold(self, held: Sequence[tuple[Candidate, Held]]) -> None:
         rows = self._rows

@@ -218,7 +218,8 @@ class PostgresRows:
         finished = self._finished or {}
         over = [(each.queue_id, each.claim_number) in finished for each in settlements]
         freed = {end.lock_key for end in finished.values() if end.lock_key is not None}
-        parents = [(end.parent_id, end.parent_run) for end in finished.values() if end.parent_id is not None]
+        ends = [(finished.get((each.queue_id, each.claim_number)), each.result_json) for each in settlements]
+        parents = [(end.parent_id, end.parent_run, result) for end, result in ends if end and end.parent_id]
         return Finished(over, freed, parents)
 
     def send_finish(self, name: str, settlements: Sequence[Settlement], now: datetime) -> Cursor:
@@ -259,6 +260,7 @@ class PostgresRows:
 
     def pauses(self, *, to_change: bool = False) -> list[Pause]:
         if to_change:
+            self.send("exclude_additions")
             return [as_pause(*row) for row in self.fetch("hold_pauses")]
         if self._pauses is None:
             sent, self._pauses_sent = self._pauses_sent or self._send_pauses(), None

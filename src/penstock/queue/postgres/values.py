@@ -48,7 +48,7 @@ def flags(values: Iterable[bool]) -> str:
     return "{" + ",".join(["t" if value else "f" for value in values]) + "}"
 
 
-_WRITERS: dict[str, Any] = {"integer": numbers, "timestamptz": times, "boolean": flags}
+_WRITERS: dict[str, Any] = {"integer": numbers, "bigint": numbers, "timestamptz": times, "boolean": flags}
 
 
 def _columns(jobs: Sequence[Job], names: Sequence[str]) -> dict[str, list[Any]]:

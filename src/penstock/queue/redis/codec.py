@@ -24,7 +24,7 @@ FIELDS = ("id", "row", "kin", *LONG_FIELDS)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _HEAD = struct.Struct(">2Bi4d")
-_TAIL = struct.Struct(">4Bd5i5d")
+_TAIL = struct.Struct(">4Bd5i6d")
 _KIN = struct.Struct(">I")
 
 encode = msgspec.msgpack.Encoder().encode
@@ -109,8 +109,8 @@ def claims(answer: Sequence[Any]) -> list[Claim]:
         queue_id, who, state, body, others = answer[at : at + 5]
         _, _, claim_number, lease, _, _, _ = unpack_head(state)
         tail = state.index(b"\0", state.index(b"\0", head_size) + 1) + 1
-        _, _, priority, _, _, _, run, retries, lost, _, max_retries, timeout_s, created, _, _ = unpack_tail(
-            state, tail
+        _, _, priority, _, _, _, run, retries, lost, _, _, max_retries, timeout_s, created, _, _ = (
+            unpack_tail(state, tail)
         )
         op_at = tail + tail_size
         item_type, lock_key, tenant_id, branch, _, collection, submitted_by, _ = who[1:].decode().split("\0")
@@ -170,10 +170,8 @@ def job(queue_id: str, fields: Mapping[str, bytes | None]) -> Job | None:
     tail = _TAIL.unpack_from(state, at)
     op, waiting_for, _ = texts(state[at + _TAIL.size :])
     item_type, lock_key, tenant_id, branch, key, collection, submitted_by, _ = texts(who[1:])
-    parent_run, parent_id, root_id = None, None, queue_id
-    if kin is not None:
-        parent_run = _KIN.unpack_from(kin)[0]
-        parent_id, root_id, _ = texts(kin[_KIN.size :])
+    parent_run = None if kin is None else _KIN.unpack_from(kin)[0]
+    parent_id, root_id, metadata, progress = _optional_fields(queue_id, kin, fields["meta"], fields["prog"])
     return Job(
         queue_id=queue_id,
         item_type=item_type,
@@ -183,19 +181,19 @@ def job(queue_id: str, fields: Mapping[str, bytes | None]) -> Job | None:
         branch=branch,
         priority=tail[2],
         status=STATUSES[head[0] - 1],
-        created_at=EPOCH + timedelta(microseconds=tail[12]),
+        created_at=EPOCH + timedelta(microseconds=tail[13]),
         updated_at=EPOCH + timedelta(microseconds=head[4]),
         idempotency_key=key,
         dedupe=who[0] == 1,
         retry_count=tail[7],
-        max_retries=int(tail[10]),
-        timeout_s=int(tail[11]),
+        max_retries=int(tail[11]),
+        timeout_s=int(tail[12]),
         submitted_by=submitted_by,
         run=tail[6],
         claim_number=head[2],
         turn=int(tail[4]),
         held=HELD[tail[0]],
-        run_at=moment(tail[13]),
+        run_at=moment(tail[14]),
         lock_key=lock_key or None,
         lock_held=head[1] == 1,
         lease_until=moment(head[3]),
@@ -210,13 +208,14 @@ def job(queue_id: str, fields: Mapping[str, bytes | None]) -> Job | None:
         lost_count=tail[8],
         children_open=tail[5],
         children_failed=tail[9],
+        total_chunks=int(tail[10]),
         error_code=error_code or None,
         error_message=_text(fields["err"]),
-        last_error_at=moment(tail[14]),
+        last_error_at=moment(tail[15]),
         payload_json=_text(fields["body"]) or "",
-        metadata=_text(fields["meta"]) or "{}",
+        metadata=metadata,
         followup_json=_followup(fields["next"]),
-        progress_json=_text(fields["prog"]),
+        progress_json=progress,
         result_json=_text(fields["res"]),
         history_json=_history(fields["hist"]),
     )

@@ -17,7 +17,7 @@ from penstock.queue.redis import codec
 from penstock.queue.rules.addition import COUNT_CAP
 from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS
 from penstock.queue.rules.pauses import PauseState
-from penstock.queue.rules.settlement import NAMED_FAILURES
+from penstock.queue.rules.settlement import MOST_CHUNKS, NAMED_FAILURES
 from penstock.transitions import FOLLOW_UP_NOTE, HISTORY_LIMIT
 
 _RULES = ("rows", "turns", "pauses", "resumes", "transitions", "locks", "aftermath")
@@ -106,6 +106,7 @@ _VALUES: dict[str, Any] = {
     "CANCELLED_CODE": "ERR_CANCELLED",
     "CHILDREN_FAILED_CODE": "ERR_CHILDREN_FAILED",
     "NAMED_FAILURES": NAMED_FAILURES,
+    "MOST_CHUNKS": MOST_CHUNKS,
     "ROUNDS": ROUNDS,
     "HELD_BACK_AT_ONCE": HELD_BACK_AT_ONCE,
     "DUE_AT_ONCE": DUE_AT_ONCE,

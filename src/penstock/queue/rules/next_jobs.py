@@ -75,10 +75,11 @@ def start(rows: Startable, queue_id: str, request: ClaimRequest, now: datetime) 
 
     None when the job is not pending, or a pause or a lock prevents the start.
     """
+    # Before any row is locked: a resume locks pauses first, too.
+    pauses = rows.pauses()
     job = rows.get(queue_id)
     if job is None or job.status is not Status.PENDING or job.held is Held.PAUSE:
         return None
-    pauses = rows.pauses()
     if everything_paused(pauses) or any(
         scope.covers(job.tenant_id, job.collection) for scope in held_scopes(pauses)
     ):

@@ -37,6 +37,12 @@ def held_back(job: Claimable, reason: Held, now: datetime) -> Changes:
     return changes
 
 
+def pause(rows: Rows, scope: Scope) -> None:
+    """Pause a scope, also in the middle of its resume."""
+    rows.pauses(to_change=True)
+    rows.set_pause(Pause(scope))
+
+
 def resume(rows: Rows, scope: Scope, *, limit: int) -> BatchResult:
     """Begin a resume. Without a held row of the scope, the pause ends at once."""
     known = rows.pauses(to_change=True)

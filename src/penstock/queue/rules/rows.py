@@ -31,8 +31,8 @@ class Finished(NamedTuple):
     """One for each claim. False: take the general path."""
     freed: Collection[str] = ()
     """Locks that became free, for which rows may be parked."""
-    parents: Sequence[tuple[str, int | None]] = ()
-    """Parent and run, once for each ended child."""
+    parents: Sequence[tuple[str, int | None, str | None]] = ()
+    """Parent, run and the child's result, once for each ended child."""
 
 
 class Rows(Protocol):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,6 +17,8 @@ from penstock.queue.rules.requeue import RETRYABLE
 from penstock.queue.rules.rows import Rows, refuse_unstorable
 
 NAMED_FAILURES = 3
+MOST_CHUNKS = 2**31 - 1
+"""Largest number of chunks accepted from one child."""
 
 
 class Aftermath:
@@ -25,7 +27,7 @@ class Aftermath:
     def __init__(self, rows: Rows, now: datetime) -> None:
         self._rows = rows
         self._now = now
-        self._ended: defaultdict[tuple[str, int | None], list[int]] = defaultdict(lambda: [0, 0])
+        self._ended: defaultdict[tuple[str, int | None], list[int]] = defaultdict(lambda: [0, 0, 0])
         self._freed: set[str] = set()
         self.to_stop: list[str] = []
 
@@ -33,10 +35,11 @@ class Aftermath:
         if before.lock_held and not after.lock_held and before.lock_key is not None:
             self._freed.add(before.lock_key)
         if after.ended and not before.ended and after.parent_id is not None:
-            self.count(after.parent_id, after.parent_run, 1, int(after.status is Status.FAILED))
+            failed, chunks = int(after.status is Status.FAILED), chunks_in(after.result_json)
+            self.count(after.parent_id, after.parent_run, 1, failed, chunks)
         if after.waiting and after.waiting_for == CHILDREN:
             if after.children_open == 0:
-                self.count(after.queue_id, after.run, 0, 0)
+                self.count(after.queue_id, after.run, 0, 0, 0)
             elif after.cancel_requested:
                 self.to_stop.append(after.queue_id)
 
@@ -48,24 +51,26 @@ class Aftermath:
     def apply(self) -> None:
         while self._ended:
             # In id order, so that no two transactions wait for each other.
-            parents, self._ended = sorted(self._ended.items(), key=_by_parent), defaultdict(lambda: [0, 0])
-            for (parent_id, run), (ended, failed) in parents:
-                self._children_ended(parent_id, run, ended, failed)
+            parents, self._ended = sorted(self._ended.items(), key=_by_parent), defaultdict(lambda: [0, 0, 0])
+            for (parent_id, run), (ended, failed, chunks) in parents:
+                self._children_ended(parent_id, run, ended, failed, chunks)
         wake(self._rows, sorted(self._freed), self._now)
 
-    def count(self, parent_id: str, run: int | None, ended: int, failed: int) -> None:
-        """Count ended and failed children of a parent's run."""
+    def count(self, parent_id: str, run: int | None, ended: int, failed: int, chunks: int) -> None:
+        """Count ended and failed children of a parent's run, and the chunks they made."""
         counts = self._ended[parent_id, run]
         counts[0] += ended
         counts[1] += failed
+        counts[2] += chunks
 
-    def _children_ended(self, parent_id: str, run: int | None, ended: int, failed: int) -> None:
+    def _children_ended(self, parent_id: str, run: int | None, ended: int, failed: int, chunks: int) -> None:
         parent = self._rows.get(parent_id)
         if parent is None or parent.run != run:
             return
         counted = {
             "children_open": parent.children_open - ended,
             "children_failed": parent.children_failed + failed,
+            "total_chunks": parent.total_chunks + chunks,
             "updated_at": self._now,
         }
         updated = msgspec.structs.replace(parent, **counted)
@@ -81,10 +86,33 @@ class Aftermath:
         return transitions.children_ended(parent, self._now, total, [child.queue_id for child in named])
 
 
+class _MadeChunks(msgspec.Struct):
+    chunks: Any = 0
+
+
+_read_chunks = msgspec.json.Decoder(_MadeChunks).decode
+
+
+def chunks_in(result_json: str | None) -> int:
+    """Number of chunks in the result of a child; 0 where the result has no such number."""
+    if result_json is None or '"chunks"' not in result_json:
+        return 0
+    try:
+        chunks = _read_chunks(result_json).chunks
+    except msgspec.DecodeError:
+        return 0
+    if isinstance(chunks, bool) or not isinstance(chunks, int | float):
+        return 0
+    return int(chunks) if 0 <= chunks <= MOST_CHUNKS and chunks % 1 == 0 else 0
+
+
 def settle(
     rows: Rows, settlements: Sequence[Settlement], now: datetime
 ) -> tuple[list[Status | None], list[str]]:
     """Settle claims. Returns the new statuses (None: claim lost), and parents with children to cancel."""
+    if any(settlement.children for settlement in settlements):
+        # Before any row is locked: a resume locks pauses first, too.
+        rows.pauses()
     for settlement in settlements:
         if settlement.children and (parent := _held(rows, settlement)):
             refuse_unstorable(settlement.children)
@@ -111,8 +139,8 @@ def _finish_plain(
     finished = rows.finish([settlements[index] for index in done], now)
     for key in finished.freed:
         aftermath.unblock(key)
-    for (parent_id, run), ended in Counter(finished.parents).items():
-        aftermath.count(parent_id, run, ended, 0)
+    for parent_id, run, result in finished.parents:
+        aftermath.count(parent_id, run, 1, 0, chunks_in(result))
     return {index for index, over in zip(done, finished.over, strict=True) if over}
 
 

@@ -47,6 +47,7 @@ LOCK_CAP = 200
 _TYPES = {
     "integer": "priority retry_count max_retries timeout_s run claim_number turn parent_run lost_count "
     "children_open children_failed",
+    "bigint": "total_chunks",
     "timestamptz": "created_at updated_at run_at lease_until started_at finished_at last_error_at",
     "boolean": "dedupe cancel_requested",
 }

@@ -3,5 +3,4 @@
 - ``queue``: the queue protocol on SQLite
 - ``rows``: rows of one transaction, and their encoding
 - ``claim``: one claim
-- ``listener``: waits for commits of other connections
 """

@@ -32,13 +32,13 @@ from penstock.job import (
     WorkerReport,
 )
 from penstock.queue.engine import Engine
+from penstock.queue.file_watch import SqliteListener
 from penstock.queue.protocol import COUNTABLE, NO_LIMITS, POSITION_CAP
 from penstock.queue.rules import addition, pauses
 from penstock.queue.rules.next_jobs import first_of_each_lock
 from penstock.queue.rules.rows import storable
 from penstock.queue.sql import filters
 from penstock.queue.sqlite.claim import SqliteClaim
-from penstock.queue.sqlite.listener import SqliteListener
 from penstock.queue.sqlite.rows import SQL, SqliteRows, column_value
 from penstock.row_counts import BOUND, Class, RowCounts, combined
 

@@ -126,7 +126,11 @@ class SqliteRows:
             if row is not None
         ]
         self.cursor.executemany(SQL["finish"], ended)
-        parents = [(row[3], row[4]) for row in rows if row is not None and row[3] is not None]
+        parents = [
+            (row[3], row[4], each.result_json)
+            for each, row in zip(settlements, rows, strict=True)
+            if row is not None and row[3] is not None
+        ]
         return Finished([row is not None for row in rows], parents=parents)
 
     def _plain_claims(self, ids: Sequence[str]) -> dict[tuple[str, int], tuple[Any, ...]]:

@@ -3,24 +3,24 @@
 
 local over, freed, to_stop = {}, {}, {}
 
-local function count_child(id, run, total, failed)
+local function count_child(id, run, total, failed, chunks)
   local place = run .. ':' .. id
   local entry = over[place]
   if not entry then
-    entry = {id = id, run = run, total = 0, failed = 0}
+    entry = {id = id, run = run, total = 0, failed = 0, chunks = 0}
     over[place] = entry
   end
-  entry.total, entry.failed = entry.total + total, entry.failed + failed
+  entry.total, entry.failed, entry.chunks = entry.total + total, entry.failed + failed, entry.chunks + chunks
 end
 
 local function collect(row, was)
   if was[LOCKED] == 1 and row[LOCKED] == 0 then freed[row.who[LOCK]] = true end
   if row.kin and ended(row) and not ended(was) then
-    count_child(row.kin[PARENT], row.kin[PARENT_RUN], 1, row[STATUS] == FAILED and 1 or 0)
+    count_child(row.kin[PARENT], row.kin[PARENT_RUN], 1, row[STATUS] == FAILED and 1 or 0, row.made or 0)
   end
   if waiting(row) and row[WAITING_FOR] == CHILDREN then
     if row[OPEN] == 0 then
-      count_child(row.id, row[RUN], 0, 0)
+      count_child(row.id, row[RUN], 0, 0, 0)
     elseif row[CANCEL] == 1 then
       to_stop[#to_stop + 1] = row.id
     end
@@ -32,7 +32,7 @@ local function count_children(entry)
   if not parent or parent[RUN] ~= entry.run then return end
   local was = copy(parent)
   parent[OPEN], parent[FAILED_KIDS] = parent[OPEN] - entry.total, parent[FAILED_KIDS] + entry.failed
-  parent[UPDATED] = now
+  parent[TOTAL_CHUNKS], parent[UPDATED] = parent[TOTAL_CHUNKS] + entry.chunks, now
   if waiting(parent) and parent[WAITING_FOR] == CHILDREN and parent[OPEN] == 0 then children_ended(parent) end
   save(parent, was)
   collect(parent, was)

@@ -43,12 +43,12 @@ local PARENT_RUN, PARENT, ROOT = 1, 2, 3
 -- come first, so that they are replaced without packing the rest again. MORE is 1 if the hash has, or had, other
 -- fields than id, row and body: a plain row is read without them.
 local HEAD = '>BBi4ddddssBBBBdi4'
-local STATE = '>BBi4ddddssBBBBdi4i4i4i4i4dddddss'
-local SIZE = 26
+local STATE = '>BBi4ddddssBBBBdi4i4i4i4i4ddddddss'
+local SIZE = 27
 local STATUS, LOCKED, CLAIM, LEASE, UPDATED, STARTED, FINISHED, WORKER, CODE = 1, 2, 3, 4, 5, 6, 7, 8, 9
 local HELD, CANCEL, PRIORITY, MORE, TURN, OPEN = 10, 11, 12, 13, 14, 15
-local RUN, RETRIES, LOST, FAILED_KIDS, MAX_RETRIES, TIMEOUT = 16, 17, 18, 19, 20, 21
-local CREATED, RUN_AT, ERROR_AT, OP, WAITING_FOR = 22, 23, 24, 25, 26
+local RUN, RETRIES, LOST, FAILED_KIDS, TOTAL_CHUNKS, MAX_RETRIES, TIMEOUT = 16, 17, 18, 19, 20, 21, 22
+local CREATED, RUN_AT, ERROR_AT, OP, WAITING_FOR = 23, 24, 25, 26, 27
 -- Turns in a priority (2^44).
 local STRIDE = 17592186044416
 -- unpack fails at about 8,000 values.

@@ -41,7 +41,7 @@ local function insert(new, who, created, parent)
     record_turn(who[TENANT], priority, turn)
   end
   local row = {PENDING, 0, 0, 0, created, 0, 0, '', '', later and TIMED or kept and PAUSED or FREE, 0, priority,
-    (parent or new[NEW_META] ~= '{}') and 1 or 0, turn, 0, 1, 0, 0, 0, new[NEW_MAX], new[NEW_TIMEOUT], created,
+    (parent or new[NEW_META] ~= '{}') and 1 or 0, turn, 0, 1, 0, 0, 0, 0, new[NEW_MAX], new[NEW_TIMEOUT], created,
     later and new[NEW_RUN_AT] or 0, 0, new[NEW_OP], ''}
   row.id, row.key, row.who = id, P .. 'job:' .. id, who
   local fields = {'HSET', row.key, 'id', new[NEW_WHO], 'row', packed(row), 'body', new[NEW_BODY]}

@@ -235,6 +235,6 @@ end
 
 -- Begins the next run, which has not started: requests that arrive before its start join it.
 local function start_new_run(row)
-  row[RUN], row[STARTED], row[OPEN], row[FAILED_KIDS] = row[RUN] + 1, 0, 0, 0
+  row[RUN], row[STARTED], row[OPEN], row[FAILED_KIDS], row[TOTAL_CHUNKS] = row[RUN] + 1, 0, 0, 0, 0
   set(row, 'prog', false)
 end

@@ -77,6 +77,15 @@ local function start_over(row, following)
   if later then row[TURN] = RETURNED else assign_position(row) end
 end
 
+-- Number of chunks in the result of a child; see chunks_in in rules/settlement.py.
+local function chunks_in(result)
+  if not result or not string.find(result, '"chunks"', 1, true) then return 0 end
+  local readable, value = pcall(cjson.decode, result)
+  local made = readable and type(value) == 'table' and value.chunks
+  if type(made) ~= 'number' or made < 0 or made > MOST_CHUNKS or made % 1 ~= 0 then return 0 end
+  return made
+end
+
 -- Ends a row. ``result`` nil keeps the stored result, false removes it.
 local function finish(row, settlement, result)
   local following = row.next and cmsgpack.unpack(row.next)
@@ -84,6 +93,11 @@ local function finish(row, settlement, result)
   row[STATUS], row[FINISHED], row[CODE] = settlement[S_STATUS], now, settlement[S_CODE] or ''
   set(row, 'err', settlement[S_ERROR])
   if result ~= nil then set(row, 'res', result) end
+  if row.kin then
+    local stored = result
+    if stored == nil then stored = call('HGET', row.key, 'res') end
+    row.made = chunks_in(stored)
+  end
   if settlement[S_STATUS] ~= DONE then
     row[LOST], row[RETRIES], row[ERROR_AT] = settlement[S_LOST], settlement[S_RETRIES], now
     if settlement[S_PROGRESS] and settlement[S_PROGRESS] ~= '' then set(row, 'prog', settlement[S_PROGRESS]) end
@@ -138,9 +152,9 @@ local function children_ended(row)
     local message = with_thousands(row[FAILED_KIDS]) .. ' of ' .. with_thousands(total) .. ' ' .. noun .. ' failed ('
       .. table.concat(named, ', ') .. (row[FAILED_KIDS] > #named and ', …' or '') .. ')'
     finish(row, {row.id, row[CLAIM], FAILED, 'failed', row[RETRIES], row[LOST], 0, false, false,
-      CHILDREN_FAILED_CODE, message, message, false, false, {}}, false)
+      CHILDREN_FAILED_CODE, message, message, false, false, {}}, nil)
   elseif row[CANCEL] == 1 then
-    finish(row, user_cancel(row), false)
+    finish(row, user_cancel(row), nil)
   else
     finish(row, {row.id, row[CLAIM], DONE, 'done', 0, 0, 0, false, false, false, false, false}, nil)
   end
@@ -152,6 +166,7 @@ local function requeued(row, keep_retries)
   row[STATUS], row[RUN], row[UPDATED], row[FINISHED] = PENDING, row[RUN] + 1, now, 0
   if not keep_retries then row[RETRIES] = 0 end
   row[HELD], row[RUN_AT], row[WAITING_FOR], row[CANCEL], row[OPEN], row[FAILED_KIDS] = FREE, 0, '', 0, 0, 0
+  row[TOTAL_CHUNKS] = 0
   set(row, 'prog', false)
   if row[LOST] > 0 then row[TURN] = SUSPECT else assign_position(row) end
 end

@@ -104,11 +104,10 @@ CREATE TABLE documents (
     -- Pages and chunks still to be written of a large generation: it is written by several transactions.
     unwritten              integer     NOT NULL DEFAULT 0 CHECK (unwritten >= 0),
     space_id               smallint    REFERENCES catalog_space (id),
-    graph                  boolean     NOT NULL DEFAULT false,
     gate                   text        COLLATE "C" NOT NULL DEFAULT 'page' CHECK (gate IN ('page', 'document')),
     priority               integer     NOT NULL DEFAULT 5 CHECK (priority BETWEEN 0 AND 10),
     max_retries            integer     NOT NULL DEFAULT 3 CHECK (max_retries >= 0),
-    -- The document's first turn in the vector and graphrag lanes, and how many of its tasks have one.
+    -- The document's first turn in the lanes of chunks, and how many of its tasks have one.
     turn                   integer     NOT NULL DEFAULT 0,
     given                  integer     NOT NULL DEFAULT 0,
     content_hash           text        COLLATE "C" NOT NULL,
@@ -123,7 +122,12 @@ CREATE TABLE documents (
     updated_at             timestamptz NOT NULL DEFAULT now(),
     note                   text,
     -- What its source will say of itself once this is published; NULL when it does.
-    source_json            text
+    source_json            text,
+    -- Of a generation not whole when written: its file, and the parser and limits it was read with. What failed in
+    -- it by its content is not read again until one of them changes.
+    size                   bigint,
+    mtime_ns               bigint,
+    read_with              text        COLLATE "C"
 ) WITH (fillfactor = 70);
 CREATE INDEX idx_documents_source ON documents (source_key);
 CREATE UNIQUE INDEX idx_documents_building ON documents (source_key) WHERE state = 'building';
@@ -363,16 +367,11 @@ CREATE TABLE catalog_ledger (
     remedy      text        NOT NULL,
     job_id      text        COLLATE "C",
     at          timestamptz NOT NULL,
-    -- Of a file that failed for good: what it was, and what it failed with. NULL: it is tried again.
-    size        bigint,
-    mtime_ns    bigint,
-    made_with   text        COLLATE "C",
     PRIMARY KEY (tenant_id, collection, branch, path)
 );
 
--- For walks: they read these few and none of the paths that a rule left out.
-CREATE INDEX idx_ledger_remembered ON catalog_ledger (tenant_id, collection, branch, path)
-    WHERE made_with IS NOT NULL;
+-- For lists of failures: they read these few and none of the paths that a rule left out.
+CREATE INDEX idx_ledger_failed ON catalog_ledger (tenant_id, collection, branch, path) WHERE kind = 'failed';
 
 CREATE TABLE catalog_fingerprint (
     phase        text COLLATE "C" NOT NULL PRIMARY KEY CHECK (phase IN ('ocr', 'vector', 'graphrag')),

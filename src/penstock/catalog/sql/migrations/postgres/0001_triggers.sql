@@ -24,12 +24,12 @@ BEGIN
     USING parent;
     IF TG_TABLE_NAME = 'task_queue_chunk' OR phase = 'ocr' THEN
         UPDATE documents
-        SET vector_chunks = vector_chunks + CASE WHEN phase = 'vector' THEN done ELSE 0 END,
-            graphrag_chunks = graphrag_chunks + CASE WHEN phase = 'graphrag' THEN done ELSE 0 END,
-            failed_count = failed_count + CASE WHEN phase <> 'graphrag' THEN failures ELSE 0 END
-        FROM (SELECT (after = 'completed')::int - (before = 'completed')::int AS done,
-                     (after = 'failed')::int - (before = 'failed')::int AS failures) AS moved
-        WHERE id = NEW.document_id AND (done, failures) <> (0, 0);
+        SET failed_count = failed_count + (after = 'failed')::int - (before = 'failed')::int
+        WHERE id = NEW.document_id AND phase IN ('ocr', 'vector') AND (after = 'failed') <> (before = 'failed');
+    END IF;
+    IF TG_TABLE_NAME = 'task_queue_chunk' THEN
+        EXECUTE format('UPDATE documents SET %1$I = %1$I + $1 WHERE id = $2 AND $1 <> 0', phase || '_chunks')
+        USING (after = 'completed')::int - (before = 'completed')::int, NEW.document_id;
     END IF;
     RETURN NULL;
 END
@@ -38,17 +38,22 @@ $$;
 CREATE TRIGGER catalog_ocr_moved AFTER UPDATE OF ocr_status ON task_queue_page FOR EACH ROW
     WHEN (OLD.ocr_status <> NEW.ocr_status AND current_setting('penstock.catalog', true) IS DISTINCT FROM 'on')
     EXECUTE FUNCTION catalog_moved('ocr', 'documents', 'ocr_status', 'document_id');
-CREATE TRIGGER catalog_vector_moved AFTER UPDATE OF vector_status ON task_queue_page FOR EACH ROW
-    WHEN (OLD.vector_status <> NEW.vector_status AND current_setting('penstock.catalog', true) IS DISTINCT FROM 'on')
-    EXECUTE FUNCTION catalog_moved('vector', 'documents', 'vector_index_status', 'document_id');
-CREATE TRIGGER catalog_graphrag_moved AFTER UPDATE OF graphrag_status ON task_queue_page FOR EACH ROW
-    WHEN (OLD.graphrag_status <> NEW.graphrag_status
-          AND current_setting('penstock.catalog', true) IS DISTINCT FROM 'on')
-    EXECUTE FUNCTION catalog_moved('graphrag', 'documents', 'graphrag_index_status', 'document_id');
-CREATE TRIGGER catalog_vector_moved AFTER UPDATE OF vector_status ON task_queue_chunk FOR EACH ROW
-    WHEN (OLD.vector_status <> NEW.vector_status AND current_setting('penstock.catalog', true) IS DISTINCT FROM 'on')
-    EXECUTE FUNCTION catalog_moved('vector', 'task_queue_page', 'vector_status', 'page_id');
-CREATE TRIGGER catalog_graphrag_moved AFTER UPDATE OF graphrag_status ON task_queue_chunk FOR EACH ROW
-    WHEN (OLD.graphrag_status <> NEW.graphrag_status
-          AND current_setting('penstock.catalog', true) IS DISTINCT FROM 'on')
-    EXECUTE FUNCTION catalog_moved('graphrag', 'task_queue_page', 'graphrag_status', 'page_id');
+-- A chunk phase is known by its column: each has one trigger on the chunks and one on the pages.
+DO $$
+DECLARE
+    phase    text;
+    trigger  text := 'CREATE TRIGGER %1$I AFTER UPDATE OF %2$I ON %3$I FOR EACH ROW WHEN (OLD.%2$I <> NEW.%2$I'
+                     ' AND current_setting(''penstock.catalog'', true) IS DISTINCT FROM ''on'')'
+                     ' EXECUTE FUNCTION catalog_moved(%4$L, %5$L, %6$L, %7$L)';
+BEGIN
+    FOR phase IN
+        SELECT left(attname, -length('_status')) FROM pg_attribute
+        WHERE attrelid = 'task_queue_chunk'::regclass AND NOT attisdropped AND attname LIKE '%\_status'
+    LOOP
+        EXECUTE format(trigger, 'catalog_' || phase || '_moved', phase || '_status', 'task_queue_page',
+                       phase, 'documents', phase || '_index_status', 'document_id');
+        EXECUTE format(trigger, 'catalog_' || phase || '_moved', phase || '_status', 'task_queue_chunk',
+                       phase, 'task_queue_page', phase || '_status', 'page_id');
+    END LOOP;
+END
+$$;

@@ -104,11 +104,10 @@ CREATE TABLE documents (
     -- Pages and chunks still to be written of a large generation: it is written by several transactions.
     unwritten              INTEGER NOT NULL DEFAULT 0 CHECK (unwritten >= 0),
     space_id               INTEGER,
-    graph                  INTEGER NOT NULL DEFAULT 0 CHECK (graph IN (0, 1)),
     gate                   TEXT    NOT NULL DEFAULT 'page' CHECK (gate = 'page' OR gate = 'document'),
     priority               INTEGER NOT NULL DEFAULT 5 CHECK (priority BETWEEN 0 AND 10),
     max_retries            INTEGER NOT NULL DEFAULT 3 CHECK (max_retries >= 0),
-    -- The document's first turn in the vector and graphrag lanes, and how many of its tasks have one.
+    -- The document's first turn in the lanes of chunks, and how many of its tasks have one.
     turn                   INTEGER NOT NULL DEFAULT 0,
     given                  INTEGER NOT NULL DEFAULT 0,
     content_hash           TEXT    NOT NULL,
@@ -123,7 +122,12 @@ CREATE TABLE documents (
     updated_at             TEXT    NOT NULL,
     note                   TEXT,
     -- What its source will say of itself once this is published; NULL when it does.
-    source_json            TEXT
+    source_json            TEXT,
+    -- Of a generation not whole when written: its file, and the parser and limits it was read with. What failed in
+    -- it by its content is not read again until one of them changes.
+    size                   INTEGER,
+    mtime_ns               INTEGER,
+    read_with              TEXT
 );
 CREATE INDEX idx_documents_source ON documents (source_key);
 CREATE UNIQUE INDEX idx_documents_building ON documents (source_key) WHERE state = 'building';
@@ -349,16 +353,11 @@ CREATE TABLE catalog_ledger (
     remedy      TEXT NOT NULL,
     job_id      TEXT,
     at          TEXT NOT NULL,
-    -- Of a file that failed for good: what it was, and what it failed with. NULL: it is tried again.
-    size        INTEGER,
-    mtime_ns    INTEGER,
-    made_with   TEXT,
     PRIMARY KEY (tenant_id, collection, branch, path)
 ) WITHOUT ROWID;
 
--- For walks: they read these few and none of the paths that a rule left out.
-CREATE INDEX idx_ledger_remembered ON catalog_ledger (tenant_id, collection, branch, path)
-    WHERE made_with IS NOT NULL;
+-- For lists of failures: they read these few and none of the paths that a rule left out.
+CREATE INDEX idx_ledger_failed ON catalog_ledger (tenant_id, collection, branch, path) WHERE kind = 'failed';
 
 CREATE TABLE catalog_fingerprint (
     phase        TEXT NOT NULL PRIMARY KEY CHECK (phase = 'ocr' OR phase = 'vector' OR phase = 'graphrag'),

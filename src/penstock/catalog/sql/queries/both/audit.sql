@@ -23,6 +23,14 @@ WHERE p.id IS NULL
 SELECT 'generation ' || d.{id} || ' is published before all of it was written'
 FROM documents d WHERE d.unwritten > 0 AND d.state = 'published'
 
+-- name: audit_gates
+SELECT 'chunk ' || c.{id} || ' is in vector while its page is in ocr'
+FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id WHERE p.ocr_status <> 'completed'
+UNION ALL
+[[later phase UNION ALL| SELECT 'chunk ' || {id} || ' is in {phase} before {after}'
+FROM task_queue_chunk
+WHERE {after}_status <> 'completed' AND ({phase}_status = 'processing' OR {phase}_status = 'failed')]]
+
 -- name: audit_twins
 SELECT 'chunk id ' || chunk_id || ' stands twice in generation ' || document_id
 FROM task_queue_chunk GROUP BY document_id, chunk_id HAVING count(*) > 1

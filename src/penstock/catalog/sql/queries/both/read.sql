@@ -1,8 +1,21 @@
+-- Failures are looked up only for the few sources that can have one.
 -- name: known
-SELECT {KnownSource; source_id = id}
+SELECT {KnownSource s.; source_id = s.id;
+        failed_size = CASE WHEN s.building_id IS NULL THEN s.size
+                      ELSE (SELECT f.size FROM documents f WHERE f.{id} = s.building_id) END;
+        failed_mtime_ns = CASE WHEN s.building_id IS NULL THEN s.mtime_ns
+                          ELSE (SELECT f.mtime_ns FROM documents f WHERE f.{id} = s.building_id) END;
+        failed_with = CASE WHEN s.building_id IS NOT NULL OR s.partial THEN (
+            SELECT f.read_with FROM documents f WHERE f.{id} = {failed_id} AND {failed_for_good}) END}
+FROM sources s INDEXED BY idx_sources_path
+WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path > $4 AND s.path >= $5 AND s.path < $6
+ORDER BY s.path LIMIT $7
+
+-- name: published_since
+SELECT count(1), coalesce(sum(chunk_count), 0)
 FROM sources INDEXED BY idx_sources_path
-WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path > $4 AND path >= $5 AND path < $6
-ORDER BY path LIMIT $7
+WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path >= $4 AND path < $5
+  AND published_id IS NOT NULL AND published_at >= $6
 
 -- name: find_where
 WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path = $4
@@ -28,7 +41,7 @@ WHERE s.id = $1 ORDER BY d.{id} DESC
 -- name: progress_columns
 SELECT {Progress d.; document_id = d.{id}; total_pages = d.page_count; ocr_completed_pages = d.ocr_completed;
                  ocr_failed_pages = d.ocr_failed; total_chunks = d.chunk_count;
-                 vector_completed_chunks = d.vector_chunks; graphrag_completed_chunks = d.graphrag_chunks}
+                 [[chunk phase;| {phase}_completed_chunks = d.{phase}_chunks]]}
 FROM documents d
 
 -- name: progress_where
@@ -48,10 +61,10 @@ SELECT {LedgerEntry} FROM catalog_ledger
 WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path > $4 AND path >= $5 AND path < $6
 ORDER BY path LIMIT $7
 
--- name: remembered
-SELECT path, size, mtime_ns, made_with FROM catalog_ledger
+-- name: failures
+SELECT {LedgerEntry} FROM catalog_ledger INDEXED BY idx_ledger_failed
 WHERE tenant_id = $1 AND collection = $2 AND branch = $3 AND path > $4 AND path >= $5 AND path < $6
-  AND made_with IS NOT NULL
+  AND kind = 'failed'
 ORDER BY path LIMIT $7
 
 -- name: ledger_at

@@ -25,7 +25,7 @@ INSERT INTO sources ({NewSource}, updated_at) VALUES ({NewSource values}, $creat
 UPDATE sources SET building_id = $1, updated_at = $2 WHERE key = $3
 
 -- name: known_documents
-SELECT {id}, space_id, graphrag_fingerprint FROM documents WHERE {id} IN numbers($1)
+SELECT {id}, space_id, [[later phase,| {phase}_fingerprint]] FROM documents WHERE {id} IN numbers($1)
 
 -- name: cached_vectors
 SELECT text_hash, vector FROM catalog_vector_cache

@@ -7,7 +7,7 @@ SELECT turn FROM task_queue_chunk INDEXED BY idx_tqc_vector_status
 WHERE vector_status = 'pending' AND vector_held IS NULL AND priority = $1 ORDER BY turn LIMIT 1
 
 -- name: content_of
-SELECT {id}, content_id, graphrag_status FROM task_queue_chunk WHERE {id} IN numbers($1)
+SELECT {id}, content_id, [[later phase,| {phase}_status]] FROM task_queue_chunk WHERE {id} IN numbers($1)
 
 -- name: fingerprints
 SELECT phase, fingerprint FROM catalog_fingerprint
@@ -31,9 +31,9 @@ FROM rows() WHERE t.{id} = $task_id
 UPDATE task_queue_chunk AS t SET entities_extracted = $entities, relationships_extracted = $relationships
 FROM rows() WHERE t.{id} = $chunk_key
 
--- name: skip_graphrag (reason text, at timestamptz, chunk_key bigint)
-UPDATE task_queue_chunk AS t SET graphrag_status = 'skipped', graphrag_error = $reason, updated_at = $at
-FROM rows() WHERE t.{id} = $chunk_key AND t.graphrag_status = 'pending'
+-- name: skip per later phase (reason text, at timestamptz, chunk_key bigint)
+UPDATE task_queue_chunk AS t SET {phase}_status = 'skipped', {phase}_error = $reason, updated_at = $at
+FROM rows() WHERE t.{id} = $chunk_key AND t.{phase}_status = 'pending'
 
 -- name: save_page per chunk phase (SavedPage)
 UPDATE task_queue_page AS t
@@ -47,7 +47,7 @@ FROM rows() WHERE t.{id} = $page_id
 -- name: read_page (ReadPage)
 UPDATE task_queue_page AS t
 SET {ReadPage set; page_file_path; at; page_id}, page_file_path = coalesce($page_file_path, t.page_file_path),
-    vector_completed_at = CASE WHEN $vector_status = 'completed' THEN $at END
+    [[chunk phase,| {phase}_completed_at = CASE WHEN ${phase}_status = 'completed' THEN $at END]]
 FROM rows() WHERE t.{id} = $page_id
 
 -- name: expired per phase

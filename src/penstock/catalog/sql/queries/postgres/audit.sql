@@ -41,14 +41,6 @@ JOIN catalog_space x ON x.id = d.space_id AND x.dimension IS NOT NULL
 JOIN task_queue_chunk c ON c.document_id = d.id AND c.vector_status = 'completed'
 LEFT JOIN catalog_vector v ON v.content_id = c.content_id AND v.space_id = d.space_id WHERE v.content_id IS NULL
 
--- name: audit_gates
-SELECT 'chunk ' || c.key || ' is in vector while its page is in ocr'
-FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id WHERE p.ocr_status <> 'completed'
-UNION ALL
-SELECT 'chunk ' || key || ' is in graphrag before vector'
-FROM task_queue_chunk
-WHERE vector_status <> 'completed' AND graphrag_status IN ('processing', 'failed')
-
 -- name: audit_unfinished
 SELECT 'generation ' || d.key || ' is published with tasks of ocr or vector that never ran'
 FROM documents d JOIN sources s ON s.published_id = d.key

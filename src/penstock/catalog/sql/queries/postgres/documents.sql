@@ -5,10 +5,11 @@ UPDATE documents SET state = 'dropped', note = $1, updated_at = $2 WHERE key = $
 -- name: building_of
 SELECT {BuildingRow} FROM documents WHERE key = $1 AND left(state, 8) = 'building'
 
+-- A generation without pages failed as a whole: it has no tasks to wait for.
 -- name: adopt
 UPDATE documents
 SET job_id = $1, priority = $2, asked_at = greatest(asked_at, $3), read_at = greatest(read_at, $4), updated_at = $5
-WHERE key = $6 AND unwritten = 0 AND (state = 'building' OR (state = 'published' AND failed_count > 0))
+WHERE key = $6 AND unwritten = 0 AND page_count > 0 AND (state = 'building' OR (state = 'published' AND failed_count > 0))
 
 -- name: unfinished
 SELECT key FROM documents
@@ -26,27 +27,18 @@ UPDATE task_queue_page SET priority = $1 WHERE key = ANY(ARRAY(
 UPDATE task_queue_chunk SET priority = $1 WHERE key = ANY(ARRAY(
     SELECT key FROM task_queue_chunk
     WHERE document_id = (SELECT id FROM documents WHERE key = $2) AND priority < $1
-      AND (vector_status = 'pending' OR graphrag_status = 'pending')
+      AND ([[chunk phase OR| {phase}_status = 'pending']])
     FOR NO KEY UPDATE SKIP LOCKED))
 
 -- Rows locked by a claim are skipped: they start again anyway.
 -- name: failed_pages
-SELECT key, ocr_retry_count < max_retries AND ocr_retry_at IS NOT NULL, vector_status, graphrag_status
+SELECT key, ocr_retry_count < max_retries AND ocr_retry_at IS NOT NULL, [[chunk phase,| {phase}_status]]
 FROM task_queue_page WHERE ocr_status = 'failed' AND document_id = (SELECT id FROM documents WHERE key = $1)
 ORDER BY key FOR NO KEY UPDATE SKIP LOCKED
 
--- name: restart_page
-UPDATE task_queue_page AS t
-SET ocr_status = 'pending', ocr_retry_count = 0, ocr_retry_at = NULL, ocr_suspect = false, ocr_error = NULL,
-    ocr_completed_at = NULL, vector_status = v.vector, vector_error = v.vector_error,
-    graphrag_status = v.graphrag, graphrag_error = v.graphrag_error, updated_at = v.at
-FROM rows(vector task_status, vector_error text, graphrag task_status, graphrag_error text, at timestamptz,
-          key bigint)
-WHERE t.key = v.key
-
 -- name: failed_chunks per chunk phase
 SELECT key, (SELECT p.key FROM task_queue_page p WHERE p.id = page_id), {phase}_retry_at IS NOT NULL,
-       graphrag_status, coalesce(graphrag_error, '')
+       [[later phase,| CASE WHEN {phase}_status = 'skipped' THEN {phase}_error END]]
 FROM task_queue_chunk t
 WHERE {phase}_status = 'failed' AND document_id = (SELECT id FROM documents WHERE key = $1)
 ORDER BY t.key FOR NO KEY UPDATE SKIP LOCKED

@@ -1,16 +1,30 @@
 -- name: twins
-SELECT {KnownSource s.; source_id = s.id}
+SELECT {KnownSource s.; source_id = s.id; failed_size = NULL; failed_mtime_ns = NULL; failed_with = NULL}
 FROM json_array_elements($4::json) AS j(pair) JOIN sources s
     ON s.tenant_id = $1 AND s.size = (j.pair ->> 0)::bigint AND s.mtime_ns = (j.pair ->> 1)::bigint
 WHERE s.collection = $2 AND s.branch = $3 AND s.published_id IS NOT NULL LIMIT $5
 
 -- name: twins_of_size
-SELECT {KnownSource s.; source_id = s.id}
+SELECT {KnownSource s.; source_id = s.id; failed_size = NULL; failed_mtime_ns = NULL; failed_with = NULL}
 FROM unnest(numbers($4)) AS j(size) JOIN sources s ON s.tenant_id = $1 AND s.size = j.size
 WHERE s.collection = $2 AND s.branch = $3 AND s.published_id IS NOT NULL LIMIT $5
 
 -- name: source_columns
 SELECT {Source s.; source_id = s.id;
+               failure_size = CASE WHEN s.building_id IS NULL THEN s.size
+                              ELSE (SELECT f.size FROM documents f WHERE f.{id} = s.building_id) END;
+               failure_mtime_ns = CASE WHEN s.building_id IS NULL THEN s.mtime_ns
+                                  ELSE (SELECT f.mtime_ns FROM documents f WHERE f.{id} = s.building_id) END;
+               failure_content_hash = (SELECT f.content_hash FROM documents f
+                                       WHERE f.{id} = {failed_id} AND {failed_for_good});
+               failure_read_with = (SELECT f.read_with FROM documents f
+                                    WHERE f.{id} = {failed_id} AND {failed_for_good});
+               failure_error = (SELECT coalesce(f.ocr_error, f.vector_error, f.note) FROM documents f
+                                WHERE f.{id} = {failed_id} AND {failed_for_good});
+               failure_at = (SELECT f.updated_at FROM documents f
+                             WHERE f.{id} = {failed_id} AND {failed_for_good});
+               failure_job_id = (SELECT f.job_id FROM documents f
+                                 WHERE f.{id} = {failed_id} AND {failed_for_good});
                sweeping = (SELECT o.id FROM catalog_outbox o
                            WHERE o.kind = 'leftover' AND o.source_key = s.key LIMIT 1) IS NOT NULL}
 FROM sources s
@@ -30,8 +44,7 @@ AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM json_array_elements_text(s.tags::
 SELECT {Document d.; document_id = d.key; source_id = s.id; place, path: s.;
                  current = s.published_id IS NOT DISTINCT FROM d.key;
                  space = (SELECT x.name FROM catalog_space x WHERE x.id = d.space_id);
-                 partial = d.failed_count > 0 AND d.state = 'published'; outage = d.outage_count > 0;
-                 vector_status = d.vector_index_status; graphrag_status = d.graphrag_index_status}
+                 partial = d.failed_count > 0 AND d.state = 'published'; outage = d.outage_count > 0}
 FROM documents d JOIN sources s ON s.key = d.source_key
 
 -- name: pages
@@ -75,15 +88,14 @@ WHERE c.document_id = (SELECT id FROM documents WHERE key = $1)
 SELECT (SELECT count(*) FROM {table} WHERE {phase}_status = 'processing'),
        (SELECT count(*) FROM {table} WHERE {phase}_status = 'failed')
 
--- Chunks still waiting for their vector have no index of their own.
--- name: count_pending_graphrag
-SELECT (SELECT count(*) FROM task_queue_chunk
-        WHERE graphrag_status = 'pending' AND vector_status = 'completed' AND graphrag_held IS NULL)
+-- Chunks still waiting for the phase before have no index of their own.
+-- name: count_pending per later phase
+SELECT (SELECT count(*) FROM task_queue_chunk WHERE {free})
      + (SELECT coalesce(sum((
             SELECT count(*) FROM task_queue_chunk c
-            WHERE c.document_id = d.id AND c.graphrag_status = 'pending'
-              AND (c.vector_status <> 'completed' OR c.graphrag_held IS NOT NULL))), 0)::bigint
-        FROM documents d WHERE d.graph AND d.graphrag_waiting > 0)
+            WHERE c.document_id = d.id AND c.{phase}_status = 'pending'
+              AND (c.{after}_status <> 'completed' OR c.{phase}_held IS NOT NULL))), 0)::bigint
+        FROM documents d WHERE d.{phase}_waiting > 0)
 
 -- name: open_tasks per phase
 SELECT count(*) FROM (
@@ -95,10 +107,15 @@ SELECT count(*) FROM (
     LIMIT 10000) AS open
 
 -- name: tenants
-SELECT {TenantCount; sources = count(1); partial = count(1) FILTER (WHERE partial); pages = sum(page_count);
-                    chunks = sum(chunk_count)}
-FROM sources WHERE published_id IS NOT NULL AND ($1::text IS NULL OR tenant_id = $1)
-GROUP BY tenant_id, collection, branch ORDER BY tenant_id, collection, branch
+SELECT {TenantCount; sources = count(published_id); partial = count(1) FILTER (WHERE partial);
+                    failed = count(failed); pages = sum(page_count); chunks = sum(chunk_count)}
+FROM (SELECT s.*, CASE WHEN s.building_id IS NOT NULL THEN (
+                 SELECT 1 FROM documents f WHERE f.{id} = s.building_id AND {failed_for_good}) END AS failed
+      FROM sources s
+      WHERE (s.published_id IS NOT NULL OR s.building_id IS NOT NULL)
+        AND ($1::text IS NULL OR s.tenant_id = $1)) AS s
+GROUP BY tenant_id, collection, branch HAVING count(published_id) + count(failed) > 0
+ORDER BY tenant_id, collection, branch
 
 -- name: own_vectors
 SELECT c.chunk_content_hash, v.vector

@@ -144,8 +144,7 @@ SELECT * FROM (
     ORDER BY tenant_id, collection, branch, path, at DESC) AS n
 ON CONFLICT (tenant_id, collection, branch, path) DO UPDATE
 SET kind = excluded.kind, rule = excluded.rule, cause = excluded.cause, remedy = excluded.remedy,
-    job_id = excluded.job_id, at = excluded.at, size = excluded.size, mtime_ns = excluded.mtime_ns,
-    made_with = excluded.made_with
+    job_id = excluded.job_id, at = excluded.at
 
 -- name: old_cached
 DELETE FROM catalog_vector_cache WHERE ctid = ANY(ARRAY(

@@ -35,20 +35,21 @@ FROM new AS v, drawn WHERE s.key = v.key
 INSERT INTO documents (
     {OwnDocument; document_id = key}, {WholeDocument; at = updated_at}, ocr_completed, vector_chunks,
     ocr_completed_at, vector_completed_at, published_at, created_at,
-    state, ocr_status, vector_index_status, graphrag_index_status)
+    state, ocr_status, vector_index_status, [[later phase,| {document_status}]])
 SELECT {OwnDocument}, {WholeDocument}, page_count, chunk_count, at, at, at, at,
-       'published', 'completed', 'completed', 'skipped'
+       'published', 'completed', 'completed', [[later phase,| 'skipped']]
 FROM rows()
 
--- name: add_document (OwnDocument, source_json text, SharedDocument)
-INSERT INTO documents ({OwnDocument; document_id = key}, source_json, {SharedDocument}) SELECT * FROM rows()
+-- name: add_document (OwnDocument, UnfinishedDocument, SharedDocument)
+INSERT INTO documents ({OwnDocument; document_id = key}, {UnfinishedDocument}, {SharedDocument}) SELECT * FROM rows()
 
 -- name: add_whole_page (OwnPage, WholePage)
 INSERT INTO task_queue_page (
     {OwnPage; page_id = key}, {WholePage; at = updated_at}, vector_completed,
-    ocr_completed_at, vector_completed_at, created_at, ocr_status, vector_status, graphrag_status)
+    ocr_completed_at, vector_completed_at, created_at, ocr_status, vector_status,
+    [[later phase,| {phase}_status]])
 SELECT {OwnPage; document_id = (SELECT d.id FROM documents d WHERE d.key = v.document_id)}, {WholePage}, chunk_count,
-       at, at, at, 'completed', 'completed', 'skipped'
+       at, at, at, 'completed', 'completed', [[later phase,| 'skipped']]
 FROM rows()
 
 -- name: add_page (OwnPage, SharedPage)
@@ -60,8 +61,8 @@ INSERT INTO catalog_page_text (page_key, text) SELECT * FROM rows(page_key bigin
 ON CONFLICT (page_key) DO UPDATE SET text = excluded.text
 
 -- name: known_chunks
-SELECT c.chunk_id, c.content_id, d.key, c.vector_status, c.graphrag_status,
-       c.entities_extracted, c.relationships_extracted, c.chunk_content_hash
+SELECT c.chunk_id, c.content_id, d.key, c.entities_extracted, c.relationships_extracted,
+       c.chunk_content_hash, c.vector_status, [[later phase,| c.{phase}_status]]
 FROM documents d JOIN task_queue_chunk c ON c.document_id = d.id
 WHERE d.key = ANY(numbers($1)) AND c.text_key = ANY(numbers($2))
 
@@ -77,10 +78,11 @@ SELECT v.id, to_tsvector('catalog_english', v.text) FROM rows(id bigint, text te
 -- name: add_whole_chunk (NewChunkRow, ChunkText, ChunkDocument)
 WITH new AS MATERIALIZED (SELECT * FROM rows())
 INSERT INTO task_queue_chunk (
-    {NewChunkRow; chunk_key = key}, {ChunkText}, {ChunkDocument; at = updated_at}, vector_completed_at, created_at, vector_status, graphrag_status)
+    {NewChunkRow; chunk_key = key}, {ChunkText}, {ChunkDocument; at = updated_at}, vector_completed_at, created_at, vector_status,
+    [[later phase,| {phase}_status]])
 SELECT {NewChunkRow; page_id = (SELECT p.id FROM task_queue_page p WHERE p.key = new.page_id)},
        {ChunkText}, {ChunkDocument; document_id = (SELECT d.id FROM documents d WHERE d.key = new.document_id)},
-       at, at, 'completed', 'skipped'
+       at, at, 'completed', [[later phase,| 'skipped']]
 FROM new
 
 -- name: add_chunk (NewChunkRow, ChunkText, ChunkDocument, ChunkTasks, turn int)

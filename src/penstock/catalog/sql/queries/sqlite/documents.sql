@@ -4,10 +4,11 @@ UPDATE documents SET state = 'dropped', note = $1, updated_at = $2 WHERE id = $3
 -- name: building_of
 SELECT {BuildingRow} FROM documents WHERE id = $1 AND state = 'building'
 
+-- A generation without pages failed as a whole: it has no tasks to wait for.
 -- name: adopt
 UPDATE documents
 SET job_id = $1, priority = $2, asked_at = max(asked_at, $3), read_at = max(read_at, $4), updated_at = $5
-WHERE id = $6 AND unwritten = 0 AND (state = 'building' OR (state = 'published' AND failed_count > 0))
+WHERE id = $6 AND unwritten = 0 AND page_count > 0 AND (state = 'building' OR (state = 'published' AND failed_count > 0))
 
 -- name: unfinished
 SELECT id FROM documents INDEXED BY idx_documents_unwritten
@@ -19,21 +20,15 @@ WHERE document_id = $2 AND priority < $1 AND (ocr_status = 'pending' OR ocr_stat
 
 -- name: raise_chunk_priority
 UPDATE task_queue_chunk SET priority = $1
-WHERE document_id = $2 AND priority < $1 AND (vector_status = 'pending' OR graphrag_status = 'pending')
+WHERE document_id = $2 AND priority < $1 AND ([[chunk phase OR| {phase}_status = 'pending']])
 
 -- name: failed_pages
-SELECT id, ocr_retry_count < max_retries AND ocr_retry_at IS NOT NULL, vector_status, graphrag_status
+SELECT id, ocr_retry_count < max_retries AND ocr_retry_at IS NOT NULL, [[chunk phase,| {phase}_status]]
 FROM task_queue_page INDEXED BY idx_tqp_ocr_failed WHERE ocr_status = 'failed' AND document_id = $1
 
--- name: restart_page
-UPDATE task_queue_page
-SET ocr_status = 'pending', ocr_retry_count = 0, ocr_retry_at = NULL, ocr_suspect = 0, ocr_error = NULL,
-    ocr_completed_at = NULL, vector_status = $1, vector_error = $2, graphrag_status = $3, graphrag_error = $4,
-    updated_at = $5
-WHERE id = $6
-
 -- name: failed_chunks per chunk phase
-SELECT id, page_id, {phase}_retry_at IS NOT NULL, graphrag_status, coalesce(graphrag_error, '')
+SELECT id, page_id, {phase}_retry_at IS NOT NULL,
+       [[later phase,| CASE WHEN {phase}_status = 'skipped' THEN {phase}_error END]]
 FROM task_queue_chunk INDEXED BY idx_tqc_{phase}_failed WHERE {phase}_status = 'failed' AND document_id = $1
 
 -- name: release_gate per chunk phase

@@ -1,16 +1,30 @@
 -- name: twins
-SELECT {KnownSource s.; source_id = s.id}
+SELECT {KnownSource s.; source_id = s.id; failed_size = NULL; failed_mtime_ns = NULL; failed_with = NULL}
 FROM json_each($4) j CROSS JOIN sources s INDEXED BY idx_sources_size
     ON s.tenant_id = $1 AND s.size = json_extract(j.value, '$[0]') AND s.mtime_ns = json_extract(j.value, '$[1]')
 WHERE s.collection = $2 AND s.branch = $3 AND s.published_id IS NOT NULL LIMIT $5
 
 -- name: twins_of_size
-SELECT {KnownSource s.; source_id = s.id}
+SELECT {KnownSource s.; source_id = s.id; failed_size = NULL; failed_mtime_ns = NULL; failed_with = NULL}
 FROM json_each($4) j CROSS JOIN sources s INDEXED BY idx_sources_size ON s.tenant_id = $1 AND s.size = j.value
 WHERE s.collection = $2 AND s.branch = $3 AND s.published_id IS NOT NULL LIMIT $5
 
 -- name: source_columns
 SELECT {Source s.; source_id = s.id;
+               failure_size = CASE WHEN s.building_id IS NULL THEN s.size
+                              ELSE (SELECT f.size FROM documents f WHERE f.{id} = s.building_id) END;
+               failure_mtime_ns = CASE WHEN s.building_id IS NULL THEN s.mtime_ns
+                                  ELSE (SELECT f.mtime_ns FROM documents f WHERE f.{id} = s.building_id) END;
+               failure_content_hash = (SELECT f.content_hash FROM documents f
+                                       WHERE f.{id} = {failed_id} AND {failed_for_good});
+               failure_read_with = (SELECT f.read_with FROM documents f
+                                    WHERE f.{id} = {failed_id} AND {failed_for_good});
+               failure_error = (SELECT coalesce(f.ocr_error, f.vector_error, f.note) FROM documents f
+                                WHERE f.{id} = {failed_id} AND {failed_for_good});
+               failure_at = (SELECT f.updated_at FROM documents f
+                             WHERE f.{id} = {failed_id} AND {failed_for_good});
+               failure_job_id = (SELECT f.job_id FROM documents f
+                                 WHERE f.{id} = {failed_id} AND {failed_for_good});
                sweeping = EXISTS (SELECT 1 FROM catalog_outbox o INDEXED BY idx_catalog_outbox_leftover
                                   WHERE o.kind = 'leftover' AND o.source_key = s.key)}
 FROM sources s
@@ -30,8 +44,7 @@ AND ($6 IS NULL OR EXISTS (SELECT 1 FROM json_each(s.tags) g
 
 -- name: document_columns
 SELECT {Document d.; document_id = d.id; source_id = s.id; place, path: s.; current = s.published_id IS d.id;
-                 space = x.name; partial = d.failed_count > 0 AND d.state = 'published'; outage = d.outage_count > 0;
-                 vector_status = d.vector_index_status; graphrag_status = d.graphrag_index_status}
+                 space = x.name; partial = d.failed_count > 0 AND d.state = 'published'; outage = d.outage_count > 0}
 FROM documents d JOIN sources s ON s.key = d.source_key LEFT JOIN catalog_space x ON x.id = d.space_id
 
 -- name: pages
@@ -71,14 +84,13 @@ FROM task_queue_chunk c JOIN task_queue_page p ON p.id = c.page_id WHERE c.docum
 SELECT (SELECT count(*) FROM {table} INDEXED BY {index}_{phase}_heartbeat WHERE {phase}_status = 'processing'),
        (SELECT count(*) FROM {table} WHERE {phase}_status = 'failed')
 
--- Chunks still waiting for their vector have no index of their own.
--- name: count_pending_graphrag
-SELECT (SELECT count(*) FROM task_queue_chunk INDEXED BY idx_tqc_graphrag_status
-        WHERE graphrag_status = 'pending' AND vector_status = 'completed' AND graphrag_held IS NULL)
+-- Chunks still waiting for the phase before have no index of their own.
+-- name: count_pending per later phase
+SELECT (SELECT count(*) FROM task_queue_chunk INDEXED BY idx_tqc_{phase}_status WHERE {free})
      + (SELECT count(*) FROM documents d CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
             ON c.document_id = d.id
-        WHERE d.graph = 1 AND d.graphrag_waiting > 0 AND c.graphrag_status = 'pending'
-          AND (c.vector_status <> 'completed' OR c.graphrag_held IS NOT NULL))
+        WHERE d.{phase}_waiting > 0 AND c.{phase}_status = 'pending'
+          AND (c.{after}_status <> 'completed' OR c.{phase}_held IS NOT NULL))
 
 -- name: open_tasks per phase
 SELECT count(*) FROM (
@@ -92,9 +104,14 @@ SELECT count(*) FROM (
     LIMIT 10000)
 
 -- name: tenants
-SELECT {TenantCount; sources = count(1); partial = sum(partial); pages = sum(page_count); chunks = sum(chunk_count)}
-FROM sources WHERE published_id IS NOT NULL AND ($1 IS NULL OR tenant_id = $1)
-GROUP BY tenant_id, collection, branch ORDER BY tenant_id, collection, branch
+SELECT {TenantCount; sources = count(published_id); partial = sum(partial); failed = count(failed);
+                    pages = sum(page_count); chunks = sum(chunk_count)}
+FROM (SELECT s.*, CASE WHEN s.building_id IS NOT NULL THEN (
+                 SELECT 1 FROM documents f WHERE f.{id} = s.building_id AND {failed_for_good}) END AS failed
+      FROM sources s
+      WHERE (s.published_id IS NOT NULL OR s.building_id IS NOT NULL) AND ($1 IS NULL OR s.tenant_id = $1)) AS s
+GROUP BY tenant_id, collection, branch HAVING count(published_id) + count(failed) > 0
+ORDER BY tenant_id, collection, branch
 
 -- name: own_vectors
 SELECT c.chunk_content_hash, v.vector

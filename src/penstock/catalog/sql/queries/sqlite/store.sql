@@ -26,19 +26,21 @@ UPDATE sources SET {PublishedSource set}, building_id = NULL WHERE key = $key
 INSERT INTO documents (
     {OwnDocument; document_id = id}, {WholeDocument; at = updated_at}, ocr_completed, vector_chunks,
     ocr_completed_at, vector_completed_at, published_at, created_at,
-    state, ocr_status, vector_index_status, graphrag_index_status)
+    state, ocr_status, vector_index_status, [[later phase,| {document_status}]])
 VALUES ({OwnDocument values}, {WholeDocument values}, $page_count, $chunk_count, $at, $at, $at, $at,
-        'published', 'completed', 'completed', 'skipped')
+        'published', 'completed', 'completed', [[later phase,| 'skipped']])
 
--- name: add_document (OwnDocument, source_json text, SharedDocument)
-INSERT INTO documents ({OwnDocument; document_id = id}, source_json, {SharedDocument})
-VALUES ({OwnDocument values}, $source_json, {SharedDocument values})
+-- name: add_document (OwnDocument, UnfinishedDocument, SharedDocument)
+INSERT INTO documents ({OwnDocument; document_id = id}, {UnfinishedDocument}, {SharedDocument})
+VALUES ({OwnDocument values}, {UnfinishedDocument values}, {SharedDocument values})
 
 -- name: add_whole_page (OwnPage, WholePage)
 INSERT INTO task_queue_page (
     {OwnPage; page_id = id}, {WholePage; at = updated_at}, vector_completed,
-    ocr_completed_at, vector_completed_at, created_at, ocr_status, vector_status, graphrag_status)
-VALUES ({OwnPage values}, {WholePage values}, $chunk_count, $at, $at, $at, 'completed', 'completed', 'skipped')
+    ocr_completed_at, vector_completed_at, created_at, ocr_status, vector_status,
+    [[later phase,| {phase}_status]])
+VALUES ({OwnPage values}, {WholePage values}, $chunk_count, $at, $at, $at, 'completed', 'completed',
+        [[later phase,| 'skipped']])
 
 -- name: add_page (OwnPage, SharedPage)
 INSERT INTO task_queue_page ({OwnPage; page_id = id}, {SharedPage}) VALUES ({OwnPage values}, {SharedPage values})
@@ -47,8 +49,8 @@ INSERT INTO task_queue_page ({OwnPage; page_id = id}, {SharedPage}) VALUES ({Own
 INSERT OR REPLACE INTO catalog_page_text (page_id, text) VALUES ($1, $2)
 
 -- name: known_chunks
-SELECT c.chunk_id, c.content_id, c.document_id, c.vector_status, c.graphrag_status,
-       c.entities_extracted, c.relationships_extracted, c.chunk_content_hash
+SELECT c.chunk_id, c.content_id, c.document_id, c.entities_extracted, c.relationships_extracted,
+       c.chunk_content_hash, c.vector_status, [[later phase,| c.{phase}_status]]
 FROM json_each($1) d, json_each($2) k
 CROSS JOIN task_queue_chunk c INDEXED BY idx_tqc_document
 WHERE c.document_id = d.value AND c.text_key = k.value
@@ -61,8 +63,10 @@ INSERT INTO catalog_keyword (rowid, text) VALUES ($1, $2)
 
 -- name: add_whole_chunk (NewChunkRow, ChunkText, ChunkDocument)
 INSERT INTO task_queue_chunk (
-    {NewChunkRow; chunk_key = id}, {ChunkText}, {ChunkDocument; at = updated_at}, vector_completed_at, created_at, vector_status, graphrag_status)
-VALUES ({NewChunkRow values}, {ChunkText values}, {ChunkDocument values}, $at, $at, 'completed', 'skipped')
+    {NewChunkRow; chunk_key = id}, {ChunkText}, {ChunkDocument; at = updated_at}, vector_completed_at, created_at, vector_status,
+    [[later phase,| {phase}_status]])
+VALUES ({NewChunkRow values}, {ChunkText values}, {ChunkDocument values}, $at, $at, 'completed',
+        [[later phase,| 'skipped']])
 
 -- name: add_chunk (NewChunkRow, ChunkText, ChunkDocument, ChunkTasks, turn int)
 INSERT INTO task_queue_chunk ({NewChunkRow; chunk_key = id}, {ChunkText}, {ChunkDocument; at = updated_at}, {ChunkTasks}, turn, created_at)

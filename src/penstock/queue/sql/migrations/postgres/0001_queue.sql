@@ -39,6 +39,7 @@ CREATE TABLE unified_queue (
     lost_count        integer     NOT NULL DEFAULT 0 CHECK (lost_count >= 0),
     children_open     integer     NOT NULL DEFAULT 0 CHECK (children_open >= 0),
     children_failed   integer     NOT NULL DEFAULT 0 CHECK (children_failed >= 0),
+    total_chunks      bigint      NOT NULL DEFAULT 0 CHECK (total_chunks >= 0),
     error_code        text,
     error_message     text,
     last_error_at     timestamptz,

@@ -42,6 +42,7 @@ CREATE TABLE unified_queue (
     lost_count        INTEGER NOT NULL DEFAULT 0 CHECK (lost_count >= 0),
     children_open     INTEGER NOT NULL DEFAULT 0 CHECK (children_open >= 0),
     children_failed   INTEGER NOT NULL DEFAULT 0 CHECK (children_failed >= 0),
+    total_chunks      INTEGER NOT NULL DEFAULT 0 CHECK (total_chunks >= 0),
     error_code        TEXT,
     error_message     TEXT,
     last_error_at     TEXT,

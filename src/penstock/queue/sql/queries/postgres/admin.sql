@@ -22,14 +22,22 @@ ORDER BY run_at LIMIT :limit
 -- name: jobs_of
 SELECT {job} FROM unified_queue WHERE queue_id = ANY(:ids::text[])
 
--- Locked until the commit of a new row: a resume must not overlook a row that is not held back.
+-- Until the commit of a new row no resume moves rows: it must not overlook a row that is not held back. An advisory
+-- lock, because the server grants it in the order of requests: row locks FOR SHARE pass a waiting resume for ever. FOR
+-- SHARE returns the newest version of a pause that was changed while this statement waited.
 -- name: keep_pauses
 SELECT tenant_id, collection, phase, at_priority, at_turn, at_created, at_id FROM queue_pause
+WHERE (SELECT pg_advisory_xact_lock_shared('unified_queue'::regclass::oid::bigint) IS NOT NULL)
 ORDER BY tenant_id, collection FOR SHARE
 
 -- One process at a time moves the rows of a resume; the others do not wait.
 -- name: resume_alone
 SELECT pg_try_advisory_xact_lock('queue_pause'::regclass::oid::bigint)
+
+-- The lock of keep_pauses, for a transaction that moves rows. A statement of its own: the next one sees all rows
+-- committed before.
+-- name: exclude_additions
+SELECT pg_advisory_xact_lock('unified_queue'::regclass::oid::bigint)
 
 -- name: hold_pauses
 SELECT tenant_id, collection, phase, at_priority, at_turn, at_created, at_id FROM queue_pause

@@ -139,12 +139,13 @@ WHERE queue_id = ANY(ARRAY(
     FOR UPDATE SKIP LOCKED))
 
 -- The pause may have ended since the claim read it, and its resume would not see rows held back now: so only rows of
--- pauses that no transaction is changing are held back. A transaction that moves rows of a resume has the pauses locked
--- and may wait for rows of this claim, so this statement does not wait for it.
+-- pauses that no transaction is changing are held back. A transaction that moves rows of a resume has the lock of
+-- keep_pauses and may wait for rows of this claim, so this statement does not wait for it.
 -- name: hold_for_pause
 WITH active_pauses AS MATERIALIZED (
     SELECT tenant_id, collection FROM queue_pause
     WHERE phase <> 'releasing' AND (tenant_id <> '*' OR collection <> '*')
+      AND (SELECT pg_try_advisory_xact_lock_shared('unified_queue'::regclass::oid::bigint))
     FOR SHARE SKIP LOCKED
 )
 UPDATE unified_queue

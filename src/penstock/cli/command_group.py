@@ -1,0 +1,109 @@
+"""Groups of commands: help by task with whole sentences, and former spellings that still work."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+
+TASKS: Mapping[str, tuple[str, ...]] = {
+    "Index and search": ("index", "search", "note", "documents", "why", "rename", "delete"),
+    "Jobs": ("status", "jobs", "cancel", "retry", "queue"),
+    "Workers and services": ("worker", "redis"),
+    "Maintenance": ("verify", "rebuild", "delete-tenant", "config", "completion"),
+}
+"""Headings of ``penstock --help``, each with its commands. Every visible command stands once."""
+
+FORMER: Mapping[str, str] = {
+    "queue list": "jobs --children",
+    "queue show ID": "jobs ID",
+    "queue cancel ID": "cancel ID",
+    "queue retry ID": "retry ID",
+    "queue status": "redis status",
+    "gateway URL": "redis gateway URL",
+    "ingest submit": "redis submit",
+    "ingest status --job ID": "redis job ID",
+}
+"""Former spellings and the words of the Redis contract, each with its present spelling."""
+
+_HYPHEN, _KEPT_TOGETHER = "-", "\N{NON-BREAKING HYPHEN}"
+
+
+class HelpFormatter(click.HelpFormatter):
+    """Wraps at spaces only: ``--chunk-size`` is never broken after a hyphen."""
+
+    def write_text(self, text: str) -> None:
+        super().write_text(text.replace(_HYPHEN, _KEPT_TOGETHER))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], *arguments: Any, **more: Any) -> None:
+        kept = [(name, text.replace(_HYPHEN, _KEPT_TOGETHER)) for name, text in rows]
+        super().write_dl(kept, *arguments, **more)
+
+    def getvalue(self) -> str:
+        return super().getvalue().replace(_KEPT_TOGETHER, _HYPHEN)
+
+
+class CommandContext(click.Context):
+    """The context of every command."""
+
+    formatter_class = HelpFormatter
+
+
+class CommandGroup(click.Group):
+    """A group whose help lists commands in the order they were added, each with its first sentence."""
+
+    context_class = CommandContext
+    tasks: Mapping[str, Iterable[str]] | None = None
+    """Headings with their commands; by default one heading for all."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading, names in (self.tasks or {"Commands": self.list_commands(ctx)}).items():
+            found = ((name, self.get_command(ctx, name)) for name in names)
+            rows = [
+                (name, first_sentence(command)) for name, command in found if command and not command.hidden
+            ]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+    def add_former(self, command: click.Command, name: str | None = None) -> None:
+        """Add a command under a former spelling: it works, but help and completion leave it out."""
+        former = copy.copy(command)
+        former.hidden = True
+        self.add_command(former, name)
+
+
+class TaskGroup(CommandGroup):
+    """The root group, whose help lists the commands by task."""
+
+    tasks = TASKS
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        listed = [name for names in TASKS.values() for name in names]
+        return listed + [name for name in super().list_commands(ctx) if name not in listed]
+
+
+class RenamedOption(click.Option):
+    """An option whose former names still work, but are not shown in the help."""
+
+    def __init__(self, names: list[str], *, former: tuple[str, ...], **more: Any) -> None:
+        super().__init__([*names, *former], **more)
+        self.former = former
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        names, self.opts = self.opts, [name for name in self.opts if name not in self.former]
+        try:
+            return super().get_help_record(ctx)
+        finally:
+            self.opts = names
+
+
+def first_sentence(command: click.Command) -> str:
+    """The first sentence of a command's help, in one line."""
+    text = " ".join((command.help or "").split("\n\n")[0].split())
+    return re.split(r"(?<=\.) ", text, maxsplit=1)[0]

@@ -1,0 +1,141 @@
+"""Summary of an index job: what was done, what was left out, and the same as JSON.
+
+The failed files follow the summary in a section of their own; see ``index_failures``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from penstock.cli import index_failures
+from penstock.cli.output import printable, wrapped
+from penstock.vocabulary import how_many
+
+if TYPE_CHECKING:
+    from penstock.job import Job
+    from penstock.service.job_reports import JobReport
+
+TOP_REASONS = 3
+_REASONS = {
+    "gitignore": "by .gitignore",
+    "penstockignore": "by .penstockignore",
+    "hidden": "hidden",
+    "binary": "of types without text",
+    "unsupported": "of types not supported yet",
+    "generated": "generated or installed by tools",
+    "secret": "with names of keys or passwords",
+    "too_large": "above the size limit",
+    "too_deep": "below the depth limit",
+    "excluded": "by --exclude",
+    "not_included": "not matched by --include",
+    "link_outside": "linking out of the folder",
+    "link_broken": "behind broken links",
+    "link_repeated": "linking into the folder",
+    "special": "of special types, like pipes",
+    "name": "with names that are not UTF-8",
+    "state": "of Penstock's own state",
+    "repository": "of version control",
+}
+"""Rules of a walk as words after a number of files or folders."""
+
+
+class IndexRequest(NamedTuple):
+    """Facts about the request, for its summary."""
+
+    before: JobReport | None = None
+    """The job when the request joined it, if it had begun before."""
+    code: str | None = None
+    """The reason why code is included, where the request did not say."""
+
+
+def text(job: Job, seconds: float, request: IndexRequest) -> str:
+    if job.status == "cancelled":
+        # How many of the files sent were still indexed is not counted.
+        return f"Cancelled after {seconds:.1f} s. Indexed files stay; the same command does the rest."
+    summary = counted(job)
+    lines = [f"{summary[:1].upper()}{summary[1:]} in {seconds:.1f} s."]
+    if request.before is not None and job.ended:
+        lines.append("Resumed: files that were done before this command count as unchanged.")
+    if request.code and job.item_type != "file":
+        lines.append(f"Code is included: {request.code} (--no-code leaves it out).")
+    skipped = left_out(job)
+    if skipped:
+        lines.append(f"{skipped}.")
+    return "\n".join(map(wrapped, lines))
+
+
+def counted(job: Job) -> str:
+    """What a job did, in one line without the time."""
+    from penstock.service.job_reports import counts_of, files_indexed, report_of
+
+    if job.status == "failed" and not job.children_failed:
+        return f"failed: {printable(job.error_message)} ({job.error_code})"
+    if job.item_type == "file":
+        return _of_file(job)
+    counts, report = counts_of(job), report_of(job)
+    parts = [how_many(files_indexed(job), "file") + " indexed"]
+    if report is not None and report.chunks_created:
+        parts.append(how_many(report.chunks_created, "chunk"))
+    same = counts | {"unchanged": max(counts.get("unchanged", 0) - counts.get("resumed", 0), 0)}
+    parts += [f"{same[name]:,} {name}" for name in ("unchanged", "moved", "vanished") if same.get(name)]
+    return ", ".join([*parts, *index_failures.counted(job, counts)])
+
+
+def _of_file(job: Job) -> str:
+    done = job.result or {}
+    summary: str = done.get("outcome", job.status)
+    if done.get("chunks"):
+        embedded = done.get("embedded", done["chunks"])
+        summary += f": {how_many(done['chunks'], 'chunk')}, {embedded:,} embedded"
+    return summary
+
+
+def left_out(job: Job) -> str:
+    """Sentence about what was left out, with the most frequent reasons; source code first."""
+    code, others = _reasons(job, TOP_REASONS)
+    if code:
+        first = f"{code} left out (--include-code)"
+        return f"{first}; also {', '.join(others)}" if others else first
+    return f"Left out: {', '.join(others)}" if others else ""
+
+
+def all_left_out(job: Job) -> str:
+    """All reasons why files and folders were left out, in one line."""
+    code, others = _reasons(job, None)
+    return ", ".join([*([f"{code} (--include-code)"] if code else []), *others])
+
+
+def _reasons(job: Job, top: int | None) -> tuple[str, list[str]]:
+    from penstock.service.job_reports import counts_of
+
+    reasons: dict[str, int] = dict(counts_of(job).get("skipped_by", {}))
+    code = reasons.pop("code", 0)
+    shown = list(reasons.items())[: None if top is None else top - bool(code)]
+    parts = [f"{count:,} {_REASONS.get(rule, rule)}" for rule, count in shown]
+    others = sum(reasons.values()) - sum(count for _, count in shown)
+    return how_many(code, "source file") if code else "", [
+        *parts,
+        *([how_many(others, "other")] if others else []),
+    ]
+
+
+def as_json(job: Job, seconds: float, request: IndexRequest) -> dict[str, Any]:
+    """The summary as JSON, without the failed files."""
+    from penstock.service.job_reports import counts_of, files_indexed, result_of
+
+    counts = {
+        name: value for name, value in counts_of(job).items() if name not in ("outcome", "include_code")
+    }
+    before = request.before
+    return {
+        "job_id": job.queue_id,
+        "status": str(job.status),
+        "seconds": round(seconds, 3),
+        "counts": counts | {"indexed": files_indexed(job), "failed": job.children_failed},
+        "total_chunks": job.total_chunks + counts.get("resumed_chunks", 0),
+        "resumed": before is not None,
+        "done_before": before.files_processed if before is not None else 0,
+        "code_included_because": request.code,
+        "result": result_of(job),
+        "error": {"code": job.error_code, "message": job.error_message} if job.error_code else None,
+    }

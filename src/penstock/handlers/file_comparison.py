@@ -1,0 +1,63 @@
+"""Comparison of a file found by a walk with the known source: unchanged, failing again, or to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock import items
+from penstock.catalog.rules.failures import fails_again
+from penstock.catalog.values import Fingerprints
+from penstock.catalog.views import KnownSource
+from penstock.pipeline.chunk.protocol import ChunkSizes
+from penstock.pipeline.extract import file_types
+from penstock.pipeline.pipeline import Pipeline
+from penstock.pipeline.walk.protocol import FoundFile
+
+
+class FileComparison:
+    """The comparison of one walk. ``metadata``: of the job, with its requests for a closer look."""
+
+    def __init__(self, pipeline: Pipeline, sizes: ChunkSizes, metadata: Mapping[str, Any]) -> None:
+        self._pipeline = pipeline
+        self._sizes = sizes
+        self._rebuild = bool(metadata.get("rebuild"))
+        self._checksum = bool(metadata.get("checksum"))
+        self._retry_failed = bool(metadata.get(items.RETRY_FAILED))
+        self._fingerprints: dict[str, Fingerprints] = {}
+
+    def unchanged(self, found: FoundFile, known: KnownSource, *, moved: bool = False) -> bool:
+        """Check whether a file needs no job. ``moved``: the content was just compared."""
+        if self._rebuild or (self._checksum and not moved):
+            return False
+        wanted = self._wanted(found.path)
+        same = moved or (known.size, known.mtime_ns) == (found.size, found.mtime_ns)
+        if not same or known.fingerprints != wanted or known.published_id is None:
+            return False
+        if known.failed_with is None:
+            return not known.partial
+        # Parts of it failed for good; or newer content did, and this is the former content again.
+        return known.building_id is None and self._remembered(found, known)
+
+    def fails_again(self, found: FoundFile, known: KnownSource) -> bool:
+        """Check whether the whole file failed before and would fail again."""
+        if known.failed_with is None or known.building_id is None or self._checksum:
+            return False
+        return self._remembered(found, known)
+
+    def _remembered(self, found: FoundFile, known: KnownSource) -> bool:
+        if self._rebuild or self._retry_failed:
+            return False
+        read_with = self._pipeline.failure_fingerprint(self._wanted(found.path))
+        return fails_again(known.failure, found.size, found.mtime_ns, read_with)
+
+    def _wanted(self, path: str) -> Fingerprints:
+        """Fingerprints for a path, computed once per suffix."""
+        name = path.rpartition("/")[2]
+        suffix = name.rpartition(".")[2]
+        if file_types.known_by_whole_name(name):
+            suffix = name
+        found = self._fingerprints.get(suffix)
+        if found is None:
+            found = self._fingerprints[suffix] = self._pipeline.fingerprints(path, self._sizes)
+        return found

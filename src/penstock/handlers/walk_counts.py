@@ -1,0 +1,50 @@
+"""Counts of a walk: the progress of a folder job while it walks, and its part of the job's result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from penstock.catalog.views import PublishedCount
+from penstock.pipeline.walk.protocol import Rule
+
+
+class WalkCounts(msgspec.Struct):
+    """Counts of a walk, named as in the job's result."""
+
+    seen: int = 0
+    unchanged: int = 0
+    failed_before: int = 0
+    """Failed permanently in an earlier walk and unchanged since: not read again."""
+    changed: int = 0
+    added: int = 0
+    moved: int = 0
+    vanished: int = 0
+    skipped: int = 0
+    unreadable: int = 0
+    bytes: int = 0
+    """Bytes of the files to read, for an estimate of the remaining time."""
+    sent: int = 0
+    """Files with a child job in the queue."""
+    without_job: int = 0
+    """Files that need no child job."""
+    resumed: int = 0
+    """Files that an earlier run of the job indexed after this request was made."""
+    resumed_chunks: int = 0
+    skipped_by: dict[str, int] = {}
+    """Skipped paths by rule, the most frequent first."""
+
+    def skip(self, rule: Rule) -> None:
+        self.skipped += 1
+        self.skipped_by[rule] = self.skipped_by.get(rule, 0) + 1
+
+    def resume(self, published: PublishedCount) -> None:
+        self.resumed, self.resumed_chunks = published.sources, published.chunks
+
+    def as_dict(self, *, waiting: int = 0) -> dict[str, Any]:
+        """All counts, and the total. ``waiting``: files found, but neither compared nor sent yet."""
+        counts = {name: getattr(self, name) for name in self.__struct_fields__}
+        ranked = sorted(self.skipped_by.items(), key=lambda entry: (-entry[1], entry[0]))
+        total = self.without_job + self.sent + waiting
+        return counts | {"skipped_by": {str(rule): count for rule, count in ranked}, "total": total}

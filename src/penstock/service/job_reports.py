@@ -1,0 +1,136 @@
+"""Reports on jobs for people and programs: files done and left, failures, chunks, the current file.
+
+A row keeps the counts of the walk, and columns that the ends of child jobs change. A report joins both, so
+that no write is needed for it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from penstock.job import CHILDREN, Job, JobQuery, Status
+from penstock.queue.protocol import Queue
+
+_WALKED = ("folder", "project")
+_SINGLE = ("file", "content")
+
+
+class JobReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Progress of an indexing job, while it runs and after its end."""
+
+    stage: str
+    """``waiting``, ``walking``, ``indexing`` or ``ended``."""
+    files_processed: int | None
+    """Files done, or without need of a job. None: not known, because child jobs were cancelled."""
+    files_total: int
+    """All files to index or compare; while walking, those found so far."""
+    failed: int = 0
+    unchanged: int = 0
+    skipped: dict[str, int] = {}
+    """Files and folders left out, by rule."""
+    chunks_created: int = 0
+    current_file: str | None = None
+    updated_at: datetime
+
+    @property
+    def percent_complete(self) -> float:
+        if not self.files_total or not self.files_processed:
+            return 0.0
+        return round(min(self.files_processed / self.files_total, 1) * 100, 1)
+
+
+def counts_of(job: Job) -> dict[str, Any]:
+    """Counts of the walk: the last progress while it runs, then the result. Empty before the walk."""
+    if job.status is Status.PENDING:
+        # A result, if any, is of the run before.
+        return {}
+    result = job.result if job.ended or job.waiting else None
+    if isinstance(result, dict) and "total" in result:
+        return result
+    counts: dict[str, Any] = (job.progress or {}).get("counts", {})
+    return counts
+
+
+def report_of(job: Job, queue: Queue | None = None) -> JobReport | None:
+    """Report on an indexing job; None for other types. ``queue``: to look up the file in work."""
+    if job.op == "delete":
+        return None
+    if job.item_type in _SINGLE:
+        return _single(job)
+    counts = counts_of(job)
+    if job.item_type not in _WALKED or (job.ended and "total" not in counts):
+        return None
+    walking = not job.ended and not job.waiting
+    total, sent = counts.get("total", 0), counts.get("sent", 0)
+    done: int | None = total - job.children_open
+    if walking:
+        done = counts.get("without_job", 0) + max(sent - job.children_open, 0)
+    elif job.status is Status.CANCELLED and sent:
+        done = None
+    return JobReport(
+        stage=_stage(job),
+        files_processed=done,
+        files_total=total,
+        failed=job.children_failed,
+        unchanged=counts.get("unchanged", 0),
+        skipped=counts.get("skipped_by", {}),
+        chunks_created=job.total_chunks + counts.get("resumed_chunks", 0),
+        current_file=_current_file(job, queue),
+        updated_at=job.updated_at,
+    )
+
+
+def result_of(job: Job) -> Any:
+    """The result of a job; of an ended folder job with what its child jobs did."""
+    report = report_of(job) if job.ended and job.item_type in _WALKED else None
+    if report is None:
+        return job.result
+    return job.result | {
+        "done": report.files_processed,
+        "failed": report.failed,
+        "chunks": report.chunks_created,
+    }
+
+
+def files_indexed(job: Job) -> int:
+    """Files that the job indexed since it was requested, also by a run before this one."""
+    counts = counts_of(job)
+    sent = counts.get("added", 0) + counts.get("changed", 0)
+    own: int = max(min(sent, counts.get("sent", sent)) - job.children_open - job.children_failed, 0)
+    return own + int(counts.get("resumed", 0))
+
+
+def _single(job: Job) -> JobReport:
+    result = job.result if job.ended and isinstance(job.result, dict) else {}
+    return JobReport(
+        stage=_stage(job),
+        files_processed=int(job.ended and job.status is not Status.CANCELLED),
+        files_total=1,
+        failed=int(job.status is Status.FAILED),
+        unchanged=int(result.get("outcome") == "unchanged"),
+        chunks_created=result.get("chunks", 0),
+        current_file=None if job.ended else job.payload.get("file_path"),
+        updated_at=job.updated_at,
+    )
+
+
+def _stage(job: Job) -> str:
+    if job.ended:
+        return "ended"
+    if job.status is Status.PENDING:
+        return "waiting"
+    return "walking" if job.item_type in _WALKED and not job.waiting else "indexing"
+
+
+def _current_file(job: Job, queue: Queue | None) -> str | None:
+    """The file in work: of the walk, or of a running child job."""
+    if job.status is not Status.IN_PROGRESS:
+        return None
+    if not job.waiting or job.waiting_for != CHILDREN or queue is None:
+        file: str | None = (job.progress or {}).get("current_file") if not job.waiting else None
+        return file
+    running = JobQuery(parent_id=job.queue_id, statuses=frozenset({Status.IN_PROGRESS}), limit=1)
+    return next((child.payload.get("file_path") for child in queue.find(running)), None)

@@ -1,0 +1,136 @@
+"""The report of ``index``: what was left out, what is resumed; the same in ``jobs`` and ``queue show``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Penstock
+from tests.cli.conftest import Run
+from tests.documents.conftest import IndexedFolder
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def state(state: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PENSTOCK_EMBEDDER", "hashing")
+    monkeypatch.setenv("PENSTOCK_SQLITE_SYNCHRONOUS", "NORMAL")
+    return state
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "docs"
+    made.mkdir()
+    for name in ("a.md", "b.md"):
+        (made / name).write_text("Water drives the wheel.")
+    return made
+
+
+def leave_out(folder: Path) -> None:
+    for number in range(3):
+        (folder / f".hidden{number}").write_text("x")
+        (folder / f"tool{number}.py").write_text("print('mill')")
+    for number in range(2):
+        (folder / f"photo{number}.png").write_bytes(b"x")
+    (folder / "gate.pem").write_text("x")
+    (folder / "pipe.md").symlink_to(folder / "nowhere")
+
+
+def test_the_summary_names_the_most_frequent_reasons(run: Run, folder: Path):
+    leave_out(folder)
+    shown = run("index", str(folder)).stdout.splitlines()
+    assert re.fullmatch(r"2 files indexed, 2 chunks in \d+\.\d s\.", shown[0])
+    expected = "3 source files left out (--include-code); also 3 hidden, 2 of types without text, 2 others."
+    assert expected == shown[1]
+    shown = run("index", str(folder), "--include-code").stdout.splitlines()
+    assert "Left out: 3 hidden, 2 of types without text, 1 behind broken links, 1 other." == shown[1]
+
+
+def test_reasons_are_shown_for_unchanged_folders_too(run: Run, ask: Ask, folder: Path):
+    leave_out(folder)
+    run("index", str(folder))
+    again = ask("index", str(folder))
+    reasons = {"code": 3, "hidden": 3, "binary": 2, "link_broken": 1, "secret": 1}
+    assert (reasons, 10, 2) == tuple(again["counts"][name] for name in ("skipped_by", "skipped", "unchanged"))
+    job = ask("jobs", again["job_id"])
+    assert (reasons, reasons) == (job["progress"]["skipped"], job["result"]["skipped_by"])
+
+
+def interrupt(app: Penstock, ask: Ask, folder: Path) -> str:
+    """Leave a folder job of 2 files with one of them done. Returns the job's id."""
+    job_id: str = ask("index", str(folder), "--no-wait")["job_id"]
+    with IndexedFolder(app, folder).manual_worker() as worker:
+        worker.run_jobs(1)
+        worker.run_jobs(1)
+    return job_id
+
+
+def test_a_running_job_shows_its_progress(run: Run, ask: Ask, app: Penstock, folder: Path):
+    leave_out(folder)
+    job_id = interrupt(app, ask, folder)
+
+    assert re.search(rf"{job_id} +running \(50 %\) ", run("jobs").stdout)
+    shown = run("queue", "show", job_id).stdout
+    assert "\nProgress  1 of 2 files (50 %), 1 chunk\n" in shown
+    assert "\nLeft out  3 source files (--include-code), 3 hidden, 2 of types without text" in shown
+    (listed,) = ask("jobs")["jobs"]
+    names = "files_processed files_total percent_complete chunks_created failed stage".split()
+    assert [1, 2, 50.0, 1, 0, "indexing"] == [listed["progress"][name] for name in names]
+    assert listed["progress"] == ask("queue", "show", job_id)["progress"]
+    assert (1, True, None) == (
+        listed["total_chunks"],
+        listed["running_time_ms"] >= 0,
+        listed["execution_time_ms"],
+    )
+
+
+def test_an_ended_job_shows_its_result(run: Run, ask: Ask, folder: Path):
+    job_id = ask("index", str(folder))["job_id"]
+    shown = run("queue", "show", job_id).stdout
+    assert "\nProgress  2 of 2 files (100 %), 2 chunks\n" in shown
+    assert "\nResult    2 files indexed, 2 chunks\n" in shown
+    job = ask("jobs", job_id)
+    assert [2, 2, 0, 2] == [job["result"][name] for name in ("total", "done", "failed", "chunks")]
+    assert (2, 100.0, None) == (
+        job["total_chunks"],
+        job["progress"]["percent_complete"],
+        job["running_time_ms"],
+    )
+    assert job["execution_time_ms"] >= 0
+
+
+def test_a_repeated_command_resumes_and_reports_what_was_done_since(
+    run: Run, ask: Ask, app: Penstock, folder: Path
+):
+    interrupt(app, ask, folder)
+    done = run("index", str(folder))
+    assert "Resuming: 1 of 2 files done before.\n" in done.stderr
+    assert "Duplicate" not in done.stderr
+    first, second = done.stdout.splitlines()
+    assert re.fullmatch(r"1 file indexed, 1 chunk, 1 unchanged in \d+\.\d s\.", first)
+    assert "Resumed: files that were done before this command count as unchanged." == second
+
+
+def test_a_resumed_command_says_so_in_json(ask: Ask, app: Penstock, folder: Path):
+    job_id = interrupt(app, ask, folder)
+    again = ask("index", str(folder))
+    assert (job_id, True, 1, True, 2) == tuple(
+        again[name] for name in ("job_id", "resumed", "done_before", "dedupe_hit", "run")
+    )
+    assert [1, 2, 0] == [again["counts"][name] for name in ("indexed", "unchanged", "failed")]
+    assert (1, 1) == (again["total_chunks"], again["result"]["chunks"])
+
+
+def test_a_command_that_does_not_wait_does_not_claim_to_watch(
+    run: Run, ask: Ask, app: Penstock, folder: Path
+):
+    job_id = interrupt(app, ask, folder)
+    said = run("index", str(folder), "--no-wait").stderr
+    assert f"Duplicate: job {job_id} already running\n" in said
+    assert "watching" not in said

@@ -1,0 +1,131 @@
+"""Reports on folder jobs while they run and after their end."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from penstock.job import ClaimRequest, Job
+from penstock.service.job_reports import JobReport, files_indexed, report_of, result_of
+from tests.documents.conftest import IndexedFolder
+
+ONE = ClaimRequest("hand", 1, timedelta(seconds=60))
+
+
+def put_files(docs: IndexedFolder) -> None:
+    for name in ("a.md", "b.md", "c.md"):
+        docs.put(name, f"# {name}\n\nWater drives the wheel of {name}.")
+    docs.put("tool.py", "print('mill')")
+    docs.put(".hidden", "secret")
+
+
+def reported(docs: IndexedFolder, job_id: str) -> JobReport:
+    report = report_of(docs.app.job(job_id), docs.app.queue)
+    assert report is not None
+    return report
+
+
+def numbers(report: JobReport) -> tuple[str, int | None, int, int, float]:
+    return (
+        report.stage,
+        report.files_processed,
+        report.files_total,
+        report.chunks_created,
+        report.percent_complete,
+    )
+
+
+def result(job: Job, *names: str) -> tuple[object, ...]:
+    return tuple(result_of(job)[name] for name in names)
+
+
+def test_a_folder_job_reports_while_its_files_are_indexed(docs: IndexedFolder):
+    put_files(docs)
+    job_id = docs.app.index(docs.folder).job_id
+    assert ("waiting", 0, 0, 0, 0.0) == numbers(reported(docs, job_id))
+    with docs.manual_worker() as worker:
+        worker.run_jobs(1)
+        walked = reported(docs, job_id)
+        assert ("indexing", 0, 3, 0, 0.0) == numbers(walked)
+        assert ({"code": 1, "hidden": 1}, None) == (walked.skipped, walked.current_file)
+
+        (claim,) = docs.app.queue.claim(ONE)
+        assert str(docs.folder / "a.md") == reported(docs, job_id).current_file
+        worker.run(claim)
+        assert ("indexing", 1, 3, 1, 33.3) == numbers(reported(docs, job_id))
+
+        worker.drain()
+    assert ("ended", 3, 3, 3, 100.0) == numbers(reported(docs, job_id))
+    job = docs.app.job(job_id)
+    assert ("indexed", 3, 3, 0, 3) == result(job, "outcome", "total", "done", "failed", "chunks")
+    assert ({"code": 1, "hidden": 1},) == result(job, "skipped_by")
+    assert 3 == files_indexed(job)
+
+
+def test_a_failed_folder_job_keeps_its_result(docs: IndexedFolder):
+    put_files(docs)
+    docs.put("liar.txt", b"\x7fELF" + bytes(range(256)))
+    job = docs.index()
+    assert ("failed", 4, 4, 1, 3) == (str(job.status), *result(job, "total", "done", "failed", "chunks"))
+    assert 3 == files_indexed(job)
+
+
+def test_an_unchanged_folder_is_complete(docs: IndexedFolder):
+    put_files(docs)
+    docs.index()
+    job = docs.index()
+    assert ("ended", 3, 3, 0, 100.0) == numbers(reported(docs, job.queue_id))
+    assert (0, "unchanged") == (files_indexed(job), *result(job, "outcome"))
+
+
+def test_a_request_repeated_during_the_run_gets_what_was_done_since(docs: IndexedFolder):
+    put_files(docs)
+    job_id = docs.app.index(docs.folder).job_id
+    with docs.manual_worker() as worker:
+        worker.run_jobs(1)
+        worker.run_jobs(1)
+        again = docs.app.index(docs.folder)
+        assert (job_id, 2) == (again.job_id, again.run)
+        assert ("indexing", 1, 3, 1, 33.3) == numbers(reported(docs, job_id))
+        worker.drain()
+
+    job = docs.app.job(job_id)
+    assert (2, 2, 3) == (job.run, files_indexed(job), reported(docs, job_id).files_total)
+    assert ("indexed", 2, 3) == result(job, "outcome", "chunks", "unchanged")
+
+
+def test_a_walk_that_is_repeated_counts_what_came_in_between(docs: IndexedFolder):
+    put_files(docs)
+    docs.app.index(docs.folder)
+    with docs.manual_worker() as worker:
+        worker.run_jobs(1)
+        again = docs.app.index(docs.folder)
+        docs.put("d.md", "The gate holds the water back.")
+        worker.drain()
+    job = docs.app.job(again.job_id)
+    assert (4, 4, 3) == (files_indexed(job), *result(job, "chunks", "resumed"))
+
+
+def test_a_pending_run_does_not_report_the_result_of_the_run_before(docs: IndexedFolder):
+    put_files(docs)
+    docs.app.index(docs.folder)
+    with docs.manual_worker() as worker:
+        worker.run_jobs(1)
+        again = docs.app.index(docs.folder)
+        worker.run_jobs()
+    assert ("pending", 2) == (str(docs.app.job(again.job_id).status), docs.app.job(again.job_id).run)
+    assert ("waiting", 0, 0, 0, 0.0) == numbers(reported(docs, again.job_id))
+
+
+def test_a_file_job_reports_itself(docs: IndexedFolder):
+    path = docs.put("a.md", "Water drives the wheel.")
+    job_id = docs.app.index(path).job_id
+    assert ("waiting", 0, 1, 0, 0.0) == numbers(reported(docs, job_id))
+    docs.finish(job_id)
+    assert ("ended", 1, 1, 1, 100.0) == numbers(reported(docs, job_id))
+
+
+def test_other_jobs_have_no_report(docs: IndexedFolder):
+    put_files(docs)
+    docs.index()
+    removed = docs.run("folder", "delete", {"folder_path": str(docs.folder)})
+    assert (None, {"outcome": "removed", "removed": 3}) == (report_of(removed), result_of(removed))
