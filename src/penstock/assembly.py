@@ -193,12 +193,33 @@ class Assembly:
         ``open_queue`` gives handlers the queue; by default they open another one. ``memory`` is this
         process's share of the memory for parsing files.
         """
-        from penstock.handlers import documents
         from penstock.handlers.phases import Phases
         from penstock.worker.lanes import DocumentTools
 
         catalog = self.open_catalog()
         pipeline = self._pipeline(memory)
+        self._register_documents(registry, catalog, pipeline, open_queue)
+        return DocumentTools(catalog, Phases(catalog, pipeline))
+
+    def run_small_job(self, job_id: str) -> bool:
+        """Run a note or a small file in this process. False: the job has not ended, and needs a worker."""
+        from penstock.worker.launch import small_job_options
+        from penstock.worker.small_job import run_small_job
+
+        options = small_job_options(self)
+        return options is not None and run_small_job(job_id, options)
+
+    def register_small_jobs(self, registry: Registry, memory: MemoryShare) -> Callable[[], None]:
+        """Register the document handlers on the open stores; return the function that closes them."""
+        pipeline = self._pipeline(memory, isolated=True)
+        self._register_documents(registry, self.catalog, pipeline, None)
+        return pipeline.close
+
+    def _register_documents(
+        self, registry: Registry, catalog: Catalog, pipeline: Pipeline, open_queue: OpenQueue | None
+    ) -> None:
+        from penstock.handlers import documents
+
         own_queue = open_queue or (lambda: closing(self.open_queue()))
         never_indexed = (str(self.settings.state_dir),)
         documents.register(
@@ -210,16 +231,15 @@ class Assembly:
             own_queue,
             checkpoint_interval=self.settings.checkpoint_interval,
         )
-        return DocumentTools(catalog, Phases(catalog, pipeline))
 
-    def _pipeline(self, memory: MemoryShare | None = None) -> Pipeline:
+    def _pipeline(self, memory: MemoryShare | None = None, *, isolated: bool = False) -> Pipeline:
         from penstock.pipeline.embed import open_embedder
         from penstock.pipeline.extract.protocol import ExtractLimits
         from penstock.pipeline.pipeline import Pipeline
 
         chosen = self.settings
         limits = ExtractLimits.of(chosen.max_file_mb, chosen.file_memory_mb, chosen.file_time_s)
-        return Pipeline(open_embedder(chosen.embedder), limits=limits, memory=memory)
+        return Pipeline(open_embedder(chosen.embedder), limits=limits, memory=memory, isolated=isolated)
 
     # The Redis contract.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import threading
 import time
 import uuid
@@ -53,7 +52,7 @@ def new_ids(count: int) -> list[str]:
     with _id_lock:
         first = max(time.time_ns() // 1000, _last_id + 1)
         _last_id = first + count - 1
-    tail = secrets.token_hex(4)
+    tail = os.urandom(4).hex()
     return [f"job_{first + i:014x}{tail}" for i in range(count)]
 
 
@@ -64,7 +63,7 @@ def new_task_id() -> str:
 
 def new_rag_job_id(rag_id: str) -> str:
     """A job id of the Redis contract: seconds since 1970 and 8 random hex digits."""
-    return f"rag-{rag_id}-{int(time.time())}-{secrets.token_hex(4)}"
+    return f"rag-{rag_id}-{int(time.time())}-{os.urandom(4).hex()}"
 
 
 def new_id() -> str:
@@ -76,7 +75,7 @@ def new_uuids(count: int) -> list[str]:
     moment = f"{time.time_ns() // 1_000_000:012x}"
     stamp = f"{moment[:8]}-{moment[8:]}-7"
     uuids = []
-    digits = secrets.token_hex(10 * count)
+    digits = os.urandom(10 * count).hex()
     for at in range(0, len(digits), 20):
         random = digits[at : at + 19]
         variant = "89ab"[int(random[3], 16) & 3]

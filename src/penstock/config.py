@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -278,20 +278,23 @@ SETTINGS: tuple[Setting, ...] = _rows()
 """Every setting, in the order of the reference."""
 
 
-def load(
-    environ: Mapping[str, str] | None = None, *, files: bool | None = None, **overrides: Any
-) -> Settings:
+def load(environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
     """Load settings from arguments (None: not given), environment, files and defaults, and check them.
 
-    By default settings files are read only with the environment of the process: whoever gives another one
-    gives everything.
+    Settings files are read only with the environment of the process: whoever gives another one gives
+    everything.
     """
+    if environ is not None:
+        return combine(overrides, environ)
+    return combine(overrides, os.environ, settings_file.read_all(os.environ, SETTINGS))
+
+
+def combine(
+    overrides: Mapping[str, Any], environ: Mapping[str, str], files: Sequence[settings_file.SettingsFile] = ()
+) -> Settings:
+    """Combine all sources of settings, and check the result."""
     refuse_unknown(overrides, SETTINGS)
-    with_files = environ is None if files is None else files
-    environ = os.environ if environ is None else environ
-    found = SettingSources(
-        overrides, environ, settings_file.read_all(environ, SETTINGS) if with_files else ()
-    )
+    found = SettingSources(overrides, environ, files)
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for setting in SETTINGS:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 RESERVED = frozenset(
     "penstock click msgspec rich markdown_it mdurl pygments charset_normalizer numpy pathspec pypdfium2 "
-    "pypdfium2_raw pypdfium2_cfg selectolax tokenizers tree_sitter tree_sitter_c tree_sitter_cpp "
+    "pypdfium2_raw pypdfium2_cfg selectolax tree_sitter tree_sitter_c tree_sitter_cpp "
     "tree_sitter_go tree_sitter_java tree_sitter_javascript tree_sitter_python tree_sitter_rust "
     "tree_sitter_typescript wordllama kreuzberg psycopg psycopg_binary typing_extensions usearch simsimd "
     "numkong redis hiredis async_timeout tqdm yaml".split()

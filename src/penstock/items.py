@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
@@ -78,6 +77,8 @@ def no_handler(item_type: str, op: str) -> NoHandler:
 
 def _unknown(noun: str, given: object, known: Iterable[str]) -> str:
     word = str(given)[:80]
+    import difflib
+
     close = difflib.get_close_matches(word, known, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     return f"unknown {noun} {word!r}{hint}; known are {', '.join(known)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -47,6 +46,8 @@ def refuse_unknown(overrides: Iterable[str], settings: Iterable[Setting]) -> Non
     known = [setting.name for setting in settings]
     for name in overrides:
         if name not in known:
+            import difflib
+
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise InvalidSetting(f"unknown setting {name!r}{hint}")

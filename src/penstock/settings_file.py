@@ -6,7 +6,6 @@ folder may decide: see ``Setting.project``. docs/decisions has the reasons.
 
 from __future__ import annotations
 
-import difflib
 import os
 import stat
 import sys
@@ -38,7 +37,7 @@ class FilePlaces(NamedTuple):
     """Where settings files are, or would be."""
 
     project: Path | None
-    """The nearest project file that belongs to this user."""
+    """The nearest project file that belongs to this user or to root."""
     foreign: Path | None
     """A nearer one that belongs to another user, and is not read."""
     user: Path | None
@@ -70,7 +69,8 @@ def places(environ: Mapping[str, str], platform: str = sys.platform) -> FilePlac
 
 
 def _is_own(path: Path) -> bool:
-    return path.stat().st_uid == os.geteuid()
+    """Tell whether a file belongs to this user or to root, who installs files for services."""
+    return path.stat().st_uid in (os.geteuid(), 0)
 
 
 def _user_directory(environ: Mapping[str, str], platform: str) -> Path | None:
@@ -115,6 +115,8 @@ def read(
     values = {}
     for key, given in table.items():
         if key not in by_name:
+            import difflib
+
             close = difflib.get_close_matches(key, by_name, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise InvalidSettingsFile(f"{path}: unknown setting {key[:100]!r}{hint}")

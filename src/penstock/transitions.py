@@ -30,6 +30,11 @@ from penstock.lifecycle import cancelled_by_flag, done, failed
 HISTORY_LIMIT = 20
 FOLLOW_UP_NOTE = "continues as the follow-up"
 NOTE_LIMIT = 500
+CHILDREN_FAILED = "%s of %s %s failed (%s)"
+"""Message of a parent with failed children: failed, total, what they are, and the first of their ids."""
+CHILD_NOUNS = {"folder": "files", "project": "files", "library": "files"}
+OTHER_CHILDREN = "children"
+AND_MORE = ", …"
 
 _encode = msgspec.json.Encoder().encode
 
@@ -161,9 +166,9 @@ def settled(job: Job, settlement: Settlement, now: datetime) -> Changes:
 def children_ended(job: Job, now: datetime, total: int, failed_ids: list[str]) -> Changes:
     """End a waiting parent after its last child."""
     if job.children_failed:
-        noun = "files" if job.item_type in ("folder", "project", "library") else "children"
-        named = ", ".join(failed_ids) + (", …" if job.children_failed > len(failed_ids) else "")
-        message = f"{job.children_failed:,} of {total:,} {noun} failed ({named})"
+        noun = CHILD_NOUNS.get(job.item_type, OTHER_CHILDREN)
+        named = ", ".join(failed_ids) + (AND_MORE if job.children_failed > len(failed_ids) else "")
+        message = CHILDREN_FAILED % (f"{job.children_failed:,}", f"{total:,}", noun, named)
         return _ended(job, _with_result(failed(job, "ERR_CHILDREN_FAILED", message), job), now)
     if job.cancel_requested:
         return _ended(job, _with_result(cancelled_by_flag(job), job), now)

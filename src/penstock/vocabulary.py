@@ -5,7 +5,6 @@ Inside Penstock and in SQL only the canonical words of the first column exist.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -66,6 +65,8 @@ def understand(word: str) -> str:
     canonical = SYNONYMS.get(word.strip().lower()) if isinstance(word, str) else None
     if canonical is None:
         given = str(word)[:80]
+        import difflib
+
         close = difflib.get_close_matches(given.lower(), SYNONYMS, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise UnknownStatus(f"{given!r} is not a status{hint}; known are {', '.join(sorted(SYNONYMS))}")

@@ -44,7 +44,7 @@ def test_every_difference_is_listed_and_fixed(run: Run, ask: Callable[..., Any],
     assert 2 == len(ask("verify", "--fix")["queued"])
     run("worker", "--until-idle")
 
-    assert {"differences": [], "repaired": 0, "queued": []} == ask("verify")
+    assert {"differences": [], "repaired": 0, "queued": [], "unreadable": []} == ask("verify")
     assert ["deep/gate.md", "oven.md"] == paths(ask, folder)
 
 
@@ -207,7 +207,7 @@ def test_no_name_speaks_to_the_terminal(run: Run, tmp_path: Path, folder: Path):
     evil = tmp_path / "red\x1b[31m"
     evil.mkdir()
     (evil / "good.md").write_text("Words.\n")
-    (evil / "bad.md").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\0")
+    (evil / "bad\x1b[31m.md").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\0")
 
     told = [
         run("index", str(evil), code=1).output,

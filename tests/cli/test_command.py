@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -132,6 +133,25 @@ def test_a_terminal_gets_colours_and_a_question(tmp_path: Path):
     assert "Nothing was removed." in told
     told = in_terminal("--state", str(tmp_path), "queue", "purge", "--status", "failed", typed=b"y\n")
     assert "1 job removed" in told
+
+
+def test_a_narrow_terminal_shows_the_end_of_a_path(tmp_path: Path):
+    with Penstock(state_dir=tmp_path) as app:
+        app.submit(
+            item_type="folder", op="scan", payload={"folder_path": "/srv/mills/of/the/valley/handbook"}
+        )
+
+    def listed(columns: int) -> str:
+        shown = in_terminal("--state", str(tmp_path), "jobs", environment={"COLUMNS": str(columns)})
+        line = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()[-1].rstrip()
+        assert len(line) <= columns
+        return line.rpartition("  ")[2]
+
+    narrow = listed(60)
+    assert narrow.startswith("…")
+    assert "/srv/mills/of/the/valley/handbook".endswith(narrow[1:])
+    assert narrow.endswith("handbook")
+    assert "folder scan /srv/mills/of/the/valley/handbook" == listed(100)
 
 
 def test_what_was_queued_cannot_drive_the_terminal(tmp_path: Path):

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -73,6 +74,22 @@ def test_an_option_name_has_one_kind_of_value():
                     kinds.setdefault(name, set()).add(kind)
 
     assert {} == {name: kind for name, kind in kinds.items() if len(kind) > 1 and kind != allowed.get(name)}
+
+
+def test_the_glossary_has_every_command_and_every_option_of_several_commands():
+    page = Path(__file__).resolve().parents[2] / "docs" / "concepts" / "words.md"
+    section = page.read_text(encoding="utf-8").partition("\n## Command line\n")[2].partition("\n## ")[0]
+    names = set(re.findall(r"`(-{0,2}[\w-]+)`", section))
+    used = Counter(
+        name
+        for path in filter(visible, TREE)
+        for option in TREE[path].params
+        if isinstance(option, click.Option)
+        for name in set(option.opts) - set(getattr(option, "former", ()))
+    )
+
+    assert set() == {name for names in TASKS.values() for name in names} - names
+    assert set() == {name for name, number in used.items() if number >= 3} - names
 
 
 def test_every_limit_has_its_short_form_and_every_question_too():

@@ -48,18 +48,6 @@ def test_the_summary_names_the_most_frequent_reasons(run: Run, folder: Path):
     assert re.fullmatch(r"2 files indexed, 2 chunks in \d+\.\d s\.", shown[0])
     expected = "3 source files left out (--include-code); also 3 hidden, 2 of types without text, 2 others."
     assert expected == shown[1]
-    shown = run("index", str(folder), "--include-code").stdout.splitlines()
-    assert "Left out: 3 hidden, 2 of types without text, 1 behind broken links, 1 other." == shown[1]
-
-
-def test_reasons_are_shown_for_unchanged_folders_too(run: Run, ask: Ask, folder: Path):
-    leave_out(folder)
-    run("index", str(folder))
-    again = ask("index", str(folder))
-    reasons = {"code": 3, "hidden": 3, "binary": 2, "link_broken": 1, "secret": 1}
-    assert (reasons, 10, 2) == tuple(again["counts"][name] for name in ("skipped_by", "skipped", "unchanged"))
-    job = ask("jobs", again["job_id"])
-    assert (reasons, reasons) == (job["progress"]["skipped"], job["result"]["skipped_by"])
 
 
 def interrupt(app: Penstock, ask: Ask, folder: Path) -> str:
@@ -91,18 +79,20 @@ def test_a_running_job_shows_its_progress(run: Run, ask: Ask, app: Penstock, fol
 
 
 def test_an_ended_job_shows_its_result(run: Run, ask: Ask, folder: Path):
-    job_id = ask("index", str(folder))["job_id"]
-    shown = run("queue", "show", job_id).stdout
+    leave_out(folder)
+    answer = ask("index", str(folder))
+    reasons = {"code": 3, "hidden": 3, "binary": 2, "link_broken": 1, "secret": 1}
+    assert (reasons, 10, 2) == tuple(answer["counts"][name] for name in ("skipped_by", "skipped", "indexed"))
+    assert (False, False, 1) == (answer["resumed"], answer["dedupe_hit"], answer["run"])
+
+    shown = run("queue", "show", answer["job_id"]).stdout
     assert "\nProgress  2 of 2 files (100 %), 2 chunks\n" in shown
     assert "\nResult    2 files indexed, 2 chunks\n" in shown
-    job = ask("jobs", job_id)
+    job = ask("jobs", answer["job_id"])
     assert [2, 2, 0, 2] == [job["result"][name] for name in ("total", "done", "failed", "chunks")]
-    assert (2, 100.0, None) == (
-        job["total_chunks"],
-        job["progress"]["percent_complete"],
-        job["running_time_ms"],
-    )
-    assert job["execution_time_ms"] >= 0
+    assert (reasons, reasons) == (job["progress"]["skipped"], job["result"]["skipped_by"])
+    assert (2, 100.0) == (job["total_chunks"], job["progress"]["percent_complete"])
+    assert (None, True) == (job["running_time_ms"], job["execution_time_ms"] >= 0)
 
 
 def test_a_repeated_command_resumes_and_reports_what_was_done_since(
@@ -117,16 +107,6 @@ def test_a_repeated_command_resumes_and_reports_what_was_done_since(
     assert "Resumed: files that were done before this command count as unchanged." == second
 
 
-def test_a_resumed_command_says_so_in_json(ask: Ask, app: Penstock, folder: Path):
-    job_id = interrupt(app, ask, folder)
-    again = ask("index", str(folder))
-    assert (job_id, True, 1, True, 2) == tuple(
-        again[name] for name in ("job_id", "resumed", "done_before", "dedupe_hit", "run")
-    )
-    assert [1, 2, 0] == [again["counts"][name] for name in ("indexed", "unchanged", "failed")]
-    assert (1, 1) == (again["total_chunks"], again["result"]["chunks"])
-
-
 def test_a_command_that_does_not_wait_does_not_claim_to_watch(
     run: Run, ask: Ask, app: Penstock, folder: Path
 ):
@@ -134,3 +114,18 @@ def test_a_command_that_does_not_wait_does_not_claim_to_watch(
     said = run("index", str(folder), "--no-wait").stderr
     assert f"Duplicate: job {job_id} already running\n" in said
     assert "watching" not in said
+
+
+def test_code_of_a_source_tree_is_included_and_the_summary_says_so(run: Run, ask: Ask, folder: Path):
+    (folder / "tool.py").write_text("print('mill')")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    reason = "the folder is in a git repository"
+    decided = f"Code is included: {reason} (--no-code leaves it out)."
+
+    assert decided in run("index", str(folder), "--dry-run").stdout.splitlines()
+    shown = run("index", str(folder)).stdout
+    assert (True, True) == ("3 files indexed" in shown, decided in shown.splitlines())
+    answer = ask("index", str(folder), "--no-include-code")
+    assert (None, False) == (answer["code_included_because"], answer["result"]["include_code"])
+    assert 1 == answer["counts"]["skipped_by"]["code"]

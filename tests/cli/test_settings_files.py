@@ -85,6 +85,18 @@ def test_trust_is_given_by_a_command_and_passwords_stay_masked(run: Run, clone: 
     assert "config trust" in run("jobs", code=3).stderr
 
 
+def test_trust_is_for_one_file_however_its_path_is_written(
+    run: Run, clone: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (clone / "penstock.toml").write_text('tenant_id = "acme"\n')
+    (clone / "below").mkdir()
+    monkeypatch.chdir(clone / "below")
+    assert "ERR_UNTRUSTED_SETTING" in run("jobs", code=3).stderr
+    run("config", "trust", "../penstock.toml")
+
+    assert "No jobs match." in run("jobs").stdout
+
+
 def test_trust_without_a_file_is_refused(run: Run, clone: Path):
     assert "no penstock.toml" in run("config", "trust", code=3).stderr
     assert "cannot be read" in run("config", "trust", "none.toml", code=3).stderr

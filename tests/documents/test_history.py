@@ -70,7 +70,7 @@ def test_what_is_under_way_is_told_too(docs: IndexedFolder):
     with docs.manual_worker() as worker:
         docs.app.index(path)
         worker.run_jobs()
-        assert ["indexed", "being indexed"] == told(docs, "book.md")
+        assert ["being indexed"] == told(docs, "book.md")
         worker.run_tasks()
     assert ["indexed"] == told(docs, "book.md")
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import random
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidSetting
-from penstock.pipeline.embed import EMBEDDERS, open_embedder, open_space, static_embedder
+from penstock.pipeline.embed import EMBEDDERS, open_embedder, open_space, static_embedder, table_files
 from penstock.pipeline.embed.hash_embedder import HashingEmbedder
 from penstock.pipeline.embed.protocol import Embedder, space_of
+from penstock.pipeline.embed.word_pieces import WordPieces
+
+PIECES_DIGEST = "74241c80a9f366656535a0353fbe44fe4c479d73c5f2c6ca6d59b6837c4425d3"
 
 TEXTS = [
     "The mill grinds corn.",
@@ -123,13 +129,51 @@ def test_words_are_taken_apart_as_they_are_written():
     assert ["ALGOL"] == static_embedder._parts("ALGOL")
 
 
-def test_missing_weights_name_the_remedy(monkeypatch: pytest.MonkeyPatch):
+def test_missing_weights_name_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(table_files, "_OWN", tmp_path)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
     with pytest.raises(InvalidSetting) as refusal:
-        static_embedder._data_files()
+        table_files.find_table_files.__wrapped__()
 
-    assert "pip install wordllama" in refusal.value.remedy
+    assert "pip install --no-deps wordllama" in refusal.value.remedy
+
+
+def test_the_pieces_of_words_are_those_of_the_tokenizers_library():
+    """The digest is of that library's answers; most of these words are of no language."""
+    source = random.Random(20)
+    ranges = [
+        (48, 57),
+        (65, 90),
+        (97, 122),
+        (0xC0, 0x17F),
+        (0x391, 0x44F),
+        (0x4E00, 0x9FFF),
+        (0xAC00, 0xD7A3),
+        (0x10000, 0x1F9FF),
+    ]
+    words = ["", "mill", "Mühle", "l" * 64, "aaaaaaaaab", "ſ", "Ⅷ", "𝔪𝔦𝔩𝔩", "0123456789"]
+    for _ in range(5_000):
+        scripts = [source.choice(ranges), source.choice(ranges)]
+        length = source.randint(1, 20)
+        words.append("".join(chr(source.randint(*source.choice(scripts))) for _ in range(length)))
+    pieces = WordPieces(table_files.find_table_files().pieces)
+
+    answers = repr([pieces.split(word) for word in words if word])
+
+    assert PIECES_DIGEST == hashlib.sha256(answers.encode()).hexdigest()
+
+
+def test_the_fingerprint_of_the_table_stays():
+    """Vectors of existing catalogs compare with new ones only while this value is the same."""
+    assert "static-256-e3f888e6" == space_of(open_embedder("static"))
+    files = table_files.find_table_files()
+    found = {"weights.safetensors": files.weights_sha256, "pieces.json": files.pieces_sha256}
+    assert table_files.SHA256 == found
+    assert table_files.SHA256 == {
+        name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for name, path in zip(found, (files.weights, files.pieces), strict=True)
+    }
 
 
 def test_an_unknown_embedder_is_refused():

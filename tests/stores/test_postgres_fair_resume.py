@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ def waiting(own: Own) -> int:
     return int(number)
 
 
-def wait_until_waiting(own: Own, number: int, *unless: Future[object]) -> None:
+def wait_until_waiting(own: Own, number: int, *unless: Future[Any]) -> None:
     """Wait until so many sessions wait, or one of the calls is over."""
     while waiting(own) < number and not any(call.done() for call in unless):
         own.execute(b"SELECT pg_sleep(0.01), pg_stat_clear_snapshot()")
@@ -97,7 +98,7 @@ def test_a_call_that_waits_for_a_resume_has_no_row_locked(queue: PostgresQueue, 
         with own.transaction():
             PostgresRows(own).pauses(to_change=True)
             if what == "start":
-                calling: Future[object] = pool.submit(queue.start, "job_000002", ClaimRequest("w", 1), now=T0)
+                calling: Future[Any] = pool.submit(queue.start, "job_000002", ClaimRequest("w", 1), now=T0)
             else:
                 calling = pool.submit(queue.settle, [lifecycle.expanded(claim, (new(3),))], now=T0)
             wait_until_waiting(own, 1, calling)

@@ -32,7 +32,9 @@ class Place:
         self.project_file = self.project / "penstock.toml"
 
     def load(self, environ: dict[str, str] | None = None, **overrides: Any) -> config.Settings:
-        return config.load(self.environ | (environ or {}), files=True, **overrides)
+        all_variables = self.environ | (environ or {})
+        files = settings_file.read_all(all_variables, config.SETTINGS)
+        return config.combine(overrides, all_variables, files)
 
     def trust(self, *, trust: bool = True) -> None:
         file = settings_file.read(self.project_file, "project", config.SETTINGS, self.environ)
@@ -247,7 +249,10 @@ def test_trust_ends_when_the_file_changes_and_when_it_is_revoked(place: Place):
 
 def test_the_file_of_another_user_is_not_read_and_not_trusted(place: Place, monkeypatch: pytest.MonkeyPatch):
     place.project_file.write_text('collection = "theirs"')
-    monkeypatch.setattr(os, "geteuid", lambda: place.project_file.stat().st_uid + 1)
+    if os.geteuid() == 0:
+        os.chown(place.project_file, 12_345, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: place.project_file.stat().st_uid + 1)
 
     assert "default" == place.load().collection
     assert place.project_file == settings_file.places(place.environ).foreign

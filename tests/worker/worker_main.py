@@ -91,13 +91,25 @@ def options(url: str, place: Path, name: str, given: dict[str, Any]) -> WorkerOp
         opening = functools.partial(slow, url, find_s)
     if away or unanswered:
         opening = functools.partial(flaky, url, away, unanswered)
+    settings = config.load({}, url=url)
+    usual = {
+        "start_method": "fork",
+        "heartbeat_s": lease_s / 3,
+        "poll_s": 0.25,
+        "upkeep_s": settings.upkeep_s,
+        "grace_s": settings.cancel_grace_s,
+        "shutdown_grace_s": 30.0,
+        "recycle_after": settings.recycle_after_jobs or None,
+        "recycle_growth_mb": settings.recycle_growth_mb or None,
+    }
     return WorkerOptions(
         open_queue=opening,
         registry=registry,
         directory=place / name,
         lease=timedelta(seconds=lease_s),
+        task_lease=timedelta(seconds=settings.task_lease_s),
         retention=retention,
-        **{"heartbeat_s": lease_s / 3, "start_method": "fork", "poll_s": 0.25} | given,
+        **usual | given,
     )
 
 

@@ -4,7 +4,7 @@
 ``values``     what callers give: generations, pages, chunks, tasks, outcomes, removals
 ``views``      what callers get: sources, documents, progress, hits
 ``factory``    from a store URL to an open catalog, and the one host of a catalog in a file
-``pagination`` long listings, a page at a time
+``pagination`` long listings, a page at a time, and the cursor of a walk
 ``path_glob``  globs over paths, the same in every store
 ``rules``      decisions without a store or a clock
 ``sql``        the catalog in SQLite and PostgreSQL

@@ -5,8 +5,6 @@ A catalog in a file has one host: behind a queue for many hosts, two files would
 
 from __future__ import annotations
 
-import socket
-
 from penstock.catalog.protocol import Catalog
 from penstock.config import Settings
 from penstock.errors import DocumentsElsewhere, UnknownScheme
@@ -58,6 +56,8 @@ def refuse_second_host(settings: Settings, queue: Queue) -> None:
     """Raise ``DocumentsElsewhere`` where a live worker on another host has the documents in a file."""
     if not needs_one_host(settings):
         return
+    import socket
+
     here, now = socket.gethostname(), queue.now()
     for worker in queue.workers():
         alive = worker.alive(now, settings.heartbeat_s)

@@ -33,3 +33,28 @@ def failures_below(catalog: Catalog, place: Place, folder: str | None = None) ->
         if len(page) < BATCH:
             return
         after = page[-1].path
+
+
+class CatalogCursor:
+    """Known sources below a root, for a walk: both are read in the order of paths."""
+
+    def __init__(self, catalog: Catalog, place: Place, root: str) -> None:
+        self._sources = known_below(catalog, place, root)
+        self._next = next(self._sources, None)
+        self.any = self._next is not None
+
+    def before(self, path: str) -> Iterator[KnownSource]:
+        while self._next is not None and self._next.path < path:
+            yield self._next
+            self._next = next(self._sources, None)
+
+    def at(self, path: str) -> KnownSource | None:
+        if self._next is None or self._next.path != path:
+            return None
+        found, self._next = self._next, next(self._sources, None)
+        return found
+
+    def rest(self) -> Iterator[KnownSource]:
+        while self._next is not None:
+            yield self._next
+            self._next = next(self._sources, None)

@@ -1,7 +1,9 @@
 """The command line. ``main`` has the root command and the list of commands.
 
 ``session``, ``command_group``: global options and the assembly; groups, help by task, former spellings
+``lazy_commands``: the commands by name, each imported at its first use
 ``arguments``, ``output``, ``job_views``: parsing of values, printing, JSON shapes of jobs
+``text_grid``: tables and fields as aligned text, no wider than the terminal
 ``streams``, ``exit_codes``: errors as one line, exit codes
 ``index``, ``index_paths``, ``job_progress``: ``penstock index`` of one path or several, and its progress bar
 ``index_summary``, ``index_failures``: report of an index job, and its failed files

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli import index_failures
 from penstock.cli.arguments import agreed
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.output import emit, emit_json, printable, table
@@ -126,15 +127,18 @@ def verify(session: Session, /, tenant: str | None, fix: bool, checksum: bool) -
     --fix leaves a path alone when its whole folder is missing or cannot be read: the disk may be unmounted.
     Remove such documents with `penstock delete PATH`.
 
+    Files that cannot be read are listed after the differences; there is nothing of them in the index.
+
     The exit code is 0 without differences, and with --fix.
     """
     verifier = session.assembly.verifier
     found = list(verifier.differences(tenant, checksum=checksum))
     repaired = verifier.repair() if fix and any(one.path is None for one in found) else 0
     receipts = verifier.fix(found) if fix and found else []
+    unreadable = verifier.unreadable(tenant)
     if session.as_json:
         queued = [receipt.job_id for receipt in receipts]
-        emit_json({"differences": found, "repaired": repaired, "queued": queued})
+        emit_json({"differences": found, "repaired": repaired, "queued": queued, "unreadable": unreadable})
     elif not found:
         emit("Everything matches.")
     else:
@@ -149,6 +153,9 @@ def verify(session: Session, /, tenant: str | None, fix: bool, checksum: bool) -
             _print_left_alone(found)
         if (repaired or receipts) and not session.quiet and not session.assembly.worker_alive():
             emit("No worker is running. Start one with: penstock worker")
+    if unreadable and not session.as_json:
+        emit(f"\n{how_many(len(unreadable), 'file')} cannot be read:")
+        index_failures.print_reasons("/", unreadable)
     if found and not fix:
         raise SystemExit(REFUSED)
 

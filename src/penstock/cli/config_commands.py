@@ -78,7 +78,7 @@ def trust(session: Session, file: Path | None, revoke: bool) -> None:
     from penstock.settings_file import set_trust
 
     places = file_places()
-    path = places.project if file is None else file.absolute()
+    path = places.project if file is None else file.parent.resolve() / file.name
     if path is None:
         raise InvalidSettingsFile(
             "there is no penstock.toml of yours in this folder or above it", remedy="Name the file."

@@ -63,7 +63,7 @@ def documents(context: click.Context) -> None:
 def list_documents(
     session: Session, collection: str | None, tenant: str | None, path: str | None, limit: int, after: str
 ) -> None:
-    """List documents in search."""
+    """List documents in search, and files that cannot be read."""
     found = session.assembly.documents.sources(
         path=path, after=after, limit=limit + 1, collection=collection, tenant_id=tenant
     )
@@ -86,8 +86,15 @@ def list_documents(
 
 
 def _name(source: Source) -> str:
-    partial = " (partial)" if source.partial else ""
-    return (source.title if source.path.startswith("note:") else source.path) + partial
+    return (source.title if source.path.startswith("note:") else source.path) + _mark(source)
+
+
+def _mark(source: Source) -> str:
+    if source.failed:
+        return (
+            " (former version; the file cannot be read now)" if source.published_id else " (cannot be read)"
+        )
+    return " (partial)" if source.partial else ""
 
 
 @documents.command()
@@ -106,7 +113,7 @@ def show(session: Session, path_or_id: str, collection: str | None, tenant: str 
     rows = [
         (
             each.document_id,
-            str(each.state),
+            _state(each),
             each.page_count,
             each.chunk_count,
             age(each.created_at),
@@ -117,17 +124,31 @@ def show(session: Session, path_or_id: str, collection: str | None, tenant: str 
     emit("\n" + table(["generation", "state", "pages", "chunks", "made", "note"], rows))
 
 
+def _state(document: Document) -> str:
+    """The state of a generation; one that is kept back has failed."""
+    return "failed" if document.state == "building" and document.settled else str(document.state)
+
+
+def _failure(source: Source) -> str | None:
+    if not source.failed:
+        return None
+    former = "; the former version is in search" if source.published_id is not None else ""
+    return f"{source.failure.error}, {age(source.failure.at)}{former}"
+
+
 def _facts(source: Source) -> list[tuple[str, object]]:
     place = source.place
+    content = f"{how_many(source.page_count, 'page')}, {how_many(source.chunk_count, 'chunk')}"
     return [
         ("Document", source.source_id),
         ("Path", source.path),
         ("Title", source.title),
         ("Place", f"tenant {place.tenant_id}, collection {place.collection}, branch {place.branch}"),
         ("Tags", ", ".join(source.tags)),
-        ("Size", how_many(source.size, "byte")),
-        ("Content", f"{how_many(source.page_count, 'page')}, {how_many(source.chunk_count, 'chunk')}"),
+        ("Size", how_many((source.failure.size if source.failed else source.size) or 0, "byte")),
+        ("Content", content if source.published_id is not None else None),
         ("Indexed", age(source.published_at)),
+        ("Failed", _failure(source)),
         ("Partial", "some pages or chunks failed; see `penstock why`" if source.partial else None),
     ]
 

@@ -8,18 +8,22 @@ OK = 0
 REFUSED = 1
 USAGE = 2
 NOT_SUBMITTED = 2
+UNREADABLE = 8
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 EXIT_CODES: dict[int, str] = {
-    OK: "Done.",
-    REFUSED: "The request, or one of several, was refused; a refused request writes nothing.",
+    OK: "Done. Files of a folder that failed in an earlier run and are unchanged since are listed, "
+    "and do not count as failed.",
+    REFUSED: "The request, or one of several, was refused, and wrote nothing; or a job, or a file of "
+    "a folder, failed in this run.",
     USAGE: "The command line is wrong; for `ingest submit`: Redis did not accept the job.",
     3: "The configuration cannot be used.",
     4: "No job has this id, or several ids begin with it.",
     5: "The status of the job does not allow this.",
     6: "The queue is full. Try again later.",
     7: "The store cannot be reached, written or read, or is damaged.",
+    UNREADABLE: "The one file to index failed before, is unchanged since, and was not read again.",
     INTERRUPTED: "Interrupted from the keyboard.",
     PIPE_CLOSED: "The reader of the output has ended, as in `penstock jobs | head`.",
 }

@@ -9,11 +9,11 @@ import click
 
 from penstock.cli import index_failures, index_paths, index_summary
 from penstock.cli.arguments import all_words
-from penstock.cli.exit_codes import INTERRUPTED, REFUSED
+from penstock.cli.exit_codes import INTERRUPTED
 from penstock.cli.index_summary import IndexRequest
-from penstock.cli.job_progress import JobProgress, shown_live
+from penstock.cli.job_progress import shown_live
 from penstock.cli.job_views import receipt_as_json
-from penstock.cli.output import emit, emit_json, table
+from penstock.cli.output import emit, emit_json, table, wrapped
 from penstock.cli.session import QUEUE_DISABLED, Session
 from penstock.vocabulary import how_many
 
@@ -31,7 +31,13 @@ CLAIMED_WITHIN_S = 3.0
 @click.option("--branch", metavar="NAME", help="Branch of the documents.")
 @click.option("--include", multiple=True, metavar="GLOB", help="Index only matching files; may be repeated.")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Leave out matching files; may be repeated.")
-@click.option("--include-code/--no-code", default=None, help="Index source code, or leave it out.")
+@click.option(
+    "--include-code/--no-code",
+    " /--no-include-code",
+    "include_code",
+    default=None,
+    help="Index source code, or leave it out. Default: in a git repository or beside a project file.",
+)
 @click.option("--project", is_flag=True, help="Treat PATH as a source tree: code is included.")
 @click.option("--depth", type=click.IntRange(1), metavar="N", help="Maximum folder depth.")
 @click.option("--recursive/--no-recursive", default=True, help="Include subfolders, or not.")
@@ -75,7 +81,7 @@ def index(session: Session, /, paths: tuple[str, ...], **given: Any) -> None:
     \b
     penstock index ./docs
     penstock index handbook notes/mill.md
-    penstock index ~/src/mill --project --collection code
+    penstock index ~/src/mill --collection code
     """
     if len(paths) > 1:
         done = "compared" if given["dry_run"] else "done"
@@ -98,7 +104,9 @@ def _index(session: Session, path: str, given: dict[str, Any]) -> None:
     if may_run_here:
         session.assembly.documents.refuse_another_model()
     receipt = session.assembly.documents.index(path, **options)
-    request = IndexRequest(before=_begun_before(session, receipt))
+    request = IndexRequest(
+        _begun_before(session, receipt), session.assembly.documents.why_code(path, **options)
+    )
     here = may_run_here and not _claimed_elsewhere(session, receipt.job_id)
     if not session.as_json and not session.quiet:
         watches = "here" if here else "there" if given["wait"] and not disabled else None
@@ -110,8 +118,7 @@ def _index(session: Session, path: str, given: dict[str, Any]) -> None:
             emit_json(receipt_as_json(receipt))
         return
     began = time.monotonic()
-    follower = JobProgress(session.assembly.further_jobs(), receipt.job_id)
-    with shown_live(follower, f"Indexing {path}", quiet=session.quiet):
+    with shown_live(session.assembly, receipt.job_id, f"Indexing {path}", quiet=session.quiet):
         if here:
             session.run_here(receipt.job_id, processes=1 if given["serial"] else given["processes"] or 2)
         else:
@@ -202,10 +209,10 @@ def _print_result(session: Session, receipt: Receipt, request: IndexRequest, sec
         index_failures.print_section(job, failures)
     if not job.ended:
         if not session.as_json:
-            emit("Stopped. The same command continues; `penstock cancel ID` ends the job.")
+            emit(wrapped("Stopped. The same command continues; `penstock cancel ID` ends the job."))
         raise SystemExit(INTERRUPTED)
     if job.status != "done":
-        raise SystemExit(REFUSED)
+        raise SystemExit(index_failures.exit_code(job, failures))
 
 
 def _preview(session: Session, path: str, options: dict[str, Any]) -> None:
@@ -213,10 +220,14 @@ def _preview(session: Session, path: str, options: dict[str, Any]) -> None:
     if session.as_json:
         emit_json(preview)
         return
+    code = session.assembly.documents.why_code(path, **options)
+    if code:
+        emit(index_summary.code_text(code))
     emit(
         f"{how_many(preview.files, 'file')} ({how_many(preview.bytes, 'byte')}) would be compared: "
         f"{preview.new:,} new, "
-        f"{preview.changed:,} changed, {preview.unchanged:,} unchanged."
+        f"{preview.changed:,} changed, {preview.unchanged:,} unchanged"
+        + (f", {preview.failed_before:,} failed before." if preview.failed_before else ".")
     )
     if preview.skipped:
         emit(table(["left out", "files or folders"], sorted(preview.skipped.items())))

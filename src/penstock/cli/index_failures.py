@@ -1,60 +1,124 @@
-"""Failed files of an index job: the section after the summary, and the same as JSON."""
+"""Failed files of an index job: the section after the summary, and the same as JSON.
+
+Files that failed now and files that failed in an earlier run are told apart: the latter are unchanged since,
+were not read again, and are no reason for an exit code other than 0.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.cli.output import emit, printable, table
+from penstock.cli.exit_codes import REFUSED, UNREADABLE
+from penstock.cli.output import emit, printable, wrapped
+from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
     from penstock.cli.session import Session
     from penstock.job import Job
+    from penstock.service.failures import FailedPath
 
-NAMED = 5
+NAMED = 3
+"""Paths named for each reason."""
 
 
-def read(session: Session, job: Job) -> list[Job]:
-    """Read the first failed children of a job."""
-    if not job.children_failed:
-        return []
-    return session.assembly.jobs.jobs(status="failed", parent_id=job.queue_id, limit=NAMED)
+class JobFailures(NamedTuple):
+    """Failures at and below the path of a job: of this job, and of earlier ones."""
+
+    now: list[FailedPath]
+    before: list[FailedPath]
 
 
 def counted(job: Job, counts: dict[str, Any]) -> list[str]:
     """Failures as parts of the summary's first line. ``counts``: of the walk."""
     parts = []
     if counts.get("failed_before"):
-        parts.append(f"{counts['failed_before']:,} failed before and unchanged since")
+        parts.append(f"{counts['failed_before']:,} cannot be read (unchanged)")
     if job.children_failed:
         parts.append(f"{job.children_failed:,} failed")
     return parts
 
 
-def print_section(job: Job, failures: list[Job]) -> None:
-    if not failures:
+def read(session: Session, job: Job) -> JobFailures:
+    """Read the failures at and below the path of a job."""
+    if job.status == "done" and job.item_type == "file":
+        return JobFailures([], [])
+    found = session.assembly.documents.failures(
+        _path(job), tenant_id=job.tenant_id, collection=job.collection, branch=job.branch
+    )
+    now = [one for one in found if one.since is None or one.since >= job.created_at]
+    return JobFailures(now, [one for one in found if one not in now and one.remembered])
+
+
+def print_section(job: Job, failures: JobFailures) -> None:
+    """Print failures by reason, each with its remedy."""
+    root = _path(job)
+    if failures.now:
+        emit(f"\n{len(failures.now):,} failed:")
+        print_reasons(root, failures.now)
+    if failures.before:
+        since = max(one.since for one in failures.before if one.since is not None)
+        emit(f"\n{len(failures.before):,} cannot be read (unchanged since {since:%Y-%m-%d %H:%M} UTC):")
+        print_reasons(root, failures.before)
+    if not failures.now and not failures.before:
         return
-    root = str(job.payload.get("folder_path") or job.payload.get("project_root") or "/")
-    rows = [(os.path.relpath(_path(child), root), _cause(child)) for child in failures]
-    emit("\n" + table(["failed", "error"], rows))
-    more = f" ({job.children_failed - len(rows):,} more)" if job.children_failed > len(rows) else ""
-    emit(f"Full list{more}: penstock why {printable(root)}. Try again: penstock retry {job.queue_id}")
+    named = [*failures.now, *failures.before]
+    hints = []
+    if job.item_type != "file" and len(named) > NAMED:
+        hints.append(f"All of them: penstock why {printable(root)}")
+    if any(not one.remembered for one in failures.now):
+        hints.append(f"Try again: penstock retry {job.queue_id}")
+    if any(one.remembered for one in named):
+        hints.append("A changed file is read by the next index; --retry-failed reads unchanged ones again.")
+    emit("\n" + "\n".join(map(wrapped, hints)))
 
 
-def as_json(failures: list[Job]) -> dict[str, Any]:
+def print_reasons(root: str, failures: Sequence[FailedPath]) -> None:
+    """Print failures by reason, with paths relative to ``root``; below ``/`` they stay absolute."""
+    from penstock.service.failures import by_reason
+
+    for code, some in by_reason(failures).items():
+        _print_line(f"{code}, {how_many(len(some), 'file')}: {some[0].remedy}", 2)
+        for one in some[:NAMED]:
+            _print_line(f"{_name(one.path, root)}: {one.cause}", 4)
+        if len(some) > NAMED:
+            _print_line(f"and {len(some) - NAMED:,} more", 4)
+
+
+def _name(path: str, root: str) -> str:
+    if root == "/":
+        return path
+    return os.path.relpath(path, root if path != root else os.path.dirname(root))  # noqa: PTH120 - text
+
+
+def _print_line(text: str, indent: int) -> None:
+    emit(wrapped(printable(text), " " * indent))
+
+
+def as_json(failures: JobFailures) -> dict[str, Any]:
     return {
-        "failures": [
-            {"path": _path(child), "code": child.error_code, "message": child.error_message}
-            for child in failures
-        ]
+        "failures": [_as_json(one) for one in failures.now],
+        "failed_before": [_as_json(one) for one in failures.before],
     }
 
 
-def _cause(job: Job) -> str:
-    """The error message without the exception's name, which the code repeats."""
-    name, _, message = (job.error_message or "").partition(": ")
-    return f"{message if message and name.isidentifier() else job.error_message} ({job.error_code})"
+def _as_json(failure: FailedPath) -> dict[str, Any]:
+    return {
+        "path": failure.path,
+        "code": failure.code,
+        "message": failure.cause,
+        "remedy": failure.remedy,
+        "since": failure.since,
+    }
+
+
+def exit_code(job: Job, failures: JobFailures) -> int:
+    """Exit code of a job that failed. One for a single file may only repeat an earlier failure."""
+    repeated = job.item_type == "file" and bool(failures.before) and not failures.now
+    return UNREADABLE if repeated else REFUSED
 
 
 def _path(job: Job) -> str:
-    return str(job.payload.get("file_path", job.queue_id))
+    payload = job.payload
+    return str(payload.get("folder_path") or payload.get("project_root") or payload.get("file_path") or "/")

@@ -57,11 +57,16 @@ def text(job: Job, seconds: float, request: IndexRequest) -> str:
     if request.before is not None and job.ended:
         lines.append("Resumed: files that were done before this command count as unchanged.")
     if request.code and job.item_type != "file":
-        lines.append(f"Code is included: {request.code} (--no-code leaves it out).")
+        lines.append(code_text(request.code))
     skipped = left_out(job)
     if skipped:
         lines.append(f"{skipped}.")
     return "\n".join(map(wrapped, lines))
+
+
+def code_text(reason: str) -> str:
+    """Sentence about code that is included although the request did not ask for it."""
+    return f"Code is included: {reason} (--no-code leaves it out)."
 
 
 def counted(job: Job) -> str:

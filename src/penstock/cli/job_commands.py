@@ -76,10 +76,14 @@ def status(session: Session, tenant: str | None) -> None:
 
 def _print_documents(overview: Overview, embedder: str) -> None:
     rows = [
-        (each.tenant_id, each.collection, each.branch, each.sources, each.chunks, each.partial or "")
+        (
+            *(each.tenant_id, each.collection, each.branch, each.sources, each.chunks),
+            each.partial or "",
+            each.failed or "",
+        )
         for each in overview.tenants
     ]
-    header = ["tenant", "collection", "branch", "documents", "chunks", "partial"]
+    header = ["tenant", "collection", "branch", "documents", "chunks", "partial", "cannot be read"]
     emit(table(header, rows) if rows else "No documents yet. Try: penstock index FOLDER")
     open_tasks = [
         (

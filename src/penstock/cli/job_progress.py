@@ -14,6 +14,7 @@ from penstock.cli.output import printable
 from penstock.vocabulary import how_many
 
 if TYPE_CHECKING:
+    from penstock.assembly import Assembly
     from penstock.job import Job
     from penstock.service.jobs import Jobs
 
@@ -89,7 +90,8 @@ class JobProgress:
             failed=failed,
             share=self._share,
             message=self._message(job, counts),
-            chunks=chunks,
+            # The last children of the run before may have ended between two samples.
+            chunks=max(chunks, job.total_chunks + counts.get("resumed_chunks", 0)),
         )
 
     def _follow_run(self, job: Job) -> None:
@@ -126,12 +128,34 @@ class JobProgress:
         return "waiting for a worker" if job.status == "pending" else "reading"
 
 
+class Pace:
+    """The sample to measure rate and time left from: the first after some progress.
+
+    Not earlier: files that another command did, and the start of the worker, say nothing about the rate.
+    """
+
+    def __init__(self) -> None:
+        self._first: JobSample | None = None
+        self.since: JobSample | None = None
+
+    def follow(self, seen: JobSample) -> None:
+        if seen.share is None or self.since is not None:
+            return
+        self._first = self._first or seen
+        if seen.done > self._first.done:
+            self.since = seen
+
+
 @contextmanager
-def shown_live(follower: JobProgress, title: str, *, quiet: bool = False) -> Iterator[None]:
-    """Show a live line on standard error while the block runs; only on a terminal, and not if ``quiet``."""
+def shown_live(assembly: Assembly, job_id: str, title: str, *, quiet: bool = False) -> Iterator[None]:
+    """Show a live line about a job on standard error while the block runs.
+
+    Only on a terminal, and not if ``quiet``.
+    """
     if quiet or not sys.stderr.isatty():
         yield
         return
+    follower = JobProgress(assembly.further_jobs(), job_id)
     over = threading.Event()
     thread = threading.Thread(target=_show, args=(follower, title, over.wait), daemon=True)
     thread.start()
@@ -159,18 +183,17 @@ def _show(follower: JobProgress, full_title: str, over: Callable[[float], bool])
     )
     # The other columns with a space after each, and the elapsed time.
     room = console.width - len(title) - bar - len("⠋ ") - len(" 0:00:00") - 2
-    first: JobSample | None = None
+    pace = Pace()
     with Progress(*columns, console=console, transient=True) as display:
         line = display.add_task(title, total=None, text="")
         while True:
             seen = follower.sample()
-            if seen.share is not None and first is None:
-                first = seen
+            pace.follow(seen)
             display.update(
                 line,
                 total=None if seen.share is None else 1.0,
                 completed=seen.share or 0.0,
-                text=line_text(seen, first, room),
+                text=line_text(seen, pace.since, room),
             )
             if seen.ended or over(LOOK_S):
                 return
@@ -183,17 +206,15 @@ def shortened(title: str, room: int) -> str:
 
 
 def line_text(seen: JobSample, first: JobSample | None, room: int) -> str:
-    """Counts, rate and time left, the most important that fit. ``first``: the sample to measure from.
-
-    Files done before this command watched say nothing about its rate.
-    """
-    if seen.message or seen.share is None or first is None or first.share is None:
+    """Counts, rate and time left, the most important that fit. ``first``: the sample to measure from."""
+    if seen.message or seen.share is None:
         return seen.message[:room]
     parts = [f"{seen.done:,} of {how_many(seen.files, 'file')}"]
     if len(parts[0]) > room - len(", 0:00 left"):
         parts = [f"{seen.done:,} of {seen.files:,}"]
+    first = first or seen
     elapsed, done = seen.at - first.at, seen.done - first.done
-    gained = seen.share - first.share
+    gained = seen.share - (first.share or 0.0)
     if elapsed > 1 and gained > LEAST_SHARE and seen.share < 1:
         parts.append(f"{_clock(elapsed * (1 - seen.share) / gained)} left")
     if seen.failed:
@@ -201,7 +222,8 @@ def line_text(seen: JobSample, first: JobSample | None, room: int) -> str:
     if seen.chunks:
         parts.append(how_many(seen.chunks, "chunk"))
     if elapsed > 1 and done > 0:
-        parts.append(f"{done / elapsed:,.0f} files/s")
+        rate = done / elapsed
+        parts.append(f"{rate:,.0f} files/s" if rate >= 10 else f"{rate:.1f} files/s")
     while len(parts) > 1 and len(", ".join(parts)) > room:
         parts.pop()
     return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""The ``penstock`` command. Commands import heavy packages when they run, never for ``--help``."""
+"""The ``penstock`` command. A command is imported when it is called, and heavy packages when it runs."""
 
 from __future__ import annotations
 
@@ -6,23 +6,9 @@ from typing import Any, NoReturn
 
 import click
 
-from penstock.cli import (
-    change_commands,
-    completion,
-    config_commands,
-    document_commands,
-    index,
-    job_commands,
-    note_commands,
-    queue_commands,
-    queue_manage,
-    rebuild,
-    redis_commands,
-    search,
-    worker,
-)
 from penstock.cli.command_group import TaskGroup
 from penstock.cli.exit_codes import INTERRUPTED
+from penstock.cli.lazy_commands import LazyCommands
 from penstock.cli.session import JSON_HELP, QUIET_HELP, Session, add_global_options
 from penstock.cli.streams import mend_standard_streams, print_error
 from penstock.errors import PenstockError
@@ -76,32 +62,32 @@ def cli(context: click.Context, state: str | None, url: str | None, as_json: boo
     context.call_on_close(session.close)
 
 
-for command in (
-    index.index,
-    search.search,
-    job_commands.jobs,
-    job_commands.status,
-    document_commands.why,
-    document_commands.documents,
-    note_commands.note,
-    change_commands.rename,
-    change_commands.delete,
-    change_commands.delete_tenant,
-    change_commands.verify,
-    rebuild.rebuild,
-    queue_manage.cancel,
-    queue_manage.retry,
-    queue_commands.queue,
-    worker.worker,
-    redis_commands.redis,
-    config_commands.config,
-    completion.completion,
-):
-    cli.add_command(command)
-cli.add_former(redis_commands.gateway)
-cli.add_former(redis_commands.ingest)
-for command in cli.commands.values():
-    add_global_options(command)
+COMMANDS = {
+    "index": "index:index",
+    "search": "search:search",
+    "jobs": "job_commands:jobs",
+    "status": "job_commands:status",
+    "why": "document_commands:why",
+    "documents": "document_commands:documents",
+    "note": "note_commands:note",
+    "rename": "change_commands:rename",
+    "delete": "change_commands:delete",
+    "delete-tenant": "change_commands:delete_tenant",
+    "verify": "change_commands:verify",
+    "rebuild": "rebuild:rebuild",
+    "cancel": "queue_manage:cancel",
+    "retry": "queue_manage:retry",
+    "queue": "queue_commands:queue",
+    "worker": "worker:worker",
+    "redis": "redis_commands:redis",
+    "config": "config_commands:config",
+    "completion": "completion:completion",
+}
+"""Module and function of each command."""
+FORMER_COMMANDS = {"gateway": "redis_commands:gateway", "ingest": "redis_commands:ingest"}
+"""Former spellings, which help and completion leave out."""
+
+cli.commands = LazyCommands(COMMANDS, FORMER_COMMANDS, prepare=add_global_options)
 
 
 def main() -> NoReturn:

@@ -164,6 +164,7 @@ def _print_result(session: Session, receipt: Receipt, job: Job, note_id: str | N
 @click.option("--collection", metavar="NAME", help="List only this collection.")
 @click.option("--tenant", metavar="NAME", help="Tenant who owns the notes.")
 @click.option(
+    "-n",
     "--limit",
     type=click.IntRange(1, 1000),
     default=20,

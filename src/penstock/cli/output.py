@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import click
 
 from penstock import clock
+from penstock.cli import text_grid
 from penstock.cli.exit_codes import PIPE_CLOSED
 from penstock.errors import OutputFailed, PenstockError
 from penstock.process_start import escape_control
-
-WIDE = 100_000
-"""Line width where the output is not a terminal: files and programs want whole values."""
 
 SHORTEST_PATH = 20
 STYLES = {"pending": "yellow", "running": "cyan", "done": "green", "failed": "red", "cancelled": "magenta"}
@@ -58,6 +54,8 @@ _collected: list[Any] | None = None
 
 
 def emit_json(value: Any) -> None:
+    import json
+
     import msgspec
 
     plain = msgspec.to_builtins(value, builtin_types=(datetime,))
@@ -69,6 +67,8 @@ def emit_json(value: Any) -> None:
 
 def emit_error(error: PenstockError, *, as_json: bool) -> None:
     if as_json and not isinstance(error, OutputFailed):
+        import json
+
         answer = {"code": error.code, "message": error.message, "remedy": error.remedy}
         emit(json.dumps({"error": answer}, indent=2, ensure_ascii=False))
     else:
@@ -81,13 +81,15 @@ def printable(value: object) -> str:
     return "" if value is None else escape_control(str(value))
 
 
-def wrapped(line: str) -> str:
-    """The line, broken between words where a terminal is narrower."""
+def wrapped(line: str, margin: str = "") -> str:
+    """The line after a margin, broken between words where a terminal is narrower."""
     if not sys.stdout.isatty():
-        return line
+        return margin + line
     import shutil
 
-    return click.wrap_text(line, width=shutil.get_terminal_size().columns)
+    further = f"{margin}  " if margin else ""
+    columns = shutil.get_terminal_size().columns
+    return click.wrap_text(line, width=columns, initial_indent=margin, subsequent_indent=further)
 
 
 def table(
@@ -101,81 +103,65 @@ def table(
 
     ``paths``: a column of paths, which is shortened before the last one is cut.
     """
-    from rich.table import Table
-    from rich.text import Text
-
     if paths is not None:
         rows = _with_short_paths(header, rows, paths)
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    found = []
     for number, title in enumerate(header):
-        numbers = all(isinstance(row[number], int) or row[number] == "" for row in rows)
-        justify: Literal["left", "right"] = "right" if rows and numbers else "left"
-        # Only a column that may wrap gives way when the terminal is narrow; its cells are cut, not wrapped.
-        grid.add_column(title, justify=justify, no_wrap=number < len(header) - 1)
-    for row in rows:
-        words = [printable(value) for value in row]
-        overflow: Literal["fold", "ellipsis"] = "fold" if fold else "ellipsis"
-        grid.add_row(*(Text(word, _style(word), no_wrap=not fold, overflow=overflow) for word in words))
-    return _rendered(grid)
+        values = [row[number] for row in rows]
+        numbers = bool(rows) and all(isinstance(value, int) or value == "" for value in values)
+        found.append(text_grid.Column([title, *map(printable, values)], right=numbers))
+    return text_grid.columns(found, STYLES, text_grid.Screen.of_output(), fold=fold)
+
+
+def space_left(header: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+    """Columns of the terminal that a table with these columns leaves for one more."""
+    width = text_grid.Screen.of_output().width
+    if width is None:
+        return sys.maxsize
+    widths = [max(len(str(cell)) for cell in column) + 2 for column in zip(header, *rows, strict=True)]
+    return max(width - sum(widths), 8)
 
 
 def _with_short_paths(
     header: Sequence[str], rows: Sequence[Sequence[object]], column: int
 ) -> list[Sequence[object]]:
     """Shorten the paths of a column so far that the other columns fit the terminal beside it."""
-    from rich.cells import cell_len
-
-    widths = [
-        max(cell_len(printable(row[number])) for row in (header, *rows)) + 2 for number in range(len(header))
-    ]
-    room = max(terminal_width() - sum(widths) + widths[column] - 2, SHORTEST_PATH)
+    others = [[printable(cell) for number, cell in enumerate(row) if number != column] for row in rows]
+    titles = [title for number, title in enumerate(header) if number != column]
+    room = max(space_left(titles, others), SHORTEST_PATH)
     shorter = [shortened(printable(row[column]), room) for row in rows]
     return [(*row[:column], short, *row[column + 1 :]) for row, short in zip(rows, shorter, strict=True)]
 
 
 def shortened(path: str, longest: int = 80) -> str:
     """The start and the longer end of a long path, where the name of the file is."""
-    if len(path) <= longest:
+    if text_grid.cells_wide(path) <= longest:
         return path
     start = longest // 3
-    return f"{path[:start]}…{path[len(path) - (longest - start - 1) :]}"
+    head = _beginning(path, start)
+    return f"{head}…{_beginning(path[::-1], longest - start - 1)[::-1]}"
+
+
+def _beginning(text: str, cells: int) -> str:
+    """The first characters that fit into so many cells."""
+    taken = 0
+    for number, character in enumerate(text):
+        taken += text_grid.cells_wide(character)
+        if taken > cells:
+            return text[:number]
+    return text
 
 
 def terminal_width() -> int:
     """Columns of the terminal; very many where the output is not one."""
-    from rich.console import Console
-
-    terminal = Console(file=sys.stdout)
-    return terminal.width if terminal.is_terminal else WIDE
+    width = text_grid.Screen.of_output().width
+    return sys.maxsize if width is None else width
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> str:
     """Names and values, one pair a line; pairs without a value are left out."""
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    grid.add_column(style="bold", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in pairs:
-        if value is not None and value != "":
-            word = printable(value)
-            grid.add_row(name, Text(word, _style(word)))
-    return _rendered(grid)
-
-
-def _style(word: str) -> str:
-    return STYLES.get(word.partition(" (")[0], "")
-
-
-def _rendered(grid: Any) -> str:
-    from rich.console import Console
-
-    terminal = Console(file=sys.stdout, highlight=False)
-    console = terminal if terminal.is_terminal else Console(file=io.StringIO(), width=WIDE, highlight=False)
-    with console.capture() as captured:
-        console.print(grid, crop=False)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    found = [(name, printable(value)) for name, value in pairs if value is not None and value != ""]
+    return text_grid.pairs(found, STYLES, text_grid.Screen.of_output())
 
 
 def age(moment: datetime | None) -> str:

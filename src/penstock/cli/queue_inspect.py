@@ -19,7 +19,7 @@ from penstock.cli.job_views import (
     status_and_held,
     target,
 )
-from penstock.cli.output import age, emit, emit_json, fields, span, table
+from penstock.cli.output import age, emit, emit_json, fields, space_left, span, table
 from penstock.cli.session import Command, Session
 from penstock.vocabulary import how_many
 
@@ -100,17 +100,26 @@ def _listed(page: list[Job], settings: Settings) -> str:
     usual = (settings.tenant_id, settings.collection)
     # With one tenant and collection, a column for them would only take space.
     others = any((job.tenant_id, job.collection) != usual for job in page)
+    header = ["job", "status", "added", *(["tenant"] if others else []), "what"]
     rows = [
         (
             job.queue_id,
             status_and_held(job),
             age(job.created_at),
             *([f"{job.tenant_id}/{job.collection}"] if others else []),
-            f"{job.item_type} {job.op} {target(job)}",
         )
         for job in page
     ]
-    return table(["job", "status", "added", *(["tenant"] if others else []), "what"], rows)
+    room = space_left(header[:-1], rows)
+    return table(header, [(*row, _what(job, room)) for row, job in zip(rows, page, strict=True)])
+
+
+def _what(job: Job, room: int) -> str:
+    """Type, operation and target of a job; where there is no room for all, the end of the path."""
+    full, path = f"{job.item_type} {job.op} {target(job)}", target(job)
+    if len(full) <= room or not path.startswith("/"):
+        return full
+    return path if len(path) <= room else f"…{path[1 - room :]}"
 
 
 @click.command()

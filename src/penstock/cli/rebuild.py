@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.exit_codes import REFUSED
-from penstock.cli.job_progress import JobProgress, shown_live
+from penstock.cli.job_progress import shown_live
 from penstock.cli.output import emit, emit_json, table
 from penstock.cli.session import QUEUE_DISABLED, Session
 from penstock.service.paths import real
@@ -82,8 +82,7 @@ def _show(plan: Plan, narrowed: bool) -> None:
 
 def _work_here(session: Session, receipts: list[Receipt]) -> None:
     for receipt in receipts:
-        follower = JobProgress(session.assembly.further_jobs(), receipt.job_id)
-        with shown_live(follower, "Rebuilding", quiet=session.quiet):
+        with shown_live(session.assembly, receipt.job_id, "Rebuilding", quiet=session.quiet):
             session.run_here(receipt.job_id, processes=2)
 
 

@@ -58,8 +58,13 @@ class Session:
         return not worker_alive and not self.settings.queue_enabled
 
     def run_here(self, job_id: str, *, processes: int = 1) -> None:
-        """Run a worker inside this command until the job has ended; only errors are logged."""
+        """Run a job inside this command until it has ended; only errors are logged.
+
+        A note or a small file runs in this process, any other job in a worker with child processes.
+        """
         log_to_stderr(logging.ERROR)
+        if self.assembly.run_small_job(job_id):
+            return
         self.assembly.worker(processes=processes, until_job=job_id, grace=GRACE_S).run()
 
     def hint(self, text: str) -> None:

@@ -66,21 +66,27 @@ class NoText(UnreadableDocument):
     """The document has no text, although some pages are not blank."""
 
     code = "ERR_NO_TEXT"
-    default_remedy = "Index the file with OCR, or leave it out."
+    default_remedy = (
+        "Its pages are pictures, which Penstock does not read. Replace the file by one with a text layer, "
+        "which an OCR program adds, or leave it out with --exclude."
+    )
 
 
 class DocumentTooLarge(UnreadableDocument):
     """The file, or its unpacked content, is larger than the limit."""
 
     code = "ERR_TOO_LARGE"
-    default_remedy = "Split the file, or raise the limit named in the message."
+    default_remedy = "Split the file, or raise PENSTOCK_MAX_FILE_MB."
 
 
 class ParserFailed(UnreadableDocument):
     """The parser crashed on this file, or exceeded its time or memory limit."""
 
     code = "ERR_PARSER_FAILED"
-    default_remedy = "The file is damaged or hostile. `penstock retry ID` tries once more."
+    default_remedy = (
+        "The file is damaged or hostile. Repair it, or leave it out with --exclude; "
+        "`penstock index PATH --retry-failed` tries once more."
+    )
 
 
 class TimeBudgetExceeded(ParserFailed):
@@ -101,7 +107,7 @@ class ComponentMissing(UnreadableDocument):
     """This file needs an optional part of Penstock."""
 
     code = "ERR_COMPONENT_MISSING"
-    default_remedy = "Install the part with the command in the message, then run `penstock retry ID`."
+    default_remedy = "Install the part with the command in the message, then run `penstock index` again."
 
 
 class TransientFailure(JobError):

@@ -7,7 +7,7 @@
 - ``files``, ``file_request``, ``file_reader``: jobs for one file
 - ``failed_files``: files that failed, recorded in the catalog
 - ``declared_facts``: details of a file in its request, compared with the disk
-- ``folders``, ``catalog_cursor``, ``file_comparison``: jobs for a folder or project
+- ``folders``, ``file_comparison``: jobs for a folder or project
 - ``walk_counts``, ``walk_ledger``: counts of a walk for its job, and the paths it skipped
 - ``notes``: jobs for texts without a file
 - ``moves``, ``removal``, ``tenant_jobs``: renames and deletions

@@ -10,7 +10,7 @@ from penstock.handlers.notes import Notes
 from penstock.handlers.registry import BatchHandler, Handler, Registry
 from penstock.handlers.tenant_jobs import OpenQueue
 from penstock.pipeline.pipeline import Pipeline
-from penstock.pipeline.vectors.cache_directory import CacheDirectory
+from penstock.pipeline.vectors.protocol import VectorCopies
 
 BATCH = 100
 
@@ -20,7 +20,7 @@ def register(
     catalog: Catalog,
     pipeline: Pipeline,
     state_dirs: tuple[str, ...],
-    cache_directory: CacheDirectory | None = None,
+    vector_copies: VectorCopies | None = None,
     open_queue: OpenQueue | None = None,
     *,
     checkpoint_interval: int,
@@ -40,7 +40,7 @@ def register(
         ("content", "update"): (notes.update, 0),
         ("content", "delete"): (notes.delete, 0),
     }
-    moves = Moves(catalog, cache_directory, open_queue)
+    moves = Moves(catalog, vector_copies, open_queue)
     handlers["rename", "update"] = (moves.rename, 0)
     handlers["delete_document", "delete"] = (moves.delete_document, 0)
     handlers["delete_tenant", "delete"] = (moves.delete_tenant, 0)

@@ -14,6 +14,7 @@ from penstock.catalog.rules.failures import (
     ReadFile,
     becomes_document,
     failed_generation,
+    remedy_for,
 )
 from penstock.catalog.values import LedgerEntry, LedgerKind, NewGeneration
 from penstock.catalog.views import Source
@@ -113,4 +114,6 @@ def failed_before(context: Context, known: Source) -> Any:
     since = f"{failure.at:%Y-%m-%d %H:%M}" if failure.at is not None else "the last run"
     if context.claim.parent_id is not None:
         return {"outcome": FAILED_BEFORE, "code": code, "error": message, "since": since}
-    return PermanentFailure(f"{message} (unchanged since {since}, not read again)", code=code)
+    return PermanentFailure(
+        f"{message} (unchanged since {since}, not read again)", code=code, remedy=remedy_for(code)
+    )

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock import clock, items
-from penstock.catalog.pagination import known_below
+from penstock.catalog.pagination import CatalogCursor, known_below
 from penstock.catalog.protocol import Catalog
 from penstock.catalog.values import Removal, Walk
 from penstock.catalog.views import KnownSource
 from penstock.errors import NothingToIndex
-from penstock.handlers.catalog_cursor import CatalogCursor
 from penstock.handlers.child_jobs import MOVED_AWAY, file_job
 from penstock.handlers.context import MAX_CHILDREN, Context, ProgressReport
 from penstock.handlers.declared_facts import warn_of_mismatches

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -106,6 +105,8 @@ class Functions:
         return sorted(self._functions)
 
     def _hint(self, name: object) -> str:
+        import difflib
+
         close = difflib.get_close_matches(str(name)[:255], self._functions, n=1)
         return f" (did you mean {close[0]!r}?)" if close else f"; known are {self._listed()}"
 

@@ -43,7 +43,7 @@ def check_model(catalog: Catalog, embedder: Embedder) -> None:
         catalog_space = snapshot.fingerprints().get(Phase.VECTOR)
         if catalog_space == own_space:
             return
-        if catalog_space is not None and snapshot.tenants():
+        if catalog_space is not None and any(one.sources for one in snapshot.tenants()):
             raise model_mismatch(catalog_space, own_space)
     catalog.set_fingerprints({Phase.VECTOR: own_space}, replace=catalog_space is not None)
 

@@ -20,7 +20,7 @@ from penstock.handlers.removal import removed_in_batches, single_path_rules
 from penstock.handlers.tenant_jobs import OpenQueue, Purged, purge_jobs
 from penstock.job import NewJob
 from penstock.payloads import DeleteDocumentPayload, DeleteTenantPayload, RenamePayload
-from penstock.pipeline.vectors.cache_directory import CacheDirectory
+from penstock.pipeline.vectors.protocol import VectorCopies
 from penstock.pipeline.walk.protocol import BINDING, Skipped
 from penstock.vocabulary import how_many
 
@@ -29,11 +29,11 @@ class Moves:
     def __init__(
         self,
         catalog: Catalog,
-        cache_directory: CacheDirectory | None = None,
+        vector_copies: VectorCopies | None = None,
         open_queue: OpenQueue | None = None,
     ) -> None:
         self._catalog = catalog
-        self._cache_directory = cache_directory
+        self._vector_copies = vector_copies
         self._open_queue = open_queue
 
     def rename(self, context: Context) -> Any:
@@ -158,10 +158,10 @@ class Moves:
         while not self._catalog.forget(removal.tenant_id, asked_before=until):
             context.checkpoint()
         self._catalog.scrub()
-        if self._cache_directory is not None:
+        if self._vector_copies is not None:
             with self._catalog.snapshot() as snapshot:
                 sequence = snapshot.changes(removal.tenant_id).sequence
-            self._cache_directory.remove_tenant(removal.tenant_id, sequence)
+            self._vector_copies.remove_tenant(removal.tenant_id, sequence)
         deleted = (how_many(removed, "document"), how_many(purged.jobs, "job"))
         context.log.info("tenant %s deleted: %s, %s", removal.tenant_id, *deleted)
         return {"outcome": "removed", "removed": removed, "jobs": purged.jobs}

@@ -105,6 +105,13 @@ class FileLimiter:
         with self._large_file_lock(self._share.lock_path):
             return work.in_sandbox(self._share.large_bytes)
 
+    def run_isolated(self, work: Work[_Result]) -> _Result:
+        """Process a file of any size in the sandbox. Raises ``MemoryInUse`` as ``run`` does."""
+        if self._share is None:
+            raise AssertionError("a limiter without a share of memory has no limit for the sandbox")
+        with self._large_file_lock(self._share.lock_path):
+            return work.in_sandbox(self._share.large_bytes)
+
     def _run_limited(
         self, seconds: float, memory_bytes: int, work: Callable[[int | None], _Result]
     ) -> _Result:

@@ -14,6 +14,7 @@ from penstock.pipeline.chunk.protocol import CHARS_PER_TOKEN, ChunkSizes
 from penstock.pipeline.draft import Draft, build_draft
 from penstock.pipeline.embed.protocol import Embedder, space_of
 from penstock.pipeline.extract import file_types
+from penstock.pipeline.extract.factory import is_plain
 from penstock.pipeline.extract.protocol import Content, ExtractLimits
 from penstock.pipeline.extract.sandbox import Sandbox
 from penstock.pipeline.fingerprints import fingerprint, fingerprints
@@ -26,9 +27,16 @@ class Pipeline:
     """Turns documents into chunks and vectors. Each process has one, with an embedder and a sandbox."""
 
     def __init__(
-        self, embedder: Embedder, *, limits: ExtractLimits | None = None, memory: MemoryShare | None = None
+        self,
+        embedder: Embedder,
+        *,
+        limits: ExtractLimits | None = None,
+        memory: MemoryShare | None = None,
+        isolated: bool = False,
     ) -> None:
+        """``isolated``: all but plain text is parsed in the sandbox, since this process must not crash."""
         self.embedder = embedder
+        self._isolated = isolated
         self.limits = limits or ExtractLimits()
         self._sandbox = Sandbox(self.limits)
         self._limiter = FileLimiter(memory)
@@ -82,6 +90,8 @@ class Pipeline:
             return self._sandbox.draft(content, sizes, pages=pages, memory_bytes=memory_bytes - 2 * size)
 
         work = Work(in_process, in_sandbox)
+        if self._isolated and not is_plain(content):
+            return self._limiter.run_isolated(work)
         return self._limiter.run(limits.seconds_for(size), size if complete else 0, work)
 
     def embed(self, texts: list[str]) -> list[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
 import select
@@ -115,6 +114,8 @@ class _Inotify:
     def __init__(self, directory: Path) -> None:
         self.usable = True
         self._shared = SharedWait()
+        import ctypes
+
         libc = ctypes.CDLL(None, use_errno=True)
         # IN_NONBLOCK and IN_CLOEXEC are the values of O_NONBLOCK and O_CLOEXEC.
         self._fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -170,6 +171,8 @@ class _Inotify:
 
 
 def _last_error(directory: Path) -> OSError:
+    import ctypes
+
     number = ctypes.get_errno()
     return OSError(number, os.strerror(number), str(directory))
 

@@ -42,7 +42,7 @@ class Contract:
         if self._rags is None:
             raise InvalidRags(
                 "nothing says which RAGs there are",
-                remedy="Give --config FILE or set PENSTOCK_RAG_CONFIG.",
+                remedy="Give --rags FILE or set PENSTOCK_RAG_CONFIG.",
             )
         rag = self._rags.get(rag_id)
         source = os.path.abspath(path)  # noqa: PTH100 - keeps links; place() follows them

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.gateway")
 
 ANSWER_S = 30.0
-_HOW = "Give --redis URL or --config FILE, or set PENSTOCK_CONTRACT_URL or PENSTOCK_RAG_CONFIG."
+_HOW = "Give --redis URL or --rags FILE, or set PENSTOCK_CONTRACT_URL or PENSTOCK_RAG_CONFIG."
 
 
 def open_contract(settings: Settings) -> Contract:
@@ -40,7 +40,7 @@ def make_gateway(settings: Settings, jobs: Jobs, documents: Documents) -> Gatewa
     if settings.rag_config is None:
         raise InvalidSetting(
             "a gateway needs a configuration file with its RAGs",
-            remedy="Give --config FILE or set PENSTOCK_RAG_CONFIG; docs/guides/redis-contract.md shows one.",
+            remedy="Give --rags FILE or set PENSTOCK_RAG_CONFIG; docs/guides/redis-contract.md shows one.",
         )
     rags = configuration.load(Path(settings.rag_config))
     group = hashlib.sha256(settings.store.resolved.encode()).hexdigest()[:8]

@@ -3,7 +3,8 @@
 ``jobs``: submit, find, cancel, retry, pause, statistics
 ``functions``, ``tasks``: an application's functions, and the same jobs as a task queue
 ``documents``, ``notes``, ``search``, ``rebuild``, ``verification``: the index
-``requests``, ``responses``: checked submissions, and results
+``requests``, ``folder_requests``, ``responses``: checked submissions, and results
+``failures``: files that failed
 ``job_reports``: files done, failed and left out by a job, its chunks and current file
 ``explanations``, ``reasons``: why a job waits, why a path is not found, histories
 ``paths``, ``renames``: paths and files named by users, and their moves

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -17,12 +16,12 @@ from penstock.catalog.values import Phase, Place
 from penstock.catalog.views import Document, Filters, PageState, Progress, Source, TenantCount
 from penstock.config import Settings
 from penstock.errors import PathNotFound, UnknownDocument
-from penstock.handlers.model_check import model_mismatch
 from penstock.job import CHILDREN, Job, JobQuery, Status
-from penstock.pipeline.walk.protocol import FoundFile, Skipped, Unreadable, WalkRules
-from penstock.pipeline.walk.walker import walk
+from penstock.pipeline.walk.project_files import code_reason
 from penstock.service import paths, reasons
 from penstock.service.explanations import history_of
+from penstock.service.failures import FailedPath, failed_paths
+from penstock.service.folder_requests import Preview, preview_of, walked
 from penstock.service.jobs import Jobs
 from penstock.service.notes import Notebook
 from penstock.service.reasons import Reason
@@ -72,17 +71,6 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """Published chunks by embedding model."""
 
 
-class Preview(msgspec.Struct, kw_only=True):
-    """File counts that a walk would find."""
-
-    files: int = 0
-    bytes: int = 0
-    new: int = 0
-    changed: int = 0
-    unchanged: int = 0
-    skipped: dict[str, int] = {}
-
-
 class Documents:
     """The documents of one catalog, as one door sees them."""
 
@@ -100,8 +88,10 @@ class Documents:
             receipt = app.index("docs", collection="handbook", exclude=["drafts/"])
             app.wait(receipt.job_id)
 
-        Unchanged files, and those that failed by their content, are not read again. ``force`` reads all,
-        ``retry_failed`` the failed ones; ``checksum`` compares contents even where size and time are equal.
+        Source code is included where ``include_code`` says so and, without a word about it, in a git
+        repository or beside a project file such as ``pyproject.toml``. Unchanged files, and those that
+        failed by their content, are not read again. ``force`` reads all, ``retry_failed`` the failed ones;
+        ``checksum`` compares contents even where size and time are equal.
         """
         return self._jobs.submit(**self.submission(path, **options))
 
@@ -121,7 +111,7 @@ class Documents:
         submission: Submission = {"item_type": "file", "op": "ingest", "payload": payload}
         if stat.S_ISDIR(mode):
             submission["item_type"] = "project" if options.get("project") else "folder"
-            payload |= _walked(absolute, submission["item_type"], options)
+            payload |= walked(absolute, submission["item_type"], options)
         elif stat.S_ISREG(mode):
             payload["file_path"] = absolute
         else:
@@ -186,6 +176,12 @@ class Documents:
         with self.catalog.snapshot() as snapshot:
             return snapshot.get(text) is not None
 
+    def why_code(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> str | None:
+        """The reason why ``index`` includes code by itself; None where it does not, or the options decide."""
+        if options.get("include_code") is not None or options.get("project") or not Path(path).is_dir():
+            return None
+        return code_reason(os.path.realpath(os.fspath(path)))
+
     def preview(self, path: str | os.PathLike[str], **options: Unpack[IndexOptions]) -> Preview:
         """Count the files ``index`` would compare, by size and time alone; nothing is written."""
         submission = self.submission(path, **options)
@@ -194,7 +190,7 @@ class Documents:
             collection=options.get("collection"),
             branch=options.get("branch"),
         )
-        return _preview(self.catalog, place, submission, str(self._settings.state_dir))
+        return preview_of(self.catalog, place, submission, str(self._settings.state_dir))
 
     def retry(self, id_or_prefix: str) -> Job:
         """Retry a failed or cancelled job; a job that left a partial document is submitted again.
@@ -228,7 +224,9 @@ class Documents:
         with self.catalog.snapshot() as snapshot:
             model = snapshot.fingerprints().get(Phase.VECTOR)
             same = model is None or model.startswith(f"{self._settings.embedder}-")
-            if model is not None and not same and snapshot.tenants():
+            if model is not None and not same and any(one.sources for one in snapshot.tenants()):
+                from penstock.handlers.model_check import model_mismatch
+
                 raise model_mismatch(model, self._settings.embedder)
 
     def why(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> Reason:
@@ -268,7 +266,7 @@ class Documents:
     def sources(
         self, *, path: str | None = None, after: str = "", limit: int = 50, **where: Unpack[Where]
     ) -> list[Source]:
-        """Published documents, ordered by id; ``path`` is a glob."""
+        """Documents, also failed ones (``Source.failed``), ordered by id; ``path`` is a glob."""
         filters = Filters(
             tenant_id=items.validate_name("tenant_id", where.get("tenant_id") or self._settings.tenant_id),
             collection=where.get("collection"),
@@ -276,7 +274,15 @@ class Documents:
             path=path,
         )
         with self.catalog.snapshot() as snapshot:
-            return snapshot.sources(filters, after=after, limit=limit)
+            return snapshot.sources(filters, after=after, limit=limit, failed=True)
+
+    def failures(self, path: str | os.PathLike[str], **where: Unpack[Where]) -> list[FailedPath]:
+        """Files at or below a path that failed, by path.
+
+        for failure in app.documents.failures("docs"):
+            print(failure.path, failure.code, failure.remedy)
+        """
+        return failed_paths(self.catalog, self._place(**where), paths.real(os.fspath(path)))
 
     def source(self, path_or_id: str, **where: Unpack[Where]) -> Source:
         with self.catalog.snapshot() as snapshot:
@@ -333,62 +339,6 @@ class Documents:
 
     def _place(self, **where: Unpack[Where]) -> Place:
         return self.notes.place_of(**where)
-
-
-def _walked(root: str, item_type: str, options: IndexOptions) -> dict[str, Any]:
-    payload: dict[str, Any] = {"project_root" if item_type == "project" else "folder_path": root}
-    if options.get("include"):
-        payload["patterns"] = list(options["include"])
-    if options.get("exclude"):
-        payload["ignore_patterns"] = list(options["exclude"])
-    include_code = options.get("include_code")
-    if include_code is not None and include_code != (item_type == "project"):
-        payload["include_code"] = include_code
-    if options.get("recursive") is False:
-        payload["recursive"] = False
-    if options.get("depth") is not None:
-        payload["recursive_depth"] = options["depth"]
-    return payload
-
-
-def _preview(catalog: Catalog, place: Place, submission: Submission, state_dir: str) -> Preview:
-    payload = submission["payload"]
-    root = payload.get("folder_path") or payload.get("project_root")
-    preview, skipped = Preview(), Counter[str]()
-    if root is None:
-        info = Path(payload["file_path"]).stat()
-        reports: Iterable[Any] = [FoundFile(payload["file_path"], info.st_size, info.st_mtime_ns)]
-    else:
-        rules = WalkRules(
-            include=tuple(payload.get("patterns", ())),
-            exclude=tuple(payload.get("ignore_patterns", ())),
-            include_code=payload.get("include_code", submission["item_type"] == "project"),
-            max_depth=payload.get("recursive_depth") if payload.get("recursive", True) else 1,
-            state_dirs=(state_dir,),
-        )
-        reports = walk(root, rules)
-    with catalog.snapshot() as snapshot:
-        for report in reports:
-            if isinstance(report, Skipped):
-                skipped[str(report.rule)] += 1
-            elif isinstance(report, Unreadable):
-                skipped[report.code] += 1
-            elif isinstance(report, FoundFile):
-                known = snapshot.find(place, report.path if root is None else f"{root}/{report.path}")
-                _count(preview, report, known)
-    preview.skipped = dict(skipped)
-    return preview
-
-
-def _count(preview: Preview, found: FoundFile, known: Source | None) -> None:
-    preview.files += 1
-    preview.bytes += found.size
-    if known is None or known.published_id is None:
-        preview.new += 1
-    elif (known.size, known.mtime_ns) == (found.size, found.mtime_ns):
-        preview.unchanged += 1
-    else:
-        preview.changed += 1
 
 
 def _path_of(job: Job) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from penstock.catalog.values import GenerationState
+from penstock.catalog.values import GenerationState, Phase
 from penstock.catalog.views import Document, DocumentEvent, Source
 from penstock.job import CHILDREN, Held, Job, JobQuery, Position, Scope, Status, WorkerReport
 from penstock.queue.protocol import POSITION_CAP, Queue
@@ -118,11 +118,14 @@ def history_of(
     """Events of a document, oldest first, including generations under construction."""
     entries = [HistoryEntry(event.at, event.what, _about(event)) for event in events]
     began = {datetime.fromisoformat(event.note) for event in events if event.what == "removed"}
-    if source is not None:
+    if source is not None and source.published_at is not None:
         began.add(source.created_at)
     entries += [HistoryEntry(at, "indexed") for at in began]
     for document in generations:
-        if document.state is GenerationState.BUILDING:
+        if document.state is GenerationState.BUILDING and document.settled:
+            error = document.phases[Phase.OCR].error or document.phases[Phase.VECTOR].error
+            entries.append(HistoryEntry(document.created_at, "failed", error or document.note))
+        elif document.state is GenerationState.BUILDING:
             entries.append(HistoryEntry(document.created_at, "being indexed", document.note))
         elif document.state is GenerationState.DROPPED:
             entries.append(HistoryEntry(document.created_at, "given up", document.note))

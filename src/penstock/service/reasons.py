@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from penstock.catalog.protocol import BATCH, CatalogSnapshot
+from penstock.catalog.rules.failures import remedy_for
 from penstock.catalog.values import LedgerEntry, LedgerKind, Place, TaskStatus
 from penstock.catalog.views import Document, KnownSource, MissingPart, PathReport, Source
 from penstock.vocabulary import how_many
@@ -18,6 +19,7 @@ Verdict: TypeAlias = Literal[
     "indexed", "partial", "waiting", "skipped", "failed", "moved", "removed", "unknown", "folder"
 ]
 
+FORMER_VERSION = "; search still finds the former version"
 SEEN_ELSEWHERE = 10
 LISTED = 100
 """Maximum number of paths listed for a folder."""
@@ -108,9 +110,13 @@ def of_path(snapshot: CatalogSnapshot, place: Place, path: str) -> Reason | None
 def of_folder(snapshot: CatalogSnapshot, place: Place, folder: str) -> Reason | None:
     """Counts of all known paths below a folder; None where the catalog knows none."""
     counts, below = Counter[str](), dict[str, Below]()
-    for source in _sources(snapshot, place, folder):
+    failed = {entry.path for entry in _pages(snapshot.failures, place, folder)}
+    for source in _pages(snapshot.known, place, folder):
         if source.published_id is None and source.building_id is None:
             # Removed, but not swept yet.
+            continue
+        if source.path in failed:
+            # Counted below, once.
             continue
         verdict = _state(source)
         counts[verdict] += 1
@@ -118,7 +124,7 @@ def of_folder(snapshot: CatalogSnapshot, place: Place, folder: str) -> Reason | 
             below[source.path] = Below(
                 source.path, verdict, "some parts failed; `penstock why PATH` lists them"
             )
-    for entry in _ledger(snapshot, place, folder):
+    for entry in _pages(snapshot.ledger, place, folder):
         verdict = "skipped" if entry.kind is LedgerKind.SKIPPED else "failed"
         counts[verdict] += 1
         # Failures before skipped files: users look for failures here.
@@ -134,18 +140,18 @@ def of_folder(snapshot: CatalogSnapshot, place: Place, folder: str) -> Reason | 
     )
 
 
-def _sources(snapshot: CatalogSnapshot, place: Place, folder: str) -> Iterator[KnownSource]:
-    after = ""
-    while page := snapshot.known(place, folder, after=after):
-        yield from page
-        if len(page) < BATCH:
-            return
-        after = page[-1].path
+class _HasPath(Protocol):
+    @property
+    def path(self) -> str: ...
 
 
-def _ledger(snapshot: CatalogSnapshot, place: Place, folder: str) -> Iterator[LedgerEntry]:
+_Row = TypeVar("_Row", bound=_HasPath)
+
+
+def _pages(read: Callable[..., list[_Row]], place: Place, folder: str) -> Iterator[_Row]:
+    """Iterate over all rows that ``read`` returns a page at a time, by path."""
     after = ""
-    while page := snapshot.ledger(place, folder, after=after):
+    while page := read(place, folder, after=after):
         yield from page
         if len(page) < BATCH:
             return
@@ -153,6 +159,8 @@ def _ledger(snapshot: CatalogSnapshot, place: Place, folder: str) -> Iterator[Le
 
 
 def _state(source: KnownSource) -> Verdict:
+    if source.building_id is not None and source.failed_with is not None:
+        return "failed"
     if source.published_id is None:
         return "waiting"
     return "partial" if source.partial else "indexed"
@@ -170,6 +178,8 @@ def _ledger_above(snapshot: CatalogSnapshot, place: Place, path: str) -> LedgerE
 def _reason(path: str, known: PathReport) -> Reason | None:
     source, ledger = known.source, known.ledger
     missing = tuple(_missing_part(one) for one in known.missing)
+    if known.building is not None and not known.building.settled:
+        return Reason(path=path, verdict="waiting", cause=_building(known.building), source=source)
     if ledger is not None and (
         source is None or source.published_id is None or ledger.kind == LedgerKind.FAILED
     ):
@@ -177,21 +187,21 @@ def _reason(path: str, known: PathReport) -> Reason | None:
         cause = f"{ledger.rule}: {ledger.cause}"
         if ledger.path != path:
             cause = f"{ledger.path} is left out ({cause})"
+        if source is not None and source.failed and source.published_id is not None:
+            cause += FORMER_VERSION
         return Reason(
             path=path, verdict=verdict, cause=cause, remedy=ledger.remedy, job_id=ledger.job_id, source=source
         )
-    if known.building is not None and known.building.settled:
+    if known.building is not None:
         return Reason(
             path=path,
             verdict="failed",
             cause=_kept_back(known.building, source),
-            remedy="Retry the failed parts: penstock retry JOB.",
+            remedy=_remedy(known.building, source),
             job_id=known.building.job_id,
             source=source,
             missing=missing,
         )
-    if known.building is not None:
-        return Reason(path=path, verdict="waiting", cause=_building(known.building), source=source)
     if source is not None and source.published_id is not None:
         made = f"{how_many(source.chunk_count, 'chunk')} of {how_many(source.page_count, 'page')}"
         if not source.chunk_count:
@@ -199,6 +209,14 @@ def _reason(path: str, known: PathReport) -> Reason | None:
         verdict = "partial" if source.partial else "indexed"
         return Reason(path=path, verdict=verdict, cause=made, source=source, missing=missing)
     return None
+
+
+def _remedy(building: Document, source: Source | None) -> str:
+    """The remedy for a generation that is kept back: a retry helps only after an outage."""
+    if building.outage:
+        return "Retry the failed parts: penstock retry JOB."
+    error = source.failure.error if source is not None else None
+    return remedy_for((error or "").partition(":")[0])
 
 
 def _missing_part(missing: MissingPart) -> str:
@@ -209,7 +227,7 @@ def _missing_part(missing: MissingPart) -> str:
 def _kept_back(document: Document, source: Source | None) -> str:
     cause = document.note or f"{how_many(document.failed_count, 'part')} failed"
     former = source is not None and source.published_id is not None
-    return f"{cause}; search still finds the former version" if former else cause
+    return cause + FORMER_VERSION if former else cause
 
 
 def _building(document: Document) -> str:

@@ -17,10 +17,13 @@ from penstock.delivered_file import delivered_file_of
 from penstock.handlers.file_reader import hash_of
 from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
 from penstock.items import validate_name
-from penstock.pipeline.vectors.cache_directory import CacheDirectory
+from penstock.pipeline.vectors.protocol import VectorCopies
+from penstock.service.failures import FailedPath, failed_paths
 from penstock.service.jobs import Jobs
 from penstock.service.requests import Submission
 from penstock.service.responses import Receipt
+
+FORMER_VERSION = "cannot be read in its new version; search still finds the former one"
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +33,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     place: Place | None = None
     path: str | None = None
     left_alone: str | None = None
-    """The reason why ``fix`` leaves the path alone: the disk may be unmounted."""
+    """The reason why ``fix`` leaves the path alone: the disk may be unmounted, or the file be unreadable."""
     content: bool = False
     """Found by the checksum alone: size and time are unchanged."""
 
@@ -38,10 +41,10 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 class Verifier:
     """Reads the whole index, one page of paths at a time; only ``repair`` and ``fix`` write."""
 
-    def __init__(self, catalog: Catalog, jobs: Jobs, vector_files: CacheDirectory) -> None:
+    def __init__(self, catalog: Catalog, jobs: Jobs, vector_copies: VectorCopies) -> None:
         self._catalog = catalog
         self._jobs = jobs
-        self._vector_files = vector_files
+        self._vector_copies = vector_copies
 
     def differences(self, tenant_id: str | None = None, *, checksum: bool = False) -> Iterator[Difference]:
         """List all differences; ``checksum`` reads every file, also those with unchanged size and time.
@@ -54,7 +57,7 @@ class Verifier:
         for complaint in self._catalog.audit():
             yield Difference(what=complaint)
         # Copies, not part of the index: only damage is reported.
-        for path in self._damaged_files():
+        for path in self._vector_copies.damaged():
             yield Difference(what=f"a copy of vectors is damaged: {path}")
         with self._catalog.snapshot() as snapshot:
             places = [Place(one.tenant_id, one.collection, one.branch) for one in snapshot.tenants(tenant_id)]
@@ -65,10 +68,15 @@ class Verifier:
                 if found is not None and not self._on_its_way(known):
                     yield found
 
-    def _damaged_files(self) -> list[Path]:
-        from penstock.pipeline.vectors.ann_index import damaged
-
-        return [path for path in self._vector_files.files() if damaged(path)]
+    def unreadable(self, tenant_id: str | None = None) -> list[FailedPath]:
+        """Files that failed by their content, by place and path. No differences: search has none of it."""
+        with self._catalog.snapshot() as snapshot:
+            places = [
+                Place(one.tenant_id, one.collection, one.branch)
+                for one in snapshot.tenants(tenant_id)
+                if one.failed
+            ]
+        return [one for place in places for one in failed_paths(self._catalog, place) if one.remembered]
 
     def _on_its_way(self, known: KnownSource) -> bool:
         """Tell whether a delivered file was indexed and is not moved to its path yet.
@@ -92,9 +100,9 @@ class Verifier:
 
         Chunks without a vector become tasks of the vector lane.
         """
-        damaged_files = self._damaged_files()
+        damaged_files = self._vector_copies.damaged()
         for path in damaged_files:
-            self._vector_files.discard(path)
+            self._vector_copies.discard(path)
         total = len(damaged_files)
         while repaired := self._catalog.repair():
             total += repaired
@@ -146,12 +154,17 @@ def _differs(known: KnownSource, place: Place, roots: _Roots, *, checksum: bool)
     def difference(what: str, left_alone: str | None = None, *, content: bool = False) -> Difference:
         return Difference(what=what, place=place, path=known.path, left_alone=left_alone, content=content)
 
-    if known.published_id is None or not known.path.startswith("/"):
+    failed = known.building_id is not None and known.failed_with is not None
+    if not known.path.startswith("/") or (known.published_id is None and not failed):
         return None
     try:
         found = Path(known.path).lstat()
         if not stat.S_ISREG(found.st_mode):
             return difference("is indexed, but is not a file any more")
+        if failed:
+            if (found.st_size, found.st_mtime_ns) != (known.failed_size, known.failed_mtime_ns):
+                return difference("has changed since it could not be read")
+            return difference(FORMER_VERSION, FORMER_VERSION) if known.published_id is not None else None
         if (found.st_size, found.st_mtime_ns) != (known.size, known.mtime_ns):
             return difference("has changed since it was indexed")
         if checksum and hash_of(known.path) != known.content_hash:

@@ -28,7 +28,10 @@ Used by both:
     orphans            claims without a living holder: found, and settled as lost or released
     log_text           jobs and errors as text for rows and logs
 
-``thread_worker`` runs executor, lanes and outbox in a thread of the caller's process, without children.
+Without children, in the caller's process:
+
+    thread_worker      executor, lanes and outbox in a thread, for tests and small scripts
+    small_job          one note or small file of a command, while no worker runs
 
 The way of a job: ``Child._claim`` takes a batch through ``Outbox.exchange``, which settles earlier results in
 the same transaction. ``Child._execute`` writes the jobs of one call to the shared state, and ``Executor.run``

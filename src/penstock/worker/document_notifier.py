@@ -14,8 +14,10 @@ import msgspec
 
 from penstock import clock, lifecycle
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.values import GenerationState, OutboxEntryKind
+from penstock.catalog.rules.failures import CONTENT_CODES, MAX_MESSAGE, remedy_for
+from penstock.catalog.values import GenerationState, LedgerEntry, LedgerKind, OutboxEntryKind
 from penstock.catalog.views import ChunkOrigins, Document, MissingPart
+from penstock.errors import NoText
 from penstock.handlers.generation_batch import EMBEDDED
 from penstock.handlers.phases import RESTART_NOTES
 from penstock.job import CHILDREN, Job, JobQuery, Settlement, Status
@@ -85,8 +87,12 @@ class DocumentNotifier:
             document = snapshot.document(document_id)
             missing = snapshot.missing(document_id, limit=MISSING_NAMED) if document else []
             settlement = settlement_for(job, document, missing, lambda: snapshot.made(document_id))
-        if settlement is not None:
-            self._queue.settle([settlement])
+        if settlement is None:
+            return
+        if settlement.status is Status.FAILED and document is not None:
+            # Before the settlement: after a crash in between, both are redone.
+            self._catalog.note([_ledger_entry(job, document, settlement)])
+        self._queue.settle([settlement])
 
 
 def settlement_for(
@@ -103,8 +109,27 @@ def settlement_for(
         return lifecycle.done(job, result_json=_json(_result(job, document, missing, made())))
     if not document.settled:
         return None
-    code = "ERR_OUTAGE" if document.outage else "ERR_NO_TEXT"
+    code = "ERR_OUTAGE" if document.outage else _content_code(missing)
     return lifecycle.failed(job, code, _failures(document, missing))
+
+
+def _content_code(missing: list[MissingPart]) -> str:
+    """The code of the first failed part."""
+    code = missing[0].error.partition(":")[0] if missing else ""
+    return code if code in CONTENT_CODES else NoText.code
+
+
+def _ledger_entry(job: Job, document: Document, settlement: Settlement) -> LedgerEntry:
+    code = settlement.error_code or ""
+    return LedgerEntry(
+        place=document.place,
+        path=document.path,
+        kind=LedgerKind.FAILED,
+        rule=code,
+        cause=(settlement.error_message or "")[:MAX_MESSAGE],
+        remedy=remedy_for(code) or FAILURE_CODES.get(code, ""),
+        job_id=job.queue_id,
+    )
 
 
 def _result(job: Job, document: Document, missing: list[MissingPart], made: ChunkOrigins) -> dict[str, Any]:
@@ -128,6 +153,10 @@ def _failures(document: Document, missing: list[MissingPart]) -> str:
     named = "; ".join(_part_text(one) for one in missing)
     more = document.failed_count - len(missing)
     kept = " The former version stays." if document.outage else ""
+    if missing and not document.outage and document.failed_count == document.page_count:
+        # Mostly a scan: all pages have the same error.
+        pages = how_many(document.page_count, "page")
+        return f"none of {pages} could be read: {missing[0].error.partition(': ')[2] or missing[0].error}"
     failed = how_many(document.failed_count, "part")
     return f"{failed} failed: {named}{f' and {more:,} more' if more > 0 else ''}.{kept}"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
-import socket
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import timedelta
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock import config
-from penstock.application import load_app
 from penstock.catalog.factory import needs_one_host, refuse_second_host
 from penstock.catalog.values import Phase
 from penstock.config import Settings
@@ -25,15 +23,15 @@ from penstock.errors import (
     InvalidSetting,
     StoreDenied,
 )
-from penstock.handlers.registry import Registry
-from penstock.pipeline.budget import MemoryShare
 from penstock.process_start import log_to_stderr
 from penstock.queue.protocol import Queue
 from penstock.store_url import StoreUrl
 
 if TYPE_CHECKING:
     from penstock.assembly import Assembly
+    from penstock.handlers.registry import Registry
     from penstock.service.functions import FunctionJobs
+    from penstock.worker.small_job import SmallJobOptions
     from penstock.worker.supervisor import WorkerOptions
 
 JOBS = "jobs"
@@ -58,7 +56,7 @@ class Worker:
         until_job: str | None = None,
         start_method: str = "spawn",
     ) -> None:
-        loaded = load_app(app) if app is not None else None
+        loaded = _load_app(app)
         settings = _common(assembly.settings, loaded.settings) if loaded else assembly.settings
         if settings.store.engine == "memory":
             raise InvalidSetting(
@@ -102,6 +100,7 @@ class Worker:
             supervisor.run()
 
     def _options(self) -> WorkerOptions:
+        from penstock.pipeline.budget import MemoryShare
         from penstock.worker.supervisor import WorkerOptions
 
         assembly, settings = self._assembly, self._assembly.settings
@@ -157,19 +156,54 @@ def worker_alive(settings: Settings, queue: Queue) -> bool:
 
     if any_worker_alive(_own_directory(settings)):
         return True
+    workers = queue.workers()
+    if not workers:
+        return False
+    import socket
+
     here, now = socket.gethostname(), queue.now()
     return any(
         worker.host != here and worker.takes_jobs and worker.alive(now, settings.heartbeat_s)
-        for worker in queue.workers()
+        for worker in workers
+    )
+
+
+def small_job_options(assembly: Assembly) -> SmallJobOptions | None:
+    """Options of ``run_small_job``; None where only a worker may run jobs."""
+    from penstock.pipeline.budget import MemoryShare
+    from penstock.worker.small_job import SmallJobOptions
+
+    settings = assembly.settings
+    # The catalog's one host is known by the report of its worker; a memory:// queue has no worker.
+    if not settings.queue_enabled or needs_one_host(settings) or settings.store.engine == "memory":
+        return None
+    directory = _own_directory(settings)
+    memory = MemoryShare.of(settings.file_memory_mb, 1, directory)
+    return SmallJobOptions(
+        queue=assembly.queue,
+        catalog=assembly.catalog,
+        directory=directory,
+        register=lambda registry: assembly.register_small_jobs(registry, memory),
+        lease=timedelta(seconds=settings.lease_s),
+        lease_by_type=leases(settings),
     )
 
 
 def load_handlers(app: str | None, level: int) -> Registry:
+    from penstock.handlers.registry import Registry
+
     log_to_stderr(level)
-    return load_app(app).handlers() if app is not None else Registry()
+    loaded = _load_app(app)
+    return loaded.handlers() if loaded is not None else Registry()
 
 
 # The application.
+
+
+def _load_app(name: str | None) -> FunctionJobs | None:
+    from penstock.application import load_app
+
+    return load_app(name) if name is not None else None
 
 
 def _served(app: FunctionJobs | None, lanes: Sequence[str]) -> list[str]:

@@ -15,14 +15,13 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.catalog.protocol import Catalog
-from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
-from penstock.worker import orphans
-from penstock.worker.lanes import settle_dead_tasks
-from penstock.worker.shared_state import SIZE, SharedState
+
+if TYPE_CHECKING:
+    from penstock.catalog.protocol import Catalog
+    from penstock.queue.protocol import Queue
 
 SUFFIX = ".worker"
 REWRITE_AT = 1_000
@@ -271,6 +270,11 @@ def _size(path: Path) -> int | None:
 
 
 def _release_child(queue: Queue, catalog: Catalog | None, state_file: Path, worker_id: str) -> int:
+    # Imported where claims are released: most commands only ask whether a worker lives.
+    from penstock.worker import orphans
+    from penstock.worker.lanes import settle_dead_tasks
+    from penstock.worker.shared_state import SIZE, SharedState
+
     executing, results, run, parsed_file = None, [], None, None
     if _size(state_file) == SIZE:
         state = SharedState(state_file)

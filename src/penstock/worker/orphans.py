@@ -17,7 +17,13 @@ import msgspec
 
 from penstock import clock, items, lifecycle
 from penstock.catalog.protocol import Catalog
-from penstock.catalog.rules.failures import MAX_MESSAGE, FailedReading, ReadFile, failed_generation
+from penstock.catalog.rules.failures import (
+    MAX_MESSAGE,
+    FailedReading,
+    ReadFile,
+    failed_generation,
+    remedy_for,
+)
 from penstock.catalog.values import FailureKind, LedgerEntry, LedgerKind, Place
 from penstock.errors import ParserFailed
 from penstock.job import Job, JobQuery, Settlement, Status
@@ -219,7 +225,7 @@ def _ledger_entry(job: Job, settlement: Settlement) -> LedgerEntry:
         kind=LedgerKind.FAILED,
         rule=code,
         cause=message,
-        remedy=REMEDY,
+        remedy=remedy_for(code) or REMEDY,
         job_id=job.queue_id,
     )
 

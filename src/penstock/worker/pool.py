@@ -88,24 +88,24 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     open_queue: Callable[[], Queue]
     registry: Callable[[], Registry]
     directory: Path
+    lease: timedelta
+    task_lease: timedelta
+    heartbeat_s: float
+    poll_s: float
+    upkeep_s: float
+    grace_s: float
+    shutdown_grace_s: float
+    recycle_after: int | None
+    recycle_growth_mb: int | None
     processes: int = 1
-    lease: timedelta = timedelta(seconds=300)
     lease_by_type: dict[str, timedelta] = {}
-    task_lease: timedelta = timedelta(seconds=120)
-    heartbeat_s: float = 30.0
-    poll_s: float = 1.0
-    upkeep_s: float = 60.0
     retention: dict[str, timedelta] = {}
-    grace_s: float = 10.0
-    shutdown_grace_s: float = 30.0
     silence_s: float = 30.0
     """A child without a job and without a heartbeat for this long counts as hung."""
     leaving_s: float = 10.0
     """Time for a child to exit after all its jobs are settled."""
     until_idle: bool = False
     until_job: str | None = None
-    recycle_after: int | None = None
-    recycle_growth_mb: int | None = 512
     start_method: str = "spawn"
     open_catalog: Callable[[], Catalog] | None = None
     open_documents: Callable[[Registry], DocumentTools] | None = None

@@ -37,6 +37,8 @@ from penstock.worker.upkeep import (
     Schedule,
     StuckWarner,
     Sweeper,
+    clear_outbox,
+    record_upkeep,
     skip_on_outage,
 )
 from penstock.worker.vector_upkeep import VectorKeeper
@@ -144,7 +146,9 @@ class Supervisor:
             time.sleep(LAST_PAUSE_S)
         else:
             log.warning("the store is unavailable; the next worker on this host will release the jobs")
-        skip_on_outage(self._clear_outbox)
+        if self._catalog is not None:
+            catalog = self._catalog
+            skip_on_outage(lambda: clear_outbox(self._queue, catalog))
         skip_on_outage(self._report_end)
 
     def _report_end(self) -> None:
@@ -154,12 +158,6 @@ class Supervisor:
         else:
             own = [report for report in self._queue.workers() if report.worker_id == self._name]
             self._queue.forget_workers(own)
-
-    def _clear_outbox(self) -> None:
-        """Process outbox entries of the last jobs: a command for one job has no next round."""
-        if self._catalog is not None:
-            DocumentNotifier(self._queue, self._catalog).process_outbox()
-            Sweeper(self._catalog).clear_leftovers()
 
     def _new_schedule(self) -> Schedule:
         schedule = Schedule()
@@ -182,6 +180,7 @@ class Supervisor:
         pruner = Pruner(queue, options.retention, options.heartbeat_s)
         schedule.add(options.upkeep_s, pruner.run, spread=SPREAD)
         schedule.add(options.upkeep_s, self._stuck.run, spread=SPREAD)
+        schedule.add(options.upkeep_s, lambda: record_upkeep(options.directory))
         if self._catalog is not None:
             notifier, sweeper = DocumentNotifier(queue, self._catalog), Sweeper(self._catalog)
             schedule.add(CLEAR_OUTBOX_S, notifier.process_outbox)

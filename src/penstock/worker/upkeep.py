@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from penstock import clock, lifecycle
 from penstock.catalog.protocol import Catalog
@@ -22,6 +23,7 @@ from penstock.job import MISSED_HEARTBEATS, Job, JobQuery, Status
 from penstock.queue.protocol import Queue
 from penstock.vocabulary import how_many
 from penstock.worker import orphans
+from penstock.worker.document_notifier import DocumentNotifier
 from penstock.worker.orphans import JobPages
 from penstock.worker.outbox import OUTAGE
 
@@ -34,6 +36,8 @@ REPORTS_KEPT_FOR = timedelta(hours=1)
 AT_ONCE = 100
 CLEARS_PER_RUN = 4
 """Most transactions in one run of the sweeper."""
+OVERDUE_AFTER = timedelta(days=1)
+"""Age of the last upkeep at which a command for a small job starts a worker, which does the upkeep."""
 KEPT_FOR = timedelta(days=7)
 """Retention of tombstones and of cached vectors whose text is in no document."""
 
@@ -73,6 +77,31 @@ def skip_on_outage(run: Callable[[], bool | None]) -> bool | None:
     except OUTAGE as error:
         log.warning("the store is unavailable: %s", error)
         return None
+
+
+def clear_outbox(queue: Queue, catalog: Catalog) -> None:
+    """Process outbox entries of the last jobs: a command for one job has no next round."""
+    DocumentNotifier(queue, catalog).process_outbox()
+    Sweeper(catalog).clear_leftovers()
+
+
+_RECORD = "upkeep"
+
+
+def record_upkeep(directory: Path) -> None:
+    """Record in the workers' directory that a worker does the upkeep now."""
+    with suppress(OSError):  # then the next small job starts a worker, which is only slower
+        (directory / _RECORD).touch(mode=0o600)
+
+
+def upkeep_overdue(directory: Path) -> bool:
+    """True if no worker did the upkeep for a day. A new store has none to do."""
+    try:
+        done_at = (directory / _RECORD).stat().st_mtime
+    except FileNotFoundError:
+        record_upkeep(directory)
+        return False
+    return not 0 <= clock.now().timestamp() - done_at < OVERDUE_AFTER.total_seconds()
 
 
 class Reaper:

@@ -18,12 +18,21 @@ _NO_FILE = frozenset({"ERR_FILE_NOT_FOUND", "ERR_BAD_PATH", "ERR_OUTSIDE_RAG", P
 """Codes of failures without a file: there is nothing to show as a document."""
 
 
-def _below(error_class: type[PenstockError]) -> frozenset[str]:
-    return frozenset({error_class.code}).union(*map(_below, error_class.__subclasses__()))
+def _remedies(error_class: type[PenstockError]) -> dict[str, str]:
+    remedies = {error_class.code: error_class.default_remedy}
+    for below in error_class.__subclasses__():
+        remedies |= _remedies(below)
+    return remedies
 
 
-CONTENT_CODES = _below(UnreadableDocument)
+_REMEDIES = _remedies(UnreadableDocument)
+CONTENT_CODES = frozenset(_REMEDIES)
 """Codes of failures of the content. A part of Penstock that is not installed counts: see ``read_with``."""
+
+
+def remedy_for(code: str) -> str:
+    """The usual remedy for a failure of the content, by its code."""
+    return _REMEDIES.get(code, "")
 
 
 class ReadFile(NamedTuple):

@@ -91,9 +91,9 @@ def rename(rows: Statements, change: Rename, limit: int, at: str) -> RenameResul
     targets = [moved(change.old, change.new, path) for path in paths]
     for name in ("paths", "documents_at"):
         rows.hold(name, place.tenant_id, place.collection, place.branch, listed(paths + targets))
-    for (key, _, published_id, building_id), target in zip(found, targets, strict=False):
+    for (key, path, published_id, building_id), target in zip(found, targets, strict=False):
         replaced += _make_room(rows, place, target, key, at)
-        _move(rows, place, key, target, (published_id, building_id), asked_at, at)
+        _move(rows, place, key, (path, target), (published_id, building_id), asked_at, at)
     return RenameResult(min(len(found), limit), replaced, len(found) > limit)
 
 
@@ -114,17 +114,20 @@ def _move(
     rows: Statements,
     place: Place,
     key: int,
-    target: str,
+    paths: tuple[str, str],
     generations_of_it: tuple[int | None, int | None],
     asked_at: str,
     at: str,
 ) -> None:
+    old, target = paths
     record_event(rows, key, "renamed", at, note=target)
     rows.send("move_source", target, asked_at, at, key)
     for document_id in generations_of_it:
         if document_id is not None:
             rows.send("move_document", asked_at, PurePosixPath(target).name, document_id)
     rows.send("unnote", place.tenant_id, place.collection, place.branch, target)
+    # The reason for a failure goes with the file.
+    rows.send("move_note", target, place.tenant_id, place.collection, place.branch, old)
 
 
 def move(rows: Statements, place: Place, moves: Sequence[Move], asked_at: datetime, at: str) -> list[bool]:
@@ -148,7 +151,7 @@ def move(rows: Statements, place: Place, moves: Sequence[Move], asked_at: dateti
             if one.new in there:
                 _make_room(rows, place, one.new, found.key, at)
             generations_of_it = (found.published_id, found.building_id)
-            _move(rows, place, found.key, one.new, generations_of_it, format_time(asked_at), at)
+            _move(rows, place, found.key, (one.old, one.new), generations_of_it, format_time(asked_at), at)
             there[one.new] = there.pop(one.old)
         answers.append(movable)
     moved_ones = (one for one, done in zip(moves, answers, strict=True) if done)

@@ -148,25 +148,42 @@ def _parts(value: Any) -> Sequence[Any]:
     return msgspec.structs.astuple(value)
 
 
+_DERIVED = frozenset(["columns", "columns_of", "decode", "encode", "values_of", "_types", "_groups_at"])
+
+
 class RowType(Generic[T]):
     """One record class as rows: ``columns`` in order, ``decode`` from a row, ``encode`` to a row.
 
     ``without``: fields that are in no column. ``renamed``: columns that are not called after their field.
     """
 
+    columns: tuple[str, ...]
+    columns_of: dict[str, tuple[str, ...]]
     decode: Callable[[Row], T]
     encode: Callable[[T], Row]
+    values_of: Callable[[Any], tuple[Any, ...]]
+    """The field values of anything that has them by these names."""
 
     def __init__(
         self, record: type[T], *, without: Sequence[str] = (), renamed: Mapping[str, str] | None = None
     ) -> None:
         self.name = record.__name__
+        self._record, self._without, self._renamed = record, without, renamed or {}
+
+    def __getattr__(self, name: str) -> Any:
+        """Derive all attributes at the first use of one: a short command uses few of the record classes."""
+        if name not in _DERIVED:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self._derive()
+        return self.__dict__[name]
+
+    def _derive(self) -> None:
+        record, names = self._record, self._renamed
         hints = {
             name: hint
             for name, hint in get_type_hints(record, include_extras=True).items()
-            if name not in without
+            if name not in self._without
         }
-        names = renamed or {}
         by_field = {
             field: [_Column(names.get(name, name), type_) for name, type_ in _columns_of(field, hint)]
             for field, hint in hints.items()
@@ -180,7 +197,6 @@ class RowType(Generic[T]):
         # SQLite binds the values of a plain tuple twice as fast as those of a named one.
         self.encode = self._flat if self._groups_at else tuple  # type: ignore[assignment]
         self.values_of = attrgetter(*hints)
-        """The field values of anything that has them by these names."""
 
     def _decoder(
         self, record: type[T], hints: Mapping[str, Any], by_field: Mapping[str, list[_Column]]

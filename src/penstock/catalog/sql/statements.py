@@ -7,16 +7,16 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
-from importlib.resources import files
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from penstock.catalog.rules.phases import CHUNK_PHASES, LATER_PHASES, PHASES, PhaseRule, Unit
-from penstock.catalog.sql import read_records, written_records
 from penstock.catalog.sql.row_types import Row, RowType
 from penstock.catalog.values import Phase
 
+_HERE = Path(__file__).parent
 _NAME = re.compile(r"^-- name: (\w+)(?: per (phase|chunk phase|later phase))?(?: \((.+)\))?$", re.MULTILINE)
 
 _TABLES = {
@@ -62,26 +62,58 @@ _WORDS = {
 
 
 @cache
-def load(dialect: str) -> dict[str, str]:
+def load(dialect: str) -> Mapping[str, str]:
     """Every statement of a dialect by name. Those ``per phase`` come out as name_ocr, name_vector, …; those
     ``per chunk phase`` without the first, those ``per later phase`` without the first two."""
-    statements: dict[str, str] = {}
-    queries = files(__package__).joinpath("queries")
-    found = [file for folder in ("both", dialect) for file in queries.joinpath(folder).iterdir()]
+    blocks: dict[str, _Block] = {}
+    queries = _HERE / "queries"
+    found = [file for folder in ("both", dialect) for file in (queries / folder).iterdir()]
     for file in sorted(found, key=lambda file: file.name):
-        _, *blocks = _NAME.split(file.read_text(encoding="utf-8"))
-        for name, per_phase, parameters, text in zip(*(blocks[at::4] for at in range(4)), strict=True):
-            text = _EACH_PHASE.sub(_each_phase, text.strip())
-            made = {name: _expanded(text, parameters, dialect)}
+        _, *parts = _NAME.split(file.read_text(encoding="utf-8"))
+        for name, per_phase, parameters, text in zip(*(parts[at::4] for at in range(4)), strict=True):
+            made = {name: _Block(text, parameters)}
             if per_phase:
-                made = {
-                    f"{name}_{phase}": _expanded(_of_phase(text, phase), parameters, dialect)
-                    for phase in _PHASES_OF[per_phase]
-                }
-            if made.keys() & statements.keys():
+                made = {f"{name}_{phase}": _Block(text, parameters, phase) for phase in _PHASES_OF[per_phase]}
+            if made.keys() & blocks.keys():
                 raise AssertionError(f"{dialect} has two statements named {name}")
-            statements |= made
-    return {name: text.replace("{filtered}", statements["filtered"]) for name, text in statements.items()}
+            blocks |= made
+    return Expanded(blocks, dialect)
+
+
+class _Block(NamedTuple):
+    """A statement as it stands in its file, with the phase it is meant for."""
+
+    text: str
+    parameters: str | None
+    phase: Phase | None = None
+
+
+class Expanded(Mapping[str, str]):
+    """Statements in the store's SQL, each expanded at its first use: a command uses few of them."""
+
+    def __init__(self, blocks: Mapping[str, _Block], dialect: str) -> None:
+        self._blocks = blocks
+        self._dialect = dialect
+        self._statements: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> str:
+        statement = self._statements.get(name)
+        if statement is None:
+            text, parameters, phase = self._blocks[name]
+            text = _EACH_PHASE.sub(_each_phase, text.strip())
+            text = _of_phase(text, phase) if phase is not None else text
+            statement = _expanded(text, parameters, self._dialect)
+            for word in ("filtered", "filters"):
+                if f"{{{word}}}" in statement:
+                    statement = statement.replace(f"{{{word}}}", self[word])
+            self._statements[name] = statement
+        return statement
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._blocks)
+
+    def __len__(self) -> int:
+        return len(self._blocks)
 
 
 def _of_phase(text: str, phase: Phase) -> str:
@@ -99,12 +131,6 @@ def _each_phase(found: re.Match[str]) -> str:
 _PHASES_OF = {"phase": tuple(PHASES), "chunk phase": CHUNK_PHASES, "later phase": LATER_PHASES}
 _EACH_PHASE = re.compile(r"\[\[(phase|chunk phase|later phase)(.*?)\|\s(.*?)\]\]", re.DOTALL)
 _RECORD = re.compile(r"\{([A-Z]\w+)((?: [^};]+)?)((?:;[^}]*)?)\}")
-_ROW_TYPES = {
-    kept.name: kept
-    for module in (read_records, written_records)
-    for kept in vars(module).values()
-    if isinstance(kept, RowType)
-}
 _ROWS = re.compile(r"\brows\(([^)]*)\)")
 _NUMBERS = re.compile(r"\bnumbers\((\$\d+)\)")
 _TEXTS = re.compile(r"\btexts\((\$\d+)\)")
@@ -129,6 +155,18 @@ _IN_LIST = re.compile(r"\bIN (numbers|texts)\((\$\d+)\)")
 _NUMBERED = re.compile(r"\$(\d+)")
 
 
+@cache
+def _row_types() -> dict[str, RowType[Any]]:
+    from penstock.catalog.sql import read_records, written_records
+
+    return {
+        kept.name: kept
+        for module in (read_records, written_records)
+        for kept in vars(module).values()
+        if isinstance(kept, RowType)
+    }
+
+
 def _expanded(statement: str, header: str | None, dialect: str) -> str:
     """Expand one statement to the store's SQL.
 
@@ -147,7 +185,7 @@ def _expanded(statement: str, header: str | None, dialect: str) -> str:
         return f"v.{name}" if many else f"${list(parameters).index(name) + 1}"
 
     def columns(found: re.Match[str]) -> str:
-        row, form, sources = _ROW_TYPES[found[1]], found[2].strip(), _sources(found[3])
+        row, form, sources = _row_types()[found[1]], found[2].strip(), _sources(found[3])
         if form == "values":
             return ", ".join(mark(column) for column in row.columns)
         if form == "set":
@@ -184,7 +222,7 @@ def _parameters(header: str) -> Iterator[tuple[str, str]]:
         if kind:
             yield name, kind
         else:
-            row = _ROW_TYPES[name]
+            row = _row_types()[name]
             yield from ((column, row.sql_type(column)) for column in row.columns)
 
 
@@ -216,7 +254,7 @@ def _unnested(columns: str) -> str:
 
 def migrations(dialect: str) -> list[tuple[int, str]]:
     """Numbered schema changes, oldest first. Files of the same number are one change."""
-    folder = files(__package__).joinpath("migrations", dialect)
+    folder = _HERE / "migrations" / dialect
     changes: dict[int, str] = {}
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
         if file.name[:4].isdigit():

@@ -4,6 +4,8 @@
 
 - ``protocol``: the interface of an embedder, and the name of its vector space
 - ``static_embedder``: the default, a table of word pieces; needs no network and no GPU
+- ``table_files``: the files of that table, part of the installed package
+- ``word_pieces``: words split into the pieces of the table
 - ``hash_embedder``: words hashed to dimensions, without a model; for tests
 """
 

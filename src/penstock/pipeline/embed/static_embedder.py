@@ -1,34 +1,31 @@
 """Vectors from a table of word pieces: no network, no GPU, thousands of texts a second.
 
-The table is a data file of the ``wordllama`` package. The code of that package is not used: its loader
-downloads files, and it reads a text as one string of pieces. Here a text is a bag of words. This is faster,
-since a word is split into pieces once per process. It also finds more: a repeated word does not dominate a
-long text, and page numbers or tables of figures do not outweigh the prose beside them.
+The table is a data file of the ``wordllama`` package, see ``table_files``. That package reads a text as one
+string of pieces. Here a text is a bag of words. This is faster, since a word is split into pieces once per
+process. It also finds more: a repeated word does not dominate a long text, and page numbers or tables of
+figures do not outweigh the prose beside them.
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import os
 import re
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.errors import InvalidSetting
+from penstock.pipeline.embed.table_files import DIMENSION, TableFiles, find_table_files
+from penstock.pipeline.embed.word_pieces import WordPieces
 from penstock.pipeline.fingerprints import fingerprint
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-    from tokenizers import Tokenizer
-
-DIMENSION = 256
 
 _POOLING = 1
 """Increased with any change below that changes the vector of a text."""
@@ -54,7 +51,7 @@ class StaticEmbedder:
 
     @property
     def fingerprint(self) -> str:
-        return _table().fingerprint
+        return _fingerprint()
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         import numpy as np
@@ -68,28 +65,33 @@ class StaticEmbedder:
         return found
 
 
+@cache
+def _fingerprint() -> str:
+    """Fingerprint of the vectors. The table itself is not loaded: most commands only compare it."""
+    files = find_table_files()
+    return fingerprint(
+        {
+            "name": StaticEmbedder.name,
+            "weights": files.weights_sha256,
+            "pieces": files.pieces_sha256,
+            "pooling": _POOLING,
+            "dimension": DIMENSION,
+        }
+    )
+
+
 class _Table:
     """Vectors of the word pieces, and a cache of the vectors of whole words."""
 
-    def __init__(self, weights: Path, pieces: Path) -> None:
+    def __init__(self, files: TableFiles) -> None:
         import numpy as np
-        from tokenizers import Tokenizer
 
-        self._weights = _map_weights(weights)
-        self._tokenizer: Tokenizer = Tokenizer.from_file(str(pieces))
+        self._weights = _map_weights(files.weights)
+        self._pieces = WordPieces(files.pieces)
         self._lock = threading.Lock()
         self._rows: dict[str, int] = {}
         self._vectors = np.zeros((1024, DIMENSION), dtype=np.float32)
         self._powers = np.arange(_MAX_CHARS + 1, dtype=np.float32) ** _COUNT_POWER
-        self.fingerprint = fingerprint(
-            {
-                "name": StaticEmbedder.name,
-                "weights": _digest(weights),
-                "pieces": _digest(pieces),
-                "pooling": _POOLING,
-                "dimension": DIMENSION,
-            }
-        )
 
     def pool(self, counts: Counter[str]) -> npt.NDArray[np.float32]:
         """Pool word vectors to one vector of length 1, or zeros if the words cancel each other out."""
@@ -131,16 +133,11 @@ class _Table:
     def _word_vector(self, word: str) -> npt.NDArray[np.float32]:
         import numpy as np
 
-        ids = [piece for part in _parts(word) for piece in self._encode(part)]
+        ids = [piece for part in _parts(word) for piece in self._pieces.split(part)]
         vector: npt.NDArray[np.float32] = np.add.reduce(
             self._weights.take(ids, axis=0), axis=0, dtype=np.float32
         )
         return vector * np.float32(_DIGIT_WEIGHT) if word[0].isdigit() else vector
-
-    def _encode(self, word: str) -> list[int]:
-        # One word at a time: batches of the library start threads, and a later fork would warn about them.
-        ids: list[int] = self._tokenizer.encode(word, add_special_tokens=False).ids
-        return ids
 
 
 def _parts(word: str) -> list[str]:
@@ -158,7 +155,7 @@ def _table() -> _Table:
     global _shared
     with _opening:
         if _shared is None:
-            _shared = _Table(*_data_files())
+            _shared = _Table(find_table_files())
         return _shared
 
 
@@ -171,20 +168,6 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-def _data_files() -> tuple[Path, Path]:
-    # find_spec finds the package without running it.
-    spec = importlib.util.find_spec("wordllama")
-    for place in (spec and spec.submodule_search_locations) or ():
-        weights = Path(place, "weights", f"l2_supercat_{DIMENSION}.safetensors")
-        pieces = Path(place, "tokenizers", "l2_supercat_tokenizer_config.json")
-        if weights.is_file() and pieces.is_file():
-            return weights, pieces
-    raise InvalidSetting(
-        "embedder = 'static': the table of vectors is not installed",
-        remedy="Install it with `pip install wordllama`, or use the embedder 'hashing'.",
-    )
 
 
 def _map_weights(path: Path) -> npt.NDArray[np.float16]:
@@ -207,8 +190,3 @@ def _map_weights(path: Path) -> npt.NDArray[np.float16]:
     )
     # A plain array over the same pages: each slice of a memmap would create another memmap object.
     return np.asarray(mapped)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

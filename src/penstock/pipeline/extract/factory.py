@@ -13,6 +13,18 @@ from penstock.pipeline.extract.protocol import Content, ExtractedText, ExtractLi
 SANDBOXED = frozenset(["pdf", "office"])
 """Extractors that run in a child process: their libraries may crash, hang or exhaust the memory."""
 
+PLAIN = frozenset(["text", "markdown", "rows", "table"])
+"""Extractors without native code of other projects, as far as the text is UTF-8: they cannot crash."""
+
+
+def is_plain(content: Content) -> bool:
+    """Check whether a file can be read by Python code alone."""
+    try:
+        content.data.decode()
+    except UnicodeDecodeError:
+        return False
+    return file_types.detect(content.name, content.data[:SNIFFED]).extractor in PLAIN
+
 
 def extractor(name: str) -> Extractor:
     """The extractor of this name (see ``FileType.extractor``). Libraries are imported at the first file."""

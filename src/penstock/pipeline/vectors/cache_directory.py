@@ -145,6 +145,13 @@ class CacheDirectory:
     def files(self) -> list[Path]:
         return sorted(self._directory.glob(f"*{VECTORS}"))
 
+    def damaged(self) -> list[Path]:
+        """Vector files that are damaged, or whose index is. Reads all files completely."""
+        # Imported here: only this needs the index.
+        from penstock.pipeline.vectors.ann_index import damaged
+
+        return [path for path in self.files() if damaged(path)]
+
     def discard(self, path: Path) -> None:
         """Remove a vector file and its index."""
         for each in (path, path.with_suffix(INDEX)):

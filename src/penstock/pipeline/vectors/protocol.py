@@ -1,4 +1,4 @@
-"""Interfaces of vector search: the snapshot to read, and the search itself."""
+"""Interfaces of vector search: the snapshot to read, the search itself, and copies outside the catalog."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from penstock.catalog.views import SourceMark, VectorBatch, VectorChanges
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     import numpy.typing as npt
 
@@ -51,3 +53,16 @@ class NearestVectors(Protocol):
         of the nearest, but never those of sources that changed last.
         """
         ...
+
+
+class VectorCopies(Protocol):
+    """Copies of vectors outside the catalog, which jobs and commands remove."""
+
+    def remove_tenant(self, tenant_id: str, sequence: int) -> None:
+        """Remove all copies of a tenant, also one made before ``sequence`` and still being written."""
+
+    def damaged(self) -> list[Path]:
+        """Read all copies and list the damaged ones."""
+
+    def discard(self, path: Path) -> None:
+        """Remove one copy."""

@@ -32,9 +32,10 @@ from penstock.queue.engine import Engine
 from penstock.queue.memory.lazy_heap import claim_order
 from penstock.queue.memory.table import Table
 from penstock.queue.protocol import COUNTABLE, POSITION_CAP
-from penstock.queue.rules import locks, pause_batches, pauses
+from penstock.queue.rules import pause_batches, pauses
 from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS, choose
 from penstock.queue.rules.next_jobs import first_of_each_lock
+from penstock.queue.rules.rows import wake
 
 FREEING = frozenset({"add", "settle", "exchange", "cancel", "requeue", "resume", "reconcile", "purge"})
 """Writes after which more rows may be claimable. Not claims: an idle worker would wake itself for ever."""
@@ -106,7 +107,7 @@ class MemoryQueue(Engine[Table]):
             for job, reason in choice.hold:
                 table.change(job, pause_batches.held_back(job, reason, now))
                 if reason is Held.PAUSE and job.lock_key and not job.lock_held:
-                    locks.wake(table, [job.lock_key], now)
+                    wake(table, [job.lock_key], now)
             if choice.closed or not choice.hold:
                 break
             size = max(request.limit, HELD_BACK_AT_ONCE)

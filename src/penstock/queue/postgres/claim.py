@@ -21,9 +21,9 @@ from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope
 from penstock.queue.postgres.rows import PostgresRows
 from penstock.queue.postgres.transaction import refusal
 from penstock.queue.postgres.values import as_pause, texts, times
-from penstock.queue.rules import locks
 from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
 from penstock.queue.rules.pauses import active_resume, everything_paused, held_scopes
+from penstock.queue.rules.rows import wake
 from penstock.queue.sql.statements import CLAIM_COLUMNS, LOCK_CAP
 
 _OWN = 5
@@ -264,7 +264,7 @@ class PostgresClaim:
             # Each of the rows may have been woken for its lock.
             keys = {each.lock_key for each in for_pause if each.lock_key is not None and not each.lock_held}
             rows.to_wake.update(keys)
-            locks.wake(rows, sorted(keys), self._now)
+            wake(rows, sorted(keys), self._now)
 
     def _take(self, found: Sequence[Row]) -> ClaimResult:
         if not found:

@@ -18,7 +18,14 @@ from penstock.queue.rules.addition import COUNT_CAP
 from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS
 from penstock.queue.rules.pauses import PauseState
 from penstock.queue.rules.settlement import MOST_CHUNKS, NAMED_FAILURES
-from penstock.transitions import FOLLOW_UP_NOTE, HISTORY_LIMIT
+from penstock.transitions import (
+    AND_MORE,
+    CHILD_NOUNS,
+    CHILDREN_FAILED,
+    FOLLOW_UP_NOTE,
+    HISTORY_LIMIT,
+    OTHER_CHILDREN,
+)
 
 _RULES = ("rows", "turns", "pauses", "resumes", "transitions", "locks", "aftermath")
 _MOVES = (*_RULES, "ranks", "holds", "moves")
@@ -105,6 +112,10 @@ _VALUES: dict[str, Any] = {
     "CANCELLED_MESSAGE": CANCELLED_MESSAGE,
     "CANCELLED_CODE": "ERR_CANCELLED",
     "CHILDREN_FAILED_CODE": "ERR_CHILDREN_FAILED",
+    "CHILDREN_FAILED": CHILDREN_FAILED,
+    "CHILD_NOUNS": CHILD_NOUNS,
+    "OTHER_CHILDREN": OTHER_CHILDREN,
+    "AND_MORE": AND_MORE,
     "NAMED_FAILURES": NAMED_FAILURES,
     "MOST_CHUNKS": MOST_CHUNKS,
     "ROUNDS": ROUNDS,
@@ -149,6 +160,8 @@ def _resolved(source: str) -> str:
 def _lua(value: Any) -> str:
     if isinstance(value, str):
         return f"'{value}'"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key} = {_lua(each)}' for key, each in value.items())}}}"
     return str(value) if isinstance(value, int) else f"{{{', '.join(map(_lua, value))}}}"
 
 

@@ -1,6 +1,6 @@
 """The rules of the queue: pure decisions over the rows of one transaction.
 
-- ``rows``: the rows as the rules use them, and text that rows can hold
+- ``rows``: the rows as the rules use them, free locks passed on, and text that rows can hold
 - ``addition``: new jobs, duplicates, backpressure and turns
 - ``candidates``: rows that a claim takes or holds back
 - ``next_jobs``: jobs of the next claim, and the start of one job
@@ -9,6 +9,5 @@
 - ``requeue``: failed and cancelled jobs run again
 - ``pauses``: phases of a pause, and the position of a resume
 - ``pause_batches``: a resume in bounded batches
-- ``locks``: free locks passed on to parked rows
 - ``retention``: deletion of rows
 """

@@ -11,9 +11,8 @@ import msgspec
 from penstock import transitions
 from penstock.errors import DuplicateId, QueueFull
 from penstock.job import AddResult, Changes, Held, Job, NewJob, QueueLimits, Status
-from penstock.queue.rules.locks import wake
 from penstock.queue.rules.pauses import held_during_resume, raised
-from penstock.queue.rules.rows import Rows, refuse_unstorable
+from penstock.queue.rules.rows import Rows, refuse_unstorable, wake
 
 MICROSECOND = timedelta(microseconds=1)
 COUNT_CAP = 1_000_000

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.job import RETURNED, Changes, Held, Job, Scope, Status
-from penstock.queue.rules import locks, pauses
+from penstock.queue.rules import pauses
 from penstock.queue.rules.addition import with_turn
 from penstock.queue.rules.candidates import Claimable
 from penstock.queue.rules.pauses import ClaimPosition, Pause, PauseState
-from penstock.queue.rules.rows import Rows
+from penstock.queue.rules.rows import Rows, wake
 
 
 class BatchResult(NamedTuple):
@@ -123,7 +123,7 @@ def _hold_back(rows: Rows, jobs: Sequence[Job], now: datetime) -> None:
         rows.change(job, held_back(job, Held.PAUSE, now))
     # Each may have been the one woken to take its lock next.
     keys = {job.lock_key for job in jobs if job.lock_key is not None and not job.lock_held}
-    locks.wake(rows, sorted(keys), now)
+    wake(rows, sorted(keys), now)
 
 
 def _release(rows: Rows, pause: Pause, known: Sequence[Pause], now: datetime, limit: int) -> BatchResult:

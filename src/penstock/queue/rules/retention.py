@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from penstock.job import Job, Status
-from penstock.queue.rules import locks
-from penstock.queue.rules.rows import Rows
+from penstock.queue.rules.rows import Rows, wake
 
 
 class Prunable(Protocol):
@@ -54,5 +53,5 @@ def purge(rows: Deletable, jobs: Sequence[Job], now: datetime) -> int:
     freed = {job.lock_key for job in meant if job.lock_held and job.lock_key is not None}
     rows.delete([job.queue_id for job in meant])
     if freed:
-        locks.wake(rows, freed, now)
+        wake(rows, freed, now)
     return len(meant)

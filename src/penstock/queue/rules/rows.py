@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from penstock.errors import InvalidText
-from penstock.job import Changes, Job, NewJob, Scope, Settlement, Status
+from penstock.job import RETURNED, SUSPECT, Changes, Job, NewJob, Scope, Settlement, Status
 from penstock.queue.rules.pauses import ClaimPosition, Pause, RowPosition
 
 
@@ -139,3 +139,12 @@ def refuse_unstorable(new: Sequence[NewJob]) -> None:
                 text.encode()
             except UnicodeEncodeError:
                 raise InvalidText(f"job {item.queue_id!r} holds a lone surrogate") from None
+
+
+def wake(rows: Rows, lock_keys: Collection[str], now: datetime) -> int:
+    """Make the first row parked for each free lock claimable. Returns the count."""
+    parked = rows.first_parked(lock_keys)
+    for job in parked:
+        turn = SUSPECT if job.turn == SUSPECT else RETURNED
+        rows.change(job, {"held": None, "turn": turn, "updated_at": now})
+    return len(parked)

@@ -12,9 +12,8 @@ import msgspec
 from penstock import transitions
 from penstock.job import CHILDREN, Changes, Job, Settlement, Status
 from penstock.queue.rules.addition import add_children, with_position
-from penstock.queue.rules.locks import wake
 from penstock.queue.rules.requeue import RETRYABLE
-from penstock.queue.rules.rows import Rows, refuse_unstorable
+from penstock.queue.rules.rows import Rows, refuse_unstorable, wake
 
 NAMED_FAILURES = 3
 MOST_CHUNKS = 2**31 - 1

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 from penstock.items import ITEM_TYPES
 from penstock.job import Claim, Job
 
+_HERE = Path(__file__).parent
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
@@ -109,7 +110,7 @@ def load(dialect: str) -> dict[str, str]:
 
 
 def _blocks(folder: str) -> Iterator[tuple[str, str]]:
-    for file in sorted(files(__package__).joinpath("queries", folder).iterdir(), key=lambda f: f.name):
+    for file in sorted((_HERE / "queries" / folder).iterdir(), key=lambda file: file.name):
         _, *blocks = _NAME.split(file.read_text(encoding="utf-8"))
         blocks[1::2] = [_COMMENT.sub("", text) for text in blocks[1::2]]
         yield from zip(blocks[::2], blocks[1::2], strict=True)
@@ -128,7 +129,7 @@ def _with_parameters(statement: str, dialect: str) -> str:
 
 def migrations(dialect: str) -> list[tuple[int, str]]:
     """List the numbered schema scripts, oldest first."""
-    folder = files(__package__).joinpath("migrations", dialect)
+    folder = _HERE / "migrations" / dialect
     found = sorted(folder.iterdir(), key=lambda file: file.name)
     return [
         (int(file.name[:4]), file.read_text(encoding="utf-8")) for file in found if file.name[:4].isdigit()

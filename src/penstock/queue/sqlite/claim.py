@@ -9,8 +9,8 @@ from typing import Any
 
 from penstock.clock import format_time
 from penstock.job import SUSPECT, Claim, ClaimRequest, Held, Scope
-from penstock.queue.rules import locks
 from penstock.queue.rules.candidates import DUE_AT_ONCE, HELD_BACK_AT_ONCE, ROUNDS, Candidate, Choice, choose
+from penstock.queue.rules.rows import wake
 from penstock.queue.sql.statements import CLAIM_COLUMNS
 from penstock.queue.sqlite.rows import SQL, SqliteRows, as_list
 
@@ -111,7 +111,7 @@ class SqliteClaim:
             self._cursor.execute(SQL[name], (self._at, candidate.row))
             if reason is Held.PAUSE and candidate.lock_key is not None and not candidate.lock_held:
                 # The row may have been woken for this lock.
-                locks.wake(rows, [candidate.lock_key], self._now)
+                wake(rows, [candidate.lock_key], self._now)
 
     def _take(self, rows: SqliteRows, found: list[tuple[Any, ...]]) -> list[Claim]:
         request, at = self._request, self._at

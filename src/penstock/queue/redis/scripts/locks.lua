@@ -1,4 +1,4 @@
--- Passing locks on; the rules are in rules/locks.py. Needs rows.lua. Keys: locks, lockers, parked:LOCK,
+-- Passing locks on; the rules are in rules/rows.py, wake. Needs rows.lua. Keys: locks, lockers, parked:LOCK,
 -- front:LOCK and those of a row.
 
 -- Makes the first row parked for this lock claimable, unless the lock is held; ``moment``: the time, if not now.

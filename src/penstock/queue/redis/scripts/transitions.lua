@@ -147,10 +147,9 @@ local function children_ended(row)
   if row[FAILED_KIDS] > 0 then
     local kids = kids_of(row)
     local total, named = call('ZCARD', kids), call('ZRANGEBYSCORE', kids, 2, 2, 'LIMIT', 0, NAMED_FAILURES)
-    local kind = row.who[TYPE]
-    local noun = (kind == 'folder' or kind == 'project' or kind == 'library') and 'files' or 'children'
-    local message = with_thousands(row[FAILED_KIDS]) .. ' of ' .. with_thousands(total) .. ' ' .. noun .. ' failed ('
-      .. table.concat(named, ', ') .. (row[FAILED_KIDS] > #named and ', …' or '') .. ')'
+    local message = string.format(CHILDREN_FAILED, with_thousands(row[FAILED_KIDS]), with_thousands(total),
+      (CHILD_NOUNS)[row.who[TYPE]] or OTHER_CHILDREN,
+      table.concat(named, ', ') .. (row[FAILED_KIDS] > #named and AND_MORE or ''))
     finish(row, {row.id, row[CLAIM], FAILED, 'failed', row[RETRIES], row[LOST], 0, false, false,
       CHILDREN_FAILED_CODE, message, message, false, false, {}}, nil)
   elseif row[CANCEL] == 1 then

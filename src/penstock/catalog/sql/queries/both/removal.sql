@@ -6,6 +6,9 @@ DELETE FROM catalog_ledger
 WHERE tenant_id = $1 AND ($2 = '' OR collection = $2) AND ($3 = '' OR branch = $3)
   AND ($4 = '' OR path = $4 OR (path >= $5 AND path < $6)) AND at <= $7
 
+-- name: move_note
+UPDATE catalog_ledger SET path = $1 WHERE tenant_id = $2 AND collection = $3 AND branch = $4 AND path = $5
+
 -- name: set_path
 UPDATE sources SET path = $1 WHERE key = $2
 

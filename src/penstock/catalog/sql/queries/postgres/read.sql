@@ -33,8 +33,8 @@ FROM sources s
 WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3 AND s.path = ANY(texts($4))
 
 -- The glob of a path arrives as a regular expression.
--- name: filtered
-s.tenant_id = $1 AND s.published_id IS NOT NULL
+-- name: filters
+s.tenant_id = $1
 AND ($2::text IS NULL OR s.collection = $2) AND ($3::text IS NULL OR s.branch = $3)
 AND ($4::text IS NULL OR s.path ~ $4) AND ($5::text IS NULL OR s.file_type = $5)
 AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM json_array_elements_text(s.tags::json) AS g(tag)

@@ -35,8 +35,8 @@ WHERE s.tenant_id = $1 AND s.collection = $2 AND s.branch = $3
   AND s.path IN (SELECT value FROM json_each($4))
 
 -- GLOB calls catalog/path_glob.py: SQLite's own matcher backtracks for every star.
--- name: filtered
-s.tenant_id = $1 AND s.published_id IS NOT NULL
+-- name: filters
+s.tenant_id = $1
 AND ($2 IS NULL OR s.collection = $2) AND ($3 IS NULL OR s.branch = $3) AND ($4 IS NULL OR s.path GLOB $4)
 AND ($5 IS NULL OR s.file_type = $5)
 AND ($6 IS NULL OR EXISTS (SELECT 1 FROM json_each(s.tags) g

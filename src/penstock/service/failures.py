@@ -1,0 +1,54 @@
+"""Failed files at or below a path, for lists by reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import islice
+
+import msgspec
+
+from penstock.catalog.pagination import failures_below
+from penstock.catalog.protocol import Catalog
+from penstock.catalog.rules.failures import CONTENT_CODES
+from penstock.catalog.values import Place
+from penstock.retry import FAILURE_CODES
+
+MOST = 10_000
+"""Failures read at most."""
+
+
+class FailedPath(msgspec.Struct, frozen=True, kw_only=True):
+    """A path that failed, since when and why. ``remembered``: it is not read again until it changes."""
+
+    path: str
+    code: str
+    cause: str
+    remedy: str
+    since: datetime | None
+    job_id: str | None
+    remembered: bool
+
+
+def failed_paths(catalog: Catalog, place: Place, path: str | None = None) -> list[FailedPath]:
+    """Failed paths at or below a path, by path; None: all of the place."""
+    return [
+        FailedPath(
+            path=entry.path,
+            code=entry.rule,
+            cause=entry.cause,
+            remedy=entry.remedy or FAILURE_CODES.get(entry.rule, ""),
+            since=entry.at,
+            job_id=entry.job_id,
+            remembered=entry.rule in CONTENT_CODES,
+        )
+        for entry in islice(failures_below(catalog, place, path), MOST)
+    ]
+
+
+def by_reason(failures: Iterable[FailedPath]) -> dict[str, list[FailedPath]]:
+    """Group failures by code, the most frequent first."""
+    groups: dict[str, list[FailedPath]] = {}
+    for failure in failures:
+        groups.setdefault(failure.code, []).append(failure)
+    return dict(sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])))

@@ -1,0 +1,157 @@
+"""Start-up of short commands: what they load, and the processes they start."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from penstock import Penstock
+from penstock.errors import TimeBudgetExceeded
+from penstock.job import Status
+from penstock.worker.small_job import SMALL_BYTES, is_small
+
+COUNTED = """
+import _posixsubprocess, os, sys
+started = []
+def counted(function):
+    def call(*arguments, **more):
+        started.append(1)
+        return function(*arguments, **more)
+    return call
+_posixsubprocess.fork_exec = counted(_posixsubprocess.fork_exec)
+os.fork, os.posix_spawn = counted(os.fork), counted(os.posix_spawn)
+from penstock.__main__ import main
+code = 0
+try:
+    main()
+except SystemExit as end:
+    code = end.code or 0
+import json
+print(json.dumps([code, len(started), sorted(sys.modules)]), file=sys.stderr)
+"""
+
+HEAVY = frozenset(
+    "asyncio concurrent.futures importlib.resources multiprocessing rich selectolax pypdfium2 tokenizers "
+    "tree_sitter charset_normalizer wordllama requests penstock.worker.supervisor".split()
+)
+
+
+class Ran(NamedTuple):
+    code: int
+    processes: int
+    modules: frozenset[str]
+    output: str
+
+
+class Place(NamedTuple):
+    """A folder with one indexed file, and its state."""
+
+    folder: Path
+    state: Path
+
+    def run(self, *arguments: str, **variables: str) -> Ran:
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PENSTOCK_", "AGENT_BRAIN_"))
+        }
+        environment |= {"PENSTOCK_STATE": str(self.state), **variables}
+        command = [sys.executable, "-c", COUNTED, *arguments]
+        done = subprocess.run(
+            command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120
+        )
+        *said, report = done.stderr.splitlines()
+        code, processes, modules = json.loads(report)
+        return Ran(code, processes, frozenset(modules), done.stdout + "\n".join(said))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "mill.md").write_text("# Mill\n\nThe mill takes in water through the gate.\n")
+    return Place(tmp_path / "docs", tmp_path / "state")
+
+
+def test_short_commands_load_little_and_start_no_process(place: Place):
+    first = place.run("index", "mill.md")
+    assert (0, 0) == (first.code, first.processes), first.output
+
+    ran = {
+        "status": place.run("status"),
+        "search": place.run("search", "water"),
+        "note": place.run("note", "The gate sticks when it freezes."),
+        "index": place.run("index", "mill.md"),
+    }
+
+    assert dict.fromkeys(ran, (0, 0)) == {name: (one.code, one.processes) for name, one in ran.items()}
+    assert [] == sorted(HEAVY & frozenset().union(*(one.modules for one in ran.values())))
+    without_vectors = ("status", "index")
+    assert [] == [name for name in without_vectors if "numpy" in ran[name].modules]
+    assert "penstock.worker.executor" not in ran["status"].modules | ran["search"].modules
+    assert "1 chunk" in first.output
+    assert "Unchanged" in ran["index"].output
+    assert "mill.md" in ran["search"].output
+
+
+def test_native_parsers_of_a_small_file_run_in_the_sandbox(place: Place):
+    (place.folder / "page.html").write_text("<h1>Wheel</h1><p>The wheel turns.")
+    (place.folder / "wheel.py").write_text("def turn():\n    return 1\n")
+    (place.folder / "legacy.txt").write_bytes("Größe der Mühle: fünf Räder, süß und müde".encode("latin-1"))
+
+    ran = {name: place.run("index", name) for name in ("page.html", "wheel.py", "legacy.txt")}
+
+    assert dict.fromkeys(ran, (0, 1)) == {name: (one.code, one.processes) for name, one in ran.items()}
+    assert [] == sorted(HEAVY & frozenset().union(*(one.modules for one in ran.values())))
+
+
+def test_a_file_over_its_budget_fails_in_the_command_and_is_explained(place: Place):
+    (place.folder / "slow.md").write_text("# Wheel\n\n" + "The wheel turns and turns.\n\n" * 8_000)
+
+    ran = place.run("index", "slow.md", PENSTOCK_FILE_TIME_S="0.01")
+
+    assert (1, 0) == (ran.code, ran.processes), ran.output
+    assert TimeBudgetExceeded.code in ran.output
+    assert "failed" in place.run("why", "slow.md").output
+
+
+@pytest.mark.parametrize("leftover", ["a dead worker", "no upkeep for a day"])
+def test_a_worker_is_started_where_it_has_more_to_do(place: Place, leftover: str):
+    assert 0 == place.run("note", "The first note.").processes
+    (directory,) = (place.state / "workers").iterdir()
+    if leftover == "a dead worker":
+        (directory / "elsewhere-1-1.worker").touch()
+    else:
+        os.utime(directory / "upkeep", (1_000_000_000, 1_000_000_000))
+
+    second, third = place.run("note", "The second note."), place.run("note", "The third note.")
+
+    assert (0, True, 0) == (second.code, second.processes > 0, third.processes)
+    assert [] == list(directory.glob("*.worker"))
+
+
+def test_a_file_that_is_not_small_runs_in_a_child(place: Place):
+    (place.folder / "large.md").write_text("The wheel turns.\n" * 20_000)
+
+    large = place.run("index", "large.md")
+
+    assert (0, True) == (large.code, large.processes > 0), large.output
+
+
+def test_only_new_notes_and_small_files_are_small(place: Place):
+    with Penstock(state_dir=place.state) as app:
+        note = app.job(app.documents.note("A note.").job_id)
+        file = app.job(app.index(place.folder / "mill.md").job_id)
+        folder = app.job(app.index(place.folder).job_id)
+
+    assert [True, True, False] == [is_small(job) for job in (note, file, folder)]
+    # A job that was lost once may have crashed its process.
+    assert not is_small(msgspec.structs.replace(note, lost_count=1))
+    assert not is_small(msgspec.structs.replace(note, status=Status.IN_PROGRESS))
+    assert not is_small(msgspec.structs.replace(note, payload_json=f'{{"content": "{"x" * SMALL_BYTES}"}}'))
