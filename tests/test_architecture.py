@@ -29,7 +29,6 @@ GROUPS = {
     "payloads": "rules",
     "vocabulary": "rules",
     "normal_form": "rules",
-    "delivered_file": "rules",
     "errors": "errors",
     "config": "config",
     "setting_types": "config",

@@ -1,4 +1,4 @@
-"""Item types with their operations, names, idempotency keys, lock keys and priorities."""
+"""Item types with their operations, names, idempotency keys, lock keys and priorities; delivered files."""
 
 from __future__ import annotations
 
@@ -228,3 +228,28 @@ def validate_name(field: NameKind, value: str) -> str:
             remedy="Use an id such as rag-docs-1700000000-0a1b2c3d, or leave it out.",
         )
     return value
+
+
+ARRIVAL = "arrival"
+"""Key in a job's metadata of the facts about a file which another program put into an inbox."""
+
+
+class DeliveredFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file that is read at ``read_from`` and known by the job's path, where it is moved later.
+
+    ``sent_at`` is the time of the message. ``source_type`` is the required type of the content, None: any.
+    ``tags`` and ``about`` go to the document, in addition to those of its former version or (``keep`` false)
+    instead of them.
+    """
+
+    read_from: str
+    source_type: str | None = None
+    tags: tuple[str, ...] = ()
+    about: dict[str, Any] = {}
+    keep: bool = True
+    sent_at: datetime | None = None
+
+
+def delivered_file_of(metadata: Mapping[str, Any]) -> DeliveredFile | None:
+    found = metadata.get(ARRIVAL)
+    return None if found is None else msgspec.convert(found, DeliveredFile)

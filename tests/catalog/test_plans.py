@@ -26,20 +26,21 @@ WHOLE_TABLES = re.compile(r"audit_|miscounted_|wordless$|stray_|forget_stray|vec
 READ_IN_FULL = {
     *("statistics", "tenants", "all_spaces", "count_pending_graphrag"),  # sums over all documents
     "source_columns+sources_where",  # the sources of a tenant, in order
-    "source_columns+newest_sources_where",
+    *("source_columns+newest_sources_where", "source_columns+sources_or_failures_where"),
     *("old_arrivals", "old_tombstones", "old_gone", "old_walks"),  # upkeep of small tables
     *("any_ledger", "any_waiting", "outbox"),
 }
 """Statements that may read all of a table once."""
 NEVER_LARGE = {"forget_events": "catalog_history", "unnote": "catalog_ledger", "old_walks": "catalog_walk"}
 """Tables that are empty here: of an empty table one plan is as good as another."""
-PARTS = re.compile(r"_columns$|_where$|^filtered$|^ready_")
+PARTS = re.compile(r"_columns$|_where$|^filter(ed|s)$|^ready_")
 JOINED = [
     ("source_columns", "find_where"),
     ("source_columns", "find_all_where"),
     ("source_columns", "get_where"),
     ("source_columns", "sources_where"),
     ("source_columns", "newest_sources_where"),
+    ("source_columns", "sources_or_failures_where"),
     ("document_columns", "document_where"),
     ("document_columns", "generations_where"),
     ("progress_columns", "progress_where"),

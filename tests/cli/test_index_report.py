@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock import Penstock
+from penstock import Penstock, clock
+from penstock.job import WorkerReport
 from tests.cli.conftest import Run
 from tests.documents.conftest import IndexedFolder
+from tests.worker.worker_processes import until
 
 Ask = Callable[..., Any]
 
@@ -129,3 +132,18 @@ def test_code_of_a_source_tree_is_included_and_the_summary_says_so(run: Run, ask
     answer = ask("index", str(folder), "--no-include-code")
     assert (None, False) == (answer["code_included_because"], answer["result"]["include_code"])
     assert 1 == answer["counts"]["skipped_by"]["code"]
+
+
+def test_a_command_that_waits_for_a_worker_says_that_it_watches(
+    run: Run, ask: Ask, app: Penstock, folder: Path
+):
+    job_id = interrupt(app, ask, folder)
+    app.queue.report(WorkerReport(worker_id="w2", host="elsewhere", pid=1, started_at=clock.now()))
+    with ThreadPoolExecutor(1) as pool:
+        command = pool.submit(run, "index", str(folder), "--wait")
+        until(lambda: app.job(job_id).followup_json)
+        with IndexedFolder(app, folder).manual_worker() as worker:
+            worker.drain()
+        done = command.result()
+    assert "Duplicate detected - watching existing job\n" in done.stderr
+    assert "1 file indexed, 1 chunk, 1 unchanged in" in done.stdout

@@ -10,7 +10,7 @@ from tests.conformance.oracle import explore
 
 @pytest.mark.parametrize("engine", DURABLE)
 def test_random_calls_leave_the_engine_and_the_reference_equal(engine: str) -> None:
-    explore(DURABLE[engine], examples=25)
+    explore(DURABLE[engine], examples=15)
 
 
 @pytest.mark.chaos

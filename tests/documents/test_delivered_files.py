@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.delivered_file import ARRIVAL
+from penstock.items import ARRIVAL
 from penstock.job import Job, Status
 from tests.documents.conftest import IndexedFolder, book
 from tests.pipeline.sample_documents import pdf

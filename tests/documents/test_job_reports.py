@@ -129,3 +129,23 @@ def test_other_jobs_have_no_report(docs: IndexedFolder):
     docs.index()
     removed = docs.run("folder", "delete", {"folder_path": str(docs.folder)})
     assert (None, {"outcome": "removed", "removed": 3}) == (report_of(removed), result_of(removed))
+
+
+def test_chunks_stored_by_an_interrupted_attempt_are_counted(docs: IndexedFolder):
+    put_files(docs)
+    job_id = docs.app.index(docs.folder).job_id
+    with docs.manual_worker() as worker:
+        worker.run_jobs(1)
+        (claim,) = docs.app.queue.claim(ONE)
+        # The worker dies after the write of the document, before it settles the job.
+        worker.files([claim])
+        assert {"outcome": "unchanged", "chunks": 1} == worker.run(claim)
+        worker.drain()
+    assert (3, 3) == (docs.app.job(job_id).total_chunks, *result(docs.app.job(job_id), "chunks"))
+
+
+def test_chunks_stored_before_the_request_are_not_counted(docs: IndexedFolder):
+    put_files(docs)
+    docs.index()
+    job = docs.index(checksum=True)
+    assert (3, 0) == result(job, "sent", "chunks")

@@ -12,7 +12,6 @@ from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import Removal
 from penstock.clock import now
 from penstock.pipeline.vectors import ann_index
-from penstock.pipeline.vectors.ann_index import damaged
 from penstock.pipeline.vectors.cache_directory import CacheDirectory
 from penstock.pipeline.vectors.mmap_rows import read_rows
 from penstock.worker.vector_upkeep import keep_all
@@ -40,7 +39,7 @@ def test_a_wrong_graph_is_noticed_before_it_is_walked(catalog: SqliteCatalog, di
     for at in range(100, size - 500, size // 7):
         flip(directory.index("acme", SPACE), at)
 
-        assert damaged(directory.vectors("acme", SPACE))
+        assert directory.damaged()
         assert None is ann_index.open_index(directory.index("acme", SPACE), rows)
         assert wanted == ask(catalog, directory)
 

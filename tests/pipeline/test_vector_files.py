@@ -17,7 +17,6 @@ from penstock.catalog.sql.sqlite import SqliteCatalog
 from penstock.catalog.values import Removal
 from penstock.catalog.views import SourceMark
 from penstock.clock import now
-from penstock.pipeline.vectors.ann_index import damaged
 from penstock.pipeline.vectors.cache import SpaceCache, VectorCache, same_history
 from penstock.pipeline.vectors.cache_directory import CacheDirectory
 from penstock.pipeline.vectors.footer import read_footer
@@ -80,7 +79,7 @@ def test_a_file_that_is_not_whole_is_as_good_as_none(
 
     assert wanted == ask(catalog, directory)
     keep_all(catalog, directory)
-    assert not damaged(directory.vectors("acme", SPACE))
+    assert not directory.damaged()
     assert ROWS == label(directory).rows
     assert wanted == ask(catalog, directory)
 
@@ -91,18 +90,18 @@ def test_a_wrong_number_of_a_chunk_is_noticed_before_it_is_used(
     wanted = ask(catalog, directory)
     flip(directory.vectors("acme", SPACE), ROWS * DIMENSION * 4 + 8)
 
-    assert damaged(directory.vectors("acme", SPACE))
+    assert directory.damaged()
     assert wanted == ask(catalog, directory)
 
 
 def test_a_wrong_vector_is_not_carried_on(catalog: SqliteCatalog, directory: CacheDirectory):
     ask(catalog, directory)
     flip(directory.vectors("acme", SPACE), 3)
-    assert damaged(directory.vectors("acme", SPACE))
+    assert directory.damaged()
     store(catalog, sample_vectors(50, seed=5), name="more")
 
     assert ask(catalog, None) == ask(catalog, directory)
-    assert not damaged(directory.vectors("acme", SPACE))
+    assert not directory.damaged()
 
 
 def test_a_file_of_another_tenant_or_catalog_is_not_used(

@@ -1,4 +1,4 @@
-"""The command line. ``main`` has the root command and the list of commands.
+"""The command line. ``main`` has the root command, ``command_group`` the table of commands.
 
 ``session``, ``command_group``: global options and the assembly; groups, help by task, former spellings
 ``lazy_commands``: the commands by name, each imported at its first use

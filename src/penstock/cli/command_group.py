@@ -9,13 +9,34 @@ from typing import Any
 
 import click
 
-TASKS: Mapping[str, tuple[str, ...]] = {
-    "Index and search": ("index", "search", "note", "documents", "why", "rename", "delete"),
-    "Jobs": ("status", "jobs", "cancel", "retry", "queue"),
-    "Workers and services": ("worker", "redis"),
-    "Maintenance": ("verify", "rebuild", "delete-tenant", "config", "completion"),
+TASKS: Mapping[str, Mapping[str, str]] = {
+    "Index and search": {
+        "index": "index",
+        "search": "search",
+        "note": "note_commands",
+        "documents": "document_commands",
+        "why": "document_commands",
+        "rename": "change_commands",
+        "delete": "change_commands",
+    },
+    "Jobs": {
+        "status": "job_commands",
+        "jobs": "job_commands",
+        "cancel": "queue_manage",
+        "retry": "queue_manage",
+        "queue": "queue_commands",
+    },
+    "Workers and services": {"worker": "worker", "redis": "redis_commands"},
+    "Maintenance": {
+        "verify": "change_commands",
+        "rebuild": "rebuild",
+        "delete-tenant": "change_commands",
+        "config": "config_commands",
+        "completion": "completion",
+    },
 }
-"""Headings of ``penstock --help``, each with its commands. Every visible command stands once."""
+"""Headings of ``penstock --help``, each with its commands and the module of each, where the function has the
+name of the command. Every visible command stands once."""
 
 FORMER: Mapping[str, str] = {
     "queue list": "jobs --children",

@@ -74,7 +74,13 @@ def list_documents(
         return
     header = ["path", "pages", "chunks", "indexed", "id"]
     rows: list[tuple[object, ...]] = [
-        (_name(source), source.page_count, source.chunk_count, age(source.published_at), source.source_id)
+        (
+            _name(source),
+            source.page_count,
+            source.chunk_count,
+            age(source.published_at) if source.published_id is not None else "failed",
+            source.source_id,
+        )
         for source in page
     ]
     if terminal_width() < WIDTH_FOR_IDS:
@@ -90,10 +96,8 @@ def _name(source: Source) -> str:
 
 
 def _mark(source: Source) -> str:
-    if source.failed:
-        return (
-            " (former version; the file cannot be read now)" if source.published_id else " (cannot be read)"
-        )
+    if source.failed and source.published_id is not None:
+        return " (former version: the file cannot be read)"
     return " (partial)" if source.partial else ""
 
 

@@ -13,7 +13,7 @@ from penstock.cli.exit_codes import INTERRUPTED
 from penstock.cli.index_summary import IndexRequest
 from penstock.cli.job_progress import shown_live
 from penstock.cli.job_views import receipt_as_json
-from penstock.cli.output import emit, emit_json, table, wrapped
+from penstock.cli.output import emit, emit_json, wrapped
 from penstock.cli.session import QUEUE_DISABLED, Session
 from penstock.vocabulary import how_many
 
@@ -230,4 +230,4 @@ def _preview(session: Session, path: str, options: dict[str, Any]) -> None:
         + (f", {preview.failed_before:,} failed before." if preview.failed_before else ".")
     )
     if preview.skipped:
-        emit(table(["left out", "files or folders"], sorted(preview.skipped.items())))
+        emit(wrapped(index_summary.left_out_text(preview.skipped, None) + "."))

@@ -97,7 +97,12 @@ def _of_file(job: Job) -> str:
 
 def left_out(job: Job) -> str:
     """Sentence about what was left out, with the most frequent reasons; source code first."""
-    code, others = _reasons(job, TOP_REASONS)
+    return left_out_text(_skipped(job), TOP_REASONS)
+
+
+def left_out_text(skipped: dict[str, int], top: int | None) -> str:
+    """Sentence about skipped paths, given by rule; ``top``: the number of reasons, None for all."""
+    code, others = _reasons(skipped, top)
     if code:
         first = f"{code} left out (--include-code)"
         return f"{first}; also {', '.join(others)}" if others else first
@@ -106,14 +111,18 @@ def left_out(job: Job) -> str:
 
 def all_left_out(job: Job) -> str:
     """All reasons why files and folders were left out, in one line."""
-    code, others = _reasons(job, None)
+    code, others = _reasons(_skipped(job), None)
     return ", ".join([*([f"{code} (--include-code)"] if code else []), *others])
 
 
-def _reasons(job: Job, top: int | None) -> tuple[str, list[str]]:
+def _skipped(job: Job) -> dict[str, int]:
     from penstock.service.job_reports import counts_of
 
-    reasons: dict[str, int] = dict(counts_of(job).get("skipped_by", {}))
+    return dict(counts_of(job).get("skipped_by", {}))
+
+
+def _reasons(skipped: dict[str, int], top: int | None) -> tuple[str, list[str]]:
+    reasons = dict(sorted(skipped.items(), key=lambda entry: (-entry[1], entry[0])))
     code = reasons.pop("code", 0)
     shown = list(reasons.items())[: None if top is None else top - bool(code)]
     parts = [f"{count:,} {_REASONS.get(rule, rule)}" for rule, count in shown]

@@ -83,7 +83,7 @@ def _print_documents(overview: Overview, embedder: str) -> None:
         )
         for each in overview.tenants
     ]
-    header = ["tenant", "collection", "branch", "documents", "chunks", "partial", "cannot be read"]
+    header = ["tenant", "collection", "branch", "documents", "chunks", "partial", "failed"]
     emit(table(header, rows) if rows else "No documents yet. Try: penstock index FOLDER")
     open_tasks = [
         (

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import click
 
-from penstock.cli.command_group import TaskGroup
+from penstock.cli.command_group import TASKS, TaskGroup
 from penstock.cli.exit_codes import INTERRUPTED
 from penstock.cli.lazy_commands import LazyCommands
 from penstock.cli.session import JSON_HELP, QUIET_HELP, Session, add_global_options
@@ -63,25 +63,9 @@ def cli(context: click.Context, state: str | None, url: str | None, as_json: boo
 
 
 COMMANDS = {
-    "index": "index:index",
-    "search": "search:search",
-    "jobs": "job_commands:jobs",
-    "status": "job_commands:status",
-    "why": "document_commands:why",
-    "documents": "document_commands:documents",
-    "note": "note_commands:note",
-    "rename": "change_commands:rename",
-    "delete": "change_commands:delete",
-    "delete-tenant": "change_commands:delete_tenant",
-    "verify": "change_commands:verify",
-    "rebuild": "rebuild:rebuild",
-    "cancel": "queue_manage:cancel",
-    "retry": "queue_manage:retry",
-    "queue": "queue_commands:queue",
-    "worker": "worker:worker",
-    "redis": "redis_commands:redis",
-    "config": "config_commands:config",
-    "completion": "completion:completion",
+    name: f"{module}:{name.replace('-', '_')}"
+    for modules in TASKS.values()
+    for name, module in modules.items()
 }
 """Module and function of each command."""
 FORMER_COMMANDS = {"gateway": "redis_commands:gateway", "ingest": "redis_commands:ingest"}

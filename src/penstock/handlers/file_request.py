@@ -11,9 +11,9 @@ from penstock import items
 from penstock.catalog.rules.failures import fails_again, same_content_fails_again
 from penstock.catalog.values import Fingerprints, Gate, Place
 from penstock.catalog.views import Source
-from penstock.delivered_file import DeliveredFile, delivered_file_of
 from penstock.handlers.context import Context
 from penstock.handlers.file_reader import FileContent, read_file
+from penstock.items import DeliveredFile, delivered_file_of
 from penstock.payloads import FilePayload
 from penstock.pipeline.chunk.protocol import ChunkSizes
 from penstock.pipeline.extract import file_types

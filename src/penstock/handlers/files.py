@@ -117,7 +117,9 @@ class _IngestCall:
             return
         live = self._catalog.touch([touch for _, touch in self._touched])
         for (index, touch), found in zip(self._touched, live, strict=True):
-            if not found and touch.asked_at is not None and self._answers[index] == UNCHANGED:
+            answer = self._answers[index]
+            unchanged = isinstance(answer, dict) and UNCHANGED.items() <= answer.items()
+            if not found and touch.asked_at is not None and unchanged:
                 self._answers[index] = Later(
                     "the document was removed while its file was checked", RETRY_DELAY
                 )
@@ -255,7 +257,7 @@ class _IngestCall:
         asked_at = None if context.metadata.get(OUTDATED) else context.asked_at
         self._touched.append((index, Touch(known.source_id, *state, asked_at)))
         if outdated(known.fingerprints, request.fingerprints) is None:
-            return dict(UNCHANGED)
+            return UNCHANGED | _stored_since(context, known)
         adopted = self._adopt(context, known, request, known.content_hash)
         if adopted is not None:
             return adopted
@@ -379,6 +381,14 @@ class _IngestCall:
             stored = index in self._stored
             failed.add(context, request, answer, known=source, read=self._read.get(index), stored=stored)
         failed.write()
+
+
+def _stored_since(context: Context, known: Source) -> dict[str, Any]:
+    """Chunks of a child's file that an interrupted attempt at the same request has stored."""
+    at = known.published_at
+    if context.claim.parent_id is None or at is None or at < context.asked_at:
+        return {}
+    return {"chunks": known.chunk_count}
 
 
 def _needs_tasks(draft: Draft) -> bool:

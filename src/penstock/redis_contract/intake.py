@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock import clock
-from penstock.delivered_file import ARRIVAL, DeliveredFile
 from penstock.errors import (
     Conflict,
     DuplicateId,
@@ -19,6 +18,7 @@ from penstock.errors import (
     UnknownRag,
     UnsupportedSource,
 )
+from penstock.items import ARRIVAL, DeliveredFile
 from penstock.job import Status
 from penstock.redis_contract import fields, inbox, keys
 from penstock.redis_contract.lists import Lists, TakenMessage

@@ -13,10 +13,9 @@ from penstock.catalog.pagination import known_below
 from penstock.catalog.protocol import BATCH, Catalog
 from penstock.catalog.values import Place
 from penstock.catalog.views import KnownSource
-from penstock.delivered_file import delivered_file_of
 from penstock.handlers.file_reader import hash_of
 from penstock.handlers.missing_files import CAREFUL, maybe_unmounted
-from penstock.items import validate_name
+from penstock.items import delivered_file_of, validate_name
 from penstock.pipeline.vectors.protocol import VectorCopies
 from penstock.service.failures import FailedPath, failed_paths
 from penstock.service.jobs import Jobs

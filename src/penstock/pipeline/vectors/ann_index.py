@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 import numpy as np
 
-from penstock.pipeline.vectors.cache_directory import INDEX
 from penstock.pipeline.vectors.footer import FooterFile, read_footer, write_footer
 from penstock.pipeline.vectors.memory_rows import Floats, Numbers
 from penstock.pipeline.vectors.mmap_rows import HOLE, Label, MappedRows, read_rows
@@ -79,7 +78,7 @@ def open_index(path: Path, rows: MappedRows) -> AnnIndex | None:
     return AnnIndex(index, stamp, footer.data)
 
 
-def damaged(path: Path) -> bool:
+def damaged(path: Path, index: Path) -> bool:
     """Check whether a vector file or its index is damaged. Reads both files completely."""
     footer = read_footer(path, Label)
     if footer is None:
@@ -87,9 +86,9 @@ def damaged(path: Path) -> bool:
     rows = read_rows(path, footer.meta.owner, footer.meta.dimension)
     if rows is None or not rows.intact():
         return True
-    index_file = read_footer(path.with_suffix(INDEX), IndexStamp)
+    index_file = read_footer(index, IndexStamp)
     if index_file is None:
-        return path.with_suffix(INDEX).exists()
+        return index.exists()
     return index_file.meta.size != index_file.length or _checksum(index_file) != index_file.meta.checksum
 
 

@@ -150,7 +150,7 @@ class CacheDirectory:
         # Imported here: only this needs the index.
         from penstock.pipeline.vectors.ann_index import damaged
 
-        return [path for path in self.files() if damaged(path)]
+        return [path for path in self.files() if damaged(path, path.with_suffix(INDEX))]
 
     def discard(self, path: Path) -> None:
         """Remove a vector file and its index."""
