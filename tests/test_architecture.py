@@ -16,7 +16,12 @@ from penstock.catalog.rules.phases import LATER_PHASES
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "penstock"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-FILES = sorted(path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+# Not source: compiled modules, and the embedding table that the build copies.
+FILES = sorted(
+    path
+    for path in PACKAGE.rglob("*")
+    if path.is_file() and not {"__pycache__", "table"} & set(path.relative_to(PACKAGE).parts)
+)
 
 # The longest matching prefix counts. A new module without a prefix here has to be added.
 GROUPS = {
