@@ -85,19 +85,21 @@ def clear_outbox(queue: Queue, catalog: Catalog) -> None:
     Sweeper(catalog).clear_leftovers()
 
 
-_RECORD = "upkeep"
+def _record(directory: Path) -> Path:
+    """The file whose time is that of the last upkeep; beside the workers' directory, whose files they own."""
+    return directory.with_name(f"{directory.name}.upkeep")
 
 
 def record_upkeep(directory: Path) -> None:
-    """Record in the workers' directory that a worker does the upkeep now."""
+    """Record that a worker of this directory does the upkeep now."""
     with suppress(OSError):  # then the next small job starts a worker, which is only slower
-        (directory / _RECORD).touch(mode=0o600)
+        _record(directory).touch(mode=0o600)
 
 
 def upkeep_overdue(directory: Path) -> bool:
     """True if no worker did the upkeep for a day. A new store has none to do."""
     try:
-        done_at = (directory / _RECORD).stat().st_mtime
+        done_at = _record(directory).stat().st_mtime
     except FileNotFoundError:
         record_upkeep(directory)
         return False
