@@ -262,7 +262,9 @@ def test_async_stays_at_the_edge():
 
 
 def test_files_have_at_most_400_lines():
-    files = [*FILES, *Path(__file__).parent.rglob("*.py")]
+    # The package also holds data that the build makes.
+    texts = [path for path in FILES if path.suffix in (".py", ".sql", ".lua")]
+    files = [*texts, *Path(__file__).parent.rglob("*.py")]
     assert [] == [path.name for path in files if len(path.read_text(encoding="utf-8").splitlines()) > 400]
 
 

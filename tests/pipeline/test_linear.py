@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.catalog import path_glob
-from penstock.catalog.sql.tsquery import terms
+from penstock.catalog.rules.query_terms import terms
 from penstock.errors import UnreadableDocument
 from penstock.pipeline.draft import chunk_page
 from penstock.pipeline.extract.factory import extract

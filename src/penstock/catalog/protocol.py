@@ -92,10 +92,16 @@ class CatalogSnapshot(Protocol):
     def get(self, source_id: str) -> Source | None: ...
 
     def sources(
-        self, filters: Filters, *, after: str = "", limit: int = 50, failed: bool = False
+        self,
+        filters: Filters,
+        *,
+        after: str = "",
+        limit: int = 50,
+        failed: bool = False,
+        newest_first: bool = False,
     ) -> list[Source]:
-        """Sources with a published generation, ordered by id, from the first id greater than ``after``.
-        ``failed``: also those that have none because their content failed for good."""
+        """Sources with a published generation, ordered by id, beginning after the id ``after``.
+        ``failed``: also those that have none because their content failed for good; oldest first only."""
 
     def document(self, document_id: int) -> Document | None: ...
 

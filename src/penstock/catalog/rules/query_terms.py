@@ -1,4 +1,4 @@
-"""Search terms of a user's query. Pure, and the same for every engine."""
+"""Search terms of a user's query, the same for every engine, and the words of a text in PostgreSQL. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
+from penstock.normal_form import normalized
+
 MOST_TERMS = 64
 MOST_REPEATS = 3
+_ASCII = {code: " " for code in range(128) if not chr(code).isalnum()}
+_ACCENTS = re.compile("[\u0300-\u036f]+")
+_BETWEEN = re.compile(r"[\W_]+")
 _PART = re.compile(r'"([^"]*)"|(\w+)|(\S)')
 
 STOP_WORDS = frozenset(
@@ -70,3 +75,25 @@ def _bounded(found: list[str]) -> Iterator[str]:
         seen[phrase.lower()] += 1
         if seen[phrase.lower()] <= MOST_REPEATS:
             yield phrase
+
+
+def searchable(text: str) -> str:
+    """Text for PostgreSQL's parser: words and nothing else.
+
+    Left to itself it takes ``config.py`` for a host, ``a/b`` for a file and keeps accents; SQLite's splits at
+    whatever is no letter or digit and folds them. So that both find the same, that is done here.
+    """
+    if text.isascii():
+        return text.translate(_ASCII)
+    folded = _ACCENTS.sub("", normalized("NFKD", text)).lower()
+    return _BETWEEN.sub(" ", normalized("NFKC", folded))
+
+
+def terms(query: str) -> list[str]:
+    """A person's words as queries of PostgreSQL, each a word or a phrase; nothing in them is an operator."""
+    return [term for phrase in phrases(query) if (term := as_term(phrase))]
+
+
+def as_term(phrase: str) -> str:
+    """A word or phrase as a query of PostgreSQL; empty if its parser sees no word in it."""
+    return " <-> ".join(f"'{word}'" for word in searchable(phrase).split())

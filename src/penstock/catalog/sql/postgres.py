@@ -10,11 +10,11 @@ from typing import TypeVar
 import psycopg
 
 from penstock.catalog import path_glob
+from penstock.catalog.rules.query_terms import as_term, terms
 from penstock.catalog.sql.catalog import SqlCatalog
 from penstock.catalog.sql.postgres_rows import CatalogConnections, PostgresStatements
 from penstock.catalog.sql.snapshot import SqlSnapshot
 from penstock.catalog.sql.statements import Statements, listed, migrations
-from penstock.catalog.sql.tsquery import as_term, terms
 from penstock.catalog.values import HeldTask, Phase, Task
 from penstock.catalog.views import Filters
 from penstock.database import postgres_schema
