@@ -11,6 +11,7 @@ import click
 import pytest
 
 from penstock.cli.main import cli
+from penstock.cli.note_commands import ADD, NoteGroup
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
@@ -53,6 +54,8 @@ def unknown(words: list[str], *, former: bool = False) -> str | None:
             return rest[0]
         command, options = found, options | _options(found)
         rest = rest[1:]
+        if isinstance(command, NoteGroup) and rest and rest[0] not in command.commands:
+            rest = [ADD, *rest]
     return next(
         (word for word in rest if re.match(r"--?[a-z]", word) and word.partition("=")[0] not in options), None
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 import shlex
 import sys
@@ -16,9 +15,12 @@ def install_command(extra: str) -> str:
     It names the packages: ``pip install 'penstock[extra]'`` works only where an index has Penstock, and
     ``pip install '.[extra]'`` only in a clone.
     """
+    # Imported here: loading it takes a tenth of what a short command does.
+    from importlib.metadata import PackageNotFoundError, requires
+
     try:
-        listed = importlib.metadata.requires("penstock") or ()
-    except importlib.metadata.PackageNotFoundError:
+        listed = requires("penstock") or ()
+    except PackageNotFoundError:
         listed = ()
     found = map(_REQUIREMENT.fullmatch, listed)
     needed = [match["needed"].strip() for match in found if match and match["extra"] == extra]

@@ -85,6 +85,14 @@ def _user_directory(environ: Mapping[str, str], platform: str) -> Path | None:
     return Path(home, "Library/Application Support" if platform == "darwin" else ".config", "penstock")
 
 
+def _exists(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except PermissionError:
+        # The directory is another user's, as that of root where a service runs with its environment.
+        return False
+
+
 # Reading.
 
 
@@ -94,7 +102,7 @@ def read_all(environ: Mapping[str, str], settings: Sequence[Setting]) -> list[Se
     files = []
     if found.project is not None:
         files.append(read(found.project, "project", settings, environ))
-    if found.user is not None and found.user.is_file():
+    if found.user is not None and _exists(found.user):
         files.append(read(found.user, "user", settings, environ))
     return files
 
