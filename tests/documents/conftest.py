@@ -183,9 +183,10 @@ class IndexedFolder:
         return [f"{lane} {status}" for (lane, status), number in counts.items() if number and status in OPEN]
 
     def found(self, query: str, **options: Any) -> list[str]:
-        """Names of the files found by a search, each once, best first."""
+        """Names of the files found by a search, each once, best first, and those with the same text."""
         hits = self.app.search(query, **options)
-        return list(dict.fromkeys(Path(hit.path).name for hit in hits))
+        paths = [path for hit in hits for path in (hit.path, *(other.path for other in hit.also_in))]
+        return list(dict.fromkeys(Path(path).name for path in paths))
 
     def audit(self) -> list[str]:
         return self.app.documents.catalog.audit()

@@ -6,7 +6,7 @@ from penstock.errors import SchemaMismatch, StateDamaged, StoreReadOnly, StoreUn
 from penstock.queue.redis import codec
 from penstock.queue.redis.server import Server
 
-FORMAT = 1
+FORMAT = 2
 OLDEST = (6, 2)
 
 TYPES = {
@@ -97,5 +97,5 @@ def _refuse_unknown(server: Server, written: bytes | None) -> None:
     text = "" if written is None else written.decode(errors="replace")
     if not text.isdigit():
         raise SchemaMismatch(f"{server.label} is not a Penstock queue (format {text[:20]!r})")
-    if int(text) > FORMAT:
-        raise SchemaMismatch(f"{server.label} has format {text}, this version knows up to {FORMAT}")
+    if int(text) != FORMAT:
+        raise SchemaMismatch(f"{server.label} has format {text}, this version knows only {FORMAT}")
