@@ -197,7 +197,7 @@ def driven(examples: int) -> settings:
 
 
 @pytest.mark.parametrize("opener", CATALOGS.values(), ids=CATALOGS)
-@driven(examples=20)
+@driven(examples=10)
 @given(seed=st.integers(0, 2**32))
 def test_pages_and_documents_stand_as_their_parts_whatever_happens(
     opener: Callable[[Path], Catalog], seed: int
