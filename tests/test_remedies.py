@@ -16,7 +16,8 @@ from scripts import reference
 
 ROOT = Path(__file__).resolve().parent.parent
 SETTING = re.compile(r"\bPENSTOCK_[A-Z0-9_]*[A-Z0-9]")
-EXTRA = re.compile(r"install_(?:remedy|command)\(['\"]([a-z]+)['\"]\)")
+EXTRA = re.compile(r"penstock\[([a-z,]+)\]")
+INSTALLED = re.compile(r"\binstall_(?:command|remedy)\(['\"]([\w-]+)['\"]\)")
 PAGE = re.compile(r"\bdocs/[\w/.-]+\.md\b")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 
@@ -52,10 +53,17 @@ def test_settings_in_messages_exist():
 def test_extras_in_messages_exist():
     with (ROOT / "pyproject.toml").open("rb") as file:
         extras = tomllib.load(file)["project"]["optional-dependencies"]
-    named = [one for path in sorted((ROOT / "src").rglob("*.py")) for one in EXTRA.findall(path.read_text())]
+    calls = [
+        (path.name, name)
+        for path in sorted((ROOT / "src").rglob("*.py"))
+        for name in INSTALLED.findall(path.read_text(encoding="utf-8"))
+    ]
+    texted = [
+        (where, one) for where, text in texts() for some in EXTRA.findall(text) for one in some.split(",")
+    ]
 
-    assert [] == [name for name in named if name not in extras]
-    assert {"postgres", "redis", "office"} <= set(named)
+    assert [] == [(where, name) for where, name in calls + texted if name not in extras]
+    assert {"office", "postgres", "redis"} <= {name for _, name in calls}
 
 
 def test_pages_in_messages_exist():

@@ -125,7 +125,7 @@ def test_failures_of_an_earlier_run_are_told_apart_and_end_with_other_codes(
     verified = run("verify").stdout
     assert "Everything matches." in verified
     assert "1 file cannot be read:\n  ERR_UNSUPPORTED_TYPE, 1 file: " in verified
-    assert re.search(r"liar\.txt +0 +0 +failed +", run("documents", "list").stdout)
+    assert re.search(r"liar\.txt +0 +0 +failed ", run("documents", "list").stdout)
     assert "Failed    ERR_UNSUPPORTED_TYPE: " in run("documents", "show", str(troubled / "liar.txt")).stdout
     assert "not read again" in run("index", str(troubled / "liar.txt"), code=8).stdout
     (troubled / "torn.pdf").write_bytes(b"%PDF-1.4")
